@@ -7,7 +7,7 @@ use crate::comm::{CommError, Rank};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param;
-use crate::prefix::{Begun, Halt, PrefixError};
+use crate::prefix::{Begun, Halt, HaltReason, PrefixError};
 
 /// The halt conditions of a run.
 #[derive(Debug, Default)]
@@ -27,13 +27,11 @@ impl HaltConditions {
             // An error is reported where the conditions are read.
             let _ = Halt::forget_end(job.files(), &job.prefix);
         }
-        let reason = reason(job)?;
-        if let Some(reason) = &reason {
-            job.report.notice(&format!(
-                "the job is to halt: {reason}. To continue anyway: scr halt --remove, which removes {}",
-                job.prefix.halt_file().display()
-            ));
+        let own = on_rank_0(job, 0);
+        if let Some(reason) = &own {
+            job.report.notice(&format!("the job is to halt: {reason}; {}", reason.cure(job.prefix.dir())));
         }
+        let reason = agreed(job, own)?;
         let mut conditions = Self::default();
         conditions.record(job, reason);
         Ok(conditions)
@@ -49,7 +47,7 @@ impl HaltConditions {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn count_checkpoint(&mut self, job: &Job) -> Result<(), CommError> {
-        let reason = agreed(job, 1)?;
+        let reason = agreed(job, on_rank_0(job, 1))?;
         self.record(job, reason);
         Ok(())
     }
@@ -87,29 +85,34 @@ impl HaltConditions {
 /// # Errors
 /// The ranks cannot talk.
 pub(crate) fn reason(job: &Job) -> Result<Option<String>, CommError> {
-    agreed(job, 0)
+    agreed(job, on_rank_0(job, 0))
 }
 
-fn agreed(job: &Job, completed: u64) -> Result<Option<String>, CommError> {
-    let own = match job.rank() {
-        Rank(0) => own_reason(job, completed).unwrap_or_default(),
-        _ => String::new(),
-    };
+fn on_rank_0(job: &Job, completed: u64) -> Option<HaltReason> {
+    if job.rank() == Rank(0) {
+        own_reason(job, completed)
+    } else {
+        None
+    }
+}
+
+fn agreed(job: &Job, own: Option<HaltReason>) -> Result<Option<String>, CommError> {
+    let own = own.map_or_else(String::new, |reason| reason.to_string());
     let reason = broadcast(&*job.comm, Rank(0), own.into_bytes())?;
     Ok(Some(String::from_utf8_lossy(&reason).into_owned()).filter(|reason| !reason.is_empty()))
 }
 
 /// Why the job should halt, after `completed` more checkpoints; on rank 0 only. A halt file that cannot be read halts nothing.
-pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<String> {
+pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<HaltReason> {
     let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
     let end = job.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
     match read(job, completed > 0) {
         // The end of the last run does not stop this one. Only programs that start jobs check for it.
         Ok(halt) if halt.is_finalized() => {
             let rest = Halt { exit_reason: None, ..halt };
-            rest.reason(now, end).map(|reason| reason.to_string())
+            rest.reason(now, end)
         }
-        Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
+        Ok(halt) => halt.reason(now, end),
         Err(error) => {
             job.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
             None

@@ -21,7 +21,17 @@ fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
     // Before the first run there is nothing of ours.
     std::fs::remove_dir_all(scr.path("prefix/.scr")).expect("a folder of ours");
     assert_eq!(listed(&scr).1, Some(1), "no file, no condition");
-    assert_eq!(halt(&scr, &[]).status.code(), Some(0));
+    // Who was in the wrong folder was not told.
+    let says = |arguments: &[&str], words: &str| {
+        let said = halt(&scr, arguments);
+        String::from_utf8_lossy(&said.stderr).contains(words)
+    };
+    assert!(says(&["--list"], "prefix has no folder .scr: no job has used it"));
+    assert!(says(
+        &[],
+        "no job has used it as its prefix directory; the conditions hold for the next one that does"
+    ));
+    assert!(!says(&["--list"], "no job has used it"));
     let (found, holds) = listed(&scr);
     assert_eq!((&found["exit_reason"], holds), (&serde_json::json!("JOB_HALTED"), Some(0)));
     // The same from elsewhere, by the name that C SCR has, in the folder that is named.

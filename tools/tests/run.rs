@@ -359,7 +359,7 @@ fn a_signal_ends_the_job_and_it_is_not_started_again() {
         kill_process(pid, signal).unwrap();
         let run = child.wait_with_output().unwrap();
         assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
-        assert!(said(&run).contains("scr run received a signal, and ended the job"), "{}", said(&run));
+        assert!(said(&run).contains("scr run: received a signal, and ended the job"), "{}", said(&run));
     }
 }
 

@@ -8,6 +8,7 @@ use super::{Prefix, PrefixError, FILE_MODE};
 use crate::fs::{retried, At, Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use std::path::Path;
 use std::time::Duration;
 
 /// What to do about a damaged file.
@@ -65,6 +66,20 @@ pub enum HaltReason {
         /// How many there must be.
         halt_seconds: i64,
     },
+}
+
+impl HaltReason {
+    /// What the user can do to start the job of this prefix directory all the same.
+    pub fn cure(&self, prefix: &Path) -> String {
+        let remove = format!("scr halt --remove {}", prefix.display());
+        match self {
+            // A job writes its settings into the halt file again.
+            Self::AllocationEnds { .. } => format!(
+                "to continue anyway, unset SCR_HALT_SECONDS and run {remove}; or start the job in the next allocation"
+            ),
+            _ => format!("to continue anyway: {remove}"),
+        }
+    }
 }
 
 impl std::fmt::Display for HaltReason {

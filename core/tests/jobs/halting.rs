@@ -115,6 +115,8 @@ fn halt_seconds_of_the_settings_are_in_the_halt_file_so_that_a_command_can_chang
         [first, application.session().should_exit().unwrap()]
     });
     outcome.all_gave(&[true, false]);
+    // It was told to remove the file, and the next job wrote the same into it.
+    outcome.line_with(&["the job is to halt", "unset SCR_HALT_SECONDS", "scr halt --remove"]);
     // The next run in the allocation, after one that came to its end, has its own.
     world.run(|application| application.finalize().unwrap());
     set(&world, |halt| assert!(halt.is_finalized() && halt.halt_seconds.is_none()));

@@ -102,6 +102,11 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     let dir = args.dir.as_deref().or(args.prefix.as_deref());
     let env = environment::env_at(dir)?;
     let prefix = environment::prefix(&env, dir)?;
+    if !environment::was_used(&prefix) {
+        let holds =
+            if args.list || args.remove { "" } else { "; the conditions hold for the next one that does" };
+        warn(format_args!("{}{holds}", environment::unused(&prefix)));
+    }
     if args.list {
         return list(&env, &prefix, args.json);
     }

@@ -252,7 +252,7 @@ mod tests {
             ("LSB_JOBID", "LSF"),
             ("PBS_JOBID", "PBS"),
             ("FLUX_JOB_ID", "Flux"),
-            ("NOTHING", "no resource manager"),
+            ("NOTHING", "none"),
         ] {
             let env = world().with_variable(variable, "7").env();
             assert_eq!(manifests.resource_manager(None, &env).unwrap().name, name);

@@ -69,7 +69,9 @@ impl<'a> OnNodes<'a> {
             line.extend_from_slice(command);
             line
         };
-        let Some(how) = self.how else { return Ok(with_variables()) };
+        // A machine need not reach itself through a shell elsewhere.
+        let how = self.how.filter(|how| !how.shell || !is_name_of(node, &self.env.host));
+        let Some(how) = how else { return Ok(with_variables()) };
         let mut line: Vec<_> = how.command.iter().map(|word| word.replace("{node}", node)).collect();
         if how.shell {
             line.push(self.for_shell(command)?);
@@ -92,6 +94,13 @@ impl<'a> OnNodes<'a> {
             std::iter::once("env".to_owned()).chain(settings).chain(command.iter().cloned()).collect();
         Ok(format!("{first} && exec {}", shlex::try_join(rest.iter().map(String::as_str))?))
     }
+}
+
+/// Whether a node is this machine: by its name, with or without its domain.
+fn is_name_of(node: &str, host: &str) -> bool {
+    let both_have_domains = node.contains('.') && host.contains('.');
+    let first = |name: &str| name.split('.').next().map(str::to_owned);
+    node == "localhost" || node == host || !both_have_domains && first(node) == first(host)
 }
 
 fn is_passed_on(name: &str) -> bool {
@@ -129,6 +138,21 @@ mod tests {
             let answer = answer.unwrap();
             assert_eq!(answer.succeeded(), number != 7);
             assert!(number == 7 || answer.stdout == format!("I am n{number}\n"), "{}", answer.stdout);
+        }
+    }
+
+    /// It was left out, as no ssh server ran there.
+    #[test]
+    fn this_machine_itself_is_reached_without_a_shell_elsewhere() {
+        let env = Env::for_test(Arc::new(RealFiles), "/").with_host("n1.cluster").env();
+        let how = OnNode { command: words("false {node}"), shell: true };
+        let nodes = OnNodes::new(Some(&how), &env, Vec::new());
+        let limit = || Limit::Total(Duration::from_secs(60));
+        for (node, is_here) in
+            [("n1.cluster", true), ("n1", true), ("localhost", true), ("n1.other", false), ("n10", false)]
+        {
+            let answer = nodes.run(&[node.to_owned()], &["true".to_owned()], limit()).remove(0).unwrap();
+            assert_eq!(answer.succeeded(), is_here, "{node}");
         }
     }
 

@@ -90,7 +90,7 @@ pub(crate) fn nodes_file(args: &NodesFileArgs) -> Result<Answer> {
 #[derive(Args)]
 pub(crate) struct ListDirArgs {
     /// Which kind
-    #[arg(value_enum)]
+    #[arg(value_enum, value_name = "cache|control")]
     kind: DirKind,
     /// The user [default: SCR_USER_NAME, or the user who runs this command]
     #[arg(short, long, value_name = "USER")]

@@ -56,8 +56,8 @@ impl<'a> Job<'a> {
         if allocation.is_here_alone() && params.get(&param::MIN_NODES).is_some() {
             warn("SCR_MIN_NODES is set, but the nodes of the job are not known: set SCR_NODELIST, or give --hostfile");
         }
-        if Timeouts::of(params).is_some_and(|times| times.is_idle()) {
-            warn("SCR_WATCHDOG is set, but neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS: nothing is watched");
+        if let Some(gap) = Timeouts::of(params).and_then(|times| times.gap()) {
+            warn(&format!("SCR_WATCHDOG is set, but {gap}"));
         }
         let launcher = manifests.launcher(command).cloned();
         if let (None, Some(program)) = (&launcher, command.first()) {
@@ -151,7 +151,7 @@ impl<'a> Job<'a> {
         // As in the library, a file that cannot be read halts nothing.
         let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
         {
-            Ok(halt) => halt.reason(now, end).map(|reason| reason.to_string()),
+            Ok(halt) => halt.reason(now, end),
             Err(error) => {
                 warn(&format!("the halt conditions cannot be read: {}", scr_core::describe(&error)));
                 None
@@ -223,8 +223,8 @@ impl<'a> Job<'a> {
         self.log_start(&command.words);
         let now = || self.env.clock.elapsed();
         let files = &*self.env.files;
-        let times = Timeouts::of(self.params).filter(|times| !times.is_idle());
-        let mut watchdog = times.map(|times| Watchdog::new(times, files, &self.prefix, now()));
+        let mut watchdog =
+            Timeouts::of(self.params).map(|times| Watchdog::new(times, files, &self.prefix, now()));
         let began = now();
         let mut look = || match Halt::read(files, &self.prefix) {
             Ok(Some(halt)) if halt.is_immediate() => Some(KillReason::Halted),

@@ -134,7 +134,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         print_stop(&job, stop);
     }
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.log()) {
+    if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.log(), warn) {
         warn(&format!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.end_agents();
@@ -160,8 +160,8 @@ fn print_stop(job: &Job<'_>, stop: &StopReason) {
     if job.is_worth_a_word(stop) {
         warn(&stop.to_string());
     }
-    if matches!(stop, StopReason::Halted(_)) && job.never_started() {
-        warn(&format!("to continue anyway: scr halt --remove {}", job.prefix_dir().display()));
+    if let (StopReason::Halted(reason), true) = (stop, job.never_started()) {
+        warn(&reason.cure(job.prefix_dir()));
     }
 }
 

@@ -3,12 +3,12 @@
 //! It waits for detached flushes and finishes them. Then it saves the datasets that are only in the caches of the nodes:
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
-use super::{agents, warn, IgnoredOptions, JobArgs, JobContext};
+use super::{agents, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::{answering, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{print, Answer};
+use crate::output::{self, print, Answer};
 use crate::poststage;
 use anyhow::Result;
 use clap::Args;
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
-    let outcome = finish(&job.env, &job.params, &job.allocation, &log)?;
+    let outcome = finish(&job.env, &job.params, &job.allocation, &log, |line| output::warn(line))?;
     if outcome.is_safe && outcome.saved == 0 {
         print("no dataset is in cache only: there is nothing to save\n")?;
     }
@@ -60,7 +60,10 @@ pub(super) struct PostrunOutcome {
     saved: usize,
 }
 
-/// Saves the datasets that are in cache only.
+/// What prints a line for the user, with the name of the command that the user has called.
+type Say = fn(&str);
+
+/// Saves the datasets that are in cache only, and says so with `warn`.
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
@@ -69,10 +72,11 @@ pub(super) fn finish(
     params: &Params,
     allocation: &Allocation,
     log: &Log,
+    warn: Say,
 ) -> Result<PostrunOutcome> {
     let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
     log.add_entry(Record::event(Event::PostrunStart));
-    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log };
+    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log, warn };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
     let unsaved = Unsaved::of(&FlushFile::read_as_it_is(&*env.files, &prefix, None)?, &allocation.job_id);
     let saved = unsaved.output.len() + unsaved.checkpoints.len() + usize::from(unsaved.passed_over.is_some());
@@ -180,12 +184,13 @@ struct Scavenge<'a> {
     allocation: &'a Allocation,
     nodes: OnceCell<Vec<String>>,
     log: &'a Log,
+    warn: Say,
 }
 
 impl Scavenge<'_> {
     /// The nodes that answer. Whether a job could run there does not matter for what they hold.
     fn nodes(&self) -> &[String] {
-        let warn = &mut |line: &str| warn(line);
+        let warn = &mut |line: &str| (self.warn)(line);
         self.nodes.get_or_init(|| match self.allocation.is_here_alone() {
             true => vec![self.env.host.clone()],
             false => answering(self.allocation, nodes_with_data(self.allocation, warn), warn),
@@ -198,13 +203,13 @@ impl Scavenge<'_> {
         let entries = FlushFile::read(&*self.env.files, self.prefix)?.entries();
         let goes_on = entries.iter().any(|entry| entry.is_at(Location::Flushing));
         if goes_on {
-            warn("waiting for flushes that are under way");
+            (self.warn)("waiting for flushes that are under way");
         }
         if goes_on || has_agents {
-            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(|line| warn(line));
+            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(|line| (self.warn)(line));
         }
         let report = poststage::end(self.env, self.prefix)?;
-        report.errors.iter().chain(&report.lines).for_each(|line| warn(line));
+        report.errors.iter().chain(&report.lines).for_each(|line| (self.warn)(line));
         Ok(())
     }
 
@@ -215,7 +220,7 @@ impl Scavenge<'_> {
             1 => "1 node".to_owned(),
             many => format!("{many} nodes"),
         };
-        warn(&format!("{label} is in cache only: saving it from {nodes}"));
+        (self.warn)(&format!("{label} is in cache only: saving it from {nodes}"));
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();
@@ -223,13 +228,13 @@ impl Scavenge<'_> {
         let took = || self.env.clock.elapsed().saturating_sub(began);
         match self.build(dataset.id) {
             Ok(how) => {
-                warn(&format!("{label} is complete in {}{how}", self.prefix.dir().display()));
+                (self.warn)(&format!("{label} is complete in {}{how}", self.prefix.dir().display()));
                 self.log.add_entry(record(Event::ScavengeSuccess).took(took()));
                 true
             }
             Err(error) => {
-                warnings.iter().for_each(|line| warn(line));
-                warn(&format!(
+                warnings.iter().for_each(|line| (self.warn)(line));
+                (self.warn)(&format!(
                     "{label} could not be saved: {error:#}; if it is lost for good, `scr index --drop' with its name forgets it"
                 ));
                 self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));

@@ -2,6 +2,7 @@
 //!
 //! It is a function of what is known and looks at nothing else, so one table tests every case.
 
+use scr_core::prefix::HaltReason;
 use std::fmt;
 
 /// The state of a job between two runs.
@@ -16,7 +17,7 @@ pub(super) struct JobState {
     /// Whether `scr run` received a signal.
     pub(super) interrupted: bool,
     /// Why the job is to halt.
-    pub(super) halt: Option<String>,
+    pub(super) halt: Option<HaltReason>,
     /// Seconds left in the allocation, where its end is known.
     pub(super) seconds_left: Option<i64>,
     /// Nodes that can be used.
@@ -49,7 +50,7 @@ pub(super) enum StopReason {
     /// It was started as often as it may be.
     NoRunsLeft(u64),
     /// A halt condition is met.
-    Halted(String),
+    Halted(HaltReason),
     /// The allocation ends.
     NoTime,
     /// Too few nodes are left.
@@ -83,7 +84,7 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopReason::Succeeded => write!(f, "the job has succeeded"),
-            StopReason::Interrupted => write!(f, "scr run received a signal, and ended the job"),
+            StopReason::Interrupted => write!(f, "received a signal, and ended the job"),
             StopReason::NoRunsLeft(most) => {
                 write!(f, "the job was started {most} times, which is what SCR_RUNS allows")
             }
@@ -91,7 +92,9 @@ impl fmt::Display for StopReason {
             StopReason::NoTime => write!(f, "the allocation has ended"),
             StopReason::TooFewNodes { good, needed, by } => {
                 let by = match by {
-                    NodeRequirement::Unknown => "some are",
+                    NodeRequirement::Unknown => {
+                        return write!(f, "{good} nodes can be used, and a run needs one")
+                    }
                     NodeRequirement::Parameter => "SCR_MIN_NODES wants them",
                     NodeRequirement::LastRun => "the last run had as many",
                     NodeRequirement::AllNodes => {
@@ -121,10 +124,21 @@ mod tests {
         }
     }
 
+    /// It was "0 nodes can be used and 1 are needed: some are".
+    #[test]
+    fn too_few_nodes_are_counted_in_a_sentence() {
+        let few = |good, needed, by| StopReason::TooFewNodes { good, needed, by }.to_string();
+        assert_eq!(few(0, 0, NodeRequirement::Unknown), "0 nodes can be used, and a run needs one");
+        assert_eq!(
+            few(3, 4, NodeRequirement::LastRun),
+            "3 nodes can be used and 4 are needed: the last run had as many"
+        );
+    }
+
     #[test]
     fn a_job_is_restarted_until_a_condition_prevents_it() {
         let first = JobState { runs: 0, succeeded: None, needed: (0, NodeRequirement::Unknown), ..failed() };
-        let halted = Some("why".to_owned());
+        let halted = Some(HaltReason::NoCheckpointsLeft);
         let few = |good, needed, by| Some(StopReason::TooFewNodes { good, needed, by });
         let cases = [
             ("the first run", first.clone(), None),
@@ -141,12 +155,12 @@ mod tests {
             (
                 "halted",
                 JobState { halt: halted.clone(), ..failed() },
-                Some(StopReason::Halted("why".to_owned())),
+                Some(StopReason::Halted(HaltReason::NoCheckpointsLeft)),
             ),
             (
                 "halted before",
                 JobState { halt: halted, ..first.clone() },
-                Some(StopReason::Halted("why".to_owned())),
+                Some(StopReason::Halted(HaltReason::NoCheckpointsLeft)),
             ),
             ("a second left", JobState { seconds_left: Some(1), ..failed() }, None),
             ("no time left", JobState { seconds_left: Some(0), ..failed() }, Some(StopReason::NoTime)),

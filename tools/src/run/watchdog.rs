@@ -45,9 +45,23 @@ impl Timeouts {
         })
     }
 
-    /// Whether no time is expected at all, so that there is nothing to watch.
-    pub(super) fn is_idle(&self) -> bool {
-        self.cache.is_none() && self.prefix.is_none()
+    /// When a run that hangs is not ended, as a time is not set; `None` where it always is.
+    pub(super) fn gap(&self) -> Option<&'static str> {
+        match (self.cache, self.prefix, self.bypass) {
+            (None, None, _) => {
+                Some("neither SCR_WATCHDOG_TIMEOUT nor SCR_WATCHDOG_TIMEOUT_PFS is set: nothing is watched")
+            }
+            (Some(_), None, true) => Some(
+                "SCR_WATCHDOG_TIMEOUT_PFS is not set, and with SCR_CACHE_BYPASS=1 no other time counts: nothing is watched",
+            ),
+            (Some(_), None, false) => Some(
+                "SCR_WATCHDOG_TIMEOUT_PFS is not set: a run that hangs before its first dataset, or while one is flushed, is not ended",
+            ),
+            (None, Some(_), false) => Some(
+                "SCR_WATCHDOG_TIMEOUT is not set: a run that hangs before its first dataset, or between two, is not ended",
+            ),
+            (_, Some(_), _) => None,
+        }
     }
 
     fn limit(&self, phase: Phase) -> Option<Duration> {
@@ -162,6 +176,24 @@ mod tests {
             let expected = (limit > 0).then(|| SECOND * limit);
             assert_eq!(timeouts(cache, prefix, bypass).limit(phase), expected, "{times:?} {phase:?}");
         }
+    }
+
+    /// With one of them set nothing was said, and a run that hung at its start was not ended.
+    #[test]
+    fn a_time_that_is_missing_is_named_unless_no_phase_waits_for_it() {
+        let gap = |cache, prefix, bypass| timeouts(cache, prefix, bypass).gap();
+        let phases = [Phase::Starting, Phase::Working, Phase::Flushing];
+        for (cache, prefix) in [(0, 0), (10, 0), (0, 60), (10, 60)] {
+            for bypass in [false, true] {
+                let times = timeouts(cache, prefix, bypass);
+                let is_watched = |phase: &Phase| times.limit(*phase).is_some();
+                assert_eq!(times.gap().is_none(), phases.iter().all(is_watched), "{times:?}");
+                let is_idle = times.gap().is_some_and(|gap| gap.contains("nothing is watched"));
+                assert_eq!(is_idle, !phases.iter().any(is_watched), "{times:?}");
+            }
+        }
+        assert!(gap(10, 0, false).unwrap().contains("SCR_WATCHDOG_TIMEOUT_PFS is not set"));
+        assert!(gap(0, 60, false).unwrap().contains("SCR_WATCHDOG_TIMEOUT is not set"));
     }
 
     #[test]
