@@ -98,7 +98,7 @@ impl Job {
             _ => Ok(KvTree::new()),
         };
         let tree =
-            self.agree(own).map_err(|error| error.doing("counting the runs of the prefix directory"))?;
+            self.agree(own).map_err(|error| error.doing("recording this run in the prefix directory"))?;
         let tree = broadcast_tree(&*self.comm, Rank(0), &tree)?;
         self.run = RunId {
             prefix: tree.text("PREFIX").and_then(PrefixId::parse),

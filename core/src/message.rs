@@ -86,8 +86,24 @@ impl Reporter {
     }
 
     fn line(&self, kind: &str, text: &str) -> String {
+        let text = without_error_numbers(text);
         format!("SCR {}{kind}: {}: {text}", crate::VERSION, self.place)
     }
+}
+
+/// A text for the user, without the numbers that the standard library adds to errors of the system, such as `(os error 2)`.
+pub fn without_error_numbers(text: &str) -> String {
+    const MARK: &str = " (os error ";
+    let mut pieces = text.split(MARK);
+    let mut plain = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let rest = piece.trim_start_matches(|c: char| c.is_ascii_digit());
+        match rest.strip_prefix(')').filter(|_| rest.len() < piece.len()) {
+            Some(rest) => plain.push_str(rest),
+            None => plain.extend([MARK, piece]),
+        }
+    }
+    plain
 }
 
 /// Time and bandwidth in the words that users' scripts look for.
@@ -120,6 +136,18 @@ fn scientific(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Messages ended in the standard library's "(os error 2)", which says nothing to users.
+    #[test]
+    fn errors_of_the_system_have_no_numbers_in_messages() {
+        let error = std::io::Error::from_raw_os_error(2);
+        let text = format!("cannot open a: {error}, as on rank 2; cannot open (os error x): {error}");
+        let expected = "cannot open a: No such file or directory, as on rank 2; cannot open (os error x): No such file or directory";
+        assert_eq!(without_error_numbers(&text), expected);
+        let env = crate::env::Env::for_test(std::sync::Arc::new(crate::fs::RealFiles), "/");
+        Reporter::new(env.env().output.clone(), Rank(0), "n0", 0).error(&text);
+        assert!(env.output().take_errors()[0].ends_with(expected));
+    }
 
     #[test]
     fn speeds_keep_the_words_and_figures_that_scripts_look_for() {

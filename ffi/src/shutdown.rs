@@ -14,7 +14,9 @@ pub(crate) fn exit_if_wanted(call: &'static str) {
         let reason = state.session().ok().and_then(|session| session.exit_wanted().map(str::to_owned));
         let Some(reason) = reason else { return Ok(()) };
         is_wanted = true;
-        message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
+        if message::is_first_rank() {
+            message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
+        }
         if let Err(error) = state.take_session()?.halt() {
             message::warn(&format!("the last checkpoint stays in cache: {}", scr_core::describe(&error)));
         }
@@ -40,10 +42,12 @@ pub(crate) unsafe extern "C" fn mpi_ends(
     entry_if_free("MPI_Finalize", |state| {
         let Ok(session) = state.take_session() else { return Ok(()) };
         message::count_repeated();
-        message::warn(
-            "MPI_Finalize was called without SCR_Finalize: what is only in cache stays there, unflushed; \
-             call SCR_Finalize before it",
-        );
+        if message::is_first_rank() {
+            message::warn(
+                "MPI_Finalize was called without SCR_Finalize: what is only in cache stays there, unflushed; \
+                 call SCR_Finalize before it",
+            );
+        }
         drop(session);
         Ok(())
     });

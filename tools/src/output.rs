@@ -2,6 +2,7 @@
 
 use crate::progress;
 use anyhow::Result;
+use scr_core::message::without_error_numbers;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -52,7 +53,7 @@ pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<str>) -> Result<
 
 /// The JSON of a command that failed; its text goes to standard error, as for every command.
 pub(crate) fn show_error(as_json: bool, error: &anyhow::Error) -> Result<()> {
-    show(as_json, serde_json::json!({ "error": format!("{error:#}") }), "")
+    show(as_json, serde_json::json!({ "error": without_error_numbers(&format!("{error:#}")) }), "")
 }
 
 /// Prints a message to standard error.
@@ -62,6 +63,7 @@ pub(crate) fn warn(message: impl Display) {
 
 /// Prints a line to standard error. Where nobody reads it, nobody misses it.
 pub(crate) fn print_to_stderr(line: impl Display) {
+    let line = without_error_numbers(&line.to_string());
     progress::suspend(|| drop(writeln!(io::stderr().lock(), "{line}")));
 }
 

@@ -5,12 +5,13 @@ use super::{warn, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health;
 use crate::output::{print, Answer};
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use scr_core::env::Env;
 use scr_core::param::{self, Params};
 use scr_core::prefix::Prefix;
 use std::io::Write;
+use std::path::Path;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 a job can be started, 2 it cannot.";
@@ -54,6 +55,29 @@ pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     if is_new {
         warn(&prefix.was_made());
     }
-    let mut probe = tempfile::NamedTempFile::new_in(prefix.scr_dir()).with_context(in_vain)?;
-    probe.write_all(b"scr prerun\n").and_then(|()| probe.flush()).with_context(in_vain)
+    expect_writable(&prefix.scr_dir()).with_context(in_vain)
+}
+
+/// Fails if no file can be made and written in a folder.
+fn expect_writable(folder: &Path) -> Result<()> {
+    let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut probe| {
+        probe.write_all(b"scr prerun\n")?;
+        probe.flush()
+    });
+    // The whole error has the random name of the file.
+    written.map_err(|error| anyhow!("cannot write to {}: {}", folder.display(), error.kind()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The message had a random name, and "at path" in quotes.
+    #[test]
+    fn a_folder_that_cannot_be_written_to_is_named_and_no_file_in_it() {
+        let why = expect_writable(Path::new("/proc/self")).unwrap_err().to_string();
+        let why = why.strip_prefix("cannot write to /proc/self: ").unwrap();
+        assert!(!why.contains("/proc") && !why.contains("os error"), "{why}");
+        expect_writable(&std::env::temp_dir()).unwrap();
+    }
 }
