@@ -4,8 +4,9 @@
 //! A dataset counts only if all of it is there; flushes that are still copying are left alone. Exit codes: 0 no flush is under way
 //! any more, 1 one is, 2 an error.
 
+use crate::agent;
 use crate::environment;
-use crate::output::{print, warn, Answer};
+use crate::output::{count, print, warn, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
@@ -40,6 +41,12 @@ fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
     for line in &report.lines {
         print(format!("{line}\n"))?;
     }
+    if let (false, copying @ 1..) = (report.none_left, report.under_way) {
+        let transfers = count(copying as u64, "transfer");
+        warn(format_args!(
+            "an agent on this node still has {transfers} to make; `scr agent --status' shows how far it is: repeat this command then"
+        ));
+    }
     if report.lines.is_empty() {
         print(format!("no flush is under way below {}\n", prefix.dir().display()))?;
     }
@@ -54,6 +61,8 @@ pub(crate) struct FlushReport {
     pub(crate) errors: Vec<String>,
     /// Whether none is under way any more.
     pub(crate) none_left: bool,
+    /// How many transfers an agent of this node has not ended yet, of whichever prefix directory.
+    under_way: usize,
 }
 
 /// Finishes what has arrived below a prefix directory.
@@ -64,8 +73,10 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     // What has arrived on this very node, where a transport has been at work without an agent.
     let host = environment::plugin_host(env, None);
     let transports = Transports::new(&host, env, &environment::params(env));
+    let mut under_way = 0;
     let polled = match find_control_dir(env, &environment::params(env)) {
         Ok(Some(control)) => {
+            under_way = agent::under_way(control.path());
             poll_transfers_anew(env, &control, &|name, options| transports.open(name, options))
         }
         Ok(None) => PollResult::default(),
@@ -77,5 +88,5 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     let none_left =
         ended.iter().all(|ended| matches!(ended, FlushOutcome::Finalized(_) | FlushOutcome::Revoked { .. }));
     let lines = polled.notices.into_iter().chain(ended.iter().map(ToString::to_string)).collect();
-    Ok(FlushReport { lines, errors: polled.errors, none_left })
+    Ok(FlushReport { lines, errors: polled.errors, none_left, under_way })
 }

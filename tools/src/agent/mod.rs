@@ -13,6 +13,8 @@ mod detach;
 mod run;
 mod status;
 
+pub(crate) use status::under_way;
+
 use crate::environment;
 use crate::output::{print, warn, Answer};
 use crate::progress::Heartbeat;

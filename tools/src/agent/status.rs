@@ -22,6 +22,15 @@ struct TransferStatus {
     error: Option<String>,
 }
 
+/// How many transfers of a control directory an agent has not ended yet; none where no agent runs.
+pub(crate) fn under_way(control: &Path) -> usize {
+    if AgentPresence::find(control).is_none() {
+        return 0;
+    }
+    let transfers = list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
+    transfers.filter(|transfer| transfer.outcome.is_none()).count()
+}
+
 /// Yes if an agent runs.
 pub(super) fn run(control: &Path, as_json: bool) -> Result<Answer> {
     let pid = AgentPresence::find(control);
@@ -42,9 +51,24 @@ fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> Strin
     let mut table = Table::default();
     for transfer in transfers {
         let done = format!("{} of {} bytes", transfer.written, transfer.bytes);
-        table.row([&transfer.token, transfer.state, &done, transfer.error.as_deref().unwrap_or_default()]);
+        table.row([
+            &label(&transfer.token),
+            transfer.state,
+            &done,
+            transfer.error.as_deref().unwrap_or_default(),
+        ]);
     }
     first + &table.text()
+}
+
+/// Whose files a transfer copies. Its token is that of the flush, which begins with the number of the dataset, and then the rank.
+fn label(token: &str) -> String {
+    let numbers = token.split_once('.').zip(token.rsplit_once('.'));
+    let numbers = numbers.map(|((id, _), (_, rank))| (id.parse::<u64>(), rank.parse::<u32>()));
+    match numbers {
+        Some((Ok(id), Ok(rank))) => format!("dataset {id}, rank {rank}"),
+        _ => token.to_owned(),
+    }
 }
 
 fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
@@ -82,6 +106,13 @@ mod tests {
         };
         assert_eq!([state(true, true, true), state(true, false, true)], ["running", "waiting for its turn"]);
         assert_eq!([state(true, false, false), state(false, true, true)], ["waiting", "waiting"]);
+    }
+
+    /// It was a row of hexadecimal digits.
+    #[test]
+    fn a_transfer_is_named_by_its_dataset_and_its_rank() {
+        assert_eq!(label("736.18ea92c9271c1d7d.bb76f7ad.12"), "dataset 736, rank 12");
+        assert_eq!(label("t"), "t");
     }
 
     fn transfer() -> Transfer {
