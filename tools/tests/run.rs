@@ -478,6 +478,10 @@ fn a_node_checks_its_own_places() {
     let check = world.scr(&["check-node"], &[]);
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));
     assert!(said(&check).contains("big, and MKDIR=0 says that SCR does not make it"), "{}", said(&check));
+    // It was called good, and no job could make a folder there.
+    std::fs::write(&bare, "STORE=/proc/x\n").unwrap();
+    let check = world.scr(&["check-node"], &[]);
+    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
     std::fs::remove_file(&bare).unwrap();
     assert_eq!(world.scr(&["check-node"], &[]).status.code(), Some(0));
     std::fs::write(world.path("cache"), "a file in the way").unwrap();

@@ -7,7 +7,7 @@ use super::process::Limit;
 use super::{hostlist, Allocation};
 use crate::environment;
 use crate::output::{warn, Answer};
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
 use scr_core::descriptor::Store;
@@ -174,6 +174,9 @@ pub(crate) fn check_store(store: &Store) -> Result<()> {
     anyhow::ensure!(there.is_dir(), "{folder} is no folder, and datasets are to be kept there");
     let may_write = access(there, Access::WRITE_OK | Access::EXEC_OK);
     may_write.with_context(|| format!("cannot write to {folder}, where datasets are to be kept"))?;
+    // A file system of the kernel allows it, and has no place.
+    tempfile::tempdir_in(there)
+        .map_err(|error| anyhow!("cannot make a folder in {folder}: {}", error.kind()))?;
     if let Some(wanted) = store.size {
         let found = statvfs(there).with_context(|| format!("cannot look at {folder}"))?;
         let found = found.f_blocks.saturating_mul(found.f_frsize);
