@@ -34,6 +34,25 @@ fn each_value_is_shown_with_the_source_that_it_comes_from() {
     assert_eq!(shown.status.code(), Some(0));
 }
 
+/// They came by kinds: line 11 before line 2. Only `--check' sorted them.
+#[test]
+fn mistakes_are_shown_in_the_order_of_the_lines() {
+    let scr = Installation::with_system_file("");
+    let file = "CKPT=0 GROUP=NOPE\nSCR_FLSH=1\nSCR_HALT_SECONDS=1 hour\nSTORE=/ssd COUNT=x\nSCR_FLUSH=ten\n\
+                SCR_COPY_TYPE=FILE\nCKPT=0 SET_SIZE=no\n";
+    let place = scr.write("prefix/.scrconf", file).display().to_string() + ":";
+    for arguments in [&["config", "--set"][..], &["config"]] {
+        let shown = text(&scr.in_prefix(arguments).output().unwrap());
+        let places = shown
+            .lines()
+            .filter_map(|line| line.strip_prefix("scr: ")?.strip_prefix(&place)?.split(':').next());
+        let mut places: Vec<u32> = places.map(|line| line.parse().unwrap()).collect();
+        assert!(places.is_sorted(), "{shown}");
+        places.dedup();
+        assert!([1, 2, 3, 4, 5, 7].iter().all(|line| places.contains(line)), "{shown}");
+    }
+}
+
 #[test]
 fn the_descriptors_that_come_of_it_are_shown_as_lines_and_as_json() {
     let scr = Installation::with_system_file(

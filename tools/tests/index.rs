@@ -72,7 +72,13 @@ fn lost_output_of_an_allocation_that_has_ended_can_be_dropped_and_postrun_is_con
     };
     let (code, text) = postrun();
     assert_eq!((code, text.contains("forgets it")), (Some(1), true), "{text}");
-    assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(0));
+    let dropped = scr(prefix.path(), &["--drop", "plot.9"]);
+    let said = String::from_utf8_lossy(&dropped.stderr);
+    assert_eq!(dropped.status.code(), Some(0));
+    assert!(
+        said.contains("in cache as well: no run restarts from that copy") && said.contains("scr copy --id 9"),
+        "{said}"
+    );
     assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(1), "it is gone");
     assert_eq!(postrun().0, Some(0));
     // One that is dropped is not saved again from a cache that still has it.
