@@ -7,7 +7,7 @@
 use super::closing::{self, CloseOutcome};
 use super::pending::PendingFlush;
 use super::running::RunningFlush;
-use super::{new_token, policy, Flush, FlushError, FlushReport};
+use super::{new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::{Cache, CachedDataset, PrefixCopy};
 use crate::comm::collective::{broadcast, broadcast_tree};
@@ -421,8 +421,10 @@ impl Flushes {
             }
             Err(error) => {
                 self.record_failure(site, id, record, took, &error, kind);
-                if matches!(error, FlushError::Unsynced { .. }) {
-                    site.cache.withdraw(site.job, &[id])?;
+                match error {
+                    FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
+                    FlushError::Superseded { .. } => set_superseded(site.cache, id),
+                    _ => (),
                 }
                 Err(Error::from(error))
             }
@@ -451,10 +453,10 @@ impl Flushes {
         update_flush_file(job, |flush| {
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
         });
-        if matches!(error, FlushError::Unfinished { .. }) {
-            self.unfinished.push((id, record.clone()));
-        } else {
-            self.retry_pending |= record.dataset.checkpoint;
+        match error {
+            FlushError::Unfinished { .. } => self.unfinished.push((id, record.clone())),
+            FlushError::Superseded { .. } => (),
+            _ => self.retry_pending |= record.dataset.checkpoint,
         }
     }
 
@@ -501,13 +503,9 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         // That was done when it was completed.
         return Ok(());
     }
-    match site.cache.give_files_to(site.job, &owner)?.newer {
-        None => Ok(()),
-        Some(newer) => Err(Error::Refused(format!(
-            "{} was not flushed: dataset {newer}, which is newer, is complete under the same names",
-            owner.label()
-        ))),
-    }
+    let Some(newer) = site.cache.give_files_to(site.job, &owner)?.newer else { return Ok(()) };
+    set_superseded(site.cache, id);
+    Err(FlushError::Superseded { dataset: step::label(&owner.dataset), newer }.into())
 }
 
 /// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs,
@@ -535,7 +533,7 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     }
     let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;
     for other in tree.get("REPLACED").into_iter().flat_map(KvTree::keys_as::<u64>) {
-        site.cache.dataset_mut(other).into_iter().for_each(|cached| cached.superseded = true);
+        set_superseded(site.cache, other);
     }
     Ok(())
 }
@@ -597,6 +595,12 @@ fn dataset(cache: &Cache, id: u64) -> &CachedDataset {
 fn set_copy(cache: &mut Cache, id: u64, copy: PrefixCopy) {
     if let Some(cached) = cache.dataset_mut(id) {
         cached.copy = copy;
+    }
+}
+
+fn set_superseded(cache: &mut Cache, id: u64) {
+    if let Some(cached) = cache.dataset_mut(id) {
+        cached.superseded = true;
     }
 }
 

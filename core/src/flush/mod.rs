@@ -167,6 +167,16 @@ pub(crate) enum FlushError {
         /// The errors of the ranks.
         account: String,
     },
+    /// A newer dataset has its name or files of it: it can never be flushed.
+    #[error(
+        "dataset {dataset} was not flushed: dataset {newer}, which is newer, has its name or files of it"
+    )]
+    Superseded {
+        /// Its name.
+        dataset: String,
+        /// The newer one.
+        newer: u64,
+    },
     /// Its files are in place, and a rank could not sync its own.
     #[error("dataset {dataset} is given up, as its files may not be on stable storage: {account}")]
     Unsynced {

@@ -14,7 +14,7 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
-use crate::prefix::{DatasetDescriptor, Overwritten, DIR_MODE};
+use crate::prefix::{DatasetDescriptor, Overwritten, PrefixError, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
@@ -63,10 +63,33 @@ impl Flush<'_> {
         });
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
+        let newer = match &recorded {
+            Err(PrefixError::Superseded { newer }) => Some(*newer),
+            _ => None,
+        };
         match self.agreed(dataset, Step::Recording, recorded) {
             Ok(()) => Ok(run),
-            Err(error) => self.resolve_failed(&run, error).map(|()| run),
+            Err(error) => {
+                let error = self.superseded(dataset, newer, error)?;
+                self.resolve_failed(&run, error).map(|()| run)
+            }
         }
+    }
+
+    /// The error, or if rank 0 has found a newer dataset that has the name or files of this one, the error that says so. All ranks
+    /// call it.
+    fn superseded(
+        &self,
+        dataset: &DatasetDescriptor,
+        newer: Option<u64>,
+        error: FlushError,
+    ) -> Result<FlushError, CommError> {
+        let mut id = [newer.unwrap_or(0)];
+        all_reduce(&*self.job.comm, &mut id, Op::Max)?;
+        Ok(match id {
+            [0] => error,
+            [newer] => FlushError::Superseded { dataset: label(dataset), newer },
+        })
     }
 
     /// Step 2: the transport fills the staging files, and what came is checked.

@@ -46,9 +46,11 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A run on these nodes that takes one checkpoint after the other, until none is left.
+    /// A run on these nodes that takes one checkpoint after the other, until none is left. None of them leaves the prefix
+    /// directory before that for one that this run flushes.
     pub(super) fn that_takes_all(&self, nodes: Vec<usize>) -> Self {
         Self {
+            settings: Settings { window: 0, ..self.settings.clone() },
             nodes,
             reaction: Reaction::RefuseAll,
             steps: Vec::new(),
