@@ -1,5 +1,6 @@
 //! Counters around the communicator and the file layer of a rank.
 
+use nix::sched::{unshare, CloneFlags};
 use scr_core::comm::thread::ThreadComm;
 use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use scr_core::fs::faulty::FaultyFiles;
@@ -99,6 +100,8 @@ impl Counters {
 
 impl CountedComm {
     pub(crate) fn wrap(inner: ThreadComm, counters: &[Arc<Counters>]) -> Box<dyn Comm> {
+        // As a process of its own would have: the system allows fewer files to be open than all ranks together have.
+        unshare(CloneFlags::CLONE_FILES).expect("a thread may have a table of its own for open files");
         let counters = Arc::clone(&counters[inner.rank().index()]);
         Box::new(Self { inner, counters })
     }

@@ -12,6 +12,7 @@ use super::check::CheckedLibrary;
 use crate::fs::Status;
 use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use nix::unistd::gettid;
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -166,8 +167,9 @@ fn linker_name(descriptor: BorrowedFd<'_>) -> String {
     static NAMES: Mutex<usize> = Mutex::new(0);
     let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
     *names += 1;
-    // The linker compares names letter by letter; the system does not mind how many slashes there are.
-    format!("/proc/self{}fd/{}", "/".repeat(*names), descriptor.as_raw_fd())
+    // The linker compares names letter by letter; the system does not mind how many slashes there are. A thread may have a
+    // table of descriptors of its own.
+    format!("/proc/self/task/{}{}fd/{}", gettid(), "/".repeat(*names), descriptor.as_raw_fd())
 }
 
 /// Compares the version first: a description of differing layouts helps nobody.
@@ -235,6 +237,7 @@ mod tests {
         let input = std::io::stdin();
         let names: Vec<_> = (0..3).map(|_| linker_name(input.as_fd())).collect();
         assert!(names[0] != names[1] && names[1] != names[2]);
-        assert!(names.iter().all(|name| Path::new(name) == Path::new("/proc/self/fd/0")));
+        let input = format!("/proc/self/task/{}/fd/0", gettid());
+        assert!(names.iter().all(|name| Path::new(name) == Path::new(&input)));
     }
 }

@@ -1,7 +1,7 @@
 //! What the ranks of a dataset have lost, and what each set does about it.
 
 use crate::cache::verify::Lost;
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::all_gather;
 use crate::comm::{Comm, CommError, Rank};
 use scr_plugin_api::Scheme;
 use std::collections::BTreeMap;
@@ -24,25 +24,22 @@ pub(super) enum Remedy {
 impl Losses {
     /// What all ranks have lost, from what each has lost itself. Collective.
     pub(super) fn gather(comm: &dyn Comm, own: Option<Lost>) -> Result<Self, CommError> {
-        let size = comm.size();
-        let half = size.div_ceil(64) as usize;
-        // One bit of each rank whose redundancy is lost, and then one of each whose data is.
-        let mut words = vec![0_u64; 2 * half];
-        let (word, bit) = (comm.rank().index() / 64, 1 << (comm.rank().0 % 64));
-        match own {
-            None => (),
-            Some(Lost::Redundancy) => words[word] |= bit,
-            Some(Lost::Data) => words[half + word] |= bit,
-        }
-        all_reduce(comm, &mut words, Op::Or)?;
-        let (redundancy, data) = words.split_at(half);
-        let has = |words: &[u64], rank: u32| words[(rank / 64) as usize] >> (rank % 64) & 1 == 1;
-        let lost = |rank: u32| match (has(data, rank), has(redundancy, rank)) {
-            (true, _) => Some(Lost::Data),
-            (false, true) => Some(Lost::Redundancy),
-            (false, false) => None,
+        let own = match own {
+            None => INTACT,
+            Some(Lost::Redundancy) => NO_REDUNDANCY,
+            Some(Lost::Data) => NO_DATA,
         };
-        Ok((0..size).filter_map(|rank| Some((comm.stands_for(Rank(rank)), lost(rank)?))).collect())
+        // Neighbours that have lost the same, such as nothing, take no more room than one rank.
+        let all = all_gather(comm, own)?;
+        let lost = |place: usize| match all.distinct()[place].as_slice() {
+            NO_DATA => Some(Lost::Data),
+            NO_REDUNDANCY => Some(Lost::Redundancy),
+            _ => None,
+        };
+        let runs = all.runs().filter_map(|(ranks, place)| Some((ranks, lost(place)?)));
+        Ok(runs
+            .flat_map(|(ranks, lost)| ranks.map(move |rank| (comm.stands_for(Rank(rank)), lost)))
+            .collect())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -87,3 +84,7 @@ impl FromIterator<(Rank, Lost)> for Losses {
         Self(losses.into_iter().collect())
     }
 }
+
+const INTACT: &[u8] = b"";
+const NO_REDUNDANCY: &[u8] = b"R";
+const NO_DATA: &[u8] = b"D";

@@ -12,7 +12,7 @@ use super::rebuild::SetRepair;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{verify, Damage, Extent, Loss, Lost, Verified};
-use crate::comm::collective::{all_reduce, any, broadcast, first_rank, gather, Op};
+use crate::comm::collective::{all_reduce, any, broadcast, first_rank, route, Op};
 use crate::comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::fs::FsError;
@@ -272,13 +272,9 @@ impl Repair<'_> {
         is_repaired: bool,
     ) -> Result<(), CommError> {
         let own = loss.map(|loss| format!("{} (written on {}; {})", record.rank, record.node, loss.why));
-        let lost_parts = gather(&*self.job.comm, Rank(0), own.unwrap_or_default().into_bytes())?;
-        let lost_parts = lost_parts.unwrap_or_default();
-        let names: Vec<_> = lost_parts
-            .iter()
-            .filter(|text| !text.is_empty())
-            .map(|text| String::from_utf8_lossy(text))
-            .collect();
+        let own = own.map(|text| (Rank(0), text.into_bytes()));
+        let lost_parts = route(&*self.job.comm, own.into_iter().collect())?;
+        let names: Vec<_> = lost_parts.iter().map(|(_, text)| String::from_utf8_lossy(text)).collect();
         let (label, ranks, scheme) = (self.label, record.ranks, &record.protection.scheme);
         let (names, lost) = (shortened(&names), losses.count());
         let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
