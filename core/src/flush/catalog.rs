@@ -340,7 +340,7 @@ impl Catalog<'_> {
     /// From here on nobody gives files the names of a dataset, as run `run` reads its files where they lie. False where somebody has
     /// done so before, or it was dropped: then it must not be read there.
     pub(crate) fn hold(&self, id: u64, name: &[u8], run: u64) -> Result<bool, PrefixError> {
-        Index::update(self.files, self.prefix, |index| {
+        Index::update_repeated(self.files, self.prefix, |index| {
             let is_whole = index.is_whole(id, name);
             if is_whole {
                 index.hold(id, run);

@@ -1,7 +1,7 @@
 //! The prefix directories that C SCR v3.1.0 wrote, for tests.
 
 use super::Prefix;
-use crate::fs::{Files, RealFiles};
+use crate::fs::{Files, How, RealFiles};
 use scr_plugin_api::KvTree;
 use std::fs;
 use std::path::Path;
@@ -38,6 +38,13 @@ pub(crate) fn damage(path: impl AsRef<Path>, change: impl FnOnce(&mut KvTree)) {
     let mut damaged = tree(&path);
     change(&mut damaged);
     fs::write(path, damaged.to_file_bytes()).unwrap();
+}
+
+/// Makes a lock that is there look dead, as that of a process on another machine that is old.
+pub(crate) fn let_look_dead(lock: &Path) {
+    let Ok(held) = RealFiles.open(lock, How::Update) else { return };
+    held.write_at(0, b"another machine, with a name of some length").unwrap();
+    held.set_times((1000, 0), (1000, 0)).unwrap();
 }
 
 fn copy(from: &Path, to: &Path) {

@@ -24,7 +24,7 @@
 
 use super::shared::{self, Shared};
 use super::{Between, Index, Prefix, PrefixError, Seq};
-use crate::fs::{unique_number, At, Durability, Files, FsError, Kind};
+use crate::fs::{unique_number, At, Durability, Files, Kind};
 use scr_plugin_api::KvTree;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -175,17 +175,16 @@ impl Ids {
     ) -> Result<(RunId, Option<PrefixError>), PrefixError> {
         let index = unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
         let damage = shared::read::<Self>(files, prefix).err().filter(PrefixError::is_damage);
-        let given = shared::update(files, prefix, true, |ids: &mut Self| {
+        let (id, last) = shared::update_repeated(files, prefix, true, |ids: &mut Self| {
             let last = ids.number(RUN).max(index.highest_run()).max(seen);
             ids.tree.set(RUN, last.saturating_add(1));
             let id = ids.prefix_id().or_else(|| index.prefix_id()).unwrap_or_else(PrefixId::random);
             ids.tree.set(PREFIX, &id);
             (id, last)
         })?;
-        let (id, last) = given.value;
         if index.wants_mark(&id, last) {
             // A copy, and what C SCR has written since the last run.
-            Index::update(files, prefix, |index| index.mark(&id, last))?;
+            Index::update_repeated(files, prefix, |index| index.mark(&id, last))?;
         }
         Ok((RunId { prefix: Some(id), number: last.saturating_add(1), is_counted: true }, damage))
     }
@@ -201,8 +200,7 @@ impl Ids {
         Ok(RunId { prefix: ids.prefix_id().or_else(|| index.prefix_id()), number, is_counted: false })
     }
 
-    /// Reserves ids, none of them below `at_least`, and gives the first. A process that was stopped until another one took its lock
-    /// tries again: what it has read is not true any more.
+    /// Reserves ids, none of them below `at_least`, and gives the first.
     ///
     /// # Errors
     /// The file cannot be read or written.
@@ -212,18 +210,11 @@ impl Ids {
         at_least: u64,
         count: u64,
     ) -> Result<u64, PrefixError> {
-        let mut tries = 1;
-        loop {
-            let reserved = shared::update(files, prefix, false, |ids: &mut Self| {
-                let first = ids.number(NEXT).max(at_least);
-                ids.tree.set(NEXT, first.saturating_add(count));
-                first
-            });
-            match reserved {
-                Err(PrefixError::Fs(FsError::LockLost { .. })) if tries < MOST_TRIES => tries += 1,
-                other => return Ok(other?.value),
-            }
-        }
+        shared::update_repeated(files, prefix, false, |ids: &mut Self| {
+            let first = ids.number(NEXT).max(at_least);
+            ids.tree.set(NEXT, first.saturating_add(count));
+            first
+        })
     }
 
     /// The first id that nobody has reserved.
@@ -456,8 +447,6 @@ fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixEr
 }
 
 const VERSION: u64 = 1;
-/// A process that loses its lock so often is of no use.
-const MOST_TRIES: u32 = 5;
 const PREFIX: &str = "PREFIX_RANDOM_ID";
 const RUN: &str = "RUN";
 const NEXT: &str = "NEXT";
@@ -474,8 +463,8 @@ const MOST_BETWEEN: usize = 100;
 mod tests {
     use super::*;
     use crate::fs::faulty::FaultyFiles;
-    use crate::fs::{How, RealFiles};
-    use crate::prefix::fixtures::{scratch, scratch_copy};
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::{let_look_dead, scratch, scratch_copy};
     use crate::prefix::DatasetDescriptor;
     use std::sync::atomic::{AtomicU64, Ordering};
     use std::sync::Arc;
@@ -513,11 +502,7 @@ mod tests {
             let theirs = Arc::new(AtomicU64::new(1000));
             let first_of_theirs = Arc::clone(&theirs);
             files.interrupt_at(at, move || {
-                if let Ok(held) = RealFiles.open(&lock, How::Update) {
-                    // As on another machine, whose lock looks dead once it is old.
-                    held.write_at(0, b"another machine, with a name of some length").unwrap();
-                    held.set_times((1000, 0), (1000, 0)).unwrap();
-                }
+                let_look_dead(&lock);
                 let first = Ids::reserve(&RealFiles, &other, 1, 10).unwrap();
                 first_of_theirs.store(first, Ordering::SeqCst);
             });
@@ -526,6 +511,31 @@ mod tests {
             assert!(theirs.abs_diff(ours) >= 10, "at {at}: {ours} and {theirs}");
             if !files.was_interrupted() {
                 assert!(at > 5, "nothing was interrupted");
+                break;
+            }
+        }
+    }
+
+    /// The run did not begin, though it only had to try again.
+    #[test]
+    fn a_process_that_was_stopped_while_its_run_began_gives_it_a_number_of_its_own() {
+        for at in 1.. {
+            let (_dir, prefix) = scratch();
+            let dataset = DatasetDescriptor { id: 4, name: b"a".to_vec(), ..Default::default() };
+            Index::update(&RealFiles, &prefix, |index| index.record(&dataset, true)).unwrap();
+            let files = FaultyFiles::new(RealFiles);
+            files.never_pause();
+            let (other, lock) = (prefix.clone(), prefix.scr_file("index.lock"));
+            let theirs = Arc::new(AtomicU64::new(0));
+            let number_of_theirs = Arc::clone(&theirs);
+            files.interrupt_at(at, move || {
+                let_look_dead(&lock);
+                number_of_theirs.store(begin(&other, 0).number, Ordering::SeqCst);
+            });
+            let ours = Ids::begin_run(&files, &prefix, 0).unwrap().0.number;
+            assert_ne!(ours, theirs.load(Ordering::SeqCst), "at {at}");
+            if !files.was_interrupted() {
+                assert!(at > 10, "nothing was interrupted");
                 break;
             }
         }

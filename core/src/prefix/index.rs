@@ -180,6 +180,15 @@ impl Index {
         Self::change(files, prefix, change).map(|updated| updated.value)
     }
 
+    /// As [`update`](Self::update), again and again while the lock is lost: for what must not fail since this process was stopped.
+    pub(crate) fn update_repeated<R>(
+        files: &dyn Files,
+        prefix: &Prefix,
+        change: impl FnMut(&mut Index) -> R,
+    ) -> Result<R, PrefixError> {
+        shared::update_repeated(files, prefix, false, change)
+    }
+
     /// Makes it durable as it is: whoever wrote it may have failed to sync it.
     pub(crate) fn confirm(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         shared::confirm::<Self>(files, prefix)

@@ -23,6 +23,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The holder of this lock may change the shared files of a prefix directory.
 const LOCK: &str = "index.lock";
+/// A process that loses its lock so often is of no use.
+const MOST_TRIES: u32 = 5;
+
 /// A file that several processes change.
 pub(super) trait Shared: Default {
     /// Its durability.
@@ -134,6 +137,22 @@ pub(super) fn update<T: Shared, R>(
     update_fenced(files, prefix, renew, |content, _| change(content))
 }
 
+/// As [`update`]. A process that was stopped until another one took its lock tries again: what it has read is not true any more.
+pub(super) fn update_repeated<T: Shared, R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    renew: bool,
+    mut change: impl FnMut(&mut T) -> R,
+) -> Result<R, PrefixError> {
+    let mut tries = 1;
+    loop {
+        match update(files, prefix, renew, &mut change) {
+            Err(PrefixError::Fs(FsError::LockLost { .. })) if tries < MOST_TRIES => tries += 1,
+            other => return Ok(other?.value),
+        }
+    }
+}
+
 /// As [`update`]; `change` can ask whether the lock is still its own.
 pub(super) fn update_fenced<T: Shared, R>(
     files: &dyn Files,
@@ -180,7 +199,7 @@ fn lock(prefix: &Prefix) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::scratch;
+    use super::super::fixtures::{let_look_dead, scratch};
     use super::super::{DatasetDescriptor, FlushFile, Index, Location};
     use super::*;
     use crate::fs::faulty::{FaultyFiles, What};
@@ -226,10 +245,10 @@ mod tests {
             let came = Arc::new(AtomicBool::new(false));
             let comes = Arc::clone(&came);
             files.interrupt_at(at, move || {
-                let Ok(held) = RealFiles.open(&lock, How::Update) else { return };
-                // As on another machine, whose lock looks dead once it is old.
-                held.write_at(0, b"another machine, with a name of some length").unwrap();
-                held.set_times((1000, 0), (1000, 0)).unwrap();
+                if !lock.exists() {
+                    return;
+                }
+                let_look_dead(&lock);
                 Index::update(&RealFiles, &theirs, |index| index.record(&dataset(2), true)).unwrap();
                 comes.store(true, Ordering::SeqCst);
             });

@@ -287,17 +287,19 @@ impl Restart {
     }
 }
 
-/// One that could not be listed is nobody else's either. Where the index cannot be changed, nothing keeps others out.
+/// One that could not be listed is nobody else's either. Where the index cannot be changed, nothing keeps others out; but what it
+/// says of them still holds.
 fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool {
-    let held = catalog(job).hold(checkpoint.seq.id, &checkpoint.name, job.run.number);
-    held.map(|is_ours| is_ours || !is_listed).unwrap_or_else(|error| {
+    let CheckpointId { seq, name, .. } = checkpoint;
+    let is_whole = catalog(job).hold(seq.id, name, job.run.number).unwrap_or_else(|error| {
         job.report.warn(&format!(
             "`{}' is read in the prefix directory, and other processes cannot be kept from replacing its files: {}",
             checkpoint.name_text(),
             crate::describe(&error)
         ));
-        true
-    })
+        Index::look(job.files(), &job.prefix, |index| index.is_whole(seq.id, name)).unwrap_or(true)
+    });
+    is_whole || !is_listed
 }
 
 fn catalog(job: &Job) -> Catalog<'_> {

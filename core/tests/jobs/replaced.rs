@@ -4,7 +4,7 @@ use super::world::{contents, file_name, mode, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::flush::{finalize_arrived, FlushOutcome};
 use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_core::fs::{Files, How, RealFiles};
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::drop_dataset;
 use scr_core::session::{Error, OutputFlags, Session};
@@ -51,7 +51,11 @@ fn with_an_arrived_flush_of_the_same_name() -> (World, FaultyFiles) {
 }
 
 fn poststage(world: &World) -> Vec<FlushOutcome> {
-    finalize_arrived(&RealFiles, &Prefix::new(world.prefix()), "2026-11-23T00:00:00").unwrap()
+    close(&Prefix::new(world.prefix()))
+}
+
+fn close(prefix: &Prefix) -> Vec<FlushOutcome> {
+    finalize_arrived(&RealFiles, prefix, "2026-11-23T00:00:00").unwrap()
 }
 
 /// The flush of an earlier run was closed in the middle, and the application read files of both.
@@ -162,6 +166,45 @@ fn what_has_replaced_a_checkpoint_since_it_was_found_is_read_instead() {
     run.line_with(&["`ckpt.1' is not read: its files were replaced"]);
 }
 
+/// It was read all the same where the index could not be changed, and where the process had been stopped until another one took its
+/// lock: its bytes were those of the other one.
+#[test]
+fn what_has_replaced_a_checkpoint_is_read_instead_also_by_a_process_that_cannot_hold_it() {
+    type Hinder = fn(&FaultyFiles, Prefix);
+    let hinder: [Hinder; 2] = [
+        |files, prefix| {
+            close(&prefix);
+            files.fail_from(1, ErrorKind::StorageFull);
+        },
+        |files, prefix| {
+            files.interrupt_at(1, move || {
+                let lock = RealFiles.open(&prefix.scr_file("index.lock"), How::Update).unwrap();
+                lock.set_times((1000, 0), (1000, 0)).unwrap();
+                close(&prefix);
+            });
+        },
+    ];
+    for hinder in hinder {
+        let (mut world, faulty) = with_an_arrived_flush_of_the_same_name();
+        let own = FaultyFiles::around(Arc::new(faulty.clone()));
+        own.only(|what, path| what == What::Write && path.to_string_lossy().contains("index.scr.tmp"));
+        world.own_files.insert(Rank(0), Arc::new(own.clone()));
+        let prefix = Prefix::new(world.prefix());
+        let turns = Barrier::new(4);
+        let run = world.run(|application| {
+            if turns.wait().is_leader() {
+                faulty.heal();
+                own.heal();
+                hinder(&own, prefix.clone());
+            }
+            turns.wait();
+            read_in_place(application)
+        });
+        run.all_gave(&Some(7));
+        run.line_with(&["`ckpt.1' is not read: its files were replaced"]);
+    }
+}
+
 /// The run began without a checkpoint, since the only one that it had found was replaced by a newer one meanwhile.
 #[test]
 fn what_replaces_a_checkpoint_while_it_is_fetched_is_fetched_instead() {
@@ -174,7 +217,7 @@ fn what_replaces_a_checkpoint_while_it_is_fetched_is_fetched_instead() {
     let prefix = Prefix::new(world.prefix());
     meanwhile.interrupt_at(1, move || {
         faulty.heal();
-        finalize_arrived(&RealFiles, &prefix, "2026-11-23T00:00:00").unwrap();
+        close(&prefix);
     });
     world.own_files.insert(Rank(1), Arc::new(meanwhile));
     let run = world.run(read_in_place);
