@@ -6,8 +6,9 @@
 //! against older ones like one that is complete, and older ones that are under way are ended first. It becomes complete only if
 //! they are still its own.
 
+use super::closing::Fence;
 use super::pending::{self, PendingError, PendingFlush};
-use crate::fs::Files;
+use crate::fs::{Files, FsError};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{
@@ -97,6 +98,14 @@ impl Sharing {
     }
 }
 
+/// A process that closes the flush of a job.
+#[derive(Clone, Copy)]
+pub(crate) struct Closer<'a> {
+    /// Its random number.
+    pub(crate) number: &'a str,
+    pub(crate) has_lock: Fence<'a>,
+}
+
 /// How the other datasets stand to one that wants its name and its files.
 struct Judged {
     /// A newer one that has the name or a file.
@@ -170,10 +179,13 @@ impl Catalog<'_> {
         &self,
         dataset: &DatasetDescriptor,
         by: &str,
-        closer: Option<&str>,
+        closer: Option<Closer<'_>>,
         sharing: &mut Sharing,
     ) -> Result<Turn<()>, PrefixError> {
         self.in_index(dataset, sharing, by == IN_PLACE, |index, replaces| {
+            if closer.is_some_and(|closer| !(closer.has_lock)()) && !planted(Bug::FenceNotChecked) {
+                return Err(FsError::LockLost { path: self.prefix.index_file() }.into());
+            }
             if by != IN_PLACE && !planted(Bug::NameTakenBeforeCopied) {
                 // Who drops the dataset removes the record first, and then changes the index.
                 pending::expect(self.files, self.prefix, by, dataset.id)?;
@@ -182,7 +194,7 @@ impl Catalog<'_> {
                     return Err(PrefixError::Ended { id: dataset.id });
                 }
             }
-            index.take(dataset, by, closer);
+            index.take(dataset, by, closer.map(|closer| closer.number));
             replaces.iter().for_each(|&id| _ = index.set_complete(id, false));
             Ok(())
         })
@@ -471,6 +483,10 @@ impl Catalog<'_> {
                 }
                 // Another process has closed it too, and was first.
                 FlushProgress::Ended { counts: true } => Ok(()),
+                // The one that has the lock by now closes it.
+                FlushProgress::Taken if closer.is_some() => {
+                    Err(FsError::LockLost { path: self.prefix.index_file() }.into())
+                }
                 _ => Err(PrefixError::Ended { id: dataset.id }),
             }
         })?

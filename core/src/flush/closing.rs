@@ -11,7 +11,7 @@
 //! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone. A process that
 //! closes the flush of a job that is only slow says so in the index, and from then on the job does not make the dataset complete.
 
-use super::catalog::{Catalog, Sharing, Turn};
+use super::catalog::{Catalog, Closer, Sharing, Turn};
 use super::outcome::FlushOutcome;
 use super::pauses::Pauses;
 use super::pending::{self, FoundRecord, PendingError, PendingFlush};
@@ -404,8 +404,8 @@ pub(super) fn close<C: Closers>(
     let Share { files, prefix, record, staged, folders, in_place, fence } = share;
     let by = if in_place { IN_PLACE.to_owned() } else { record.token.clone() };
     let catalog = Catalog { files, prefix };
-    let closer = fence.map(|_| format!("{:x}", unique_number()));
-    let closer = closer.as_deref();
+    let number = format!("{:x}", unique_number());
+    let closer = fence.map(|has_lock| Closer { number: &number, has_lock });
     let early = planted(Bug::CommittedBeforeNamed);
     closers.each(Step::MarkingDone, || {
         if !closers.is_first() {
@@ -413,10 +413,10 @@ pub(super) fn close<C: Closers>(
         }
         mark()?;
         if !in_place {
-            take(files, prefix, fence, closer, record, now)?;
+            take(files, prefix, closer, record, now)?;
         }
         if early {
-            catalog.commit(record, &by, closer, now)?;
+            catalog.commit(record, &by, closer.map(|closer| closer.number), now)?;
         }
         Ok(())
     })?;
@@ -431,7 +431,7 @@ pub(super) fn close<C: Closers>(
             return Ok(());
         }
         if !early {
-            catalog.commit(record, &by, closer, now)?;
+            catalog.commit(record, &by, closer.map(|closer| closer.number), now)?;
         }
         if !in_place {
             // The dataset counts already; what is left of the record is cleared away by the next run.
@@ -445,11 +445,11 @@ pub(super) fn close<C: Closers>(
 fn take(
     files: &dyn Files,
     prefix: &Prefix,
-    fence: Option<Fence<'_>>,
-    closer: Option<&str>,
+    closer: Option<Closer<'_>>,
     record: &mut PendingFlush,
     now: &str,
 ) -> Result<(), PrefixError> {
+    let fence = closer.map(|closer| closer.has_lock);
     after_earlier_flushes(files, prefix, fence, now, |catalog| {
         let PendingFlush { dataset, token, sharing, .. } = &mut *record;
         catalog.take(dataset, token, closer, sharing)
@@ -623,13 +623,16 @@ impl Closing<'_> {
     fn resolve(&self, now: &str) -> CloseOutcome {
         let done = self.record.all_done(self.files, self.prefix);
         match done.map(|done| done && !planted(Bug::TakenBackAfterMark)) {
-            Ok(false) => {
-                // A file system that is full has no room for a lock, and this process has not closed it.
-                if self.revoke(IfTaken::Revoke).is_err() {
+            Ok(false) => match self.revoke(IfTaken::Revoke) {
+                // Who has the lock by now may close it.
+                Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
+                Err(_) => {
+                    // A file system that is full has no room for a lock, and this process has not closed it.
                     let _ = self.record.revoke(self.files, self.prefix);
+                    CloseOutcome::TakenBack
                 }
-                CloseOutcome::TakenBack
-            }
+                Ok(_) => CloseOutcome::TakenBack,
+            },
             Ok(true) => match self.finish_or_take_back(now) {
                 Ok(None) => CloseOutcome::Complete,
                 Ok(Some(_)) => CloseOutcome::TakenBack,
@@ -639,12 +642,17 @@ impl Closing<'_> {
         }
     }
 
+    /// Fails where this process has lost the lock: whoever has it by now may be closing the flush.
+    fn expect_lock(&self) -> Result<(), FsError> {
+        expect_lock(Some(self.fence), &pending::flush_path(self.prefix, &self.record.token))
+    }
+
     fn end(&self, now: &str, missing: Missing) -> FlushOutcome {
         let dataset = self.record.dataset.clone();
         let ended = match self.record.done(self.files, self.prefix) {
             Ok(_) if self.record.revoked => {
                 let why = "it was given up, and not all of it was removed".to_owned();
-                self.clear_away().map(|()| Some(why)).map_err(StepError::from)
+                self.clear_away_revoked().map(|()| Some(why)).map_err(StepError::from)
             }
             Ok(done) if done < self.record.marks && missing == Missing::Leave => {
                 return FlushOutcome::Waiting { dataset, done, marks: self.record.marks };
@@ -652,7 +660,7 @@ impl Closing<'_> {
             Ok(done) if done < self.record.marks => {
                 let why = "it was interrupted before all files had arrived".to_owned();
                 match self.revoke(IfTaken::Leave) {
-                    Ok(true) => self.clear_away().map(|()| Some(why)).map_err(StepError::from),
+                    Ok(true) => self.clear_away_revoked().map(|()| Some(why)).map_err(StepError::from),
                     // Its job was only slow.
                     Ok(false) => self.finish_or_take_back(now),
                     Err(error) => Err(error.into()),
@@ -700,8 +708,7 @@ impl Closing<'_> {
         }
         // Who did it may have failed to sync the index.
         Index::confirm(self.files, self.prefix)?;
-        self.remove_staging()?;
-        self.record.forget(self.files, self.prefix)?;
+        self.clear_away(&self.record)?;
         Ok(Some((!counts).then(|| "its dataset was complete, and counts no more".to_owned())))
     }
 
@@ -794,7 +801,7 @@ impl Closing<'_> {
     }
 
     /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
-    /// has not done so finds no record. Gives whether it is revoked.
+    /// has not done so finds no record. Gives whether it is revoked; who has lost the lock revokes nothing.
     fn revoke(&self, if_taken: IfTaken) -> Result<bool, PrefixError> {
         let Self { files, prefix, record, .. } = self;
         let revoked = Index::update_fenced(*files, prefix, |index, is_ours| {
@@ -802,15 +809,17 @@ impl Closing<'_> {
             if is_taken && if_taken == IfTaken::Leave {
                 return Ok(false);
             }
-            if !is_ours() {
-                return Err(FsError::LockLost { path: prefix.index_file() });
-            }
+            expect_lock(Some(is_ours), &prefix.index_file())?;
+            self.expect_lock()?;
             index.release(&record.token, Some(record.dataset.id));
             record.revoke(*files, prefix).map(|()| true)
         });
         match revoked {
             // No dataset takes its name with such an index.
-            Err(error) if error.is_damage() => Ok(record.revoke(*files, prefix).map(|()| true)?),
+            Err(error) if error.is_damage() => {
+                self.expect_lock()?;
+                Ok(record.revoke(*files, prefix).map(|()| true)?)
+            }
             revoked => Ok(revoked??),
         }
     }
@@ -819,23 +828,25 @@ impl Closing<'_> {
         if !self.record.revoked {
             self.revoke(IfTaken::Revoke)?;
         }
-        Ok(self.clear_away()?)
+        Ok(self.clear_away_revoked()?)
     }
 
     /// Removes what is left of a flush that is revoked.
-    fn clear_away(&self) -> Result<(), FsError> {
-        self.remove_staging()?;
-        PendingFlush { revoked: true, ..self.record.clone() }.forget(self.files, self.prefix)
+    fn clear_away_revoked(&self) -> Result<(), FsError> {
+        self.clear_away(&PendingFlush { revoked: true, ..self.record.clone() })
     }
 
-    fn remove_staging(&self) -> Result<(), FsError> {
+    /// Removes the staging files of a flush, and its record. Whoever has the lock by now may have given a file its staging name.
+    fn clear_away(&self, record: &PendingFlush) -> Result<(), FsError> {
         // Without its lists the staging files are unknown; they stay, and do no harm.
         // What was saved from the nodes stays, to be built once more.
-        let is_saved = self.record.token.starts_with(SAVED);
+        let is_saved = record.token.starts_with(SAVED);
         for file in self.staged().unwrap_or_default().iter().filter(|_| !is_saved) {
+            self.expect_lock()?;
             self.files.remove_if_there(&file.staging)?;
         }
-        Ok(())
+        self.expect_lock()?;
+        record.forget(self.files, self.prefix)
     }
 
     /// Each file once, though several ranks may share it.

@@ -13,6 +13,7 @@ use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
 use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles, Retrying};
+use crate::prefix::fixtures::let_look_dead;
 use crate::prefix::{staging_file, DELETION};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::BTreeSet;
@@ -20,8 +21,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-use std::sync::Mutex;
+use std::sync::{mpsc, Arc, Mutex};
 
 const RANKS: u32 = 4;
 const TOKEN: &str = "1.x.y";
@@ -150,11 +150,7 @@ fn stopped_at_each_operation(meanwhile: fn(&Nodes), after: impl Fn(&Nodes, u64))
         let theirs = Arc::clone(&nodes);
         files.interrupt_at(at, move || {
             for lock in ["finalize.lock", "index.lock"] {
-                let lock = theirs.stage.prefix.scr_file(lock);
-                // As on another machine, whose lock looks dead once it is old.
-                let Ok(held) = RealFiles.open(&lock, How::Update) else { continue };
-                held.write_at(0, b"another machine, with a name of some length").unwrap();
-                held.set_times((1000, 0), (1000, 0)).unwrap();
+                let_look_dead(&theirs.stage.prefix.scr_file(lock));
             }
             meanwhile(&theirs);
         });
@@ -178,6 +174,57 @@ fn a_process_that_was_stopped_takes_nothing_from_a_newer_dataset_of_the_same_nam
         assert!(nodes.stage.is_listed(2) && !nodes.stage.is_listed(1), "stopped at {at}");
         assert!(nodes.stage.is_right(&nodes.stage.cache(2, "a")), "stopped at {at}");
     });
+}
+
+/// The first one took the flush back, since it was not to make the dataset complete any more: neither of them did.
+#[test]
+fn a_process_that_goes_on_while_another_one_closes_its_flush_takes_nothing_back() {
+    let (nodes, cached) = all_marked();
+    // That of the agent that has died.
+    fs::remove_file(nodes.stage.prefix.scr_file("finalize.lock")).unwrap();
+    let kept = nodes.stage.keep();
+    for at in 1.. {
+        nodes.stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        let (has_stopped, stops) = mpsc::channel();
+        let (goes_on, is_told) = mpsc::channel::<()>();
+        files.interrupt_at(at, move || {
+            has_stopped.send(()).unwrap();
+            is_told.recv().unwrap();
+        });
+        let prefix = nodes.stage.prefix.clone();
+        let first = std::thread::spawn(move || drop(finalize_arrived(&files, &prefix, NOW)));
+        if stops.recv().is_err() {
+            assert!(at > 20, "nothing was interrupted");
+            break;
+        }
+        let is_locked = nodes.stage.prefix.scr_file("finalize.lock").exists();
+        for lock in ["finalize.lock", "index.lock"] {
+            let_look_dead(&nodes.stage.prefix.scr_file(lock));
+        }
+        let first = Arc::new(Mutex::new(Some((goes_on, first))));
+        let ends = Arc::clone(&first);
+        let end_first = move || {
+            let Some((goes_on, first)) = ends.lock().unwrap().take() else { return };
+            goes_on.send(()).unwrap();
+            first.join().unwrap();
+        };
+        if is_locked {
+            let second = FaultyFiles::new(RealFiles);
+            second.only(|_, path| path.ends_with("summary.scr"));
+            // All files have their names.
+            second.interrupt_at(1, end_first.clone());
+            finalize_arrived(&second, &nodes.stage.prefix, NOW).unwrap();
+        }
+        // It would have waited for the lock, or had left nothing to do.
+        end_first();
+        for when in ["at once", "in the next run"] {
+            let is_there = nodes.stage.is_listed(1) && nodes.stage.is_right(&cached);
+            assert!(is_there, "stopped at {at}, {when}");
+            finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
+        }
+        assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new(), "stopped at {at}");
+    }
 }
 
 /// The flush that was under way listed it again, and made it current.
