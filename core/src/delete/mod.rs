@@ -1,7 +1,7 @@
 //! Deletes a dataset from the prefix directory, with all its files and the folders that become empty.
 //!
-//! The dataset is invalid before its first file is deleted, and its entry is deleted last. So no run restarts from a partly
-//! deleted dataset, and a deletion that a crash interrupts can be repeated. A file that another dataset uses by now stays.
+//! The dataset is invalid before its first file is deleted, and its entry is deleted after the last one. So no run restarts from a
+//! partly deleted dataset, and a deletion that a crash interrupts can be repeated. A file that another dataset uses by now stays.
 //! See the guide's `SCR_Delete`.
 
 mod window;
@@ -72,7 +72,7 @@ impl Deleting<'_> {
             self.remove_emptied(&self.prefix.file(&file.name));
         }
         barrier(self.comm)?;
-        let closed = self.on_rank_0(|| self.close(id));
+        let closed = self.on_rank_0(|| self.close(id, fence));
         self.agree(closed).map(|()| note)
     }
 
@@ -132,9 +132,19 @@ impl Deleting<'_> {
         }
     }
 
-    fn close(&self, id: u64) -> Result<(), PrefixError> {
-        self.files.remove_tree(&self.prefix.dataset_dir(id))?;
-        Index::update(self.files, self.prefix, |index| index.drop_id(id)).map(drop)
+    /// The dataset leaves the index, and then its lists go. Where this process has lost the lock, another one may have flushed the
+    /// dataset anew, or be deleting it.
+    fn close(&self, id: u64, fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
+        let lists = self.prefix.dataset_dir(id);
+        Index::update(self.files, self.prefix, |index| {
+            expect_lock(fence, &lists)?;
+            match index.end_deletion(id) {
+                true => Ok(()),
+                false => Err(FsError::LockLost { path: lists.clone() }),
+            }
+        })??;
+        expect_lock(fence, &lists)?;
+        Ok(self.files.remove_tree(&lists)?)
     }
 
     fn on_rank_0(&self, work: impl FnOnce() -> Result<(), PrefixError>) -> Result<(), PrefixError> {
@@ -166,8 +176,10 @@ mod tests {
     use crate::flush::tests::stage::{through, Cached, Stage, NOW};
     use crate::fs::faulty::FaultyFiles;
     use crate::fs::{How, RealFiles};
+    use crate::prefix::fixtures::let_look_dead;
     use std::fs;
     use std::path::PathBuf;
+    use std::sync::Arc;
 
     fn delete(stage: &Stage, files: &dyn Files, ranks: u32, id: u64) -> Result<Note, String> {
         let prefix = &stage.prefix;
@@ -283,6 +295,42 @@ mod tests {
             finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
             assert!(stage.is_listed(2) && stage.is_right(&newer), "interrupted at {at}");
             assert!(stage.index().entry(1).is_none(), "interrupted at {at}");
+        }
+    }
+
+    /// The job was suspended at the end, and another one of the allocation flushed its copy in cache anew: the entry and the lists of
+    /// that went, and the dataset counted as flushed.
+    #[test]
+    fn who_has_lost_the_lock_leaves_a_dataset_that_was_flushed_anew() {
+        let (stage, cached) = flushed(2);
+        let (stage, cached) = (Arc::new(stage), Arc::new(cached));
+        let kept = stage.keep();
+        let mut left = 0;
+        for at in 1.. {
+            stage.put_back(&kept);
+            let files = FaultyFiles::new(RealFiles);
+            // The removal of a file that has begun cannot be stopped.
+            let (data, lists) = (stage.prefix.dir().join("runs"), stage.prefix.dataset_dir(1));
+            files.only(move |_, path| !path.starts_with(&data) && !path.starts_with(&lists));
+            let (theirs, again) = (Arc::clone(&stage), Arc::clone(&cached));
+            files.interrupt_at(at, move || {
+                if theirs.prefix.scr_file("index.lock").exists() {
+                    // It would wait.
+                    return;
+                }
+                let_look_dead(&theirs.prefix.scr_file("finalize.lock"));
+                theirs.flush_well("1.b", &again);
+            });
+            let deleted = delete(&stage, &files, 1, 1);
+            if !files.was_interrupted() {
+                assert!(left > 2, "{left} of {at} left it");
+                break;
+            }
+            let is_gone = stage.index().entry(1).is_none() && names_in(&stage) == [Path::new(".scr")];
+            let lists = Rank2File::read(&RealFiles, &stage.prefix, 1);
+            let is_whole = stage.is_listed(1) && lists.is_ok() && stage.is_right(&cached);
+            assert!(is_gone && deleted.is_ok() || is_whole, "interrupted at {at}: {deleted:?}, {lists:?}");
+            left += u32::from(is_whole && deleted.is_err());
         }
     }
 
