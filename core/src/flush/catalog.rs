@@ -7,7 +7,7 @@
 //! they are still its own.
 
 use super::closing::Fence;
-use super::pending::{self, PendingError, PendingFlush};
+use super::pending::{self, FoundRecord, PendingError, PendingFlush};
 use crate::fs::{Files, FsError};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
@@ -204,7 +204,7 @@ impl Catalog<'_> {
     /// that are complete, or never were: those may lie in place without being listed yet.
     pub(crate) fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Result<Turn<bool>, PrefixError> {
         Index::update(self.files, self.prefix, |index| {
-            self.expect_own_number(index, dataset)?;
+            self.expect_free_number(index, dataset)?;
             let others = |index: &Index| -> Vec<IndexEntry> {
                 index.entries().into_iter().filter(|entry| entry.id != dataset.id).collect()
             };
@@ -290,13 +290,25 @@ impl Catalog<'_> {
     fn expect_own_number(&self, index: &Index, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
         let Some(found) = index.entry(dataset.id) else { return Ok(()) };
         let created = found.dataset.as_ref().map_or(0, |known| known.created);
-        let is_same_time = created == dataset.created || created == 0 || dataset.created == 0;
-        if found.name == dataset.name && is_same_time {
+        if is_same(&found.name, created, dataset) {
             return Ok(());
         }
         if found.is_valid() || self.under_way(&found)?.is_some() {
-            let name = String::from_utf8_lossy(&found.name).into_owned();
-            return Err(PrefixError::NumberTaken { id: dataset.id, name });
+            return Err(number_taken(dataset.id, &found.name));
+        }
+        Ok(())
+    }
+
+    /// The same also where the other dataset has not taken its name yet: its flush is on record.
+    fn expect_free_number(&self, index: &Index, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
+        self.expect_own_number(index, dataset)?;
+        for found in pending::list(self.files, self.prefix)? {
+            // One that cannot be read does not keep all others from being flushed.
+            let FoundRecord::Usable(record) = found else { continue };
+            let (revoked, other) = (record.revoked, record.dataset);
+            if !revoked && other.id == dataset.id && !is_same(&other.name, other.created, dataset) {
+                return Err(number_taken(dataset.id, &other.name));
+            }
         }
         Ok(())
     }
@@ -335,6 +347,14 @@ impl Catalog<'_> {
     ) -> Result<(), PrefixError> {
         let held = entries.into_iter().find(|entry| self.is_held(entry, run));
         held.map_or(Ok(()), |entry| Err(PrefixError::InUse { id: entry.id }))
+    }
+
+    /// The same for the datasets of a name.
+    ///
+    /// # Errors
+    /// [`PrefixError::InUse`].
+    pub(crate) fn refuse_held_named(&self, index: &Index, name: &[u8], run: u64) -> Result<(), PrefixError> {
+        self.refuse_held(index.entries().iter().filter(|entry| entry.name == name), run)
     }
 
     /// Run `run` is about to remove files of a dataset: see [`Index::begin_deletion`].
@@ -414,7 +434,7 @@ impl Catalog<'_> {
     pub(crate) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
         self.prefix.make_scr_dir(self.files)?;
         Index::update(self.files, self.prefix, |index| {
-            self.expect_own_number(index, dataset)?;
+            self.expect_free_number(index, dataset)?;
             let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
             let is_free = |owner: &IndexEntry| !owner.is_valid() && owner.taken.is_none();
             if owner.is_none_or(|owner| is_free(&owner) && owner.seq() <= index.seq_of(dataset)) {
@@ -516,6 +536,16 @@ impl Catalog<'_> {
             Ok(())
         })
     }
+}
+
+/// Whether a dataset of this name that was created at this time is one that has the same number; no time is 0.
+fn is_same(name: &[u8], created: u64, dataset: &DatasetDescriptor) -> bool {
+    let is_same_time = created == dataset.created || created == 0 || dataset.created == 0;
+    name == dataset.name && is_same_time
+}
+
+fn number_taken(id: u64, name: &[u8]) -> PrefixError {
+    PrefixError::NumberTaken { id, name: String::from_utf8_lossy(name).into_owned() }
 }
 
 fn complete(index: &mut Index, dataset: &DatasetDescriptor, make_current: MakeCurrent, now: &str) {

@@ -65,6 +65,14 @@ impl Flush<'_> {
     ) -> Result<Option<RecordedLists>, FlushError> {
         let comm = &*self.job.comm;
         let replacing = if may_replace { lists::gather_all(comm, mine)? } else { None };
+        if comm.size() > self.options.ranks_per_leaf {
+            // Another dataset may have the number, and the lists that go by it.
+            let listed = match self.job.rank() {
+                Rank(0) => self.catalog().list_incomplete(dataset),
+                _ => Ok(()),
+            };
+            self.agreed(dataset, Step::Recording, listed)?;
+        }
         let first = self.write_other_leaves(dataset, Step::Recording, mine)?;
         let ranks_per_leaf = self.options.ranks_per_leaf;
         Ok(first.map(|first| RecordedLists { first, ranks_per_leaf, replacing }))

@@ -1,6 +1,6 @@
 //! Flushes without a fault in the file layer.
 
-use super::stage::{in_use, through, time_of_flush, Stage, Through, OPTIONS};
+use super::stage::{in_use, through, time_of_flush, Cached, Stage, Through, OPTIONS};
 use crate::comm::Rank;
 use crate::flush::catalog::Catalog;
 use crate::flush::closing::finalize_pending;
@@ -82,6 +82,38 @@ fn a_flush_replaces_no_complete_dataset_that_has_the_same_number() {
             assert!(stage.is_right(&complete));
             stage.assert_cache_is_whole(&other);
         }
+    }
+}
+
+/// The leaves of the other one were replaced before anybody asked; and one whose flush had not taken its name yet was not seen.
+#[test]
+fn a_flush_writes_no_list_of_another_dataset_that_has_the_same_number() {
+    for is_complete in [true, false] {
+        let stage = Stage::new(5);
+        let mut first = stage.cache(3, "q");
+        first.dataset.created = 1000;
+        let files = FaultyFiles::new(RealFiles);
+        if !is_complete {
+            files.only(|_, path| path.display().to_string().contains("done.3.a"));
+            files.stop_at(1);
+        }
+        let flush = |files: &FaultyFiles, token, cached: &Cached| {
+            let transport = in_use(&through(&RealFiles), false);
+            let outcomes = stage.on_all_with(files, &transport, OPTIONS, |flush, rank| {
+                let flushed = flush.sync(token, &cached.dataset, &cached.by_rank[rank], &|| ());
+                flushed.err().map(|error| error.to_string())
+            });
+            outcomes.into_iter().next().unwrap()
+        };
+        let failed = flush(&files, "3.a", &first);
+        assert_eq!(failed.is_none(), is_complete, "{failed:?}");
+        let lists = || Rank2File::read(&RealFiles, &stage.prefix, 3).unwrap();
+        let before = lists();
+        let mut other = stage.cache(3, "c");
+        other.dataset.created = 2000;
+        let refused = flush(&FaultyFiles::new(RealFiles), "3.b", &other).unwrap();
+        assert!(refused.contains("another dataset under the number 3, `q'"), "{refused}");
+        assert_eq!(lists(), before);
     }
 }
 
