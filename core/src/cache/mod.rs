@@ -134,8 +134,13 @@ impl Cache {
         let in_place = self.datasets.iter().filter(is_it).filter(|cached| cached.record.protection.bypass);
         let in_place: Vec<u64> = in_place.map(CachedDataset::id).collect();
         in_place.into_iter().for_each(|id| self.evict(job, id));
-        let kept = self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id);
-        kept.for_each(|cached| cached.copy = PrefixCopy::Missing);
+        self.lose_copy(id);
+    }
+
+    /// The dataset of this id in the prefix directory is whole no more.
+    pub(crate) fn lose_copy(&mut self, id: u64) {
+        let lost = self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id);
+        lost.for_each(|cached| cached.copy = PrefixCopy::Missing);
     }
 
     /// The stores, in the order of the settings.
@@ -291,7 +296,10 @@ impl Cache {
             seq.set("RUN", left.seq.run);
             seq.set("ID", left.seq.id);
         }
-        let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
+        let all = match any(&*job.comm, [!own.is_empty()])? {
+            [true] => gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default(),
+            [false] => Vec::new(),
+        };
         let all: Vec<KvTree> = all.iter().filter_map(|packed| KvTree::unpack(packed).ok()).collect();
         let seqs =
             all.iter().filter_map(|tree| tree.get("LEFT")).flat_map(KvTree::iter).filter_map(|(_, seq)| {

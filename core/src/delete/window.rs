@@ -2,8 +2,8 @@
 
 use super::Deleting;
 use crate::cache::Cache;
-use crate::comm::collective::broadcast_tree;
-use crate::comm::Rank;
+use crate::comm::collective::{any, broadcast_tree};
+use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::flush::catalog::Catalog;
 use crate::job::Job;
@@ -65,11 +65,11 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 }
 
 /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
-/// deleted, that is reported. One that this run could not read stays: a later run may restart from it. So does one that another run
+/// deleted, or the index not be read, that is reported. One that this run could not read stays: a later run may restart from it. So does one that another run
 /// reads in place. Collective. See the guide's `SCR_PREFIX_SIZE`.
 ///
 /// # Errors
-/// The ranks cannot talk, or the index cannot be read.
+/// The ranks cannot talk.
 pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<(), Error> {
     let size = job.params.get(&param::PREFIX_SIZE);
     let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
@@ -79,13 +79,26 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let goes = |index: &Index| {
         Ok(surplus(index, size, newest).into_iter().filter(|&id| !is_held(index, id)).collect())
     };
-    for id in listed(job, READING, goes)? {
+    let surplus = match listed(job, READING, goes) {
+        Err(Error::Comm(error)) => return Err(error.into()),
+        Err(error) => {
+            job.report.error(&crate::describe(&error));
+            return Ok(());
+        }
+        Ok(surplus) => surplus,
+    };
+    for id in surplus {
         if !cache.may_delete_in_prefix(id) {
             continue;
         }
         match dataset(job, id) {
             Err(Error::Comm(error)) => return Err(error.into()),
-            Err(error) => job.report.error(&crate::describe(&error)),
+            Err(error) => {
+                job.report.error(&crate::describe(&error));
+                if !is_still_whole(job, id)? {
+                    cache.lose_copy(id);
+                }
+            }
             Ok(()) => {
                 job.report.info(&format!("Deleting dataset {id} from the prefix directory"));
                 cache.leave_prefix(job, id);
@@ -93,6 +106,14 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
         }
     }
     Ok(())
+}
+
+/// Whether a dataset still counts that could not be deleted. Collective.
+fn is_still_whole(job: &Job, id: u64) -> Result<bool, CommError> {
+    let counts = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
+    let is_lost = job.rank() == Rank(0) && !Index::look(job.files(), &job.prefix, counts).unwrap_or(false);
+    let [is_lost] = any(&*job.comm, [is_lost])?;
+    Ok(!is_lost)
 }
 
 /// Ids that rank 0 finds in the index, on all ranks.

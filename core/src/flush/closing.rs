@@ -240,10 +240,7 @@ pub(crate) fn drop_name(
     name: &[u8],
     run: u64,
 ) -> Result<Updated<bool>, PrefixError> {
-    let refuse_held = |index: &Index| {
-        let entries = index.entries();
-        Catalog { files, prefix }.refuse_held(entries.iter().filter(|entry| entry.name == name), run)
-    };
+    let refuse_held = |index: &Index| Catalog { files, prefix }.refuse_held_named(index, name, run);
     refuse_held(&Index::read(files, prefix)?)?;
     let ended = abandon_named(files, prefix, name)?;
     for entry in Index::read(files, prefix)?.entries() {
@@ -265,9 +262,17 @@ pub(crate) fn abandon_named(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> 
 }
 
 /// The same for the checkpoints that are newer than the one gone back to, but for output: one that is closed later would be the
-/// current one again.
-pub(crate) fn abandon_newer(files: &dyn Files, prefix: &Prefix, than: Seq) -> Result<bool, PrefixError> {
-    abandon(files, prefix, |dataset| dataset.checkpoint && !dataset.output && dataset.seq() > than)
+/// current one again. One of the same name is what was asked for.
+pub(crate) fn abandon_newer(
+    files: &dyn Files,
+    prefix: &Prefix,
+    than: Seq,
+    chosen: &[u8],
+) -> Result<bool, PrefixError> {
+    abandon(files, prefix, |dataset| {
+        let is_unwanted = dataset.checkpoint && !dataset.output && dataset.name != chosen;
+        is_unwanted && dataset.seq() > than
+    })
 }
 
 fn abandon(

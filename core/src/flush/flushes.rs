@@ -98,10 +98,6 @@ impl Flushes {
     /// Collective.
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         for id in policy::due_at_start(site.job, site.cache) {
-            if site.cache.dataset(id).is_none() {
-                // It has given its files to one that was flushed before it.
-                continue;
-            }
             let flushed = self.flush(site, id);
             report_only(site.job, flushed)?;
         }
@@ -231,8 +227,12 @@ impl Flushes {
         std::mem::take(&mut self.flushed)
     }
 
-    /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache. Collective.
+    /// Copies a dataset to the prefix directory, and returns when it is there. It stays in cache. One that has given its files to
+    /// another, which was flushed before it, is not there any more. Collective.
     fn flush(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+        if site.cache.dataset(id).is_none() {
+            return Ok(());
+        }
         let unfinished = self.unfinished.iter().find(|(other, _)| *other == id);
         if let Some(token) = unfinished.map(|(_, record)| record.token.clone()) {
             match self.retry_closing(site, &token)? {

@@ -110,9 +110,9 @@ impl Restart {
         let Some(loaded) = &self.loaded else { return Ok(()) };
         // What the index has of its name stays, though cache has given an older one.
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
+        went_back.abandon_newer(from.job, &chosen.name)?;
         current::record_chosen(from.job, &loaded.name, &went_back)?;
         from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
-        went_back.abandon_newer(from.job)?;
         self.give_up(from.cache, GivenUp(Some(went_back.0)));
         went_back.drop_newer(from.job, from.cache)
     }
@@ -151,7 +151,7 @@ impl Restart {
     pub(crate) fn choose(&mut self, from: &mut Fetcher<'_>, name: &[u8], seq: Seq) -> Result<(), Error> {
         from.cache.offer(None);
         let went_back = WentBack::to(seq, from);
-        went_back.abandon_newer(from.job)?;
+        went_back.abandon_newer(from.job, name)?;
         if !self.begun {
             self.chosen = Some(Chosen { name: name.to_owned(), seq: Some(seq) });
             self.give_up(from.cache, GivenUp(Some(went_back.0)));
@@ -415,9 +415,9 @@ impl WentBack {
 
     /// Takes back the flushes of newer checkpoints that have arrived and could not be closed: whoever closes them later would
     /// list them again, and make one of them current. Collective.
-    fn abandon_newer(&self, job: &Job) -> Result<(), Error> {
+    fn abandon_newer(&self, job: &Job, chosen: &[u8]) -> Result<(), Error> {
         let abandoned = match job.rank() {
-            Rank(0) => closing::abandon_newer(job.files(), &job.prefix, self.0.after).map(drop),
+            Rank(0) => closing::abandon_newer(job.files(), &job.prefix, self.0.after, chosen).map(drop),
             _ => Ok(()),
         };
         job.agree(abandoned)

@@ -4,9 +4,10 @@ use super::{Error, Session};
 use crate::cache::stale::UnusableDataset;
 use crate::cache::CachedDataset;
 use crate::comm::collective::{broadcast_tree, same_everywhere};
-use crate::comm::{Mismatch, Rank};
+use crate::comm::{Collective, Mismatch, Rank};
 use crate::delete;
 use crate::fetch::{self, Candidate, Fetcher};
+use crate::flush::catalog::Catalog;
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
@@ -25,7 +26,7 @@ impl Session {
         self.check_name("SCR_Current", name)?;
         // A newer checkpoint under way would become the current one once it has arrived.
         self.with_flushes(Flushes::finish_all)?;
-        let changed = change_index(&self.job, |index| {
+        let listed = find_listed(&self.job, |index| {
             let id = index.id_of(name)?;
             let entry = index.entry(id);
             if entry.as_ref().is_some_and(|entry| !entry.is_checkpoint()) {
@@ -33,11 +34,10 @@ impl Session {
             }
             let seq = entry.as_ref().map_or(Seq { run: 0, id }, IndexEntry::seq);
             let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
-            index.set_current(name);
             Some(Listed::Checkpoint(seq, known.unwrap_or(0)))
         })?;
         let Self { job, cache, schemes, restart, .. } = self;
-        let (seq, checkpoint) = match changed {
+        let (seq, checkpoint) = match listed {
             Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
             Some(Listed::Output(wanted)) => {
                 return Restart::read_output(&mut Fetcher::new(job, cache, schemes), &wanted);
@@ -49,8 +49,10 @@ impl Session {
                 return Err(Error::Argument { what });
             }
         };
+        // If a newer one under way cannot be taken back, nothing is to have changed.
+        restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq)?;
         self.last_checkpoint = checkpoint;
-        restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq)
+        update_index(&self.job, |index| _ = index.set_current(name))
     }
 
     /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.
@@ -59,6 +61,8 @@ impl Session {
     /// [`Error`] within a phase, and if the index cannot be changed. A name that no dataset has is none: it is gone already.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Drop", name)?;
+        let doing = || format!("dropping `{}'", String::from_utf8_lossy(name));
+        self.refuse_held(name).map_err(|error| error.doing(doing()))?;
         let in_cache = self.end_flushes_of(name)?;
         if !planted(Bug::DroppedStaysInCache) {
             self.give_up(name, &in_cache)?;
@@ -74,7 +78,7 @@ impl Session {
             self.cache.withdraw(&self.job, &in_cache)?;
             self.leave_dropped(name)?;
         }
-        dropped.map_err(|error| error.doing(format!("dropping `{}'", String::from_utf8_lossy(name))))
+        dropped.map_err(|error| error.doing(doing()))
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -83,6 +87,8 @@ impl Session {
     /// [`Error`] within a phase, and if a file cannot be removed. A name that no dataset has is none: it is gone already.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
         self.check_name("SCR_Delete", name)?;
+        self.refuse_held(name)
+            .map_err(|error| error.doing(format!("deleting `{}'", String::from_utf8_lossy(name))))?;
         let in_cache = self.end_flushes_of(name)?;
         if !planted(Bug::DeletedStaysInCache) {
             self.give_up(name, &in_cache)?;
@@ -97,6 +103,17 @@ impl Session {
             self.job.report.info(&format!("SCR_Delete: there is no dataset named `{label}'"));
         }
         Ok(())
+    }
+
+    /// Refuses to drop or delete what another run reads in place, before anything is done that cannot be undone. Collective.
+    fn refuse_held(&self, name: &[u8]) -> Collective<()> {
+        let Job { run, prefix, .. } = &self.job;
+        let catalog = Catalog { files: self.job.files(), prefix };
+        self.job.agree(match self.job.rank() {
+            Rank(0) => Index::read(self.job.files(), prefix)
+                .and_then(|index| catalog.refuse_held_named(&index, name, run.number)),
+            _ => Ok(()),
+        })
     }
 
     /// Ends the flushes of the datasets of this name, or those would be listed again once they have arrived. Gives the ids of
@@ -155,22 +172,23 @@ enum Listed {
     Output(Candidate),
 }
 
-/// Changes the index on rank 0, which alone gets the result.
-fn update_index<T: Default>(job: &Job, change: impl FnOnce(&mut Index) -> T) -> Result<T, Error> {
+/// Changes the index on rank 0. Collective.
+fn update_index(job: &Job, change: impl FnOnce(&mut Index)) -> Result<(), Error> {
     let changed = match job.rank() {
         Rank(0) => Index::update(job.files(), &job.prefix, change),
-        _ => Ok(T::default()),
+        _ => Ok(()),
     };
     job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))
 }
 
-/// The same for what becomes of one dataset, which every rank gets.
-fn change_index(
-    job: &Job,
-    change: impl FnOnce(&mut Index) -> Option<Listed>,
-) -> Result<Option<Listed>, Error> {
+/// What rank 0 finds of one dataset in the index, on all ranks.
+fn find_listed(job: &Job, find: impl FnOnce(&Index) -> Option<Listed>) -> Result<Option<Listed>, Error> {
+    let found = match job.rank() {
+        Rank(0) => Index::look(job.files(), &job.prefix, find),
+        _ => Ok(None),
+    };
     let mut tree = KvTree::new();
-    match update_index(job, change)? {
+    match job.agree(found).map_err(|error| error.doing("reading the index of the prefix directory"))? {
         Some(Listed::Checkpoint(seq, checkpoint)) => {
             tree.set("ID", seq.id);
             tree.set("RUN", seq.run);

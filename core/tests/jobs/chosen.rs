@@ -441,3 +441,75 @@ fn after_a_start_that_failed_no_file_is_routed() {
         assert_eq!(application.restart(some), Some(1));
     });
 }
+
+/// It was the current one by then, and the newer one became current again once its flush was closed.
+#[test]
+fn nothing_has_changed_where_flushes_of_newer_checkpoints_cannot_be_taken_back() {
+    let mut world = job();
+    let files = FaultyFiles::new(RealFiles);
+    files.count_all();
+    files.never_pause();
+    files.only(|what, path| what == What::List && path.file_name().is_some_and(|name| name == ".scr"));
+    world.own_files.insert(Rank(0), Arc::new(files.clone()));
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
+        if turns.wait().is_leader() {
+            files.fail_from(1, ErrorKind::TimedOut);
+        }
+        turns.wait();
+        let refused = application.session().current(b"ckpt.1").unwrap_err().to_string();
+        assert!(refused.contains("ending the flushes of checkpoints newer than the chosen one"), "{refused}");
+    });
+    assert_eq!(listed(&world).1, Some(b"ckpt.2".to_vec()));
+}
+
+/// The call failed, though the checkpoint was complete and flushed.
+#[test]
+fn an_index_that_cannot_be_read_to_delete_what_is_too_much_fails_no_call() {
+    const WORDS: &str = "reading the index of the prefix directory";
+    let mut is_reported = false;
+    for at in 1.. {
+        let mut world = job().set("SCR_PREFIX_SIZE", "1");
+        let files = FaultyFiles::new(RealFiles);
+        files.count_all();
+        files.never_pause();
+        files.only(|what, path| what == What::OpenToRead && path.ends_with(".scr/index.scr"));
+        world.own_files.insert(Rank(0), Arc::new(files.clone()));
+        let turns = Barrier::new(4);
+        let run = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            if turns.wait().is_leader() {
+                files.heal();
+                files.fail_from(at, ErrorKind::TimedOut);
+            }
+            turns.wait();
+            application.checkpoint(2, some).unwrap();
+        });
+        is_reported |= run.has_line_with(WORDS);
+        if files.first_failed().is_none() {
+            break;
+        }
+    }
+    assert!(is_reported);
+}
+
+/// It counted as flushed for the rest of the run, without its files.
+#[test]
+fn a_checkpoint_that_the_window_has_deleted_in_part_is_flushed_again_from_cache() {
+    let mut world = job().set("SCR_PREFIX_SIZE", "1");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::RemoveFile && path.to_string_lossy().contains("/prefix/ckpt.1/"));
+    files.fail_from(1, ErrorKind::PermissionDenied);
+    world.own_files.insert(Rank(1), Arc::new(files.clone()));
+    world
+        .run(|application| {
+            (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
+            application.session().drop_dataset(b"ckpt.2").unwrap();
+            application.finalize().map_err(|error| error.to_string())
+        })
+        .all_gave(&Ok(()));
+    assert!(files.first_failed().is_some());
+    lose_all(&world);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}

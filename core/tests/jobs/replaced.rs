@@ -9,6 +9,7 @@ use scr_core::prefix::Prefix;
 use scr_core::scavenge::drop_dataset;
 use scr_core::session::{Error, OutputFlags, Session};
 use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
@@ -31,6 +32,11 @@ fn write_as_step_1(application: &mut Application, step: u64) {
 
 /// A run has flushed `ckpt.1`. The flush of a newer `ckpt.1` has arrived, and could not be closed. Its cache is gone.
 fn with_an_arrived_flush_of_the_same_name() -> (World, FaultyFiles) {
+    with_an_arrived_flush(1, |application| write_as_step_1(application, 7))
+}
+
+/// The same, of a checkpoint that is written so, and from the `at`-th change of the index on.
+fn with_an_arrived_flush(at: u64, write: fn(&mut Application)) -> (World, FaultyFiles) {
     let mut world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_FETCH_BYPASS", "1");
     world.run(|application| application.checkpoint(1, one).unwrap());
     let faulty = FaultyFiles::new(RealFiles);
@@ -39,9 +45,11 @@ fn with_an_arrived_flush_of_the_same_name() -> (World, FaultyFiles) {
     world.files = Arc::new(faulty.clone());
     let turns = Barrier::new(4);
     let run = world.run(|application| {
-        write_as_step_1(application, 7);
+        write(application);
         turns.wait();
-        faulty.fail_from(1, ErrorKind::TimedOut);
+        let at = faulty.mutations() + at;
+        turns.wait();
+        faulty.fail_from(at, ErrorKind::TimedOut);
         application.session().complete_output(true).unwrap();
     });
     run.line_with(&["has arrived, but could not be listed"]);
@@ -225,6 +233,49 @@ fn what_replaces_a_checkpoint_while_it_is_fetched_is_fetched_instead() {
     run.line_with(&["`ckpt.1' cannot be fetched: another process has replaced or dropped"]);
 }
 
+/// Rank 0 of the runs that follow cannot close a flush, since it cannot read the staging files, nor do what is `also` meant.
+fn let_no_flush_be_closed(world: &mut World, also: fn(What, &Path) -> bool) {
+    let own = FaultyFiles::around(Arc::clone(&world.files));
+    own.count_all();
+    own.never_pause();
+    own.only(move |what, path| {
+        let is_staging = path.extension().is_some_and(|extension| extension == "part");
+        what == What::OpenToRead && is_staging || also(what, path)
+    });
+    own.fail_from(1, ErrorKind::TimedOut);
+    world.own_files.insert(Rank(0), Arc::new(own));
+}
+
+/// It was taken back, since it is newer than the one of its name that was complete, and its bytes were lost.
+#[test]
+fn an_arrived_flush_of_the_name_that_the_user_goes_back_to_is_closed_later() {
+    let (mut world, faulty) = with_an_arrived_flush_of_the_same_name();
+    faulty.heal();
+    let_no_flush_be_closed(&mut world, |_, _| false);
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.run(read_in_place).all_gave(&Some(1));
+    let ended = poststage(&world);
+    assert!(matches!(&ended[..], [FlushOutcome::Finalized(_)]), "{ended:?}");
+    for rank in (0..4).map(Rank) {
+        let found = std::fs::read(world.prefix().join(file_name(1, rank, 0))).unwrap();
+        assert!(found == contents(7, rank, 0, BYTES));
+    }
+}
+
+/// It was recorded before, so that the next run went on from the checkpoint that the user had gone back beyond.
+#[test]
+fn a_run_that_cannot_take_back_what_is_newer_records_nothing_of_what_the_user_goes_back_to() {
+    let (mut world, faulty) = with_an_arrived_flush(2, |application| application.write(2, one).unwrap());
+    faulty.heal();
+    let is_record = |what, path: &Path| what == What::Rename && path.to_string_lossy().contains("/flush.");
+    let_no_flush_be_closed(&mut world, is_record);
+    world.put("SCR_CURRENT", "ckpt.1");
+    let run = world.try_run(|application| application.err().map(|error| error.to_string()));
+    let refused = run.ranks[0].as_ref().unwrap();
+    assert!(refused.contains("ending the flushes of checkpoints newer than the chosen one"), "{refused}");
+    assert!(!world.prefix().join(".scr/current.scr").exists());
+}
+
 /// A run that dies reads nothing any more.
 #[test]
 fn a_run_that_has_died_keeps_no_flush_from_being_closed() {
@@ -303,6 +354,9 @@ fn what_a_run_reads_in_place_is_not_purged_deleted_or_dropped_by_another_one() {
     let words = "another run reads the files of dataset 1";
     assert!(refused.len() == 4 && refused.iter().all(|why| why.contains(words)), "{refused:?}");
     assert!(refused[3].contains("purging the prefix directory"), "{refused:?}");
+    // It was recorded, and removed from cache, before the call was refused.
+    let ids = std::fs::read(world.prefix().join(".scr/ids.scr")).unwrap();
+    assert!(!ids.windows(9).any(|word| word == b"WITHDRAWN"));
     purge(0);
     // The run has ended, and its own hold is in nobody's way.
     world.run(|application| application.session().delete(b"ckpt.1").unwrap());
