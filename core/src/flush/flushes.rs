@@ -423,7 +423,10 @@ impl Flushes {
                 self.record_failure(site, id, record, took, &error, kind);
                 match error {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
-                    FlushError::Superseded { .. } => set_superseded(site.cache, id),
+                    // A checkpoint is due again only as the newest that can be restarted from, if the newer one turns out bad.
+                    FlushError::Superseded { .. } if !record.dataset.checkpoint => {
+                        set_superseded(site.cache, id);
+                    }
                     _ => (),
                 }
                 Err(Error::from(error))
@@ -504,7 +507,6 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         return Ok(());
     }
     let Some(newer) = site.cache.give_files_to(site.job, &owner)?.newer else { return Ok(()) };
-    set_superseded(site.cache, id);
     Err(FlushError::Superseded { dataset: step::label(&owner.dataset), newer }.into())
 }
 

@@ -14,7 +14,7 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
-use crate::prefix::{DatasetDescriptor, Overwritten, PrefixError, DIR_MODE};
+use crate::prefix::{DatasetDescriptor, Index, Overwritten, PrefixError, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
@@ -64,7 +64,7 @@ impl Flush<'_> {
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
         let newer = match &recorded {
-            Err(PrefixError::Superseded { newer }) => Some(*newer),
+            Err(PrefixError::Superseded { newer }) => Some(*newer).filter(|newer| self.is_complete(*newer)),
             _ => None,
         };
         match self.agreed(dataset, Step::Recording, recorded) {
@@ -76,7 +76,13 @@ impl Flush<'_> {
         }
     }
 
-    /// The error, or if rank 0 has found a newer dataset that has the name or files of this one, the error that says so. All ranks
+    /// Whether the prefix directory has it. One that is only under way may yet be taken back.
+    fn is_complete(&self, id: u64) -> bool {
+        let is_valid = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
+        Index::look(self.files(), &self.job.prefix, is_valid).unwrap_or(false)
+    }
+
+    /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says so. All ranks
     /// call it.
     fn superseded(
         &self,

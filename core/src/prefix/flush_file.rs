@@ -134,7 +134,7 @@ impl FlushFile {
     /// were dropped, replaced, or found damaged since; or files are gone of one that is still in cache, or is `asked` for.
     ///
     /// # Errors
-    /// Where this file, the index or the lists of a dataset cannot be read, or one of the first two is damaged.
+    /// Where this file or the index is damaged or cannot be read.
     pub fn read_as_it_is(
         files: &dyn Files,
         prefix: &Prefix,
@@ -147,10 +147,9 @@ impl FlushFile {
             let index = Index::read(files, prefix)?;
             for entry in in_prefix {
                 let is_looked_at = asked.map_or_else(|| entry.is_at(Location::Cache), |id| id == entry.id);
-                let is_there = match entry.id_in(&index) {
-                    Some(id) => !is_looked_at || Rank2File::loss(files, prefix, id)?.is_none(),
-                    None => false,
-                };
+                // What cannot be looked at is not lost, and keeps nobody from saving the others.
+                let is_lost = |id| matches!(Rank2File::loss(files, prefix, id), Ok(Some(_)));
+                let is_there = entry.id_in(&index).is_some_and(|id| !is_looked_at || !is_lost(id));
                 if !is_there {
                     file.remove_location(entry.id, Location::Prefix);
                 }

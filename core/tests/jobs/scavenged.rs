@@ -725,6 +725,18 @@ fn a_filemap_with_an_impossible_rank_count_does_not_exhaust_memory() {
     assert!(why.contains("1 of 4294967295 ranks"), "{why}");
 }
 
+/// `scr postrun` saved nothing at all.
+#[test]
+fn a_flushed_dataset_whose_files_cannot_be_looked_at_keeps_its_place_and_stops_nobody() {
+    let flushed = Dead::new(World::new(4, 4).set("SCR_FLUSH", "1"), 4);
+    let file = flushed.in_prefix(&file_name(1, Rank(2), 0));
+    let folder = file.parent().unwrap();
+    std::fs::remove_dir_all(folder).unwrap();
+    std::fs::write(folder, "an archive of it").unwrap();
+    let known = FlushFile::read_as_it_is(&RealFiles, &flushed.prefix(), None).unwrap();
+    assert!(known.entry(flushed.step).unwrap().is_at(Location::Prefix));
+}
+
 /// Nothing could be built of it any more, and nobody was told.
 #[test]
 fn files_of_a_dataset_that_is_yet_to_be_built_are_not_imported_as_another_one() {
