@@ -769,11 +769,12 @@ impl Model {
         self.versions.iter_mut().filter(|version| which(version)).for_each(|version| version.homes.clear());
     }
 
-    /// A run that begins brings home what it can; one that the world ended may have done so or not.
+    /// A run that begins brings home what it can; one that the world ended may have done so or not, and so may one to which nothing
+    /// was promised: less may be damaged than is known of the node.
     fn record_moves(&mut self, run: &Run, surely: bool, here: &BTreeSet<usize>) {
-        let promised = |version: &&mut Version| version.is_of(run) && version.is_promised(here);
-        for version in self.versions.iter_mut().filter(promised) {
-            if surely {
+        let has_homes = |version: &&mut Version| version.is_of(run) && !version.homes.is_empty();
+        for version in self.versions.iter_mut().filter(has_homes) {
+            if surely && version.is_promised(here) {
                 version.homes.clear();
             }
             version.homes.push(run.nodes.clone());
