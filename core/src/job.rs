@@ -104,6 +104,7 @@ impl Job {
             prefix: tree.text("PREFIX").and_then(PrefixId::parse),
             number: tree.parse("RUN").ok().flatten().unwrap_or(0),
             is_counted: tree.text("COUNTED") == Some("1"),
+            is_second: self.run.is_second,
         };
         Ok(())
     }

@@ -307,6 +307,8 @@ impl Cache {
             });
         let cached = in_cache.iter().filter_map(|&id| self.dataset(id)).map(CachedDataset::seq);
         let mut seqs: Vec<Seq> = seqs.chain(cached).collect();
+        // What an earlier run writes from now on belongs to nobody's past, and has a place in between too.
+        let over = over.filter(|_| !job.run.is_second);
         let mut record = || {
             let index = match Index::read(job.files(), &job.prefix) {
                 Err(error) if error.is_damage() => Index::new(),

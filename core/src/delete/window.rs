@@ -65,8 +65,8 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 }
 
 /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
-/// deleted, or the index not be read, that is reported. One that this run could not read stays: a later run may restart from it. So does one that another run
-/// reads in place. Collective. See the guide's `SCR_PREFIX_SIZE`.
+/// deleted, or the index not be read, that is reported. One that this run could not read stays: a later run may restart from
+/// it. So does one that another run reads in place. Collective. See the guide's `SCR_PREFIX_SIZE`.
 ///
 /// # Errors
 /// The ranks cannot talk.

@@ -66,7 +66,11 @@ pub(crate) enum StepError {
         ranks: [Rank; 2],
     },
     /// A rank has a file where another one has a folder.
-    #[error("rank {} has a file named {name}, and rank {} files in a folder of that name; give each its own", ranks[0], ranks[1])]
+    #[error(
+        "rank {} has a file named {name}, and rank {} files in a folder of that name; give each its own",
+        ranks[0],
+        ranks[1]
+    )]
     FolderOfOthers {
         /// The name.
         name: FileName,

@@ -82,8 +82,8 @@ impl Flush<'_> {
         Index::look(self.files(), &self.job.prefix, is_valid).unwrap_or(false)
     }
 
-    /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says so. All ranks
-    /// call it.
+    /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says so.
+    /// All ranks call it.
     fn superseded(
         &self,
         dataset: &DatasetDescriptor,

@@ -162,7 +162,12 @@ pub enum Cause {
         text: String,
     },
     /// Something follows the value.
-    #[error("`{}' after the value of {}: the whole line is ignored; put a value with blanks in quotes, and each parameter on a line of its own", quote(rest), quote(name))]
+    #[error(
+        "`{}' after the value of {}: the whole line is ignored; put a value with blanks in quotes, and each parameter on a \
+         line of its own",
+        quote(rest),
+        quote(name)
+    )]
     AfterValue {
         /// The parameter.
         name: String,

@@ -73,6 +73,8 @@ pub(crate) struct RunId {
     pub(crate) number: u64,
     /// Whether no other run gets this number. If not, it is that of the run before, and a later run still counts as later.
     pub(crate) is_counted: bool,
+    /// Whether an earlier run may still be under way in the prefix directory. Only rank 0 knows.
+    pub(crate) is_second: bool,
 }
 
 impl RunId {
@@ -186,7 +188,10 @@ impl Ids {
             // A copy, and what C SCR has written since the last run.
             Index::update_repeated(files, prefix, |index| index.mark(&id, last))?;
         }
-        Ok((RunId { prefix: Some(id), number: last.saturating_add(1), is_counted: true }, damage))
+        Ok((
+            RunId { prefix: Some(id), number: last.saturating_add(1), is_counted: true, ..RunId::default() },
+            damage,
+        ))
     }
 
     /// The last run, for one that cannot get a number.
@@ -197,7 +202,7 @@ impl Ids {
         let index = unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
         let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
         let number = ids.number(RUN).max(index.highest_run()).max(seen);
-        Ok(RunId { prefix: ids.prefix_id().or_else(|| index.prefix_id()), number, is_counted: false })
+        Ok(RunId { prefix: ids.prefix_id().or_else(|| index.prefix_id()), number, ..RunId::default() })
     }
 
     /// Reserves ids, none of them below `at_least`, and gives the first.

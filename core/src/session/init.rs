@@ -44,6 +44,7 @@ impl Session {
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
         job.log.add_entry(Record::event(Event::Start).run(processes, nodes));
         let (running, is_shared) = begin_running(&job)?;
+        job.run.is_second = running.is_second();
         let mut session = Self {
             job,
             cache,

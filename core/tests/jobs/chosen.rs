@@ -280,6 +280,22 @@ fn a_checkpoint_that_was_written_over_is_not_handed_out_when_the_other_dataset_h
     }
 }
 
+/// A run that somebody had started beside the job withdrew what the job wrote afterwards, on nodes that the run never saw.
+#[test]
+fn with_drop_after_current_what_an_earlier_job_writes_meanwhile_stays() {
+    let mut world = job().set("SCR_FLUSH", "2").set("SCR_DROP_AFTER_CURRENT", "1");
+    checkpoints(&world, 1..=3);
+    let first_job = std::fs::File::open(world.prefix().join(".scr/running")).unwrap();
+    first_job.lock().unwrap();
+    let first = std::mem::replace(&mut world.nodes, ["n2", "n2", "n3", "n3"].map(str::to_owned).to_vec());
+    world.put("SCR_CURRENT", "ckpt.2");
+    world.run(|application| assert_eq!(application.restart(some), Some(2)));
+    drop(first_job);
+    world.put("SCR_CURRENT", "");
+    world.nodes = first;
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
 /// The next run on their nodes restarted from one of them.
 #[test]
 fn with_drop_after_current_newer_checkpoints_on_nodes_that_are_away_do_not_come_back() {
