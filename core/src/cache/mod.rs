@@ -137,10 +137,12 @@ impl Cache {
         self.lose_copy(id);
     }
 
-    /// The dataset of this id in the prefix directory is whole no more.
+    /// The dataset of this id in the prefix directory is whole no more. One in place has no other files.
     pub(crate) fn lose_copy(&mut self, id: u64) {
-        let lost = self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id);
-        lost.for_each(|cached| cached.copy = PrefixCopy::Missing);
+        for cached in self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id) {
+            cached.copy = PrefixCopy::Missing;
+            cached.superseded |= cached.record.protection.bypass;
+        }
     }
 
     /// The stores, in the order of the settings.

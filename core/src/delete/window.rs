@@ -111,7 +111,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
 /// Whether a dataset still counts that could not be deleted. Collective.
 fn is_still_whole(job: &Job, id: u64) -> Result<bool, CommError> {
     let counts = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
-    let is_lost = job.rank() == Rank(0) && !Index::look(job.files(), &job.prefix, counts).unwrap_or(false);
+    let is_lost = job.rank() == Rank(0) && !Index::look(job.files(), &job.prefix, counts).unwrap_or(true);
     let [is_lost] = any(&*job.comm, [is_lost])?;
     Ok(!is_lost)
 }

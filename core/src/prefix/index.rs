@@ -469,10 +469,11 @@ impl Index {
         self.alter(id, |entry| entry.set(TAKEN, DELETION));
     }
 
-    /// They are gone: the dataset leaves the index. False where it is not being deleted any more.
-    pub(crate) fn end_deletion(&mut self, id: u64) -> bool {
-        let is_deleted = self.tree.find("DSET", id).is_some_and(|entry| entry.text(TAKEN) == Some(DELETION));
-        is_deleted && self.drop_id(id)
+    /// They are gone: the dataset leaves the index. False where it has left already, and `None` where it is not being deleted any
+    /// more.
+    pub(crate) fn end_deletion(&mut self, id: u64) -> Option<bool> {
+        let Some(entry) = self.tree.find("DSET", id) else { return Some(false) };
+        (entry.text(TAKEN) == Some(DELETION)).then(|| self.drop_id(id))
     }
 
     /// Who had taken names for files has ended, of this dataset or of any. Says whether anything was taken so.

@@ -143,15 +143,22 @@ impl Restart {
         self.found
     }
 
-    /// The application goes back to a checkpoint, and newer ones are not flushed any more. Until it begins to restart, it can
-    /// restart from that one. No flush may be under way. Collective.
+    /// The application goes back to a checkpoint, which `record` makes the current one, and newer ones are not flushed any more.
+    /// Until it begins to restart, it can restart from that one. No flush may be under way. Collective.
     ///
     /// # Errors
-    /// The ranks cannot talk, or what is on record of newer ones cannot be taken back.
-    pub(crate) fn choose(&mut self, from: &mut Fetcher<'_>, name: &[u8], seq: Seq) -> Result<(), Error> {
+    /// The ranks cannot talk, what is on record of newer ones cannot be taken back, or that of `record`: it stays as it was.
+    pub(crate) fn choose(
+        &mut self,
+        from: &mut Fetcher<'_>,
+        name: &[u8],
+        seq: Seq,
+        record: impl FnOnce(&Job) -> Result<(), Error>,
+    ) -> Result<(), Error> {
         from.cache.offer(None);
         let went_back = WentBack::to(seq, from);
         went_back.abandon_newer(from.job, name)?;
+        record(from.job)?;
         if !self.begun {
             self.chosen = Some(Chosen { name: name.to_owned(), seq: Some(seq) });
             self.give_up(from.cache, GivenUp(Some(went_back.0)));

@@ -49,10 +49,10 @@ impl Session {
                 return Err(Error::Argument { what });
             }
         };
-        // If a newer one under way cannot be taken back, nothing is to have changed.
-        restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq)?;
+        let record = |job: &Job| update_index(job, |index| _ = index.set_current(name));
+        restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq, record)?;
         self.last_checkpoint = checkpoint;
-        update_index(&self.job, |index| _ = index.set_current(name))
+        Ok(())
     }
 
     /// Takes a dataset out of the index and out of cache; its files in the prefix directory stay. Collective.

@@ -74,6 +74,24 @@ fn a_checkpoint_that_the_user_has_gone_back_to_is_the_current_one_once_it_is_flu
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// `SCR_Finalize` failed to flush it, though it has no files but those that were deleted.
+#[test]
+fn a_checkpoint_in_place_that_the_window_has_deleted_in_part_is_used_no_more() {
+    let mut world = job().set("SCR_PREFIX_SIZE", "1").set("SCR_CACHE_BYPASS", "1");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::RemoveFile && path.to_string_lossy().contains("/prefix/ckpt.1/"));
+    files.fail_from(1, ErrorKind::PermissionDenied);
+    world.own_files.insert(Rank(1), Arc::new(files.clone()));
+    world
+        .run(|application| {
+            (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
+            application.finalize().map_err(|error| error.to_string())
+        })
+        .all_gave(&Ok(()));
+    assert!(files.first_failed().is_some());
+    world.run(|application| assert_eq!(refuse_all(application), ["ckpt.2"]));
+}
+
 /// It was offered, as cache still had it, and its files were gone.
 #[test]
 fn a_checkpoint_that_the_window_has_deleted_is_not_read_in_the_prefix_directory() {
@@ -478,6 +496,31 @@ fn nothing_has_changed_where_flushes_of_newer_checkpoints_cannot_be_taken_back()
         assert!(refused.contains("ending the flushes of checkpoints newer than the chosen one"), "{refused}");
     });
     assert_eq!(listed(&world).1, Some(b"ckpt.2".to_vec()));
+}
+
+/// The newer ones were dropped, though the call failed.
+#[test]
+fn nothing_has_changed_where_the_index_cannot_say_what_the_application_goes_back_to() {
+    let mut world = job().set("SCR_DROP_AFTER_CURRENT", "1");
+    let files = FaultyFiles::new(RealFiles);
+    files.never_pause();
+    files.only(|what, path| what == What::Rename && path.to_string_lossy().contains(".scr/index.scr"));
+    world.own_files.insert(Rank(0), Arc::new(files.clone()));
+    let turns = Barrier::new(4);
+    world.run(|application| {
+        (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
+        if turns.wait().is_leader() {
+            files.fail_from(1, ErrorKind::StorageFull);
+        }
+        turns.wait();
+        application.session().current(b"ckpt.1").unwrap_err();
+    });
+    assert!(files.first_failed().is_some());
+    assert_eq!(listed(&world), (vec![1, 2], Some(b"ckpt.2".to_vec())));
+    let ids = std::fs::read(world.prefix().join(".scr/ids.scr")).unwrap();
+    assert!(!String::from_utf8_lossy(&ids).contains("WITHDRAWN"), "{}", String::from_utf8_lossy(&ids));
+    world.own_files.clear();
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
 /// The call failed, though the checkpoint was complete and flushed.
