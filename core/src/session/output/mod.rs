@@ -159,7 +159,10 @@ impl Output {
             let in_place = self.record.protection.bypass;
             let unsynced = |source| InvalidError::Unsynced { path: path.clone(), source };
             let open = if in_place { Some(open.map_err(unsynced)?) } else { open.ok() };
-            if open.as_ref().is_some_and(|file| file.is_open_to_write()) {
+            if open
+                .as_ref()
+                .is_some_and(|file| stays(|| file.is_open_to_write(), |time| job.files().pause(time)))
+            {
                 return Err(InvalidError::StillOpen { path });
             }
             if let Some(file) = open.as_ref().filter(|_| in_place && !planted(Bug::BypassNotSynced)) {
@@ -201,6 +204,19 @@ impl Output {
         Err(InvalidError::Unrouted { path: path.clone(), others, why: why.clone() })
     }
 }
+
+/// Whether it holds for longer than a moment. A process that the application starts has all open files, until it executes its
+/// program.
+fn stays(holds: impl Fn() -> bool, mut pause: impl FnMut(Duration)) -> bool {
+    let mut looks = MOMENT.iter();
+    while holds() {
+        let Some(&millis) = looks.next() else { return true };
+        pause(Duration::from_millis(millis));
+    }
+    false
+}
+
+const MOMENT: [u64; 5] = [1, 3, 10, 30, 100];
 
 /// Why this rank's files make no valid dataset.
 #[derive(Debug, thiserror::Error)]
@@ -249,4 +265,22 @@ fn expect_own_base_name(record: &RankRecord, name: &FileName) -> Result<(), Erro
             twin.name
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    /// The checkpoint was not valid, as another thread of the application had just started a program.
+    #[test]
+    fn a_file_that_is_open_for_a_moment_only_is_waited_for() {
+        for (looks, expected) in [(0_u32, false), (1, false), (5, false), (6, true), (100, true)] {
+            let left = Cell::new(looks);
+            let is_open = || left.replace(left.get().saturating_sub(1)) > 0;
+            let mut waited = Duration::ZERO;
+            assert_eq!(stays(is_open, |time| waited += time), expected, "{looks}");
+            assert!(waited < Duration::from_millis(200));
+        }
+    }
 }
