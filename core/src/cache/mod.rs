@@ -325,7 +325,7 @@ impl Cache {
         // Nor are they to be saved.
         update_flush_file(job, |flush| {
             let is_over = |entry: &FlushEntry| {
-                entry.checkpoint && !entry.output && over.is_some_and(|over| over.has(entry.seq()))
+                entry.is_only_checkpoint() && over.is_some_and(|over| over.has(entry.seq()))
             };
             let is_withdrawn = |entry: &FlushEntry| seqs.contains(&entry.seq()) || is_over(entry);
             let withdrawn = flush.entries().into_iter().filter(is_withdrawn);

@@ -142,10 +142,13 @@ fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
     let Some(newest) = index.entry(newest).map(|entry| entry.seq()) else { return Vec::new() };
     let counting = entries.iter().filter(|entry| entry.is_candidate() && entry.seq() <= newest);
     let Some(oldest) = counting.map(IndexEntry::seq).nth(size - 1) else { return Vec::new() };
-    let goes = |dataset: &DatasetDescriptor| dataset.checkpoint && !dataset.output;
     entries
         .iter()
-        .filter(|entry| entry.seq() < oldest && !entry.current && entry.dataset.as_ref().is_some_and(goes))
+        .filter(|entry| {
+            entry.seq() < oldest
+                && !entry.current
+                && entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint)
+        })
         .map(|entry| entry.id)
         .collect()
 }

@@ -270,7 +270,7 @@ pub(crate) fn abandon_newer(
     chosen: &[u8],
 ) -> Result<bool, PrefixError> {
     abandon(files, prefix, |dataset| {
-        let is_unwanted = dataset.checkpoint && !dataset.output && dataset.name != chosen;
+        let is_unwanted = dataset.is_only_checkpoint() && dataset.name != chosen;
         is_unwanted && dataset.seq() > than
     })
 }

@@ -61,6 +61,11 @@ pub struct DatasetDescriptor {
 }
 
 impl DatasetDescriptor {
+    /// Whether it is a checkpoint, and not output that the user wants kept besides.
+    pub(crate) fn is_only_checkpoint(&self) -> bool {
+        self.checkpoint && !self.output
+    }
+
     /// Its place among all datasets of its prefix directory.
     pub fn seq(&self) -> Seq {
         Seq { run: self.run, id: self.id }

@@ -49,6 +49,11 @@ pub struct FlushEntry {
 }
 
 impl FlushEntry {
+    /// Whether it is a checkpoint, and not output that the user wants kept besides.
+    pub(crate) fn is_only_checkpoint(&self) -> bool {
+        self.checkpoint && !self.output
+    }
+
     /// Its place among all datasets.
     pub fn seq(&self) -> Seq {
         Seq { run: self.dataset.as_ref().map_or(0, |dataset| dataset.run), id: self.id }

@@ -369,12 +369,12 @@ pub(crate) struct Withdrawn(pub(crate) KvTree);
 
 impl Withdrawn {
     /// Whether the dataset at this place is one, and why. Output is not given up where somebody goes back.
-    pub(crate) fn why(&self, seq: Seq, is_output: bool) -> Option<Withdrawal> {
+    pub(crate) fn why(&self, seq: Seq, is_only_checkpoint: bool) -> Option<Withdrawal> {
         let Self(tree) = self;
         let of_run = tree.get(seq.run.to_string());
         let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
         let named = [Withdrawal::Removed, Withdrawal::Refused].into_iter().find(has);
-        let is_between = || !is_output && Self::between(tree).iter().any(|between| between.has(seq));
+        let is_between = || is_only_checkpoint && Self::between(tree).iter().any(|between| between.has(seq));
         let named = named.or_else(|| is_between().then_some(Withdrawal::Removed));
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
     }
@@ -577,7 +577,7 @@ mod tests {
             Ids::record_withdrawn(&RealFiles, &prefix, seqs, why, alone).unwrap();
         };
         let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
-        let why = |seq| withdrawn().why(seq, false);
+        let why = |seq| withdrawn().why(seq, true);
         let (own, earlier) = (Seq { run: 2, id: 1 }, Seq { run: 1, id: 1 });
         record(&[own, earlier], Withdrawal::Refused, Some(2));
         assert_eq!((why(own), why(earlier)), (None, Some(Withdrawal::Refused)));
@@ -590,11 +590,11 @@ mod tests {
         many.chunks(500).for_each(|some| record(some, Withdrawal::Removed, None));
         let all = withdrawn();
         assert!(Withdrawn::named(&all.0).len() <= MOST_WITHDRAWN);
-        assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, false).is_some()));
+        assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, true).is_some()));
         let newest = Seq { run: 52, id: 9997 };
-        assert_eq!(all.why(newest, false), None, "it was not withdrawn, and few are newer");
+        assert_eq!(all.why(newest, true), None, "it was not withdrawn, and few are newer");
         assert_eq!(
-            all.why(Seq { run: 3, id: 7 }, false),
+            all.why(Seq { run: 3, id: 7 }, true),
             Some(Withdrawal::Refused),
             "it is older than what is forgotten"
         );
@@ -609,11 +609,11 @@ mod tests {
             Ids::record_gone_back(&RealFiles, &prefix, Between { after, before }).unwrap();
         };
         let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
-        let why = |seq| withdrawn().why(seq, false);
+        let why = |seq| withdrawn().why(seq, true);
         go_back(seq(1, 2), seq(2, 5));
         assert_eq!([seq(1, 2), seq(2, 5)].map(why), [None; 2], "the one gone back to, and the next one");
         assert_eq!([seq(1, 3), seq(2, 4)].map(why), [Some(Withdrawal::Removed); 2]);
-        assert_eq!(withdrawn().why(seq(1, 3), true), None, "output is not given up");
+        assert_eq!(withdrawn().why(seq(1, 3), false), None, "output is not given up");
         go_back(seq(1, 2), seq(4, 9));
         go_back(seq(1, 1), seq(3, 7));
         assert_eq!(Withdrawn::between(&withdrawn().0).len(), 2, "one of them was more than the first");

@@ -443,8 +443,7 @@ impl WentBack {
             is_checkpoint && cached.seq() > seq
         };
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
-        let is_left =
-            |left: &UnusableDataset| left.seq > seq && left.dataset.checkpoint && !left.dataset.output;
+        let is_left = |left: &UnusableDataset| left.seq > seq && left.dataset.is_only_checkpoint();
         let is_unlisted = |entry: &IndexEntry| entry.seq() > seq && entry.is_checkpoint();
         if !planted(Bug::NewerStayAfterCurrent) {
             cache.give_up(job, &newer, is_left, is_unlisted, Some(self.0))?;

@@ -134,11 +134,11 @@ impl PrefixState {
         (self.is_any_left || in_cache()).then_some("this run could not use what is in cache")
     }
 
-    /// Why the dataset at this place, which may be output, is not to come back from cache, if so. One that is listed, and did not
-    /// fail, has been listed again since.
-    pub(crate) fn withdrawn(&self, seq: Seq, is_output: bool) -> Option<Withdrawal> {
+    /// Why the dataset at this place is not to come back from cache, if so. One that is listed, and did not fail, has been listed
+    /// again since.
+    pub(crate) fn withdrawn(&self, seq: Seq, is_only_checkpoint: bool) -> Option<Withdrawal> {
         let is_it = |known: &Complete| known.seq == seq && !known.failed && !known.superseded;
-        self.withdrawn.why(seq, is_output).filter(|_| !self.complete.iter().any(is_it))
+        self.withdrawn.why(seq, is_only_checkpoint).filter(|_| !self.complete.iter().any(is_it))
     }
 
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name

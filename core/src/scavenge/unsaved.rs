@@ -59,13 +59,13 @@ fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
         return false;
     }
     let dataset = &record.dataset;
-    let is_checkpoint_only = dataset.checkpoint && !dataset.output;
     index.entries().iter().any(|entry| {
         let is_this = entry.id == record.id_in_prefix && entry.name == dataset.name && entry.is_valid();
         let knew_it = || {
             let job_id = entry.dataset.as_ref().map(|newer| &newer.job_id);
             entry.run == record.dataset.run || job_id.is_none_or(|job_id| *job_id == dataset.job_id)
         };
-        is_this || is_checkpoint_only && entry.is_candidate() && entry.seq() > record.seq() && knew_it()
+        is_this
+            || dataset.is_only_checkpoint() && entry.is_candidate() && entry.seq() > record.seq() && knew_it()
     })
 }

@@ -20,9 +20,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param::{self, AppConfig};
-use crate::prefix::{
-    tidy, DatasetDescriptor, FlushEntry, Index, Nodes, PrefixError, Running, Seq, Withdrawal,
-};
+use crate::prefix::{tidy, FlushEntry, Index, Nodes, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -127,8 +125,7 @@ impl Session {
         }
         let mut removed = Vec::new();
         for cached in self.cache.datasets_mut() {
-            let DatasetDescriptor { checkpoint, output, .. } = cached.record.dataset;
-            match in_prefix.withdrawn(cached.seq(), output || !checkpoint) {
+            match in_prefix.withdrawn(cached.seq(), cached.record.dataset.is_only_checkpoint()) {
                 Some(Withdrawal::Removed) => removed.push(cached.id()),
                 Some(Withdrawal::Refused) => cached.refused |= cached.record.dataset.checkpoint,
                 None => (),
@@ -155,10 +152,8 @@ impl Session {
             )));
         }
         let is_other_job = self.running.is_second();
-        let is_withdrawn = &|entry: &FlushEntry| {
-            let is_output = entry.output || !entry.checkpoint;
-            in_prefix.withdrawn(entry.seq(), is_output).is_some()
-        };
+        let is_withdrawn =
+            &|entry: &FlushEntry| in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint()).is_some();
         let left = Left { seen: &found.seen, is_withdrawn, is_other_job };
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.count_ids_from(highest);

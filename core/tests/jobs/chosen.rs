@@ -9,6 +9,7 @@ use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
 use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
 use std::io::{ErrorKind, Write};
+use std::path::Path;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
@@ -476,25 +477,35 @@ fn after_a_start_that_failed_no_file_is_routed() {
     });
 }
 
+/// Writes two checkpoints, and then the application goes back to the first one while `what` fails on rank 0. Gives what that said.
+fn refused_choice(world: &mut World, why: ErrorKind, what: fn(What, &Path) -> bool) -> String {
+    let files = FaultyFiles::new(RealFiles);
+    files.count_all();
+    files.never_pause();
+    files.only(what);
+    world.own_files.insert(Rank(0), Arc::new(files.clone()));
+    let turns = Barrier::new(4);
+    let mut run = world.run(|application| {
+        (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
+        if turns.wait().is_leader() {
+            files.fail_from(1, why);
+        }
+        turns.wait();
+        application.session().current(b"ckpt.1").unwrap_err().to_string()
+    });
+    assert!(files.first_failed().is_some());
+    world.own_files.clear();
+    run.ranks.swap_remove(0)
+}
+
 /// It was the current one by then, and the newer one became current again once its flush was closed.
 #[test]
 fn nothing_has_changed_where_flushes_of_newer_checkpoints_cannot_be_taken_back() {
     let mut world = job();
-    let files = FaultyFiles::new(RealFiles);
-    files.count_all();
-    files.never_pause();
-    files.only(|what, path| what == What::List && path.file_name().is_some_and(|name| name == ".scr"));
-    world.own_files.insert(Rank(0), Arc::new(files.clone()));
-    let turns = Barrier::new(4);
-    world.run(|application| {
-        (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
-        if turns.wait().is_leader() {
-            files.fail_from(1, ErrorKind::TimedOut);
-        }
-        turns.wait();
-        let refused = application.session().current(b"ckpt.1").unwrap_err().to_string();
-        assert!(refused.contains("ending the flushes of checkpoints newer than the chosen one"), "{refused}");
+    let refused = refused_choice(&mut world, ErrorKind::TimedOut, |what, path| {
+        what == What::List && path.file_name().is_some_and(|name| name == ".scr")
     });
+    assert!(refused.contains("ending the flushes of checkpoints newer than the chosen one"), "{refused}");
     assert_eq!(listed(&world).1, Some(b"ckpt.2".to_vec()));
 }
 
@@ -502,24 +513,12 @@ fn nothing_has_changed_where_flushes_of_newer_checkpoints_cannot_be_taken_back()
 #[test]
 fn nothing_has_changed_where_the_index_cannot_say_what_the_application_goes_back_to() {
     let mut world = job().set("SCR_DROP_AFTER_CURRENT", "1");
-    let files = FaultyFiles::new(RealFiles);
-    files.never_pause();
-    files.only(|what, path| what == What::Rename && path.to_string_lossy().contains(".scr/index.scr"));
-    world.own_files.insert(Rank(0), Arc::new(files.clone()));
-    let turns = Barrier::new(4);
-    world.run(|application| {
-        (1..=2).for_each(|step| application.checkpoint(step, some).unwrap());
-        if turns.wait().is_leader() {
-            files.fail_from(1, ErrorKind::StorageFull);
-        }
-        turns.wait();
-        application.session().current(b"ckpt.1").unwrap_err();
+    refused_choice(&mut world, ErrorKind::StorageFull, |what, path| {
+        what == What::Rename && path.to_string_lossy().contains(".scr/index.scr")
     });
-    assert!(files.first_failed().is_some());
     assert_eq!(listed(&world), (vec![1, 2], Some(b"ckpt.2".to_vec())));
     let ids = std::fs::read(world.prefix().join(".scr/ids.scr")).unwrap();
     assert!(!String::from_utf8_lossy(&ids).contains("WITHDRAWN"), "{}", String::from_utf8_lossy(&ids));
-    world.own_files.clear();
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
