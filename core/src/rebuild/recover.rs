@@ -401,11 +401,13 @@ impl<'a> Recovery<'a> {
         job.agree(self.record_end(part, says))
     }
 
-    /// Notes how it ended, where the filemap does not say so already: a device that can only be read still gives a
-    /// whole dataset.
+    /// Notes how it ended, where the filemap does not say so already. A device that can only be read still gives a whole
+    /// dataset: the next run finds out again that it is complete.
     fn record_end(&mut self, part: &PartDir, says: Option<PartState>) -> Result<(), FsError> {
         if says < Some(PartState::Complete) {
-            self.append(part, &Entry::Complete)?;
+            if let Err(error) = self.append(part, &Entry::Complete) {
+                self.on.job.report.warn_here(&crate::describe(&error));
+            }
         }
         if self.refused && says < Some(PartState::Refused) {
             self.append(part, &Entry::Refused)?;

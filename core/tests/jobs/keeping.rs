@@ -4,7 +4,7 @@
 use super::world::{file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_core::fs::{Files, How, RealFiles};
 use scr_core::session::OutputFlags;
 use std::io::ErrorKind;
 use std::sync::{Arc, Barrier};
@@ -715,6 +715,46 @@ fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writin
         together.wait();
         application.session().complete_output(true).unwrap();
     });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// A device, full for the entries of filemaps from so many on.
+fn full_from(at: u64) -> Arc<FaultyFiles> {
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Write && path.to_string_lossy().contains("/filemap_"));
+    files.fail_from(at, ErrorKind::StorageFull);
+    Arc::new(files)
+}
+
+/// No rank says that the dataset is complete, only that its part is prepared. The last entry is the fifth one.
+fn with_prepared_parts() -> World {
+    let mut world = job();
+    (0..4).for_each(|rank| _ = world.own_files.insert(Rank(rank), full_from(5)));
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.own_files.clear();
+    world
+}
+
+#[test]
+fn a_second_job_leaves_alone_what_the_first_one_is_about_to_call_complete() {
+    let world = with_prepared_parts();
+    let map = world.cached_file(&["/n2/", "filemap_2"]);
+    let running = RealFiles.open(&map, How::Update).unwrap();
+    assert!(running.try_lock().unwrap());
+    let second = world.run(|application| application.restart(some));
+    second.all_gave(&None);
+    second.line_with(&["dataset 1 `ckpt.1' is not complete", "it is left alone"]);
+    drop(running);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
+/// One rank could not write into its filemap that the dataset is complete: all went back to an older one.
+#[test]
+fn a_device_that_has_become_full_gives_a_whole_dataset() {
+    let mut world = with_prepared_parts();
+    world.own_files.insert(Rank(1), full_from(1));
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+    world.own_files.clear();
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
