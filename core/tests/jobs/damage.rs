@@ -566,6 +566,13 @@ fn a_rebuild_takes_nothing_away_from_a_dataset_of_another_prefix_directory() {
     world.run(|application| application.checkpoint(1, some).expect("the checkpoint is complete"));
     on(&mut world, ["n0", "n1", "n2", "n7"]);
     world.turn_to("prefix");
+    // There is no other place for it.
+    let full = FaultyFiles::new(RealFiles);
+    full.only(|_, path| path.to_string_lossy().contains("/node."));
+    full.fail_from(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(3), Arc::new(full));
+    world.run(|application| application.restart(some)).all_gave(&None);
+    world.own_files.clear();
     world.run(|application| application.restart(some)).all_gave(&Some(1));
     world.lose("n4");
     on(&mut world, ["n4", "n5", "n6", "n7"]);
