@@ -799,7 +799,8 @@ impl Model {
             Event::FlipInPrefix { which, noticed } => self.damage_flushed(which, noticed, place),
             Event::WriteOver(name) => self.write_over(&name_of(name), place),
             Event::DropFromIndex(name) => {
-                self.saved.forget_named(place, &name_of(name));
+                let offered = offered(&self.world).into_iter().find(|(_, _, other)| *other == name_of(name));
+                self.saved.forget_named(place, &name_of(name), offered.map(|(_, number, _)| number));
                 self.change_index(|index| _ = index.drop_name(name_of(name)));
             }
             Event::MakeCurrent(name) => {

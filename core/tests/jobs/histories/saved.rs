@@ -71,9 +71,12 @@ impl Saved {
         });
     }
 
-    /// Nothing is promised of the dataset of this name.
-    pub(super) fn forget_named(&mut self, place: Place, name: &str) {
-        self.floors.retain(|(there, _), floor| *there != place || floor.name != name);
+    /// Nothing is promised of the dataset of this name, nor of an older one that it has replaced in its folder.
+    pub(super) fn forget_named(&mut self, place: Place, name: &str, number: Option<u64>) {
+        self.floors.retain(|(there, folder), floor| {
+            let is_replaced = folder == folder_of(name) && number.is_some_and(|number| number > floor.number);
+            *there != place || floor.name != name && !is_replaced
+        });
     }
 
     pub(super) fn forget_all(&mut self, place: Place) {
