@@ -14,7 +14,7 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
-use crate::prefix::{DatasetDescriptor, Index, PrefixError, DIR_MODE};
+use crate::prefix::{DatasetDescriptor, Index, Overwritten, PrefixError, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
@@ -195,6 +195,8 @@ impl Flush<'_> {
         let mut record = run.record.clone();
         let share = Share { files, prefix, record: &mut record, staged, folders, in_place, fence: None };
         closing::close(&ranks, share, &self.job.local_time(), mark)?;
+        let in_place = run.copies.iter().filter(|_| in_place && self.options.may_replace);
+        in_place.for_each(|copy| Overwritten::forget(files, prefix, &copy.file.name));
         Ok(())
     }
 

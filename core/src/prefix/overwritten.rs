@@ -5,8 +5,8 @@
 //! ```
 //!
 //! Only the application knows how much of such a file it has written when it dies. So the file is recorded, durably, before the
-//! application gets its path. From then on it does not count for any older dataset, unless a checksum proves its bytes. The record
-//! stays when the new dataset is complete: the index forgets the older ones, and nodes that were away may come back with them.
+//! application gets its path. From then on it does not count for any older dataset, unless a checksum proves its bytes.
+//! Once the new dataset is complete, the index says which older ones are no more, and the record goes.
 
 use super::{FileName, Prefix, Seq, DIR_MODE, FILE_MODE};
 use crate::fs::{Durability, Files, FsError};
@@ -49,7 +49,7 @@ impl Overwritten {
         files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)
     }
 
-    /// Whether a dataset newer than the one at `owner` was given this file to write over.
+    /// Whether a dataset newer than the one at `owner` was given this file to write over, and did not become complete.
     ///
     /// # Errors
     /// It cannot be found out.
@@ -60,6 +60,11 @@ impl Overwritten {
         owner: Seq,
     ) -> Result<bool, FsError> {
         Ok(Self::read(files, prefix, name)?.is_some_and(|last| last.by > owner))
+    }
+
+    /// Forgets a file: the dataset that was given it is complete. What cannot be removed does no harm to newer datasets.
+    pub(crate) fn forget(files: &dyn Files, prefix: &Prefix, name: &FileName) {
+        let _ = files.remove_if_there(&path(prefix, name));
     }
 
     fn read(files: &dyn Files, prefix: &Prefix, name: &FileName) -> Result<Option<Self>, FsError> {
@@ -100,7 +105,7 @@ mod tests {
     use std::io::ErrorKind;
 
     #[test]
-    fn a_file_that_was_given_out_counts_for_no_older_dataset() {
+    fn a_file_that_was_given_out_counts_for_no_older_dataset_until_the_new_one_is_complete() {
         let (_dir, prefix) = scratch();
         let (name, other): (FileName, FileName) = ("b/f0".parse().unwrap(), "b/f1".parse().unwrap());
         let seq = |run, id| Seq { run, id };
@@ -112,6 +117,8 @@ mod tests {
         assert!(!since(&name, seq(2, 5)) && !since(&name, seq(3, 1)) && !since(&other, seq(1, 1)));
         std::fs::write(path(&prefix, &name), "damaged").unwrap();
         assert!(since(&name, seq(3, 1)));
+        Overwritten::forget(&RealFiles, &prefix, &name);
+        assert!(!since(&name, seq(1, 1)));
     }
 
     /// The rank that came second synced the folder once more, which succeeds without the name.

@@ -26,7 +26,7 @@ pub(crate) struct PrefixState {
     /// Whether somebody has made it current though newer ones are complete there.
     pub(super) is_chosen: bool,
     /// The datasets that are complete.
-    complete: Vec<Complete>,
+    complete: Vec<Known>,
     /// What is wrong with the index, where it does not say what there is.
     index_lost: Option<&'static str>,
     /// The datasets that were purged from there.
@@ -35,16 +35,16 @@ pub(crate) struct PrefixState {
     withdrawn: Withdrawn,
     /// The newest one that was begun there and is not complete.
     last_begun: Option<Seq>,
-    /// Those that were complete there once and are no more, each with when it was started: files of them were replaced or deleted.
-    lost: Vec<(u64, u64)>,
+    /// Those that were complete there once and are no more: files of them were replaced or deleted.
+    lost: Vec<Known>,
     /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
     /// The place of what a run restarts from, from there or from cache.
     pub(crate) newest: Seq,
 }
 
-/// A dataset that is complete in the prefix directory.
-struct Complete {
+/// A dataset that the index knows.
+struct Known {
     seq: Seq,
     name: Vec<u8>,
     /// When it was started, where that is known: two datasets may have been given one id, where a node was away.
@@ -56,7 +56,7 @@ struct Complete {
     superseded: bool,
 }
 
-impl Complete {
+impl Known {
     fn is(&self, dataset: &DatasetDescriptor) -> bool {
         let known = self.created != 0 && dataset.created != 0;
         self.name == dataset.name && (!known || self.created == dataset.created)
@@ -75,9 +75,9 @@ impl PrefixState {
     }
 
     fn from_tree(tree: &KvTree) -> Self {
-        let complete = |(id, entry): (&[u8], &KvTree)| {
+        let known = |(id, entry): (&[u8], &KvTree)| {
             let id = std::str::from_utf8(id).ok()?.parse().ok()?;
-            Some(Complete {
+            Some(Known {
                 seq: Seq { run: entry.parse("RUN").ok().flatten()?, id },
                 name: entry.value("NAME")?.to_vec(),
                 created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
@@ -86,13 +86,10 @@ impl PrefixState {
                 superseded: entry.text("SUPERSEDED") == Some("1"),
             })
         };
+        let all_known = |key| tree.get(key).into_iter().flat_map(KvTree::iter).filter_map(known).collect();
         let seq =
             |entry: &KvTree| Some(Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? });
         let number = |key| tree.parse(key).ok().flatten();
-        let lost = |lost: &KvTree| {
-            let created = |id: u64| Some((id, lost.parse(id.to_string()).ok()??));
-            lost.keys_as().filter_map(created).collect()
-        };
         Self {
             highest: number("HIGHEST").unwrap_or(0),
             first: tree.get("FIRST").and_then(Candidate::from_tree),
@@ -100,10 +97,10 @@ impl PrefixState {
             index_lost: [INDEX_DAMAGED, INDEX_MISSING]
                 .into_iter()
                 .find(|why| tree.text("INDEX") == Some(*why)),
-            complete: tree.get("PFS").into_iter().flat_map(KvTree::iter).filter_map(complete).collect(),
+            complete: all_known("PFS"),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             last_begun: tree.get("BEGUN").and_then(seq),
-            lost: tree.get("LOST").map(lost).unwrap_or_default(),
+            lost: all_known("LOST"),
             withdrawn: tree.get("WITHDRAWN").cloned().map(Withdrawn).unwrap_or_default(),
             is_any_left: false,
             newest: Seq::default(),
@@ -137,7 +134,7 @@ impl PrefixState {
     /// Why the dataset at this place is not to come back from cache, if so. One that is listed, and did not fail, has been listed
     /// again since.
     pub(crate) fn withdrawn(&self, seq: Seq, is_only_checkpoint: bool) -> Option<Withdrawal> {
-        let is_it = |known: &Complete| known.seq == seq && !known.failed && !known.superseded;
+        let is_it = |known: &Known| known.seq == seq && !known.failed && !known.superseded;
         self.withdrawn.why(seq, is_only_checkpoint).filter(|_| !self.complete.iter().any(is_it))
     }
 
@@ -150,7 +147,13 @@ impl PrefixState {
             cached.superseded |= self.purged.contains(&id) && !cached.record.dataset.checkpoint;
             // A dataset that is also in cache is flushed again.
             let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
-            cached.superseded |= lies_there && self.lost.contains(&(id, cached.record.dataset.created));
+            let (own, dataset) = (cached.seq(), &cached.record.dataset);
+            let is_gone = |lost: &Known| {
+                let is_it = (lost.seq.id, lost.created) == (id, dataset.created);
+                // The entry of the older one has left the index.
+                is_it || lost.name == dataset.name && lost.seq > own
+            };
+            cached.superseded |= lies_there && self.lost.iter().any(is_gone);
             let Some(same) = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix)
             else {
                 continue;
@@ -205,18 +208,12 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     for id in Ids::purged(files, prefix)? {
         tree.entry("PURGED", id);
     }
-    let (complete, incomplete): (Vec<_>, Vec<_>) =
-        index.entries().into_iter().partition(|entry| entry.complete);
     if let Some(seq) = index.last_begun() {
         tree.put("BEGUN", seq_tree(seq));
     }
-    for entry in incomplete.iter().filter(|entry| entry.flushed.is_some()) {
-        let created = entry.dataset.as_ref().map_or(0, |dataset| dataset.created);
-        tree.child("LOST").set(entry.id.to_string(), created);
-    }
     tree.put("WITHDRAWN", Ids::withdrawn(files, prefix)?.0);
-    for entry in complete {
-        let known = tree.entry("PFS", entry.id);
+    for entry in index.entries().into_iter().filter(|entry| entry.complete || entry.flushed.is_some()) {
+        let known = tree.entry(if entry.complete { "PFS" } else { "LOST" }, entry.id);
         let dataset = entry.dataset.as_ref();
         known.set("RUN", entry.run);
         known.set_bytes("NAME", &entry.name);
@@ -305,7 +302,7 @@ mod tests {
     #[test]
     fn a_dataset_in_cache_is_the_one_of_its_number_only_if_name_and_time_say_so() {
         let is = |created, name: &str, other| {
-            let known = Complete {
+            let known = Known {
                 seq: Seq { run: 1, id: 4 },
                 name: b"ckpt.4".to_vec(),
                 created,
