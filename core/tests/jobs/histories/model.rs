@@ -425,6 +425,9 @@ impl Model {
         let usable = offered.iter().filter(|(_, number, _)| is_usable(*number));
         // It may be taken anyway.
         let doubtful = offered.iter().any(|(current, number, _)| *current && !is_usable(*number));
+        // So may one that somebody has gone back to while its flush could not be ended.
+        let is_any_current = offered.iter().any(|(current, ..)| *current);
+        let doubtful = doubtful || !is_any_current && self.saved.has_gone_back(place);
         let listed = usable.map(|(current, number, _)| (*current, *number)).max().map(|(_, number)| number);
         let listed = listed.filter(|_| !doubtful);
         let failed = self.cached(run).filter(|number| failed(&self.world).contains(number));
