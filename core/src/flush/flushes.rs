@@ -421,15 +421,17 @@ impl Flushes {
             }
             Err(error) => {
                 self.record_failure(site, id, record, took, &error, kind);
+                let must_arrive = policy::must_arrive(dataset(site.cache, id));
                 match error {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
-                    // A checkpoint is due again only as the newest that can be restarted from, if the newer one turns out bad.
-                    FlushError::Superseded { .. } if !record.dataset.checkpoint => {
-                        set_superseded(site.cache, id);
-                    }
+                    FlushError::Superseded { .. } if must_arrive => set_superseded(site.cache, id),
                     _ => (),
                 }
-                Err(Error::from(error))
+                match error {
+                    // It is safe in cache, and due again as the newest that can be restarted from if the newer one turns out bad.
+                    FlushError::Superseded { .. } if !must_arrive => report_only(site.job, Err(error.into())),
+                    error => Err(error.into()),
+                }
             }
         };
         if !matches!(ended, Err(Error::Comm(_))) {

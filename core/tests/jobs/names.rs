@@ -600,31 +600,82 @@ fn files_written_over_are_recorded_only_while_an_older_checkpoint_may_lose_them(
     world.run(|application| restart(application, "b", 4)).all_gave(&Some(b"other".to_vec()));
 }
 
-/// The one in the middle had taken the older one's entry from the index, or there was none, and the record of the files that were
-/// written over had ended with the newest one.
+/// Writes a checkpoint in place over one of the same length, as if the clock had not gone on since.
+fn write_over(application: &mut Application, name: &str, step: u64) {
+    let rank = application.rank;
+    let session = application.session();
+    session.start_output(Some(name.as_bytes()), CHECKPOINT).unwrap();
+    let routed = session.route_file(file("b", rank).as_bytes()).unwrap();
+    let path = path_of(&routed);
+    let kept = std::fs::metadata(path).and_then(|status| status.modified()).unwrap();
+    std::fs::write(path, contents(step, rank, 0, BYTES)).unwrap();
+    std::fs::File::options().write(true).open(path).unwrap().set_modified(kept).unwrap();
+    session.complete_output(true).unwrap();
+}
+
+/// The one in the middle had taken the older one's entry from the index, and the record of the files that were written over had ended
+/// with the newest one.
 #[test]
 fn a_checkpoint_whose_files_two_newer_ones_have_written_over_does_not_come_back_on_its_nodes() {
-    for flush in ["1", "0"] {
-        let mut world = world("1").set("SCR_CRC_ON_FLUSH", "0").set("SCR_COPY_METADATA", "1");
-        world.put("SCR_FLUSH", flush);
-        world.run(|application| write(application, "same", "b", 1).unwrap());
-        let nodes = std::mem::replace(&mut world.nodes, vec!["n8".to_owned(), "n9".to_owned()]);
-        world.run(|application| {
-            let rank = application.rank;
-            let path = world.prefix().join(file("b", rank));
-            let kept = std::fs::metadata(&path).and_then(|status| status.modified()).unwrap();
-            write(application, "same", "b", 2).unwrap();
-            let session = application.session();
-            session.start_output(Some(b"other"), CHECKPOINT).unwrap();
-            session.route_file(file("b", rank).as_bytes()).unwrap();
-            std::fs::write(&path, contents(3, rank, 0, BYTES)).unwrap();
-            // As if the clock had not gone on since.
-            std::fs::File::options().write(true).open(&path).unwrap().set_modified(kept).unwrap();
-            application.session().complete_output(true).unwrap();
+    let mut world = world("1").set("SCR_CRC_ON_FLUSH", "0").set("SCR_COPY_METADATA", "1");
+    world.run(|application| write(application, "same", "b", 1).unwrap());
+    let nodes = std::mem::replace(&mut world.nodes, vec!["n8".to_owned(), "n9".to_owned()]);
+    world.run(|application| {
+        write_over(application, "same", 2);
+        write_over(application, "other", 3);
+    });
+    world.nodes = nodes;
+    let offered = world.run(|application| refuse_each(application, &[("other", "b", 3)]));
+    offered.all_gave(&vec!["other".to_owned()]);
+}
+
+/// Nothing but its flush, which each run tries again, found out that a newer one has its files.
+#[test]
+fn a_checkpoint_that_could_not_be_listed_does_not_come_back_once_it_was_written_over() {
+    let mut world = world("1").set("SCR_CRC_ON_FLUSH", "0").set("SCR_COPY_METADATA", "1");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Rename && path.ends_with(".scr/scr.dataset.1/rank2file.0.0"));
+    files.fail_from(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(0), Arc::new(files));
+    world.run(|application| write(application, "one", "b", 1).unwrap_err());
+    world.own_files.clear();
+    let nodes = std::mem::replace(&mut world.nodes, vec!["n8".to_owned(), "n9".to_owned()]);
+    world.run(|application| write_over(application, "two", 2));
+    world.nodes = nodes;
+    let offered = world.run(|application| refuse_each(application, &[("two", "b", 2)]));
+    offered.all_gave(&vec!["two".to_owned()]);
+}
+
+/// Each end of a run failed, though there is nothing that anybody could mend.
+#[test]
+fn a_checkpoint_whose_place_newer_output_has_makes_no_end_of_a_run_fail() {
+    let world = world("0").set("SCR_CACHE_SIZE", "3");
+    world.run(|application| {
+        write(application, "one", "b", 1).unwrap();
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"two"), OutputFlags { checkpoint: false, output: true }).unwrap();
+        let routed = session.route_file(file("b", rank).as_bytes()).unwrap();
+        std::fs::write(path_of(&routed), contents(2, rank, 0, BYTES)).unwrap();
+        session.complete_output(true).unwrap();
+        write(application, "three", "c", 3).unwrap();
+    });
+    for refused in [1, 0] {
+        let run = world.run(|application| {
+            // The newest one turns out bad, and the one that is left cannot be flushed.
+            for _ in 0..refused {
+                application.session().have_restart().unwrap().unwrap();
+                application.session().start_restart().unwrap();
+                let _ = application.session().complete_restart(false);
+            }
+            assert_eq!(restart(application, "b", 1), Some(b"one".to_vec()));
+            application.finalize().unwrap();
         });
-        world.nodes = nodes;
-        let offered = world.run(|application| refuse_each(application, &[("other", "b", 3)]));
-        offered.all_gave(&vec!["other".to_owned()]);
+        run.line_with(&["dataset one was not flushed", "which is newer, has its name or files of it"]);
+    }
+    for rank in 0..2 {
+        let bytes = std::fs::read(world.prefix().join(file("b", Rank(rank)))).unwrap();
+        assert!(bytes == contents(2, Rank(rank), 0, BYTES), "the output is as it was");
     }
 }
 
