@@ -12,6 +12,7 @@ use scr_core::fs::{Files, How, RealFiles};
 use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::Arc;
@@ -823,12 +824,30 @@ impl Model {
             return;
         }
         let path = which.get(files);
+        let is_only_prepared = self.is_only_prepared(path);
         change_file(path, change);
         let below = path.strip_prefix(self.world.dir().join("nodes")).expect("it lies there");
         let node = below.iter().next().and_then(|node| node.to_str()?.strip_prefix('n')?.parse().ok());
         if let Some(node) = node {
             self.lose(node);
         }
+        if is_only_prepared {
+            self.forget(|_| true);
+        }
+    }
+
+    /// Whether this is a filemap of a dataset of which none says that it is complete: then all must say that they are prepared.
+    fn is_only_prepared(&self, path: &Path) -> bool {
+        let is_map =
+            |path: &Path| path.file_name().is_some_and(|name| name.as_bytes().starts_with(b"filemap_"));
+        let dataset_of = |path: &Path| path.iter().rev().nth(2).map(ToOwned::to_owned);
+        let all = self.world.cached_files();
+        let mut maps = all.iter().filter(|other| is_map(other) && dataset_of(other) == dataset_of(path));
+        let says_complete = |map: &PathBuf| {
+            let bytes = std::fs::read(map).unwrap_or_default();
+            bytes[bytes.len().saturating_sub(LAST_ENTRY)..].windows(8).any(|word| word == b"COMPLETE")
+        };
+        is_map(path) && !maps.any(says_complete)
     }
 
     fn damage_flushed(&mut self, which: proptest::sample::Index, noticed: bool, place: bool) {
@@ -968,3 +987,6 @@ fn is_protected(nodes: &[usize]) -> bool {
 fn away(homes: &[usize], here: &BTreeSet<usize>) -> usize {
     homes.iter().filter(|node| !here.contains(node)).collect::<BTreeSet<_>>().len()
 }
+
+/// The length of the entry that says that a dataset is complete.
+const LAST_ENTRY: usize = 25;
