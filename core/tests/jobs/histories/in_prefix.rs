@@ -87,7 +87,10 @@ impl Model {
                 && run.settings.window == 0
         });
         let Some(version) = wanted.and_then(|number| self.version(number)) else { return Ok(()) };
-        let is_touched = run.steps.iter().any(|step| step.touches(&version.name));
+        let drops = run.settings.drop_after_current;
+        let is_touched =
+            |step: &Step| step.touches(&version.name) || drops && matches!(step, Step::Current { .. });
+        let is_touched = run.steps.iter().any(is_touched);
         if !is_touched && !offered(&self.world).iter().any(|(_, other, _)| *other == version.number) {
             return Err(format!(
                 "the copy of {} had failed, and it was not flushed again from cache",
