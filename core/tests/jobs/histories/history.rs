@@ -394,7 +394,9 @@ fn write(application: &mut Application, name: &str, version: u64) -> Result<(), 
         let bytes = contents(version, rank, number, size);
         let before = std::fs::metadata(path_of(&path)).and_then(|status| status.modified());
         std::fs::write(path_of(&path), bytes).map_err(|error| error.to_string())?;
-        if let Some(before) = before.ok().filter(|_| keeps_time(version)) {
+        // Another program may have written it a second from now.
+        let is_past = |before: &std::time::SystemTime| *before <= std::time::SystemTime::now();
+        if let Some(before) = before.ok().filter(|before| keeps_time(version) && is_past(before)) {
             let file = std::fs::File::options().write(true).open(path_of(&path));
             file.and_then(|file| file.set_modified(before)).map_err(|error| error.to_string())?;
         }
