@@ -7,6 +7,7 @@ use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Rank;
 use crate::flush::closing::SAVED;
+use crate::fs::unique_number;
 use crate::prefix::{staging_file, Prefix};
 use std::path::PathBuf;
 
@@ -45,9 +46,9 @@ pub(super) fn token(id: u64) -> String {
     format!("{SAVED}{id}")
 }
 
-/// The name of a file while a node copies it: it gets its own name after its last byte.
+/// The name of a file while a node copies it: it gets its own name after its last byte. Nobody else who copies it has this one.
 pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
-    staging_file(path, &format!("{}.{}", copying(id), node.replace('/', "_")))
+    staging_file(path, &format!("{}.{}.{:x}", copying(id), node.replace('/', "_"), unique_number()))
 }
 
 /// Stands in the names of files that are being copied.

@@ -650,6 +650,27 @@ fn a_copy_that_dies_at_any_moment_is_repeated() {
     );
 }
 
+/// The second one wrote into the file of the first one, and died. The first one gave it its name.
+#[test]
+fn a_copy_that_dies_beside_another_one_takes_nothing_from_that() {
+    let dead = Arc::new(Dead::new(World::new(2, 2).set("SCR_COPY_TYPE", "SINGLE"), 2));
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(|what, path| what == What::Rename && path.to_string_lossy().contains(".copying."));
+    let other = Arc::clone(&dead);
+    faulty.interrupt_at(1, move || {
+        let dies = FaultyFiles::new(RealFiles);
+        dies.only(|_, path| path.to_string_lossy().contains(".copying."));
+        dies.stop_at(2);
+        drop(other.copy_from(&dies, "n0"));
+        assert!(dies.stopped());
+    });
+    dead.copy_from(&faulty, "n0").unwrap();
+    assert!(faulty.was_interrupted());
+    dead.copy_from(&RealFiles, "n1").unwrap();
+    assert!(dead.build().outcome.is_complete());
+    dead.assert_whole("two at once");
+}
+
 #[test]
 fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeated() {
     let dead = Dead::xor(4, 4);
