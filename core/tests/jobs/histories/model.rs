@@ -419,7 +419,7 @@ impl Model {
     fn found(&self, run: &Run) -> Found {
         let (place, offered) = (run.settings.other_prefix, offered(&self.world));
         let fits = |number: u64| {
-            let stays = |version: &Version| !self.is_overwritten(version) && !self.has_later_output(version);
+            let stays = |version: &Version| !self.is_overwritten(version) && !self.may_be_replaced(version);
             self.version(number).is_some_and(|version| version.ranks == run.nodes.len() && stays(version))
         };
         let is_usable = |number: u64| fits(number) && !self.saved.is_damaged(place, number);
@@ -440,9 +440,10 @@ impl Model {
         self.versions.iter().find(|version| version.number == number)
     }
 
-    /// Whether there may be output in cache that takes its files' place when a run begins.
-    fn has_later_output(&self, version: &Version) -> bool {
-        self.later(version).any(|other| !other.checkpoint)
+    /// Whether there may be one in cache, or in a flush that a run ends when it begins, which takes its files' place and that this run
+    /// cannot restart from: output, or one that another number of ranks wrote.
+    fn may_be_replaced(&self, version: &Version) -> bool {
+        self.later(version).any(|other| !other.checkpoint || other.ranks != version.ranks)
     }
 
     /// Whether the application may have written over it in place, under another name, which scr learns only in the end.
