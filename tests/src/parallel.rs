@@ -33,9 +33,9 @@ impl ParallelFs {
         format!("mount -o remount,size={bytes} {}", self.whole.display())
     }
 
-    /// The command that makes it read-only.
+    /// The command that makes it read-only. That waits until no file there is open to be written, as by a flush under way.
     pub fn becomes_read_only(&self) -> String {
-        format!("mount -o remount,ro {}", self.whole.display())
+        format!("until mount -o remount,ro {}; do sleep 0.01; done", self.whole.display())
     }
 
     /// The command that ends that.
