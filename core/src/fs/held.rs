@@ -6,7 +6,7 @@
 
 use super::limit::open_with_room;
 use super::real::{
-    birth, flags_of, names_in, open_file, space_of, status_of, sync_folder, timestamps, RealFile, RealFiles,
+    birth, flags_of, names_in, open_file, space_of, status_of, timestamps, RealFile, RealFiles,
 };
 use super::{File, Files, How, Space, Status};
 use rustix::fs::{
@@ -238,11 +238,6 @@ impl Files for HeldDirs {
         let Some(below) = self.changed(path)? else { return RealFiles.set_times(path, accessed, changed) };
         let times = timestamps(accessed, changed);
         below.at(|folder, name| Ok(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
-    }
-
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        let Some(below) = self.below(path)? else { return RealFiles.sync_dir(path) };
-        sync_folder(&below.open(OFlags::DIRECTORY, 0)?.into())
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -130,7 +130,7 @@ pub enum How {
     Append(u32),
     /// To read and write a file that is made if it is not there, with these permission bits. Not emptied.
     Ensure(u32),
-    /// A folder that is there: to look at it, or to hold it.
+    /// A folder that is there: to look at it, to hold it, or to sync it.
     Folder,
 }
 
@@ -161,7 +161,7 @@ pub trait File: Send + Sync {
     /// # Errors
     /// The system's error.
     fn status(&self) -> io::Result<Status>;
-    /// Returns once the bytes and the length are on stable storage.
+    /// Returns once the bytes and the length are on stable storage; of a folder, the names in it.
     ///
     /// # Errors
     /// The system's error.
@@ -269,11 +269,13 @@ pub trait Files: Send + Sync {
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         self.open(path, How::Update)?.set_times(accessed, changed)
     }
-    /// Returns once the names in a folder are on stable storage.
+    /// Returns once the names in a folder are on stable storage. An error of opening it loses nothing, and may be repeated.
     ///
     /// # Errors
     /// The system's error.
-    fn sync_dir(&self, path: &Path) -> io::Result<()>;
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.open(path, How::Folder)?.sync()
+    }
     /// What the file system of a path has for more files.
     ///
     /// # Errors

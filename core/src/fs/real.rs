@@ -69,10 +69,6 @@ impl Files for RealFiles {
         Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        sync_folder(&OpenOptions::new().read(true).custom_flags(signed(OFlags::DIRECTORY)).open(path)?)
-    }
-
     fn space(&self, path: &Path) -> io::Result<Space> {
         Ok(space_of(&statfs(path)?))
     }
@@ -112,15 +108,6 @@ pub(super) fn open_file(path: &Path, how: How) -> io::Result<Box<dyn File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(flags.contains(OFlags::RDWR)).mode(mode).custom_flags(signed(flags));
     Ok(Box::new(RealFile::new(open_with_room(|| options.open(path))?, how)))
-}
-
-/// Waits until the names in a folder are on stable storage.
-pub(super) fn sync_folder(folder: &fs::File) -> io::Result<()> {
-    match folder.sync_all() {
-        // Some network file systems cannot sync a folder; their names are on the server already.
-        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-        other => other,
-    }
 }
 
 /// The names in an open folder, sorted.
@@ -220,7 +207,14 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
+        match self.how {
+            How::Folder => match self.file.sync_all() {
+                // Some network file systems cannot sync a folder; their names are on the server already.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                other => other,
+            },
+            _ => self.file.sync_data(),
+        }
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {

@@ -89,9 +89,6 @@ impl Files for Texts {
     fn link(&self, _: &Path, _: &Path) -> io::Result<()> {
         unsupported()
     }
-    fn sync_dir(&self, _: &Path) -> io::Result<()> {
-        unsupported()
-    }
     fn space(&self, _: &Path) -> io::Result<Space> {
         unsupported()
     }

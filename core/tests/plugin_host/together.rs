@@ -57,9 +57,6 @@ impl Files for Node {
     fn link(&self, _from: &Path, _to: &Path) -> io::Result<()> {
         unreachable!("the host links nothing")
     }
-    fn sync_dir(&self, _path: &Path) -> io::Result<()> {
-        unreachable!("the host writes nothing")
-    }
     fn space(&self, _path: &Path) -> io::Result<Space> {
         unreachable!("the host writes nothing")
     }

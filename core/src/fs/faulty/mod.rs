@@ -361,7 +361,8 @@ impl Files for FaultyFiles {
         let inner = self.inner.open(of_kernel.as_deref().unwrap_or(path), how);
         let inner = if writes { self.changed(inner, &[path])? } else { inner? };
         let has_len = of_kernel.is_none();
-        Ok(Box::new(FaultyFile { inner, path: path.to_owned(), has_len, files: self.clone() }))
+        let is_folder = how == How::Folder;
+        Ok(Box::new(FaultyFile { inner, path: path.to_owned(), is_folder, has_len, files: self.clone() }))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
@@ -409,11 +410,6 @@ impl Files for FaultyFiles {
         self.inner.set_times(path, accessed, changed)
     }
 
-    fn sync_dir(&self, path: &Path) -> io::Result<()> {
-        self.pass(What::SyncDir, path, None)?;
-        self.record(self.inner.sync_dir(path), |folder, ()| folder.folder_synced(path))
-    }
-
     fn space(&self, path: &Path) -> io::Result<Space> {
         self.pass(What::Space, path, None)?;
         let space = self.inner.space(path)?;
@@ -448,6 +444,7 @@ impl Files for FaultyFiles {
 struct FaultyFile {
     inner: Box<dyn File>,
     path: PathBuf,
+    is_folder: bool,
     has_len: bool,
     files: FaultyFiles,
 }
@@ -494,8 +491,11 @@ impl File for FaultyFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.files.pass(What::Sync, &self.path, None)?;
-        self.files.record(self.inner.sync(), |folder, ()| folder.synced(&self.path, &*self.inner))
+        self.files.pass(if self.is_folder { What::SyncDir } else { What::Sync }, &self.path, None)?;
+        self.files.record(self.inner.sync(), |unsynced, ()| match self.is_folder {
+            true => unsynced.folder_synced(&self.path),
+            false => unsynced.synced(&self.path, &*self.inner),
+        })
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
