@@ -18,7 +18,6 @@ use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
-use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, FileName, Location};
 use crate::redundancy::schemes::Schemes;
 use std::collections::BTreeSet;
@@ -113,7 +112,7 @@ impl<'a> Fetcher<'a> {
         let mut may_pass = false;
         let mut unread = None;
         for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
-            match self.one(candidate, !may_pass || planted(Bug::CurrentAfterUnread))? {
+            match self.one(candidate, !may_pass)? {
                 Ok(checkpoint) => return Ok(FirstOf::Fetched(checkpoint)),
                 Err(FetchError::Replaced { .. }) => return Ok(FirstOf::Replaced),
                 Err(error) if error.is_final() => tried.push(candidate.name_text()),

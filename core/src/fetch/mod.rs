@@ -28,6 +28,7 @@ use crate::flush::folder_owners::{self, FolderOwners};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{retried, Files};
+use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
@@ -504,7 +505,8 @@ impl Fetch<'_> {
             let is_whole = is_whole(index);
             if is_whole {
                 index.mark_fetched(candidate.seq.id, self.now);
-                if self.options.make_current && !index.is_newer_current(candidate.seq) {
+                let replaces_current = self.options.make_current && !index.is_newer_current(candidate.seq);
+                if replaces_current || planted(Bug::CurrentAfterUnread) {
                     index.set_current(&candidate.name);
                 }
             }
