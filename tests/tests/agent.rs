@@ -136,6 +136,23 @@ on_each_mpi! {
         restarts_elsewhere(&mut cluster, mpi, "ckpt.1");
     }
 
+    // They are copied between two looks of the agent at what is left.
+    fn flushes_of_small_files_are_finished_though_the_application_is_gone_at_once(mpi: Mpi) {
+        for _ in 0..3 {
+            let mut cluster = Cluster::new(NODES);
+            let small = [("files", 1), ("size", 1000)];
+            let writes = [("datasets", 3), ("no-finalize", 1)];
+            let first = job(&mut cluster, mpi).env("SCR_CACHE_SIZE", 3);
+            first.options(&small).options(&writes).run().expect_success();
+            all_agents_end(&cluster);
+            ["ckpt.1", "ckpt.2", "ckpt.3"].iter().for_each(|name| assert!(is_listed(&cluster, mpi, name), "{name}"));
+            (0..NODES).for_each(|node| cluster.lose_node(node));
+            let again = job(&mut cluster, mpi).options(&small).options(&[("read-only", 1)]);
+            let again = again.run().expect_success();
+            assert_eq!(again.restarted_from(), Some("ckpt.3"));
+        }
+    }
+
     fn a_flush_is_finished_though_the_application_and_the_agent_were_killed(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         let dies = [("kill-rank", 1), ("kill-dataset", 1)];

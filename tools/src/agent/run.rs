@@ -61,6 +61,7 @@ pub(super) fn until(
             until,
             heartbeat,
             came: executor.has_seen_any(),
+            last: PollResult::default(),
         };
         let ended = watch.run();
         executor.stop();
@@ -81,6 +82,8 @@ struct Watch<'a> {
     heartbeat: &'a Heartbeat,
     /// Whether an application has been there.
     came: bool,
+    /// What the last look has found.
+    last: PollResult,
 }
 
 impl Watch<'_> {
@@ -88,21 +91,19 @@ impl Watch<'_> {
     fn run(&mut self) -> Result<Option<Application>> {
         let host = environment::plugin_host(self.env, None);
         let transports = Transports::new(&host, self.env, &environment::params(self.env));
-        let (mut last, mut looked_at) = (PollResult::default(), None::<Instant>);
+        let mut looked_at = None::<Instant>;
         loop {
             if self.control.join(EXIT).exists() {
                 return Ok(None);
             }
             let copying = self.executor.has_work();
-            if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && last.unfinished {
-                let polled =
-                    poll_transfers(self.env, self.owned, &|name, options| transports.open(name, options));
-                print_news(&polled, &last);
-                (last, looked_at) = (polled, Some(Instant::now()));
+            if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && self.last.unfinished {
+                self.look(&transports);
+                looked_at = Some(Instant::now());
                 self.heartbeat.report(|| bytes_written(self.control));
             }
-            if !copying && !last.unfinished {
-                if let JobEnd::Reached(nobody_comes) = self.is_over()? {
+            if !copying && !self.last.unfinished {
+                if let JobEnd::Reached(nobody_comes) = self.is_over(&transports)? {
                     return Ok(nobody_comes);
                 }
             }
@@ -110,14 +111,26 @@ impl Watch<'_> {
         }
     }
 
+    /// Looks how far the flushes of this node are, and ends those that have arrived.
+    fn look(&mut self, transports: &Transports<'_>) {
+        let polled = poll_transfers(self.env, self.owned, &|name, options| transports.open(name, options));
+        print_news(&polled, &self.last);
+        self.last = polled;
+    }
+
     /// Whether nobody needs an agent any more. Then it clears up, while no application can come.
-    fn is_over(&mut self) -> Result<JobEnd> {
+    fn is_over(&mut self, transports: &Transports<'_>) -> Result<JobEnd> {
         self.came |= self.executor.has_seen_any();
         let nobody = Application::none_is_there(self.control)
             .with_context(|| format!("cannot use {}", self.control.display()))?;
         self.came |= nobody.is_none();
         let drains = self.until == Until::NothingIsLeft || self.control.join(DRAIN).exists();
-        if self.executor.has_work() || !drains && (nobody.is_none() || !self.came) {
+        if !drains && (nobody.is_none() || !self.came) {
+            return Ok(JobEnd::NotYet);
+        }
+        // An application that has gone since the last look may have left copies, and they may be done by now.
+        self.look(transports);
+        if self.last.unfinished || self.executor.has_work() {
             return Ok(JobEnd::NotYet);
         }
         if nobody.is_some() {
