@@ -55,6 +55,23 @@ pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>,
     Ok(bytes)
 }
 
+/// Gives some ranks, the same list of `mates` on each of them, the bytes of the first. A rank that is not listed keeps its own.
+///
+/// # Errors
+/// [`CommError`] of the communicator.
+pub fn broadcast_among(comm: &dyn Comm, mates: &[Rank], bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+    let Some(place) = mates.iter().position(|&mate| mate == comm.rank()) else { return Ok(bytes) };
+    let (parent, children) = binomial(place, mates.len());
+    let bytes = match parent {
+        None => bytes,
+        Some(parent) => frame::receive(comm, COLLECTIVE, mates[parent])?,
+    };
+    let sends: Vec<(Rank, &[u8])> =
+        children.iter().rev().map(|&child| (mates[child], bytes.as_slice())).collect();
+    frame::send(comm, COLLECTIVE, &sends)?;
+    Ok(bytes)
+}
+
 /// Gives all ranks the tree of `root`; those that the others give do not matter.
 ///
 /// # Errors
@@ -250,17 +267,23 @@ impl Tree {
             return Err(CommError::NoSuchRank { rank: root, size });
         }
         let me = comm.rank().0;
-        // Counted from the root, the parent lacks the lowest bit, and the children have one more below it.
+        // Counted from the root.
         let place = if me >= root.0 { me - root.0 } else { me + (size - root.0) };
-        let rank_at = |place: u32| {
-            let room = size - root.0;
+        let rank_at = |place: usize| {
+            let (place, room) = (place as u32, size - root.0);
             Rank(if place < room { place + root.0 } else { place - room })
         };
-        let parent = (place > 0).then(|| rank_at(place & (place - 1)));
-        let lower_bits = distances(comm).take_while(|bit| place & bit == 0);
-        let children = lower_bits.filter_map(|bit| place.checked_add(bit)).filter(|&child| child < size);
-        Ok(Self { parent, children: children.map(rank_at).collect() })
+        let (parent, children) = binomial(place as usize, size as usize);
+        Ok(Self { parent: parent.map(rank_at), children: children.into_iter().map(rank_at).collect() })
     }
+}
+
+/// The parent and the children, nearest first, of a place in the binomial tree over `size` places.
+fn binomial(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
+    // The parent lacks the lowest bit, and the children have one more below it.
+    let bits = (0..usize::BITS).map(|round| 1 << round).take_while(|&bit| bit < size && place & bit == 0);
+    let children = bits.map(|bit| place + bit).filter(|&child| child < size).collect();
+    ((place > 0).then(|| place & place.wrapping_sub(1)), children)
 }
 
 pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {

@@ -1,19 +1,22 @@
 //! The same plugin on every rank, or the same error on every rank.
 //!
 //! Rank 0 finds the plugin, and sends its manifest, the path of its library, and the hash of that. The others search no folder
-//! and read no manifest, so at the start of many thousand ranks the file system serves little more than the library itself. If
-//! the library is missing or different on some node, all ranks get an error that names the rank and the node.
+//! and read no manifest. The first rank of each node reads and checks the library; the others of the node take its word if they
+//! open the very same file. So at the start of many thousand ranks the file system serves little more than one library for each
+//! node. If it is missing or different on some node, all ranks get an error that names the rank and the node.
 
-use super::check::CheckedLibrary;
-use super::host::{check, OpenPlugin, PluginHost, PluginLoadError};
+use super::check::{self, CheckedLibrary};
+use super::host::{OpenPlugin, PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::search::FoundPlugin;
-use crate::comm::collective::{agree_at, broadcast_tree};
+use crate::comm::collective::{agree_at, broadcast_among, broadcast_tree};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
 use crate::describe;
+use crate::env::Trusted;
 use scr_plugin_api::KvTree;
+use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Why one rank cannot use what rank 0 found.
 #[derive(Debug, thiserror::Error)]
@@ -26,23 +29,31 @@ enum HereError {
     Garbled(String),
 }
 
-/// Finds and loads a plugin on all ranks of a job. All of them call it, and all get the same outcome.
+/// Finds and loads a plugin on all ranks of a job. All of them call it, and all get the same outcome. `mates` are the ranks of
+/// this node, in order; each gives the same ones.
 ///
 /// # Errors
 /// Which ranks cannot use it, on which nodes, and why.
 pub fn open_together(
     comm: &dyn Comm,
+    mates: &[Rank],
     host: &PluginHost,
     kind: PluginKind,
     name: &str,
 ) -> Collective<OpenPlugin> {
-    open(comm, host, kind, name).map_err(|error| match error {
+    open(comm, mates, host, kind, name).map_err(|error| match error {
         CollectiveError::Ranks(why) => why.with(format!("the {kind} {name} cannot be used")).into(),
         broken @ CollectiveError::Comm(_) => broken,
     })
 }
 
-fn open(comm: &dyn Comm, host: &PluginHost, kind: PluginKind, name: &str) -> Collective<OpenPlugin> {
+fn open(
+    comm: &dyn Comm,
+    mates: &[Rank],
+    host: &PluginHost,
+    kind: PluginKind,
+    name: &str,
+) -> Collective<OpenPlugin> {
     let own = (comm.rank() == Rank(0)).then(|| resolve(host, kind, name));
     let notice = match &own {
         Some(Ok((found, library))) => description(found, library),
@@ -53,12 +64,20 @@ fn open(comm: &dyn Comm, host: &PluginHost, kind: PluginKind, name: &str) -> Col
     if let Some(why) = notice.text("ERROR") {
         return Err(RankErrors::on(Rank(0), notice.text("NODE").unwrap_or("?"), why).into());
     }
-    let opened = match own {
-        Some(Ok((found, library))) => {
-            OpenPlugin::load(&found.manifest, &found.manifest_path, &library).map_err(HereError::from)
-        }
-        _ => open_here(host, &notice),
+    let leads = mates.first().is_none_or(|&first| first == comm.rank());
+    let checked = match own {
+        Some(Ok(found)) => Some(Ok(found)),
+        _ if leads => Some(check_here(host, &notice)),
+        _ => None,
     };
+    let word = match &checked {
+        Some(Ok((_, library))) => check::word(library),
+        _ => KvTree::new(),
+    };
+    let word = broadcast_among(comm, mates, word.pack())?;
+    let checked = checked.unwrap_or_else(|| take_word(host, &notice, &word));
+    let opened = checked
+        .and_then(|(found, library)| Ok(OpenPlugin::load(&found.manifest, &found.manifest_path, &library)?));
     agree_at(comm, host.node(), opened)
 }
 
@@ -91,33 +110,46 @@ fn decline(host: &PluginHost, error: &PluginLoadError) -> KvTree {
     tree
 }
 
-/// Loads the plugin that rank 0 has chosen.
-fn open_here(host: &PluginHost, notice: &KvTree) -> Result<OpenPlugin, HereError> {
-    let path =
-        |key| notice.value(key).map(|bytes| PathBuf::from(std::ffi::OsString::from_vec(bytes.to_vec())));
-    let missing = |key: &str| HereError::Garbled(format!("{key} is missing"));
-    let manifest_path = path("PATH").ok_or_else(|| missing("PATH"))?;
-    let library = path("LIBRARY").ok_or_else(|| missing("LIBRARY"))?;
-    let text = notice.text("MANIFEST").ok_or_else(|| missing("MANIFEST"))?;
-    let expected = notice.text("SHA256").ok_or_else(|| missing("SHA256"))?;
+/// The plugin that rank 0 has chosen.
+fn chosen(notice: &KvTree) -> Result<FoundPlugin, HereError> {
+    let path = |key| {
+        Ok::<_, HereError>(PathBuf::from(OsString::from_vec(required(notice.value(key), key)?.to_vec())))
+    };
+    let (manifest_path, library) = (path("PATH")?, path("LIBRARY")?);
+    let text = required(notice.text("MANIFEST"), "MANIFEST")?.to_owned();
     let (manifest, _) =
-        Manifest::parse(&manifest_path, text).map_err(|error| HereError::Garbled(describe(&error)))?;
-    load_same(host, &manifest, &manifest_path, &library, expected)
+        Manifest::parse(&manifest_path, &text).map_err(|error| HereError::Garbled(describe(&error)))?;
+    Ok(FoundPlugin { manifest, manifest_path, text, library })
 }
 
-fn load_same(
-    host: &PluginHost,
-    manifest: &Manifest,
-    manifest_path: &Path,
-    library: &Path,
-    expected: &str,
-) -> Result<OpenPlugin, HereError> {
-    let checked = check(host.env(), manifest, manifest_path, library)?;
-    if checked.sha256 != expected {
-        let (found, expected) = (checked.sha256, expected.to_owned());
-        return Err(HereError::Different { path: checked.path, found, expected });
+fn required<T>(value: Option<T>, key: &str) -> Result<T, HereError> {
+    value.ok_or_else(|| HereError::Garbled(format!("{key} is missing")))
+}
+
+/// Checks that the library is here, and the same as on rank 0.
+fn check_here(host: &PluginHost, notice: &KvTree) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
+    let found = chosen(notice)?;
+    let expected = required(notice.text("SHA256"), "SHA256")?;
+    let library = found.check(host.env())?;
+    if library.sha256 != expected {
+        let (found, expected) = (library.sha256, expected.to_owned());
+        return Err(HereError::Different { path: library.path, found, expected });
     }
-    Ok(OpenPlugin::load(manifest, manifest_path, &checked)?)
+    Ok((found, library))
+}
+
+/// The same with the word of the first rank of this node, if that has found it good and this rank finds the same file.
+fn take_word(
+    host: &PluginHost,
+    notice: &KvTree,
+    word: &[u8],
+) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
+    let env = host.env();
+    let word = KvTree::unpack(word).unwrap_or_default();
+    match check::checked_by_mate(&*env.files, &word, &Trusted::by(env)) {
+        Some(library) => Ok((chosen(notice)?, library)),
+        None => check_here(host, notice),
+    }
 }
 
 /// As much of a hash as a person compares.

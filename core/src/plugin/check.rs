@@ -4,9 +4,12 @@ use super::elf::{self, ElfProblem};
 use super::load;
 use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
-use crate::fs::{retried, File, Files, Status};
+use crate::fs::{retried, File, Files, How, Status};
+use scr_plugin_api::KvTree;
 use sha2::{Digest, Sha256};
+use std::ffi::OsStr;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A library that may be loaded: it stays open, so what was checked is what will be loaded.
@@ -91,6 +94,32 @@ pub fn check_library(
     let sha256 = hexadecimal(&Sha256::digest(&bytes));
     let bytes = bytes.len() as u64;
     Ok(CheckedLibrary { file, path: real, bytes, sha256, status })
+}
+
+/// What a rank says of a library that it has checked, to the ranks of its node: where it really lies, and which file it is.
+pub(super) fn word(library: &CheckedLibrary) -> KvTree {
+    let mut tree = KvTree::new();
+    tree.set_bytes("PATH", library.path.as_os_str().as_bytes());
+    tree.set("SHA256", &library.sha256);
+    tree.set("FILE", identity(&library.status));
+    tree
+}
+
+/// Opens the library that another rank of this node has checked, without reading it: it must be the very file, unchanged
+/// since. `None` if it is not, or if this rank may not trust it.
+pub(super) fn checked_by_mate(files: &dyn Files, word: &KvTree, trusted: &Trusted) -> Option<CheckedLibrary> {
+    let path = PathBuf::from(OsStr::from_bytes(word.value("PATH")?));
+    let file = files.open(&path, How::Read).ok()?;
+    let status = file.status().ok()?;
+    trusted.check(&path, &status).ok()?;
+    (word.text("FILE") == Some(&identity(&status))).then_some(())?;
+    let sha256 = word.text("SHA256")?.to_owned();
+    Some(CheckedLibrary { file, path, bytes: status.len, sha256, status })
+}
+
+/// Which file it is, and everything that changes with its bytes, its owner or its mode.
+fn identity(status: &Status) -> String {
+    format!("{:?} {} {:?} {:?}", status.identity, status.len, status.mtime, status.ctime)
 }
 
 /// Opens what is really at `path`, if it is a file that only trusted users may write.

@@ -209,7 +209,12 @@ impl FoundPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn check(&self, env: &Env) -> Result<CheckedLibrary, PluginLoadError> {
-        check(env, &self.manifest, &self.manifest_path, &self.library)
+        let Manifest { kind, ref name, abi, .. } = self.manifest;
+        if !API_VERSION.works_with(abi) {
+            let (path, name) = (self.manifest_path.clone(), name.clone());
+            return Err(PluginLoadError::OtherVersion { path, kind, name, found: abi });
+        }
+        Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?)
     }
 
     /// Checks and loads it on this process alone.
@@ -219,24 +224,6 @@ impl FoundPlugin {
     pub fn open(&self, env: &Env) -> Result<OpenPlugin, PluginLoadError> {
         OpenPlugin::load(&self.manifest, &self.manifest_path, &self.check(env)?)
     }
-}
-
-/// Looks at the library of a plugin whose manifest is that at `path`.
-pub(super) fn check(
-    env: &Env,
-    manifest: &Manifest,
-    path: &Path,
-    library: &Path,
-) -> Result<CheckedLibrary, PluginLoadError> {
-    if !API_VERSION.works_with(manifest.abi) {
-        return Err(PluginLoadError::OtherVersion {
-            path: path.to_owned(),
-            kind: manifest.kind,
-            name: manifest.name.clone(),
-            found: manifest.abi,
-        });
-    }
-    Ok(check_library(&*env.files, library, &Trusted::by(env))?)
 }
 
 impl OpenPlugin {

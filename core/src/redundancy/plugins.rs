@@ -64,6 +64,11 @@ impl Plugins {
         &self.host
     }
 
+    /// Finds and loads a plugin on all ranks.
+    fn open(&self, job: &Job, kind: PluginKind, name: &str) -> Collective<OpenPlugin> {
+        open_together(&*job.comm, &job.nodes.mates(job.rank()), &self.host, kind, name)
+    }
+
     /// How a new dataset is stored and protected by a descriptor. `members_of` chooses the set of this rank for the size of the
     /// smallest one that the scheme takes, and gives its size. Collective the first time.
     pub(crate) fn protection(
@@ -75,7 +80,7 @@ impl Plugins {
         if let Some(known) = self.protections.borrow().get(&descriptor.index) {
             return Ok(known.clone());
         }
-        let plugin = open_together(&*job.comm, &self.host, PluginKind::Scheme, &descriptor.scheme)?;
+        let plugin = self.open(job, PluginKind::Scheme, &descriptor.scheme)?;
         let made = || {
             let options = plugin.manifest.options_of(descriptor);
             let options = options.map_err(|error| UseError::of_line(&descriptor.origin, error))?;
@@ -104,7 +109,7 @@ impl Plugins {
         if let Some(known) = self.schemes.borrow().get(&key(protection)) {
             return Ok(known.clone()?);
         }
-        let opened = open_together(&*job.comm, &self.host, PluginKind::Scheme, &protection.scheme);
+        let opened = self.open(job, PluginKind::Scheme, &protection.scheme);
         let made = opened.and_then(|plugin| job.agree(readable_scheme(&plugin, protection)));
         let made = to_keep(made.map(Arc::from))?;
         self.schemes.borrow_mut().insert(key(protection), made.clone());
@@ -123,7 +128,7 @@ impl Plugins {
         if let Some(known) = self.transports.borrow().get(&key) {
             return Ok(known.clone()?);
         }
-        let opened = open_together(&*job.comm, &self.host, PluginKind::Transport, &wanted.transport);
+        let opened = self.open(job, PluginKind::Transport, &wanted.transport);
         let (mut asynchronous, mut survives_job, mut options) = (false, false, KvTree::new());
         let made = opened.and_then(|plugin| {
             asynchronous = plugin.manifest.capabilities.asynchronous;

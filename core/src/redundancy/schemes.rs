@@ -10,7 +10,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::Cache;
-use crate::comm::{Collective, Rank};
+use crate::comm::{Collective, CollectiveError, CommError, Rank};
 use crate::descriptor::Redundancy;
 use crate::error::Error;
 use crate::fs::At;
@@ -105,6 +105,20 @@ impl Schemes {
             self.sets.borrow_mut().insert(descriptor.index, set);
             members
         })
+    }
+
+    /// Loads the schemes of new datasets, so that the first ones need not. One that cannot be loaded now is loaded by the dataset
+    /// that needs it, which reports why it cannot be. Collective.
+    ///
+    /// # Errors
+    /// [`CommError`] only.
+    pub(crate) fn load(&self, job: &Job, cache: &Cache) -> Result<(), CommError> {
+        for descriptor in job.descriptors.redundancy.all() {
+            if let Err(CollectiveError::Comm(error)) = self.protection_of(job, cache, descriptor) {
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 
     /// The scheme that a dataset was written with. Collective the first time.

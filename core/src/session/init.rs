@@ -89,6 +89,7 @@ impl Session {
             (false, None, None) => from.job.report.info("there is no checkpoint to restart from"),
             (true, None, _) => (),
         }
+        session.schemes.load(&session.job, &session.cache)?;
         session.slide_windows()?;
         session.count_from_restart();
         session.times = CheckpointTimes::new(session.job.elapsed());

@@ -74,6 +74,29 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
 }
 
 #[test]
+fn the_first_checkpoint_loads_no_scheme() {
+    let mut world = World::new(4, 4);
+    let counted: Vec<FaultyFiles> = (0..4).map(|_| FaultyFiles::new(RealFiles)).collect();
+    for (rank, files) in counted.iter().enumerate() {
+        files.count_all();
+        world.own_files.insert(Rank(rank as u32), Arc::new(files.clone()));
+    }
+    let run = world.run(|application| {
+        let files = &counted[application.rank.index()];
+        let of_plugins = || {
+            let all = files.operations();
+            all.iter().filter(|operation| operation.path.extension().is_some_and(|end| end == "so")).count()
+        };
+        let at_start = of_plugins();
+        application.checkpoint(1, small).expect("it is complete");
+        (at_start > 0, of_plugins() - at_start)
+    });
+    run.all_gave(&(true, 0));
+    let messages: Vec<_> = sent(&run.lines, "start to complete").iter().map(|cost| cost.0).collect();
+    assert!(messages[0] <= 26, "the first checkpoint takes {messages:?} messages");
+}
+
+#[test]
 fn old_bytes_of_a_reused_redundancy_file_do_not_matter() {
     let world = World::new(4, 4);
     let sizes: [fn(Rank) -> Vec<usize>; 4] = [

@@ -12,20 +12,24 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// A node that has its own folder `node<n>` wherever the others see `node`, and counts its listings.
+/// A rank on a node that has its own folder `node<n>` wherever the others see `node`. It counts the listings of the node, and the
+/// paths that this rank resolves.
 struct Node {
     number: u32,
     listings: Arc<AtomicUsize>,
+    resolved: Arc<AtomicUsize>,
 }
 
 impl Node {
     fn here(&self, path: &Path) -> PathBuf {
-        let parts = path.components().map(|part| match part.as_os_str() == "node" {
-            true => PathBuf::from(format!("node{}", self.number)),
-            false => PathBuf::from(part.as_os_str()),
-        });
-        parts.collect()
+        with_other_part(path, "node", &format!("node{}", self.number))
     }
+}
+
+fn with_other_part(path: &Path, from: &str, to: &str) -> PathBuf {
+    path.components()
+        .map(|part| if part.as_os_str() == from { to.as_ref() } else { part.as_os_str() })
+        .collect()
 }
 
 impl Files for Node {
@@ -40,7 +44,9 @@ impl Files for Node {
         RealFiles.list(&self.here(path))
     }
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
-        RealFiles.real_path(&self.here(path))
+        self.resolved.fetch_add(1, Ordering::Relaxed);
+        let real = RealFiles.real_path(&self.here(path))?;
+        Ok(with_other_part(&real, &format!("node{}", self.number), "node"))
     }
     fn make_dir(&self, _path: &Path, _mode: u32) -> io::Result<()> {
         unreachable!("the host makes nothing")
@@ -74,21 +80,31 @@ fn world() -> World {
 
 /// What each rank gets when all open TRY: bytes of redundancy, or the error. Also the listings of each node.
 fn open(world: &World, name: &str) -> (Vec<Result<u64, String>>, [usize; 2]) {
+    let (outcomes, listings, _) = open_on(world, name, 2);
+    (outcomes, listings)
+}
+
+/// The same where the ranks take themselves for those of one or two nodes. Also how many paths each rank has resolved.
+fn open_on(world: &World, name: &str, nodes: u32) -> (Vec<Result<u64, String>>, [usize; 2], [usize; 4]) {
+    let resolved: [Arc<AtomicUsize>; 4] = Default::default();
     let listings: [Arc<AtomicUsize>; 2] = Default::default();
     let folder = world.path("node").display().to_string();
     let outcomes = thread::run(4, |comm| {
         let number = comm.rank().0 % 2;
-        let files = Node { number, listings: listings[number as usize].clone() };
+        let (listed, resolved) = (&listings[number as usize], &resolved[comm.rank().index()]);
+        let files = Node { number, listings: listed.clone(), resolved: resolved.clone() };
+        let mates: Vec<_> = (0..4).filter(|rank| rank % nodes == comm.rank().0 % nodes).map(Rank).collect();
         let env = Env { files: Arc::new(files), host: format!("host{number}"), ..env(None) };
         let host = PluginHost::new(&env, Some(&folder));
-        let open =
-            open_together(&comm, &host, PluginKind::Scheme, name).map_err(|error| error.to_string())?;
+        let open = open_together(&comm, &mates, &host, PluginKind::Scheme, name);
+        let open = open.map_err(|error| error.to_string())?;
         let scheme = open.scheme(&KvTree::new()).map_err(|error| error.to_string())?;
         let shape = SetShape { rank: comm.rank().0, data_lens: &[1, 2, 3, 4] };
         assert_eq!(comm.rank() == Rank(0), host_has_looked(&listings, comm.rank()));
         scheme.redundancy_len(&shape).map_err(|error| error.to_string())
     });
-    (outcomes.unwrap(), listings.map(|count| count.load(Ordering::Relaxed)))
+    let count = |count: Arc<AtomicUsize>| count.load(Ordering::Relaxed);
+    (outcomes.unwrap(), listings.map(count), resolved.map(count))
 }
 
 /// Only rank 0 is on the node whose folder is listed at all.
@@ -111,6 +127,33 @@ fn all_ranks_use_the_plugin_that_rank_0_finds_and_only_rank_0_looks_for_it() {
     let (outcomes, listings) = open(&world(), "try");
     assert_eq!(outcomes, [Ok(1), Ok(2), Ok(3), Ok(4)]);
     assert_eq!(listings, [1, 0]);
+}
+
+#[test]
+fn one_rank_of_each_node_checks_the_library_and_the_others_open_the_very_same_file() {
+    let (outcomes, _, resolved) = open_on(&world(), "TRY", 2);
+    assert_eq!(outcomes, [Ok(1), Ok(2), Ok(3), Ok(4)]);
+    assert!(resolved[0] > 0 && resolved[1] > 0, "{resolved:?}");
+    assert_eq!(resolved[2..], [0, 0], "they look for nothing");
+}
+
+#[test]
+fn a_rank_that_finds_another_file_than_the_first_of_its_node_checks_that_by_itself() {
+    // Ranks 1 and 3 say that they are on the node of rank 0, and see other files.
+    let (outcomes, _, resolved) = open_on(&world(), "TRY", 1);
+    assert_eq!(outcomes, [Ok(1), Ok(2), Ok(3), Ok(4)]);
+    assert!(resolved[1] > 0 && resolved[2] == 0 && resolved[3] > 0, "{resolved:?}");
+    let different = world();
+    different.library("node1/try.so", "refusing");
+    let (outcomes, ..) = open_on(&different, "TRY", 1);
+    let text = outcomes[2].clone().expect_err("it cannot be used");
+    assert!(text.contains("rank 1 on host1, rank 3 on host1: the library "), "{text}");
+    assert!(text.contains("is another one than on rank 0 (sha256 "), "{text}");
+    let writable = world();
+    crate::world::set_mode(&writable.path("node1/try.so"), 0o666);
+    let (outcomes, ..) = open_on(&writable, "TRY", 1);
+    let text = outcomes[2].clone().expect_err("it cannot be used");
+    assert!(text.contains("rank 1 on host1, rank 3 on host1: the library"), "{text}");
 }
 
 #[test]
