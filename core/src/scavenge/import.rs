@@ -336,7 +336,10 @@ impl Import<'_> {
                 })
             });
         if let Err(error) = written {
-            let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
+            // The index may list it all the same, if only the last sync has failed.
+            if Index::read(files, prefix).is_ok_and(|index| index.entry(dataset.id).is_none()) {
+                let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
+            }
             return Err(error);
         }
         // Where it stays, it goes before the dataset leaves the index.

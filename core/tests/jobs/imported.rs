@@ -278,6 +278,35 @@ fn an_import_that_was_killed_counts_only_if_the_index_listed_it() {
     assert!(cut_short > 2, "some are killed between the summary and the index");
 }
 
+/// Also where only the sync of the index has failed.
+#[test]
+fn an_import_that_fails_counts_only_if_the_index_lists_it() {
+    let (mut listed_anyway, mut refused) = (0, 0);
+    for at in 1.. {
+        let mut world = World::new(2, 2);
+        let files = write_without_scr(&world, 5);
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.fail_once(at, ErrorKind::Other);
+        world.files = Arc::new(faulty.clone());
+        let imported = import(&world, "ckpt.5", true, &files);
+        if faulty.first_failed().is_none() {
+            imported.unwrap();
+            break;
+        }
+        world.files = Arc::new(RealFiles);
+        let listed = lists(&world, "ckpt.5");
+        listed_anyway += usize::from(listed && imported.is_err());
+        assert!(listed || imported.is_err(), "operation {at} failed, and nobody heard of it");
+        match listed || import(&world, "ckpt.5", true, &files).is_ok() {
+            true => world.run(|application| application.restart(small)).all_gave(&Some(5)),
+            // What could not be synced is refused until another file has its name.
+            false => refused += 1,
+        }
+    }
+    assert!(listed_anyway > 0, "the sync of the index fails at least");
+    assert!(refused < 10, "{refused} failures keep the files from being imported");
+}
+
 /// Does `work` with files of which the first such operation fails that is counted.
 fn failing<T>(world: &mut World, what: What, name: &'static str, work: impl FnOnce(&World) -> T) -> T {
     let faulty = FaultyFiles::new(RealFiles);
