@@ -2,7 +2,7 @@
 //!
 //! A group is known by its name, such as the node's host name; ranks that give the same name are in it.
 
-use crate::comm::collective::all_gather;
+use crate::comm::collective::{all_gather, Turn};
 use crate::comm::{Comm, CommError, Rank, RankValues};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -92,6 +92,37 @@ impl Placement {
         self.leaders[self.groups.place(rank)]
     }
 
+    /// How many ranks of each group may work at a time if `width` may in all: at least one.
+    pub(crate) fn share(&self, width: u32) -> u32 {
+        let groups = u32::try_from(self.count()).unwrap_or(u32::MAX);
+        (width / groups.max(1)).max(1)
+    }
+
+    /// Lets at most `width` ranks work at a time, spread over the groups. Each group has its share. With more groups than the
+    /// width, one rank of each works at a time, and a group begins when the one `width` before it has ended.
+    pub(crate) fn turn(&self, rank: Rank, width: u32) -> Turn {
+        let (width, own, mates) = (width.max(1) as usize, self.groups.place(rank), self.mates(rank));
+        let (place, share) = (mates.partition_point(|&mate| mate < rank), self.share(width as u32) as usize);
+        let takes_turns = self.count() > width;
+        let group_before = || own.checked_sub(width).and_then(|group| self.last_of(group));
+        let group_after = || self.leaders.get(own + width).copied();
+        Turn {
+            after: match place.checked_sub(share) {
+                Some(before) => mates.get(before).copied(),
+                None => takes_turns.then(group_before).flatten(),
+            },
+            before: match mates.get(place + share) {
+                None if place + 1 == mates.len() => takes_turns.then(group_after).flatten(),
+                mate => mate.copied(),
+            },
+        }
+    }
+
+    fn last_of(&self, group: usize) -> Option<Rank> {
+        let runs = self.groups.runs().filter(|(_, other)| *other == group);
+        runs.last().map(|(ranks, _)| Rank(ranks.end - 1))
+    }
+
     /// Runs of neighbouring ranks and their group, in order.
     pub(crate) fn runs(&self) -> impl Iterator<Item = (Range<u32>, usize)> + '_ {
         self.groups.runs()
@@ -115,5 +146,47 @@ mod tests {
         assert_eq!(nodes.first_apart_in(&racks), None);
         assert_eq!(racks.first_apart_in(&nodes), Some((Rank(1), Rank(3))));
         assert_eq!(nodes.join(|leader| racks.name(leader).to_owned()).mates(Rank(1)), [1, 3].map(Rank));
+    }
+
+    /// The ranks that work at a time, one step of all of them after the other.
+    fn steps(nodes: &[u32], width: u32) -> Vec<Vec<u32>> {
+        let placement = Placement::of(nodes.iter().map(|node| format!("n{node}")).collect());
+        let ranks = nodes.len() as u32;
+        let turns: Vec<Turn> = (0..ranks).map(|rank| placement.turn(Rank(rank), width)).collect();
+        for (rank, turn) in (0..).map(Rank).zip(&turns) {
+            assert!(
+                turn.before.is_none_or(|next| turns[next.index()].after == Some(rank)),
+                "{nodes:?} {width}"
+            );
+            assert!(
+                turn.after.is_none_or(|last| turns[last.index()].before == Some(rank)),
+                "{nodes:?} {width}"
+            );
+        }
+        let (mut done, mut steps) = (Vec::new(), Vec::new());
+        while done.len() < nodes.len() {
+            let may = |rank: &u32| {
+                !done.contains(rank) && turns[*rank as usize].after.is_none_or(|last| done.contains(&last.0))
+            };
+            let now: Vec<u32> = (0..ranks).filter(may).collect();
+            assert!(!now.is_empty() && now.len() <= width.max(1) as usize, "{nodes:?} {width}: {now:?}");
+            done.extend(&now);
+            steps.push(now);
+        }
+        steps
+    }
+
+    #[test]
+    fn so_many_work_at_a_time_spread_over_the_groups_and_each_gets_its_turn() {
+        let blocks = [0, 0, 0, 1, 1, 1, 2, 2, 2];
+        assert_eq!(steps(&blocks, 3), [[0, 3, 6], [1, 4, 7], [2, 5, 8]]);
+        assert_eq!(steps(&blocks, 7), [vec![0, 1, 3, 4, 6, 7], vec![2, 5, 8]]);
+        assert_eq!(steps(&blocks, 2), [vec![0, 3], vec![1, 4], vec![2, 5], vec![6], vec![7], vec![8]]);
+        assert_eq!(steps(&[0, 1, 0, 2, 0], 1), [[0], [2], [4], [1], [3]]);
+        assert_eq!(steps(&[0; 5], 2), [vec![0, 1], vec![2, 3], vec![4]]);
+        assert_eq!(steps(&[0, 1, 2], 0), [[0], [1], [2]]);
+        for width in 1..12 {
+            steps(&[0, 1, 1, 0, 2, 2, 2, 3, 1, 0, 4], width);
+        }
     }
 }

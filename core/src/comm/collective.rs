@@ -112,19 +112,27 @@ pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), Com
     Ok(())
 }
 
-/// Does `work` on at most `width` ranks at a time. Each rank waits for the one `width` before it, so a slow one delays only
-/// those after it. Unlike lock files, a process of another job cannot hold it up.
+/// When a rank does what only some may do at a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Turn {
+    /// The rank that it waits for.
+    pub after: Option<Rank>,
+    /// The rank that waits for it.
+    pub before: Option<Rank>,
+}
+
+/// Does `work` when it is this rank's turn. A slow rank delays only those after it. Unlike lock files, a process of another job
+/// cannot hold it up.
 ///
 /// # Errors
 /// [`CommError`] of the communicator.
-pub fn throttled<T>(comm: &dyn Comm, width: u32, work: impl FnOnce() -> T) -> Result<T, CommError> {
-    let (me, width) = (comm.rank().0, width.max(1));
-    if let Some(before) = me.checked_sub(width) {
-        exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from: Rank(before), bytes: &mut [] }])?;
+pub fn in_turn<T>(comm: &dyn Comm, turn: Turn, work: impl FnOnce() -> T) -> Result<T, CommError> {
+    if let Some(from) = turn.after {
+        exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from, bytes: &mut [] }])?;
     }
     let value = work();
-    if let Some(after) = me.checked_add(width).filter(|&after| after < comm.size()) {
-        exchange_all(comm, COLLECTIVE, &[Outgoing { to: Rank(after), bytes: &[] }], &mut [])?;
+    if let Some(to) = turn.before {
+        exchange_all(comm, COLLECTIVE, &[Outgoing { to, bytes: &[] }], &mut [])?;
     }
     Ok(value)
 }

@@ -21,13 +21,14 @@ pub(crate) use candidates::{candidates, in_order, is_suspect, output, Candidate}
 pub(crate) use into_cache::{Fetcher, Search, Wanted};
 pub(crate) use shared::Mates;
 
-use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, route_trees, throttled, Op};
+use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
 use crate::comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{retried, Files};
+use crate::placement::Placement;
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
@@ -359,18 +360,20 @@ impl Fetch<'_> {
         place: &mut ChoosePlace<'_>,
         rules: &Rules<'_>,
     ) -> Result<Result<Vec<FetchedFile>, FileError>, CommError> {
-        let width = self.options.width;
+        let all_together = || Placement::of_one(String::new(), self.comm.size());
+        let nodes = self.mates.map_or_else(all_together, |mates| mates.nodes.clone());
+        let turn = nodes.turn(self.comm.rank(), self.options.width);
         let bypass = self.options.bypass;
         let mut place = |file: &PrefixFile| if bypass { Ok(None) } else { place(dataset, file).map(Some) };
         let own = mine.iter().filter(|mine| mine.copied_by.is_none()).map(|mine| &mine.file);
-        let mut outcome = throttled(self.comm, width, || {
+        let mut outcome = in_turn(self.comm, turn, || {
             own.map(|file| self.bring_one(rules, file, place(file)?.as_deref()))
                 .collect::<Result<Vec<_>, _>>()
         })?;
         let shared = mine.iter().filter_map(|mine| mine.copied_by.zip(Some(&mine.file)));
         let [is_shared, failed] = any(self.comm, [shared.clone().next().is_some(), outcome.is_err()])?;
         if let Some(mates) = self.mates.filter(|_| is_shared && !failed) {
-            let taken = throttled(self.comm, width, || {
+            let taken = in_turn(self.comm, turn, || {
                 let take = |(rank, file): (Rank, &PrefixFile)| {
                     let copy = (mates.path_of)(rank, &file.name);
                     let path = place(file)?.unwrap_or_else(|| self.prefix.file(&file.name));

@@ -1,6 +1,6 @@
 //! The options that the host gives to a transport whose manifest has them.
 
-use super::throttle::{slots_of_node, SharedSlots};
+use super::throttle::SharedSlots;
 use crate::cache::Cache;
 use crate::descriptor::FlushBy;
 use crate::job::Job;
@@ -24,7 +24,7 @@ pub(crate) fn host_options(
     }
     let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
     let width = job.params.get(&param::FLUSH_WIDTH).max(1);
-    known.push(("WIDTH", slots_of_node(width, nodes).to_string()));
+    known.push(("WIDTH", job.nodes.share(width).to_string()));
     if nodes > width && !wanted.gives("WIDTH") {
         // One for each node would be too many.
         known.push(("SLOTS_FOLDER", SharedSlots::folder(&job.prefix).display().to_string()));

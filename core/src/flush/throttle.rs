@@ -15,11 +15,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The slots of a node: its share of the width.
-pub(crate) fn slots_of_node(width: u32, nodes: u32) -> u32 {
-    (width / nodes.max(1)).max(1)
-}
-
 /// The slots that a rank needs in order to copy.
 pub(super) struct Throttle {
     /// Its slot on the node.
@@ -33,7 +28,7 @@ impl Throttle {
         let width = width.max(1);
         let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
         let before = job.nodes.mates(job.rank()).iter().take_while(|&&mate| mate != job.rank()).count();
-        let slot = before % slots_of_node(width, nodes) as usize;
+        let slot = before % job.nodes.share(width) as usize;
         let shared = (nodes > width).then(|| (SharedSlots::folder(&job.prefix), width));
         Self { own: control.join(format!("slot.{slot}")), shared }
     }

@@ -229,13 +229,13 @@ parameters! {
     FETCH_BYPASS: bool = "SCR_FETCH_BYPASS", Kind::Bool, text("0"), Anywhere,
         "Whether to read fetched files in the prefix directory instead of copying them to cache.";
     FETCH_WIDTH: u32 = "SCR_FETCH_WIDTH", RANKS, text("256"), Anywhere,
-        "How many processes may read from the parallel file system at the same time.";
+        "How many processes may read from the parallel file system at the same time, spread over the nodes.";
     FLUSH: u64 = "SCR_FLUSH", COUNT, text("10"), Anywhere,
         "Flush every Nth checkpoint to the prefix directory; 0 for no periodic flush.";
     FLUSH_TYPE: String = "SCR_FLUSH_TYPE", Kind::Name { known: TRANSPORTS }, text("SYNC"), Anywhere,
         "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,
-        "How many processes may write to the parallel file system at the same time.";
+        "How many processes may write to the parallel file system at the same time, spread over the nodes.";
     FLUSH_ASYNC: bool = "SCR_FLUSH_ASYNC", Kind::Bool, text("0"), Anywhere,
         "Whether the application continues while a flush is running.";
     FLUSH_ASYNC_BW: u64 = "SCR_FLUSH_ASYNC_BW", Kind::Bytes { least: 0 }, text("0"), Anywhere,
