@@ -19,8 +19,8 @@ use crate::fs::RealFiles;
 use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
 use crate::prefix::{
-    rank2file, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, Nodes, Overwritten, Prefix,
-    Restarted, Seq, Summary,
+    rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, Nodes, Overwritten,
+    Prefix, Restarted, Seq, Summary,
 };
 use crate::scavenge::filemap::ScavengedMap;
 use crate::{comm, log, plugin};
@@ -113,6 +113,7 @@ fn rank2file(bytes: &[u8]) {
     let tree = tree(bytes);
     black_box(rank2file::parts_in(&tree, Path::new("/p/rank2file"))).ok();
     black_box(rank2file::lists_in(&tree, Path::new("/p/rank2file"), 1 << 20)).ok();
+    black_box(Contents::parse(&tree, 1 << 20)).ok();
 }
 
 fn summary(bytes: &[u8]) {

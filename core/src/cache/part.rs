@@ -5,6 +5,7 @@
 //!     r<rank>/<file>            the application's files; each rank its own folder, as only base names are kept
 //!     .scr/filemap_<rank>       the journal
 //!     .scr/redundancy_<rank>    what the scheme keeps
+//!     .scr/container_<rank>     the files of a node packed into one, during a flush
 //! <base>/<user>/scr.<allocation>/.spare_<rank>
 //! <base>/<user>/scr.<allocation>/.claim_<id>.<begun>.<digest of a file's name>
 //! ```
@@ -73,6 +74,11 @@ impl PartDir {
     /// The redundancy file.
     pub(crate) fn redundancy(&self) -> PathBuf {
         self.hidden().join(format!("redundancy_{}", self.rank))
+    }
+
+    /// Where this rank packs the files of its node into one, for a flush.
+    pub(crate) fn container(&self) -> PathBuf {
+        self.hidden().join(format!("container_{}", self.rank))
     }
 
     /// The name of the redundancy file until it is rebuilt.
@@ -198,7 +204,7 @@ impl PartDir {
     /// Removes everything but the filemap.
     pub(crate) fn remove_contents(&self, files: &dyn Files) -> Result<(), FsError> {
         self.remove_data(files)?;
-        for kept in [self.redundancy(), self.redundancy_being_rebuilt()] {
+        for kept in [self.redundancy(), self.redundancy_being_rebuilt(), self.container()] {
             files.remove_if_there(&kept)?;
         }
         Ok(())

@@ -30,6 +30,8 @@ pub struct Store {
     pub view: View,
     /// When an old dataset leaves.
     pub evict: Evict,
+    /// Whether a flush packs the files of a node into one container.
+    pub aggregate: bool,
     /// Expected capacity in bytes.
     pub size: Option<u64>,
     /// Options for the transport.
@@ -76,7 +78,7 @@ pub enum Evict {
     After,
 }
 
-const KEYS: &[&str] = &["GROUP", "COUNT", "ENABLED", "MKDIR", "FLUSH", "VIEW", "EVICT", "SIZE"];
+const KEYS: &[&str] = &["GROUP", "COUNT", "ENABLED", "MKDIR", "FLUSH", "VIEW", "EVICT", "SIZE", "AGGREGATE"];
 const VIEWS: &[(&str, View)] = &[("PRIVATE", View::Private), ("GLOBAL", View::Global)];
 const EVICTS: &[(&str, Evict)] = &[("auto", Evict::Auto), ("before", Evict::Before), ("after", Evict::After)];
 const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };
@@ -94,6 +96,7 @@ impl Store {
             flush: params.get(&param::FLUSH_TYPE),
             view: View::Private,
             evict: Evict::Auto,
+            aggregate: false,
             size: None,
             options: BTreeMap::new(),
             origin: params.origin(base).clone(),
@@ -120,6 +123,9 @@ impl Store {
         tree.set("FLUSH", &self.flush);
         tree.set("VIEW", self.view_name());
         tree.set("EVICT", word(EVICTS, self.evict));
+        if self.aggregate {
+            tree.set("AGGREGATE", 1);
+        }
         if let Some(size) = self.size {
             tree.set("SIZE", size);
         }
@@ -189,6 +195,7 @@ fn described(params: &Params, line: &Line, path: PathBuf, problems: &mut Vec<Pro
         flush: keys.read("FLUSH", param::FLUSH_TYPE.info().kind, params.get(&param::FLUSH_TYPE)),
         view: keys.choice("VIEW", VIEWS, view),
         evict: keys.choice("EVICT", EVICTS, Evict::Auto),
+        aggregate: keys.read("AGGREGATE", Kind::Bool, false),
         size: keys.read("SIZE", Kind::Bytes { least: 1 }, None),
         options: keys.options(KEYS),
         origin: line.origin.clone(),

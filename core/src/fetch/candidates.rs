@@ -21,6 +21,8 @@ pub(crate) struct Candidate {
     pub(crate) suspect: bool,
     /// Whether it is output, which is read where it lies.
     pub(crate) is_output: bool,
+    /// Whether its files lie in containers, and so can only be copied.
+    pub(crate) aggregated: bool,
 }
 
 impl Candidate {
@@ -37,6 +39,7 @@ impl Candidate {
         tree.set_bytes("NAME", &self.name);
         tree.set("SUSPECT", u8::from(self.suspect));
         tree.set("OUTPUT", u8::from(self.is_output));
+        tree.set("AGGREGATED", u8::from(self.aggregated));
         tree
     }
 
@@ -47,6 +50,7 @@ impl Candidate {
             name: tree.value("NAME")?.to_vec(),
             suspect: tree.text("SUSPECT") == Some("1"),
             is_output: tree.text("OUTPUT") == Some("1"),
+            aggregated: tree.text("AGGREGATED") == Some("1"),
         })
     }
 }
@@ -132,7 +136,9 @@ pub(crate) fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
 
 fn candidate(last_begun: Option<Seq>, entry: &IndexEntry) -> Candidate {
     let suspect = is_suspect(last_begun, entry.seq());
-    Candidate { seq: entry.seq(), name: entry.name.clone(), suspect, is_output: !entry.is_checkpoint() }
+    let aggregated = entry.dataset.as_ref().is_some_and(|dataset| dataset.aggregated);
+    let (name, is_output) = (entry.name.clone(), !entry.is_checkpoint());
+    Candidate { seq: entry.seq(), name, suspect, is_output, aggregated }
 }
 
 /// Whether a newer dataset was begun and never completed, which may have been replacing files of the one at `seq`.

@@ -229,6 +229,8 @@ impl<'a> Fetcher<'a> {
         let mut protection = self.schemes.protection_of(job, self.cache, descriptor)?;
         protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);
         protection.bypass |= candidate.is_output;
+        // In place the application would not find its files.
+        protection.bypass &= !candidate.aggregated;
         let store = self.cache.store_index(&protection.store);
         if !protection.bypass && self.cache.do_remains_crowd(job, store)? {
             self.cache.clear_remains(job)?;
@@ -285,7 +287,7 @@ impl<'a> Fetcher<'a> {
         let fetched = self.copy(candidate, make_current, record, part, journal)?;
         record.files = fetched.files.iter().map(recorded).collect();
         let DatasetDescriptor { id, run, .. } = record.dataset;
-        record.dataset = DatasetDescriptor { id, run, ..fetched.dataset };
+        record.dataset = DatasetDescriptor { id, run, aggregated: false, ..fetched.dataset };
         let began = job.elapsed();
         self.schemes.protect(job, self.cache, record, part, journal, Opened::new())?;
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
@@ -320,6 +322,7 @@ impl<'a> Fetcher<'a> {
                 checksums: job.params.get(&param::CRC_ON_FLUSH),
                 metadata: job.params.get(&param::COPY_METADATA),
                 make_current,
+                global: job.params.get(&param::GLOBAL_RESTART),
             },
         };
         let mut bases = BTreeSet::new();

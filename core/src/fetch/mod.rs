@@ -9,8 +9,10 @@
 //! | `candidates` | which datasets to try, and in which order |
 //! | `into_cache` | a checkpoint becomes a dataset in cache |
 //! | `copy` | one file from the prefix directory into cache |
+//! | `aggregated` | files that lie in containers |
 //! | `shared` | a file of several ranks of a node is read once |
 
+mod aggregated;
 mod candidates;
 mod into_cache;
 mod shared;
@@ -56,6 +58,8 @@ pub(crate) struct Options {
     /// Whether the index calls it current from then on. It must not where a newer one failed for a reason that may pass, or later
     /// runs would restart from this one. A newer one that has become the current one meanwhile stays it in any case.
     pub(crate) make_current: bool,
+    /// Whether ranks read files of other ranks: `SCR_GLOBAL_RESTART`. So they must lie under their names.
+    pub(crate) global: bool,
 }
 
 /// Data that a rank needs to fetch.
@@ -227,6 +231,9 @@ impl Fetch<'_> {
 
     fn whole(&self, candidate: &Candidate, place: &mut ChoosePlace<'_>) -> Result<Fetched, FetchError> {
         let Learnt { dataset, mine, listed } = self.learn(candidate)?;
+        if dataset.aggregated && (self.options.bypass || self.options.global) {
+            return Err(self.not_in_place(candidate));
+        }
         let checks = self.options.checksums || candidate.suspect;
         let owners = if self.options.bypass && checks {
             folder_owners::assign_owners(self.comm, mine.iter().map(|mine| &mine.file.name))?
@@ -250,7 +257,7 @@ impl Fetch<'_> {
             FetchError::Failed { dataset, account, .. } => FetchError::Failed { dataset, account, no_room },
             other => other,
         })?;
-        let lacking = mine.iter().any(|mine| mine.file.crc.is_none()) || !checks;
+        let lacking = mine.iter().any(|mine| mine.within.is_none() && (mine.file.crc.is_none() || !checks));
         let (is_whole, warning) =
             if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { (true, None) };
         let [lacking, is_replaced] = any(self.comm, [lacking, !is_whole])?;
@@ -287,7 +294,8 @@ impl Fetch<'_> {
         let dataset = DatasetDescriptor::from_tree(dataset).map_err(malformed)?;
         let listed =
             (head.require("LISTED").map_err(malformed)?, head.require("LISTED_NANOS").map_err(malformed)?);
-        let mine = self.read_lists(candidate, &leaves)?;
+        let listed_files = self.read_lists(candidate, &leaves)?;
+        let mine = self.read_containers(candidate, &dataset, listed_files)?;
         Ok(Learnt { dataset, mine, listed })
     }
 
@@ -304,7 +312,19 @@ impl Fetch<'_> {
                 Err(error) => read = Err(error),
             }
         }
-        let came = route_trees(self.comm, self.lists_for_ranks(&lists))?;
+        let (from, tree) = self.distribute(candidate, self.lists_for_ranks(&lists), read)?;
+        Ok(shared::from_tree(&tree).ok_or_else(|| malformed(from))?)
+    }
+
+    /// Sends lists to their ranks. Gives the list of this rank, with who has sent it; each rank must have one.
+    fn distribute(
+        &self,
+        candidate: &Candidate,
+        lists: Vec<(Rank, KvTree)>,
+        read: Result<(), PrefixError>,
+    ) -> Result<(Rank, KvTree), FetchError> {
+        let id = candidate.seq.id;
+        let mut came = route_trees(self.comm, lists)?;
         let unlisted = came.len() != 1;
         let damaged = read.as_ref().is_err_and(PrefixError::is_damage);
         let [unread, unlisted_any, damaged] = any(self.comm, [read.is_err(), unlisted, damaged])?;
@@ -314,10 +334,11 @@ impl Fetch<'_> {
                 read.and_then(
                     |()| if unlisted && !unread { Err(self.unlisted(id, came.len())) } else { Ok(()) },
                 );
-            return self.agree_on_outcome(candidate, damaged || !unread, found).map(|()| Vec::new());
+            return self
+                .agree_on_outcome(candidate, damaged || !unread, found)
+                .map(|()| (self.comm.rank(), KvTree::new()));
         }
-        let (from, tree) = &came[0];
-        Ok(shared::from_tree(tree).ok_or_else(|| malformed(*from))?)
+        Ok(came.swap_remove(0))
     }
 
     /// Not one list has this rank.
@@ -365,10 +386,14 @@ impl Fetch<'_> {
         let turn = nodes.turn(self.comm.rank(), self.options.width);
         let bypass = self.options.bypass;
         let mut place = |file: &PrefixFile| if bypass { Ok(None) } else { place(dataset, file).map(Some) };
-        let own = mine.iter().filter(|mine| mine.copied_by.is_none()).map(|mine| &mine.file);
+        let own = mine.iter().filter(|mine| mine.copied_by.is_none());
         let mut outcome = in_turn(self.comm, turn, || {
-            own.map(|file| self.bring_one(rules, file, place(file)?.as_deref()))
-                .collect::<Result<Vec<_>, _>>()
+            let mut open = None;
+            let mut bring = |mine: &Mine| match &mine.within {
+                None => self.bring_one(rules, &mine.file, place(&mine.file)?.as_deref()),
+                Some(within) => self.bring_member(&mine.file, within, place(&mine.file)?, &mut open),
+            };
+            own.map(&mut bring).collect::<Result<Vec<_>, _>>()
         })?;
         let shared = mine.iter().filter_map(|mine| mine.copied_by.zip(Some(&mine.file)));
         let [is_shared, failed] = any(self.comm, [shared.clone().next().is_some(), outcome.is_err()])?;
@@ -408,6 +433,10 @@ impl Fetch<'_> {
         path: Option<&Path>,
     ) -> Result<FetchedFile, FileError> {
         let source = self.prefix.file(&file.name);
+        if file.name.is_container() {
+            // The summary says that there is none: one of the two is that of another flush.
+            return Err(FileError::NotAFile { path: source });
+        }
         let (open, status) = open_whole(self.files, &source, file.bytes)?;
         let overwritten = Overwritten::since(self.files, self.prefix, &file.name, rules.owner)?;
         let is_changed = rules.unchanged_since.is_some_and(|since| status.mtime > since);

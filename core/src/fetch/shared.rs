@@ -1,6 +1,7 @@
 //! Reads a file that several ranks of a node have from the prefix directory once: the first of them copies it, and the others
 //! link that copy into their own parts, like ranks that write a file together.
 
+use super::aggregated::Within;
 use super::{Fetch, FetchedFile, Rules};
 use crate::comm::Rank;
 use crate::flush::lists;
@@ -25,6 +26,8 @@ pub(super) struct Mine {
     pub(super) file: PrefixFile,
     /// The rank of this node that copies it, if that is another one.
     pub(super) copied_by: Option<Rank>,
+    /// Where it lies, if in a container.
+    pub(super) within: Option<Within>,
 }
 
 impl Fetch<'_> {
@@ -89,7 +92,10 @@ impl Fetch<'_> {
 pub(super) fn from_tree(tree: &KvTree) -> Option<Vec<Mine>> {
     let copied_by = tree.iter().map(|(_, entry)| Some(entry.parse(COPIED_BY).ok()?.map(Rank)));
     let files = lists::from_tree(tree)?.into_iter();
-    files.zip(copied_by).map(|(file, copied_by)| Some(Mine { file, copied_by: copied_by? })).collect()
+    files
+        .zip(copied_by)
+        .map(|(file, copied_by)| Some(Mine { file, copied_by: copied_by?, within: None }))
+        .collect()
 }
 
 const COPIED_BY: &str = "COPIED_BY";

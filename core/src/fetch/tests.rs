@@ -24,6 +24,7 @@ const OPTIONS: Options = Options {
     checksums: true,
     metadata: true,
     make_current: true,
+    global: false,
 };
 
 /// Fetches a dataset to `to/<rank>/`, and checks that the result is the same on all ranks.
@@ -78,6 +79,7 @@ fn candidate_of(cached: &Cached) -> Candidate {
         name: cached.dataset.name.clone(),
         suspect: false,
         is_output: false,
+        aggregated: false,
     }
 }
 
@@ -343,7 +345,8 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
     }
     let fetch = |suspect| {
         let seq = Seq { run: 0, id: 4 };
-        let candidate = Candidate { seq, name: b"ckpt.4".to_vec(), suspect, is_output: false };
+        let candidate =
+            Candidate { seq, name: b"ckpt.4".to_vec(), suspect, is_output: false, aggregated: false };
         let fetched = fetch_with(&RealFiles, &prefix, 4, &candidate, &dir.path().join("to"), OPTIONS);
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_none());
         match fetched {
@@ -463,7 +466,7 @@ fn a_run_with_another_number_of_ranks_marks_nothing() {
 #[test]
 fn a_file_of_a_later_release_is_reported_and_marks_nothing() {
     let (stage, cached) = flushed(3, 1, "a");
-    damage(stage.prefix.summary_file(1), |tree| tree.set("VERSION", 7));
+    damage(stage.prefix.summary_file(1), |tree| tree.set("VERSION", 8));
     let error = fetch(&stage, &cached).unwrap_err();
     assert!(matches!(error, FetchError::Failed { .. }), "{error}");
     assert!(error.to_string().contains("this release reads version 6"), "{error}");
@@ -568,8 +571,13 @@ fn datasets_of_c_scr_are_fetched_newest_first() {
 fn without_sizes_at_least_the_sum_must_be_right() {
     let (dir, prefix) = scratch_copy("xor-flush2");
     fs::write(prefix.file(&"ckpt.4/rank_2.ckpt".parse().unwrap()), b"short").unwrap();
-    let candidate =
-        Candidate { seq: Seq { run: 0, id: 4 }, name: b"ckpt.4".to_vec(), suspect: false, is_output: false };
+    let candidate = Candidate {
+        seq: Seq { run: 0, id: 4 },
+        name: b"ckpt.4".to_vec(),
+        suspect: false,
+        is_output: false,
+        aggregated: false,
+    };
     let to: PathBuf = dir.path().join("to");
     let error = fetch_with(&RealFiles, &prefix, 4, &candidate, &to, OPTIONS).unwrap_err();
     assert!(error.to_string().contains("where 4 files with 8226 bytes were recorded"), "{error}");

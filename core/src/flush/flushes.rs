@@ -7,7 +7,7 @@
 use super::closing::{self, CloseOutcome};
 use super::pending::PendingFlush;
 use super::running::RunningFlush;
-use super::{new_token, policy, step, Flush, FlushError, FlushReport};
+use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::{Cache, CachedDataset, PrefixCopy};
 use crate::comm::collective::{broadcast, broadcast_tree};
@@ -97,6 +97,7 @@ impl Flushes {
     /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits.
     /// Collective.
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
+        aggregate::remove_leftovers(site.job, site.cache);
         for id in policy::due_at_start(site.job, site.cache) {
             let flushed = self.flush(site, id);
             report_only(site.job, flushed)?;
@@ -254,10 +255,12 @@ impl Flushes {
         // A watchdog allows more time for this.
         update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
         let cached = dataset(site.cache, id);
-        let dataset = cached.record.dataset_in_prefix();
+        let mut dataset = cached.record.dataset_in_prefix();
+        let mine = policy::files_of(cached);
+        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine)?;
         let flush = flush_of(site, id, &transport);
         let refuse = || _ = cached.record_refused(site.job);
-        let outcome = flush.sync(&token, &dataset, &policy::files_of(cached), &refuse);
+        let outcome = flush.sync(&token, &dataset, &mine, &refuse);
         let pending = flush.pending(&token, &dataset, 1);
         self.record_end(site, id, &pending, began, outcome, FlushKind::Sync)
     }
@@ -272,9 +275,11 @@ impl Flushes {
         let transport = self.transport_of(site, id)?;
         let token = agreed_token(site.job, id)?;
         let cached = dataset(site.cache, id);
-        let dataset = cached.record.dataset_in_prefix();
+        let mut dataset = cached.record.dataset_in_prefix();
+        let mine = policy::files_of(cached);
+        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine)?;
         let flush = flush_of(site, id, &transport);
-        match flush.begin(&token, &dataset, &policy::files_of(cached)) {
+        match flush.begin(&token, &dataset, &mine) {
             Ok(run) => {
                 update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::Flushing));
                 let early = planted(Bug::FlushedBeforeArrived);
@@ -413,6 +418,9 @@ impl Flushes {
     ) -> Result<(), Error> {
         let took = site.job.elapsed() - began;
         set_copy(site.cache, id, PrefixCopy::Missing);
+        if let Some(cached) = site.cache.dataset(id).filter(|_| record.dataset.aggregated) {
+            let _ = site.job.files().remove_if_there(&cached.part.container());
+        }
         let ended = match outcome {
             Ok(report) => {
                 self.record_success(site, id, record, took, &report, kind);

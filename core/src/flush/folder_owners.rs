@@ -68,7 +68,7 @@ pub(crate) fn assign_owners<'a>(
     let mut owners = FolderOwners { asked, ..FolderOwners::default() };
     for (from, answer) in route_trees(comm, answers)? {
         let name = |name: &[u8]| {
-            FileName::parse(name).map_err(|_| CommError::Malformed { from, what: "the name of a file" })
+            FileName::from_rank(name).map_err(|_| CommError::Malformed { from, what: "the name of a file" })
         };
         for (folder, known) in answer.get(FOLDER).into_iter().flat_map(KvTree::iter) {
             let folder = if folder.is_empty() { None } else { Some(name(folder)?) };

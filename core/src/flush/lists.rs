@@ -66,7 +66,7 @@ pub(crate) fn to_tree(list: &[PrefixFile]) -> KvTree {
 pub(crate) fn from_tree(tree: &KvTree) -> Option<Vec<PrefixFile>> {
     let file = |entry: &KvTree| {
         Some(PrefixFile {
-            name: FileName::parse(entry.value("NAME")?).ok()?,
+            name: FileName::parse_listed(entry.value("NAME")?).ok()?,
             bytes: entry.parse("SIZE").ok()?,
             crc: entry.parse("CRC").ok()?,
         })

@@ -17,6 +17,7 @@
 //! |---|---|
 //! | `flushes` | all flushes of a run; `policy`: which datasets are flushed, when, and with what |
 //! | `earlier_runs` | what earlier runs have left under way |
+//! | `aggregate` | the files of a node packed into one, before the first step |
 //! | `plan` | what the ranks exchange before the first step |
 //! | `steps` | the steps of a flush as all ranks take them; `step`: their names and errors |
 //! | `running` | a flush that runs while the application computes |
@@ -30,6 +31,7 @@
 //! | `pending` | the record of a flush under way |
 //! | `catalog` | index, summary and file lists |
 
+mod aggregate;
 pub(crate) mod catalog;
 pub(crate) mod closing;
 pub(crate) mod detached;

@@ -11,6 +11,7 @@
 //! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
 //! | `copy` | one file copied, with its checksum |
+//! | `range` | a part of a file, read like a file |
 //! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
 //! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
 //! | `held` | the real file system with such directories |
@@ -32,6 +33,7 @@ mod limit;
 mod lock;
 mod mapped;
 mod owned;
+mod range;
 mod real;
 mod retrying;
 mod trees;
@@ -43,6 +45,7 @@ pub use error::FsError;
 pub(crate) use error::{At, MayPass};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
+pub(crate) use range::FileRange;
 pub use real::RealFiles;
 pub(crate) use retrying::{retried, Retrying};
 pub use trees::{Updated, MAX_TREE_BYTES};

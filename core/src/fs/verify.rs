@@ -174,6 +174,12 @@ pub(crate) enum FileError {
         /// The file as its dataset knows it.
         name: String,
     },
+    /// The list of what lies in a container would be too long to be read.
+    #[error("{} would have too many files in it", path.display())]
+    TooMany {
+        /// The container.
+        path: PathBuf,
+    },
     /// The application may have written to the file after its dataset was complete.
     #[error("{} was changed since it was written", path.display())]
     Changed {

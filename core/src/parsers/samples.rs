@@ -25,7 +25,11 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
         "transfer_record" => trees.push(crate::flush::detached::record::tests::sample_tree()),
         "pending_flush" => trees.push(crate::flush::pending::tests::sample_tree()),
         "scavenged_map" => trees.push(crate::scavenge::filemap::tests::sample_tree()),
-        "rank2file" => return of_c_scr(&|name| name.starts_with("rank2file"), &KvTree::pack),
+        "rank2file" => {
+            let mut all = of_c_scr(&|name| name.starts_with("rank2file"), &KvTree::pack);
+            all.push(crate::prefix::container::tests::sample_tree().pack());
+            return all;
+        }
         "summary" => return of_c_scr(&|name| name == "summary.scr", &KvTree::pack),
         "index" => return of_c_scr(&|name| name == "index.scr", &KvTree::pack),
         "flush_file" => return of_c_scr(&|name| name == "flush.scr", &KvTree::pack),

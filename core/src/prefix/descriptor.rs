@@ -58,6 +58,8 @@ pub struct DatasetDescriptor {
     pub bytes: Option<u64>,
     /// Whether every rank wrote its files well, once that is known.
     pub complete: Option<bool>,
+    /// Whether its files lie in containers, in the prefix directory.
+    pub aggregated: bool,
 }
 
 impl DatasetDescriptor {
@@ -93,6 +95,7 @@ impl DatasetDescriptor {
         set_or_remove(tree, "FILES", self.files);
         set_or_remove(tree, "SIZE", self.bytes);
         set_or_remove(tree, "COMPLETE", self.complete.map(u8::from));
+        set_or_remove(tree, AGGREGATED, self.aggregated.then_some(1));
         if self.run > 0 {
             tree.set(RUN, self.run);
         }
@@ -121,12 +124,14 @@ impl DatasetDescriptor {
             bytes: tree.parse("SIZE")?,
             complete: flag(tree, "COMPLETE")?,
             run: tree.parse(RUN)?.unwrap_or(0),
+            aggregated: flag(tree, AGGREGATED)?.unwrap_or(false),
         })
     }
 }
 
-/// The only key that C SCR does not write.
+/// C SCR writes neither this key nor the next.
 pub(super) const RUN: &str = "RUN";
+const AGGREGATED: &str = "AGGREGATED";
 
 #[cfg(test)]
 mod tests {

@@ -101,6 +101,14 @@ pub enum PrefixError {
         /// The folder.
         path: PathBuf,
     },
+    /// A container, or a summary that leads to containers, is not what was written.
+    #[error("{} is damaged: {reason}", path.display())]
+    Container {
+        /// Which file.
+        path: PathBuf,
+        /// What is wrong.
+        reason: &'static str,
+    },
     /// The lists of files do not fit together.
     #[error("{} cannot be used: {reason}", path.display())]
     Rank2File {

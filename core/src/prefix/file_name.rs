@@ -17,6 +17,9 @@ pub const MAX_NAME_BYTES: usize = 1023;
 const MAX_PART_BYTES: usize = 255;
 /// The library's own folder.
 const HIDDEN: &[u8] = b".scr";
+/// The name of a container, before the number of its dataset and before that of its node.
+const CONTAINERS: &str = ".scr/scr.dataset.";
+const CONTAINER: &str = "/container.";
 
 /// The name of a file, relative to the prefix directory: parts separated by single slashes, none of them empty, `.` or `..`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +87,38 @@ impl FileName {
             fault: FileNameFault::Outside,
         };
         Self::parse(&shortest(name).ok_or_else(outside)?)
+    }
+
+    /// The container of a dataset that a node has packed its files into.
+    pub(crate) fn container(id: u64, node: u32) -> Self {
+        Self(format!("{CONTAINERS}{id}{CONTAINER}{node}").into_bytes().into())
+    }
+
+    /// Whether it is the name of a container.
+    pub(crate) fn is_container(&self) -> bool {
+        is_container(&self.0)
+    }
+
+    /// Takes a name as file lists have it: that of a file of the application, or of a container.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn parse_listed(name: &[u8]) -> Result<Self, FileNameError> {
+        if is_container(name) {
+            return Ok(Self(name.into()));
+        }
+        Self::parse(name)
+    }
+
+    /// Takes the name of a listed file, or of a folder that one lies in, from another rank of this job.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse).
+    pub(crate) fn from_rank(name: &[u8]) -> Result<Self, FileNameError> {
+        Self::parse(name).or_else(|error| match error.fault {
+            FileNameFault::Reserved => Ok(Self(name.into())),
+            _ => Err(error),
+        })
     }
 
     /// Its bytes.
@@ -161,6 +196,14 @@ pub(crate) fn staging_file(target: &Path, token: &str) -> PathBuf {
     }
     staging.extend(ending.as_bytes());
     target.with_file_name(OsStr::from_bytes(&staging))
+}
+
+/// Only the way we write numbers counts.
+fn is_container(name: &[u8]) -> bool {
+    let is_number = |digits: &str| digits.parse().is_ok_and(|number: u64| number.to_string() == digits);
+    let name = std::str::from_utf8(name).ok().and_then(|name| name.strip_prefix(CONTAINERS));
+    name.and_then(|name| name.split_once(CONTAINER))
+        .is_some_and(|(id, node)| is_number(id) && is_number(node))
 }
 
 fn check(name: &[u8]) -> Result<(), FileNameFault> {
@@ -259,6 +302,28 @@ mod tests {
                 "{:?}",
                 String::from_utf8_lossy(name)
             );
+        }
+    }
+
+    /// An application that could route a file there would write into a dataset that is complete.
+    #[test]
+    fn only_lists_may_name_a_container() {
+        let name = FileName::container(7, 12);
+        assert_eq!(name.as_bytes(), b".scr/scr.dataset.7/container.12");
+        assert!(name.is_container() && FileName::parse_listed(name.as_bytes()).unwrap() == name);
+        assert!(FileName::parse(name.as_bytes()).is_err() && FileName::shortened(name.as_bytes()).is_err());
+        for other in [
+            "a",
+            ".scr/index.scr",
+            ".scr/scr.dataset.7/container.",
+            ".scr/scr.dataset.7/container.01",
+            ".scr/scr.dataset.+7/container.1",
+            ".scr/scr.dataset.7/x/container.1",
+            ".scr/scr.dataset.7/container.1/container.2",
+            "./.scr/scr.dataset.7/container.1",
+        ] {
+            let listed = FileName::parse_listed(other.as_bytes());
+            assert!(listed.is_ok_and(|name| !name.is_container()) == (other == "a"), "{other}");
         }
     }
 

@@ -7,6 +7,7 @@
 //! | `index.scr`: the datasets on the parallel file system | [`Index`] |
 //! | `scr.dataset.<id>/summary.scr`: one dataset | [`Summary`] |
 //! | `scr.dataset.<id>/rank2file*`: the files of each of its ranks | [`Rank2File`] |
+//! | `scr.dataset.<id>/container.<n>`: the files of a node in one | `container` |
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
@@ -26,6 +27,7 @@
 //! A change of a file keeps other keys that C SCR or a later release wrote. Everything is synced.
 
 mod attempts;
+pub(crate) mod container;
 mod descriptor;
 mod error;
 mod fields;
@@ -46,6 +48,7 @@ mod tidy;
 mod unsynced;
 
 pub(crate) use attempts::Attempts;
+pub(crate) use container::{Contents, Member};
 pub(crate) use descriptor::Between;
 pub use descriptor::{DatasetDescriptor, Seq};
 pub use error::{PrefixError, Rank2FileFault};

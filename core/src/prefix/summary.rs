@@ -13,8 +13,10 @@ use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::path::Path;
 
-/// The only version that is read and written.
+/// The version of C SCR.
 const VERSION: u64 = 6;
+/// That of a dataset in containers.
+const VERSION_AGGREGATED: u64 = 7;
 
 /// The summary of one dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -63,7 +65,7 @@ impl Summary {
         let mut tree = KvTree::new();
         tree.put("DSET", self.dataset.to_tree());
         set_flag(&mut tree, "COMPLETE", self.complete);
-        tree.set("VERSION", VERSION);
+        tree.set("VERSION", version_of(&self.dataset));
         tree
     }
 
@@ -73,16 +75,29 @@ impl Summary {
     /// Where the version is another one, or a field is missing or malformed.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
-        if found != VERSION {
+        if !(VERSION..=VERSION_AGGREGATED).contains(&found) {
             return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
         }
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
         let dataset = tree.get("DSET").ok_or_else(|| missing("DSET")).at("use", path)?;
         let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
-        Ok(Self {
-            dataset: DatasetDescriptor::from_tree(dataset).at("use", path)?,
-            complete: complete.at("use", path)?,
-        })
+        let dataset = DatasetDescriptor::from_tree(dataset).at("use", path)?;
+        if found != version_of(&dataset) {
+            return Err(PrefixError::Container {
+                path: path.to_owned(),
+                reason: "its version does not fit it",
+            });
+        }
+        Ok(Self { dataset, complete: complete.at("use", path)? })
+    }
+}
+
+/// C SCR, and releases that know no containers, read version 6 only. So they do not take containers for the files of the application.
+fn version_of(dataset: &DatasetDescriptor) -> u64 {
+    if dataset.aggregated {
+        VERSION_AGGREGATED
+    } else {
+        VERSION
     }
 }
 

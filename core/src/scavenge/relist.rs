@@ -9,6 +9,7 @@ use crate::fetch;
 use crate::flush::closing;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::FsError;
+use crate::prefix::container::{read_all, totals};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
 };
@@ -134,6 +135,9 @@ impl Builder<'_> {
             }
         }
         let dataset = &evidence.dataset;
+        if dataset.aggregated {
+            (count, bytes) = totals(&read_all(self.files(), self.prefix, dataset, &evidence.lists)?);
+        }
         let expected = (dataset.files.unwrap_or(count), dataset.bytes.unwrap_or(bytes));
         if expected != (count, bytes) {
             return Err(FileError::Totals { expected, found: (count, bytes) }.into());
@@ -222,8 +226,16 @@ enum NotWhole {
     Unproven { name: FileName },
     #[error("{name} has changed since the dataset was complete, and has no checksum to prove it")]
     Changed { name: FileName },
+    #[error("{}", crate::describe(.0))]
+    Prefix(PrefixError),
     #[error(transparent)]
     File(#[from] FileError),
+}
+
+impl From<PrefixError> for NotWhole {
+    fn from(error: PrefixError) -> Self {
+        Self::Prefix(error)
+    }
 }
 
 /// A name that a newer dataset has.

@@ -2,7 +2,8 @@
 
 use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
 use crate::fs::{At, Files, FsError};
-use crate::prefix::{Index, IndexEntry, Prefix, Rank2File, Summary};
+use crate::prefix::container::{read_all, totals};
+use crate::prefix::{Index, IndexEntry, Prefix, PrefixError, Rank2File, Summary};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -39,7 +40,7 @@ fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String)
     planned.dataset.items.push(summary);
     match Rank2File::read(files, prefix, entry.id) {
         Ok(lists) => {
-            planned.dataset.items.push(compare_totals(prefix, entry, &lists));
+            planned.dataset.items.push(compare_totals(files, prefix, entry, &lists));
             planned.reads = reads(prefix, &lists);
         }
         // Where the folder of the dataset is gone, once is enough.
@@ -80,21 +81,33 @@ fn look_at_summary(files: &dyn Files, prefix: &Prefix, id: u64) -> Item {
 }
 
 /// The lists must have as many files, and as many bytes, as the index says.
-fn compare_totals(prefix: &Prefix, entry: &IndexEntry, lists: &Rank2File) -> Item {
+fn compare_totals(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, lists: &Rank2File) -> Item {
     let path = prefix.rank2file(entry.id);
     let dataset = entry.dataset.as_ref();
+    let mut listed = (lists.files() as u64, lists.bytes());
+    if let Some(dataset) = dataset.filter(|dataset| dataset.aggregated) {
+        match read_all(files, prefix, dataset, lists) {
+            Ok(containers) => {
+                let (files, bytes) = totals(&containers);
+                listed = (files, Some(bytes));
+            }
+            // It is read as a whole too, and then it is said once what is missing.
+            Err(PrefixError::Missing { .. }) => return item(path, ItemKind::FileList, Verdict::Intact),
+            Err(error) => return wrong(path, ItemKind::FileList, crate::describe(&error), REFUSED),
+        }
+    }
     let files = dataset.and_then(|dataset| dataset.files);
     let bytes = dataset.and_then(|dataset| dataset.bytes);
-    let wrong_files = files.is_some_and(|files| files != lists.files() as u64);
-    let wrong_bytes = bytes.is_some_and(|bytes| lists.bytes().is_some_and(|listed| listed != bytes));
+    let wrong_files = files.is_some_and(|files| files != listed.0);
+    let wrong_bytes = bytes.is_some_and(|bytes| listed.1.is_some_and(|listed| listed != bytes));
     if !wrong_files && !wrong_bytes {
         return item(path, ItemKind::FileList, Verdict::Intact);
     }
     let found = format!(
         "{} lists {} files with {} bytes, and the index has {} files with {} bytes",
         path.display(),
-        lists.files(),
-        or_unknown(lists.bytes()),
+        listed.0,
+        or_unknown(listed.1),
         or_unknown(files),
         or_unknown(bytes),
     );

@@ -280,7 +280,7 @@ fn copy_of(prefix: &Path, token: &str, tree: &KvTree) -> Result<FileCopy, FieldE
     let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
     let file = SourceFile {
         source: path("SOURCE")?,
-        name: FileName::parse(bytes("NAME")?).map_err(|error| malformed_name(&error))?,
+        name: FileName::parse_listed(bytes("NAME")?).map_err(|error| malformed_name(&error))?,
         bytes: tree.require("SIZE")?,
         crc: tree.parse("CRC")?,
         mode: tree.require("MODE")?,

@@ -169,7 +169,7 @@ impl Names {
 
 /// A name that a list has for a rank, in whichever form.
 fn listed_name(rank: Rank, name: &[u8]) -> Result<FileName, Rank2FileFault> {
-    FileName::shortened(name).map_err(|error| match error.fault {
+    FileName::parse_listed(name).or_else(|_| FileName::shortened(name)).map_err(|error| match error.fault {
         FileNameFault::TooLong => {
             Rank2FileFault::NameTooLong { rank, name: error.name, found: name.len(), most: MAX_NAME_BYTES }
         }

@@ -1,0 +1,113 @@
+//! Files of a dataset that was flushed aggregated: they are copied out of its containers.
+//!
+//! The rank that a container is listed for reads what lies in it, and sends every rank in it its own list.
+
+use super::shared::Mine;
+use super::{Candidate, Fetch, FetchError, FetchedFile};
+use crate::comm::CommError;
+use crate::fs::copy::{Attributes, Copy};
+use crate::fs::verify::{compare, open_whole, FileError};
+use crate::fs::{retried, File, FileRange};
+use crate::prefix::container::{members_from_tree, members_to_tree};
+use crate::prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixError, PrefixFile};
+use scr_plugin_api::KvTree;
+use std::path::PathBuf;
+
+/// Where a file lies in a container, and what its copy gets.
+pub(super) struct Within {
+    container: FileName,
+    offset: u64,
+    mode: u32,
+    mtime: (i64, u32),
+}
+
+/// The container that was opened last: the files of a rank mostly lie in one.
+pub(super) type OpenContainer = Option<(FileName, Box<dyn File>)>;
+
+impl Fetch<'_> {
+    /// The files of this rank that lie in containers, where `listed` are containers.
+    pub(super) fn read_containers(
+        &self,
+        candidate: &Candidate,
+        dataset: &DatasetDescriptor,
+        listed: Vec<Mine>,
+    ) -> Result<Vec<Mine>, FetchError> {
+        if !dataset.aggregated {
+            return Ok(listed);
+        }
+        let (mut lists, mut read) = (Vec::new(), Ok(()));
+        for Mine { file, .. } in &listed {
+            match Contents::read(self.files, self.prefix, dataset, file) {
+                Ok(contents) if contents.ranks != self.comm.size() => {
+                    let path = self.prefix.file(&file.name);
+                    let reason = "it was written by another number of ranks than the file lists say";
+                    read = Err(PrefixError::Container { path, reason });
+                }
+                Ok(contents) => lists.extend(
+                    contents.by_rank.iter().map(|(&rank, members)| (rank, to_tree(&file.name, members))),
+                ),
+                Err(error) => read = Err(error),
+            }
+        }
+        let (from, tree) = self.distribute(candidate, lists, read)?;
+        let malformed = || CommError::Malformed { from, what: "a list of files in a container" };
+        Ok(from_tree(&tree).ok_or_else(malformed)?)
+    }
+
+    /// Copies one file out of its container.
+    pub(super) fn bring_member(
+        &self,
+        file: &PrefixFile,
+        within: &Within,
+        path: Option<PathBuf>,
+        open: &mut OpenContainer,
+    ) -> Result<FetchedFile, FileError> {
+        let source = self.prefix.file(&within.container);
+        let path = path.unwrap_or_else(|| self.prefix.file(&file.name));
+        let bytes = file.bytes.unwrap_or(0);
+        let (mode, mtime) = (within.mode, within.mtime);
+        let block_bytes = self.options.block_bytes;
+        let copy =
+            Copy { files: self.files, block_bytes, metadata: self.options.metadata, progress: &|_| () };
+        let wanted = Attributes { bytes, mode, mtime, atime: mtime };
+        // As a whole: an open file may have to be opened again.
+        let crc = retried(self.files, |files| {
+            let (container, opened) = match open.take() {
+                Some((container, opened)) if container == within.container => (container, opened),
+                _ => (within.container.clone(), open_whole(files, &source, None)?.0),
+            };
+            let range = FileRange { file: &*opened, start: within.offset, bytes };
+            let crc = copy.run(&range, &source, &path, &wanted)?;
+            *open = Some((container, opened));
+            Ok::<_, FileError>(crc)
+        })?;
+        compare(&source, file.crc, Some(crc))?;
+        Ok(FetchedFile { name: file.name.clone(), path, bytes, crc: Some(crc), mode, mtime })
+    }
+
+    /// All ranks call it.
+    pub(super) fn not_in_place(&self, candidate: &Candidate) -> FetchError {
+        let dataset = candidate.name_text();
+        let account = format!(
+            "its files lie in containers, and are not read in place: run without SCR_GLOBAL_RESTART, or write them out with \
+             `scr index --extract {dataset}' and import them under another name"
+        );
+        FetchError::Failed { dataset, account, no_room: false }
+    }
+}
+
+fn to_tree(container: &FileName, members: &[Member]) -> KvTree {
+    let mut tree = members_to_tree(members);
+    tree.set_bytes("CONTAINER", container);
+    tree
+}
+
+fn from_tree(tree: &KvTree) -> Option<Vec<Mine>> {
+    let container = FileName::parse_listed(tree.value("CONTAINER")?).ok()?;
+    let mine = |member: Member| {
+        let Member { name, offset, bytes, crc, mode, mtime } = member;
+        let within = Some(Within { container: container.clone(), offset, mode, mtime });
+        Mine { file: PrefixFile { name, bytes: Some(bytes), crc: Some(crc) }, copied_by: None, within }
+    };
+    Some(members_from_tree(tree).ok()??.into_iter().map(mine).collect())
+}

@@ -1,0 +1,216 @@
+//! Before a flush: the ranks of a node pack their files into one container in cache, which is flushed in their place.
+//!
+//! All that follows takes the container for an ordinary file of the first rank of the node. What cannot be packed is flushed file
+//! by file, so that no checkpoint is lost for that.
+
+use super::folder_owners::assign_owners;
+use super::SourceFile;
+use crate::cache::{Cache, CachedDataset};
+use crate::comm::collective::{any, route_trees};
+use crate::comm::{Collective, CommError, Rank};
+use crate::fs::verify::{block_size, compare, open_whole, FileError};
+use crate::fs::{retried, At, Files, How, MAX_TREE_BYTES};
+use crate::job::Job;
+use crate::param;
+use crate::prefix::container::{members_from_tree, members_to_tree};
+use crate::prefix::{Contents, DatasetDescriptor, FileName, Member};
+use crc32fast::Hasher;
+use scr_plugin_api::KvTree;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What is flushed of a dataset on this rank: its files, or, on the first rank of each node, a container. The descriptor says which.
+/// Collective.
+pub(super) fn sources(
+    job: &Job,
+    cache: &Cache,
+    cached: &CachedDataset,
+    dataset: &mut DatasetDescriptor,
+    files: Vec<SourceFile>,
+) -> Result<Vec<SourceFile>, CommError> {
+    dataset.aggregated = false;
+    if !is_wanted(job, cache, cached) {
+        return Ok(files);
+    }
+    let label = cached.record.label();
+    let plain = |why: &str| job.report.notice(&format!("the files of {label} are flushed one by one: {why}"));
+    if are_shared(job, &files)? {
+        plain("several ranks share one of them");
+        return Ok(files);
+    }
+    match pack(job, cached, dataset, &files) {
+        Ok(packed) => {
+            dataset.aggregated = true;
+            Ok(packed)
+        }
+        Err(error) => {
+            let why = error.agreed()?;
+            let _ = job.files().remove_if_there(&cached.part.container());
+            plain(&format!("they could not be packed: {why}"));
+            Ok(files)
+        }
+    }
+}
+
+/// Removes the containers of earlier runs, whose flushes have ended.
+pub(super) fn remove_leftovers(job: &Job, cache: &Cache) {
+    for cached in cache.datasets().iter().filter(|cached| is_wanted(job, cache, cached)) {
+        // It takes room, and does no harm.
+        let _ = job.files().remove_if_there(&cached.part.container());
+    }
+}
+
+/// Output is for other programs, which look for its files. An application that reads files of other ranks needs their names too.
+fn is_wanted(job: &Job, cache: &Cache, cached: &CachedDataset) -> bool {
+    let store = &cache.stores()[cached.store].name;
+    let described = job.descriptors.stores.iter().find(|known| known.name == *store);
+    described.is_some_and(|store| store.aggregate)
+        && !cached.record.protection.bypass
+        && cached.record.dataset.is_only_checkpoint()
+        && !job.params.get(&param::GLOBAL_RESTART)
+}
+
+/// Whether two ranks have a file of one name, or one has a file where another has a folder.
+fn are_shared(job: &Job, files: &[SourceFile]) -> Result<bool, CommError> {
+    let owners = assign_owners(&*job.comm, files.iter().map(|file| &file.name))?;
+    let is_shared = !owners.shared.is_empty() || owners.is_folder.is_some();
+    Ok(any(&*job.comm, [is_shared])? == [true])
+}
+
+fn pack(
+    job: &Job,
+    cached: &CachedDataset,
+    dataset: &DatasetDescriptor,
+    files: &[SourceFile],
+) -> Collective<Vec<SourceFile>> {
+    let (comm, leader) = (&*job.comm, job.nodes.leader(job.rank()));
+    let mut size = KvTree::new();
+    size.set("SIZE", files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes)));
+    let sizes = route_trees(comm, vec![(leader, size)])?;
+    let path = cached.part.container();
+    let made = if leader == job.rank() { create(job.files(), &path) } else { Ok(()) };
+    let replies = if made.is_ok() { places(&path, &sizes)? } else { Vec::new() };
+    // Without a reply the leader says what is wrong.
+    let (mut wrote, mut reports) = (made, Vec::new());
+    for (from, reply) in route_trees(comm, replies)? {
+        let malformed = |_| CommError::Malformed { from, what: "the place in a container" };
+        let path = PathBuf::from(OsStr::from_bytes(reply.value("PATH").unwrap_or_default()));
+        let offset = reply.require("OFFSET").map_err(malformed)?;
+        match write(job, &path, offset, files) {
+            Ok(members) => reports.push((from, members_to_tree(&members))),
+            Err(error) => wrote = Err(error),
+        }
+    }
+    let mut by_rank = Vec::new();
+    for (from, tree) in route_trees(comm, reports)? {
+        let malformed = || CommError::Malformed { from, what: "a list of files in a container" };
+        let members = members_from_tree(&tree).ok().flatten().ok_or_else(malformed)?;
+        by_rank.push((from, members));
+    }
+    let is_whole = leader == job.rank() && by_rank.len() == sizes.len();
+    let packed = wrote.and_then(|()| match is_whole {
+        true => Ok(vec![close(job, &path, dataset, by_rank)?]),
+        false => Ok(Vec::new()),
+    });
+    job.agree(packed)
+}
+
+/// An earlier one may still be open in a process that copies it.
+fn create(files: &dyn Files, path: &Path) -> Result<(), FileError> {
+    files.remove_if_there(path)?;
+    Ok(files.open(path, How::Create(0o600)).at("create", path).map(drop)?)
+}
+
+/// Where each rank of this node writes: the files of a rank follow those of the rank before.
+fn places(path: &Path, sizes: &[(Rank, KvTree)]) -> Result<Vec<(Rank, KvTree)>, CommError> {
+    let mut offset = 0_u64;
+    let mut replies = Vec::new();
+    for (rank, tree) in sizes {
+        let malformed = |_| CommError::Malformed { from: *rank, what: "the size of its files" };
+        let mut reply = KvTree::new();
+        reply.set_bytes("PATH", path.as_os_str().as_bytes());
+        reply.set("OFFSET", offset);
+        replies.push((*rank, reply));
+        offset = offset.saturating_add(tree.require("SIZE").map_err(malformed)?);
+    }
+    Ok(replies)
+}
+
+/// Writes the files of this rank, from `offset` on.
+fn write(job: &Job, path: &Path, mut offset: u64, files: &[SourceFile]) -> Result<Vec<Member>, FileError> {
+    let block_bytes = job.params.get(&param::FILE_BUF_SIZE);
+    let mut members = Vec::new();
+    for file in files {
+        let crc = retried(job.files(), |files| copy(files, path, offset, file, block_bytes))?;
+        let (name, bytes, mode, mtime) = (file.name.clone(), file.bytes, file.permissions(), file.mtime);
+        members.push(Member { name, offset, bytes, crc, mode, mtime });
+        offset = offset.saturating_add(file.bytes);
+    }
+    Ok(members)
+}
+
+/// Copies one file, which must be what was recorded. Gives its checksum.
+fn copy(
+    files: &dyn Files,
+    path: &Path,
+    offset: u64,
+    file: &SourceFile,
+    block_bytes: u64,
+) -> Result<u32, FileError> {
+    let (source, _) = open_whole(files, &file.source, Some(file.bytes))?;
+    let target = files.open(path, How::Update).at("open", path)?;
+    let block = usize::try_from(file.bytes).unwrap_or(usize::MAX).min(block_size(block_bytes));
+    let (mut block, mut hasher, mut done) = (vec![0; block], Hasher::new(), 0_u64);
+    while done < file.bytes {
+        let left = usize::try_from(file.bytes - done).unwrap_or(usize::MAX).min(block.len());
+        let count = source.read_at(done, &mut block[..left]).at("read", &file.source)?;
+        if count == 0 {
+            return Err(FileError::Size { path: file.source.clone(), expected: file.bytes, found: done });
+        }
+        hasher.update(&block[..count]);
+        target.write_at(offset + done, &block[..count]).at("write", path)?;
+        done += count as u64;
+    }
+    let crc = hasher.finalize();
+    compare(&file.source, file.crc, Some(crc))?;
+    Ok(crc)
+}
+
+/// Adds the list of what lies in the container. Its checksum follows from those of the files, so that it covers all that has happened
+/// to the bytes since they were read.
+fn close(
+    job: &Job,
+    path: &Path,
+    dataset: &DatasetDescriptor,
+    by_rank: Vec<(Rank, Vec<Member>)>,
+) -> Result<SourceFile, FileError> {
+    let all = || by_rank.iter().flat_map(|(_, members)| members);
+    let (mut hasher, mut end) = (Hasher::new(), 0);
+    let mode = all().fold(0o666, |mode, member| mode & member.mode) | 0o600;
+    let mtime = all().map(|member| member.mtime).max().unwrap_or_default();
+    for (_, members) in &by_rank {
+        let mut members: Vec<_> = members.iter().filter(|member| member.bytes > 0).collect();
+        members.sort_unstable_by_key(|member| member.offset);
+        for member in members {
+            hasher.combine(&Hasher::new_with_initial_len(member.crc, member.bytes));
+            end = member.offset + member.bytes;
+        }
+    }
+    let (id, created, ranks) = (dataset.id, dataset.created, job.comm.size());
+    let contents = Contents { id, created, ranks, by_rank: by_rank.into_iter().collect() }.to_bytes();
+    if contents.len() as u64 > MAX_TREE_BYTES {
+        return Err(FileError::TooMany { path: path.to_owned() });
+    }
+    let file = job.files().open(path, How::Update).at("open", path)?;
+    file.write_at(end, &contents).at("write", path)?;
+    hasher.update(&contents);
+    Ok(SourceFile {
+        source: path.to_owned(),
+        name: FileName::container(id, job.nodes.number(job.rank())),
+        bytes: end + contents.len() as u64,
+        crc: Some(hasher.finalize()),
+        mode,
+        mtime,
+    })
+}

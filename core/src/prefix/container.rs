@@ -1,0 +1,309 @@
+//! `scr.dataset.<id>/container.<node>`: the files of the ranks of a node in one file, of a dataset that was flushed aggregated.
+//!
+//! ```text
+//! <the bytes of the files, one after another>
+//! <the contents: a tree as in other files>
+//!     ID/<id>  CREATED/<microseconds>  RANKS/<n>
+//!     RANK/<rank>/FILE/<name below the prefix>/{OFFSET, SIZE, CRC, MODE, MTIME, MTIME_NANOS}
+//! <the length of the contents: 8 bytes, most significant first>
+//! SCRCONT1
+//! ```
+//!
+//! So a container says by itself what lies in it. The file lists have it as a file of the first rank of its node.
+
+use super::fields::{crc, set_crc};
+use super::{DatasetDescriptor, FileName, Prefix, PrefixError, PrefixFile, Rank2File};
+use crate::comm::Rank;
+use crate::fs::verify::{open_whole, FileError};
+use crate::fs::{At, File, Files, FsError, MAX_TREE_BYTES};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+/// A file of the application in a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// Its name.
+    pub(crate) name: FileName,
+    /// Where in the container it begins.
+    pub(crate) offset: u64,
+    /// Its length.
+    pub(crate) bytes: u64,
+    /// Its CRC32.
+    pub(crate) crc: u32,
+    /// Its permission bits.
+    pub(crate) mode: u32,
+    /// Time of the last change: seconds and nanoseconds since the epoch.
+    pub(crate) mtime: (i64, u32),
+}
+
+/// What lies in a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Contents {
+    /// The dataset.
+    pub(crate) id: u64,
+    /// When it was started, as in its descriptor.
+    pub(crate) created: u64,
+    /// Number of ranks that wrote the dataset.
+    pub(crate) ranks: u32,
+    /// The files of the ranks of the node. A rank without files is there too.
+    pub(crate) by_rank: BTreeMap<Rank, Vec<Member>>,
+}
+
+impl Contents {
+    fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("ID", self.id);
+        tree.set("CREATED", self.created);
+        tree.set("RANKS", self.ranks);
+        for (rank, members) in &self.by_rank {
+            tree.child("RANK").put(rank.to_string(), members_to_tree(members));
+        }
+        tree
+    }
+
+    /// What follows the bytes of the files.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.to_tree().to_file_bytes();
+        let length = bytes.len() as u64;
+        bytes.extend(length.to_be_bytes());
+        bytes.extend(MAGIC);
+        bytes
+    }
+
+    /// Reads what lies in a container of a dataset.
+    ///
+    /// # Errors
+    /// It is missing or damaged, is that of another dataset, or cannot be read.
+    pub(crate) fn read(
+        files: &dyn Files,
+        prefix: &Prefix,
+        dataset: &DatasetDescriptor,
+        file: &PrefixFile,
+    ) -> Result<Self, PrefixError> {
+        let path = prefix.file(&file.name);
+        let fault = |reason| PrefixError::Container { path: path.clone(), reason };
+        if !file.name.is_container() {
+            return Err(fault("it is listed as a container and has no name of one"));
+        }
+        let (open, status) = open_whole(files, &path, file.bytes).map_err(|error| match error {
+            FileError::Fs(error) => error.into(),
+            FileError::Missing { path } => PrefixError::Missing { path },
+            _ => fault("it has another length than was recorded, or is no file"),
+        })?;
+        let contents = read_contents(&*open, &path, status.len)?.map_err(fault)?;
+        let found = Self::parse(&contents.0, contents.1).at("use", &path)?.map_err(fault)?;
+        if (found.id, found.created) != (dataset.id, dataset.created) {
+            return Err(fault("it belongs to another dataset"));
+        }
+        Ok(found)
+    }
+
+    /// From a tree that follows so many bytes.
+    pub(crate) fn parse(tree: &KvTree, data: u64) -> Result<Result<Self, &'static str>, FieldError> {
+        let ranks: u32 = tree.require("RANKS")?;
+        let mut by_rank = BTreeMap::new();
+        let mut names = HashSet::new();
+        for (key, below) in tree.get("RANK").into_iter().flat_map(KvTree::iter) {
+            let text = std::str::from_utf8(key).unwrap_or_default();
+            let rank = text.parse().ok().filter(|rank: &u32| *rank < ranks && rank.to_string() == text);
+            let Some(rank) = rank else { return Ok(Err("it has files of a rank that the run did not have")) };
+            let Some(members) = members_from_tree(below)? else {
+                return Ok(Err("it has a file whose name is not allowed"));
+            };
+            for member in &members {
+                if member.offset.checked_add(member.bytes).is_none_or(|end| end > data) {
+                    return Ok(Err("a file in it ends after its last byte"));
+                }
+                if !names.insert(member.name.clone()) {
+                    return Ok(Err("it has a file twice"));
+                }
+            }
+            by_rank.insert(Rank(rank), members);
+        }
+        let (id, created) = (tree.require("ID")?, tree.require("CREATED")?);
+        Ok(Ok(Self { id, created, ranks, by_rank }))
+    }
+}
+
+/// What lies in all containers of a dataset, which must have every rank once.
+///
+/// # Errors
+/// As [`Contents::read`].
+pub(crate) fn read_all(
+    files: &dyn Files,
+    prefix: &Prefix,
+    dataset: &DatasetDescriptor,
+    lists: &Rank2File,
+) -> Result<Vec<(FileName, Contents)>, PrefixError> {
+    let fault = |reason| PrefixError::Container { path: prefix.rank2file(dataset.id), reason };
+    let (mut ranks, mut names) = (HashSet::new(), HashSet::new());
+    let mut all = Vec::new();
+    for file in lists.by_rank().iter().flatten() {
+        let contents = Contents::read(files, prefix, dataset, file)?;
+        if contents.ranks as usize != lists.ranks() {
+            return Err(fault("it leads to a container that another number of ranks wrote"));
+        }
+        if !contents.by_rank.keys().all(|&rank| ranks.insert(rank)) {
+            return Err(fault("it leads to two containers with files of one rank"));
+        }
+        if !contents.by_rank.values().flatten().all(|member| names.insert(member.name.clone())) {
+            return Err(fault("it leads to two containers with one file"));
+        }
+        all.push((file.name.clone(), contents));
+    }
+    match ranks.len() == lists.ranks() {
+        true => Ok(all),
+        false => Err(fault("the containers that it leads to do not have the files of all ranks")),
+    }
+}
+
+/// How many files lie in containers, and how many bytes are in them.
+pub(crate) fn totals(containers: &[(FileName, Contents)]) -> (u64, u64) {
+    let all = containers.iter().flat_map(|(_, contents)| contents.by_rank.values().flatten());
+    all.fold((0, 0), |(files, bytes), member| (files + 1, member.bytes.saturating_add(bytes)))
+}
+
+/// The tree at the end of a container, and how many bytes are before it.
+fn read_contents(
+    file: &dyn File,
+    path: &Path,
+    len: u64,
+) -> Result<Result<(KvTree, u64), &'static str>, FsError> {
+    let mut footer = [0; FOOTER];
+    let Some(end) = len.checked_sub(FOOTER as u64) else { return Ok(Err("it is too short")) };
+    if file.read_at(end, &mut footer).at("read", path)? != FOOTER || footer[8..] != *MAGIC {
+        return Ok(Err("it does not end as a container does"));
+    }
+    let length = footer[..8].iter().fold(0, |length, &byte| length << 8 | u64::from(byte));
+    let data = end.checked_sub(length).filter(|_| length <= MAX_TREE_BYTES);
+    let Some(data) = data else { return Ok(Err("the length of its contents is wrong")) };
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    if file.read_at(data, &mut bytes).at("read", path)? as u64 != length {
+        return Ok(Err("it is shorter than it was"));
+    }
+    Ok(KvTree::from_file_bytes(&bytes).map(|tree| (tree, data)).map_err(|_| "its contents have other bytes"))
+}
+
+/// To be written, or sent.
+pub(crate) fn members_to_tree(members: &[Member]) -> KvTree {
+    let mut tree = KvTree::new();
+    for member in members {
+        let below = tree.child("FILE").child(&member.name);
+        below.set("OFFSET", member.offset);
+        below.set("SIZE", member.bytes);
+        set_crc(below, member.crc);
+        below.set("MODE", member.mode);
+        below.set("MTIME", member.mtime.0);
+        below.set("MTIME_NANOS", member.mtime.1);
+    }
+    tree
+}
+
+/// As it came. `None` where a name is not allowed.
+pub(crate) fn members_from_tree(tree: &KvTree) -> Result<Option<Vec<Member>>, FieldError> {
+    let mut members = Vec::new();
+    for (name, below) in tree.get("FILE").into_iter().flat_map(KvTree::iter) {
+        let Ok(name) = FileName::parse(name) else { return Ok(None) };
+        members.push(Member {
+            name,
+            offset: below.require("OFFSET")?,
+            bytes: below.require("SIZE")?,
+            crc: crc(below)?.ok_or_else(|| FieldError::Missing { key: "CRC".to_owned() })?,
+            mode: below.require("MODE")?,
+            mtime: (below.require("MTIME")?, below.require("MTIME_NANOS")?),
+        });
+    }
+    Ok(Some(members))
+}
+
+const MAGIC: &[u8; 8] = b"SCRCONT1";
+const FOOTER: usize = 16;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+    use std::fs;
+
+    fn member(name: &str, offset: u64, bytes: u64) -> Member {
+        let name = name.parse().unwrap();
+        Member { name, offset, bytes, crc: 7, mode: 0o640, mtime: (-3, 4) }
+    }
+
+    fn sample() -> Contents {
+        let lists = [(Rank(1), vec![member("a/b", 0, 5), member("a/c", 5, 0)]), (Rank(2), vec![])];
+        Contents { id: 3, created: 9, ranks: 4, by_rank: lists.into() }
+    }
+
+    pub(crate) fn sample_tree() -> KvTree {
+        sample().to_tree()
+    }
+
+    /// A prefix directory with a container, and its record.
+    fn written(contents: &Contents) -> (tempfile::TempDir, Prefix, PrefixFile) {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_dataset_dir(&RealFiles, 3).unwrap();
+        let mut bytes = b"bytes".to_vec();
+        bytes.extend(contents.to_bytes());
+        let name = FileName::container(3, 0);
+        fs::write(prefix.file(&name), &bytes).unwrap();
+        let file = PrefixFile { name, bytes: Some(bytes.len() as u64), crc: None };
+        (dir, prefix, file)
+    }
+
+    fn read(prefix: &Prefix, file: &PrefixFile) -> Result<Contents, PrefixError> {
+        let dataset = DatasetDescriptor { id: 3, created: 9, ..DatasetDescriptor::default() };
+        Contents::read(&RealFiles, prefix, &dataset, file)
+    }
+
+    #[test]
+    fn contents_come_back_and_those_of_another_dataset_are_refused() {
+        let (_dir, prefix, file) = written(&sample());
+        assert_eq!(read(&prefix, &file).unwrap(), sample());
+        for other in [Contents { id: 4, ..sample() }, Contents { created: 8, ..sample() }] {
+            let (_dir, prefix, file) = written(&other);
+            assert!(read(&prefix, &file).unwrap_err().to_string().contains("another dataset"));
+        }
+    }
+
+    #[test]
+    fn contents_that_do_not_fit_the_container_are_refused() {
+        let of = |members| Contents { by_rank: [(Rank(1), members)].into(), ..sample() };
+        let twice = [(Rank(0), vec![member("x", 0, 1)]), (Rank(1), vec![member("x", 1, 1)])];
+        for (contents, why) in [
+            (of(vec![member("x", 3, 3)]), "ends after its last byte"),
+            (of(vec![member("x", u64::MAX, 2)]), "ends after its last byte"),
+            (Contents { ranks: 1, ..sample() }, "a rank that the run did not have"),
+            (Contents { by_rank: twice.into(), ..sample() }, "it has a file twice"),
+        ] {
+            let (_dir, prefix, file) = written(&contents);
+            let error = read(&prefix, &file).unwrap_err();
+            assert!(error.is_damage() && error.to_string().contains(why), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_flip_after_the_files_and_every_other_length_is_damage() {
+        let (_dir, prefix, file) = written(&sample());
+        let path = prefix.file(&file.name);
+        let whole = fs::read(&path).unwrap();
+        for bit in 5 * 8..whole.len() * 8 {
+            let mut bytes = whole.clone();
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            fs::write(&path, bytes).unwrap();
+            assert!(read(&prefix, &file).is_err_and(|error| error.is_damage()), "bit {bit}");
+        }
+        for len in 0..whole.len() {
+            fs::write(&path, &whole[..len]).unwrap();
+            let unknown = PrefixFile { bytes: None, ..file.clone() };
+            for file in [&file, &unknown] {
+                assert!(read(&prefix, file).is_err_and(|error| error.is_damage()), "{len}");
+            }
+        }
+        fs::remove_file(&path).unwrap();
+        assert!(matches!(read(&prefix, &file), Err(PrefixError::Missing { .. })));
+    }
+}
