@@ -509,7 +509,7 @@ pub(super) fn folders_of<'a>(prefix: &Prefix, paths: impl Iterator<Item = &'a Pa
 
 /// Syncs folders, so that the names in them outlive a crash. The prefix directory has its own name in the folder above,
 /// which need not be the user's.
-pub(super) fn sync_folders<'a>(
+pub(crate) fn sync_folders<'a>(
     files: &dyn Files,
     prefix: &Prefix,
     folders: impl Iterator<Item = &'a Path>,

@@ -15,6 +15,7 @@
 //! | `build` | completes a dataset and lists it in the index |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
+//! | `extract` | writes files out of their containers |
 //! | `import` | files that were not written through scr become a dataset |
 //! | `inspect` | which datasets in the caches of the nodes can be made whole |
 //! | `relist` | adds a whole dataset to an index that has lost it |
@@ -22,6 +23,7 @@
 mod build;
 mod copy;
 mod dropping;
+mod extract;
 pub(crate) mod filemap;
 mod import;
 mod inspect;
@@ -34,6 +36,7 @@ mod unsaved;
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
 pub use dropping::{drop_dataset, Dropped};
+pub use extract::{extract, ExtractError, Extracted};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 pub use unsaved::{unsaved, Unsaved};

@@ -19,7 +19,9 @@ use clap::Args;
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Index, Prefix, PrefixError};
-use scr_core::scavenge::{drop_dataset, BuildError, Builder, Import, Imported};
+use scr_core::scavenge::{
+    drop_dataset, extract, BuildError, Builder, ExtractError, Extracted, Import, Imported,
+};
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -74,6 +76,9 @@ struct Action {
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "the option may be absent, and so may its value")]
     build: Option<Option<u64>>,
+    /// Write the files of a dataset out of its containers, under their names in the prefix directory. No file is replaced
+    #[arg(long, value_name = "NAME")]
+    extract: Option<OsString>,
     /// Make a dataset of files in the prefix directory that were not written through scr, so that a job restarts from it
     #[arg(long, value_name = "NAME", requires = "files")]
     import: Option<OsString>,
@@ -115,9 +120,16 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             builder.datasets()?.into_iter().try_for_each(|id| report.add(builder.build(id)))
         }),
         Action { import: Some(name), .. } => import(args, &env, &prefix, name),
-        Action { list: _, current: None, drop: None, add: None, build: None, import: None } => {
-            list(&env, &prefix, args.json)
-        }
+        Action { extract: Some(name), .. } => extract_files(&env, &prefix, name, args.json),
+        Action {
+            list: _,
+            current: None,
+            drop: None,
+            add: None,
+            build: None,
+            import: None,
+            extract: None,
+        } => list(&env, &prefix, args.json),
     }
 }
 
@@ -220,6 +232,32 @@ fn import(args: &IndexArgs, env: &Env, prefix: &Prefix, name: &OsStr) -> Result<
     let what = if args.output { "" } else { "; the next job restarts from it" };
     let json = json!({ "id": id, "name": name, "ranks": ranks, "files": files, "bytes": bytes });
     show(args.json, json, format!("dataset {id} `{}' is listed: {sizes}{what}\n", on_one_line(&name)))?;
+    Ok(Answer::Yes)
+}
+
+/// Writes files out of their containers.
+fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result<Answer> {
+    let progress = Progress::new(format!("reading below {}", prefix.dir().display()));
+    let extracted = extract(env, prefix, &named(env, prefix, name));
+    drop(progress);
+    let extracted = match extracted {
+        Err(error @ ExtractError::NoDataset { .. }) => {
+            warn(error);
+            show(json, json!({ "name": name.to_string_lossy(), "found": false }), "")?;
+            return Ok(Answer::No);
+        }
+        extracted => extracted.with_context(|| format!("cannot extract below {}", prefix.dir().display()))?,
+    };
+    let Extracted { id, files, already, bytes } = extracted;
+    let name = name.to_string_lossy();
+    let sizes = format!("{}, {}", count(files, "file"), count(bytes, "byte"));
+    let before = if already > 0 { format!("; {already} of them were there before") } else { String::new() };
+    let json_row = json!({ "id": id, "name": name, "files": files, "already": already, "bytes": bytes });
+    show(
+        json,
+        json_row,
+        format!("dataset {id} `{}' lies under its names: {sizes}{before}\n", on_one_line(&name)),
+    )?;
     Ok(Answer::Yes)
 }
 
