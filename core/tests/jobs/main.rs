@@ -3,6 +3,7 @@
 //! | part | what it shows |
 //! |---|---|
 //! | `world` | the pretend machine that the others run on |
+//! | `aggregated` | files that are flushed in containers come back as they were |
 //! | `costs` | what a checkpoint costs: messages, bytes, file operations |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
@@ -40,6 +41,7 @@
     reason = "tests make and look at real files, and may fail"
 )]
 
+mod aggregated;
 mod chosen;
 mod costs;
 mod crash;
