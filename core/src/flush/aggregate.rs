@@ -28,6 +28,7 @@ pub(super) fn sources(
     cached: &CachedDataset,
     dataset: &mut DatasetDescriptor,
     files: Vec<SourceFile>,
+    is_detached: bool,
 ) -> Result<Vec<SourceFile>, CommError> {
     dataset.aggregated = false;
     if !is_wanted(job, cache, cached) {
@@ -35,6 +36,11 @@ pub(super) fn sources(
     }
     let label = cached.record.label();
     let plain = |why: &str| job.report.notice(&format!("the files of {label} are flushed one by one: {why}"));
+    if is_detached {
+        // The container would have to stay until somebody else ends the flush, and nobody would remove it.
+        plain("their transport goes on without the application");
+        return Ok(files);
+    }
     if are_shared(job, &files)? {
         plain("several ranks share one of them");
         return Ok(files);

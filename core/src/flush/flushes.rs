@@ -257,7 +257,7 @@ impl Flushes {
         let cached = dataset(site.cache, id);
         let mut dataset = cached.record.dataset_in_prefix();
         let mine = policy::files_of(cached);
-        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine)?;
+        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, false)?;
         let flush = flush_of(site, id, &transport);
         let refuse = || _ = cached.record_refused(site.job);
         let outcome = flush.sync(&token, &dataset, &mine, &refuse);
@@ -277,7 +277,8 @@ impl Flushes {
         let cached = dataset(site.cache, id);
         let mut dataset = cached.record.dataset_in_prefix();
         let mine = policy::files_of(cached);
-        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine)?;
+        let mine =
+            aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, transport.survives_job)?;
         let flush = flush_of(site, id, &transport);
         match flush.begin(&token, &dataset, &mine) {
             Ok(run) => {
