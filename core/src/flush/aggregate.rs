@@ -13,7 +13,9 @@ use crate::fs::{retried, At, Files, How, MAX_TREE_BYTES};
 use crate::job::Job;
 use crate::param;
 use crate::prefix::container::{members_from_tree, members_to_tree};
-use crate::prefix::{Contents, DatasetDescriptor, FileName, Member};
+use crate::prefix::{
+    Contents, DatasetDescriptor, FileName, Index, IndexEntry, Member, Prefix, PrefixError, Summary,
+};
 use crc32fast::Hasher;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -65,6 +67,32 @@ pub(super) fn remove_leftovers(job: &Job, cache: &Cache) {
         // It takes room, and does no harm.
         let _ = job.files().remove_if_there(&cached.part.container());
     }
+}
+
+/// Removes the containers of datasets whose names newer ones have by now. Files under their names have been written over; nobody
+/// would write over containers.
+pub(super) fn remove_replaced(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+    let index = Index::read(files, prefix)?;
+    for id in prefix.dataset_ids(files)?.into_iter().filter(|&id| index.entry(id).is_none()) {
+        let Ok(Some(Summary { dataset, .. })) = Summary::read(files, prefix, id) else { continue };
+        let has_name = index.id_of(&dataset.name).and_then(|id| index.entry(id));
+        let is_newer = |other: IndexEntry| other.is_valid() && other.seq() > index.seq_of(&dataset);
+        if !dataset.aggregated || !has_name.is_some_and(is_newer) {
+            continue;
+        }
+        let folder = prefix.dataset_dir(id);
+        let names = files.list_if_there(&folder)?;
+        let of = |first: &'static [u8]| {
+            names.iter().filter(move |name| name.as_os_str().as_bytes().starts_with(first))
+        };
+        // The summary says what to remove, and goes last.
+        for name in of(b"container.").chain(of(b"rank2file")).chain(of(b"summary.scr")) {
+            files.remove_if_there(&folder.join(name))?;
+        }
+        // What was saved from cache may be there too.
+        let _ = files.remove_dir(&folder);
+    }
+    Ok(())
 }
 
 /// Output is for other programs, which look for its files. An application that reads files of other ranks needs their names too.

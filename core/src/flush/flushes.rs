@@ -506,6 +506,13 @@ impl Flushes {
             flush.add_location(id, Location::Prefix);
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
         });
+        if dataset.aggregated && job.rank() == Rank(0) {
+            if let Err(error) = aggregate::remove_replaced(job.files(), &job.prefix) {
+                let text = crate::describe(&error);
+                job.report
+                    .warn(&format!("containers of older datasets take room in the prefix directory: {text}"));
+            }
+        }
         if dataset.checkpoint {
             self.retry_pending = false;
             self.flushed.push(dataset.id);
