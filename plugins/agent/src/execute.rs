@@ -5,6 +5,7 @@
 
 mod copying;
 
+use crate::presence;
 use crate::transfer::{is_to_stop, list, Outcome, Slots, Transfer};
 use copying::{Copying, Failure};
 use scr_copying::{Buffer, Control, Pace};
@@ -59,12 +60,18 @@ impl Executor {
     }
 
     /// Executes transfers in so many threads of a scope until it is [stopped](Self::stop). One more thread looks for requests
-    /// to stop a transfer: whoever has made one may wait for the answer, even in this very process.
+    /// to stop a transfer: whoever has made one may wait for the answer, even in this very process. It also shows applications
+    /// that wait for copies that the agent is alive.
     pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, threads: usize) {
         (0..threads).for_each(|_| drop(scope.spawn(|| self.work())));
         scope.spawn(|| {
+            let mut beaten = None::<Instant>;
             while !self.is_stopped() {
                 self.check_cancel();
+                if beaten.is_none_or(|at| at.elapsed() >= BETWEEN_BEATS) {
+                    presence::beat(&self.control);
+                    beaten = Some(Instant::now());
+                }
                 std::thread::sleep(LOOK);
             }
         });
@@ -268,6 +275,7 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((status.ino(), status.mtime(), status.mtime_nsec()))
 }
 
+const BETWEEN_BEATS: Duration = Duration::from_secs(1);
 /// Between two looks for something to do.
 const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks for a place: from the above, twice as long each time, to this. Thousands of nodes may be looking.

@@ -42,6 +42,8 @@ pub struct Agent {
     pause: Duration,
     /// So long a copy that is to stop is waited for.
     patience: Duration,
+    /// How long an agent may show no sign of life while somebody waits for a copy.
+    silence: Duration,
     /// Says to the agent that the application is there, from the first copy on.
     application: Mutex<Option<Application>>,
 }
@@ -58,6 +60,7 @@ impl Agent {
             slots: None,
             pause: Duration::from_millis(1),
             patience: PATIENCE,
+            silence: SILENCE,
             application: Mutex::default(),
         }
     }
@@ -158,10 +161,22 @@ impl Transport for Agent {
     }
 
     fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
+        let (mut beat, mut heard) = (presence::last_beat(&self.control), Instant::now());
         loop {
             match self.poll(ticket)? {
                 CopyState::Running(_) => std::thread::sleep(self.pause.max(LEAST_PAUSE)),
                 ended => return Ok(ended),
+            }
+            let now = presence::last_beat(&self.control);
+            if now != beat {
+                (beat, heard) = (now, Instant::now());
+            } else if heard.elapsed() >= self.silence {
+                // It may be stopped, and stops the copy once it can go on.
+                let _ = self.find(ticket)?.stop();
+                let number = presence::Agent::find(&self.control).unwrap_or(0);
+                let text =
+                    format!("the agent, process {number}, has shown no sign of life for {:?}", self.silence);
+                return Err(PluginError::new(PluginErrorKind::Io, labelled(&text)));
             }
         }
     }
@@ -205,12 +220,24 @@ fn labelled(text: &str) -> String {
 const TICKET: &[u8] = b"agent ";
 /// An agent sees within a fraction of a second that a copy is to stop.
 const PATIENCE: Duration = Duration::from_secs(3);
+/// It shows a sign of life every second.
+const SILENCE: Duration = Duration::from_secs(60);
 /// Looking without end would keep a processor busy.
 const LEAST_PAUSE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(Debug)]
+    struct NoSlots;
+
+    impl TakeSlot for NoSlots {
+        fn take(&self, _: &Slots, work: &mut dyn FnMut()) -> bool {
+            work();
+            true
+        }
+    }
 
     #[test]
     fn an_agent_that_does_not_answer_holds_up_nobody_who_gives_up_a_copy() {
@@ -223,5 +250,38 @@ mod tests {
         let error = agent.cancel(&ticket).unwrap_err();
         assert!(error.text.contains("does not answer"), "{error}");
         assert!(agent.find(&ticket).unwrap().is_to_stop(), "it stops as soon as it can");
+    }
+
+    /// As one that somebody has stopped: the job waited for it without end.
+    #[test]
+    fn an_agent_without_a_sign_of_life_holds_up_nobody_who_waits_for_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let _stopped = AgentPresence::become_one(dir.path()).unwrap().unwrap();
+        let silence = Duration::from_millis(50);
+        let agent = Agent { silence, ..Agent::new(dir.path().to_owned(), None) };
+        let job = CopyJob { token: "7.x".to_owned(), items: vec![], block_bytes: 1, take_crc: false };
+        let ticket = agent.start(&job).unwrap();
+        let error = agent.wait(&ticket).unwrap_err();
+        assert!(error.text.contains("no sign of life"), "{error}");
+        assert!(agent.find(&ticket).unwrap().is_to_stop(), "it stops as soon as it can");
+    }
+
+    #[test]
+    fn an_agent_that_is_alive_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let _alive = AgentPresence::become_one(dir.path()).unwrap().unwrap();
+        let executor = Executor::new(dir.path().to_owned(), Box::new(NoSlots));
+        let agent = Agent { silence: Duration::from_secs(30), ..Agent::new(dir.path().to_owned(), None) };
+        let job = CopyJob { token: "7.x".to_owned(), items: vec![], block_bytes: 1, take_crc: false };
+        let before = presence::last_beat(dir.path());
+        std::thread::scope(|scope| {
+            executor.start(scope, 1);
+            let ticket = agent.start(&job).unwrap();
+            assert!(matches!(agent.wait(&ticket), Ok(CopyState::Done)));
+            while presence::last_beat(dir.path()) == before {
+                std::thread::sleep(LEAST_PAUSE);
+            }
+            executor.stop();
+        });
     }
 }

@@ -3,13 +3,13 @@
 //! Each holds a lock of the system on a file in the control directory, which is node-local, so any death is noticed at once. The
 //! agent's lock is exclusive: there is one agent for each node and allocation. Applications share theirs.
 
-use rustix::fs::{flock, FlockOperation};
+use rustix::fs::{flock, utimensat, AtFlags, FlockOperation, Timespec, Timestamps, CWD, UTIME_NOW};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Marks a control directory as served by an agent, until it is dropped.
 #[derive(Debug)]
@@ -67,6 +67,23 @@ impl Application {
         let file = open(&control.join(APPLICATION))?;
         Ok(lock(&file, FlockOperation::NonBlockingLockExclusive)?.then_some(Self(file)))
     }
+}
+
+/// The agent of a control directory shows that it is alive.
+pub(crate) fn beat(control: &Path) {
+    let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    // Without it, applications give up waiting for copies.
+    let _ = utimensat(
+        CWD,
+        control.join(AGENT),
+        &Timestamps { last_access: now, last_modification: now },
+        AtFlags::empty(),
+    );
+}
+
+/// When the agent has shown that last.
+pub(crate) fn last_beat(control: &Path) -> Option<SystemTime> {
+    std::fs::metadata(control.join(AGENT)).and_then(|status| status.modified()).ok()
 }
 
 /// Whether an agent is there.
