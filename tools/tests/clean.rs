@@ -37,6 +37,8 @@ fn command(job: &FinishedJob, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
     command.env_clear().current_dir(job.prefix()).env("USER", "user1").env("PATH", job.path().join("bin"));
     command.env("SCR_CACHE_BASE", job.node(0)).env("SCR_CNTL_BASE", job.node(0));
+    // Commands of tests at the same time are no processes of an allocation that one of them asks for.
+    command.env("SCR_JOB_ID", format!("clean{}", std::process::id()));
     command.arg("clean").args(arguments);
     command
 }
@@ -273,6 +275,20 @@ fn of_an_id_that_no_resource_manager_gives_the_user_says_that_the_allocation_has
     let alone = user_folder(&job).join("scr.defjobid");
     fs::create_dir(&alone).unwrap();
     assert_eq!((code(&clean(&job, &["--allocation", "defjobid"])), alone.exists()), (0, false));
+}
+
+#[test]
+fn a_process_that_is_just_ending_does_not_keep_a_folder() {
+    let job = flushed();
+    let id = format!("ending{}", std::process::id());
+    let folder = user_folder(&job).join(format!("scr.{id}"));
+    fs::create_dir(&folder).unwrap();
+    let mut ending = Command::new("/bin/sleep").arg("0.3").env("SCR_JOB_ID", &id).spawn().unwrap();
+    // It is gone for the system once this has waited for it.
+    let reaping = std::thread::spawn(move || ending.wait());
+    let done = clean(&job, &["--allocation", &id, "--ended"]);
+    assert_eq!((code(&done), folder.exists()), (0, false), "{}", err(&done));
+    drop(reaping.join());
 }
 
 #[test]

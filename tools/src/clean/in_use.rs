@@ -13,7 +13,8 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::thread;
+use std::time::{Duration, Instant, SystemTime};
 
 /// How an allocation was chosen.
 #[derive(Clone, Copy, PartialEq)]
@@ -29,7 +30,12 @@ pub(super) enum Choice {
 /// What is known of allocations and processes.
 pub(super) struct Liveness {
     listed: Listed,
+    env: Env,
+    /// Variables that name the allocation of a process.
+    variables: Vec<String>,
     processes: Vec<Process>,
+    /// Until then, it looks again at processes that are in the way: some are just ending.
+    look_again_until: Instant,
 }
 
 /// What the resource managers on this node say.
@@ -69,18 +75,53 @@ impl Liveness {
                 }
             }
         }
-        Ok(Self { listed, processes: processes(env, &variables)? })
+        let processes = processes(env, &variables)?;
+        Ok(Self {
+            listed,
+            env: env.clone(),
+            variables,
+            processes,
+            look_again_until: Instant::now() + Duration::from_secs(1),
+        })
     }
 
     /// Why the folders of an allocation must stay, if they must.
-    pub(super) fn in_use(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<InUse> {
-        let known = |why: String| Some(InUse { why, is_known: true });
-        let not_known = |why: &str| Some(InUse { why: why.to_owned(), is_known: false });
+    ///
+    /// # Errors
+    /// The processes of this node cannot be listed.
+    pub(super) fn in_use(
+        &mut self,
+        id: &str,
+        folders: &[JobFolder],
+        choice: Choice,
+    ) -> Result<Option<InUse>> {
+        match self.process_using(id, folders)? {
+            Some(pid) => Ok(Some(InUse {
+                why: format!("process {pid} of allocation {id} runs on this node"),
+                is_known: true,
+            })),
+            None => Ok(self.may_still_run(id, folders, choice)),
+        }
+    }
+
+    /// A process that uses an allocation, for as long as this looks.
+    fn process_using(&mut self, id: &str, folders: &[JobFolder]) -> Result<Option<u32>> {
         let paths: Vec<_> =
             folders.iter().filter_map(|folder| fs::canonicalize(folder.path()).ok()).collect();
-        if let Some(process) = self.processes.iter().find(|process| process.uses(id, &paths)) {
-            return known(format!("process {} of allocation {id} runs on this node", process.pid));
+        loop {
+            let using = self.processes.iter().find(|process| process.uses(id, &paths));
+            if using.is_none() || Instant::now() >= self.look_again_until {
+                return Ok(using.map(|process| process.pid));
+            }
+            thread::sleep(Duration::from_millis(50));
+            self.processes = processes(&self.env, &self.variables)?;
         }
+    }
+
+    /// Why an allocation that no process here uses counts as running, if it does.
+    fn may_still_run(&self, id: &str, folders: &[JobFolder], choice: Choice) -> Option<InUse> {
+        let known = |why: String| Some(InUse { why, is_known: true });
+        let not_known = |why: &str| Some(InUse { why: why.to_owned(), is_known: false });
         if choice == Choice::Own {
             return None;
         }

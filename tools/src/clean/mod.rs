@@ -77,11 +77,11 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
             by_job.entry(folder.job_id.clone()).or_default().push(folder);
         }
     }
-    let liveness = Liveness::find(&env, &manifests)?;
+    let mut liveness = Liveness::find(&env, &manifests)?;
     let mut outcomes = Vec::new();
     let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
-        let in_use = liveness.in_use(&id, &folders, choice);
+        let in_use = liveness.in_use(&id, &folders, choice)?;
         may_have_ended.extend(in_use.as_ref().filter(|in_use| !in_use.is_known).map(|_| id));
         for folder in folders {
             let kept = match &in_use {
