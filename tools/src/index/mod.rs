@@ -15,7 +15,7 @@ use crate::output::{count, on_one_line, show, warn, Answer};
 use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use building::BuildReport;
-use clap::Args;
+use clap::{Args, Command};
 use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Index, Prefix, PrefixError};
@@ -90,8 +90,7 @@ const MOST_RANKS: i64 = 100_000_000;
 /// Runs the command.
 pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     if let (Some(word), None) = (args.files.first(), &args.action.import) {
-        let word = word.to_string_lossy();
-        bail!("`{word}' stands for nothing: files belong to --import, and actions such as --list begin with two dashes");
+        bail!(stray_word(word));
     }
     let env = environment::quiet_env()?;
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
@@ -130,6 +129,20 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             import: None,
             extract: None,
         } => list(&env, &prefix, args.json),
+    }
+}
+
+/// What the user may have meant by a word that belongs to no option.
+fn stray_word(word: &OsStr) -> String {
+    let shown = word.to_string_lossy();
+    if Path::new(word).is_dir() {
+        return format!("`{shown}' belongs to no option; `--prefix {shown}' chooses that prefix directory");
+    }
+    let actions = Action::augment_args(Command::new("index"));
+    let is_action = actions.get_arguments().any(|action| action.get_long().is_some_and(|name| word == name));
+    match is_action {
+        true => format!("`{shown}' belongs to no option; did you mean `--{shown}'?"),
+        false => format!("`{shown}' belongs to no option; only --import takes files"),
     }
 }
 
