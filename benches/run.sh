@@ -8,6 +8,7 @@
 # SMALL=100                 how many checkpoints of 4 KiB per rank; 0 for none
 # TRANSPORT=tcp|shared      what lies between the nodes: TCP over the loopback, or the shared memory of one host, where
 #                           one rank copies out of another one's memory if the system allows it
+# STORE=FOLDER              where the storage of the nodes lies instead, such as a file system on a block device
 # PAGES=small|huge          of which pages the nodes' memory is; huge ones take root to mount, and a system that has them
 # STAGE=FOLDER              another installed tree
 set -euo pipefail
@@ -17,22 +18,23 @@ stage=${STAGE:-$here/target/openmpi/stage}
 schemes=${SCHEMES:-PARTNER XOR RS} sizes=${SIZES-64 256}
 transport=${TRANSPORT:-tcp} pages=${PAGES:-small} checkpoints=${CHECKPOINTS:-9} restarts=${RESTARTS:-5} small=${SMALL:-100}
 hosts=n0:1,n1:1,n2:1,n3:1
+[ "$pages" = small ] || [ -z "${STORE:-}" ] || { echo "PAGES=$pages is for memory, and STORE for all else" >&2 && exit 2; }
 
 # Nodes and prefix directory lie in memory. A node has a /dev/shm of its own, so all else must be elsewhere.
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-bench.XXXXXX")
-memory=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
-nodes=$memory/nodes prefix=$work/prefix log=$work/log
+storage=$(mktemp -d "${STORE:-/dev/shm}/scr-bench.XXXXXX")
+nodes=$storage/nodes prefix=$work/prefix log=$work/log
 mkdir "$prefix"
 mounted=no
 finish() {
     [ $mounted = no ] || umount "$prefix"
-    [ "$pages" = small ] || umount "$memory"
-    rm -rf "$work" "$memory"
+    [ "$pages" = small ] || umount "$storage"
+    rm -rf "$work" "$storage"
 }
 trap finish EXIT
 case $pages in
 small) ;;
-huge) mount -t tmpfs -o huge=within_size scr-bench "$memory" || pages=small ;;
+huge) mount -t tmpfs -o huge=within_size scr-bench "$storage" || pages=small ;;
 *) echo "PAGES=$pages: they are small or huge" >&2 && exit 2 ;;
 esac
 mount -t tmpfs scr-bench "$prefix" 2>/dev/null && mounted=yes || echo "the prefix directory is not in memory: that takes root" >&2
@@ -128,7 +130,7 @@ done
 model=$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)
 echo "machine: $(nproc) processors, ${model:-unknown}, Linux $(uname -r)"
 echo "MPI: $(ompi_info --version | head -n 1), mpi_yield_when_idle 1, btl between nodes: ${via:-unknown}"
-echo "job: 4 ranks on 4 pretend nodes, one file per rank, in memory of $pages pages; bytes are those of all ranks, seconds the median"
+echo "job: 4 ranks on 4 pretend nodes, one file per rank, in ${STORE:-memory of $pages pages}; bytes are those of all ranks, seconds the median"
 echo
 sort -s -k1,3 -k5,5n "$work/times" | awk -v sent="$work/sent" '
     function row() {
