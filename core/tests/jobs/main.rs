@@ -18,6 +18,7 @@
 //! | `retries` | what must get into the prefix directory sooner or later, and what is refused or shared there |
 //! | `identity` | which of two datasets is newer, and which prefix directory they belong to |
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
+//! | `large_pages` | the same where the files in cache are mapped |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `other_ranks` | a run that cannot restart says so, and takes nothing away from one that can |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
@@ -53,6 +54,7 @@ mod histories;
 mod identity;
 mod imported;
 mod keeping;
+mod large_pages;
 mod log;
 mod managed;
 mod names;
@@ -60,6 +62,7 @@ mod need_checkpoint;
 mod node_loss;
 mod one_rank;
 mod other_ranks;
+mod own_mounts;
 mod passing;
 mod redundancy;
 mod remains;

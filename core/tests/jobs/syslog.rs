@@ -1,50 +1,26 @@
 //! What a job sends to the system's logger, which the test itself is: in a mount namespace with a `/dev` of its own.
 
+use super::own_mounts::in_own_mounts;
 use super::world::World;
 use scr_core::comm::Rank;
 use std::os::unix::net::UnixDatagram;
-use std::process::Command;
 
 fn even(rank: Rank) -> Vec<usize> {
     vec![1000 + rank.index()]
 }
 
-/// Set for the run of this test inside the namespace.
-const INSIDE: &str = "SCR_TEST_OWN_DEV";
-
-/// An empty `/dev` but for what programs cannot do without; then the test again.
+/// An empty `/dev` but for what programs cannot do without.
 const OWN_DEV: &str = r#"
-    set -e
     old=$(mktemp -d); mount --rbind /dev "$old"
     mount -t tmpfs tmpfs /dev
     for name in null zero full random urandom; do : >"/dev/$name"; mount --bind "$old/$name" "/dev/$name"; done
     mkdir /dev/shm; mount -t tmpfs tmpfs /dev/shm
     umount -l "$old"; rmdir "$old"
-    exec "$@"
 "#;
 
 #[test]
 fn a_job_sends_its_log_to_the_systems_logger() {
-    if std::env::var_os(INSIDE).is_some() {
-        return logs_to_its_own_dev();
-    }
-    let can_unshare =
-        Command::new("unshare").args(["-m", "true"]).output().is_ok_and(|out| out.status.success());
-    if !can_unshare {
-        eprintln!("skipped: without root there is no mount namespace for a /dev/log of the test's own");
-        return;
-    }
-    let test = std::env::current_exe().unwrap();
-    let name = "syslog::a_job_sends_its_log_to_the_systems_logger";
-    let inside = Command::new("unshare")
-        .args(["-m", "sh", "-c", OWN_DEV, "sh"])
-        .arg(test)
-        .args(["--exact", name, "--nocapture"])
-        .env(INSIDE, "1")
-        .output()
-        .unwrap();
-    let (said, wrong) = (String::from_utf8_lossy(&inside.stdout), String::from_utf8_lossy(&inside.stderr));
-    assert!(inside.status.success() && said.contains("1 passed"), "{said}\n{wrong}");
+    in_own_mounts("syslog::a_job_sends_its_log_to_the_systems_logger", OWN_DEV, logs_to_its_own_dev);
 }
 
 fn logs_to_its_own_dev() {
