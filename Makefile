@@ -78,9 +78,11 @@ bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
 	@benches/flush.sh
 	@benches/run.sh
 
+bench-scale: RANKS ?= 64,256,1024,4096
+bench-scale: PER_NODE ?= 4,32
+bench-scale: SCHEMES ?= XOR,PARTNER,RS
 bench-scale: deps     ## counts what jobs of 64 to 4,096 ranks cost (RANKS=, PER_NODE=, SCHEMES= choose others)
-	$(CARGO) bench --locked -p scr-core --bench scale -- \
-		$(or $(RANKS),64,256,1024,4096) $(or $(PER_NODE),4,32) $(or $(SCHEMES),XOR,PARTNER,RS)
+	$(CARGO) bench --locked -p scr-core --bench scale -- $(RANKS) $(PER_NODE) $(SCHEMES)
 
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all

@@ -1,5 +1,8 @@
 //! `scr index` as users type it, on a prefix directory that C SCR wrote.
 
+mod finished_job;
+
+use finished_job::FinishedJob;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use std::path::Path;
@@ -398,4 +401,36 @@ fn a_dataset_that_cannot_be_dropped_is_still_to_be_saved() {
     std::fs::write(folder.index_file(), "damaged").expect("it is ours");
     assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(2));
     assert_eq!(std::fs::read(folder.flush_file()).expect("it is there"), before);
+}
+
+#[test]
+fn the_files_of_containers_are_written_out_under_their_names() {
+    let site = tempfile::TempDir::new().expect("a folder for the test");
+    let base = site.path().join("nodes/$SCR_NODE_NAME").display().to_string();
+    let conf = site.path().join("scr.conf");
+    std::fs::write(&conf, format!("STORE={base} COUNT=1 AGGREGATE=1\n")).expect("settings");
+    let job = FinishedJob::with_settings(&[
+        ("SCR_FLUSH", "1"),
+        ("SCR_CACHE_BASE", &base),
+        ("SCR_CONF_FILE", &conf.display().to_string()),
+    ]);
+    let prefix = job.prefix();
+    let files = [0, 1].map(|rank| prefix.join(format!("ckpt.1/rank_{rank}")));
+    assert!(!files[0].exists() && !files[1].exists());
+    assert_eq!(scr(&prefix, &["--extract", "ckpt.2"]).status.code(), Some(1));
+    for there in ["", "; 2 of them were there before"] {
+        let done = scr(&prefix, &["--extract", "ckpt.1"]);
+        let expected = format!("dataset 1 `ckpt.1' lies under its names: 2 files, 2000 bytes{there}\n");
+        assert_eq!(
+            (done.status.code(), String::from_utf8_lossy(&done.stdout).as_ref()),
+            (Some(0), &*expected)
+        );
+        assert!(files.iter().all(|file| std::fs::read(file).is_ok_and(|bytes| bytes == [b'x'; 1000])));
+    }
+    std::fs::write(&files[0], "somebody's own").expect("a file in the way");
+    std::fs::remove_file(&files[1]).expect("a file less");
+    let refused = scr(&prefix, &["--extract", "ckpt.1"]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(refused.status.code() == Some(2) && said.contains("is another file"), "{said}");
+    assert!(!files[1].exists());
 }

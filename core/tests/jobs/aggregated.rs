@@ -25,13 +25,7 @@ fn sizes(rank: Rank) -> Vec<usize> {
 
 /// Six ranks on three nodes whose store aggregates; every checkpoint is flushed.
 fn aggregating(settings: &[(&str, &str)]) -> World {
-    with_store(World::new(6, 3).set("SCR_FLUSH", "1"), "COUNT=2 AGGREGATE=1", settings)
-}
-
-fn with_store(world: World, keys: &str, settings: &[(&str, &str)]) -> World {
-    let base = world.node("$SCR_NODE_NAME").display().to_string();
-    std::fs::write(world.prefix().join(".scrconf"), format!("STORE={base} GROUP=NODE {keys}\n"))
-        .expect("the prefix directory can be written to");
+    let world = World::new(6, 3).set("SCR_FLUSH", "1").with_store("COUNT=2 AGGREGATE=1");
     settings.iter().fold(world, |world, (name, value)| world.set(name, value))
 }
 
@@ -173,7 +167,7 @@ fn a_summary_that_does_not_fit_the_lists_is_refused() {
 fn a_job_that_dies_in_a_flush_with_containers_comes_back() {
     let world = || {
         let world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "1");
-        with_store(world, "COUNT=1 AGGREGATE=1", &[])
+        world.with_store("COUNT=1 AGGREGATE=1")
     };
     let life = |application: &mut super::world::Application| -> u64 {
         let good = (1..=2).take_while(|&step| application.checkpoint(step, crash::sizes).is_ok());

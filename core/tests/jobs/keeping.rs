@@ -23,13 +23,6 @@ fn has(world: &World, rank: Rank, id: u64) -> bool {
 }
 
 /// `STORE=` with these keys, in the user's file.
-fn with_store(world: World, keys: &str) -> World {
-    let base = world.node("$SCR_NODE_NAME").display().to_string();
-    std::fs::write(world.prefix().join(".scrconf"), format!("STORE={base} GROUP=NODE {keys}\n"))
-        .expect("the prefix directory can be written to");
-    world
-}
-
 fn early_eviction_warnings(lines: &[String]) -> usize {
     lines.iter().filter(|line| line.contains("evicts an old dataset before the new one is complete")).count()
 }
@@ -49,7 +42,7 @@ fn the_old_dataset_leaves_only_when_the_new_one_is_complete() {
 
 #[test]
 fn with_evict_before_the_old_dataset_leaves_first_with_one_message() {
-    let world = with_store(job(), "COUNT=1 EVICT=before");
+    let world = job().with_store("COUNT=1 EVICT=before");
     let outcome = world.run(|application| {
         for step in 1..=3 {
             application.write(step, some).unwrap();
@@ -153,7 +146,7 @@ fn a_store_without_room_for_all_that_it_is_to_keep_makes_room_for_the_next_datas
 
 #[test]
 fn with_evict_after_the_old_dataset_stays_whatever_the_room() {
-    let mut world = with_store(job(), "COUNT=1 EVICT=after");
+    let mut world = job().with_store("COUNT=1 EVICT=after");
     let faulty = FaultyFiles::new(RealFiles);
     faulty.pretend_room(10);
     world.files = Arc::new(faulty);

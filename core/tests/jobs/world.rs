@@ -88,6 +88,14 @@ impl World {
         self
     }
 
+    /// A store line for the nodes, with these keys, in the prefix directory's settings.
+    pub(crate) fn with_store(self, keys: &str) -> Self {
+        let base = self.node("$SCR_NODE_NAME").display().to_string();
+        std::fs::write(self.prefix().join(".scrconf"), format!("STORE={base} GROUP=NODE {keys}\n"))
+            .expect("the prefix directory can be written to");
+        self
+    }
+
     pub(crate) fn prefix(&self) -> PathBuf {
         self.dir.path().join(&self.prefix)
     }
