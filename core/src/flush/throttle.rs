@@ -58,7 +58,11 @@ impl Throttle {
     fn own_slot(&self, files: &dyn Files, is_cancelled: &dyn Fn() -> bool) -> Option<Option<Box<dyn File>>> {
         let Ok(file) = files.open(&self.own, How::Ensure(PRIVATE)) else { return Some(None) };
         let mut pauses = Pauses::up_to(LONGEST_PAUSE);
-        while let Ok(false) = file.try_lock() {
+        for look in 1_u64.. {
+            if !matches!(file.try_lock(), Ok(false)) || look % LOOKS == 0 && is_held_by_stopped(files, &*file)
+            {
+                break;
+            }
             if is_cancelled() {
                 return None;
             }
@@ -68,9 +72,30 @@ impl Throttle {
     }
 }
 
+/// Whether a process has the lock of a file and is stopped, such as by `kill -STOP`: it copies nothing, and nobody knows for
+/// how long. The system says so of locks of the kind flock on this machine.
+fn is_held_by_stopped(files: &dyn Files, file: &dyn File) -> bool {
+    let holder = || {
+        let inode = format!(":{}", file.status().ok()?.identity.1);
+        let locks = String::from_utf8(files.read_all(Path::new("/proc/locks"), LONGEST_LIST).ok()?).ok()?;
+        let of_file = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+        let pid = of_file
+            .filter(|words| words.get(5).is_some_and(|id| id.ends_with(&inode)))
+            .find_map(|words| words.get(4)?.parse::<u32>().ok())?;
+        String::from_utf8(files.read_all(Path::new(&format!("/proc/{pid}/stat")), LONGEST_LIST).ok()?).ok()
+    };
+    // The name of the program comes before, in parentheses.
+    let state = holder().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
 /// Between two looks for a slot of the node, and for one of all nodes.
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const LONGEST_PAUSE_OF_NODES: Duration = Duration::from_millis(500);
+/// Of so many looks for a slot of the node one is for its holder: about once a second.
+const LOOKS: u64 = 64;
+/// The system lists all locks of the machine.
+const LONGEST_LIST: u64 = 16 << 20;
 /// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 
@@ -139,7 +164,11 @@ impl SharedSlots<'_> {
 mod tests {
     use super::*;
     use crate::fs::RealFiles;
-    use std::sync::atomic::{AtomicU32, Ordering};
+    use crate::testing::wait_until;
+    use nix::sys::signal::{kill, Signal};
+    use nix::unistd::Pid;
+    use std::process::Command;
+    use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     #[test]
     fn no_more_work_than_there_are_slots_and_the_dead_hold_none() {
@@ -175,6 +204,30 @@ mod tests {
             assert!(left.is_err() || count > 1 && folder.join("0").exists(), "{left:?}");
             let _ = std::fs::remove_dir_all(&folder);
         }
+    }
+
+    /// Another job has the slot of the node, and its process is stopped.
+    #[test]
+    fn a_slot_is_waited_for_unless_its_holder_is_stopped() {
+        let dir = tempfile::tempdir().unwrap();
+        let throttle = Throttle { own: dir.path().join("slot.0"), shared: None };
+        let holder =
+            Command::new("flock").arg("--no-fork").arg(&throttle.own).args(["sleep", "1000"]).spawn();
+        let mut holder = holder.unwrap();
+        let slot = || RealFiles.open(&throttle.own, How::Ensure(PRIVATE)).unwrap();
+        wait_until(|| !slot().try_lock().unwrap());
+        let run = |most: u64| {
+            let looks = AtomicU64::new(0);
+            throttle.run(&RealFiles, &|| looks.fetch_add(1, Ordering::SeqCst) == most, || ())
+        };
+        let beside_running = run(2 * LOOKS);
+        kill(Pid::from_raw(holder.id() as i32), Signal::SIGSTOP).unwrap();
+        let beside_stopped = run(4 * LOOKS);
+        let is_held = !slot().try_lock().unwrap();
+        holder.kill().unwrap();
+        holder.wait().unwrap();
+        assert_eq!((beside_running, beside_stopped, is_held), (None, Some(()), true));
+        assert_eq!(run(LOOKS), Some(()));
     }
 
     #[test]
