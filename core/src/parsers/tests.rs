@@ -221,5 +221,7 @@ fn every_parser_takes_its_samples_and_they_are_the_corpus() {
             }
             assert!(path.exists(), "SCR_WRITE_CORPUS=1 writes {}", path.display());
         }
+        // A parser without a corpus is not fuzzed.
+        assert!(folder.join("sample.0").exists(), "{} has no sample", folder.display());
     }
 }
