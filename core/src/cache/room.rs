@@ -52,7 +52,7 @@ impl MemoryLimits {
     /// The control groups that have a limit.
     fn groups(&self, files: &dyn Files) -> &[Group] {
         self.0.get_or_init(|| {
-            let groups = read(files, "/proc/self/cgroup").unwrap_or_default();
+            let groups = files.read_about_system("/proc/self/cgroup").unwrap_or_default();
             let all = groups.lines().filter_map(Group::of_line).flatten();
             all.filter(|group| group.limit(files).is_some()).collect()
         })
@@ -108,7 +108,7 @@ impl Group {
     }
 
     fn text(&self, files: &dyn Files, name: &str) -> Option<String> {
-        read(files, self.dir.join(name))
+        files.read_about_system(self.dir.join(name))
     }
 }
 
@@ -137,14 +137,10 @@ const V1: Names = Names {
 const UNLIMITED: u64 = 1 << 62;
 
 fn available_memory(files: &dyn Files) -> Option<Room> {
-    let text = read(files, "/proc/meminfo")?;
+    let text = files.read_about_system("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
     let kib: u64 = line.trim().trim_end_matches("kB").trim().parse().ok()?;
     Some(Room { bytes: kib.checked_mul(1024)?, by: LimitedBy::Memory })
-}
-
-fn read(files: &dyn Files, path: impl AsRef<Path>) -> Option<String> {
-    String::from_utf8(files.read_all(path.as_ref(), 1 << 20).ok()?).ok()
 }
 
 impl Display for Room {

@@ -77,12 +77,12 @@ impl Throttle {
 fn is_held_by_stopped(files: &dyn Files, file: &dyn File) -> bool {
     let holder = || {
         let inode = format!(":{}", file.status().ok()?.identity.1);
-        let locks = String::from_utf8(files.read_all(Path::new("/proc/locks"), LONGEST_LIST).ok()?).ok()?;
+        let locks = files.read_about_system("/proc/locks")?;
         let of_file = locks.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
         let pid = of_file
             .filter(|words| words.get(5).is_some_and(|id| id.ends_with(&inode)))
             .find_map(|words| words.get(4)?.parse::<u32>().ok())?;
-        String::from_utf8(files.read_all(Path::new(&format!("/proc/{pid}/stat")), LONGEST_LIST).ok()?).ok()
+        files.read_about_system(format!("/proc/{pid}/stat"))
     };
     // The name of the program comes before, in parentheses.
     let state = holder().and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
@@ -94,8 +94,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const LONGEST_PAUSE_OF_NODES: Duration = Duration::from_millis(500);
 /// Of so many looks for a slot of the node one is for its holder: about once a second.
 const LOOKS: u64 = 64;
-/// The system lists all locks of the machine.
-const LONGEST_LIST: u64 = 16 << 20;
 /// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 
@@ -167,7 +165,7 @@ mod tests {
     use crate::testing::wait_until;
     use nix::sys::signal::{kill, Signal};
     use nix::unistd::Pid;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
     #[test]
@@ -211,9 +209,9 @@ mod tests {
     fn a_slot_is_waited_for_unless_its_holder_is_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let throttle = Throttle { own: dir.path().join("slot.0"), shared: None };
-        let holder =
-            Command::new("flock").arg("--no-fork").arg(&throttle.own).args(["sleep", "1000"]).spawn();
-        let mut holder = holder.unwrap();
+        let mut holder = Command::new("flock");
+        holder.arg("--no-fork").arg(&throttle.own).args(["sleep", "1000"]);
+        let mut holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let slot = || RealFiles.open(&throttle.own, How::Ensure(PRIVATE)).unwrap();
         wait_until(|| !slot().try_lock().unwrap());
         let run = |most: u64| {

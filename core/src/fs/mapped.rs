@@ -15,9 +15,9 @@
 //!   That call returns an error where an access would end the process. A Linux before 5.14, which does not know the call, returns
 //!   an error too.
 //!
-//! Mapping and unmapping pages costs about as much as copying them, and more if they are small. So only files with large pages are
-//! mapped ([`super::RealFiles`] looks), and the mapping stays with the open file, without a lease and
-//! without any access, and the next write over the file finds its pages mapped.
+//! Mapping and unmapping pages costs about as much as copying them, and more if they are small. So only files with large pages
+//! are mapped ([`super::RealFiles`] looks). The mapping stays with the open file, without a lease and without any access, and the
+//! next write over the file finds its pages mapped.
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{fstat, fstatfs, FileType};

@@ -239,7 +239,8 @@ impl File for RealFile {
 
     fn map(&self, len: u64) -> Option<Mapped> {
         // Smaller pages cost more to map than to copy.
-        if !fstat(&self.file).is_ok_and(|status| status.st_blksize >= LARGE_PAGE) {
+        let unit = u64::try_from(fstat(&self.file).ok()?.st_blksize).ok()?;
+        if unit < LARGE_PAGE {
             return None;
         }
         let kind = match self.how {
@@ -256,7 +257,7 @@ impl File for RealFile {
 }
 
 /// The unit in which tmpfs gives memory to a file, if it is mounted with huge pages.
-const LARGE_PAGE: i64 = 2 << 20;
+const LARGE_PAGE: u64 = 2 << 20;
 
 pub(super) fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamps {
     let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };

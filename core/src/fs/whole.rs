@@ -40,6 +40,11 @@ impl dyn Files + '_ {
         }
     }
 
+    /// What the system says of itself in a file such as `/proc/meminfo`, if it does.
+    pub(crate) fn read_about_system(&self, path: impl AsRef<Path>) -> Option<String> {
+        String::from_utf8(self.read_all(path.as_ref(), 1 << 20).ok()?).ok()
+    }
+
     /// Makes a file hold `bytes` in one step: under a temporary name first, then renamed. A new file gets `mode`
     /// less the umask. After an error the old file is as it was.
     ///

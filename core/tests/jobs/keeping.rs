@@ -22,7 +22,6 @@ fn has(world: &World, rank: Rank, id: u64) -> bool {
     world.node(&format!("n{rank}/user1/scr.defjobid/scr.dataset.{id}")).exists()
 }
 
-/// `STORE=` with these keys, in the user's file.
 fn early_eviction_warnings(lines: &[String]) -> usize {
     lines.iter().filter(|line| line.contains("evicts an old dataset before the new one is complete")).count()
 }
