@@ -496,7 +496,7 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while !over.load(Ordering::SeqCst) {
-                    find_parts(&RealFiles, dir.path());
+                    find_parts(&RealFiles, dir.path(), &[]);
                 }
             });
             for round in 0..3000 {

@@ -22,6 +22,7 @@ use super::shared_files::remove_claims;
 use crate::comm::Rank;
 use crate::fs::{At, File, Files, FsError, How, Kind};
 use crate::prefix::FileName;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
 use std::os::unix::ffi::OsStrExt;
@@ -268,17 +269,23 @@ fn spare(cache: &Path, rank: Rank) -> PathBuf {
 
 fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
     let names = files.list_if_there(cache)?.into_iter();
-    let spare = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(SPARE));
-    Ok(names.filter(spare).map(|name| cache.join(name)).collect())
+    let is_spare = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(SPARE));
+    Ok(names.filter(is_spare).map(|name| cache.join(name)).collect())
 }
 
-/// Looks through a cache directory, and clears away what earlier runs kept to be written over, and what removals that were
-/// cut short have left. Another job of the allocation may be at work there: what it makes is not touched, and it does
-/// without a file to write over.
-pub(crate) fn find_parts(files: &dyn Files, cache: &Path) -> CacheContents {
+/// Looks through a cache directory, and clears away what removals that were cut short have left, and what earlier runs kept to be
+/// written over. What one of the ranks `here` kept stays if it has a part here too: then little will be brought here, and the rank
+/// writes over it. Another job of the allocation may be at work there: what it makes is not touched, and it does without a
+/// file to write over.
+pub(crate) fn find_parts(files: &dyn Files, cache: &Path, here: &[Rank]) -> CacheContents {
     let mut found = look_through(files, cache);
+    let owners =
+        found.parts.iter().map(|&(_, owner)| owner).filter(|owner| here.binary_search(owner).is_ok());
+    let kept: HashSet<PathBuf> = owners.map(|owner| spare(cache, owner)).collect();
     for spare in found.noting(spares(files, cache)).unwrap_or_default() {
-        found.noting(files.remove_if_there(&spare).map(drop));
+        if !kept.contains(&spare) {
+            found.noting(files.remove_if_there(&spare).map(drop));
+        }
     }
     found.noting(remove_claims(files, cache));
     for (id, rank) in std::mem::take(&mut found.going) {
@@ -393,9 +400,27 @@ mod tests {
         leftovers.make_shared(&RealFiles).unwrap();
         leftovers.make_data(&RealFiles).unwrap();
         fs::write(leftovers.data().join("f"), "bytes").unwrap();
-        let found = find_parts(&RealFiles, cache.path());
+        let found = find_parts(&RealFiles, cache.path(), &[]);
         assert!(found.parts.len() == 2 && found.errors.is_empty(), "{found:?}");
         assert!(parts.iter().all(has_data) && !leftovers.dataset().exists());
+    }
+
+    #[test]
+    fn a_rank_keeps_what_it_can_write_over_if_it_has_its_part_here() {
+        let (cache, _parts) = cache();
+        let names = || {
+            let names = fs::read_dir(cache.path()).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<_> = names.filter(|name| name.as_bytes().starts_with(b".spare")).collect();
+            names.sort();
+            names
+        };
+        for name in [".spare_0", ".spare_1", ".spare_7", ".spare_00", ".spare_x"] {
+            fs::write(cache.path().join(name), "old bytes").unwrap();
+        }
+        assert_eq!(find_parts(&RealFiles, cache.path(), &[Rank(0), Rank(7)]).parts.len(), 2);
+        assert_eq!(names(), [".spare_0"]);
+        find_parts(&RealFiles, cache.path(), &[]);
+        assert!(names().is_empty());
     }
 
     #[test]
@@ -417,7 +442,7 @@ mod tests {
             (cache, parts)
         };
         let (cache, parts) = cut_short();
-        let found = find_parts(&RealFiles, cache.path());
+        let found = find_parts(&RealFiles, cache.path(), &[]);
         assert_eq!(found.parts, [(4, Rank(1))]);
         assert!(!parts[0].data().exists() && !parts[0].redundancy().exists() && !parts[0].gone().exists());
         assert!(has_data(&parts[1]));
@@ -431,7 +456,7 @@ mod tests {
         // A new part has finished that removal itself: the files are its own.
         let (cache, parts) = cut_short();
         fs::write(parts[0].filemap(), "a new part").unwrap();
-        let found = find_parts(&RealFiles, cache.path());
+        let found = find_parts(&RealFiles, cache.path(), &[]);
         assert_eq!(found.parts.len(), 2);
         assert!(parts.iter().all(has_data) && !parts[0].gone().exists());
     }

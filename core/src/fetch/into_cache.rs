@@ -204,6 +204,7 @@ impl<'a> Fetcher<'a> {
     /// Fetches one checkpoint. What cache has of it stays until the copy is whole, and so do the remains of others, unless there is
     /// no room for all.
     fn fetch_one(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
+        self.cache.remove_spares(self.job);
         loop {
             let mut full = None;
             match self.fetch_beside(candidate, make_current, &mut full) {
