@@ -16,7 +16,7 @@ use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 /// A run of a job, as all of the runtime sees it.
 pub(crate) struct Job {
@@ -110,6 +110,7 @@ impl Job {
     }
 
     fn begin_run(&self, seen: u64) -> Result<KvTree, UnpreparedError> {
+        let seen = seen.max(self.env.least_run());
         let run = match Ids::begin_run(self.files(), &self.prefix, seen) {
             Ok((run, damage)) => {
                 if let Some(damage) = damage {
@@ -200,8 +201,7 @@ impl Job {
 
     /// Microseconds since the epoch.
     pub(crate) fn micros(&self) -> u64 {
-        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+        self.env.micros()
     }
 
     /// The time of day as the files under the prefix directory give it: local, to the second.

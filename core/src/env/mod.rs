@@ -23,7 +23,7 @@ use crate::fs::Files;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The environment of a session.
 #[derive(Clone)]
@@ -79,6 +79,17 @@ impl Env {
     /// The time of day as the files under the prefix directory give it: local, to the second.
     pub fn local_time(&self) -> String {
         local_time(self.clock.now())
+    }
+
+    /// The time in microseconds since the epoch.
+    pub(crate) fn micros(&self) -> u64 {
+        let since = self.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// A number that no run before this one has, unless its clock was fast, or many have begun in one second.
+    pub(crate) fn least_run(&self) -> u64 {
+        self.micros() / 1_000_000
     }
 }
 

@@ -16,7 +16,8 @@
 //!
 //! Every run gets a number of its own before it does anything, and reserves a block of dataset ids before it uses the first of
 //! them. All its records carry the number: in cache, in the index, in summaries. So a later run is recognized as later, even if
-//! its nodes have no data of the earlier one.
+//! its nodes have no data of the earlier one. The number is at least the time in seconds at which the run begins. So it is also
+//! recognized if an older copy of the prefix directory was restored in between.
 //!
 //! The random id is made with the file, and is in every record in cache. A prefix directory that was removed and made again has
 //! another one, so datasets of the old one that are left in cache are not restored. The index has a copy, in case this file is
@@ -165,8 +166,9 @@ impl Ids {
         Ok(Self { tree })
     }
 
-    /// Gives a run its number, higher than every one that was given before, that the index has, and than `seen`. The prefix
-    /// directory gets its id if it has none. A file that is damaged is replaced by a new one; the error is given with the run.
+    /// Gives a run its number, higher than every one that was given before, that the index has, and than `seen`: what was seen in
+    /// cache, and the time in seconds, so that an older file that somebody restores is no harm. The prefix directory gets its id if
+    /// it has none. A file that is damaged is replaced by a new one; the error is given with the run.
     ///
     /// # Errors
     /// The file or the index cannot be read, or the file cannot be written.

@@ -22,7 +22,6 @@ use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::UNIX_EPOCH;
 
 /// Files that are to become a dataset.
 #[derive(Clone, Copy)]
@@ -314,7 +313,7 @@ impl Import<'_> {
             names.iter().filter_map(|name| read.get(name).map(|read| read.file.clone())).collect()
         };
         let lists: Vec<Vec<PrefixFile>> = names.iter().map(list).collect();
-        let (run, _) = Ids::begin_run(files, prefix, 0)?;
+        let (run, _) = Ids::begin_run(files, prefix, self.env.least_run())?;
         let mut dataset = DatasetDescriptor { run: run.number, ..self.descriptor(self.new_id()?) };
         let count = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = lists.iter().flatten().filter_map(|file| file.bytes).fold(0, u64::saturating_add);
@@ -360,14 +359,13 @@ impl Import<'_> {
     }
 
     fn descriptor(&self, id: u64) -> DatasetDescriptor {
-        let since = self.env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
         DatasetDescriptor {
             id,
             name: self.name.to_vec(),
             checkpoint: self.checkpoint,
             // The files do not belong to scr: as output, SCR_PREFIX_SIZE never deletes them.
             output: true,
-            created: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            created: self.env.micros(),
             user: self.env.user.clone(),
             ..DatasetDescriptor::default()
         }

@@ -223,6 +223,28 @@ fn numbers_that_are_damaged_lost_or_old_are_begun_anew_above_all_that_are_known(
     }
 }
 
+/// A user restores `.scr` from a copy, and the nodes that have written a checkpoint since are away for a run.
+#[test]
+fn what_is_written_after_an_older_prefix_directory_is_restored_is_newer() {
+    let mut world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "3");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let records = world.prefix().join(".scr");
+    let old: Vec<_> =
+        files_below(&records).into_iter().map(|path| (std::fs::read(&path).unwrap(), path)).collect();
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| (2..=4).for_each(|step| application.checkpoint(step, some).unwrap()));
+    files_below(&records).iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    old.iter().for_each(|(bytes, path)| std::fs::write(path, bytes).unwrap());
+    world.put("SCR_FLUSH", "1");
+    on(&mut world, ["m0", "m1"]);
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(5, some).unwrap();
+    });
+    on(&mut world, ["n0", "n1"]);
+    world.run(|application| application.restart(some)).all_gave(&Some(5));
+}
+
 /// A user removes everything to start the simulation from the beginning. The nodes still have data of the old one.
 #[test]
 fn a_new_prefix_directory_gets_no_data_of_a_removed_one() {
