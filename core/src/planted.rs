@@ -44,6 +44,7 @@ bugs! {
     FailedCountsAsFlushed: "a copy in the prefix directory that failed counts as flushed",
     CurrentAfterUnread: "an older checkpoint becomes current because the newest could not be read for a moment",
     WindowDeletesUnread: "the window deletes a checkpoint that this run could not read",
+    ListedContainersRemoved: "the containers of a dataset go with the next flush, whatever its name",
     WindowDeletesShared: "the window deletes files that now belong to a newer dataset",
     SuspectUnchecked: "a dataset whose files may have been replaced is fetched like any other",
     FetchUnchecked: "checksums of files in the prefix directory are not compared",

@@ -12,6 +12,7 @@ use crate::fs::verify::{block_size, compare, open_whole, FileError};
 use crate::fs::{retried, At, Files, How, MAX_TREE_BYTES};
 use crate::job::Job;
 use crate::param;
+use crate::planted::{planted, Bug};
 use crate::prefix::container::{members_from_tree, members_to_tree};
 use crate::prefix::{
     Contents, DatasetDescriptor, FileName, Index, IndexEntry, Member, Prefix, PrefixError, Summary,
@@ -73,9 +74,13 @@ pub(super) fn remove_leftovers(job: &Job, cache: &Cache) {
 /// would write over containers.
 pub(super) fn remove_replaced(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
     let index = Index::read(files, prefix)?;
-    for id in prefix.dataset_ids(files)?.into_iter().filter(|&id| index.entry(id).is_none()) {
+    let is_gone = |&id: &u64| index.entry(id).is_none() || planted(Bug::ListedContainersRemoved);
+    for id in prefix.dataset_ids(files)?.into_iter().filter(is_gone) {
         let Ok(Some(Summary { dataset, .. })) = Summary::read(files, prefix, id) else { continue };
-        let has_name = index.id_of(&dataset.name).and_then(|id| index.entry(id));
+        let has_name = match planted(Bug::ListedContainersRemoved) {
+            true => index.entries().into_iter().max_by_key(IndexEntry::seq),
+            false => index.id_of(&dataset.name).and_then(|id| index.entry(id)),
+        };
         let is_newer = |other: IndexEntry| other.is_valid() && other.seq() > index.seq_of(&dataset);
         if !dataset.aggregated || !has_name.is_some_and(is_newer) {
             continue;

@@ -84,7 +84,7 @@ impl World {
     }
 
     pub(crate) fn unset(mut self, name: &str) -> Self {
-        self.settings.remove(name);
+        self.take_out(name);
         self
     }
 
@@ -109,6 +109,11 @@ impl World {
     /// The runs that follow have another setting.
     pub(crate) fn put(&mut self, name: &str, value: &str) {
         self.settings.insert(name.to_owned(), value.to_owned());
+    }
+
+    /// The runs that follow do not have this setting.
+    pub(crate) fn take_out(&mut self, name: &str) {
+        self.settings.remove(name);
     }
 
     /// The same, in a place of its own; what the environment says of it until now is forgotten.

@@ -23,6 +23,8 @@ pub(super) struct Settings {
     /// How many checkpoints stay in the prefix directory; 0 for all.
     pub(super) window: u8,
     pub(super) drop_after_current: bool,
+    /// Whether checkpoints are flushed in containers.
+    pub(super) aggregate: bool,
 }
 
 /// One run of the job, and what happens to its nodes afterwards.

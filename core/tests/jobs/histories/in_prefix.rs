@@ -3,7 +3,7 @@
 use super::super::world::contents;
 use super::history::{file_name, name_of, sizes, Reaction, Run, Seen, Step};
 use super::model::{first_handed, share, EndedRun, Model};
-use super::saved::{entries_of, offered};
+use super::saved::{entries_of, flushed_bytes, offered};
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, Index, Prefix};
@@ -150,10 +150,9 @@ impl Model {
             }
             for rank in (0..version.ranks as u32).map(Rank) {
                 for (at, size) in sizes(number, rank).into_iter().enumerate() {
-                    let path = self.world.prefix().join(file_name(&name, rank, at));
-                    if std::fs::read(&path).ok() != Some(contents(number, rank, at, size)) {
-                        let path = path.display();
-                        return Err(format!("the index offers {number}, `{name}', but {path} is not of it"));
+                    let file = file_name(&name, rank, at);
+                    if flushed_bytes(&self.world, &name, &file) != Some(contents(number, rank, at, size)) {
+                        return Err(format!("the index offers {number}, `{name}', but {file} is not of it"));
                     }
                 }
             }

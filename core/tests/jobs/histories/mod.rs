@@ -54,6 +54,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             global: rest.2 == 0,
             window: rest.3.saturating_sub(3),
             drop_after_current: rest.4 == 0,
+            aggregate: rest.4 == 1,
         }
     })
 }

@@ -4,12 +4,12 @@ use super::super::world::{files_below, Outcome, World};
 use super::history::{
     folder_of, name_of, play, sizes, Area, Came, Event, Probe, Reaction, Read, Run, Seen, Settings, Step,
 };
-use super::saved::{entries_of, failed, offered, Saved};
+use super::saved::{entries_of, failed, index_of, is_aggregated, offered, Saved};
 use super::POOL;
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Files, How, RealFiles};
-use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
+use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix, Summary};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -52,6 +52,8 @@ pub(super) struct Found {
     pub(super) listed: Option<u64>,
     /// The newest version that was promised to be in the prefix directory.
     pub(super) saved: Option<u64>,
+    /// The newest one of them that this run can read.
+    readable: Option<u64>,
     /// A version in cache of which the index says that its copy failed.
     pub(super) failed: Option<u64>,
     /// All that the index offers.
@@ -179,7 +181,7 @@ impl Model {
     fn may_have_saved(&self, run: &Run) -> bool {
         let (prefix, promised) =
             (self.world.prefix(), self.saved.all(run.settings.other_prefix, run.nodes.len()));
-        promised.count() > 0 || files_below(&prefix).iter().any(|path| !path.starts_with(prefix.join(".scr")))
+        promised.count() > 0 || !flushed_files(&prefix).is_empty()
     }
 
     /// Works on a copy of what a run on these nodes sees.
@@ -256,8 +258,7 @@ impl Model {
     /// All that is promised is there to be taken, or what has come in its place.
     fn check_all(&self, probe: &Run, outcome: &Outcome<Seen>) -> Result<(), String> {
         let handed = self.handed(probe, &outcome.ranks, true)?;
-        let promised =
-            self.all_cached(probe).chain(self.saved.all(probe.settings.other_prefix, probe.nodes.len()));
+        let promised = self.all_cached(probe).chain(self.readable(probe));
         let replaces = |number: u64, other: u64| {
             let names = self.version(number).zip(self.version(other));
             other >= number && names.is_some_and(|(one, other)| share(&one.name, &other.name))
@@ -276,8 +277,7 @@ impl Model {
             // Whether a library is read depends on what this process has loaded before.
             Area::All => files.only_below(self.world.dir()),
             Area::Data => {
-                let records = prefix.join(".scr");
-                files.only(move |_, path| path.starts_with(&prefix) && !path.starts_with(&records));
+                files.only(move |_, path| path.starts_with(&prefix) && is_flushed(&prefix, path));
             }
             Area::Record(name) => {
                 let records = prefix.join(".scr");
@@ -290,9 +290,14 @@ impl Model {
                 name.starts_with("filemap_")
             }),
             Area::First => {
-                let folder =
-                    offered(&self.world).into_iter().max().map(|(_, _, name)| prefix.join(folder_of(&name)));
-                files.only(move |_, path| folder.as_ref().is_some_and(|folder| path.starts_with(folder)));
+                let first = offered(&self.world).into_iter().max().map(|(_, _, name)| name);
+                let id = first.as_ref().and_then(|name| index_of(&self.world).id_of(name));
+                let containers = id.map(|id| Prefix::new(&prefix).dataset_dir(id));
+                let folder = first.map(|name| prefix.join(folder_of(&name)));
+                files.only(move |_, path| {
+                    let mut folders = folder.iter().chain(&containers);
+                    is_flushed(&prefix, path) && folders.any(|folder| path.starts_with(folder))
+                });
             }
             Area::File(rank, number) => {
                 let name = format!("rank_{rank}.{number}");
@@ -413,6 +418,14 @@ impl Model {
         ] {
             self.world.put(name, value);
         }
+        self.world.take_out("SCR_CONF_FILE");
+        if settings.aggregate {
+            let file = self.world.dir().join("site/scr.conf");
+            std::fs::create_dir_all(file.parent().expect("its folder")).expect("it is ours");
+            let line = format!("STORE={base} GROUP=NODE COUNT={} AGGREGATE=1\n", settings.keep);
+            std::fs::write(&file, line).expect("it is ours");
+            self.world.put("SCR_CONF_FILE", &file.display().to_string());
+        }
     }
 
     /// What the index offers to this run: the current one, or else the newest.
@@ -422,7 +435,9 @@ impl Model {
             let stays = |version: &Version| !self.is_overwritten(version) && !self.may_be_replaced(version);
             self.version(number).is_some_and(|version| version.ranks == run.nodes.len() && stays(version))
         };
-        let is_usable = |number: u64| fits(number) && !self.saved.is_damaged(place, number);
+        let is_usable = |number: u64| {
+            fits(number) && !self.is_out_of_reach(run, number) && !self.saved.is_damaged(place, number)
+        };
         let usable = offered.iter().filter(|(_, number, _)| is_usable(*number));
         // It may be taken anyway.
         let doubtful = offered.iter().any(|(current, number, _)| *current && !is_usable(*number));
@@ -433,7 +448,20 @@ impl Model {
         let listed = listed.filter(|_| !doubtful);
         let failed = self.cached(run).filter(|number| failed(&self.world).contains(number));
         let saved = self.saved.all(place, run.nodes.len()).max();
-        Found { listed, saved, failed, offered, entries: entries_of(&self.world) }
+        let readable = self.readable(run).max();
+        Found { listed, saved, readable, failed, offered, entries: entries_of(&self.world) }
+    }
+
+    /// The versions that this run has to find in the prefix directory.
+    fn readable<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u64> + 'a {
+        let saved = self.saved.all(run.settings.other_prefix, run.nodes.len());
+        saved.filter(|&number| !self.is_out_of_reach(run, number))
+    }
+
+    /// Whether it lies in containers, and the run reads all files in place.
+    fn is_out_of_reach(&self, run: &Run, number: u64) -> bool {
+        let is_aggregated = |version: &Version| is_aggregated(&self.world, &version.name);
+        run.settings.global && self.version(number).is_some_and(is_aggregated)
     }
 
     pub(super) fn version(&self, number: u64) -> Option<&Version> {
@@ -489,11 +517,11 @@ impl Model {
         if ended.ranks.iter().any(|seen| !seen.began) || matches!(run.reaction, Reaction::Ignore) {
             return Ok(());
         }
-        let promised = self.cached(run).max(found.listed).max(found.saved);
+        let promised = self.cached(run).max(found.listed).max(found.readable);
         if healthy && run.wants.is_none() && handed.first().copied() < promised {
-            let (cached, first, Found { listed, saved, .. }) = (self.cached(run), handed.first(), found);
+            let (cached, first, Found { listed, readable, .. }) = (self.cached(run), handed.first(), found);
             return Err(format!(
-                "restarted from {first:?}, but {cached:?} is in cache, {listed:?} in the index, and {saved:?} was flushed"
+                "restarted from {first:?}, but {cached:?} is in cache, {listed:?} in the index, and {readable:?} was flushed"
             ));
         }
         if run.wants.is_none() && handed.windows(2).any(|pair| pair[0] <= pair[1]) {
@@ -853,15 +881,13 @@ impl Model {
 
     fn damage_flushed(&mut self, which: proptest::sample::Index, noticed: bool, place: bool) {
         let prefix = self.world.prefix();
-        let files: Vec<_> =
-            files_below(&prefix).into_iter().filter(|path| !path.starts_with(prefix.join(".scr"))).collect();
+        let files = flushed_files(&prefix);
         if files.is_empty() || self.unsummed.contains(&place) {
             return;
         }
         let path = which.get(&files);
         change_file(path, |bytes| flip(bytes));
-        let below = path.strip_prefix(&prefix).expect("it lies there");
-        let folder = below.iter().next().unwrap_or_default().to_string_lossy().into_owned();
+        let folder = folder_of_flushed(&prefix, path);
         self.lose_flushed(place, &folder);
         self.saved.expect_checksums(place);
         if noticed {
@@ -931,6 +957,29 @@ impl Version {
 
 fn names_of(nodes: &[usize]) -> Vec<String> {
     nodes.iter().map(|node| format!("n{node}")).collect()
+}
+
+/// The files of checkpoints in a prefix directory, and the containers with others.
+fn flushed_files(prefix: &Path) -> Vec<PathBuf> {
+    files_below(prefix).into_iter().filter(|path| is_flushed(prefix, path)).collect()
+}
+
+fn is_flushed(prefix: &Path, path: &Path) -> bool {
+    let name = path.file_name().unwrap_or_default().as_bytes();
+    !path.starts_with(prefix.join(".scr")) || name.starts_with(b"container.")
+}
+
+/// The folder that the dataset of a flushed file has, or would have.
+fn folder_of_flushed(prefix: &Path, path: &Path) -> String {
+    let below = path.strip_prefix(prefix).expect("it lies there");
+    let mut folders = below.iter().map(|folder| folder.to_string_lossy());
+    let first = folders.next().unwrap_or_default();
+    let id = folders.next().and_then(|folder| folder.strip_prefix("scr.dataset.")?.parse().ok());
+    let dataset = id.filter(|_| first == ".scr").and_then(|id| {
+        let summary = Summary::read(&RealFiles, &Prefix::new(prefix), id).ok().flatten()?;
+        String::from_utf8(summary.dataset.name).ok()
+    });
+    dataset.map_or(first.into_owned(), |name| folder_of(&name).to_owned())
 }
 
 fn change_file(path: &Path, change: impl Fn(&mut Vec<u8>)) {
