@@ -8,6 +8,7 @@ use super::world::{files_below, Kept, World, SECONDS_OF_A_RUN};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
+use scr_plugin_api::KvTree;
 use std::sync::Arc;
 
 /// Small, uneven, and not without an empty file and a rank that writes nothing.
@@ -313,6 +314,11 @@ fn single_restarts_where_nothing_is_lost_and_refuses_where_a_node_is() {
 fn a_rank_whose_record_names_another_set_than_those_of_its_members_is_noticed() {
     let mut world = World::new(4, 4);
     world.run(|_| ());
+    // Both runs get the same number, whatever the time.
+    let ids = world.prefix().join(".scr/ids.scr");
+    let mut tree = KvTree::from_file_bytes(&std::fs::read(&ids).unwrap()).unwrap();
+    tree.set("RUN", 1_u64 << 40);
+    std::fs::write(&ids, tree.to_file_bytes()).unwrap();
     let aside = world.set_aside(&world.nodes);
     world.run(|application| {
         application.wait(SECONDS_OF_A_RUN);

@@ -511,7 +511,10 @@ impl Model {
     fn check(&self, run: &Run, ended: &Outcome<Seen>, found: &Found, stopped: bool) -> Result<(), String> {
         let healthy = !stopped;
         let handed = self.handed(run, &ended.ranks, healthy)?;
-        if healthy && ended.ranks.iter().any(|seen| !seen.began) {
+        // No other one is taken in the place of one that the user has chosen.
+        let is_chosen_out_of_reach = run.settings.global
+            && run.wants.map(name_of).is_some_and(|wanted| is_aggregated(&self.world, &wanted));
+        if healthy && !is_chosen_out_of_reach && ended.ranks.iter().any(|seen| !seen.began) {
             return Err("no session begins".to_owned());
         }
         if ended.ranks.iter().any(|seen| !seen.began) || matches!(run.reaction, Reaction::Ignore) {
