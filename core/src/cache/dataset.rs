@@ -63,6 +63,20 @@ pub(crate) enum PrefixCopy {
     UnderWay,
     /// A complete copy.
     Complete,
+    /// A complete copy in containers. It keeps that form: nothing writes other lists of files over its
+    /// own, which would cost it if the flush were interrupted.
+    InContainers,
+}
+
+impl PrefixCopy {
+    /// A complete copy, `in_containers` or not.
+    pub(crate) fn complete(in_containers: bool) -> Self {
+        if in_containers {
+            Self::InContainers
+        } else {
+            Self::Complete
+        }
+    }
 }
 
 impl CachedDataset {
@@ -117,7 +131,7 @@ impl CachedDataset {
 
     /// Whether a complete copy is in the prefix directory.
     pub(crate) fn is_flushed(&self) -> bool {
-        self.copy == PrefixCopy::Complete
+        matches!(self.copy, PrefixCopy::Complete | PrefixCopy::InContainers)
     }
 
     /// Whether a flush is copying it.

@@ -267,7 +267,7 @@ impl<'a> Fetcher<'a> {
         let copies: Vec<u64> = self.cache.datasets().iter().filter(is_copy).map(CachedDataset::id).collect();
         copies.into_iter().for_each(|id| self.cache.evict(job, id));
         let cached = CachedDataset::new(record, part, journal.into_claim(), store);
-        let dataset = CachedDataset { copy: PrefixCopy::Complete, ..cached };
+        let dataset = CachedDataset { copy: PrefixCopy::complete(candidate.aggregated), ..cached };
         let checkpoint = dataset.checkpoint();
         self.cache.insert(dataset);
         self.cache.record_in_cache(job, None);

@@ -501,7 +501,7 @@ impl Flushes {
             job.report.info(&line);
             job.report.info(&format!("{}: Flush succeeded for {}", kind.name(), cached.record.label()));
         }
-        set_copy(site.cache, id, PrefixCopy::Complete);
+        set_copy(site.cache, id, PrefixCopy::complete(dataset.aggregated));
         update_flush_file(job, |flush| {
             flush.add_location(id, Location::Prefix);
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));

@@ -12,7 +12,7 @@ use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
-use crate::cache::{Cache, CachedDataset, CheckpointId};
+use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
 use crate::comm::collective::any;
 use crate::comm::Rank;
 use crate::error::Error;
@@ -365,8 +365,11 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
     let Some(newest) = newest.filter(|newest| loaded.is_none_or(|loaded| newest.seq() > loaded.seq)) else {
         return;
     };
-    let why =
-        if newest.superseded { "a newer dataset has its name or its files there" } else { "it is not there" };
+    let why = match newest.copy {
+        _ if newest.superseded => "a newer dataset has its name or its files there",
+        PrefixCopy::InContainers => "its files lie there in containers",
+        _ => "it is not there",
+    };
     job.report.warn(&format!(
         "{} in cache is not restarted from: with SCR_GLOBAL_RESTART=1 checkpoints are read in the prefix directory, and {why}; \
          to restart from it, end this run and start with SCR_GLOBAL_RESTART=0",
@@ -471,10 +474,10 @@ pub(crate) fn newest_cached(
     cache: &Cache,
     is_wanted: impl Fn(&CachedDataset) -> bool,
 ) -> Option<CheckpointId> {
-    // Where all files are read in the prefix directory, they must have got there.
+    // Where all files are read in the prefix directory, they must have got there, under their names.
     let global = job.params.get(&param::GLOBAL_RESTART);
     let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
-    let usable = all.filter(|cached| !global || cached.is_flushed() && !cached.superseded);
+    let usable = all.filter(|cached| !global || cached.copy == PrefixCopy::Complete && !cached.superseded);
     usable.max_by_key(|cached| cached.seq()).map(CachedDataset::checkpoint)
 }
 

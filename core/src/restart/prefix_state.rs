@@ -54,6 +54,8 @@ struct Known {
     failed: bool,
     /// Whether another dataset has its name.
     superseded: bool,
+    /// Whether its files lie in containers.
+    aggregated: bool,
 }
 
 impl Known {
@@ -84,6 +86,7 @@ impl PrefixState {
                 checkpoint: entry.text("CKPT") == Some("1"),
                 failed: entry.text("FAILED") == Some("1"),
                 superseded: entry.text("SUPERSEDED") == Some("1"),
+                aggregated: entry.text("AGGREGATED") == Some("1"),
             })
         };
         let all_known = |key| tree.get(key).into_iter().flat_map(KvTree::iter).filter_map(known).collect();
@@ -162,7 +165,7 @@ impl PrefixState {
             // A copy that could not be read does not count: the dataset is flushed again, unless the application has refused it.
             cached.copy =
                 if is_same && (!same.failed || cached.refused || planted(Bug::FailedCountsAsFlushed)) {
-                    PrefixCopy::Complete
+                    PrefixCopy::complete(same.aggregated)
                 } else {
                     PrefixCopy::Missing
                 };
@@ -221,6 +224,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
         known.set("CKPT", u8::from(dataset.is_none_or(|dataset| dataset.checkpoint)));
         known.set("FAILED", u8::from(entry.failed.is_some()));
         known.set("SUPERSEDED", u8::from(entry.superseded));
+        known.set("AGGREGATED", u8::from(dataset.is_some_and(|dataset| dataset.aggregated)));
     }
     Ok(tree)
 }
@@ -244,12 +248,13 @@ fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T
 }
 
 /// What was flushed by an earlier run counts as not flushed if a file of it has been given to a newer dataset since, which has
-/// failed. Where the application reads in the prefix directory, it also has to be what is in cache. Collective.
+/// failed. Where the application reads in the prefix directory, it also has to be what is in cache. Files in containers are given
+/// to nobody. Collective.
 pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixState) -> Result<(), Error> {
     let global = job.params.get(&param::GLOBAL_RESTART);
     for at in 0..cache.datasets().len() {
         let cached = &cache.datasets()[at];
-        if !cached.is_flushed() || cached.superseded || cached.record.protection.bypass {
+        if cached.copy != PrefixCopy::Complete || cached.superseded || cached.record.protection.bypass {
             continue;
         }
         let suspect = fetch::is_suspect(in_prefix.last_begun, cached.seq());
@@ -309,6 +314,7 @@ mod tests {
                 checkpoint: true,
                 failed: false,
                 superseded: false,
+                aggregated: false,
             };
             let name = name.as_bytes().to_vec();
             known.is(&DatasetDescriptor { id: 4, name, created: other, ..Default::default() })

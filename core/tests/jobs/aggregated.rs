@@ -98,6 +98,23 @@ fn a_job_in_bypass_mode_restarts_from_containers_and_goes_on_in_place() {
     world.run(|application| application.restart(sizes)).all_gave(&Some(3));
 }
 
+/// They were flushed again under their names, and a crash in between left lists of files that had not arrived.
+#[test]
+fn containers_stay_as_they_are_in_a_run_that_reads_all_files_in_place() {
+    let mut world = flushed(&[]);
+    let lists = world.prefix().join(".scr/scr.dataset.2/rank2file.0.0");
+    let before = std::fs::read(&lists).unwrap();
+    world.put("SCR_GLOBAL_RESTART", "1");
+    let run = world.run(|application| application.session().have_restart().unwrap());
+    run.all_gave(&None);
+    run.line_with(&["`ckpt.2' in cache is not restarted from", "lie there in containers"]);
+    assert_eq!(std::fs::read(&lists).unwrap(), before);
+    world.put("SCR_GLOBAL_RESTART", "0");
+    world.run(|application| application.restart(sizes)).all_gave(&Some(2));
+    move_on(&mut world);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(2));
+}
+
 #[test]
 fn a_damaged_container_costs_one_checkpoint_and_a_message_says_so() {
     let len = |path: &PathBuf| std::fs::metadata(path).unwrap().len() as usize;

@@ -499,6 +499,7 @@ impl Model {
         };
         there
             .filter(move |version| !(run.settings.global && is_replaced(version)))
+            .filter(move |version| !self.is_out_of_reach(run, version.number))
             .map(|version| version.number)
     }
 
