@@ -702,8 +702,10 @@ impl Model {
             }
         }
         if run.settings.window > 0 {
-            // What a restart hands out may have been flushed before.
-            self.saved.slide_window(place, last_flushed.max(first_handed(ranks)));
+            // What a restart hands out may have been flushed before; or all that is in cache, by a run that dies.
+            let in_cache = self.versions.iter().filter(|version| version.possible && version.is_of(run));
+            let in_cache = in_cache.map(|version| version.number).max().filter(|_| stopped);
+            self.saved.slide_window(place, last_flushed.max(first_handed(ranks)).max(in_cache));
         }
     }
 
