@@ -118,9 +118,8 @@ impl Model {
         }
         // A later one in cache takes its place when a run begins.
         let is_replaced = self.version(*number).is_some_and(|version| self.later(version).next().is_some());
-        // One that has been flushed since takes its place in the window.
+        // The window of this run does not reach it, whatever has been flushed since.
         let touched = is_replaced
-            || run.settings.window > 0 && offered(&self.world).iter().any(|(_, other, _)| other > number)
             || run.steps.iter().any(|step| step.touches(name))
             || run.settings.drop_after_current && run.chooses();
         if touched {

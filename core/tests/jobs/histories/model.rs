@@ -703,8 +703,12 @@ impl Model {
         }
         if run.settings.window > 0 {
             // What a restart hands out may have been flushed before; or all that is in cache, by a run that dies.
+            let died = stopped && run.dies.is_some();
+            let is_here =
+                |&(base, node): &(bool, usize)| base == run.settings.other_base && here.contains(&node);
             let in_cache = self.versions.iter().filter(|version| version.possible && version.is_of(run));
-            let in_cache = in_cache.map(|version| version.number).max().filter(|_| stopped);
+            let in_cache = in_cache.filter(|version| version.places.iter().any(is_here));
+            let in_cache = in_cache.map(|version| version.number).max().filter(|_| died);
             self.saved.slide_window(place, last_flushed.max(first_handed(ranks)).max(in_cache));
         }
     }
