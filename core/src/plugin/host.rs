@@ -209,12 +209,21 @@ impl FoundPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn check(&self, env: &Env) -> Result<CheckedLibrary, PluginLoadError> {
-        let Manifest { kind, ref name, abi, .. } = self.manifest;
-        if !API_VERSION.works_with(abi) {
-            let (path, name) = (self.manifest_path.clone(), name.clone());
-            return Err(PluginLoadError::OtherVersion { path, kind, name, found: abi });
-        }
+        self.check_version()?;
         Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?)
+    }
+
+    /// Checks its version of the plugin interface, by its manifest alone.
+    ///
+    /// # Errors
+    /// [`PluginLoadError::OtherVersion`].
+    pub fn check_version(&self) -> Result<(), PluginLoadError> {
+        let Manifest { kind, ref name, abi, .. } = self.manifest;
+        if API_VERSION.works_with(abi) {
+            return Ok(());
+        }
+        let (path, name) = (self.manifest_path.clone(), name.clone());
+        Err(PluginLoadError::OtherVersion { path, kind, name, found: abi })
     }
 
     /// Checks and loads it on this process alone.

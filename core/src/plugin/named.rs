@@ -49,8 +49,11 @@ pub fn check_schemes(host: &PluginHost, params: &Params, descriptors: &Descripto
             _ => (params.origin(&param::COPY_TYPE), param::COPY_TYPE.info().name.to_owned()),
         };
         let found = host.find(PluginKind::Scheme, &descriptor.scheme);
-        let options = found.and_then(|found| found.manifest.options_of(descriptor));
-        options.err().map(|error| problem(origin, name, &error))
+        let usable = found.and_then(|found| {
+            found.check_version()?;
+            found.manifest.options_of(descriptor)
+        });
+        usable.err().map(|error| problem(origin, name, &error))
     };
     descriptors.redundancy.all().into_iter().filter_map(check).collect()
 }

@@ -151,6 +151,17 @@ fn a_scheme_that_is_not_there_or_does_not_take_its_options_stops_the_start() {
 }
 
 #[test]
+fn a_scheme_of_another_interface_version_stops_the_start() {
+    let manifest = manifest("TRY", "scheme", "libobedient.so").replace("abi = \"1.0\"", "abi = \"2.0\"");
+    let folder = folder(&built("obedient"), &manifest);
+    let run = world(folder.path(), "TRY").try_run(|job| job.err().map(|error| error.to_string()));
+    for error in &run.ranks {
+        let error = error.as_deref().expect("no session begins");
+        assert!(error.contains("would not be protected") && error.contains("version 2.0"), "{error}");
+    }
+}
+
+#[test]
 fn a_scheme_that_answers_nonsense_is_an_error_on_all_ranks_that_names_it() {
     for (nonsense, reason) in [
         ("promise-all", "the scheme TRY promises to survive the loss of 4 members of a set of 4"),
