@@ -132,6 +132,31 @@ fn run_on_nodes_refuses_what_cannot_be_meant() {
     assert!(!help.is_empty() && help.lines().all(|line| line.len() <= 80), "{help}");
 }
 
+/// Open MPI puts its own folder first in `PATH` on other nodes, where a system's python3 would hide that of the user.
+#[test]
+fn run_on_nodes_starts_the_program_that_the_shell_would_start() {
+    let scr = Installation::with_system_file("");
+    let programs =
+        [("mpiexec", "#!/bin/sh\necho \"$@\"\n"), ("python3", "#!/bin/sh\n"), ("mine", "#!/bin/sh\n")];
+    for (name, script) in programs {
+        let path = scr.write(&format!("stand-ins/{name}"), script);
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/run-on-nodes");
+    for (program, expected) in [
+        ("python3", scr.path("stand-ins/python3").display().to_string()),
+        ("stand-ins/mine", "stand-ins/mine".to_owned()),
+        ("nosuch", "nosuch".to_owned()),
+    ] {
+        let mut command = std::process::Command::new(&script);
+        command.args(["--nodes", "n", "--hosts", "n0:1", "--mpi", "foo", program, "arg"]);
+        command.current_dir(scr.path("")).env("PRETEND_MODE", "names");
+        command.env("PATH", format!("{}:/usr/bin:/bin", scr.path("stand-ins").display()));
+        let output = command.output().expect("the script starts");
+        assert!(out(&output).trim_end().ends_with(&format!(" {expected} arg")), "{}", out(&output));
+    }
+}
+
 /// It said that no flush was under way, with exit code 0, and the script of the batch system removed the cache.
 #[test]
 fn poststage_refuses_a_prefix_directory_that_is_not_there() {
