@@ -171,6 +171,21 @@ fn a_system_file_may_lock_and_is_checked_as_one() {
 }
 
 #[test]
+fn plugins_in_the_folder_that_the_environment_names_are_known_to_a_check() {
+    let scr = Installation::with_system_file("");
+    let plugin = scr.write("plugins/mine.toml", &scr_test_plugins::manifest("MINE", "scheme", "mine.so"));
+    let file = scr.write("prefix/my.conf", "SCR_CACHE_BYPASS=0\nSCR_COPY_TYPE=MINE\n");
+    let check = || {
+        let mut command = scr.in_prefix(&["config", "--check"]);
+        command.arg(&file);
+        command
+    };
+    assert!(text(&check().output().unwrap()).contains("no scheme plugin named MINE"));
+    let checked = check().env("SCR_PLUGIN_PATH", plugin.parent().unwrap()).output().unwrap();
+    assert_eq!(text(&checked), format!("{}: nothing is wrong\n", file.display()));
+}
+
+#[test]
 fn the_guides_example_of_three_checkpoints_has_nothing_wrong() {
     let scr = Installation::with_system_file("");
     let file = scr.write(

@@ -52,11 +52,12 @@ impl Settings {
     }
 
     /// The settings of one file in a job without any other, to check it before there is a job. Of the environment
-    /// only variables that are not parameters count. A user's file is read with the system file, whose locks and
+    /// only variables that are not parameters count, the name of the node, and where plugins lie. A user's file is read with the system file, whose locks and
     /// descriptors apply to it.
     pub fn of_file(env: &Env, file: &Path, whose: FileOf) -> Self {
         let mut env = env.clone();
-        env.variables.retain(|name, _| !name.starts_with("SCR_") || name == table::NODE_NAME.info().name);
+        let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
+        env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
         let mut problems = Vec::new();
         let (user, system) = match whose {
             FileOf::User => {
