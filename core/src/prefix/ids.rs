@@ -72,7 +72,8 @@ pub(crate) struct RunId {
     pub(crate) prefix: Option<PrefixId>,
     /// Number of the run.
     pub(crate) number: u64,
-    /// Whether no other run gets this number. If not, it is that of the run before, and a later run still counts as later.
+    /// Whether no other run gets this number. If not, it is the time at which the run began, or the number of the run before, and a
+    /// later run still counts as later.
     pub(crate) is_counted: bool,
     /// Whether an earlier run may still be under way in the prefix directory. Only rank 0 knows.
     pub(crate) is_second: bool,

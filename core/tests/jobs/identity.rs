@@ -120,7 +120,7 @@ fn the_ids_of_a_run_that_dies_are_not_used_again_and_those_of_one_that_ends_are(
     assert_eq!(ids(&world), [67, 3, 2, 1]);
 }
 
-/// Without room for the number of a run, what it writes counts with the run before.
+/// Without room for the number of a run, what it writes is still older than what a later run writes.
 #[test]
 fn without_room_in_the_prefix_directory_a_run_goes_on_in_cache_and_a_later_one_is_newer() {
     let mut world = job();
@@ -138,6 +138,32 @@ fn without_room_in_the_prefix_directory_a_run_goes_on_in_cache_and_a_later_one_i
     world.run(|application| assert_eq!(application.restart(some), Some(3)));
     goes_on_elsewhere(&mut world);
     world.run(|application| application.restart(some)).all_gave(&Some(4));
+}
+
+/// Both got the number of the run before, and the id decided between what they wrote.
+#[test]
+fn of_two_runs_without_room_for_a_number_what_the_later_one_writes_is_newer() {
+    let mut world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "3");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    // Nothing can be written there, and then all but the numbers.
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.prefix().join(".scr"));
+    full.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(full);
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| (2..=4).for_each(|step| application.checkpoint(step, some).unwrap()));
+    let files = failing("ids.scr");
+    files.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(files);
+    world.put("SCR_FLUSH", "1");
+    on(&mut world, ["m0", "m1"]);
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(5, some).unwrap();
+    });
+    world.files = Arc::new(RealFiles);
+    on(&mut world, ["n0", "n1"]);
+    world.run(|application| application.restart(some)).all_gave(&Some(5));
 }
 
 /// The prefix directory cannot be written to for a while: the application continues in cache.
