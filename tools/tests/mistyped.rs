@@ -139,7 +139,7 @@ fn run_on_nodes_starts_the_program_that_the_shell_would_start() {
     let programs =
         [("mpiexec", "#!/bin/sh\necho \"$@\"\n"), ("python3", "#!/bin/sh\n"), ("mine", "#!/bin/sh\n")];
     for (name, script) in programs {
-        let path = scr.write(&format!("stand-ins/{name}"), script);
+        let path = scr.write(format!("stand-ins/{name}"), script);
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     }
     let script = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/run-on-nodes");
