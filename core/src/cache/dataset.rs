@@ -134,6 +134,11 @@ impl CachedDataset {
         matches!(self.copy, PrefixCopy::Complete | PrefixCopy::InContainers)
     }
 
+    /// Whether a complete copy is in the prefix directory, and its files lie there under their names.
+    pub(crate) fn has_files_in_prefix(&self) -> bool {
+        self.copy == PrefixCopy::Complete
+    }
+
     /// Whether a flush is copying it.
     pub(crate) fn is_being_flushed(&self) -> bool {
         self.copy == PrefixCopy::UnderWay

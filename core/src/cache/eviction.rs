@@ -323,8 +323,9 @@ impl Cache {
     pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<FilesGiven, Error> {
         // Of a dataset that lies in cache too, the index says later whether a flush has replaced files.
         let in_place = owner.protection.bypass;
-        let lies_there =
-            |cached: &&CachedDataset| cached.record.protection.bypass || in_place && cached.is_flushed();
+        let lies_there = |cached: &&CachedDataset| {
+            cached.record.protection.bypass || in_place && cached.has_files_in_prefix()
+        };
         let others = self.datasets.iter().filter(|cached| cached.id() != owner.dataset.id);
         let others: Vec<_> = others.filter(|cached| !cached.superseded).filter(lies_there).collect();
         if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {

@@ -477,7 +477,7 @@ pub(crate) fn newest_cached(
     // Where all files are read in the prefix directory, they must have got there, under their names.
     let global = job.params.get(&param::GLOBAL_RESTART);
     let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
-    let usable = all.filter(|cached| !global || cached.copy == PrefixCopy::Complete && !cached.superseded);
+    let usable = all.filter(|cached| !global || cached.has_files_in_prefix() && !cached.superseded);
     usable.max_by_key(|cached| cached.seq()).map(CachedDataset::checkpoint)
 }
 

@@ -254,7 +254,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
     let global = job.params.get(&param::GLOBAL_RESTART);
     for at in 0..cache.datasets().len() {
         let cached = &cache.datasets()[at];
-        if cached.copy != PrefixCopy::Complete || cached.superseded || cached.record.protection.bypass {
+        if !cached.has_files_in_prefix() || cached.superseded || cached.record.protection.bypass {
             continue;
         }
         let suspect = fetch::is_suspect(in_prefix.last_begun, cached.seq());

@@ -65,7 +65,7 @@ fn route_restart(
 ) -> Result<Vec<u8>, Error> {
     let record = &cached.record;
     // Whether the application reads the checkpoint where it lies in the prefix directory.
-    let is_there = cached.is_flushed() && !cached.superseded;
+    let is_there = cached.has_files_in_prefix() && !cached.superseded;
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
     if let Some(own) = stands_for(job, name, &record.files.iter().map(|file| &file.name)) {
         let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };

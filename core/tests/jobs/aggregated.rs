@@ -7,6 +7,7 @@ use scr_core::comm::Rank;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Index, Prefix};
+use scr_core::session::OutputFlags;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -113,6 +114,27 @@ fn containers_stay_as_they_are_in_a_run_that_reads_all_files_in_place() {
     world.run(|application| application.restart(sizes)).all_gave(&Some(2));
     move_on(&mut world);
     world.run(|application| application.restart(sizes)).all_gave(&Some(2));
+}
+
+/// Nothing of it lies under their names. It was flushed again, in another form.
+#[test]
+fn containers_stay_as_they_are_where_a_failed_dataset_in_place_has_taken_the_names() {
+    let world = flushed(&[]).with_store("COUNT=2").set("SCR_CACHE_BYPASS", "1");
+    let lists = world.prefix().join(".scr/scr.dataset.2/rank2file.0.0");
+    let before = std::fs::read(&lists).unwrap();
+    world.run(|application| {
+        assert_eq!(application.restart(sizes), Some(2));
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(b"other"), OutputFlags { checkpoint: true, output: false }).unwrap();
+        for (number, _) in sizes(rank).into_iter().enumerate() {
+            let path = session.route_file(file_name(2, rank, number).as_bytes()).unwrap();
+            std::fs::write(path_of(&path), "half").unwrap();
+        }
+        session.complete_output(false).unwrap_err();
+        application.finalize().unwrap();
+    });
+    assert!(std::fs::read(&lists).unwrap() == before && container(&world, 2, 0).exists());
 }
 
 #[test]
