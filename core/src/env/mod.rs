@@ -87,7 +87,7 @@ impl Env {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// A number that no run before this one has, unless its clock was fast, or many have begun in one second.
+    /// The number of a run that begins now is higher, or the same if it cannot be recorded: the time in seconds.
     pub(crate) fn least_run(&self) -> u64 {
         self.micros() / 1_000_000
     }
