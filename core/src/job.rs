@@ -195,6 +195,7 @@ impl Job {
             job_id: self.params.get(&param::JOB_ID),
             job_name: self.params.get(&param::JOB_NAME).unwrap_or_default(),
             cluster: self.params.get(&param::CLUSTER_NAME).unwrap_or_default(),
+            ranks: Some(self.comm.size()),
             ..DatasetDescriptor::default()
         }
     }

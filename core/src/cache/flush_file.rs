@@ -6,7 +6,7 @@ use crate::comm::Rank;
 use crate::fs::Files;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, Seq};
+use crate::prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, RestartPoint, Seq};
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
@@ -48,19 +48,20 @@ impl Cache {
     /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use, and that are newer than
     /// the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. What another allocation
     /// has in cache only stays, but for a checkpoint that is older than that one in the same run; and of those that were passed
-    /// over, the newest stay.
+    /// over, the newest stay. One that another number of ranks wrote is not older than what this run restarts from.
     pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
         let renewed = change_flush_file(job, FlushFile::renew, |flush| {
+            let newest = RestartPoint { seq: newest, ranks: Some(job.comm.size()) };
+            let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
             let mut passed_over = 0;
             for entry in flush.entries() {
                 let is_elsewhere = other_allocation(job, &entry).is_some() && {
-                    let is_passed_over = entry.is_unsaved_before(newest.run);
+                    let is_passed_over = entry.is_unsaved_before(newest.seq.run);
                     passed_over += usize::from(is_passed_over);
-                    entry.is_still_wanted(newest) || is_passed_over && passed_over <= MOST_PASSED_OVER
+                    is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER
                 };
-                let is_left = left.seen.contains(&entry.id)
-                    && entry.is_still_wanted(newest)
-                    && !(left.is_withdrawn)(&entry);
+                let is_left =
+                    left.seen.contains(&entry.id) && is_wanted(&entry) && !(left.is_withdrawn)(&entry);
                 if self.dataset(entry.id).is_none() && !is_elsewhere && !is_left {
                     flush.remove_location(entry.id, Location::Cache);
                 }

@@ -5,7 +5,9 @@
 
 use crate::comm::Rank;
 use crate::job::Job;
-use crate::prefix::{crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, Seq};
+use crate::prefix::{
+    crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, RestartPoint, Seq, RANKS,
+};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -30,8 +32,6 @@ pub(crate) struct RankRecord {
     pub(crate) rank: Rank,
     /// The node it was written on.
     pub(crate) node: String,
-    /// Number of ranks that wrote the dataset.
-    pub(crate) ranks: u32,
     /// How it is stored and protected.
     pub(crate) protection: Protection,
     /// The ranks of its redundancy set, in order.
@@ -124,7 +124,6 @@ impl RankRecord {
             prefix_id: job.run.prefix.clone(),
             rank: job.rank(),
             node: job.nodes.name(job.rank()).to_owned(),
-            ranks: job.comm.size(),
             protection,
             members,
             nodes,
@@ -136,6 +135,16 @@ impl RankRecord {
     /// Its place among all datasets of its prefix directory.
     pub(crate) fn seq(&self) -> Seq {
         Seq { run: self.dataset.run, id: self.id_in_prefix }
+    }
+
+    /// As what a job may restart from.
+    pub(crate) fn restart_point(&self) -> RestartPoint {
+        RestartPoint { seq: self.seq(), ranks: self.dataset.ranks }
+    }
+
+    /// Number of ranks that wrote the dataset, which a record always knows.
+    pub(crate) fn ranks(&self) -> u32 {
+        self.dataset.ranks.unwrap_or_default()
     }
 
     /// The dataset as the prefix directory knows it: a copy that was fetched may have another id in cache.
@@ -197,7 +206,6 @@ impl RankRecord {
         }
         tree.set("RANK", self.rank);
         tree.set("NODE", &self.node);
-        tree.set("RANKS", self.ranks);
         tree.put("PROTECTION", self.protection.to_tree());
         let members = tree.child("SET");
         for (place, member) in self.members.iter().enumerate() {
@@ -236,7 +244,6 @@ impl RankRecord {
             prefix_id: prefix_id(tree)?,
             rank: Rank(tree.require("RANK")?),
             node: tree.require("NODE")?,
-            ranks: tree.require("RANKS")?,
             protection: Protection::from_tree(part("PROTECTION")?)?,
             members: members.collect::<Result<_, _>>()?,
             nodes: set.iter().filter_map(|(_, member)| node(member)).collect(),
@@ -258,13 +265,16 @@ impl RankRecord {
         if total.is_none() {
             return Err(wrong("FILE", "more bytes than can be".to_owned(), "a set of files"));
         }
-        if self.rank.0 >= self.ranks {
+        if self.dataset.ranks.is_none() {
+            return Err(FieldError::Missing { key: RANKS.to_owned() });
+        }
+        if self.rank.0 >= self.ranks() {
             return Err(wrong("RANK", self.rank.to_string(), "a rank of that run"));
         }
         let mut sorted = self.members.clone();
         sorted.sort_unstable();
         sorted.dedup();
-        let inside = sorted.iter().all(|member| member.0 < self.ranks);
+        let inside = sorted.iter().all(|member| member.0 < self.ranks());
         // Before it is protected, a part has no set yet.
         let listed = self.members.is_empty() || self.members.contains(&self.rank);
         let placed = self.nodes.is_empty() || self.nodes.len() == self.members.len();
@@ -371,14 +381,18 @@ pub(crate) mod tests {
 
     pub(crate) fn sample(rank: u32) -> RankRecord {
         RankRecord {
-            dataset: DatasetDescriptor { id: 7, name: b"ckpt.7".to_vec(), ..DatasetDescriptor::default() },
+            dataset: DatasetDescriptor {
+                id: 7,
+                name: b"ckpt.7".to_vec(),
+                ranks: Some(4),
+                ..Default::default()
+            },
             id_in_prefix: 7,
             begun: 1_000_000,
             prefix: b"/pfs/user1/run".to_vec(),
             prefix_id: PrefixId::parse(&"0af1".repeat(8)),
             rank: Rank(rank),
             node: "n1".to_owned(),
-            ranks: 4,
             protection: Protection {
                 scheme: "XOR".to_owned(),
                 format: 1,
@@ -418,7 +432,7 @@ pub(crate) mod tests {
             change(&mut record);
             RankRecord::from_tree(&record.to_tree()).expect_err("it must be refused").to_string()
         };
-        assert!(broken(|record| record.ranks = 1).contains("RANK"));
+        assert!(broken(|record| record.dataset.ranks = Some(1)).contains("RANK"));
         assert!(broken(|record| record.nodes = sample(1).nodes[1..].to_vec()).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(0), Rank(2)]).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(1), Rank(1)]).contains("SET"));

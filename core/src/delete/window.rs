@@ -136,16 +136,19 @@ fn listed(
 
 const READING: &str = "reading the index of the prefix directory";
 
-/// The checkpoints that are older than the `size` newest ones that count. Output stays, and so does the current one.
+/// The checkpoints that are older than the `size` newest ones that count. Output stays, and so do the current one and what another
+/// number of ranks wrote.
 fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
     let entries = index.entries();
-    let Some(newest) = index.entry(newest).map(|entry| entry.seq()) else { return Vec::new() };
-    let counting = entries.iter().filter(|entry| entry.is_candidate() && entry.seq() <= newest);
-    let Some(oldest) = counting.map(IndexEntry::seq).nth(size - 1) else { return Vec::new() };
+    let Some(newest) = index.entry(newest).map(|entry| entry.restart_point()) else { return Vec::new() };
+    let counting =
+        entries.iter().filter(|entry| entry.is_candidate() && newest.replaces(entry.restart_point()));
+    let Some(oldest) = counting.map(IndexEntry::restart_point).nth(size - 1) else { return Vec::new() };
     entries
         .iter()
         .filter(|entry| {
-            entry.seq() < oldest
+            entry.seq() < oldest.seq
+                && newest.replaces(entry.restart_point())
                 && !entry.current
                 && entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint)
         })
@@ -173,5 +176,18 @@ mod tests {
         assert_eq!(surplus(&index, 2, 4), [1], "of those before it");
         assert_eq!(surplus(&index, 3, 6), [1]);
         assert!(surplus(&index, 9, 6).is_empty());
+    }
+
+    /// Two starts with the wrong number of ranks took the only checkpoint of the right number away.
+    #[test]
+    fn the_window_leaves_alone_what_another_number_of_ranks_wrote() {
+        let mut index = Index::new();
+        for (id, ranks) in [(1, Some(4)), (2, Some(3)), (3, Some(4)), (4, Some(3)), (5, Some(3)), (6, None)] {
+            let name = format!("ckpt.{id}").into_bytes();
+            index
+                .record(&DatasetDescriptor { id, name, checkpoint: true, ranks, ..Default::default() }, true);
+        }
+        assert_eq!(surplus(&index, 1, 5), [4, 2]);
+        assert_eq!(surplus(&index, 1, 6), [5, 4, 3, 2, 1], "C SCR does not say how many");
     }
 }

@@ -287,8 +287,8 @@ impl<'a> Fetcher<'a> {
         let job = self.job;
         let fetched = self.copy(candidate, make_current, record, part, journal)?;
         record.files = fetched.files.iter().map(recorded).collect();
-        let DatasetDescriptor { id, run, .. } = record.dataset;
-        record.dataset = DatasetDescriptor { id, run, aggregated: false, ..fetched.dataset };
+        let DatasetDescriptor { id, run, ranks, .. } = record.dataset;
+        record.dataset = DatasetDescriptor { id, run, ranks, aggregated: false, ..fetched.dataset };
         let began = job.elapsed();
         self.schemes.protect(job, self.cache, record, part, journal, Opened::new())?;
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));

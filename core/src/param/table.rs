@@ -259,7 +259,8 @@ parameters! {
     REPLACE_OTHER_RANKS: bool = "SCR_REPLACE_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
         "Whether a dataset may take the name of a checkpoint that another number of ranks wrote.";
     PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
-        "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept.";
+        "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept, and so is what another number \
+         of ranks wrote.";
     PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init deletes all datasets from the prefix directory, including output.";
     CHECKPOINT_INTERVAL: u64 = "SCR_CHECKPOINT_INTERVAL", COUNT, text("0"), Anywhere,

@@ -13,6 +13,28 @@ pub struct Seq {
     pub id: u64,
 }
 
+/// A checkpoint as what a job may restart from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RestartPoint {
+    /// Its place.
+    pub seq: Seq,
+    /// Number of ranks that wrote it, where that is known.
+    pub ranks: Option<u32>,
+}
+
+impl RestartPoint {
+    /// Whether a job that could restart from `older` has no need of that one, as it can restart from this one. A job restarts only
+    /// from what as many ranks wrote.
+    pub fn replaces(self, older: Self) -> bool {
+        self.seq >= older.seq && self.is_of_size(older.ranks)
+    }
+
+    /// Whether so many ranks may have written it.
+    pub(crate) fn is_of_size(self, ranks: Option<u32>) -> bool {
+        self.ranks.zip(ranks).is_none_or(|(own, other)| own == other)
+    }
+}
+
 /// The places after one and before another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Between {
@@ -52,6 +74,8 @@ pub struct DatasetDescriptor {
     pub cluster: String,
     /// Its number among the checkpoints, where it is one.
     pub checkpoint_id: Option<u64>,
+    /// Number of ranks that wrote it, where it is known: C SCR does not say.
+    pub ranks: Option<u32>,
     /// Number of files of all ranks, once it is complete.
     pub files: Option<u64>,
     /// Bytes in all of them.
@@ -95,6 +119,7 @@ impl DatasetDescriptor {
         set_or_remove(tree, "FILES", self.files);
         set_or_remove(tree, "SIZE", self.bytes);
         set_or_remove(tree, "COMPLETE", self.complete.map(u8::from));
+        set_or_remove(tree, RANKS, self.ranks);
         set_or_remove(tree, AGGREGATED, self.aggregated.then_some(1));
         if self.run > 0 {
             tree.set(RUN, self.run);
@@ -120,6 +145,7 @@ impl DatasetDescriptor {
             job_id: text("JOBID")?,
             cluster: text("CLUSTER")?,
             checkpoint_id,
+            ranks: tree.parse(RANKS)?,
             files: tree.parse("FILES")?,
             bytes: tree.parse("SIZE")?,
             complete: flag(tree, "COMPLETE")?,
@@ -129,8 +155,9 @@ impl DatasetDescriptor {
     }
 }
 
-/// C SCR writes neither this key nor the next.
+/// C SCR writes none of these keys.
 pub(super) const RUN: &str = "RUN";
+pub(crate) const RANKS: &str = "RANKS";
 const AGGREGATED: &str = "AGGREGATED";
 
 #[cfg(test)]
@@ -159,6 +186,7 @@ mod tests {
             output: true,
             job_name: "run".to_owned(),
             cluster: "hype".to_owned(),
+            ranks: Some(u32::MAX),
             complete: Some(false),
             ..DatasetDescriptor::default()
         };
@@ -173,7 +201,9 @@ mod tests {
     #[test]
     fn a_field_that_is_wrong_is_named() {
         let good = DatasetDescriptor { name: b"a".to_vec(), ..DatasetDescriptor::default() }.to_tree();
-        for key in ["RUN", "ID", "CREATED", "CKPT", "FILES", "SIZE", "COMPLETE", "FLAG_CKPT", "FLAG_OUTPUT"] {
+        for key in
+            ["RUN", "ID", "CREATED", "CKPT", "RANKS", "FILES", "SIZE", "COMPLETE", "FLAG_CKPT", "FLAG_OUTPUT"]
+        {
             for value in ["", "x", "1.5", "99999999999999999999"] {
                 let mut tree = good.clone();
                 tree.set(key, value);

@@ -6,7 +6,7 @@
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Index, Prefix, PrefixError, Rank2File, Seq};
+use super::{DatasetDescriptor, Index, Prefix, PrefixError, Rank2File, RestartPoint, Seq};
 use crate::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
@@ -64,10 +64,15 @@ impl FlushEntry {
         self.dataset.as_ref().map(|dataset| dataset.job_id.as_str()).filter(|of| !of.is_empty())
     }
 
-    /// Whether what a cache has of it must not be forgotten, with `newest` as the place of the newest checkpoint in the prefix
-    /// directory: output, and a newer checkpoint, that are not there.
-    pub fn is_still_wanted(&self, newest: Seq) -> bool {
-        !self.is_at(Location::Prefix) && (self.output || self.seq() > newest)
+    /// As what a job may restart from.
+    pub fn restart_point(&self) -> RestartPoint {
+        RestartPoint { seq: self.seq(), ranks: self.dataset.as_ref().and_then(|dataset| dataset.ranks) }
+    }
+
+    /// Whether what a cache has of it must not be forgotten: output, and a checkpoint, that are not in the prefix directory, while
+    /// nothing there replaces the checkpoint.
+    pub fn is_still_wanted(&self, is_replaced: impl FnOnce(RestartPoint) -> bool) -> bool {
+        !self.is_at(Location::Prefix) && (self.output || !is_replaced(self.restart_point()))
     }
 
     /// Whether another allocation has gone on from an older checkpoint though this one was in cache, and nobody has saved it: what is at

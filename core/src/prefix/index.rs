@@ -19,7 +19,7 @@
 use super::descriptor::RUN;
 use super::fields::{flag, ids, set_flag};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, Seq};
+use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
 use crate::fs::{At, Durability, Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
@@ -85,6 +85,11 @@ impl IndexEntry {
     /// Its place among all datasets.
     pub fn seq(&self) -> Seq {
         Seq { run: self.run, id: self.id }
+    }
+
+    /// As what a job may restart from.
+    pub fn restart_point(&self) -> RestartPoint {
+        RestartPoint { seq: self.seq(), ranks: self.dataset.as_ref().and_then(|dataset| dataset.ranks) }
     }
 
     /// Whether its files are all there and never failed to be read.

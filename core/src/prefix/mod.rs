@@ -49,8 +49,8 @@ mod unsynced;
 
 pub(crate) use attempts::Attempts;
 pub(crate) use container::{Contents, Member};
-pub(crate) use descriptor::Between;
-pub use descriptor::{DatasetDescriptor, Seq};
+pub(crate) use descriptor::{Between, RANKS};
+pub use descriptor::{DatasetDescriptor, RestartPoint, Seq};
 pub use error::{PrefixError, Rank2FileFault};
 pub(crate) use fields::{crc, set_crc};
 pub(crate) use file_name::staging_file;

@@ -57,7 +57,7 @@ impl LocalPart {
 
     /// How many ranks wrote the dataset, where the filemap says it.
     pub(crate) fn ranks(&self) -> Option<u32> {
-        self.map.record.as_ref().map(|record| record.ranks)
+        self.map.record.as_ref().map(RankRecord::ranks)
     }
 
     /// Whether its files are all there, with their right lengths. Its redundancy may be lost.

@@ -275,7 +275,7 @@ impl Repair<'_> {
         let own = own.map(|text| (Rank(0), text.into_bytes()));
         let lost_parts = route(&*self.job.comm, own.into_iter().collect())?;
         let names: Vec<_> = lost_parts.iter().map(|(_, text)| String::from_utf8_lossy(text)).collect();
-        let (label, ranks, scheme) = (self.label, record.ranks, &record.protection.scheme);
+        let (label, ranks, scheme) = (self.label, record.ranks(), &record.protection.scheme);
         let (names, lost) = (shortened(&names), losses.count());
         let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
             (true, ..) => format!("the files of {lost} of {ranks} ranks are not as they were written"),

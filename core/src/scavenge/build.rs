@@ -260,7 +260,7 @@ impl<'a> Builder<'a> {
         self.sync(scan)?;
         let record = PendingFlush {
             token: token(dataset.id),
-            ranks: scan.any.ranks,
+            ranks: scan.any.ranks(),
             // All bytes are there already.
             marks: 0,
             make_current: dataset.checkpoint.into(),

@@ -81,7 +81,7 @@ impl ScavengedMap {
         part.set("FILES", record.files.len() + usize::from(record.redundancy.is_some()));
         let mut list = |name: &[u8], kind: &str, bytes: u64, crc: Option<u32>| {
             let meta = part.child("FILE").child(name).child("META");
-            meta.set("RANKS", record.ranks);
+            meta.set("RANKS", record.ranks());
             meta.set("COMPLETE", 1);
             meta.set("SIZE", bytes);
             meta.set("TYPE", kind);

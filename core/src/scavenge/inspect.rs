@@ -172,12 +172,12 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
     for inventory in inventories {
         for Spoiler { record, is_refused } in inventory.spoilers {
             let state = if is_refused { PartState::Refused } else { PartState::Open };
-            datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks)));
+            datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks())));
         }
         for Part { map, lost } in inventory.parts {
             let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
             let state = if map.complete { PartState::Complete } else { PartState::Prepared };
-            dataset.states.push((state, Some(map.record.ranks)));
+            dataset.states.push((state, Some(map.record.ranks())));
             dataset.found.push((map.record.rank, lost));
             dataset.maps.push(map);
         }
@@ -211,7 +211,7 @@ fn judge(
 ) -> Inspected {
     let any = &scan.any;
     let mut losses: BTreeMap<Rank, Option<Lost>> =
-        (0..any.ranks).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
+        (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
     for (rank, lost) in found {
         // Of two copies the better one counts.
         losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
@@ -219,7 +219,7 @@ fn judge(
     let losses: BTreeMap<Rank, Lost> =
         losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
     let lost: Vec<Rank> = losses.keys().copied().collect();
-    let beyond_repair = if state.is_unfinished(any.ranks) {
+    let beyond_repair = if state.is_unfinished(any.ranks()) {
         Some("it was never complete, and the next run removes it".to_owned())
     } else if state.refused {
         Some("the application could not restart from it".to_owned())
@@ -232,7 +232,7 @@ fn judge(
         id: any.id_in_prefix,
         name: any.dataset.name.clone(),
         checkpoint: any.dataset.checkpoint,
-        ranks: any.ranks,
+        ranks: any.ranks(),
         lost: lost.iter().map(|rank| rank.0).collect(),
         beyond_repair,
     }

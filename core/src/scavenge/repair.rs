@@ -63,7 +63,7 @@ impl ScavengedRepair<'_> {
     /// Only the members of sets with a lost part take part; all other parts are read by as many threads as there are
     /// processors. So a job of any size can be repaired.
     pub(super) fn run(&self) -> Result<Vec<Rank>, RepairError> {
-        let ranks = self.scan.any.ranks;
+        let ranks = self.scan.any.ranks();
         let known = self.scan.records().count();
         if ranks as usize / FEWEST_KNOWN > known {
             return Err(RepairError::TooFewKnown { known, ranks });

@@ -72,7 +72,7 @@ impl Scan {
 /// Whether two records are of one dataset.
 fn belong(one: &RankRecord, other: &RankRecord) -> bool {
     one.begun == other.begun
-        && one.ranks == other.ranks
+        && one.ranks() == other.ranks()
         && one.dataset.id == other.dataset.id
         && one.dataset.name == other.dataset.name
         && one.protection == other.protection

@@ -66,6 +66,9 @@ fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
             entry.run == record.dataset.run || job_id.is_none_or(|job_id| *job_id == dataset.job_id)
         };
         is_this
-            || dataset.is_only_checkpoint() && entry.is_candidate() && entry.seq() > record.seq() && knew_it()
+            || dataset.is_only_checkpoint()
+                && entry.is_candidate()
+                && entry.restart_point().replaces(record.restart_point())
+                && knew_it()
     })
 }

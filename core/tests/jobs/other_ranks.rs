@@ -5,7 +5,7 @@ use super::world::{files_below, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, Location, Prefix};
-use scr_core::scavenge::drop_dataset;
+use scr_core::scavenge::{drop_dataset, unsaved};
 use scr_core::session::OutputFlags;
 
 fn some(rank: Rank) -> Vec<usize> {
@@ -84,6 +84,31 @@ fn what_a_run_with_another_number_of_ranks_leaves_alone_is_still_to_be_saved() {
     assert_eq!(entry.locations, [Location::Cache]);
     world.run(|application| application.session().drop_dataset(b"ckpt.1").unwrap());
     assert!(in_cache(&world).is_empty());
+}
+
+/// Checkpoints of the wrong number of ranks took its place: nothing was left to save, and the window deleted the one that was saved.
+#[test]
+fn a_checkpoint_in_cache_outlives_newer_ones_of_another_number_of_ranks() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "2").set("SCR_PREFIX_SIZE", "1");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+    with_ranks(&mut world, 3);
+    world.put("SCR_FLUSH", "1");
+    for step in [4, 5] {
+        let run = world.run(|application| {
+            let found = application.restart(some);
+            application.checkpoint(step, some).unwrap();
+            found
+        });
+        run.all_gave(&(step > 4).then(|| step - 1));
+    }
+    assert!(in_cache(&world).contains(&3), "scr postrun saves it");
+    let lost = unsaved(&RealFiles, &world.node("n1/user1/scr.defjobid")).unwrap();
+    assert_eq!(lost.iter().map(|lost| lost.id).collect::<Vec<_>>(), [3]);
+    assert!(!files_below(&world.prefix().join("ckpt.2")).is_empty(), "the window leaves it alone");
+    with_ranks(&mut world, 4);
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+    lose_all(&world);
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
 }
 
 #[test]

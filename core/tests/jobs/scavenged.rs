@@ -738,7 +738,7 @@ fn a_filemap_with_an_impossible_rank_count_does_not_exhaust_memory() {
         }
         let mut tree = KvTree::from_file_bytes(&std::fs::read(&path).unwrap()).unwrap();
         let part = tree.child("RANK").child("0").child("DSET").child("1");
-        part.child("RECORD").set("RANKS", u32::MAX);
+        part.child("RECORD").child("DSETDESC").set("RANKS", u32::MAX);
         part.remove("NEIGHBOUR");
         std::fs::write(&path, tree.to_file_bytes()).unwrap();
     }

@@ -15,7 +15,7 @@ use clap::Args;
 use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
-use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix};
+use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix, RestartPoint};
 use scr_core::scavenge::{Builder, Built, Outcome};
 use std::cell::OnceCell;
 use std::time::Duration;
@@ -84,16 +84,21 @@ pub(super) fn finish(
         unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
     // An application that has called SCR_Finalize has flushed what the settings ask for.
     let halt = Halt::read(&*env.files, &prefix).ok().flatten();
-    if params.get(&param::FLUSH) == 0 && halt.is_some_and(|halt| halt.is_finalized()) {
-        unsaved.checkpoints.first().into_iter().for_each(|newest| warn(&given_up(newest)));
-    } else {
-        let mut checkpoints = unsaved.checkpoints.iter();
-        safe &= checkpoints.next().is_none_or(|newest| {
-            let newest_is_safe = scavenge.save(newest);
+    let is_finished = params.get(&param::FLUSH) == 0 && halt.is_some_and(|halt| halt.is_finalized());
+    let mut dealt_with: Vec<RestartPoint> = Vec::new();
+    for checkpoint in &unsaved.checkpoints {
+        let point = checkpoint.restart_point();
+        if dealt_with.iter().any(|newer| newer.replaces(point)) {
+            continue;
+        }
+        if is_finished {
+            warn(&given_up(checkpoint));
+        } else if !scavenge.save(checkpoint) {
             // An older one is better than none.
-            let _ = newest_is_safe || checkpoints.any(|older| scavenge.save(older));
-            newest_is_safe
-        });
+            safe = false;
+            continue;
+        }
+        dealt_with.push(point);
     }
     if let Some(newest) = &unsaved.passed_over {
         warn(&passed_over(newest));
@@ -158,21 +163,21 @@ impl Unsaved {
         let is_ours =
             |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
         entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
-        let newest = entries.iter().find(|entry| entry.checkpoint && entry.is_at(Location::Prefix));
-        let is_passed_over = |entry: &&FlushEntry| {
-            is_ours(entry) && !entry.output && newest.is_some_and(|newest| entry.is_passed_over(newest))
-        };
+        let checkpoints = entries.iter().filter(|entry| entry.checkpoint);
+        let flushed: Vec<_> = checkpoints.filter(|entry| entry.is_at(Location::Prefix)).collect();
+        let replacing =
+            |older: RestartPoint| flushed.iter().find(|newer| newer.restart_point().replaces(older));
         // What its own allocation has flushed after it takes its place.
         let own = |entry: &&FlushEntry| entry.checkpoint && is_ours(entry);
+        let is_passed_over = |entry: &&FlushEntry| {
+            let newer = replacing(entry.restart_point());
+            !entry.output && newer.is_some_and(|newer| entry.is_passed_over(newer))
+        };
         let passed_over = entries.iter().find(own).filter(is_passed_over).cloned();
-        let newest = newest.map(FlushEntry::seq).unwrap_or_default();
-        let is_elsewhere = |entry: &&FlushEntry| !is_ours(entry) && entry.is_still_wanted(newest);
-        let elsewhere = entries.iter().filter(is_elsewhere).cloned().collect();
-        entries.retain(|entry| entry.is_at(Location::Prefix) || is_ours(entry));
-        let only_cached = |entry: &&FlushEntry| !entry.is_at(Location::Prefix);
-        let output = entries.iter().filter(|entry| entry.output).filter(only_cached).cloned().collect();
-        let checkpoints = entries.iter().filter(|entry| entry.checkpoint).take_while(only_cached);
-        let checkpoints = checkpoints.filter(|entry| !entry.output).cloned().collect();
+        let is_wanted = |entry: &&FlushEntry| entry.is_still_wanted(|older| replacing(older).is_some());
+        let (own, elsewhere): (Vec<_>, Vec<_>) = entries.iter().filter(is_wanted).cloned().partition(is_ours);
+        let (output, others): (Vec<_>, Vec<_>) = own.into_iter().partition(|entry| entry.output);
+        let checkpoints = others.into_iter().filter(|entry| entry.checkpoint).collect();
         Self { output, checkpoints, passed_over, elsewhere }
     }
 }
@@ -319,6 +324,20 @@ mod tests {
         };
         later.record(&own, Location::Prefix);
         assert_eq!(passed_over(&later, "7"), None, "its own allocation has gone on");
+    }
+
+    /// A job that was started once with too few ranks had nothing to save.
+    #[test]
+    fn a_checkpoint_of_another_number_of_ranks_does_not_take_the_place_of_one() {
+        let mut file = FlushFile::default();
+        let of = |id, ranks| DatasetDescriptor { id, ranks, checkpoint: true, ..Default::default() };
+        file.record(&of(1, Some(4)), Location::Prefix);
+        file.record(&of(2, Some(4)), Location::Cache);
+        file.record(&of(3, Some(3)), Location::Prefix);
+        assert_eq!(ids(&Unsaved::of(&file, "").checkpoints), [2]);
+        assert_eq!(ids(&Unsaved::of(&file, "other").elsewhere), [2]);
+        file.record(&of(4, None), Location::Prefix);
+        assert!(Unsaved::of(&file, "").checkpoints.is_empty(), "C SCR does not say how many");
     }
 
     #[test]
