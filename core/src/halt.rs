@@ -52,12 +52,15 @@ impl HaltConditions {
         Ok(())
     }
 
-    /// The application has called `SCR_Finalize`: `scr run` does not start it again.
+    /// The application has called `SCR_Finalize`: `scr run` does not start it again, unless it has only stopped before the end of
+    /// its allocation.
     pub(crate) fn finalize(&mut self, job: &Job) {
         self.logged = false;
         self.log(job, Halt::FINALIZED);
         if job.rank() == Rank(0) {
-            if let Err(error) = Halt::end(job.files(), &job.prefix, halt_seconds(job)) {
+            let stopped_in_time = matches!(own_reason(job, 0), Some(HaltReason::AllocationEnds { .. }));
+            let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), stopped_in_time);
+            if let Err(error) = ended {
                 job.report.error(&crate::describe(&error));
             }
         }

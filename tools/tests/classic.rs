@@ -165,7 +165,7 @@ fn conditions_of_one_halt_file_are_set_unset_and_listed() {
         exit_after: Some(1_298_937_600),
         halt_seconds: Some(60),
         exit_reason: Some(Halt::HALTED.to_owned()),
-        immediate: false,
+        ..Halt::default()
     };
     assert_eq!(halt(), Some(all.clone()));
     cntl(&["-xc", "-xr", "-s", "90"]);

@@ -183,13 +183,30 @@ fn a_job_is_not_started_again_near_the_end_of_its_allocation() {
     let run = world.scr(&["run", "mpirun", "./app"], &soon);
     assert_eq!((run.status.code(), world.starts().len()), (Some(1), 0));
     assert!(said(&run).contains("the allocation has ended"), "{}", said(&run));
-    let later =
-        (std::time::SystemTime::now() + Duration::from_secs(3000)).duration_since(std::time::UNIX_EPOCH);
-    let later = later.unwrap().as_secs().to_string();
+    let later = seconds_from_now(3000);
     let variables = [("SCR_RUNS", "-1"), ("SCR_END_TIME", later.as_str()), ("SCR_HALT_SECONDS", "1h")];
     let run = world.scr(&["run", "mpirun", "./app"], &variables);
     assert_eq!(world.starts().len(), 0);
     assert!(said(&run).contains("are left in the allocation"), "{}", said(&run));
+}
+
+/// The next allocation did nothing.
+#[test]
+fn a_job_that_has_stopped_before_its_allocation_ended_is_started_in_the_next_one() {
+    let world = World::new().launcher("mpirun", "! grep -q FINALIZE $SCR_PREFIX/.scr/halt.scr");
+    Halt::end(&RealFiles, &world.prefix(), 3600, true).unwrap();
+    for (left, starts, code) in [(3000, 0, 1), (9000, 1, 0)] {
+        let end = seconds_from_now(left);
+        let variables = [("SCR_END_TIME", end.as_str()), ("SCR_HALT_SECONDS", "1h")];
+        let run = world.scr(&["run", "mpirun", "./app"], &variables);
+        assert_eq!(world.starts().len(), starts, "{}", said(&run));
+        assert_eq!(run.status.code(), Some(code), "the watchdog sees how the last run ended");
+    }
+}
+
+fn seconds_from_now(seconds: u64) -> String {
+    let now = std::time::UNIX_EPOCH.elapsed().expect("the clock is after 1970");
+    (now.as_secs() + seconds).to_string()
 }
 
 #[test]

@@ -29,6 +29,8 @@ pub struct Halt {
     pub exit_reason: Option<String>,
     /// With the reason [`HALTED`](Self::HALTED): `scr run` ends the run, and does not wait for its next checkpoint.
     pub immediate: bool,
+    /// With the reason [`FINALIZED`](Self::FINALIZED): the run stopped since its allocation was about to end, and has not finished.
+    pub stopped_in_time: bool,
 }
 
 /// Which halt seconds a run has.
@@ -126,15 +128,17 @@ impl Halt {
         Ok(read.map(|tree| Self::from_tree(&tree).at("use", &path)).transpose()?)
     }
 
-    /// The conditions that hold for a job: those of the file, or where no command and no job has written one, the time that
-    /// `SCR_HALT_SECONDS` gives. The user guide's section "Halt before or after a specified time".
+    /// The conditions that hold for a job: those of the file, and where no command and no running job has written any, the time
+    /// that `SCR_HALT_SECONDS` gives. The user guide's section "Halt before or after a specified time".
     ///
     /// # Errors
     /// As for [`read`](Self::read).
     pub fn in_force(files: &dyn Files, prefix: &Prefix, halt_seconds: Duration) -> Result<Self, PrefixError> {
-        let of_parameter =
-            || Self { halt_seconds: i64::try_from(halt_seconds.as_secs()).ok(), ..Self::default() };
-        Ok(Self::read(files, prefix)?.unwrap_or_else(of_parameter))
+        let mut halt = Self::read(files, prefix)?.unwrap_or_default();
+        if halt.is_of_library() {
+            halt.halt_seconds = i64::try_from(halt_seconds.as_secs()).ok();
+        }
+        Ok(halt)
     }
 
     /// Reads, changes and writes the conditions in place under the lock, keeping what else is in the file. Makes
@@ -201,13 +205,20 @@ impl Halt {
         Ok(())
     }
 
-    /// Records that a run has ended. What its settings gave it as halt seconds is not for the next one.
+    /// Records that a run has ended, and whether it has `stopped_in_time`. What its settings gave it as halt seconds is not for the
+    /// next one.
     ///
     /// # Errors
     /// As for [`update`](Self::update).
-    pub fn end(files: &dyn Files, prefix: &Prefix, seconds: i64) -> Result<(), PrefixError> {
+    pub fn end(
+        files: &dyn Files,
+        prefix: &Prefix,
+        seconds: i64,
+        stopped_in_time: bool,
+    ) -> Result<(), PrefixError> {
         Self::update(files, prefix, |halt| {
             halt.exit_reason = Some(Self::FINALIZED.to_owned());
+            halt.stopped_in_time = stopped_in_time;
             halt.halt_seconds.take_if(|found| *found == seconds);
         })?;
         Ok(())
@@ -216,7 +227,7 @@ impl Halt {
     /// Whether no command has written it.
     fn is_of_library(&self) -> bool {
         (self.exit_reason.is_none() || self.is_finalized())
-            && Self { exit_reason: None, ..self.clone() } == Self::default()
+            && Self { exit_reason: None, stopped_in_time: false, ..self.clone() } == Self::default()
     }
 
     /// Removes the file, and with it every condition, also where it is damaged.
@@ -236,7 +247,8 @@ impl Halt {
     /// Why the job should stop at the time `now`, if it should. `allocation_end` is when the allocation ends, where
     /// that is known.
     pub fn reason(&self, now: i64, allocation_end: Option<i64>) -> Option<HaltReason> {
-        if let Some(reason) = &self.exit_reason {
+        let has_finished = !(self.is_finalized() && self.stopped_in_time);
+        if let Some(reason) = self.exit_reason.as_ref().filter(|_| has_finished) {
             return Some(HaltReason::ExitReason(reason.clone()));
         }
         if self.checkpoints_left.is_some_and(|left| left <= 0) {
@@ -266,6 +278,7 @@ impl Halt {
             halt_seconds: tree.parse("HaltSeconds")?,
             exit_reason: tree.parse("ExitReason")?,
             immediate: tree.get("Immediate").is_some(),
+            stopped_in_time: tree.get("StoppedInTime").is_some(),
         })
     }
 
@@ -277,6 +290,8 @@ impl Halt {
         set_or_remove(tree, "HaltSeconds", self.halt_seconds);
         set_or_remove(tree, "ExitReason", self.exit_reason.as_ref());
         set_or_remove(tree, "Immediate", self.is_immediate().then_some(1));
+        let stopped_in_time = self.is_finalized() && self.stopped_in_time;
+        set_or_remove(tree, "StoppedInTime", stopped_in_time.then_some(1));
     }
 }
 
@@ -308,7 +323,7 @@ mod tests {
             exit_before: Some(1_298_944_800),
             halt_seconds: Some(1200),
             exit_reason: Some("SCR_FINALIZE_CALLED".to_owned()),
-            immediate: false,
+            ..Halt::default()
         };
         Halt::update(&RealFiles, &prefix, |halt| *halt = all.clone()).unwrap();
         assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), Some(all));
@@ -375,6 +390,24 @@ mod tests {
         assert_eq!(reason(&killed, 0).unwrap().to_string(), "the halt file gives the reason JOB_KILLED");
     }
 
+    /// `scr run` did not start it in the next allocation either.
+    #[test]
+    fn a_run_that_has_stopped_in_time_has_not_finished() {
+        let (_dir, prefix) = scratch();
+        let in_force = || Halt::in_force(&RealFiles, &prefix, Duration::from_secs(60)).unwrap();
+        Halt::begin(&RealFiles, &prefix, 60).unwrap();
+        Halt::end(&RealFiles, &prefix, 60, true).unwrap();
+        assert!(in_force().is_finalized(), "a hanging end is not killed");
+        let ends = HaltReason::AllocationEnds { left: 50, halt_seconds: 60 };
+        assert_eq!(in_force().reason(950, Some(1000)), Some(ends));
+        assert_eq!(in_force().reason(950, Some(9000)), None, "in the next allocation");
+        Halt::end(&RealFiles, &prefix, 60, false).unwrap();
+        assert!(matches!(in_force().reason(950, Some(9000)), Some(HaltReason::ExitReason(_))));
+        Halt::end(&RealFiles, &prefix, 60, true).unwrap();
+        Halt::forget_end(&RealFiles, &prefix).unwrap();
+        assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), Some(Halt::default()));
+    }
+
     #[test]
     fn the_halt_seconds_of_the_settings_count_unless_a_command_was_there_first() {
         let (_dir, prefix) = scratch();
@@ -382,7 +415,7 @@ mod tests {
         let found = || Halt::read(&RealFiles, &prefix).unwrap();
         assert_eq!((begin(0), found()), (Begun::AsSet, None), "nothing to say, no file");
         assert_eq!((begin(60), found().unwrap().halt_seconds), (Begun::AsSet, Some(60)));
-        Halt::end(&RealFiles, &prefix, 60).unwrap();
+        Halt::end(&RealFiles, &prefix, 60, false).unwrap();
         let ended = Halt { exit_reason: Some(Halt::FINALIZED.to_owned()), ..Halt::default() };
         assert_eq!(found(), Some(ended.clone()));
         // The next run has other settings, and dies.

@@ -120,6 +120,7 @@ fn halt_seconds_of_the_settings_are_in_the_halt_file_so_that_a_command_can_chang
     // The next run in the allocation, after one that came to its end, has its own.
     world.run(|application| application.finalize().unwrap());
     set(&world, |halt| assert!(halt.is_finalized() && halt.halt_seconds.is_none()));
+    assert!(found(&world).unwrap().stopped_in_time, "it goes on in the next allocation");
     world.put("SCR_HALT_SECONDS", "700");
     world.run(|_| assert_eq!(found(&world).unwrap().halt_seconds, Some(700)));
 }

@@ -223,6 +223,10 @@ impl<'a> Job<'a> {
         self.log_start(&command.words);
         let now = || self.env.clock.elapsed();
         let files = &*self.env.files;
+        // The watchdog would take it for the end of this run.
+        if let Err(error) = Halt::forget_end(files, &self.prefix) {
+            warn(&format!("the end of the last run stays in the halt file: {}", scr_core::describe(&error)));
+        }
         let mut watchdog =
             Timeouts::of(self.params).map(|times| Watchdog::new(times, files, &self.prefix, now()));
         let began = now();
