@@ -227,8 +227,8 @@ fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
     job.report.warn(&format!(
         "dataset {} `{}' {others} to another prefix directory, which was at {} before this one: the run does not restart \
          from it. What is left of that directory leaves the cache once a new checkpoint is complete; put the directory back \
-         before, if it is still needed. `scr clean --allocation {} --discard-unsaved' removes all that the allocation has \
-         in cache",
+         before, if it is still needed. Once the job has ended, `scr clean --allocation {} --ended --discard-unsaved' removes \
+         all that the allocation has in cache",
         newest.id,
         String::from_utf8_lossy(&name),
         job.prefix.dir().display(),

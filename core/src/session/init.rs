@@ -197,6 +197,7 @@ fn begin_running(job: &Job) -> Result<(Running, bool), CommError> {
 
 fn claim_prefix(job: &Job) -> (Running, Option<String>) {
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
+    warn_of_other_launcher(job);
     let process = std::process::id();
     let line = format!("allocation {id}, rank 0 is process {process} on {node}, since {time}");
     let (running, other) = Running::begin(job.files(), &job.prefix, &line);
@@ -204,6 +205,18 @@ fn claim_prefix(job: &Job) -> (Running, Option<String>) {
         warn_of_other_job(job, other);
     }
     (running, other)
+}
+
+/// Warns if the processes of a launcher do not find each other, and each of them is a job.
+fn warn_of_other_launcher(job: &Job) {
+    let started = |name| job.env.variable(name)?.parse().ok().filter(|&number: &u32| number > 1);
+    let variables = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
+    if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.comm.size() == 1) {
+        job.report.warn(&format!(
+            "the launcher has started {number} processes, and each of them is a job of one rank: it is the launcher of another \
+             MPI than the application has. Start the job with the launcher of its own MPI"
+        ));
+    }
 }
 
 /// Warns of another job in the prefix directory, which its line describes.

@@ -328,6 +328,17 @@ fn two_jobs_that_run_in_one_prefix_directory_at_the_same_time_are_both_warned_an
     assert!(!world.run(begins).has_line_with(words[0]));
 }
 
+/// The only message said that another job used the prefix directory, and to give it one of its own.
+#[test]
+fn processes_of_another_launcher_that_do_not_find_each_other_are_told_so() {
+    let begins = |ranks, started| {
+        let world = World::new(ranks, ranks).set("OMPI_COMM_WORLD_SIZE", "").set("PMI_SIZE", started);
+        world.run(|_| ()).has_line_with("the launcher has started 4 processes")
+    };
+    assert!(begins(1, "4"));
+    assert!(!begins(1, "1") && !begins(4, "4") && !begins(1, "many"));
+}
+
 /// It was tried again after the newer one had arrived, and took the name away from it.
 #[test]
 fn output_that_lost_its_name_while_it_could_not_be_flushed_is_not_flushed_any_more() {
