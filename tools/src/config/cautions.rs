@@ -13,7 +13,6 @@ pub(super) fn find(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
     let mut problems: Vec<_> = readable_password(params).into_iter().collect();
     problems.extend(check_cache_in_use(params, descriptors));
     problems.extend(groups_without_nodes(params, descriptors));
-    problems.extend(missing_bases(params));
     problems
 }
 
@@ -50,8 +49,8 @@ fn groups_without_nodes(params: &Params, descriptors: &Descriptors) -> Vec<Probl
     used.into_iter().map(|group| problem(origin, param::NODELIST.info().name, why(group))).collect()
 }
 
-/// Base folders that a file sets and that are not there.
-fn missing_bases(params: &Params) -> Vec<Problem> {
+/// Base folders that a file sets and that are not there: they may be on the nodes.
+pub(super) fn missing_bases(params: &Params) -> Vec<Problem> {
     let bases = [&param::CACHE_BASE, &param::CNTL_BASE].into_iter();
     let missing = bases.filter(|base| params.origin(base).place().is_some() && !params.get(base).exists());
     let why = |path: &Path| {

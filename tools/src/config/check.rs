@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub(super) fn run(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result<Answer> {
     let whose = if system { FileOf::Site } else { FileOf::User };
     let checked: Vec<_> = files.iter().map(|file| (file, problems(env, file, whose))).collect();
-    let is_valid = checked.iter().all(|(_, findings)| findings.is_empty());
+    let is_valid = checked.iter().all(|(_, findings)| !findings.iter().any(Finding::is_mistake));
     let report = json!({
         "valid": is_valid,
         "files": checked
@@ -36,8 +36,8 @@ fn problems(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {
 fn text(file: &Path, findings: &[Finding]) -> String {
     let file = file.display();
     let lines: String = findings.iter().map(|finding| finding.text() + "\n").collect();
-    match findings.len() {
-        0 => format!("{file}: nothing is wrong\n"),
+    match findings.iter().filter(|finding| finding.is_mistake()).count() {
+        0 => format!("{lines}{file}: nothing is wrong\n"),
         1 => format!("{lines}{file}: 1 problem\n"),
         count => format!("{lines}{file}: {count} problems\n"),
     }

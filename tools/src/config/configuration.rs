@@ -35,6 +35,7 @@ impl Configuration {
         ignored.extend(check_transports(&host, &params, &descriptors));
         findings.extend(ignored.into_iter().map(Finding::ignored));
         findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
+        findings.extend(cautions::missing_bases(&params).into_iter().map(Finding::note));
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
     }

@@ -7,17 +7,35 @@ use std::path::Path;
 /// Something that is wrong.
 pub(super) struct Finding {
     pub(super) problem: Problem,
-    /// Whether a job does not start with it.
-    stops: bool,
+    effect: Effect,
+}
+
+/// What it does to a job.
+#[derive(PartialEq, Eq)]
+enum Effect {
+    /// Perhaps nothing: it depends on the host.
+    None,
+    Ignored,
+    /// No job starts with it.
+    Stops,
 }
 
 impl Finding {
+    pub(super) fn note(problem: Problem) -> Self {
+        Self { problem, effect: Effect::None }
+    }
+
     pub(super) fn ignored(problem: Problem) -> Self {
-        Self { problem, stops: false }
+        Self { problem, effect: Effect::Ignored }
     }
 
     pub(super) fn stops(problem: Problem) -> Self {
-        Self { problem, stops: true }
+        Self { problem, effect: Effect::Stops }
+    }
+
+    /// Whether it is a mistake on every host.
+    pub(super) fn is_mistake(&self) -> bool {
+        self.effect != Effect::None
     }
 
     /// File and line, for an order in which people fix things.
@@ -26,8 +44,11 @@ impl Finding {
     }
 
     pub(super) fn text(&self) -> String {
-        let effect = if self.stops { " (no job starts with this)" } else { "" };
-        format!("{}{effect}", self.problem)
+        match self.effect {
+            Effect::None => format!("{} (note)", self.problem),
+            Effect::Ignored => self.problem.to_string(),
+            Effect::Stops => format!("{} (no job starts with this)", self.problem),
+        }
     }
 
     /// The same for programs.
@@ -35,7 +56,8 @@ impl Finding {
         json!({
             "from": origin_json(&self.problem.origin),
             "text": self.problem.cause.to_string(),
-            "stops": self.stops,
+            "stops": self.effect == Effect::Stops,
+            "note": !self.is_mistake(),
         })
     }
 }
