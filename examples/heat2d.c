@@ -42,9 +42,9 @@ struct plate {
 
 static int rank, ranks;
 
-static void fail(const char *what)
+static void fail(const char *what, const char *why)
 {
-    fprintf(stderr, "heat2d: rank %d: %s%s%s\n", rank, what, errno ? ": " : "", errno ? strerror(errno) : "");
+    fprintf(stderr, "heat2d: rank %d: %s: %s\n", rank, what, why);
     MPI_Abort(MPI_COMM_WORLD, 2);
     exit(2);
 }
@@ -81,7 +81,7 @@ static struct plate new_plate(int size)
     p.now = calloc(1, bytes);
     p.next = calloc(1, bytes);
     if (p.now == NULL || p.next == NULL)
-        fail("no memory for the plate");
+        fail("the plate", strerror(ENOMEM));
     for (int i = 0; i < p.rows; i++)
         for (int j = 0; j < size; j++)
             p.now[(size_t)(i + 1) * size + j] = initial(size, p.first + i, j);
@@ -211,7 +211,7 @@ static void answer(const struct plate *p, const char *path)
     uint64_t sum = 14695981039346656037u; /* FNV-1a */
 
     if (row == NULL)
-        fail("no memory for a row");
+        fail("a row", strerror(ENOMEM));
     if (rank > 0) {
         for (int i = 1; i <= p->rows; i++)
             MPI_Send(p->now + (size_t)i * p->size, p->size, MPI_DOUBLE, 0, 3, MPI_COMM_WORLD);
@@ -219,7 +219,7 @@ static void answer(const struct plate *p, const char *path)
         return;
     }
     if (path != NULL && (file = fopen(path, "wb")) == NULL)
-        fail(path);
+        fail(path, strerror(errno));
     for (int from = 0; from < ranks; from++) {
         for (int i = first_row(p->size, from); i < first_row(p->size, from + 1); i++) {
             if (from == 0)
@@ -229,11 +229,11 @@ static void answer(const struct plate *p, const char *path)
             for (size_t b = 0; b < (size_t)p->size * sizeof(double); b++)
                 sum = (sum ^ ((unsigned char *)row)[b]) * 1099511628211u;
             if (file != NULL && fwrite(row, sizeof(double), (size_t)p->size, file) != (size_t)p->size)
-                fail(path);
+                fail(path, strerror(errno));
         }
     }
     if (file != NULL && fclose(file) != 0)
-        fail(path);
+        fail(path, strerror(errno));
     printf("heat2d: the answer has checksum %016llx\n", (unsigned long long)sum);
     free(row);
 }
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
     if (!o.no_scr) {
         SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", o.every); /* unless the environment or a file says otherwise */
         if (SCR_Init() != SCR_SUCCESS)
-            fail("SCR_Init failed");
+            fail("cannot begin", SCR_Last_error());
         step = restart(&p);
     }
 #endif
