@@ -30,7 +30,7 @@ impl MariaDb {
     fn start() -> Self {
         let mut database =
             Self { folder: tempfile::tempdir().expect("a folder for the database"), server: None };
-        let mut install = Command::new(INSTALLER);
+        let mut install = database.program(INSTALLER);
         install.args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"]);
         install.arg(format!("--datadir={}", database.data().display()));
         install.args(as_whom());
@@ -40,7 +40,7 @@ impl MariaDb {
     }
 
     fn start_server(&mut self) {
-        let mut server = Command::new(SERVER);
+        let mut server = self.program(SERVER);
         server.args(["--no-defaults", "--skip-networking", "--innodb-flush-log-at-trx-commit=0"]);
         server.arg(format!("--datadir={}", self.data().display()));
         server.arg(format!("--socket={}", self.socket().display())).args(as_whom());
@@ -53,6 +53,13 @@ impl MariaDb {
             assert!(Instant::now() < deadline, "the server does not answer:\n{}", log());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// A server that starts removes what others have in their folder for temporary files.
+    fn program(&self, name: &str) -> Command {
+        let mut program = Command::new(name);
+        program.env("TMPDIR", self.folder.path());
+        program
     }
 
     /// Ends the server. What it stores stays.

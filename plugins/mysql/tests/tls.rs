@@ -40,12 +40,15 @@ impl Server {
         sign(folder.path(), "ca", "server");
         let user = ["--user=root"];
         let install = ["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"];
+        // A server that starts removes what others have in their folder for temporary files.
         run(Command::new("mariadb-install-db")
+            .env("TMPDIR", folder.path())
             .args(install)
             .args(user)
             .arg(format!("--datadir={}", at("data"))));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let mut server = Command::new("mariadbd");
+        server.env("TMPDIR", folder.path());
         server.args(["--no-defaults", "--bind-address=127.0.0.1"]).args(user).arg(format!("--port={port}"));
         server.arg(format!("--datadir={}", at("data"))).arg(format!("--socket={}", at("socket")));
         if with_tls {
