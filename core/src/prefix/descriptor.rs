@@ -26,12 +26,7 @@ impl RestartPoint {
     /// Whether a job that could restart from `older` has no need of that one, as it can restart from this one. A job restarts only
     /// from what as many ranks wrote.
     pub fn replaces(self, older: Self) -> bool {
-        self.seq >= older.seq && self.is_of_size(older.ranks)
-    }
-
-    /// Whether so many ranks may have written it.
-    pub(crate) fn is_of_size(self, ranks: Option<u32>) -> bool {
-        self.ranks.zip(ranks).is_none_or(|(own, other)| own == other)
+        self.seq >= older.seq && self.ranks.zip(older.ranks).is_none_or(|(own, other)| own == other)
     }
 }
 

@@ -247,8 +247,8 @@ impl Halt {
     /// Why the job should stop at the time `now`, if it should. `allocation_end` is when the allocation ends, where
     /// that is known.
     pub fn reason(&self, now: i64, allocation_end: Option<i64>) -> Option<HaltReason> {
-        let has_finished = !(self.is_finalized() && self.stopped_in_time);
-        if let Some(reason) = self.exit_reason.as_ref().filter(|_| has_finished) {
+        let goes_on = self.is_finalized() && self.stopped_in_time;
+        if let Some(reason) = self.exit_reason.as_ref().filter(|_| !goes_on) {
             return Some(HaltReason::ExitReason(reason.clone()));
         }
         if self.checkpoints_left.is_some_and(|left| left <= 0) {

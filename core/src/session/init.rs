@@ -214,7 +214,7 @@ fn warn_of_other_launcher(job: &Job) {
     if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.comm.size() == 1) {
         job.report.warn(&format!(
             "the launcher has started {number} processes, and each of them is a job of one rank: it is the launcher of another \
-             MPI than the application has. Start the job with the launcher of its own MPI"
+             MPI. Start the job with the launcher of the MPI that the application is compiled with"
         ));
     }
 }
