@@ -300,7 +300,7 @@ int main(int argc, char **argv)
     if (!o.no_scr) {
         SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", o.every); /* unless the environment or a file says otherwise */
         if (SCR_Init() != SCR_SUCCESS)
-            fail("cannot begin", SCR_Last_error());
+            fail("SCR_Init failed", SCR_Last_error());
         step = restart(&p);
     }
 #endif
