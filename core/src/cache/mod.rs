@@ -124,7 +124,12 @@ impl Cache {
     pub(crate) fn may_delete_in_prefix(&self, id: u64) -> bool {
         let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
         let arrives = self.datasets.iter().filter(is_it).any(CachedDataset::is_being_flushed);
-        !arrives && (!self.unread.contains(&id) || planted(Bug::WindowDeletesUnread))
+        !arrives && (self.could_read(id) || planted(Bug::WindowDeletesUnread))
+    }
+
+    /// Whether this run may rely on a dataset of the prefix directory: it is not one that it tried to read in vain.
+    pub(crate) fn could_read(&self, id: u64) -> bool {
+        !self.unread.contains(&id)
     }
 
     /// The dataset of this id has been deleted from the prefix directory. What lies nowhere else leaves, and no other can be read

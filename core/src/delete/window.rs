@@ -65,8 +65,8 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 }
 
 /// Deletes the checkpoints that are too many in the prefix directory, now that dataset `newest` is there. If one cannot be
-/// deleted, or the index not be read, that is reported. One that this run could not read stays: a later run may restart from
-/// it. So does one that another run reads in place. Collective. See the guide's `SCR_PREFIX_SIZE`.
+/// deleted, or the index not be read, that is reported. One that this run could not read does not count, and stays: a later run may
+/// restart from it. One that another run reads in place stays too. Collective. See the guide's `SCR_PREFIX_SIZE`.
 ///
 /// # Errors
 /// The ranks cannot talk.
@@ -77,7 +77,8 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let is_held =
         |index: &Index, id: u64| index.entry(id).is_some_and(|entry| catalog.is_held(&entry, job.run.number));
     let goes = |index: &Index| {
-        Ok(surplus(index, size, newest).into_iter().filter(|&id| !is_held(index, id)).collect())
+        let surplus = surplus(index, size, newest, |id| cache.could_read(id));
+        Ok(surplus.into_iter().filter(|&id| !is_held(index, id)).collect())
     };
     let surplus = match listed(job, READING, goes) {
         Err(Error::Comm(error)) => return Err(error.into()),
@@ -136,13 +137,14 @@ fn listed(
 
 const READING: &str = "reading the index of the prefix directory";
 
-/// The checkpoints that are older than the `size` newest ones that count. Output stays, and so do the current one and what another
-/// number of ranks wrote.
-fn surplus(index: &Index, size: usize, newest: u64) -> Vec<u64> {
+/// The checkpoints that are older than the `size` newest ones that count, which `could_read` says. Output stays, and so do the
+/// current one and what another number of ranks wrote.
+fn surplus(index: &Index, size: usize, newest: u64, could_read: impl Fn(u64) -> bool) -> Vec<u64> {
     let entries = index.entries();
     let Some(newest) = index.entry(newest).map(|entry| entry.restart_point()) else { return Vec::new() };
-    let counting =
-        entries.iter().filter(|entry| entry.is_candidate() && newest.replaces(entry.restart_point()));
+    let counting = entries.iter().filter(|entry| {
+        entry.is_candidate() && newest.replaces(entry.restart_point()) && could_read(entry.id)
+    });
     let Some(oldest) = counting.map(IndexEntry::restart_point).nth(size - 1) else { return Vec::new() };
     entries
         .iter()
@@ -172,10 +174,11 @@ mod tests {
         index.mark_failed(5, "now");
         let plain = DatasetDescriptor { id: 7, name: b"out".to_vec(), output: true, ..Default::default() };
         index.record(&plain, true);
-        assert_eq!(surplus(&index, 2, 6), [3, 1]);
-        assert_eq!(surplus(&index, 2, 4), [1], "of those before it");
-        assert_eq!(surplus(&index, 3, 6), [1]);
-        assert!(surplus(&index, 9, 6).is_empty());
+        assert_eq!(surplus(&index, 2, 6, |_| true), [3, 1]);
+        assert_eq!(surplus(&index, 2, 4, |_| true), [1], "of those before it");
+        assert_eq!(surplus(&index, 3, 6, |_| true), [1]);
+        assert_eq!(surplus(&index, 2, 6, |id| id != 4), [1], "the two newest that could be read");
+        assert!(surplus(&index, 9, 6, |_| true).is_empty());
     }
 
     /// Two starts with the wrong number of ranks took the only checkpoint of the right number away.
@@ -187,7 +190,7 @@ mod tests {
             index
                 .record(&DatasetDescriptor { id, name, checkpoint: true, ranks, ..Default::default() }, true);
         }
-        assert_eq!(surplus(&index, 1, 5), [4, 2]);
-        assert_eq!(surplus(&index, 1, 6), [5, 4, 3, 2, 1], "C SCR does not say how many");
+        assert_eq!(surplus(&index, 1, 5, |_| true), [4, 2]);
+        assert_eq!(surplus(&index, 1, 6, |_| true), [5, 4, 3, 2, 1], "C SCR does not say how many");
     }
 }

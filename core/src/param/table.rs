@@ -260,7 +260,7 @@ parameters! {
         "Whether a dataset may take the name of a checkpoint that another number of ranks wrote.";
     PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
         "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept, and so is what another number \
-         of ranks wrote.";
+         of ranks wrote. A checkpoint that the run could not read is kept too, and does not count.";
     PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init deletes all datasets from the prefix directory, including output.";
     CHECKPOINT_INTERVAL: u64 = "SCR_CHECKPOINT_INTERVAL", COUNT, text("0"), Anywhere,

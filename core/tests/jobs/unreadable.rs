@@ -91,6 +91,20 @@ fn a_checkpoint_that_could_not_be_read_is_neither_given_up_for_an_older_one_nor_
     assert!(!complete(&world).contains(&1), "{:?}", complete(&world));
 }
 
+/// It counted for `SCR_PREFIX_SIZE`, and the run deleted the one that it had restarted from after its first checkpoint.
+#[test]
+fn a_checkpoint_that_could_not_be_read_takes_no_place_of_one_that_could() {
+    let mut world = flushed();
+    let files = failing(|path| path.to_string_lossy().contains("prefix/ckpt.2/"));
+    files.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(files);
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.checkpoint(3, some).unwrap();
+    });
+    assert_eq!(complete(&world), [1, 2, 3]);
+}
+
 #[test]
 fn a_copy_that_could_not_be_read_is_written_again_from_cache_and_counts_then() {
     let world = World::new(4, 4).set("SCR_FLUSH", "1");
