@@ -54,6 +54,10 @@ pub(super) struct Found {
     pub(super) saved: Option<u64>,
     /// The newest one of them that this run can read.
     readable: Option<u64>,
+    /// The newest version that is in cache as far as this run can see.
+    cached: Option<u64>,
+    /// Whether the user has chosen one that this run cannot read.
+    is_chosen_out_of_reach: bool,
     /// A version in cache of which the index says that its copy failed.
     pub(super) failed: Option<u64>,
     /// All that the index offers.
@@ -448,8 +452,11 @@ impl Model {
         let listed = listed.filter(|_| !doubtful);
         let failed = self.cached(run).filter(|number| failed(&self.world).contains(number));
         let saved = self.saved.all(place, run.nodes.len()).max();
-        let readable = self.readable(run).max();
-        Found { listed, saved, readable, failed, offered, entries: entries_of(&self.world) }
+        let (readable, cached) = (self.readable(run).max(), self.cached(run));
+        let is_chosen_out_of_reach = run.settings.global
+            && run.wants.map(name_of).is_some_and(|wanted| is_aggregated(&self.world, &wanted));
+        let entries = entries_of(&self.world);
+        Found { listed, saved, readable, cached, is_chosen_out_of_reach, failed, offered, entries }
     }
 
     /// The versions that this run has to find in the prefix directory.
@@ -513,17 +520,15 @@ impl Model {
         let healthy = !stopped;
         let handed = self.handed(run, &ended.ranks, healthy)?;
         // No other one is taken in the place of one that the user has chosen.
-        let is_chosen_out_of_reach = run.settings.global
-            && run.wants.map(name_of).is_some_and(|wanted| is_aggregated(&self.world, &wanted));
-        if healthy && !is_chosen_out_of_reach && ended.ranks.iter().any(|seen| !seen.began) {
+        if healthy && !found.is_chosen_out_of_reach && ended.ranks.iter().any(|seen| !seen.began) {
             return Err("no session begins".to_owned());
         }
         if ended.ranks.iter().any(|seen| !seen.began) || matches!(run.reaction, Reaction::Ignore) {
             return Ok(());
         }
-        let promised = self.cached(run).max(found.listed).max(found.readable);
+        let promised = found.cached.max(found.listed).max(found.readable);
         if healthy && run.wants.is_none() && handed.first().copied() < promised {
-            let (cached, first, Found { listed, readable, .. }) = (self.cached(run), handed.first(), found);
+            let (first, Found { cached, listed, readable, .. }) = (handed.first(), found);
             return Err(format!(
                 "restarted from {first:?}, but {cached:?} is in cache, {listed:?} in the index, and {readable:?} was flushed"
             ));
