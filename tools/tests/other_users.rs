@@ -207,6 +207,23 @@ fn settings_in_a_folder_of_another_user_name_no_program_and_no_directory() {
     assert!(!contains(&shown.stdout, theirs.as_bytes()), "{shown:?}");
 }
 
+/// Whoever can open a file can keep its lock. Each call of a job waited ten seconds for another user.
+#[test]
+fn another_user_who_may_only_read_a_prefix_directory_cannot_keep_its_locks() {
+    let Some(node) = Node::new() else { return };
+    let prefix = node.at("prefix");
+    let halt = |arguments: &[&str]| node.scr(&[&["halt"], arguments, &[prefix.to_str().unwrap()]].concat());
+    assert!(halt(&["--checkpoints", "1"]).status.success());
+    let file = prefix.join(".scr/halt.scr");
+    // As older versions left it.
+    set_mode(&file, 0o644);
+    assert!(halt(&["--checkpoints", "2"]).status.success());
+    let lock =
+        Command::new("flock").args(["--nonblock", file.to_str().unwrap(), "true"]).uid(ATTACKER).output();
+    assert!(contains(&lock.unwrap().stderr, b"Permission denied"));
+    assert!(contains(&halt(&["--list"]).stdout, b"2"));
+}
+
 type Change = Box<dyn Fn(&Path)>;
 
 /// What the attacker changes in a cache.

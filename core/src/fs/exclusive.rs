@@ -7,7 +7,9 @@
 
 use super::error::At;
 use super::trees::PAUSE;
-use super::{retried, unique_number, File, Files, FsError, How, Status, Updated};
+use super::{
+    keep_from_readers, retried, unique_number, File, Files, FsError, How, Status, Updated, LOCKABLE,
+};
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -109,8 +111,7 @@ impl dyn Files + '_ {
         }
         mine.forget_own_name();
         if matches!(taken, Taken::NoSecondNames) {
-            let path = named(lock, "flock");
-            let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
+            let (_, file) = self.open_system_lock(lock)?;
             let free = file.try_lock().unwrap_or(true);
             if free {
                 // A lock of the system cannot be broken.
@@ -124,8 +125,7 @@ impl dyn Files + '_ {
     }
 
     fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
-        let path = named(lock, "flock");
-        let file = self.open(&path, How::Ensure(0o666)).at("open", &path)?;
+        let (path, file) = self.open_system_lock(lock)?;
         match self.wait_for_lock(&*file, MOST_LOOKS) {
             Ok(None) => Err(FsError::KeptLocked { path }),
             locked => Ok(Updated {
@@ -134,6 +134,14 @@ impl dyn Files + '_ {
                 everywhere: false,
             }),
         }
+    }
+
+    /// The file whose lock of the system stands for `lock` where there are no second names.
+    fn open_system_lock(&self, lock: &Path) -> Result<(PathBuf, Box<dyn File>), FsError> {
+        let path = named(lock, "flock");
+        let file = self.open(&path, How::Ensure(LOCKABLE)).at("open", &path)?;
+        keep_from_readers(&*file, &file.status().at("look at", &path)?);
+        Ok((path, file))
     }
 }
 
@@ -178,13 +186,16 @@ impl<'a> Mine<'a> {
 
     fn create_once(files: &'a dyn Files, lock: &'a Path) -> Result<Self, FsError> {
         let path = named(lock, &format!("{:016x}", unique_number()));
-        let file = files.open(&path, How::Create(0o666)).at("create", &path)?;
+        let file = files.open(&path, How::Create(LOCKABLE)).at("create", &path)?;
         // Held as long as the file is open; without locks, only its age shows that the holder is dead.
         let _ = file.try_lock();
         let mine = Self { files, lock, identity: (0, 0), path, file };
         let prepared = mine.file.write_at(0, &files.machine()).and_then(|()| mine.file.status());
         match prepared {
-            Ok(status) => Ok(Self { identity: status.identity, ..mine }),
+            Ok(status) => {
+                keep_from_readers(&*mine.file, &status);
+                Ok(Self { identity: status.identity, ..mine })
+            }
             Err(error) => {
                 mine.forget_own_name();
                 Err(error).at("write", &mine.path)

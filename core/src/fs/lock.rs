@@ -1,11 +1,12 @@
 //! The lock of the system on an open file: flock, unless the build says otherwise. Both kinds belong to the open file and
 //! not to the process, so they hold between the ranks of one process too, and end with its last descriptor.
 
+use super::{File, Status};
 use crate::build::FILE_LOCK;
 use nix::fcntl::{fcntl, FcntlArg};
 use rustix::fs::{flock, FlockOperation};
 use rustix::io::Errno;
-use std::fs::File;
+use std::fs;
 use std::io;
 
 /// The kind of locks of this build.
@@ -33,7 +34,7 @@ impl Kind {
         }
     }
 
-    fn attempt(self, file: &File) -> io::Result<bool> {
+    fn attempt(self, file: &fs::File) -> io::Result<bool> {
         let done = match self {
             Kind::Flock => flock(file, FlockOperation::NonBlockingLockExclusive),
             Kind::Fcntl => whole(file),
@@ -47,13 +48,28 @@ impl Kind {
     }
 }
 
+/// The permission bits of a new file that processes lock, less those of the umask; see [`keep_from_readers`].
+pub(crate) const LOCKABLE: u32 = 0o622;
+
+/// Lets only those read a file who may also write it. Whoever can open a file can keep its lock, and everybody would wait for
+/// another user who may only read.
+pub(crate) fn keep_from_readers(file: &dyn File, status: &Status) {
+    let mode = status.mode & 0o777;
+    let writers = mode & 0o022;
+    let wanted = mode & 0o700 | writers | writers << 1;
+    if mode != wanted {
+        // Only the owner may change it.
+        let _ = file.set_mode(wanted);
+    }
+}
+
 /// Takes the exclusive lock if nobody has it.
-pub(super) fn attempt(file: &File) -> io::Result<bool> {
+pub(super) fn attempt(file: &fs::File) -> io::Result<bool> {
     KIND.attempt(file)
 }
 
 /// The whole file, however long it gets.
-fn whole(file: &File) -> Result<(), Errno> {
+fn whole(file: &fs::File) -> Result<(), Errno> {
     static WHOLE: libc::flock = libc::flock {
         l_type: libc::F_WRLCK as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
@@ -69,8 +85,10 @@ fn whole(file: &File) -> Result<(), Errno> {
 #[cfg(test)]
 #[allow(clippy::disallowed_methods, reason = "tests make real files")]
 mod tests {
+    use super::super::{Files, How, RealFiles};
     use super::*;
     use crate::testing::wait_until;
+    use std::fs::File;
 
     #[test]
     fn one_of_two_has_the_lock_and_the_other_gets_it_after_it_even_in_one_process() {
@@ -83,6 +101,20 @@ mod tests {
             drop(first);
             // A process that another test starts has the descriptor too, until it executes its program.
             wait_until(|| kind.attempt(&second).unwrap());
+        }
+    }
+
+    #[test]
+    fn only_those_who_may_write_a_file_may_open_it_to_lock_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("lock");
+        for (before, after) in
+            [(0o644, 0o600), (0o622, 0o666), (0o620, 0o660), (0o664, 0o660), (0o600, 0o600)]
+        {
+            let file = RealFiles.open(&path, How::Ensure(LOCKABLE)).unwrap();
+            file.set_mode(before).unwrap();
+            keep_from_readers(&*file, &file.status().unwrap());
+            assert_eq!(file.status().unwrap().mode & 0o777, after, "{before:o}");
         }
     }
 

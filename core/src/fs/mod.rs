@@ -43,6 +43,7 @@ mod whole;
 pub(crate) use entry_name::EntryName;
 pub use error::FsError;
 pub(crate) use error::{At, MayPass};
+pub(crate) use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
 pub(crate) use range::FileRange;

@@ -5,7 +5,7 @@
 
 use super::error::At;
 use super::whole::read_open;
-use super::{Durability, File, Files, FsError, How};
+use super::{keep_from_readers, Durability, File, Files, FsError, How, LOCKABLE};
 use scr_plugin_api::KvTree;
 use std::io;
 use std::path::Path;
@@ -87,18 +87,16 @@ impl dyn Files + '_ {
     }
 
     /// Changes the tree in a file in place: waits for its lock, reads, changes, writes and syncs. A file that is
-    /// not there is made with `mode` less the umask. A tree that is not changed is not written, unless the file is
-    /// empty.
+    /// not there is made. A tree that is not changed is not written, unless the file is empty.
     ///
     /// # Errors
     /// As for `read_tree`; a damaged file is left as it is.
     pub fn update_locked<R>(
         &self,
         path: &Path,
-        mode: u32,
         change: impl FnOnce(&mut KvTree) -> R,
     ) -> Result<Updated<R>, FsError> {
-        let (file, locked) = self.open_locked(path, How::Ensure(mode))?;
+        let (file, locked) = self.open_locked(path, How::Ensure(LOCKABLE))?;
         let mut tree = read_in_place(&*file, path)?;
         let before =
             if file.status().at("look at", path)?.len == 0 { Vec::new() } else { tree.to_file_bytes() };
@@ -117,13 +115,14 @@ impl dyn Files + '_ {
     fn open_locked(&self, path: &Path, how: How) -> Result<(Box<dyn File>, bool), FsError> {
         for _ in 0..MAX_REOPENS {
             let file = self.open(path, how).at("open", path)?;
+            let opened = file.status().at("look at", path)?;
+            keep_from_readers(&*file, &opened);
             let Some(locked) = self.wait_for_lock(&*file, MOST_LOOKS).at("lock", path)? else {
                 return Err(FsError::KeptLocked { path: path.to_owned() });
             };
-            let ours = file.status().at("look at", path)?.identity;
             match self.status(path) {
                 // A link to the file has an identity of its own, and it was opened through it.
-                Ok(now) if now.identity == ours || now.kind == super::Kind::Link => {
+                Ok(now) if now.identity == opened.identity || now.kind == super::Kind::Link => {
                     return Ok((file, locked))
                 }
                 Ok(_) => (),
@@ -228,7 +227,7 @@ mod tests {
     fn a_lock_that_is_never_released_is_an_error_after_a_limited_wait() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("halt.scr");
-        REAL.update_locked(&path, 0o600, |tree| tree.set("A", "1")).unwrap();
+        REAL.update_locked(&path, |tree| tree.set("A", "1")).unwrap();
         let kept = REAL.open(&path, How::Update).unwrap();
         assert!(kept.try_lock().unwrap());
         let hasty = FaultyFiles::new(RealFiles);
@@ -245,9 +244,9 @@ mod tests {
     fn a_change_in_place_keeps_the_file_and_what_it_held() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("halt.scr");
-        assert!(REAL.update_locked(&path, 0o600, |tree| tree.set("A", "a long value")).unwrap().locked);
+        assert!(REAL.update_locked(&path, |tree| tree.set("A", "a long value")).unwrap().locked);
         let before = REAL.status(&path).unwrap().identity;
-        let updated = REAL.update_locked(&path, 0o600, |tree| {
+        let updated = REAL.update_locked(&path, |tree| {
             tree.set("B", 1);
             tree.remove("A")
         });
@@ -263,7 +262,7 @@ mod tests {
         let path = dir.path().join("halt.scr");
         REAL.write_tree(&path, &tree("x"), 0o600, Durability::Unsynced).unwrap();
         let files = FaultyFiles::new(RealFiles);
-        (&files as &dyn Files).update_locked(&path, 0o600, |tree| tree.set("ExitReason", "x")).unwrap();
+        (&files as &dyn Files).update_locked(&path, |tree| tree.set("ExitReason", "x")).unwrap();
         assert_eq!(files.mutations(), 1, "opening counts, since it may create");
     }
 
@@ -283,7 +282,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("halt.scr");
         fs::write(&path, "not a tree, but somebody's bytes").unwrap();
-        assert!(REAL.update_locked(&path, 0o600, |tree| tree.set("A", 1)).unwrap_err().is_damage());
+        assert!(REAL.update_locked(&path, |tree| tree.set("A", 1)).unwrap_err().is_damage());
         assert_eq!(fs::read(&path).unwrap(), b"not a tree, but somebody's bytes");
     }
 
@@ -299,7 +298,7 @@ mod tests {
                             let count: u32 = tree.parse("COUNT").unwrap().unwrap_or(0);
                             tree.set("COUNT", count + 1);
                         };
-                        REAL.update_locked(&path, 0o600, change).unwrap();
+                        REAL.update_locked(&path, change).unwrap();
                     }
                 });
             }
@@ -317,7 +316,7 @@ mod tests {
         std::thread::scope(|scope| {
             let waiter = scope.spawn(|| {
                 let files: &dyn Files = &files;
-                files.update_locked(&path, 0o600, |tree| tree.set("B", 1))
+                files.update_locked(&path, |tree| tree.set("B", 1))
             });
             // It has opened the old file by then.
             until(|| files.count(What::Lock) >= 1);
@@ -337,8 +336,7 @@ mod tests {
             REAL.write_tree(&path, &tree("a reason of some length"), 0o600, Durability::Unsynced).unwrap();
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
-            let result =
-                (&files as &dyn Files).update_locked(&path, 0o600, |tree| tree.set("ExitReason", "x"));
+            let result = (&files as &dyn Files).update_locked(&path, |tree| tree.set("ExitReason", "x"));
             let found = REAL.read_locked(&path).unwrap().unwrap();
             assert!(found == tree("x") || found == tree("a reason of some length"), "at {at}: {found}");
             if result.is_ok() {

@@ -4,7 +4,7 @@
 //! The rules are those of the user guide's section "Halt a job". Times are seconds since the epoch.
 
 use super::fields::set_or_remove;
-use super::{Prefix, PrefixError, FILE_MODE};
+use super::{Prefix, PrefixError};
 use crate::fs::{retried, At, Files, Updated};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -155,7 +155,7 @@ impl Halt {
         prefix.make_scr_dir(files)?;
         let path = prefix.halt_file();
         let updated = retried(files, |files| {
-            files.update_locked(&path, FILE_MODE, |tree| {
+            files.update_locked(&path, |tree| {
                 let mut halt = Self::from_tree(tree)?;
                 let value = change(&mut halt);
                 halt.write_into(tree);

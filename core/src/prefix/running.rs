@@ -5,8 +5,8 @@
 //! of `running.2`, `running.3` and so on for itself, so what it counts on does not end with the first job.
 //! If no file can be created, or the file system has no locks, there is no warning.
 
-use super::{Prefix, FILE_MODE};
-use crate::fs::{File, Files, How};
+use super::Prefix;
+use crate::fs::{keep_from_readers, File, Files, How, LOCKABLE};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -43,8 +43,9 @@ impl Running {
 
     /// Locks one of the files, if this run has none yet. Gives the line of the run that has locked it.
     fn register(&mut self, files: &dyn Files, path: &Path, line: &str) -> io::Result<Option<String>> {
-        let how = if self.is_known() { How::Update } else { How::Ensure(FILE_MODE) };
+        let how = if self.is_known() { How::Update } else { How::Ensure(LOCKABLE) };
         let to_write = files.open(path, how)?;
+        keep_from_readers(&*to_write, &to_write.status()?);
         let to_read = files.open(path, How::Read)?;
         // A file that stays open to be written keeps its file system from being made read-only; but NFS locks no other.
         let by_reader = to_read.try_lock();
@@ -58,10 +59,9 @@ impl Running {
         }
         if !self.is_known() {
             // Without it another run is warned as well, with fewer words.
-            let _ = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
+            let written = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
             let file = if holds_reader { to_read } else { to_write };
-            let read = file.status().map_or(u64::MAX, |status| status.len);
-            self.lock = Some(RunLock { file, read });
+            self.lock = Some(RunLock { file, read: written.map_or(u64::MAX, |()| line.len() as u64) });
         }
         Ok(None)
     }

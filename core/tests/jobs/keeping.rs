@@ -1092,3 +1092,19 @@ fn a_lost_part_is_rebuilt_in_a_directory_that_this_run_has_checked() {
     std::fs::remove_dir_all(world.node("n2/user1.1")).unwrap();
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
+
+/// Whoever can open a file can keep its lock, and the job waited for another user who could only read.
+#[test]
+fn only_those_who_may_write_the_files_that_runs_lock_may_open_them() {
+    let world = job().set("SCR_HALT_SECONDS", "600");
+    let modes = |world: &World| {
+        let names = ["halt.scr", "running", "running.2"].map(|name| world.prefix().join(".scr").join(name));
+        names.map(|path| RealFiles.status(&path).unwrap().mode & 0o066)
+    };
+    world.run(|_| ());
+    let other = RealFiles.open(&world.prefix().join(".scr/running"), How::Read).unwrap();
+    assert!(other.try_lock().unwrap());
+    world.run(|_| ());
+    let of_writers = |mode: u32| mode & 0o044 == (mode & 0o022) << 1;
+    assert!(modes(&world).into_iter().all(of_writers), "{:?}", modes(&world));
+}
