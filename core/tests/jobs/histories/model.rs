@@ -232,8 +232,10 @@ impl Model {
             return Ok(());
         }
         let went_back = wants.map(name_of) == Some(name);
-        if !went_back && self.saved.has_gone_back(probe.settings.other_prefix) {
-            // An older one may be the current one, which counts where no cache is at hand.
+        let place = probe.settings.other_prefix;
+        if !went_back && self.saved.has_gone_back(place) || self.saved.went_back_in_index(place) {
+            // An older one may be the current one, which counts where no cache is at hand: what the user has chosen counts no
+            // more once a run of this allocation has started from it.
             return Ok(());
         }
         if self.saved.is_damaged(probe.settings.other_prefix, number) && !failed.contains(&number) {
@@ -695,7 +697,7 @@ impl Model {
                         self.saved.promise(place, name, number, ranks.len());
                     }
                     newest = None;
-                    self.saved.go_back(place);
+                    self.saved.go_back_in_index(place);
                     self.drop_newer(run);
                 }
             }
@@ -852,7 +854,7 @@ impl Model {
                 self.change_index(|index| _ = index.drop_name(name_of(name)));
             }
             Event::MakeCurrent(name) => {
-                self.saved.go_back(place);
+                self.saved.go_back_in_index(place);
                 self.change_index(|index| _ = index.set_current(name_of(name)));
             }
         }

@@ -26,6 +26,8 @@ pub(super) struct Saved {
     floors: BTreeMap<(Place, String), Floor>,
     /// Where somebody has gone back to an older checkpoint, which is offered first.
     went_back: BTreeSet<Place>,
+    /// Where it was not by `SCR_CURRENT`, but by `SCR_Current` or a command.
+    went_back_in_index: BTreeSet<Place>,
     /// Versions of which a flushed file was changed.
     damaged: BTreeSet<(Place, u64)>,
     /// Where only checksums say so.
@@ -47,10 +49,15 @@ impl Saved {
         self.went_back.contains(&place)
     }
 
+    pub(super) fn went_back_in_index(&self, place: Place) -> bool {
+        self.went_back_in_index.contains(&place)
+    }
+
     /// It is there, and it is the current one.
     pub(super) fn promise(&mut self, place: Place, name: String, number: u64, ranks: usize) {
         self.floors.insert((place, folder_of(&name).to_owned()), Floor { name, number, ranks });
         self.went_back.remove(&place);
+        self.went_back_in_index.remove(&place);
     }
 
     /// A dataset of this many ranks is begun in the folder of this name. What it replaces at once is promised no more; nor is what a
@@ -87,6 +94,11 @@ impl Saved {
 
     pub(super) fn go_back(&mut self, place: Place) {
         self.went_back.insert(place);
+    }
+
+    pub(super) fn go_back_in_index(&mut self, place: Place) {
+        self.go_back(place);
+        self.went_back_in_index.insert(place);
     }
 
     /// Only the newest one stays for sure, and not even that if version `arrived` may have got there since.
