@@ -74,6 +74,14 @@ pub enum FsError {
         /// Its kind.
         found: &'static str,
     },
+    /// Something that is no file stands where a lock is needed.
+    #[error("{} is needed as a lock and is {found}; move it away", path.display())]
+    NotALock {
+        /// Where.
+        path: PathBuf,
+        /// Its kind.
+        found: &'static str,
+    },
     /// A base folder that is not to be made is not there.
     #[error("{} is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1", path.display())]
     NoBase {

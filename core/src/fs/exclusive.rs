@@ -8,7 +8,7 @@
 use super::error::At;
 use super::trees::PAUSE;
 use super::{
-    keep_from_readers, retried, unique_number, File, Files, FsError, How, Status, Updated, LOCKABLE,
+    keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, Status, Updated, LOCKABLE,
 };
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
@@ -71,7 +71,7 @@ impl dyn Files + '_ {
                     return self.under_lock(lock, || work(None));
                 }
                 Taken::No => {
-                    mine.break_if_dead()?;
+                    mine.break_if_dead().inspect_err(|_| mine.forget_own_name())?;
                     self.pause(PAUSE);
                 }
             }
@@ -259,6 +259,14 @@ impl<'a> Mine<'a> {
     /// removed the name: who has the lock of the system while the name still leads to the file knows that
     /// the holder is dead, and nobody else here can touch it as long as the file is open.
     fn identify(&self) -> Result<Option<LockFile>, FsError> {
+        let named = match self.files.status(self.lock) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            found => found.at("look at", self.lock)?,
+        };
+        // Nobody's lock, and no link is followed to a file that is not below the prefix directory.
+        if named.kind != Kind::File {
+            return Err(FsError::NotALock { path: self.lock.to_owned(), found: named.kind.name() });
+        }
         let file = match self.files.open(self.lock, How::Update) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
                 return Ok(None)
@@ -370,6 +378,30 @@ mod tests {
     }
 
     /// It wrote into the lock of the next holder, which looked like one on this machine then, and dead.
+    #[test]
+    fn what_is_no_file_is_nobodys_lock_and_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lock, elsewhere) = (dir.path().join("lock"), dir.path().join("elsewhere"));
+        fs::write(&elsewhere, "mine").unwrap();
+        type Plant = fn(&Path);
+        let planted: [(&str, Plant); 4] = [
+            ("a symbolic link", |path| std::os::unix::fs::symlink("elsewhere", path).unwrap()),
+            ("a symbolic link", |path| std::os::unix::fs::symlink("nowhere", path).unwrap()),
+            ("neither file nor folder", |path| {
+                rustix::fs::mkfifoat(rustix::fs::CWD, path, 0o666.into()).unwrap();
+            }),
+            ("a folder", |path| fs::create_dir(path).unwrap()),
+        ];
+        for (found, plant) in planted {
+            plant(&lock);
+            let error = REAL.exclusively(&lock, || ()).unwrap_err().to_string();
+            assert_eq!(error, format!("{} is needed as a lock and is {found}; move it away", lock.display()));
+            assert_eq!(fs::read(&elsewhere).unwrap(), b"mine");
+            let _ = fs::remove_file(&lock).or_else(|_| fs::remove_dir(&lock));
+            assert_eq!(left_in(dir.path()), ["elsewhere"].map(PathBuf::from), "{found}");
+        }
+    }
+
     #[test]
     fn a_holder_whose_lock_was_broken_leaves_that_of_the_next_one_alone() {
         let dir = tempfile::tempdir().unwrap();

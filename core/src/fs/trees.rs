@@ -116,15 +116,16 @@ impl dyn Files + '_ {
         for _ in 0..MAX_REOPENS {
             let file = self.open(path, how).at("open", path)?;
             let opened = file.status().at("look at", path)?;
-            keep_from_readers(&*file, &opened);
             let Some(locked) = self.wait_for_lock(&*file, MOST_LOOKS).at("lock", path)? else {
                 return Err(FsError::KeptLocked { path: path.to_owned() });
             };
             match self.status(path) {
-                // A link to the file has an identity of its own, and it was opened through it.
-                Ok(now) if now.identity == opened.identity || now.kind == super::Kind::Link => {
-                    return Ok((file, locked))
+                Ok(now) if now.identity == opened.identity => {
+                    keep_from_readers(&*file, &opened);
+                    return Ok((file, locked));
                 }
+                // A link to the file has an identity of its own, and it was opened through it.
+                Ok(now) if now.kind == super::Kind::Link => return Ok((file, locked)),
                 Ok(_) => (),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => (),
                 Err(error) => return Err(error).at("look at", path),
