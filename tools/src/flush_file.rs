@@ -23,10 +23,10 @@ pub(crate) struct FlushFileArgs {
     #[command(flatten)]
     selection: Selection,
     /// In lists, only datasets with lower ids
-    #[arg(long, value_name = "ID")]
+    #[arg(short, long, value_name = "ID")]
     before: Option<u64>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, visible_alias = "prefix", value_name = "DIR")]
+    #[arg(short, long, visible_alias = "prefix", value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -39,25 +39,25 @@ pub(crate) struct FlushFileArgs {
 struct Selection {
     /// Print the id of the newest checkpoint that this allocation has, or that is in the prefix directory; exit with 1 if there
     /// is none
-    #[arg(long)]
+    #[arg(short, long)]
     latest: bool,
     /// Exit with 0 if this allocation still has to copy a dataset to the prefix directory, with 1 if not or if it is not known
-    #[arg(long, visible_alias = "need-flush", value_name = "ID")]
+    #[arg(short, long, visible_alias = "need-flush", value_name = "ID")]
     needflush: Option<u64>,
     /// Exit with 0 if a dataset is in the prefix directory, with 1 if not or if it is not known
     #[arg(long, value_name = "ID")]
     id: Option<u64>,
     /// Print where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE; exit with 1 if it is not known
-    #[arg(long, value_name = "ID")]
+    #[arg(short = 'L', long, value_name = "ID")]
     location: Option<u64>,
     /// Print the name of a dataset; exit with 1 if it is not known
-    #[arg(long, value_name = "ID")]
+    #[arg(short = 's', long, value_name = "ID")]
     name: Option<u64>,
     /// Print the ids of output datasets, the oldest first; exit with 1 if there is none
-    #[arg(long)]
+    #[arg(short = 'o', long)]
     list_output: bool,
     /// Print the ids of checkpoints, the newest first; exit with 1 if there is none
-    #[arg(long)]
+    #[arg(short = 'c', long)]
     list_ckpt: bool,
 }
 

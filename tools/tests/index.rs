@@ -54,6 +54,36 @@ fn another_checkpoint_becomes_the_current_one_and_a_dropped_one_is_gone() {
     assert!(!listed(prefix.path()).contains("ckpt.4"));
 }
 
+#[test]
+fn the_options_have_the_letters_of_c_scr() {
+    let prefix = sample();
+    let path = prefix.path().to_str().expect("it is text");
+    let index = |arguments: &[&str]| {
+        let scr = Command::new(env!("CARGO_BIN_EXE_scr")).arg("index").args(arguments).output();
+        scr.expect("the command starts")
+    };
+    assert_eq!(index(&["-l", "-p", path]).stdout, listed(prefix.path()).as_bytes());
+    assert_eq!(index(&["-p", path, "-c", "ckpt.2"]).status.code(), Some(0));
+    assert!(listed(prefix.path()).contains("  * ckpt.2"));
+    assert_eq!(index(&["-p", path, "-b", "9"]).status.code(), Some(1));
+    assert_eq!(index(&["-p", path, "-a", "ckpt.9"]).status.code(), Some(1));
+    assert_eq!(index(&["-d", "ckpt.2", "-p", path]).status.code(), Some(0));
+    assert!(!listed(prefix.path()).contains("ckpt.2"));
+}
+
+#[test]
+fn all_datasets_that_are_newer_than_one_are_dropped() {
+    let prefix = sample();
+    assert_eq!(scr(prefix.path(), &["--drop-after", "ckpt.3"]).status.code(), Some(1), "it is not there");
+    let dropped = scr(prefix.path(), &["--drop-after", "ckpt.2"]);
+    assert_eq!((dropped.status.code(), &*dropped.stdout), (Some(0), &b"dropped `ckpt.4'\n"[..]));
+    assert_eq!(listed(prefix.path()).matches("ckpt.").count(), 1);
+    let again = scr(prefix.path(), &["--drop-after", "ckpt.2", "--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&again.stdout).expect("it is JSON");
+    assert_eq!((again.status.code(), &json["found"]), (Some(0), &true.into()));
+    assert_eq!(json["dropped"], serde_json::json!([]));
+}
+
 /// The entry stayed for good, every later `scr postrun` ended with 1, and no command removed it.
 #[test]
 fn lost_output_of_an_allocation_that_has_ended_can_be_dropped_and_postrun_is_content() {
@@ -119,6 +149,19 @@ fn a_checkpoint_that_the_index_has_no_more_does_not_count_as_saved() {
         assert_eq!((ask(&latest).1.as_str(), ask(&["postrun"]).0), ("4\n", Some(0)));
         Index::update(&RealFiles, &folder, lose).expect("it can");
         assert_eq!(ask(&latest).1, "3\n");
+        // The letters are those of C SCR.
+        let here = prefix.path().to_str().expect("it is text");
+        let answers: [(&[&str], &str); 5] = [
+            (&["-l"], "3\n"),
+            (&["-L", "3"], "CACHE\n"),
+            (&["-s", "3"], "ckpt.3\n"),
+            (&["-n", "3", "-d", here], "dataset 3 `ckpt.3' is not in the prefix directory\n"),
+            (&["-c", "-b", "4"], "3\n"),
+        ];
+        for (letters, answer) in answers {
+            let asked = ask(&[&["flush-file"], letters].concat());
+            assert_eq!(asked, (Some(0), answer.to_owned()), "{letters:?}");
+        }
         assert_eq!(ask(&["flush-file", "--id", "4"]).0, Some(1));
         let (code, text) = ask(&["postrun"]);
         assert_eq!((code, text.contains("dataset 3 `ckpt.3' is in cache only")), (Some(1), true), "{text}");

@@ -264,11 +264,11 @@ impl FlushFile {
         self.tree.child("DATASET").remove(id.to_string()).is_some()
     }
 
-    /// Takes out the datasets of a name, wherever they are: nobody is to save them any more. Gives whether one of them was not in
-    /// the prefix directory.
-    pub fn drop_name(&mut self, name: impl AsRef<[u8]>) -> bool {
+    /// Takes out these datasets, wherever they are: nobody is to save them any more. Gives whether one of them was not in the prefix
+    /// directory.
+    pub fn drop_all(&mut self, is_meant: impl Fn(&FlushEntry) -> bool) -> bool {
         let mut dropped = self.entries();
-        dropped.retain(|entry| entry.name == name.as_ref() && self.remove(entry.id));
+        dropped.retain(|entry| is_meant(entry) && self.remove(entry.id));
         dropped.iter().any(|entry| !entry.is_at(Location::Prefix))
     }
 

@@ -7,7 +7,7 @@ use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{drop_dataset, Builder, Dropped};
+use scr_core::scavenge::{drop_dataset, drop_later, Builder, Dropped};
 use scr_core::session::OutputFlags;
 use std::sync::Arc;
 
@@ -655,7 +655,7 @@ fn what_the_command_drops_does_not_come_back_from_cache_unless_it_is_listed_agai
     let drop_it = |name: &str| drop_dataset(&RealFiles, &prefix, name.as_bytes()).unwrap();
     let dropped = drop_it("ckpt.3");
     assert!(dropped.found && dropped.in_cache == [3], "{dropped:?}");
-    assert_eq!(drop_it("ckpt.3"), Dropped::default());
+    assert_eq!(drop_it("ckpt.3"), Dropped { name: b"ckpt.3".to_vec(), ..Dropped::default() });
     world.run(|application| application.restart(some)).all_gave(&Some(2));
     assert_eq!(listed(&world).0, [1, 2]);
     assert!(drop_it("ckpt.2").found);
@@ -663,6 +663,36 @@ fn what_the_command_drops_does_not_come_back_from_cache_unless_it_is_listed_agai
     let host = PluginHost::new(&env, None);
     assert!(Builder::new(&env, &prefix, &host, 0).add(b"ckpt.2").unwrap().outcome.is_complete());
     world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+#[test]
+fn all_that_is_newer_is_dropped_at_once_and_an_older_one_whose_name_came_again_stays() {
+    let mut world = job();
+    let write = |world: &World, name: &[u8], step: u64| {
+        world.run(|application| application.checkpoint_as(name, step, some).unwrap());
+    };
+    for (name, step) in [(b"ckpt.1", 1), (b"ckpt.2", 2), (b"ckpt.3", 3)] {
+        write(&world, name, step);
+    }
+    world.put("SCR_FLUSH", "0");
+    write(&world, b"ckpt.1", 4);
+    let prefix = Prefix::new(world.prefix());
+    let drop_after = |name: &[u8]| drop_later(&RealFiles, &prefix, name).unwrap();
+    assert_eq!(drop_after(b"ckpt.4"), None);
+    assert_eq!(listed(&world).0, [1, 2, 3], "nothing is dropped");
+    let dropped = |name: &[u8], id| {
+        let name = name.to_vec();
+        Dropped { name, found: true, in_cache: vec![id], caution: None }
+    };
+    assert_eq!(drop_after(b"ckpt.2"), Some(vec![dropped(b"ckpt.1", 4), dropped(b"ckpt.3", 3)]));
+    assert_eq!(drop_after(b"ckpt.2"), Some(Vec::new()));
+    assert_eq!(listed(&world).0, [1, 2]);
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(2));
+        application.session().current(b"ckpt.1").unwrap();
+    });
+    lose_all(&world);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
 /// Only the copies that a run had in reach were marked. When the nodes came back, so did what was deleted.

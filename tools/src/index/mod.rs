@@ -20,7 +20,7 @@ use scr_core::env::Env;
 use scr_core::param;
 use scr_core::prefix::{Index, Prefix, PrefixError};
 use scr_core::scavenge::{
-    drop_dataset, extract, BuildError, Builder, ExtractError, Extracted, Import, Imported,
+    drop_dataset, drop_later, extract, BuildError, Builder, ExtractError, Extracted, Import, Imported,
 };
 use serde_json::json;
 use std::ffi::{OsStr, OsString};
@@ -47,7 +47,7 @@ pub(crate) struct IndexArgs {
     #[arg(value_name = "FILE")]
     files: Vec<OsString>,
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
-    #[arg(long, value_name = "DIR")]
+    #[arg(short, long, value_name = "DIR")]
     prefix: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
@@ -59,21 +59,24 @@ pub(crate) struct IndexArgs {
 #[group(multiple = false)]
 struct Action {
     /// List the datasets; the default
-    #[arg(long)]
+    #[arg(short, long)]
     list: bool,
     /// Choose the checkpoint to restart from
-    #[arg(long, value_name = "NAME")]
+    #[arg(short, long, value_name = "NAME")]
     current: Option<OsString>,
     /// Remove a dataset from the index; its files in the prefix directory stay. No job restarts from a copy in cache either, and
     /// `scr postrun` does not look for it
-    #[arg(long, visible_alias = "remove", value_name = "NAME")]
+    #[arg(short, long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
-    /// Add a complete dataset to the index again, by its name or its folder
+    /// Remove every dataset that is newer than this one, in the same way: checkpoints and output
     #[arg(long, value_name = "NAME")]
+    drop_after: Option<OsString>,
+    /// Add a complete dataset to the index again, by its name or its folder
+    #[arg(short, long, value_name = "NAME")]
     add: Option<OsString>,
     /// Complete a scavenged dataset: rebuild lost files and add it to the index. Without ID: every dataset that .scr has,
     /// even if the index is lost
-    #[arg(long, value_name = "ID", num_args = 0..=1)]
+    #[arg(short, long, value_name = "ID", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "the option may be absent, and so may its value")]
     build: Option<Option<u64>>,
     /// Write the files of a dataset out of its containers, under their names in the prefix directory. No file is replaced
@@ -109,6 +112,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
             Ok((dropped.found, dropped.caution))
         }),
+        Action { drop_after: Some(name), .. } => drop_after(&env, &prefix, name, args.json),
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             report.add(builder.add(&named(&env, &prefix, name)))
         }),
@@ -124,6 +128,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             list: _,
             current: None,
             drop: None,
+            drop_after: None,
             add: None,
             build: None,
             import: None,
@@ -166,22 +171,44 @@ fn change(
     as_json: bool,
     change: impl FnOnce() -> Result<(bool, Option<&'static str>), PrefixError>,
 ) -> Result<Answer> {
-    let mut found = false;
-    // Where no job has been there is no index, nor a place for its lock.
-    if prefix.scr_dir().is_dir() {
-        let (known, caution) =
-            change().with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
-        caution.iter().for_each(warn);
-        found = known;
+    let changed = if_used(prefix, || change().map(|(found, caution)| found.then_some(caution)))?;
+    changed.flatten().iter().for_each(warn);
+    show(as_json, json!({ "name": name.to_string_lossy(), "found": changed.is_some() }), "")?;
+    Ok(found(prefix, name, changed.is_some()))
+}
+
+fn drop_after(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
+    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, name.as_bytes()))?;
+    let (mut names, mut text) = (Vec::new(), String::new());
+    for later in dropped.iter().flatten() {
+        let name = OsStr::from_bytes(&later.name);
+        later.caution.iter().for_each(warn);
+        later.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
+        names.push(name.to_string_lossy());
+        text += &format!("dropped `{}'\n", on_one_line(&name.to_string_lossy()));
     }
+    let json = json!({ "name": name.to_string_lossy(), "found": dropped.is_some(), "dropped": names });
+    show(as_json, json, text)?;
+    Ok(found(prefix, name, dropped.is_some()))
+}
+
+/// Changes the index. Where no job has been there is none, nor a place for its lock.
+fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, PrefixError>) -> Result<Option<R>> {
+    if !prefix.scr_dir().is_dir() {
+        return Ok(None);
+    }
+    change().with_context(|| format!("cannot change the index of {}", prefix.dir().display()))
+}
+
+/// Says it if the index has no dataset of this name.
+fn found(prefix: &Prefix, name: &OsStr, is_there: bool) -> Answer {
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
-    if !found {
+    if !is_there {
         warn(format_args!(
             "the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
         ));
     }
-    show(as_json, json!({ "name": name, "found": found }), "")?;
-    Ok(Answer::from(found))
+    Answer::from(is_there)
 }
 
 /// What becomes of the copy in cache of a dataset that was dropped.
