@@ -64,7 +64,10 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     let root = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
     let made = job.group_value(&store.group).map_err(AnyError::from).and_then(|group| Ok((root?, group)));
     let (root, group) = job.agree(made).map_err(doing)?;
-    job.report_other_name(&store.path, &root);
+    // Otherwise it was said of the control directory.
+    if store.path != job.descriptors.control.path {
+        job.report_other_name(&store.path, &root);
+    }
     let is_global = store.view == View::Global;
     let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
     let seen = sharing.of(&root, number).map_err(doing)?;

@@ -1082,7 +1082,9 @@ fn a_lost_part_is_rebuilt_in_a_directory_that_this_run_has_checked() {
         let everybody = std::fs::Permissions::from_mode(0o1777);
         std::fs::set_permissions(dir.parent().unwrap(), everybody).unwrap();
     }
-    world.run(|application| application.checkpoint(1, some).unwrap());
+    let began = world.run(|application| application.checkpoint(1, some).unwrap());
+    let warnings = began.lines.iter().filter(|line| line.contains("another user has made")).count();
+    assert_eq!(warnings, 4, "one of each node: {:#?}", began.lines);
     std::fs::remove_dir_all(world.node("n1/user1.1")).unwrap();
     let nodes = world.dir().join("nodes").display().to_string();
     world.put("NODES", &nodes);
