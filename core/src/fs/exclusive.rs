@@ -377,7 +377,6 @@ mod tests {
         assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
     }
 
-    /// It wrote into the lock of the next holder, which looked like one on this machine then, and dead.
     #[test]
     fn what_is_no_file_is_nobodys_lock_and_is_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
@@ -402,6 +401,7 @@ mod tests {
         }
     }
 
+    /// It wrote into the lock of the next holder, which looked like one on this machine then, and dead.
     #[test]
     fn a_holder_whose_lock_was_broken_leaves_that_of_the_next_one_alone() {
         let dir = tempfile::tempdir().unwrap();
