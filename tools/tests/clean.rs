@@ -274,6 +274,8 @@ fn of_an_id_that_no_resource_manager_gives_the_user_says_that_the_allocation_has
     // Without a resource manager, jobs have this id.
     let alone = user_folder(&job).join("scr.defjobid");
     fs::create_dir(&alone).unwrap();
+    let hint = err(&clean(&job, &["--dead"]));
+    assert!(!hint.contains("defjobid --ended"), "{hint}");
     // For a moment, a process of another test may have none either.
     let until = Instant::now() + Duration::from_secs(30);
     while code(&clean(&job, &["--allocation", "defjobid"])) != 0 {

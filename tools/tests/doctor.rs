@@ -74,6 +74,8 @@ fn a_whole_installation_needs_no_mending() {
         assert!(has_line(&output, "good", words), "{words}: {}", out(&output));
     }
     assert!(out(&output).ends_with("nothing has to be fixed\n"), "{}", out(&output));
+    let off = doctor(&whole(), &[], &[("SCR_ENABLE", "0")]);
+    assert!(code(&off) == 0 && has_line(&off, "note", "environment: SCR_ENABLE=0 turns scr off"), "{off:?}");
 }
 
 #[test]

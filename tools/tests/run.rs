@@ -231,6 +231,15 @@ fn nodes_that_are_left_out_or_have_gone_get_no_ranks() {
 }
 
 #[test]
+fn where_no_nodes_are_known_the_settings_for_nodes_are_said_to_do_nothing() {
+    let world = World::new().launcher("mpirun", "exit 0");
+    let run = world.scr(&["run", "--pause", "1m", "mpirun", "./app"], &[("SCR_EXCLUDE_NODES", "n1")]);
+    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+    let expected = "SCR_EXCLUDE_NODES has no effect, as the nodes of the job are not known: set SCR_NODELIST";
+    assert!(said(&run).contains(expected) && !said(&run).contains("SCR_MIN_NODES"), "{}", said(&run));
+}
+
+#[test]
 fn with_too_few_nodes_a_job_is_not_started_again() {
     let go = |variables: &[(&str, &str)], script: &str| {
         let world = World::new().program("ssh", SSH);

@@ -186,12 +186,12 @@ impl<'a> Builder<'a> {
             if entry.is_valid() && self.is_described(id) {
                 match (Rank2File::loss(self.files(), self.prefix, id)?, &scan) {
                     (None, _) => return Ok(built(Outcome::Already)),
-                    (Some(why), None) => {
+                    // What was saved since from cache takes the place of what is lost.
+                    (Some(_), Some(scan)) if self.has_files(scan) => {}
+                    (Some(why), _) => {
                         let why = format!("{why}; {TO_SAVE_AGAIN}");
                         return Ok(built(Outcome::Incomplete { why }));
                     }
-                    // What was saved since from cache takes the place of what is lost.
-                    (Some(_), Some(_)) => {}
                 }
             }
             if let Some(time) = &entry.failed {
@@ -213,6 +213,14 @@ impl<'a> Builder<'a> {
         let summary = Summary::read(self.files(), self.prefix, id);
         summary.is_ok_and(|summary| summary.is_some_and(|summary| summary.complete))
             && Rank2File::read(self.files(), self.prefix, id).is_ok()
+    }
+
+    /// Whether a file of a scavenged dataset is where the scavenge puts it. Once a dataset is complete, its filemaps stay alone.
+    fn has_files(&self, scan: &Scan) -> bool {
+        scan.records().any(|record| {
+            let part = ScavengedPart { prefix: self.prefix, id: record.id_in_prefix, rank: record.rank };
+            record.files.iter().any(|file| self.files().status(&part.file(record, file)).is_ok())
+        })
     }
 
     /// Makes a scavenged dataset whole and lists it.

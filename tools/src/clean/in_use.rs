@@ -175,7 +175,7 @@ fn shape(id: &str) -> Vec<&str> {
 }
 
 /// The id of a job that runs under no resource manager.
-const NO_ALLOCATION: &str = "defjobid";
+pub(super) const NO_ALLOCATION: &str = "defjobid";
 
 impl Process {
     fn uses(&self, id: &str, paths: &[PathBuf]) -> bool {

@@ -16,18 +16,18 @@ use crate::output::{count, show, warn, Answer};
 use anyhow::Result;
 use clap::Args;
 use folders::JobFolder;
-use in_use::{Choice, Liveness};
+use in_use::{Choice, Liveness, NO_ALLOCATION};
 use scr_core::scavenge::{unsaved, Unsaved};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
-Without --allocation and --dead: the allocation that this command runs in, as in an epilog. Run it as the user whose job has \
-ended. With --dead an allocation is dead if the resource manager no longer lists it and no process here uses it; where no \
+Without --allocation and --dead: the allocation that this command runs in, as in an epilog, or outside of any one `defjobid'. \
+Run it as the user whose job has ended. With --dead an allocation is dead if the resource manager no longer lists it and no process here uses it; where no \
 resource manager knows it, its folders must also be unchanged for a day.
 
-Exit codes: 0 nothing is left that was to be removed; 1 something was kept; 2 error.";
+Exit codes: 0 nothing is left that was to be removed; 1 something was kept, with --dead something of a dead allocation; 2 error.";
 
 /// Whose folders to remove.
 #[derive(Args)]
@@ -105,7 +105,10 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     }
     match may_have_ended.as_slice() {
         [] => (),
-        [id] => warn(format_args!("once it has ended, `scr clean --allocation {id} --ended' removes it")),
+        [id] => {
+            let ended = if id == NO_ALLOCATION { "" } else { " --ended" };
+            warn(format_args!("once it has ended, `scr clean --allocation {id}{ended}' removes it"));
+        }
         _ => warn("`scr clean --allocation ID --ended' removes what has ended all the same"),
     }
     show(

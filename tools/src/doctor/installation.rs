@@ -21,7 +21,7 @@ pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Ch
         Err(error) => (Vec::new(), vec![Check::of("library", Err(error))]),
     };
     checks.push(Check::of("plugins", plugins(env)));
-    checks.extend(settings(env));
+    checks.extend(settings(env, params));
     checks.push(prefix(params));
     let mpis: Vec<Mpi> = libraries.iter().filter_map(|path| mpi_of(path)).collect();
     if !mpis.is_empty() {
@@ -73,9 +73,13 @@ fn plugins(env: &Env) -> Result<String> {
     Ok(names.join(" "))
 }
 
-fn settings(env: &Env) -> Vec<Check> {
+fn settings(env: &Env, params: &Params) -> Vec<Check> {
     let check = |problem| Check::new(Verdict::Bad, "settings", problem);
     match problems(env) {
+        none if none.is_empty() && !params.get(&param::ENABLE) => {
+            let origin = params.origin(&param::ENABLE);
+            vec![Check::new(Verdict::Note, "settings", format!("{origin}: SCR_ENABLE=0 turns scr off"))]
+        }
         none if none.is_empty() => vec![Check::new(Verdict::Good, "settings", "nothing is wrong")],
         problems => problems.into_iter().map(check).collect(),
     }
@@ -153,7 +157,7 @@ fn launcher(mpis: &[Mpi], manifests: &Manifests) -> Check {
             ),
         };
     }
-    Check::new(Verdict::Note, subject, "neither mpirun nor mpiexec says which MPI it belongs to")
+    Check::new(Verdict::Note, subject, "no mpirun or mpiexec on PATH says which MPI it belongs to")
 }
 
 /// How long a launcher may take to say its version.

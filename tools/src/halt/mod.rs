@@ -69,8 +69,8 @@ struct Conditions {
     #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
     before: Option<i64>,
     /// Halt this long before the time of --before, or before the allocation ends
-    #[arg(short, long, value_name = "SECONDS", value_parser = seconds)]
-    seconds: Option<i64>,
+    #[arg(short, long, value_name = "SECONDS", value_parser = environment::seconds)]
+    seconds: Option<Duration>,
     /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]
     immediate: bool,
@@ -160,13 +160,19 @@ fn warn_without_seconds(env: &Env, halt: &Halt) {
     warn(format_args!("--before has no effect without halt seconds; set them with scr halt --seconds{hint}"));
 }
 
+impl Conditions {
+    fn halt_seconds(&self) -> Option<i64> {
+        self.seconds.map(|seconds| i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX))
+    }
+}
+
 impl HaltArgs {
     fn apply(&self, halt: &mut Halt) {
         let (set, unset) = (&self.set, &self.unset);
         change(&mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints);
         change(&mut halt.exit_after, set.after, unset.unset_after);
         change(&mut halt.exit_before, set.before, unset.unset_before);
-        change(&mut halt.halt_seconds, set.seconds, unset.unset_seconds);
+        change(&mut halt.halt_seconds, set.halt_seconds(), unset.unset_seconds);
         // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
         let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
         change(&mut halt.exit_reason, reason, unset.unset_reason);
@@ -176,18 +182,10 @@ impl HaltArgs {
     fn is_plain(&self) -> bool {
         let Conditions { checkpoints, after, before, seconds, immediate } = &self.set;
         let Unset { unset_checkpoints, unset_after, unset_before, unset_seconds, unset_reason } = &self.unset;
-        let sets = checkpoints.or(*after).or(*before).or(*seconds).is_some() || *immediate;
+        let sets = checkpoints.or(*after).or(*before).is_some() || seconds.is_some() || *immediate;
         let unsets = *unset_checkpoints || *unset_after || *unset_before || *unset_seconds || *unset_reason;
         !sets && !unsets
     }
-}
-
-/// Halt seconds as SCR_HALT_SECONDS takes them: with a unit or without.
-fn seconds(text: &str) -> Result<i64, String> {
-    let kind = param::HALT_SECONDS.info().kind;
-    let read: Option<Duration> = kind.value(text);
-    let seconds = read.and_then(|seconds| i64::try_from(seconds.as_secs()).ok());
-    seconds.ok_or_else(|| format!("not {}", kind.expected()))
 }
 
 fn change<T>(condition: &mut Option<T>, set: Option<T>, unset: bool) {

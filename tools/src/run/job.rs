@@ -13,7 +13,7 @@ use crate::output::Answer;
 use anyhow::Result;
 use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
-use scr_core::param::{self, Params};
+use scr_core::param::{self, Parameter, Params};
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::ffi::OsString;
 use std::path::Path;
@@ -48,13 +48,19 @@ impl<'a> Job<'a> {
         params: &'a Params,
         overrides: &Overrides,
         command: &'a [OsString],
-        pause: Option<u64>,
+        pause: Option<Duration>,
     ) -> Result<Self> {
         let manifests = Manifests::load(env)?;
         let allocation = Allocation::find(env, params, &manifests, overrides, &mut |line| warn(line))?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
-        if allocation.is_here_alone() && params.get(&param::MIN_NODES).is_some() {
-            warn("SCR_MIN_NODES is set, but the nodes of the job are not known: set SCR_NODELIST, or give --hostfile");
+        if allocation.is_here_alone() {
+            let of_nodes = [param::MIN_NODES.info(), param::EXCLUDE_NODES.info()].into_iter();
+            for info in of_nodes.filter(|info| params.named(info.name).is_some_and(Parameter::is_set)) {
+                warn(&format!(
+                    "{} has no effect, as the nodes of the job are not known: set SCR_NODELIST, or give --hostfile",
+                    info.name
+                ));
+            }
         }
         if let Some(gap) = Timeouts::of(params).and_then(|times| times.gap()) {
             warn(&format!("SCR_WATCHDOG is set, but {gap}"));
@@ -70,7 +76,7 @@ impl<'a> Job<'a> {
         Ok(Self {
             log: Log::of_command(env, params, "scr run", &prefix),
             launcher,
-            pause: pause.map_or(allocation.pause(), Duration::from_secs),
+            pause: pause.unwrap_or_else(|| allocation.pause()),
             signals: Signals::catch()?,
             nodes_before: written(env, &prefix),
             bad: Vec::new(),

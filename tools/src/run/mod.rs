@@ -35,6 +35,7 @@ use scr_core::param::{self, Params};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str =
@@ -49,8 +50,8 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
     /// Seconds to wait before a restart [default: as the description of the resource manager says]
-    #[arg(long, value_name = "SECONDS")]
-    pause: Option<u64>,
+    #[arg(long, value_name = "SECONDS", value_parser = environment::seconds)]
+    pause: Option<Duration>,
     /// The launcher with its arguments, then the program with its arguments
     #[arg(
         value_name = "LAUNCHER ARGUMENTS PROGRAM",
