@@ -6,14 +6,14 @@
 //! against older ones like one that is complete, and older ones that are under way are ended first. It becomes complete only if
 //! they are still its own.
 
-use super::closing::Fence;
+use super::closing::{Fence, SAVED};
 use super::pending::{self, FoundRecord, PendingError, PendingFlush};
 use crate::fs::{Files, FsError};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{
-    DatasetDescriptor, FileName, FlushProgress, Index, IndexEntry, Prefix, PrefixError, PrefixFile,
-    Rank2File, Running, Summary, DELETION, IN_PLACE,
+    DatasetDescriptor, FileName, FlushProgress, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile,
+    Rank2File, Running, Summary, Withdrawal, DELETION, IN_PLACE,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -183,6 +183,7 @@ impl Catalog<'_> {
         sharing: &mut Sharing,
     ) -> Result<Turn<()>, PrefixError> {
         self.in_index(dataset, sharing, by == IN_PLACE, |index, replaces| {
+            self.expect_wanted(index, dataset, by)?;
             if closer.is_some_and(|closer| !(closer.has_lock)()) && !planted(Bug::FenceNotChecked) {
                 return Err(FsError::LockLost { path: self.prefix.index_file() }.into());
             }
@@ -198,6 +199,16 @@ impl Catalog<'_> {
             replaces.iter().for_each(|&id| _ = index.set_complete(id, false));
             Ok(())
         })
+    }
+
+    /// Who drops a dataset records that before the index changes. To save it from cache all the same is what somebody asked for.
+    fn expect_wanted(&self, index: &Index, dataset: &DatasetDescriptor, by: &str) -> Result<(), PrefixError> {
+        let withdrawn = Ids::withdrawn(self.files, self.prefix)?;
+        let why = withdrawn.why(index.seq_of(dataset), dataset.is_only_checkpoint());
+        match why == Some(Withdrawal::Removed) && !by.starts_with(SAVED) {
+            true => Err(PrefixError::Ended { id: dataset.id }),
+            false => Ok(()),
+        }
     }
 
     /// The application begins to write a dataset in place, and its files are not known yet. Gives whether the index has others

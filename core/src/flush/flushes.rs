@@ -10,7 +10,7 @@ use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::{Cache, CachedDataset, PrefixCopy};
-use crate::comm::collective::{broadcast, broadcast_tree};
+use crate::comm::collective::{any, broadcast, broadcast_tree};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::job::Job;
@@ -18,7 +18,7 @@ use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{FileName, Index, Location};
+use crate::prefix::{FileName, Index, Location, PrefixError, Withdrawal};
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use scr_plugin_api::KvTree;
@@ -125,9 +125,11 @@ impl Flushes {
                 left.extend(self.leave_to_poststage(site)?);
             }
             if flushed.is_ok() && !left.contains(&id) {
-                flushed = self.finish_all(site).and_then(|()| match dataset(site.cache, id).is_flushed() {
-                    true => Ok(()),
-                    false => self.flush(site, id),
+                flushed = self.finish_all(site).and_then(|()| {
+                    match site.cache.dataset(id).is_none_or(CachedDataset::is_flushed) {
+                        true => Ok(()),
+                        false => self.flush(site, id),
+                    }
                 });
             }
             outcome = outcome.and(flushed);
@@ -246,12 +248,11 @@ impl Flushes {
                 }
             }
         }
-        self.expect_prefix(site, id)?;
+        let Some(token) = self.token_for(site, id)? else { return Ok(()) };
         self.finish_overlapping(site, id)?;
         give_files_to(site, id)?;
         let began = report_begin(site, id);
         let transport = self.transport_of(site, id)?;
-        let token = agreed_token(site.job, id)?;
         // A watchdog allows more time for this.
         update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
         let cached = dataset(site.cache, id);
@@ -268,12 +269,11 @@ impl Flushes {
     /// Begins to copy a dataset to the prefix directory while the application continues. Not a byte is copied before
     /// [`start_copying`](Self::start_copying). Collective.
     fn begin(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
-        self.expect_prefix(site, id)?;
+        let Some(token) = self.token_for(site, id)? else { return Ok(()) };
         self.finish_overlapping(site, id)?;
         give_files_to(site, id)?;
         let began = report_begin(site, id);
         let transport = self.transport_of(site, id)?;
-        let token = agreed_token(site.job, id)?;
         let cached = dataset(site.cache, id);
         let mut dataset = cached.record.dataset_in_prefix();
         let mine = policy::files_of(cached);
@@ -365,17 +365,30 @@ impl Flushes {
         })
     }
 
-    /// The prefix directory must be that of the start on each node: if its file system has gone, a folder of the same name would
-    /// be made on another one. Collective.
-    fn expect_prefix(&mut self, site: &FlushSite<'_>, id: u64) -> Result<(), Error> {
-        let job = site.job;
-        job.on_each_node(|| job.run.expect_prefix(job.files(), &job.prefix)).or_else(|error| {
+    /// A token for the flush of a dataset, the same on all ranks; `None` if a command has dropped the dataset, which leaves the cache
+    /// then. The prefix directory must be that of the start on each node: if its file system has gone, a folder of the same name
+    /// would be made on another one. Collective.
+    fn token_for(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<Option<String>, Error> {
+        let (job, cached) = (site.job, dataset(site.cache, id));
+        let mut is_dropped = false;
+        let looked = job.on_each_node(|| {
+            is_dropped = was_dropped(job, cached)?;
+            Ok(())
+        });
+        looked.or_else(|error| {
             let why = error.agreed()?;
-            let record = &dataset(site.cache, id).record;
-            self.retry_pending |= record.dataset.checkpoint;
-            let label = record.label();
+            self.retry_pending |= cached.record.dataset.checkpoint;
+            let label = cached.record.label();
             Err(Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache")))
-        })
+        })?;
+        let token = if is_dropped { String::new() } else { new_token(id, job.env.clock.now()) };
+        // That of rank 0 counts.
+        let token = broadcast(&*job.comm, Rank(0), token.into_bytes())?;
+        if token.is_empty() {
+            remove_dropped(site, id);
+            return Ok(None);
+        }
+        Ok(Some(String::from_utf8_lossy(&token).into_owned()))
     }
 
     /// Tries again to close a flush whose bytes have all arrived. Collective.
@@ -429,7 +442,13 @@ impl Flushes {
                 Ok(())
             }
             Err(error) => {
+                let is_dropped = was_dropped_meanwhile(site, id, &error)?;
                 self.record_failure(site, id, record, took, &error, kind);
+                if is_dropped {
+                    self.unfinished.retain(|(other, _)| *other != id);
+                    remove_dropped(site, id);
+                    return Ok(mark_replaced(site, id)?);
+                }
                 let must_arrive = policy::must_arrive(dataset(site.cache, id));
                 match error {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
@@ -600,10 +619,31 @@ fn report_begin(site: &FlushSite<'_>, id: u64) -> Duration {
     site.job.elapsed()
 }
 
-/// A token for a flush, the same on all ranks.
-fn agreed_token(job: &Job, id: u64) -> Result<String, Error> {
-    let token = broadcast(&*job.comm, Rank(0), new_token(id, job.env.clock.now()).into_bytes())?;
-    Ok(String::from_utf8_lossy(&token).into_owned())
+/// Whether somebody has dropped a dataset since it was complete in cache. The application does that in a call, and then it has left.
+fn was_dropped(job: &Job, cached: &CachedDataset) -> Result<bool, PrefixError> {
+    let withdrawn = job.run.withdrawn_in(job.files(), &job.prefix)?;
+    let why = withdrawn.why(cached.seq(), cached.record.dataset.is_only_checkpoint());
+    Ok(why == Some(Withdrawal::Removed))
+}
+
+/// The same for one whose flush has failed. Collective.
+fn was_dropped_meanwhile(site: &FlushSite<'_>, id: u64, error: &FlushError) -> Result<bool, CommError> {
+    if matches!(error, FlushError::Comm(_)) {
+        return Ok(false);
+    }
+    let (job, cached) = (site.job, dataset(site.cache, id));
+    let own = job.rank() == Rank(0) && was_dropped(job, cached).unwrap_or(false);
+    let [is_dropped] = any(&*job.comm, [own])?;
+    Ok(is_dropped)
+}
+
+/// The user does not want it any more.
+fn remove_dropped(site: &mut FlushSite<'_>, id: u64) {
+    let label = dataset(site.cache, id).record.label();
+    site.job.report.warn(&format!(
+        "{label} was dropped from the index by a command: it is not flushed, and leaves the cache"
+    ));
+    site.cache.evict(site.job, id);
 }
 
 fn flush_of<'a>(site: &'a FlushSite<'_>, id: u64, transport: &TransportInUse) -> Flush<'a> {

@@ -51,8 +51,11 @@ impl PrefixId {
     /// # Errors
     /// It cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
-        let own = unless_damaged(shared::read::<Ids>(files, prefix))?.flatten();
-        match own.and_then(|ids| ids.prefix_id()) {
+        Self::of(unless_damaged(shared::read(files, prefix))?.flatten().as_ref(), files, prefix)
+    }
+
+    fn of(ids: Option<&Ids>, files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        match ids.and_then(Ids::prefix_id) {
             None => Ok(unless_damaged(Index::read(files, prefix))?.and_then(|index| index.prefix_id())),
             own => Ok(own),
         }
@@ -91,12 +94,24 @@ impl RunId {
     /// # Errors
     /// [`PrefixError::Elsewhere`], or it cannot be read.
     pub(crate) fn expect_prefix(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        self.withdrawn_in(files, prefix).map(drop)
+    }
+
+    /// The datasets that were withdrawn in the prefix directory of the run.
+    ///
+    /// # Errors
+    /// As for [`expect_prefix`](Self::expect_prefix).
+    pub(crate) fn withdrawn_in(&self, files: &dyn Files, prefix: &Prefix) -> Result<Withdrawn, PrefixError> {
+        let ids = match &self.prefix {
+            Some(_) => unless_damaged(shared::read::<Ids>(files, prefix))?.flatten(),
+            None => None,
+        };
         let is_it = match &self.prefix {
-            Some(_) => PrefixId::read(files, prefix)? == self.prefix,
+            Some(_) => PrefixId::of(ids.as_ref(), files, prefix)? == self.prefix,
             None => files.status(&prefix.scr_dir()).is_ok_and(|found| found.kind == Kind::Dir),
         };
         match is_it {
-            true => Ok(()),
+            true => Ok(ids.map(Ids::into_withdrawn).unwrap_or_default()),
             false => Err(PrefixError::Elsewhere { dir: prefix.dir().to_owned() }),
         }
     }
@@ -331,8 +346,12 @@ impl Ids {
     /// # Errors
     /// The file cannot be read.
     pub(crate) fn withdrawn(files: &dyn Files, prefix: &Prefix) -> Result<Withdrawn, PrefixError> {
-        let mut ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
-        Ok(Withdrawn(ids.tree.remove(WITHDRAWN).unwrap_or_default()))
+        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
+        Ok(ids.into_withdrawn())
+    }
+
+    fn into_withdrawn(mut self) -> Withdrawn {
+        Withdrawn(self.tree.remove(WITHDRAWN).unwrap_or_default())
     }
 
     fn prefix_id(&self) -> Option<PrefixId> {

@@ -71,7 +71,8 @@ pub struct IndexEntry {
     pub fetched: Vec<String>,
     /// Whether it is the one to restart from first.
     pub current: bool,
-    /// Whether its name belongs to another dataset by now, which has overwritten its files.
+    /// Whether its name belongs to another dataset: a newer one that has overwritten its files, or an older one, and it is neither
+    /// complete nor being written.
     pub superseded: bool,
     /// Who may be giving files the names of this dataset, which is not complete: the token of a flush, or the application.
     pub taken: Option<String>,
@@ -295,7 +296,11 @@ impl Index {
     fn entry_named(&self, id: u64, name: &[u8], last: u64) -> Option<IndexEntry> {
         let tree = self.tree.find("DSET", id)?;
         let dataset = tree.get("DSET").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
-        let superseded = self.id_of(name).is_some_and(|owner| owner != id);
+        let is_begun_in_place = tree.text(TAKEN) == Some(IN_PLACE);
+        let is_older = |owner: u64| (self.run_of(owner), owner) < (self.run_of(id), id);
+        let has_name = |owner: u64| owner == id || is_begun_in_place && is_older(owner);
+        let owner = self.id_of(name);
+        let superseded = owner.is_some_and(|owner| !has_name(owner));
         let text = |key| tree.value(key).map(|time| String::from_utf8_lossy(time).into_owned());
         let times = tree.get("FETCHED").into_iter().flat_map(KvTree::keys);
         Some(IndexEntry {
@@ -307,7 +312,7 @@ impl Index {
             flushed: text("FLUSHED"),
             flushed_by: text(FLUSHED_BY),
             fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
-            current: self.current() == Some(name) && !superseded,
+            current: self.current() == Some(name) && owner.is_none_or(|owner| owner == id),
             superseded,
             taken: text(TAKEN),
             held: ids(tree.get(HELD)),
@@ -422,6 +427,11 @@ impl Index {
             true => self.take_out(&others),
             false => others.into_iter().for_each(|other| _ = self.set_complete(other, false)),
         }
+        self.put_entry(dataset, complete);
+        self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
+    }
+
+    fn put_entry(&mut self, dataset: &DatasetDescriptor, complete: bool) {
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
         if complete {
@@ -429,13 +439,18 @@ impl Index {
             entry.remove(CLOSER);
         }
         dataset.write_into(entry.child("DSET"));
-        self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
     }
 
     /// Records a dataset as not complete whose files are about to get their names, or to be written under them. A process that
     /// closes the flush for its job is the `closer` from here on, instead of any before it.
+    ///
+    /// What is written in place may have files of its own. So it has its name beside an older dataset that is complete, and that one
+    /// has lost no more than the files that they share.
     pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str, closer: Option<&str>) {
-        self.record(dataset, false);
+        match by == IN_PLACE && self.is_name_of_valid(dataset) {
+            true => self.put_entry(dataset, false),
+            false => self.record(dataset, false),
+        }
         self.alter(dataset.id, |entry| {
             // In place, and when it is built from what was saved, it is always flushed by the same.
             if entry.text(FLUSHED_BY) == Some(by) {
@@ -445,6 +460,12 @@ impl Index {
             entry.remove(CLOSER);
             closer.into_iter().for_each(|closer| entry.set(CLOSER, closer));
         });
+    }
+
+    /// Whether the name of a dataset refers to another one that is complete.
+    fn is_name_of_valid(&self, dataset: &DatasetDescriptor) -> bool {
+        let owner = self.id_of(&dataset.name).filter(|&id| id != dataset.id);
+        owner.and_then(|id| self.entry(id)).is_some_and(|owner| owner.is_valid())
     }
 
     /// The process that closes this flush of a dataset for its job, if one does.
@@ -460,7 +481,7 @@ impl Index {
         if says(FLUSHED_BY) {
             let counts = self.entry(dataset.id).is_some_and(|entry| entry.is_valid());
             FlushProgress::Ended { counts }
-        } else if says(TAKEN) && self.id_of(&dataset.name) == Some(dataset.id) {
+        } else if says(TAKEN) && self.entry(dataset.id).is_some_and(|entry| !entry.superseded) {
             FlushProgress::Taken
         } else {
             FlushProgress::NotTaken

@@ -55,8 +55,8 @@ fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String)
 
 fn state(entry: &IndexEntry) -> String {
     let words = [
-        (entry.superseded, "overwritten by a later one of its name"),
         (!entry.complete, "incomplete"),
+        (entry.superseded, "overwritten by a later one of its name"),
         (entry.failed.is_some(), "failed before"),
         (entry.current, "complete, current"),
     ];

@@ -9,7 +9,7 @@ use scr_core::plugin::PluginHost;
 use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::{drop_dataset, drop_later, Builder, Dropped};
 use scr_core::session::OutputFlags;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![2000 + 13 * rank.index(), 9]
@@ -663,6 +663,28 @@ fn what_the_command_drops_does_not_come_back_from_cache_unless_it_is_listed_agai
     let host = PluginHost::new(&env, None);
     assert!(Builder::new(&env, &prefix, &host, 0).add(b"ckpt.2").unwrap().outcome.is_complete());
     world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// `SCR_Finalize` flushed it, and it was current again.
+#[test]
+fn what_a_command_drops_while_the_job_runs_is_not_flushed_any_more() {
+    for flush in [&[][..], &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")][..]]
+    {
+        let seldom = job().set("SCR_FLUSH", "10");
+        let world = flush.iter().fold(seldom, |world, (name, value)| world.set(name, value));
+        let (prefix, meet) = (Prefix::new(world.prefix()), Barrier::new(4));
+        let ended = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            if meet.wait().is_leader() {
+                assert!(drop_dataset(&RealFiles, &prefix, b"ckpt.1").unwrap().found);
+            }
+            meet.wait();
+            application.finalize().unwrap();
+        });
+        ended.line_with(&["dataset 1 `ckpt.1'", "was dropped from the index by a command"]);
+        assert!(!index(&world).entries().iter().any(|entry| entry.complete));
+        world.run(|application| application.restart(some)).all_gave(&None);
+    }
 }
 
 #[test]

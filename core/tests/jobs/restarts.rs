@@ -4,7 +4,7 @@ use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Index, Location, Prefix};
+use scr_core::prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
 use scr_core::scavenge::unsaved;
 use scr_core::session::{Error, OutputFlags};
 use std::io::ErrorKind;
@@ -302,12 +302,53 @@ fn in_bypass_mode_an_overwritten_dataset_is_not_restarted_from() {
         world.run(|application| {
             application.checkpoint(1, some).unwrap();
             application.session().start_output(Some(b"ckpt.1"), CHECKPOINT).unwrap();
-            // Nothing is written yet, and it may be at any moment.
             let name = super::world::file_name(1, application.rank, 0);
-            application.session().route_file(name.as_bytes()).unwrap();
+            let path = application.session().route_file(name.as_bytes()).unwrap();
+            let written =
+                std::fs::read(path_of(&path)).unwrap().iter().map(|byte| byte ^ 1).collect::<Vec<_>>();
+            std::fs::write(path_of(&path), written).unwrap();
         });
         lost.into_iter().for_each(|node| world.lose(node));
         world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    }
+}
+
+/// All checkpoints have one name and files of their own. When the next one began, the older one counted no more, and the run after a
+/// crash began without any.
+#[test]
+fn in_bypass_mode_a_dataset_counts_until_a_newer_one_of_its_name_is_complete() {
+    for (checksums, lost, valid) in
+        [("1", None, None), ("1", Some(""), None), ("1", Some(""), Some(false)), ("0", None, Some(false))]
+    {
+        let world = bypass().set("SCR_CRC_ON_FLUSH", checksums);
+        world.run(|application| {
+            application.checkpoint_as(b"one", 1, some).unwrap();
+            application.checkpoint_as(b"one", 2, some).unwrap();
+            application.session().start_output(Some(b"one"), CHECKPOINT).unwrap();
+            application.fill(3, some).unwrap();
+            valid
+                .into_iter()
+                .for_each(|valid| assert!(application.session().complete_output(valid).is_err()));
+        });
+        let index = || Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        let current: Vec<u64> =
+            index().entries().iter().filter(|entry| entry.current).map(|entry| entry.id).collect();
+        assert_eq!(current, [2]);
+        lost.into_iter().for_each(|node| world.lose(node));
+        world.run(|application| {
+            assert_eq!(application.session().start_restart().unwrap(), b"one");
+            application.compare(2, some).unwrap();
+            application.session().complete_restart(true).unwrap();
+            application.checkpoint_as(b"one", 4, some).unwrap();
+        });
+        let listed: Vec<_> = index().entries().into_iter().filter(IndexEntry::is_valid).collect();
+        assert_eq!((listed.len(), listed[0].name.as_slice(), listed[0].current), (1, &b"one"[..], true));
+        world.lose("");
+        world.run(|application| {
+            application.session().start_restart().unwrap();
+            application.compare(4, some).unwrap();
+            application.session().complete_restart(true).unwrap();
+        });
     }
 }
 

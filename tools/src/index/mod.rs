@@ -214,8 +214,8 @@ fn found(prefix: &Prefix, name: &OsStr, is_there: bool) -> Answer {
 /// What becomes of the copy in cache of a dataset that was dropped.
 fn also_in_cache(id: u64, name: &OsStr) -> String {
     format!(
-        "dataset {id} `{}' is in cache as well: no run restarts from that copy, and the next run removes it; to keep the dataset, run \
-         `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",
+        "dataset {id} `{}' is in cache as well: no run restarts from that copy, and the job that has it or the next run removes \
+         it; to keep the dataset, run `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",
         name.to_string_lossy()
     )
 }

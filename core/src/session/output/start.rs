@@ -106,13 +106,13 @@ impl Session {
         rank2file::ranks(files, prefix, entry.id).ok().map(u64::from)
     }
 
-    /// From here on the name refers to this dataset, or it is not begun. Gives whether its files may replace those of an older
-    /// one that counts.
+    /// From here on no older dataset gets this name, or the dataset is not begun. Gives whether its files may replace those of an
+    /// older one that counts.
     fn use_name(&mut self, record: &RankRecord) -> Result<bool, Error> {
         if !record.protection.bypass {
             return Ok(false);
         }
-        self.leave_files_to(record)?;
+        self.end_flushes_before(record)?;
         self.flushes.wait_until_recorded(&self.job);
         let taken = take_name(&self.job, record);
         if taken.is_err() {
@@ -121,19 +121,14 @@ impl Session {
         taken.map_err(|error| error.doing(format!("using the name of {} again", record.label())))
     }
 
-    /// Cached datasets of the same name whose files lie in the prefix directory are about to lose them. A flush under way
-    /// ends first: later it would replace what the application writes.
-    fn leave_files_to(&mut self, record: &RankRecord) -> Result<(), Error> {
+    /// A flush under way ends first: later it would replace what the application writes.
+    fn end_flushes_before(&mut self, record: &RankRecord) -> Result<(), Error> {
         let named_so = |cached: &CachedDataset| cached.record.dataset.name == record.dataset.name;
         let is_in_the_way = |cached: &CachedDataset| {
             cached.is_being_flushed() && (!cached.record.protection.bypass || named_so(cached))
         };
         if self.cache.datasets().iter().any(is_in_the_way) {
             self.with_flushes(Flushes::finish_all)?;
-        }
-        let shares = |cached: &&CachedDataset| cached.record.protection.bypass && named_so(cached);
-        while let Some(id) = self.cache.datasets().iter().find(shares).map(CachedDataset::id) {
-            self.cache.evict(&self.job, id);
         }
         Ok(())
     }
@@ -212,9 +207,9 @@ impl Wanted<'_> {
     }
 }
 
-/// If the files of a dataset are written in the prefix directory itself, older datasets of its name are invalid before the first
-/// path is given out. The index also lists it as begun, so that what it may have replaced is checked closely if it is cut short.
-/// Gives whether there are others that count, or that nobody has listed yet.
+/// If the files of a dataset are written in the prefix directory itself, the index lists it as begun before the first path is given
+/// out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count, or that
+/// nobody has listed yet.
 fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
     let begin = |catalog: Catalog<'_>| catalog.begin_in_place(&record.dataset);
     let taken = match job.rank() {

@@ -483,10 +483,10 @@ impl Model {
         self.later(version).any(|other| !other.checkpoint || other.ranks != version.ranks)
     }
 
-    /// Whether the application may have written over it in place, under another name, which scr learns only in the end.
+    /// Whether the application may have written over it in place, which scr learns only in the end.
     pub(super) fn is_overwritten(&self, version: &Version) -> bool {
         let later = self.versions.iter().filter(|other| other.number > version.number && other.bypass);
-        later.into_iter().any(|other| other.name != version.name && share(&other.name, &version.name))
+        later.into_iter().any(|other| share(&other.name, &version.name))
     }
 
     /// The newest version that is in cache as far as this run can see.
