@@ -6,7 +6,7 @@ use super::record::RankRecord;
 use super::Cache;
 use crate::comm::collective::{any, broadcast_tree};
 use crate::comm::{Collective, CommError, Rank};
-use crate::fs::{Files, FsError};
+use crate::fs::{retried, Files, FsError};
 use crate::job::Job;
 use crate::prefix::{Ids, Prefix};
 use scr_plugin_api::KvTree;
@@ -67,14 +67,13 @@ impl Cache {
 
     fn begin_part(&self, job: &Job, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {
         let part = self.part_of(record);
-        match Journal::begin_part(job.files(), &part, &Entry::Open(record)) {
-            Ok(journal) => Ok((part, journal)),
-            Err(error) => {
+        let begun = retried(job.files(), |files| {
+            Journal::begin_part(files, &part, &Entry::Open(record)).inspect_err(|_| {
                 // The first error is the one to report.
-                let _ = part.remove_empty_folders(job.files());
-                Err(error)
-            }
-        }
+                let _ = part.remove_empty_folders(files);
+            })
+        });
+        begun.map(|journal| (part, journal))
     }
 }
 

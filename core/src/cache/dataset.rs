@@ -163,7 +163,7 @@ impl CachedDataset {
     pub(crate) fn record_refused(&self, job: &Job) -> bool {
         let path = self.part.filemap();
         let recorded = Journal::reopen(job.files(), &path)
-            .and_then(|journal| journal.append(&Entry::Refused).at("write", &path));
+            .and_then(|journal| journal.append(job.files(), &Entry::Refused).at("write", &path));
         recorded.map_err(|error| job.report.error_here(&crate::describe(&error))).is_ok()
     }
 

@@ -6,7 +6,7 @@
 
 use super::part::PartDir;
 use super::record::RankRecord;
-use crate::fs::{At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
+use crate::fs::{retried, At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
@@ -109,7 +109,7 @@ impl Journal {
         // Where a file system has no locks, only the record of running jobs protects the part.
         let _ = file.try_lock();
         let journal = Self { file, valid_len: Cell::new(0), torn: Cell::new(false) };
-        let written = journal.write(&beginning(first));
+        let written = journal.write_once(&beginning(first));
         written.map(|()| journal).inspect_err(|_| _ = files.remove_file(path))
     }
 
@@ -134,16 +134,26 @@ impl Journal {
     }
 
     /// Appends an entry. After an error the filemap is as it was before.
-    pub(crate) fn append(&self, entry: &Entry<'_>) -> io::Result<()> {
-        self.write(&frame(entry))
+    pub(crate) fn append(&self, files: &dyn Files, entry: &Entry<'_>) -> io::Result<()> {
+        self.write(files, &frame(entry))
     }
 
     /// Appends the record of a part that is complete once more. It is complete at every moment.
-    pub(crate) fn append_anew(&self, record: &RankRecord, kept: &[RankRecord]) -> io::Result<()> {
-        self.write(&[frame(&Entry::Prepared(record, kept)), frame(&Entry::Complete)].concat())
+    pub(crate) fn append_anew(
+        &self,
+        files: &dyn Files,
+        record: &RankRecord,
+        kept: &[RankRecord],
+    ) -> io::Result<()> {
+        self.write(files, &[frame(&Entry::Prepared(record, kept)), frame(&Entry::Complete)].concat())
     }
 
-    fn write(&self, bytes: &[u8]) -> io::Result<()> {
+    /// What an attempt that failed has written is cut off before the next one.
+    fn write(&self, files: &dyn Files, bytes: &[u8]) -> io::Result<()> {
+        retried(files, |_| self.write_once(bytes))
+    }
+
+    fn write_once(&self, bytes: &[u8]) -> io::Result<()> {
         self.trim()?;
         self.torn.set(true);
         let at = if planted(Bug::WritesAfterTorn) { self.file.status()?.len } else { self.valid_len.get() };
@@ -451,11 +461,11 @@ mod tests {
         let journal = Journal::begin(&faulty, &path, &Entry::Open(&own)).unwrap();
         // The device is full: half of the entry gets there, and cannot be cut off at once.
         faulty.fail_from(faulty.mutations() + 1, io::ErrorKind::StorageFull);
-        assert!(journal.append(&Entry::File(&"a".parse().unwrap())).is_err());
+        assert!(journal.append(&faulty, &Entry::File(&"a".parse().unwrap())).is_err());
         let half = &frame(&Entry::File(&"a".parse().unwrap()))[..9];
         std::fs::write(&path, [&std::fs::read(&path).unwrap(), half].concat()).unwrap();
         faulty.heal();
-        journal.append(&Entry::Prepared(&own, &[])).unwrap();
+        journal.append(&faulty, &Entry::Prepared(&own, &[])).unwrap();
         let map = Filemap::parse(&std::fs::read(&path).unwrap());
         assert_eq!((map.state, map.damaged), (PartState::Prepared, false));
     }
@@ -469,7 +479,7 @@ mod tests {
         let torn = frame(&Entry::Complete);
         for cut in 0..torn.len() {
             std::fs::write(&path, [&whole[..], &torn[..cut]].concat()).unwrap();
-            Journal::reopen(&RealFiles, &path).unwrap().append(&Entry::Complete).unwrap();
+            Journal::reopen(&RealFiles, &path).unwrap().append(&RealFiles, &Entry::Complete).unwrap();
             let map = Filemap::parse(&std::fs::read(&path).unwrap());
             assert_eq!((map.state, map.damaged), (PartState::Complete, false), "cut at {cut}");
         }

@@ -294,7 +294,7 @@ impl<'a> Fetcher<'a> {
         let (files, bytes) = (record.dataset.files.unwrap_or(0), record.dataset.bytes.unwrap_or(0));
         let took = job.elapsed() - began;
         job.report.info(&throughput("scr_reddesc_apply", took, files, bytes, job.comm.size()));
-        Ok(job.agree(journal.append(&Entry::Complete))?)
+        Ok(job.agree(journal.append(job.files(), &Entry::Complete))?)
     }
 
     /// Copies a checkpoint's files into this rank's part, each recorded before it is there.
@@ -331,7 +331,7 @@ impl<'a> Fetcher<'a> {
             if !bases.insert(file.name.base().to_vec()) {
                 return Err(FileError::BaseName { name: file.name.to_string() });
             }
-            journal.append(&Entry::File(&file.name)).at("write", &part.filemap())?;
+            journal.append(job.files(), &Entry::File(&file.name)).at("write", &part.filemap())?;
             Ok(part.file(&file.name))
         })?;
         self.report_fetched(&fetched, began);

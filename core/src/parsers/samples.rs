@@ -104,7 +104,7 @@ fn journal() -> Vec<u8> {
         Entry::Refused,
         Entry::Arriving(&record),
     ] {
-        journal.append(&entry).unwrap();
+        journal.append(&RealFiles, &entry).unwrap();
     }
     (&RealFiles as &dyn Files).read_all(&part.filemap(), 1 << 20).unwrap()
 }

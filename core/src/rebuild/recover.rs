@@ -464,7 +464,7 @@ impl<'a> Recovery<'a> {
             None => retried(files, |_| Journal::reopen(files, &path))?,
         };
         // After an error it is as it was before.
-        let written = retried(files, |_| journal.append(entry).at("write", &path));
+        let written = journal.append(files, entry).at("write", &path);
         self.journal = Some(journal);
         written
     }

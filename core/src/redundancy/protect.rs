@@ -46,7 +46,7 @@ impl Protect<'_> {
             }
             neighbours::exchange(set, record, if planted(Bug::NeighboursNotKept) { 0 } else { survives })
         })?;
-        Ok(journal.append(&Entry::Prepared(record, &kept)).at("write", &part.filemap())?)
+        Ok(journal.append(self.job.files(), &Entry::Prepared(record, &kept)).at("write", &part.filemap())?)
     }
 
     fn encode(

@@ -165,7 +165,7 @@ impl Schemes {
         job.agree(kept.and_then(|kept| {
             let path = part.filemap();
             let journal = Journal::reopen(job.files(), &path)?;
-            Ok(journal.append_anew(record, &kept).at("write", &path)?)
+            Ok(journal.append_anew(job.files(), record, &kept).at("write", &path)?)
         }))
     }
 

@@ -52,6 +52,30 @@ fn an_index_that_cannot_be_read_once_is_read_again() {
     world.run(|application| application.restart(some)).all_gave(&Some(2));
 }
 
+/// The run began without any checkpoint.
+#[test]
+fn an_error_that_passes_while_a_part_is_begun_in_cache_takes_no_checkpoint_away() {
+    let failing = |at: Option<u64>| {
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| {
+            what == What::MakeDir && path.to_string_lossy().contains("scr.dataset.")
+                || what != What::RemoveFile && path.to_string_lossy().contains("filemap_")
+        });
+        files.never_pause();
+        at.into_iter().for_each(|at| files.fail_once(at, ErrorKind::TimedOut));
+        files
+    };
+    for at in 0.. {
+        let mut world = flushed();
+        let files = Arc::new(failing((at > 0).then_some(at)));
+        world.files = files.clone();
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+        if at > files.operations().len() as u64 {
+            return;
+        }
+    }
+}
+
 #[test]
 fn a_run_that_cannot_read_the_index_does_not_begin_from_nothing() {
     let mut world = flushed();

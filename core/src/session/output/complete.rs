@@ -134,7 +134,7 @@ impl Session {
         let sent = self.job.comm.traffic();
         let Output { record, part, journal, .. } = output;
         self.schemes.protect(&self.job, &self.cache, record, part, journal, opened)?;
-        if let Err(error) = journal.append(&Entry::Complete) {
+        if let Err(error) = journal.append(self.job.files(), &Entry::Complete) {
             // The other parts say so as well; and if no part does, it is enough that all are prepared.
             let (path, label) = (part.filemap(), record.label());
             self.job.report.error_here(&format!(
@@ -149,7 +149,7 @@ impl Session {
     /// Records that nothing is complete before the first part goes. Some parts may be prepared, and if a rank dies meanwhile they
     /// would look like a dataset of which a node was lost. Collective.
     fn reopen(&self, output: &Output) -> Result<(), Error> {
-        if let Err(error) = output.journal.append(&Entry::Open(&output.record)) {
+        if let Err(error) = output.journal.append(self.job.files(), &Entry::Open(&output.record)) {
             let path = output.part.filemap();
             self.job.report.error_here(&format!("cannot write {}: {error}", path.display()));
         }

@@ -97,7 +97,7 @@ impl Output {
                 job.files().make_dirs(parent, 0o777, Durability::Unsynced)?;
             }
             let journal = self.part.filemap();
-            self.journal.append(&Entry::File(&file.name)).map_err(|error| Error::Argument {
+            self.journal.append(job.files(), &Entry::File(&file.name)).map_err(|error| Error::Argument {
                 what: format!("cannot record the file in {}: {error}", journal.display()),
             })?;
             self.record.files.push(file);
