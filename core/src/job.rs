@@ -7,11 +7,12 @@ use crate::descriptor::{check_cache_in_use, passes_through, Descriptors, NODE, W
 use crate::env::Env;
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
+use crate::ledger::LedgerDir;
 use crate::log::Log;
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, ConfigError, Params, Settings};
 use crate::placement::Placement;
-use crate::prefix::{DatasetDescriptor, Ids, Prefix, PrefixError, PrefixId, RunId};
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
 use std::os::unix::ffi::OsStrExt;
@@ -111,7 +112,7 @@ impl Job {
 
     fn begin_run(&self, seen: u64) -> Result<KvTree, UnpreparedError> {
         let seen = seen.max(self.env.least_run());
-        let run = match Ids::begin_run(self.files(), &self.prefix, seen) {
+        let run = match self.ledger().begin_run(seen) {
             Ok((run, damage)) => {
                 if let Some(damage) = damage {
                     self.report.error(&format!(
@@ -123,7 +124,7 @@ impl Job {
             }
             Err(error) => {
                 self.accept_want_of_room(error)?;
-                Ids::last_run(self.files(), &self.prefix, seen).map_err(UnpreparedError::Prefix)?
+                self.ledger().last_run(seen).map_err(UnpreparedError::Prefix)?
             }
         };
         let mut tree = KvTree::new();
@@ -172,6 +173,11 @@ impl Job {
         &*self.env.files
     }
 
+    /// The life of the datasets under the prefix directory.
+    pub(crate) fn ledger(&self) -> LedgerDir<'_> {
+        LedgerDir { files: self.files(), prefix: &self.prefix }
+    }
+
     /// The prefix directory as datasets record it.
     pub(crate) fn prefix_bytes(&self) -> &[u8] {
         self.prefix.dir().as_os_str().as_bytes()
@@ -179,6 +185,7 @@ impl Job {
 
     /// One outcome for all ranks, with nodes named where it is bad.
     pub(crate) fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
+        self.prefix.take_notes().iter().for_each(|note| self.report.warn_here(note));
         agree_at(&*self.comm, self.nodes.name(self.rank()), result)
     }
 

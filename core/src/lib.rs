@@ -22,6 +22,7 @@ pub mod flush;
 pub mod fs;
 mod halt;
 mod job;
+pub mod ledger;
 pub mod log;
 pub mod message;
 mod parallel;

@@ -14,8 +14,8 @@ use crate::descriptor::Descriptors;
 use crate::env::Env;
 use crate::flush::detached::record::TransferRecord;
 use crate::flush::lists;
-use crate::flush::pending::PendingFlush;
 use crate::fs::RealFiles;
+use crate::ledger::pending::PendingFlush;
 use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
 use crate::prefix::{

@@ -8,7 +8,7 @@ use scr_core::param::{self, Params, Settings};
 use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, UNIX_EPOCH};
 
 /// The environment of this process.
@@ -93,8 +93,19 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
             dir.display()
         );
     }
-    Ok(Prefix::at(&*env.files, &dir))
+    let prefix = Prefix::at(&*env.files, &dir);
+    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    used.push(prefix.clone());
+    Ok(prefix)
 }
+
+/// Tells the user what has come up below the prefix directories that this command has used.
+pub(crate) fn tell_notes() {
+    let used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+    used.iter().flat_map(Prefix::take_notes).for_each(crate::output::warn);
+}
+
+static USED: Mutex<Vec<Prefix>> = Mutex::new(Vec::new());
 
 /// Seconds since the epoch, now, as halt conditions count.
 pub(crate) fn now(env: &Env) -> i64 {

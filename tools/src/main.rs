@@ -30,7 +30,9 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     let arguments = cli::expand(std::env::args_os());
-    match cli::run(arguments) {
+    let ended = cli::run(arguments);
+    environment::tell_notes();
+    match ended {
         Ok(Answer::Yes) => ExitCode::SUCCESS,
         Ok(Answer::No) => ExitCode::from(1),
         Ok(Answer::Code(code)) => ExitCode::from(code),

@@ -8,7 +8,8 @@ use crate::comm::collective::{any, broadcast_tree};
 use crate::comm::{Collective, CommError, Rank};
 use crate::fs::{retried, Files, FsError};
 use crate::job::Job;
-use crate::prefix::{Ids, Prefix};
+use crate::ledger::{LedgerDir, Request};
+use crate::prefix::Prefix;
 use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -120,7 +121,7 @@ impl DatasetIds {
     /// and a flush replaces none of another run that has the same id.
     fn reserve(&mut self, job: &Job) -> (u64, u64) {
         self.given_by = None;
-        match Ids::reserve(job.files(), &job.prefix, self.next, BLOCK) {
+        match job.ledger().reserve(self.next, BLOCK) {
             Ok(first) => {
                 self.given_by = Some((Arc::clone(&job.env.files), job.prefix.clone()));
                 (first, BLOCK)
@@ -133,7 +134,7 @@ impl DatasetIds {
                         crate::describe(&error)
                     ));
                 }
-                let free = Ids::first_free(job.files(), &job.prefix).unwrap_or(0);
+                let free = job.ledger().next_id().unwrap_or(0);
                 (self.next.max(free), 1)
             }
         }
@@ -144,7 +145,8 @@ impl Drop for DatasetIds {
     fn drop(&mut self) {
         if let Some((files, prefix)) = self.given_by.take().filter(|_| self.next < self.end) {
             // Ids that are lost do no harm.
-            let _ = Ids::give_back(&*files, &prefix, self.next, self.end);
+            let give_back = Request::GiveBack { next: self.next, end: self.end };
+            let _ = LedgerDir::new(&*files, &prefix).transact(&give_back);
         }
     }
 }

@@ -52,8 +52,9 @@ use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
+use crate::ledger::{Dropping, Request};
 use crate::planted::{planted, Bug};
-use crate::prefix::{Between, FlushEntry, Ids, Index, IndexEntry, Location, PrefixError, Seq, Withdrawal};
+use crate::prefix::{Between, FlushEntry, Location, PrefixError, Seq};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
 use flush_file::update_flush_file;
@@ -284,7 +285,7 @@ impl Cache {
 
     /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes that
     /// are away may have whole copies. They are those of these ids in cache, those that are `unwanted` of what this run could not
-    /// bring back and of what the index lists, and all checkpoints that somebody has gone back `over`. Whoever gives up datasets
+    /// bring back, those of the index that are meant, and all checkpoints that somebody has gone back `over`. Whoever gives up datasets
     /// calls this before they leave the index. Collective.
     ///
     /// # Errors
@@ -294,7 +295,8 @@ impl Cache {
         job: &Job,
         in_cache: &[u64],
         is_unwanted: impl Fn(&UnusableDataset) -> bool,
-        is_unlisted: impl Fn(&IndexEntry) -> bool,
+        which: Dropping<'_>,
+        alone: Option<u64>,
         over: Option<Between>,
     ) -> Result<(), Error> {
         let mut own = KvTree::new();
@@ -317,13 +319,16 @@ impl Cache {
         // What an earlier run writes from now on belongs to nobody's past, and has a place in between too.
         let over = over.filter(|_| !job.run.is_second);
         let mut record = || {
-            let index = match Index::read(job.files(), &job.prefix) {
-                Err(error) if error.is_damage() => Index::new(),
-                read => read?,
-            };
-            seqs.extend(index.entries().iter().filter(|entry| is_unlisted(entry)).map(IndexEntry::seq));
-            over.map_or(Ok(()), |over| Ids::record_gone_back(job.files(), &job.prefix, over))?;
-            record_withdrawn(job, &seqs, job.run.number_alone())
+            over.map_or(Ok(()), |over| job.ledger().transact(&Request::GoBack(over)).map(drop))?;
+            let mut listed = Vec::new();
+            let request = Request::Withdraw { seqs: &seqs, which: Some(which), alone };
+            let withdrawn = job.ledger().transact_if(&request, &mut |ledger| {
+                let meant = ledger.entries().into_iter().filter(|entry| which.means(entry));
+                listed = meant.map(|entry| entry.seq()).collect();
+                Ok::<_, PrefixError>(())
+            });
+            seqs.extend(listed);
+            withdrawn.map(drop)
         };
         let recorded = if job.rank() == Rank(0) { record() } else { Ok(()) };
         job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
@@ -372,7 +377,7 @@ fn record_withdrawn(job: &Job, seqs: &[Seq], alone: Option<u64>) -> Result<(), P
     if seqs.is_empty() {
         return Ok(());
     }
-    Ids::record_withdrawn(job.files(), &job.prefix, seqs, Withdrawal::Removed, alone)
+    job.ledger().transact(&Request::Withdraw { seqs, which: None, alone }).map(drop)
 }
 
 const RECORDING: &str = "recording that datasets do not count any more";

@@ -11,12 +11,12 @@ pub(crate) use window::{all, named, slide_window};
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{AnyError, Collective, Comm, CommError, Rank};
 use crate::describe;
-use crate::flush::catalog::Catalog;
-use crate::flush::closing::{self, Fence};
+use crate::flush::closing;
 use crate::flush::lists;
 use crate::fs::{Files, FsError};
+use crate::ledger::{Fence, LedgerDir, Request};
 use crate::planted::{planted, Bug};
-use crate::prefix::{Index, Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
+use crate::prefix::{Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
 use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::Path;
@@ -83,8 +83,7 @@ impl Deleting<'_> {
             let names = own.by_rank().iter().flatten().map(|file| &file.name);
             self.prefix.refuse_links(self.files, names)?;
         }
-        let catalog = Catalog { files: self.files, prefix: self.prefix };
-        catalog.begin_deletion(id, self.run)?;
+        self.ledger().transact(&Request::BeginDeletion { id, run: self.run })?;
         let own = match listed {
             Ok(own) => own,
             Err(error) if error.is_damage() => {
@@ -93,7 +92,7 @@ impl Deleting<'_> {
             }
             Err(error) => return Err(error),
         };
-        let kept = catalog.names_of_others(id)?;
+        let kept = self.ledger().names_of_others(id)?;
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
             let mut list = list.clone();
@@ -108,7 +107,7 @@ impl Deleting<'_> {
     fn remove(&self, id: u64, mine: &[PrefixFile], fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
         let looked = match mine.is_empty() || fence.is_some() {
             true => None,
-            false => Index::read(self.files, self.prefix)?.entry(id),
+            false => self.ledger().index()?.entry(id),
         };
         let is_being_deleted = looked.is_some_and(|entry| entry.taken.as_deref() == Some(DELETION));
         let had_looked = || is_being_deleted;
@@ -136,16 +135,19 @@ impl Deleting<'_> {
     /// dataset anew, or be deleting it.
     fn close(&self, id: u64, fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
         let lists = self.prefix.dataset_dir(id);
-        let has_left = Index::update(self.files, self.prefix, |index| {
-            expect_lock(fence, &lists)?;
-            index.end_deletion(id).ok_or_else(|| FsError::LockLost { path: lists.clone() })
-        })??;
-        if !has_left {
+        let ended = self.ledger().transact_if(&Request::EndDeletion { id }, &mut |_| {
+            expect_lock(fence, &lists).map_err(PrefixError::from)
+        })?;
+        if ended.events.is_empty() {
             // Lists without an entry may be those of a flush that has not taken its name yet.
             return Ok(());
         }
         expect_lock(fence, &lists)?;
         Ok(self.files.remove_tree(&lists)?)
+    }
+
+    fn ledger(&self) -> LedgerDir<'_> {
+        LedgerDir { files: self.files, prefix: self.prefix }
     }
 
     fn on_rank_0(&self, work: impl FnOnce() -> Result<(), PrefixError>) -> Result<(), PrefixError> {
@@ -173,11 +175,12 @@ mod tests {
     use super::*;
     use crate::comm::thread::run;
     use crate::flush::closing::{finalize_arrived, finalize_now};
-    use crate::flush::pending;
     use crate::flush::tests::stage::{through, Cached, Stage, NOW};
     use crate::fs::faulty::FaultyFiles;
     use crate::fs::{How, RealFiles};
+    use crate::ledger::pending;
     use crate::prefix::fixtures::let_look_dead;
+    use crate::prefix::Index;
     use std::fs;
     use std::path::PathBuf;
     use std::sync::Arc;
@@ -399,7 +402,7 @@ mod tests {
         let name = &cached.dataset.name;
         let run_lock = files.open(&prefix.scr_file("running"), How::Ensure(0o666)).unwrap();
         assert!(run_lock.try_lock().unwrap());
-        assert!(Catalog { files, prefix }.hold(1, name, 7).unwrap());
+        assert!(LedgerDir { files, prefix }.hold(1, name, 7).unwrap());
         let delete_for = |number| {
             let deleted = run(2, |comm| {
                 let deleting = Deleting { comm: &comm, files, node: "node0", prefix, run: number };

@@ -5,10 +5,10 @@ use crate::cache::Cache;
 use crate::comm::collective::{any, broadcast_tree};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
-use crate::flush::catalog::Catalog;
 use crate::job::Job;
+use crate::ledger::Request;
 use crate::param;
-use crate::prefix::{DatasetDescriptor, Ids, Index, IndexEntry, PrefixError};
+use crate::prefix::{DatasetDescriptor, Index, IndexEntry, PrefixError};
 use scr_plugin_api::KvTree;
 
 /// Deletes a dataset with all its files from the prefix directory. Collective.
@@ -33,15 +33,15 @@ fn dataset(job: &Job, id: u64) -> Result<(), Error> {
 /// # Errors
 /// As for [`dataset`], or the index cannot be read.
 pub(crate) fn all(job: &Job) -> Result<(), Error> {
-    let catalog = Catalog { files: job.files(), prefix: &job.prefix };
+    let ledger = job.ledger();
     let doing = "purging the prefix directory";
     let listed = listed(job, doing, |index| {
         let entries = index.entries();
-        catalog.refuse_held(&entries, job.run.number)?;
+        ledger.refuse_held(&entries, job.run.number)?;
         Ok(entries.iter().map(|entry| entry.id).collect())
     })?;
     let recorded = match job.rank() {
-        Rank(0) if !listed.is_empty() => Ids::record_purged(job.files(), &job.prefix, &listed),
+        Rank(0) if !listed.is_empty() => ledger.transact(&Request::Purge(&listed)).map(drop),
         _ => Ok(()),
     };
     job.agree(recorded).map_err(|error| error.doing(doing))?;
@@ -73,9 +73,9 @@ pub(crate) fn named(job: &Job, name: &[u8]) -> Result<bool, Error> {
 pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<(), Error> {
     let size = job.params.get(&param::PREFIX_SIZE);
     let Some(size) = usize::try_from(size).ok().filter(|&size| size > 0) else { return Ok(()) };
-    let catalog = Catalog { files: job.files(), prefix: &job.prefix };
+    let ledger = job.ledger();
     let is_held =
-        |index: &Index, id: u64| index.entry(id).is_some_and(|entry| catalog.is_held(&entry, job.run.number));
+        |index: &Index, id: u64| index.entry(id).is_some_and(|entry| ledger.is_held(&entry, job.run.number));
     let goes = |index: &Index| {
         let surplus = surplus(index, size, newest, |id| cache.could_read(id));
         Ok(surplus.into_iter().filter(|&id| !is_held(index, id)).collect())
@@ -112,7 +112,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
 /// Whether a dataset still counts that could not be deleted. Collective.
 fn is_still_whole(job: &Job, id: u64) -> Result<bool, CommError> {
     let counts = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
-    let is_lost = job.rank() == Rank(0) && !Index::look(job.files(), &job.prefix, counts).unwrap_or(true);
+    let is_lost = job.rank() == Rank(0) && !job.ledger().look(counts).unwrap_or(true);
     let [is_lost] = any(&*job.comm, [is_lost])?;
     Ok(!is_lost)
 }
@@ -124,7 +124,7 @@ fn listed(
     find: impl FnOnce(&Index) -> Result<Vec<u64>, PrefixError>,
 ) -> Result<Vec<u64>, Error> {
     let own = match job.rank() {
-        Rank(0) => Index::read(job.files(), &job.prefix).and_then(|index| find(&index)),
+        Rank(0) => job.ledger().index().and_then(|index| find(&index)),
         _ => Ok(Vec::new()),
     };
     let own = job.agree(own).map_err(|error| error.doing(doing))?;

@@ -6,6 +6,7 @@ use crate::comm::collective::broadcast_tree;
 use crate::comm::{Comm, CommError, Rank};
 use crate::describe;
 use crate::fs::Files;
+use crate::ledger::LedgerDir;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Prefix, Seq};
 use scr_plugin_api::KvTree;
@@ -87,7 +88,7 @@ pub(crate) fn candidates(
 ) -> Result<Candidates, FetchError> {
     let mut tree = KvTree::new();
     if comm.rank() == Rank(0) {
-        match Index::read(files, prefix) {
+        match LedgerDir::new(files, prefix).index() {
             Ok(index) => pack(&in_order(&index, wanted), &mut tree),
             Err(error) => {
                 tree.set("ERROR", describe(&error));

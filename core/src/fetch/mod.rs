@@ -30,8 +30,8 @@ use crate::flush::folder_owners::{self, FolderOwners};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{retried, Files};
+use crate::ledger::{Committed, LedgerDir, Request};
 use crate::placement::Placement;
-use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
@@ -265,6 +265,10 @@ impl Fetch<'_> {
             return Err(FetchError::Replaced { dataset: candidate.name_text() });
         }
         Ok(Fetched { dataset, files, verified: !lacking, warning })
+    }
+
+    fn ledger(&self) -> LedgerDir<'_> {
+        LedgerDir { files: self.files, prefix: self.prefix }
     }
 
     /// Rank 0 reads what is recorded of it, but for the leaves of the file lists; every rank gets the descriptor and its own files.
@@ -514,14 +518,11 @@ impl Fetch<'_> {
         }
         let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);
         let still_whole = || match is_damaged {
-            true => Index::update(self.files, self.prefix, |index| {
-                let is_whole = is_whole(index);
-                if is_whole {
-                    index.mark_failed(candidate.seq.id, self.now);
-                }
-                is_whole
-            }),
-            false => Index::look(self.files, self.prefix, is_whole),
+            true => {
+                let (id, name) = (candidate.seq.id, Some(&*candidate.name));
+                is_whole_after(self.ledger().transact(&Request::Fail { id, name, now: self.now }))
+            }
+            false => self.ledger().look(is_whole),
         };
         // Where the prefix cannot be written, the next run finds the damage again.
         let is_replaced = self.comm.rank() == Rank(0) && !still_whole().unwrap_or(true);
@@ -533,22 +534,22 @@ impl Fetch<'_> {
     /// it is still whole there.
     fn record_success(&self, candidate: &Candidate) -> (bool, Option<String>) {
         let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);
-        let recorded = Index::update(self.files, self.prefix, |index| {
-            let is_whole = is_whole(index);
-            if is_whole {
-                index.mark_fetched(candidate.seq.id, self.now);
-                let replaces_current = self.options.make_current && !index.is_newer_current(candidate.seq);
-                if replaces_current || planted(Bug::CurrentAfterUnread) {
-                    index.set_current(&candidate.name);
-                }
-            }
-            is_whole
-        });
+        let (seq, name, make_current) = (candidate.seq, &candidate.name, self.options.make_current);
+        let fetched = Request::Fetched { seq, name, make_current, now: self.now };
+        let recorded = is_whole_after(self.ledger().transact(&fetched));
         recorded.map(|is_whole| (is_whole, None)).unwrap_or_else(|error| {
-            let is_whole = Index::look(self.files, self.prefix, is_whole).unwrap_or(true);
+            let is_whole = self.ledger().look(is_whole).unwrap_or(true);
             let why = describe(&error);
             (is_whole, Some(format!("the fetch could not be recorded in the index: {why}")))
         })
+    }
+}
+
+/// Whether a dataset was still whole when something was recorded of it.
+fn is_whole_after(recorded: Result<Committed, PrefixError>) -> Result<bool, PrefixError> {
+    match recorded {
+        Err(PrefixError::Ended { .. }) => Ok(false),
+        recorded => recorded.map(|_| true),
     }
 }
 

@@ -11,11 +11,12 @@ use crate::comm::{Collective, CommError, Rank};
 use crate::fs::verify::{block_size, compare, open_whole, FileError};
 use crate::fs::{retried, At, Files, How, MAX_TREE_BYTES};
 use crate::job::Job;
+use crate::ledger::LedgerDir;
 use crate::param;
 use crate::planted::{planted, Bug};
 use crate::prefix::container::{members_from_tree, members_to_tree};
 use crate::prefix::{
-    Contents, DatasetDescriptor, FileName, Index, IndexEntry, Member, Prefix, PrefixError, Summary,
+    Contents, DatasetDescriptor, FileName, IndexEntry, Member, Prefix, PrefixError, Summary,
 };
 use crc32fast::Hasher;
 use scr_plugin_api::KvTree;
@@ -73,7 +74,7 @@ pub(super) fn remove_leftovers(job: &Job, cache: &Cache) {
 /// Removes the containers of datasets whose names newer ones have by now. Files under their names have been written over; nobody
 /// would write over containers.
 pub(super) fn remove_replaced(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-    let index = Index::read(files, prefix)?;
+    let index = LedgerDir { files, prefix }.index()?;
     let is_gone = |&id: &u64| index.entry(id).is_none() || planted(Bug::ListedContainersRemoved);
     for id in prefix.dataset_ids(files)?.into_iter().filter(is_gone) {
         let Ok(Some(Summary { dataset, .. })) = Summary::read(files, prefix, id) else { continue };

@@ -11,17 +11,17 @@
 //! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone. A process that
 //! closes the flush of a job that is only slow says so in the index, and from then on the job does not make the dataset complete.
 
-use super::catalog::{Catalog, Closer, Sharing, Turn};
 use super::outcome::FlushOutcome;
 use super::pauses::Pauses;
-use super::pending::{self, FoundRecord, PendingError, PendingFlush};
 use super::step::{Step, StepError};
 use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
-use crate::fs::{unique_number, At, Files, FsError, How, Updated};
+use crate::fs::{unique_number, At, Files, FsError, How};
+use crate::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
+use crate::ledger::{Closer, Dropping, Fence, Ledger, LedgerDir, Request, Sharing, Turn, Whose, SAVED};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
-    staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, Index, Location, Prefix,
+    staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, IndexEntry, Location, Prefix,
     PrefixError, PrefixFile, Rank2File, Seq, Unsynced, DELETION, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
@@ -128,9 +128,6 @@ pub(crate) fn alone<R>(
     Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
 }
 
-/// Whether the lock is still that of this process, or was broken, since it seemed dead.
-pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
-
 /// Does `work` when it is the turn of a dataset: flushes that it has to wait for are ended first, by a process that has the lock,
 /// or will take it.
 pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
@@ -138,11 +135,11 @@ pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
     prefix: &Prefix,
     held: Option<Fence<'_>>,
     now: &str,
-    mut work: impl FnMut(Catalog<'_>) -> Result<Turn<T>, E>,
+    mut work: impl FnMut(LedgerDir<'_>) -> Result<Turn<T>, E>,
 ) -> Result<T, E> {
     let mut last = None;
     loop {
-        let token = match work(Catalog { files, prefix })? {
+        let token = match work(LedgerDir { files, prefix })? {
             Turn::Done(value) => return Ok(value),
             Turn::After(token) => token,
         };
@@ -166,7 +163,8 @@ fn end_token(
     let end = |fence: Fence<'_>| match pending::find(files, prefix, token) {
         // Who deletes has this lock.
         _ if token == DELETION => {
-            Catalog { files, prefix }.release_deleted().err().map(|error| describe(&error))
+            let released = LedgerDir { files, prefix }.transact(&Request::Release(Whose::Deletion));
+            released.err().map(|error| describe(&error))
         }
         Ok(Some(record)) => {
             let ended = Closing { files, prefix, record, fence }.end(now, Missing::TakeBack);
@@ -214,7 +212,7 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
     dataset: &DatasetDescriptor,
     lists: &[Vec<PrefixFile>],
     now: &str,
-    mut check: impl FnMut(&Index) -> Result<(), E>,
+    mut check: impl FnMut(&Ledger) -> Result<(), E>,
 ) -> Result<(), E> {
     let paths: BTreeSet<PathBuf> = lists.iter().flatten().map(|file| prefix.file(&file.name)).collect();
     for path in &paths {
@@ -223,37 +221,38 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
     }
     sync_names(files, prefix, &paths)?;
     let mut sharing = Sharing::of(lists);
-    after_earlier_flushes(files, prefix, None, now, |catalog| {
-        catalog.list_whole(dataset, &mut sharing, dataset.checkpoint.into(), now, &mut check)
+    after_earlier_flushes(files, prefix, None, now, |ledger| {
+        ledger.list_whole(dataset, &mut sharing, dataset.checkpoint.into(), now, &mut check)
     })
+    .map(drop)
 }
 
-/// Takes a name out of the index for run `run`, or for none (0), and ends the flushes under way that would list it again. Gives
-/// whether there was any. A dataset that is whole can be listed again.
+/// Takes datasets out of the index for run `run`, or for none (0), and ends the flushes under way that would list them again. Gives
+/// whether there was any, and a warning if other processes were not kept out. A dataset that is whole can be listed again.
 ///
 /// # Errors
-/// A flush could not be rolled back, the index cannot be changed, or another run reads files of the name in place, which nobody would
-/// keep for it any more.
-pub(crate) fn drop_name(
+/// A flush could not be rolled back, the index cannot be changed, or another run reads files of a dataset in place, which nobody
+/// would keep for it any more.
+pub(crate) fn drop_datasets(
     files: &dyn Files,
     prefix: &Prefix,
-    name: &[u8],
+    which: Dropping<'_>,
     run: u64,
-) -> Result<Updated<bool>, PrefixError> {
-    let refuse_held = |index: &Index| Catalog { files, prefix }.refuse_held_named(index, name, run);
-    refuse_held(&Index::read(files, prefix)?)?;
-    let ended = abandon_named(files, prefix, name)?;
-    for entry in Index::read(files, prefix)?.entries() {
-        if entry.name == name && entry.is_valid() && files.remove_if_there(&prefix.import_mark(entry.id))? {
+) -> Result<(bool, Option<&'static str>), PrefixError> {
+    let ledger = LedgerDir { files, prefix };
+    let meant = || -> Result<Vec<IndexEntry>, PrefixError> {
+        Ok(ledger.index()?.entries().into_iter().filter(|entry| which.means(entry)).collect())
+    };
+    ledger.refuse_held(&meant()?, run)?;
+    let ended = abandon(files, prefix, |dataset| which.means_described(dataset))?;
+    for entry in meant()?.iter().filter(|entry| entry.is_valid()) {
+        if files.remove_if_there(&prefix.import_mark(entry.id))? {
             let folder = prefix.dataset_dir(entry.id);
             files.sync_dir(&folder).at("sync", &folder)?;
         }
     }
-    let Updated { value, locked, everywhere } = Index::change(files, prefix, |index| {
-        refuse_held(index)?;
-        Ok::<_, PrefixError>(!index.drop_name(name).is_empty())
-    })?;
-    Ok(Updated { value: value? || ended, locked, everywhere })
+    let dropped = ledger.transact(&Request::Drop { which, run })?;
+    Ok((!dropped.events.is_empty() || ended, dropped.caution))
 }
 
 /// Rolls back the flushes of a name, however far they are. Gives whether there was any.
@@ -333,9 +332,8 @@ pub(super) fn resolve(files: &dyn Files, prefix: &Prefix, record: &PendingFlush,
     let outcome = alone(files, prefix, |fence| match pending::find(files, prefix, &record.token) {
         Ok(Some(found)) => Closing { files, prefix, record: found, fence }.resolve(now),
         Ok(None) => {
-            let progress =
-                Index::read(files, prefix).map(|index| index.progress(&record.dataset, &record.token));
-            match progress {
+            let index = LedgerDir { files, prefix }.index();
+            match index.map(|index| index.progress(&record.dataset, &record.token)) {
                 Ok(FlushProgress::Ended { counts: true }) => CloseOutcome::Complete,
                 _ => CloseOutcome::TakenBack,
             }
@@ -357,7 +355,7 @@ fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why
 pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, none_left: bool) {
     // The next run finds what is left through the record.
     let _ = alone(files, prefix, |_| {
-        record.revoke(files, prefix)?;
+        pending::revoke(files, prefix, &record.token)?;
         match none_left {
             true => PendingFlush { revoked: true, ..record.clone() }.forget(files, prefix),
             false => Ok(()),
@@ -408,7 +406,7 @@ pub(super) fn close<C: Closers>(
 ) -> Result<(), C::Error> {
     let Share { files, prefix, record, staged, folders, in_place, fence } = share;
     let by = if in_place { IN_PLACE.to_owned() } else { record.token.clone() };
-    let catalog = Catalog { files, prefix };
+    let ledger = LedgerDir { files, prefix };
     let number = format!("{:x}", unique_number());
     let closer = fence.map(|has_lock| Closer { number: &number, has_lock });
     let early = planted(Bug::CommittedBeforeNamed);
@@ -421,7 +419,7 @@ pub(super) fn close<C: Closers>(
             take(files, prefix, closer, record, now)?;
         }
         if early {
-            catalog.commit(record, &by, closer.map(|closer| closer.number), now)?;
+            ledger.commit(record, &by, closer.map(|closer| closer.number), now)?;
         }
         Ok(())
     })?;
@@ -436,7 +434,7 @@ pub(super) fn close<C: Closers>(
             return Ok(());
         }
         if !early {
-            catalog.commit(record, &by, closer.map(|closer| closer.number), now)?;
+            ledger.commit(record, &by, closer.map(|closer| closer.number), now)?;
         }
         if !in_place {
             // The dataset counts already; what is left of the record is cleared away by the next run.
@@ -455,9 +453,9 @@ fn take(
     now: &str,
 ) -> Result<(), PrefixError> {
     let fence = closer.map(|closer| closer.has_lock);
-    after_earlier_flushes(files, prefix, fence, now, |catalog| {
+    after_earlier_flushes(files, prefix, fence, now, |ledger| {
         let PendingFlush { dataset, token, sharing, .. } = &mut *record;
-        catalog.take(dataset, token, closer, sharing)
+        ledger.take(dataset, token, closer, sharing)
     })
 }
 
@@ -624,7 +622,11 @@ impl Closers for Closing<'_> {
     }
 }
 
-impl Closing<'_> {
+impl<'a> Closing<'a> {
+    fn ledger(&self) -> LedgerDir<'a> {
+        LedgerDir { files: self.files, prefix: self.prefix }
+    }
+
     fn resolve(&self, now: &str) -> CloseOutcome {
         let done = self.record.all_done(self.files, self.prefix);
         match done.map(|done| done && !planted(Bug::TakenBackAfterMark)) {
@@ -633,7 +635,7 @@ impl Closing<'_> {
                 Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
                 Err(_) => {
                     // A file system that is full has no room for a lock, and this process has not closed it.
-                    let _ = self.record.revoke(self.files, self.prefix);
+                    let _ = pending::revoke(self.files, self.prefix, &self.record.token);
                     CloseOutcome::TakenBack
                 }
                 Ok(_) => CloseOutcome::TakenBack,
@@ -704,31 +706,22 @@ impl Closing<'_> {
 
     /// Where all was done but to forget it, forgets it, and says why its dataset does not count, if it does not.
     fn clear_away_if_ended(&self) -> Result<Option<Option<String>>, StepError> {
-        let index = Index::read(self.files, self.prefix)?;
-        let progress = index.progress(&self.record.dataset, &self.record.token);
+        let progress = self.ledger().index()?.progress(&self.record.dataset, &self.record.token);
         let FlushProgress::Ended { counts } = progress else { return Ok(None) };
         if counts && self.lacks_a_name()? {
             self.begin_again()?;
             return Ok(None);
         }
         // Who did it may have failed to sync the index.
-        Index::confirm(self.files, self.prefix)?;
+        self.ledger().transact(&Request::Confirm)?;
         self.clear_away(&self.record)?;
         Ok(Some((!counts).then(|| "its dataset was complete, and counts no more".to_owned())))
     }
 
     /// If it has made its dataset complete before, that counts no more: its files are to get their names once more.
     fn begin_again(&self) -> Result<(), PrefixError> {
-        let PendingFlush { dataset, token, .. } = &self.record;
-        let counts = |index: &Index| index.progress(dataset, token) == FlushProgress::Ended { counts: true };
-        if counts(&Index::read(self.files, self.prefix)?) {
-            Index::update(self.files, self.prefix, |index| {
-                if counts(index) {
-                    index.take(dataset, token, None);
-                }
-            })?;
-        }
-        Ok(())
+        let PendingFlush { dataset, token: by, .. } = &self.record;
+        self.ledger().transact(&Request::NameAgain { dataset, by }).map(drop)
     }
 
     /// Whether a file is still in its staging file. After a power failure the index may say more than the folders have.
@@ -763,7 +756,7 @@ impl Closing<'_> {
             news |= file.crc.is_some();
         }
         if news {
-            Catalog { files, prefix }.write_lists(&record.dataset, &lists)?;
+            self.ledger().write_lists(&record.dataset, &lists)?;
         }
         Ok(())
     }
@@ -808,24 +801,11 @@ impl Closing<'_> {
     /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
     /// has not done so finds no record. Gives whether it is revoked; who has lost the lock revokes nothing.
     fn revoke(&self, if_taken: IfTaken) -> Result<bool, PrefixError> {
-        let Self { files, prefix, record, .. } = self;
-        let revoked = Index::update_fenced(*files, prefix, |index, is_ours| {
-            let is_taken = index.progress(&record.dataset, &record.token) != FlushProgress::NotTaken;
-            if is_taken && if_taken == IfTaken::Leave {
-                return Ok(false);
-            }
-            expect_lock(Some(is_ours), &prefix.index_file())?;
-            self.expect_lock()?;
-            index.release(&record.token, Some(record.dataset.id));
-            record.revoke(*files, prefix).map(|()| true)
-        });
-        match revoked {
-            // No dataset takes its name with such an index.
-            Err(error) if error.is_damage() => {
-                self.expect_lock()?;
-                Ok(record.revoke(*files, prefix).map(|()| true)?)
-            }
-            revoked => Ok(revoked??),
+        let PendingFlush { dataset, token: by, .. } = &self.record;
+        let request = Request::TakeBack { dataset, by, even_if_taken: if_taken == IfTaken::Revoke };
+        match self.ledger().transact_if(&request, &mut |_| Ok(self.expect_lock()?)) {
+            Err(PrefixError::Ended { .. }) => Ok(false),
+            revoked => revoked.map(|_| true),
         }
     }
 
@@ -876,7 +856,5 @@ impl Closing<'_> {
 const MOST_RENAMES: u32 = 4;
 
 const BLOCK_BYTES: u64 = 1 << 20;
-/// With this begins the token of a flush that ends a scavenge.
-pub(crate) const SAVED: &str = "scavenged.";
 /// The process that closes or marks flushes holds this name, below the prefix's `.scr`.
 const LOCK: &str = "finalize.lock";

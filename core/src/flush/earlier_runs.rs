@@ -4,7 +4,6 @@
 //! as long as they make progress, at most for a minute. It then rolls back the rest, and flushes it again from cache if it is
 //! due. It does not wait for nodes that it does not have.
 
-use super::catalog::Catalog;
 use super::closing;
 use super::detached::{poll_some, PollResult, Transports, Which};
 use super::outcome::{FlushOutcome, CURE};
@@ -55,7 +54,7 @@ pub(crate) fn resolve_pending_flushes(
 }
 
 fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {
-    let released = Catalog { files: job.files(), prefix: &job.prefix }.release_of_earlier_runs(running);
+    let released = job.ledger().release_of_earlier_runs(running);
     released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
     let ended = closing::finalize_pending(job.files(), &job.prefix, &job.local_time())?;
     ended.iter().for_each(|ended| job.report.notice(&ended.to_string()));

@@ -5,7 +5,6 @@
 //! dataset has a file of the same name, or when the run ends.
 
 use super::closing::{self, CloseOutcome};
-use super::pending::PendingFlush;
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
@@ -14,6 +13,7 @@ use crate::comm::collective::{any, broadcast, broadcast_tree};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::job::Job;
+use crate::ledger::pending::PendingFlush;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
@@ -567,11 +567,10 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
         };
         let replaced =
             |index: &Index| others.iter().copied().filter(|&other| is_replaced(index, other)).collect();
-        let replaced: Vec<u64> =
-            Index::look(site.job.files(), &site.job.prefix, replaced).unwrap_or_else(|error| {
-                site.job.report.error(&crate::describe(&error));
-                others.clone()
-            });
+        let replaced: Vec<u64> = site.job.ledger().look(replaced).unwrap_or_else(|error| {
+            site.job.report.error(&crate::describe(&error));
+            others.clone()
+        });
         replaced.into_iter().for_each(|other| _ = tree.entry("REPLACED", other));
     }
     let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;

@@ -28,11 +28,9 @@
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
 //! | `lists` | the ranks' lists of files, and how they come together in leaves |
-//! | `pending` | the record of a flush under way |
 //! | `catalog` | index, summary and file lists |
 
 mod aggregate;
-pub(crate) mod catalog;
 pub(crate) mod closing;
 pub(crate) mod detached;
 mod earlier_runs;
@@ -43,7 +41,6 @@ mod host_options;
 pub(crate) mod lists;
 mod outcome;
 mod pauses;
-pub(crate) mod pending;
 mod plan;
 mod policy;
 mod running;
@@ -54,7 +51,7 @@ pub(crate) mod tests;
 pub(crate) mod throttle;
 mod worker;
 
-pub(crate) use catalog::MakeCurrent;
+pub(crate) use crate::ledger::MakeCurrent;
 pub use closing::finalize_arrived;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::resolve_pending_flushes;

@@ -1,8 +1,9 @@
 //! The result of closing a flush that was found under way.
 
-use super::pending::PendingFlush;
 use crate::fs::Files;
-use crate::prefix::{DatasetDescriptor, FlushProgress, Index, Prefix};
+use crate::ledger::pending::PendingFlush;
+use crate::ledger::LedgerDir;
+use crate::prefix::{DatasetDescriptor, FlushProgress, Prefix};
 use std::path::PathBuf;
 
 /// What became of it, and of what is left.
@@ -52,7 +53,7 @@ pub enum FlushOutcome {
 impl FlushOutcome {
     /// The flush could not be ended for a reason that may pass.
     pub(super) fn postponed(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> Self {
-        let index = Index::read(files, prefix);
+        let index = LedgerDir { files, prefix }.index();
         let has_taken = index
             .map_or(true, |index| index.progress(&record.dataset, &record.token) == FlushProgress::Taken);
         let has_arrived = !record.revoked && record.all_done(files, prefix).unwrap_or(true);

@@ -1,15 +1,15 @@
 //! Before the first step of a flush: the ranks exchange names, folders and lists. Of the files only leaves of the lists are written.
 
-use super::catalog::{RecordedLists, Sharing};
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::{self, FolderOwners};
 use super::lists;
-use super::pending::PendingFlush;
 use super::step::{Step, StepError};
 use super::{Flush, FlushError, SourceFile};
 use crate::comm::collective::any;
 use crate::comm::Rank;
 use crate::fs::{At, Kind, Status};
+use crate::ledger::pending::PendingFlush;
+use crate::ledger::{RecordedLists, Sharing};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{DatasetDescriptor, FileName, PrefixFile};
 use std::collections::HashSet;
@@ -68,7 +68,7 @@ impl Flush<'_> {
         if comm.size() > self.options.ranks_per_leaf {
             // Another dataset may have the number, and the lists that go by it.
             let listed = match self.job.rank() {
-                Rank(0) => self.catalog().list_incomplete(dataset),
+                Rank(0) => self.ledger().list_incomplete(dataset),
                 _ => Ok(()),
             };
             self.agreed(dataset, Step::Recording, listed)?;
@@ -89,7 +89,7 @@ impl Flush<'_> {
         let leaf = lists::gather(&*self.job.comm, mine, ranks_per_leaf)?;
         let (first, other): (Vec<_>, Vec<_>) = leaf.into_iter().partition(|leaf| leaf.first == Rank(0));
         if self.job.comm.size() > ranks_per_leaf {
-            let written = other.iter().try_for_each(|leaf| self.catalog().write_leaf(dataset.id, leaf));
+            let written = other.iter().try_for_each(|leaf| self.ledger().write_leaf(dataset.id, leaf));
             self.agreed(dataset, step, written)?;
         }
         Ok(first.into_iter().next())

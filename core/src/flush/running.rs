@@ -2,13 +2,13 @@
 
 use super::file_copy::FileCopy;
 use super::folder_owners;
-use super::pending::PendingFlush;
 use super::step::StepError;
 use super::worker::RunningWorker;
 use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::any;
 use crate::comm::{Comm, CommError};
 use crate::fs::Files;
+use crate::ledger::pending::PendingFlush;
 use crate::prefix::{DatasetDescriptor, FileName};
 use std::collections::HashSet;
 use std::path::PathBuf;

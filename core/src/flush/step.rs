@@ -1,12 +1,12 @@
 //! The steps that all ranks of a flush agree on, and the errors of a rank in one of them.
 
 use super::detached::record::RecordError;
-use super::pending::PendingError;
 use super::{Flush, FlushError};
 use crate::comm::collective::broadcast;
 use crate::comm::{AnyError, CommError, Rank};
 use crate::fs::verify::FileError;
 use crate::fs::FsError;
+use crate::ledger::pending::PendingError;
 use crate::prefix::{DatasetDescriptor, FileName, PrefixError};
 use scr_plugin_api::PluginError;
 use std::path::PathBuf;

@@ -1,7 +1,6 @@
 //! The steps of a flush, in their order. All ranks go through them together; after each they agree, and an error of one is the
 //! error of all.
 
-use super::catalog::Catalog;
 use super::closing::{self, CloseOutcome, Closers, Share};
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::assign_owners;
@@ -14,6 +13,7 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
 use crate::fs::{Durability, Files, FsError};
+use crate::ledger::LedgerDir;
 use crate::prefix::{DatasetDescriptor, Index, Overwritten, PrefixError, DIR_MODE};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
@@ -56,10 +56,10 @@ impl Flush<'_> {
         let in_place = self.options.in_place;
         let (files, prefix, now) = (self.files(), &self.job.prefix, self.job.local_time());
         let recorded = lists.map_or(Ok(()), |lists| match in_place {
-            true => closing::after_earlier_flushes(files, prefix, None, &now, |catalog| {
-                catalog.record_in_place(&record.dataset, &lists)
+            true => closing::after_earlier_flushes(files, prefix, None, &now, |ledger| {
+                ledger.record_in_place(&record.dataset, &lists)
             }),
-            false => self.catalog().record_pending(&mut record, &lists),
+            false => self.ledger().record_pending(&mut record, &lists),
         });
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
@@ -79,7 +79,7 @@ impl Flush<'_> {
     /// Whether the prefix directory has it. One that is only under way may yet be taken back.
     fn is_complete(&self, id: u64) -> bool {
         let is_valid = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
-        Index::look(self.files(), &self.job.prefix, is_valid).unwrap_or(false)
+        self.ledger().look(is_valid).unwrap_or(false)
     }
 
     /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says so.
@@ -182,7 +182,7 @@ impl Flush<'_> {
         };
         let mark = || {
             if let Some(leaf) = leaf {
-                self.catalog().write_leaf(run.record.dataset.id, &leaf)?;
+                self.ledger().write_leaf(run.record.dataset.id, &leaf)?;
             }
             if !in_place {
                 run.record.mark_done(files, prefix, 0, &KvTree::new())?;
@@ -252,8 +252,8 @@ impl Flush<'_> {
         Ok(FlushReport { files: sums[0], bytes: sums[1], sums: None })
     }
 
-    pub(super) fn catalog(&self) -> Catalog<'_> {
-        Catalog { files: self.files(), prefix: &self.job.prefix }
+    pub(super) fn ledger(&self) -> LedgerDir<'_> {
+        LedgerDir { files: self.files(), prefix: &self.job.prefix }
     }
 }
 

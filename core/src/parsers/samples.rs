@@ -23,7 +23,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
         "filemap" => return vec![b"scrfmap\x01".to_vec(), journal()],
         "rank_record" => trees.extend([record(0), record(3)]),
         "transfer_record" => trees.push(crate::flush::detached::record::tests::sample_tree()),
-        "pending_flush" => trees.push(crate::flush::pending::tests::sample_tree()),
+        "pending_flush" => trees.push(crate::ledger::pending::tests::sample_tree()),
         "scavenged_map" => trees.push(crate::scavenge::filemap::tests::sample_tree()),
         "rank2file" => {
             let mut all = of_c_scr(&|name| name.starts_with("rank2file"), &KvTree::pack);

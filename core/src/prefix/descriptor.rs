@@ -87,6 +87,12 @@ impl DatasetDescriptor {
         self.checkpoint && !self.output
     }
 
+    /// Whether a dataset that has the same number is this one. Two may have been given one number, and even one name.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_same_time = self.created == other.created || self.created == 0 || other.created == 0;
+        self.name == other.name && is_same_time
+    }
+
     /// Its place among all datasets of its prefix directory.
     pub fn seq(&self) -> Seq {
         Seq { run: self.run, id: self.id }

@@ -36,7 +36,7 @@ use std::time::Duration;
 pub struct PrefixId(String);
 
 impl PrefixId {
-    fn random() -> Self {
+    pub(crate) fn random() -> Self {
         Self(format!("{:016x}{:016x}", unique_number(), unique_number()))
     }
 
@@ -111,7 +111,7 @@ impl RunId {
             None => files.status(&prefix.scr_dir()).is_ok_and(|found| found.kind == Kind::Dir),
         };
         match is_it {
-            true => Ok(ids.map(Ids::into_withdrawn).unwrap_or_default()),
+            true => Ok(ids.map(|ids| ids.withdrawn()).unwrap_or_default()),
             false => Err(PrefixError::Elsewhere { dir: prefix.dir().to_owned() }),
         }
     }
@@ -182,156 +182,51 @@ impl Ids {
         Ok(Self { tree })
     }
 
-    /// Gives a run its number, higher than every one that was given before, that the index has, and than `seen`: what was seen in
-    /// cache, and the time in seconds, so that an older file that somebody restores is no harm. The prefix directory gets its id if
-    /// it has none. A file that is damaged is replaced by a new one; the error is given with the run.
-    ///
-    /// # Errors
-    /// The file or the index cannot be read, or the file cannot be written.
-    pub(crate) fn begin_run(
-        files: &dyn Files,
-        prefix: &Prefix,
-        seen: u64,
-    ) -> Result<(RunId, Option<PrefixError>), PrefixError> {
-        let index = unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
-        let damage = shared::read::<Self>(files, prefix).err().filter(PrefixError::is_damage);
-        let (id, last) = shared::update_repeated(files, prefix, true, |ids: &mut Self| {
-            let last = ids.number(RUN).max(index.highest_run()).max(seen);
-            ids.tree.set(RUN, last.saturating_add(1));
-            let id = ids.prefix_id().or_else(|| index.prefix_id()).unwrap_or_else(PrefixId::random);
-            ids.tree.set(PREFIX, &id);
-            (id, last)
-        })?;
-        if index.wants_mark(&id, last) {
-            // A copy, and what C SCR has written since the last run.
-            Index::update_repeated(files, prefix, |index| index.mark(&id, last))?;
-        }
-        Ok((
-            RunId { prefix: Some(id), number: last.saturating_add(1), is_counted: true, ..RunId::default() },
-            damage,
-        ))
+    /// The number of the last run.
+    pub(crate) fn last_run(&self) -> u64 {
+        self.number(RUN)
     }
 
-    /// The last run, for one that cannot get a number.
-    ///
-    /// # Errors
-    /// The file or the index cannot be read.
-    pub(crate) fn last_run(files: &dyn Files, prefix: &Prefix, seen: u64) -> Result<RunId, PrefixError> {
-        let index = unless_damaged(Index::read(files, prefix))?.unwrap_or_default();
-        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
-        let number = ids.number(RUN).max(index.highest_run()).max(seen);
-        Ok(RunId { prefix: ids.prefix_id().or_else(|| index.prefix_id()), number, ..RunId::default() })
+    /// A run has begun, with this number.
+    pub(crate) fn begin_run(&mut self, number: u64, prefix: &PrefixId) {
+        self.tree.set(RUN, number);
+        self.tree.set(PREFIX, prefix);
     }
 
-    /// Reserves ids, none of them below `at_least`, and gives the first.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn reserve(
-        files: &dyn Files,
-        prefix: &Prefix,
-        at_least: u64,
-        count: u64,
-    ) -> Result<u64, PrefixError> {
-        shared::update_repeated(files, prefix, false, |ids: &mut Self| {
-            let first = ids.number(NEXT).max(at_least);
-            ids.tree.set(NEXT, first.saturating_add(count));
-            first
-        })
+    /// The first dataset id that no run has reserved.
+    pub(crate) fn next(&self) -> u64 {
+        self.number(NEXT)
     }
 
-    /// The first id that nobody has reserved.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub(crate) fn first_free(files: &dyn Files, prefix: &Prefix) -> Result<u64, PrefixError> {
-        Ok(shared::read::<Self>(files, prefix)?.unwrap_or_default().number(NEXT))
+    /// From here on that is this one.
+    pub(crate) fn set_next(&mut self, next: u64) {
+        self.tree.set(NEXT, next);
     }
 
-    /// Gives back the ids from `next` on of those that were reserved up to `end`, unless somebody has reserved others since.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn give_back(
-        files: &dyn Files,
-        prefix: &Prefix,
-        next: u64,
-        end: u64,
-    ) -> Result<(), PrefixError> {
-        shared::update(files, prefix, false, |ids: &mut Self| {
-            if ids.number(NEXT) == end {
-                ids.tree.set(NEXT, next);
-            }
-        })?;
-        Ok(())
-    }
-
-    /// Records purged datasets. The copies of output in cache are not flushed again to the prefix directory.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn record_purged(
-        files: &dyn Files,
-        prefix: &Prefix,
-        purged: &[u64],
-    ) -> Result<(), PrefixError> {
-        shared::update(files, prefix, false, |ids: &mut Self| {
-            for id in purged {
-                ids.tree.entry(PURGED, id);
-            }
-        })?;
-        Ok(())
+    /// The copies of purged output in cache are not flushed again to the prefix directory.
+    pub(crate) fn purge(&mut self, id: u64) {
+        self.tree.entry(PURGED, id);
     }
 
     /// The datasets that were purged.
-    ///
-    /// # Errors
-    /// The file cannot be read.
-    pub(crate) fn purged(files: &dyn Files, prefix: &Prefix) -> Result<Vec<u64>, PrefixError> {
-        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
-        Ok(ids.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default())
+    pub(crate) fn purged(&self) -> Vec<u64> {
+        self.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default()
     }
 
-    /// Records datasets that no run may restart from any more, whatever any cache has of them. Those of the run `alone` are left
-    /// out while no later run has begun: no other one can have copies of them.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn record_withdrawn(
-        files: &dyn Files,
-        prefix: &Prefix,
-        withdrawn: &[Seq],
-        why: Withdrawal,
-        alone: Option<u64>,
-    ) -> Result<(), PrefixError> {
-        shared::update(files, prefix, false, |ids: &mut Self| {
-            let alone = alone.filter(|&run| ids.number(RUN) == run);
-            for seq in withdrawn.iter().filter(|seq| Some(seq.run) != alone) {
-                why.record(ids.tree.child(WITHDRAWN), *seq);
-            }
-            ids.limit_withdrawn();
-        })?;
-        Ok(())
+    /// No run may restart from this dataset any more, whatever any cache has of it.
+    pub(crate) fn withdraw(&mut self, seq: Seq, why: Withdrawal) {
+        why.record(self.tree.child(WITHDRAWN), seq);
+        self.limit_withdrawn();
     }
 
-    /// Records that no run may restart from a checkpoint between these places any more, whatever any cache has of them.
-    ///
-    /// # Errors
-    /// The file cannot be read or written.
-    pub(crate) fn record_gone_back(
-        files: &dyn Files,
-        prefix: &Prefix,
-        over: Between,
-    ) -> Result<(), PrefixError> {
-        shared::update(files, prefix, false, |ids: &mut Self| {
-            let tree = ids.tree.child(WITHDRAWN);
-            let mut all = Withdrawn::between(tree);
-            all.retain(|earlier| earlier.after < over.after || over.before < earlier.before);
-            all.push(over);
-            Withdrawn::put_between(tree, &all);
-            ids.limit_withdrawn();
-        })?;
-        Ok(())
+    /// Nor from a checkpoint between these places.
+    pub(crate) fn go_back(&mut self, over: Between) {
+        let tree = self.tree.child(WITHDRAWN);
+        let mut all = Withdrawn::between(tree);
+        all.retain(|earlier| earlier.after < over.after || over.before < earlier.before);
+        all.push(over);
+        Withdrawn::put_between(tree, &all);
+        self.limit_withdrawn();
     }
 
     fn limit_withdrawn(&mut self) {
@@ -342,19 +237,20 @@ impl Ids {
     }
 
     /// The datasets that were withdrawn.
+    pub(crate) fn withdrawn(&self) -> Withdrawn {
+        Withdrawn(self.tree.get(WITHDRAWN).cloned().unwrap_or_default())
+    }
+
+    /// The file of a prefix directory; a missing or damaged one knows nothing.
     ///
     /// # Errors
-    /// The file cannot be read.
-    pub(crate) fn withdrawn(files: &dyn Files, prefix: &Prefix) -> Result<Withdrawn, PrefixError> {
-        let ids = unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default();
-        Ok(ids.into_withdrawn())
+    /// It cannot be read.
+    pub(crate) fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        Ok(unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default())
     }
 
-    fn into_withdrawn(mut self) -> Withdrawn {
-        Withdrawn(self.tree.remove(WITHDRAWN).unwrap_or_default())
-    }
-
-    fn prefix_id(&self) -> Option<PrefixId> {
+    /// The random id of the prefix directory.
+    pub(crate) fn prefix_id(&self) -> Option<PrefixId> {
         self.tree.text(PREFIX).and_then(PrefixId::parse)
     }
 
@@ -402,7 +298,7 @@ impl Withdrawn {
     }
 
     /// What somebody has gone back over, in the order of time.
-    fn between(tree: &KvTree) -> Vec<Between> {
+    pub(crate) fn between(tree: &KvTree) -> Vec<Between> {
         let all = tree.get(BETWEEN).into_iter().flat_map(KvTree::iter);
         let mut all: Vec<Between> = all
             .filter_map(|(_, between)| {
@@ -432,7 +328,7 @@ impl Withdrawn {
     }
 
     /// Those that are known by their place.
-    fn named(tree: &KvTree) -> Vec<(Seq, Withdrawal)> {
+    pub(crate) fn named(tree: &KvTree) -> Vec<(Seq, Withdrawal)> {
         let mut all = Vec::new();
         for run in tree.keys_as::<u64>() {
             for why in [Withdrawal::Removed, Withdrawal::Refused] {
@@ -482,185 +378,6 @@ const WITHDRAWN: &str = "WITHDRAWN";
 const UP_TO: &str = "UP_TO";
 const BETWEEN: &str = "BETWEEN";
 /// As many withdrawn datasets are known by their place.
-const MOST_WITHDRAWN: usize = 1000;
+pub(crate) const MOST_WITHDRAWN: usize = 1000;
 /// It is known of as many times that somebody has gone back.
-const MOST_BETWEEN: usize = 100;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fs::faulty::FaultyFiles;
-    use crate::fs::RealFiles;
-    use crate::prefix::fixtures::{let_look_dead, scratch, scratch_copy};
-    use crate::prefix::DatasetDescriptor;
-    use std::sync::atomic::{AtomicU64, Ordering};
-    use std::sync::Arc;
-
-    fn begin(prefix: &Prefix, seen: u64) -> RunId {
-        Ids::begin_run(&RealFiles, prefix, seen).unwrap().0
-    }
-
-    #[test]
-    fn runs_and_ids_only_count_up_and_the_prefix_directory_stays_the_same() {
-        let (_dir, prefix) = scratch();
-        let first = begin(&prefix, 0);
-        assert_eq!((first.number, first.is_counted), (1, true));
-        assert_eq!(PrefixId::read(&RealFiles, &prefix).unwrap(), first.prefix);
-        assert_eq!(Ids::reserve(&RealFiles, &prefix, 1, 10).unwrap(), 1);
-        assert_eq!(Ids::reserve(&RealFiles, &prefix, 5, 10).unwrap(), 11);
-        assert_eq!(Ids::reserve(&RealFiles, &prefix, 30, 10).unwrap(), 30);
-        Ids::give_back(&RealFiles, &prefix, 32, 40).unwrap();
-        Ids::give_back(&RealFiles, &prefix, 12, 21).unwrap();
-        assert_eq!(Ids::reserve(&RealFiles, &prefix, 1, 1).unwrap(), 32);
-        assert_eq!(begin(&prefix, 0), RunId { number: 2, ..first.clone() });
-        assert_eq!(begin(&prefix, 9).number, 10);
-        let (_other, other) = scratch();
-        assert_ne!(begin(&other, 0).prefix, first.prefix);
-    }
-
-    /// It went on with ids that it had read before, and replaced datasets of the other process.
-    #[test]
-    fn a_process_that_was_stopped_while_it_reserved_ids_gets_none_of_another_one() {
-        for at in 1.. {
-            let (_dir, prefix) = scratch();
-            let files = FaultyFiles::new(RealFiles);
-            files.never_pause();
-            let (other, lock) = (prefix.clone(), prefix.scr_file("index.lock"));
-            let theirs = Arc::new(AtomicU64::new(1000));
-            let first_of_theirs = Arc::clone(&theirs);
-            files.interrupt_at(at, move || {
-                let_look_dead(&lock);
-                let first = Ids::reserve(&RealFiles, &other, 1, 10).unwrap();
-                first_of_theirs.store(first, Ordering::SeqCst);
-            });
-            let ours = Ids::reserve(&files, &prefix, 1, 10).unwrap();
-            let theirs = theirs.load(Ordering::SeqCst);
-            assert!(theirs.abs_diff(ours) >= 10, "at {at}: {ours} and {theirs}");
-            if !files.was_interrupted() {
-                assert!(at > 5, "nothing was interrupted");
-                break;
-            }
-        }
-    }
-
-    /// The run did not begin, though it only had to try again.
-    #[test]
-    fn a_process_that_was_stopped_while_its_run_began_gives_it_a_number_of_its_own() {
-        for at in 1.. {
-            let (_dir, prefix) = scratch();
-            let dataset = DatasetDescriptor { id: 4, name: b"a".to_vec(), ..Default::default() };
-            Index::update(&RealFiles, &prefix, |index| index.record(&dataset, true)).unwrap();
-            let files = FaultyFiles::new(RealFiles);
-            files.never_pause();
-            let (other, lock) = (prefix.clone(), prefix.scr_file("index.lock"));
-            let theirs = Arc::new(AtomicU64::new(0));
-            let number_of_theirs = Arc::clone(&theirs);
-            files.interrupt_at(at, move || {
-                let_look_dead(&lock);
-                number_of_theirs.store(begin(&other, 0).number, Ordering::SeqCst);
-            });
-            let ours = Ids::begin_run(&files, &prefix, 0).unwrap().0.number;
-            assert_ne!(ours, theirs.load(Ordering::SeqCst), "at {at}");
-            if !files.was_interrupted() {
-                assert!(at > 10, "nothing was interrupted");
-                break;
-            }
-        }
-    }
-
-    #[test]
-    fn a_lost_or_damaged_counter_starts_above_the_index_with_the_id_of_the_index() {
-        let (_dir, prefix) = scratch();
-        let run = begin(&prefix, 0);
-        let dataset = DatasetDescriptor { id: 4, run: 7, name: b"a".to_vec(), ..Default::default() };
-        Index::update(&RealFiles, &prefix, |index| index.record(&dataset, true)).unwrap();
-        begin(&prefix, 0);
-        let path = Ids::path(&prefix);
-        for damaged in [None, Some("x"), Some("")] {
-            std::fs::remove_file(&path).unwrap();
-            damaged.iter().for_each(|text| std::fs::write(&path, text).unwrap());
-            let (again, damage) = Ids::begin_run(&RealFiles, &prefix, 0).unwrap();
-            assert_eq!(again, RunId { number: 8, ..run.clone() }, "{damaged:?}");
-            assert_eq!(damage.is_some(), damaged.is_some());
-        }
-        // A file of a later release is not replaced.
-        let mut tree = Ids::default().tree;
-        tree.set("VERSION", VERSION + 1);
-        std::fs::write(&path, tree.to_file_bytes()).unwrap();
-        assert!(Ids::begin_run(&RealFiles, &prefix, 0).is_err());
-        assert!(PrefixId::read(&RealFiles, &prefix).is_err());
-    }
-
-    #[test]
-    fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
-        let (_dir, prefix) = scratch();
-        begin(&prefix, 1);
-        let record = |seqs: &[Seq], why, alone| {
-            Ids::record_withdrawn(&RealFiles, &prefix, seqs, why, alone).unwrap();
-        };
-        let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
-        let why = |seq| withdrawn().why(seq, true);
-        let (own, earlier) = (Seq { run: 2, id: 1 }, Seq { run: 1, id: 1 });
-        record(&[own, earlier], Withdrawal::Refused, Some(2));
-        assert_eq!((why(own), why(earlier)), (None, Some(Withdrawal::Refused)));
-        record(&[earlier], Withdrawal::Removed, Some(2));
-        assert_eq!(why(earlier), Some(Withdrawal::Removed));
-        begin(&prefix, 0);
-        record(&[own], Withdrawal::Removed, Some(2));
-        assert_eq!(why(own), Some(Withdrawal::Removed), "another run may have a copy");
-        let many: Vec<Seq> = (0..5000).map(|place| Seq { run: 3 + place / 100, id: 2 * place }).collect();
-        many.chunks(500).for_each(|some| record(some, Withdrawal::Removed, None));
-        let all = withdrawn();
-        assert!(Withdrawn::named(&all.0).len() <= MOST_WITHDRAWN);
-        assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, true).is_some()));
-        let newest = Seq { run: 52, id: 9997 };
-        assert_eq!(all.why(newest, true), None, "it was not withdrawn, and few are newer");
-        assert_eq!(
-            all.why(Seq { run: 3, id: 7 }, true),
-            Some(Withdrawal::Refused),
-            "it is older than what is forgotten"
-        );
-    }
-
-    #[test]
-    fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limited_room() {
-        let (_dir, prefix) = scratch();
-        begin(&prefix, 1);
-        let seq = |run, id| Seq { run, id };
-        let go_back = |after, before| {
-            Ids::record_gone_back(&RealFiles, &prefix, Between { after, before }).unwrap();
-        };
-        let withdrawn = || Ids::withdrawn(&RealFiles, &prefix).unwrap();
-        let why = |seq| withdrawn().why(seq, true);
-        go_back(seq(1, 2), seq(2, 5));
-        assert_eq!([seq(1, 2), seq(2, 5)].map(why), [None; 2], "the one gone back to, and the next one");
-        assert_eq!([seq(1, 3), seq(2, 4)].map(why), [Some(Withdrawal::Removed); 2]);
-        assert_eq!(withdrawn().why(seq(1, 3), false), None, "output is not given up");
-        go_back(seq(1, 2), seq(4, 9));
-        go_back(seq(1, 1), seq(3, 7));
-        assert_eq!(Withdrawn::between(&withdrawn().0).len(), 2, "one of them was more than the first");
-        assert_eq!([seq(1, 2), seq(4, 8)].map(why), [Some(Withdrawal::Removed); 2]);
-        (5..1000).for_each(|run| go_back(seq(run, 3), seq(run, 5)));
-        assert!(Withdrawn::between(&withdrawn().0).len() <= MOST_BETWEEN);
-        assert!((5..1000).all(|run| why(seq(run, 4)).is_some()));
-        assert_eq!([seq(999, 3), seq(999, 5)].map(why), [None; 2]);
-        let named = Ids::record_withdrawn(&RealFiles, &prefix, &[seq(2000, 1)], Withdrawal::Refused, None);
-        assert!(named.is_ok() && why(seq(999, 4)) == Some(Withdrawal::Removed));
-    }
-
-    #[test]
-    fn datasets_of_c_scr_are_ordered_between_the_runs_around_them() {
-        let (_dir, prefix) = scratch_copy("xor-flush2");
-        let first = begin(&prefix, 0);
-        let index = Index::read(&RealFiles, &prefix).unwrap();
-        assert_eq!(index.prefix_id(), first.prefix);
-        assert!(index.entries().iter().all(|entry| entry.run == 0));
-        let theirs = DatasetDescriptor { id: 90, name: b"theirs".to_vec(), ..Default::default() };
-        Index::update(&RealFiles, &prefix, |index| index.record(&theirs, true)).unwrap();
-        begin(&prefix, 0);
-        let index = Index::read(&RealFiles, &prefix).unwrap();
-        let newest = index.entries()[0].clone();
-        assert_eq!((newest.id, newest.run), (90, 1));
-        assert!(newest.seq() < DatasetDescriptor { id: 5, run: 2, ..Default::default() }.seq());
-    }
-}
+pub(crate) const MOST_BETWEEN: usize = 100;

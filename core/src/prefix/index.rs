@@ -20,12 +20,12 @@ use super::descriptor::RUN;
 use super::fields::{flag, ids, set_flag};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
-use crate::fs::{At, Durability, Files, FsError, Updated};
+use crate::fs::{At, Durability, Files, FsError};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
 /// The only version that is read and written.
@@ -174,59 +174,17 @@ impl Index {
         shared::look(files, prefix, work)
     }
 
-    /// Reads, changes and writes, while no other process does; where the file system has no means for that, without.
+    /// Reads, changes and writes, while no other process does: for what other programs do to an index, in tests. The runtime and the
+    /// commands ask the [ledger](crate::ledger).
     ///
     /// # Errors
-    /// As for [`read`](Self::read); where it cannot be written, the old one is still there.
+    /// As for [`read`](Self::read); if it cannot be written, the old one is still there.
     pub fn update<R>(
         files: &dyn Files,
         prefix: &Prefix,
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<R, PrefixError> {
-        Self::change(files, prefix, change).map(|updated| updated.value)
-    }
-
-    /// As [`update`](Self::update), again and again while the lock is lost: for what must not fail since this process was stopped.
-    pub(crate) fn update_repeated<R>(
-        files: &dyn Files,
-        prefix: &Prefix,
-        change: impl FnMut(&mut Index) -> R,
-    ) -> Result<R, PrefixError> {
-        shared::update_repeated(files, prefix, false, change)
-    }
-
-    /// Makes it durable as it is: whoever wrote it may have failed to sync it.
-    pub(crate) fn confirm(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        shared::confirm::<Self>(files, prefix)
-    }
-
-    /// As [`update`](Self::update); says also whether other processes were kept out.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read); where it cannot be written, the old one is still there.
-    pub fn change<R>(
-        files: &dyn Files,
-        prefix: &Prefix,
-        change: impl FnOnce(&mut Index) -> R,
-    ) -> Result<Updated<R>, PrefixError> {
-        shared::update(files, prefix, false, change)
-    }
-
-    /// As [`update`](Self::update); `change` can ask whether the lock is still its own, before it does anything beside the index.
-    pub(crate) fn update_fenced<R>(
-        files: &dyn Files,
-        prefix: &Prefix,
-        change: impl FnOnce(&mut Index, &dyn Fn() -> bool) -> R,
-    ) -> Result<R, PrefixError> {
-        shared::update_fenced(files, prefix, false, change).map(|updated| updated.value)
-    }
-
-    /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
-    ///
-    /// # Errors
-    /// Where the folder cannot be written to, or others keep the index to themselves.
-    pub(crate) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
-        shared::exclusion(files, prefix)
+        shared::update(files, prefix, false, change).map(|updated| updated.value)
     }
 
     /// From a tree; `path` is for the error.
@@ -239,11 +197,6 @@ impl Index {
             return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
         }
         Ok(Self { tree })
-    }
-
-    /// Whether there is an index. A prefix directory without one was not used yet, or has lost it.
-    pub(crate) fn is_there(files: &dyn Files, prefix: &Prefix) -> Result<bool, PrefixError> {
-        Ok(shared::read::<Self>(files, prefix)?.is_some())
     }
 
     /// The tree as it is written.
@@ -359,24 +312,24 @@ impl Index {
     }
 
     /// The copy of the prefix directory's random id.
-    pub(super) fn prefix_id(&self) -> Option<PrefixId> {
+    pub(crate) fn prefix_id(&self) -> Option<PrefixId> {
         self.tree.text(PREFIX_ID).and_then(PrefixId::parse)
     }
 
     /// The highest number of a run that any dataset has.
-    pub(super) fn highest_run(&self) -> u64 {
+    pub(crate) fn highest_run(&self) -> u64 {
         self.ids().into_iter().map(|id| self.run_of(id)).max().unwrap_or(0)
     }
 
     /// Whether [`mark`](Self::mark) would change anything. An index without datasets says nothing that could be lost.
-    pub(super) fn wants_mark(&self, id: &PrefixId, last: u64) -> bool {
+    pub(crate) fn wants_mark(&self, id: &PrefixId, last: u64) -> bool {
         let ids = self.ids();
         let is_unmarked = |id: &u64| last > 0 && self.run_of(*id) == 0;
         !ids.is_empty() && (self.prefix_id().as_ref() != Some(id) || ids.iter().any(is_unmarked))
     }
 
     /// Notes the id of the prefix directory, and that the datasets without a run are older than what comes after run `last`.
-    pub(super) fn mark(&mut self, id: &PrefixId, last: u64) {
+    pub(crate) fn mark(&mut self, id: &PrefixId, last: u64) {
         self.tree.set(PREFIX_ID, id);
         for id in self.ids().into_iter().filter(|_| last > 0) {
             if self.run_of(id) == 0 {
@@ -393,6 +346,13 @@ impl Index {
     pub(crate) fn last_begun(&self) -> Option<Seq> {
         let incomplete = self.entries().into_iter().filter(|entry| !entry.complete);
         incomplete.map(|entry| entry.seq()).chain(self.gone_begun()).max()
+    }
+
+    /// From here on every dataset up to this place may have lost files to a newer one.
+    pub(crate) fn doubt_all(&mut self, up_to: Seq) {
+        let highest = self.entries().first().map(IndexEntry::seq).unwrap_or_default();
+        let after = Seq { id: highest.id.saturating_add(1), ..highest };
+        self.set_gone_begun(after.max(up_to));
     }
 
     /// The newest of those that have left the index.
@@ -495,22 +455,26 @@ impl Index {
         self.alter(id, |entry| entry.set(TAKEN, DELETION));
     }
 
-    /// They are gone: the dataset leaves the index. False where it has left already, and `None` where it is not being deleted any
-    /// more.
-    pub(crate) fn end_deletion(&mut self, id: u64) -> Option<bool> {
-        let Some(entry) = self.tree.find("DSET", id) else { return Some(false) };
-        (entry.text(TAKEN) == Some(DELETION)).then(|| self.drop_id(id))
+    /// Whether there is an entry of this number, whatever it says.
+    pub(crate) fn has(&self, id: u64) -> bool {
+        self.tree.find("DSET", id).is_some()
     }
 
-    /// Who had taken names for files has ended, of this dataset or of any. Says whether anything was taken so.
-    pub(crate) fn release(&mut self, by: &str, only: Option<u64>) -> bool {
-        let is_taken = |id: &u64| {
-            let entry = self.tree.find("DSET", id).filter(|_| only.is_none_or(|only| only == *id));
-            entry.is_some_and(|entry| entry.text(TAKEN) == Some(by))
-        };
-        let taken: Vec<u64> = self.ids().into_iter().filter(is_taken).collect();
-        taken.iter().for_each(|&id| _ = self.alter(id, |entry| _ = entry.remove(TAKEN)));
-        !taken.is_empty()
+    /// Whether the names of a dataset are taken by the flush of this token, or the like.
+    pub(crate) fn is_taken_by(&self, id: u64, by: &str) -> bool {
+        self.tree.find("DSET", id).is_some_and(|entry| entry.text(TAKEN) == Some(by))
+    }
+
+    /// The datasets whose names are taken so.
+    pub(crate) fn taken_by(&self, by: &str) -> Vec<u64> {
+        let mut ids = self.ids();
+        ids.retain(|&id| self.is_taken_by(id, by));
+        ids
+    }
+
+    /// Nobody gives files the names of this dataset any more.
+    pub(crate) fn release(&mut self, id: u64) {
+        self.alter(id, |entry| _ = entry.remove(TAKEN));
     }
 
     /// Whether a dataset of this name is complete, and nobody has taken one of its files since.
@@ -520,25 +484,30 @@ impl Index {
 
     /// A run reads the files of a dataset where they lie, and of no other one.
     pub(crate) fn hold(&mut self, id: u64, run: u64) {
-        self.release_held(Some(run));
+        self.release_held(run);
         self.alter(id, |entry| _ = entry.entry(HELD, run));
     }
 
-    /// This run, or any, reads no files in place any more. Says whether there was one.
-    pub(crate) fn release_held(&mut self, by: Option<u64>) -> bool {
-        let mut is_any = false;
+    /// The runs that read files where they lie.
+    pub(crate) fn readers(&self) -> BTreeSet<u64> {
+        let held = |id: u64| ids(self.tree.find("DSET", id).and_then(|entry| entry.get(HELD)));
+        self.ids().into_iter().flat_map(held).collect()
+    }
+
+    /// A run does not read files where they lie any more.
+    pub(crate) fn release_held(&mut self, run: u64) {
         for id in self.ids() {
-            let held = ids(self.tree.find("DSET", id).and_then(|entry| entry.get(HELD)));
-            for run in held.into_iter().filter(|&run| by.is_none_or(|by| by == run)) {
-                is_any |= self.alter(id, |entry| {
-                    entry.child(HELD).remove(run.to_string());
-                    if entry.get(HELD).is_some_and(KvTree::is_empty) {
-                        entry.remove(HELD);
-                    }
-                });
+            let is_held = self.tree.find("DSET", id).is_some_and(|entry| entry.find(HELD, run).is_some());
+            if !is_held {
+                continue;
             }
+            self.alter(id, |entry| {
+                entry.child(HELD).remove(run.to_string());
+                if entry.get(HELD).is_some_and(KvTree::is_empty) {
+                    entry.remove(HELD);
+                }
+            });
         }
-        is_any
     }
 
     /// Says whether all files of a dataset are there; false where the index does not have it.

@@ -42,7 +42,7 @@ mod paths;
 pub(crate) mod rank2file;
 mod restarted;
 mod running;
-mod shared;
+pub(crate) mod shared;
 mod summary;
 mod tidy;
 mod unsynced;
@@ -59,6 +59,8 @@ pub use flush_file::{FlushEntry, FlushFile, Location};
 pub use halt::{Begun, Halt, HaltReason};
 pub use ids::PrefixId;
 pub(crate) use ids::{Ids, RunId, Withdrawal, Withdrawn};
+#[cfg(test)]
+pub(crate) use ids::{MOST_BETWEEN, MOST_WITHDRAWN};
 pub(crate) use index::{FlushProgress, DELETION, IN_PLACE};
 pub use index::{Index, IndexEntry};
 pub use nodes::Nodes;

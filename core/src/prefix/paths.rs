@@ -51,6 +51,16 @@ impl Prefix {
         &self.known
     }
 
+    /// Leaves a message for the user, where nobody can be told at once.
+    pub(crate) fn note(&self, note: String) {
+        self.known.note(note);
+    }
+
+    /// The messages for the user that have come up since this was asked last.
+    pub fn take_notes(&self) -> Vec<String> {
+        self.known.take_notes()
+    }
+
     /// The hidden folder for everything that is ours.
     pub fn scr_dir(&self) -> PathBuf {
         self.dir.join(".scr")

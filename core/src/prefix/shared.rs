@@ -4,8 +4,8 @@
 //! A reader gets one of three results: the file is absent, its contents, or it cannot be read. `fs::retrying` repeats what
 //! fails with a transient error, so that a file that the server did not deliver is never taken for a missing one.
 //!
-//! The only way to change one is [`update`], under the one lock of the prefix directory: it reads the file again, changes it
-//! and replaces it in one step. The lock of a process that looks dead is broken, and that process may only have been stopped.
+//! The only way to change one is with the one lock of the prefix directory, [`locked`]: it is read again, changed, and replaced
+//! in one step. The lock of a process that looks dead is broken, and that process may only have been stopped.
 //! So whoever has the lock first removes what others have begun to write, and checks that the lock is still its own between
 //! writing the new file and renaming it. A process that wakes up too late finds either its lock or its new file gone, and can
 //! never put an old state in the place of a newer one.
@@ -27,7 +27,7 @@ const LOCK: &str = "index.lock";
 const MOST_TRIES: u32 = 5;
 
 /// A file that several processes change.
-pub(super) trait Shared: Default {
+pub(crate) trait Shared: Default {
     /// Its durability.
     const WAIT: Durability;
 
@@ -50,25 +50,38 @@ pub(super) trait Shared: Default {
     }
 }
 
-/// The shared files as this process has left them: their bytes, and the trees that these contain.
+/// What this process knows of the shared files.
 #[derive(Clone, Default)]
 pub(super) struct Known(Arc<Mutex<Left>>);
 
-/// The bytes of each file, and its tree.
-type Left = HashMap<PathBuf, (Vec<u8>, KvTree)>;
+#[derive(Default)]
+struct Left {
+    /// The bytes of each file as this process has left it, and the tree that they contain.
+    files: HashMap<PathBuf, (Vec<u8>, KvTree)>,
+    /// What the user is still to be told.
+    notes: Vec<String>,
+}
 
 impl Known {
-    fn files(&self) -> MutexGuard<'_, Left> {
+    fn left(&self) -> MutexGuard<'_, Left> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Takes out the tree of a file, if the file still has the bytes that this process has left there.
     fn take(&self, path: &Path, bytes: &[u8]) -> Option<KvTree> {
-        self.files().remove(path).filter(|(known, _)| known == bytes).map(|(_, tree)| tree)
+        self.left().files.remove(path).filter(|(known, _)| known == bytes).map(|(_, tree)| tree)
     }
 
     fn leave(&self, path: PathBuf, bytes: Vec<u8>, tree: KvTree) {
-        self.files().insert(path, (bytes, tree));
+        self.left().files.insert(path, (bytes, tree));
+    }
+
+    pub(super) fn note(&self, note: String) {
+        self.left().notes.push(note);
+    }
+
+    pub(super) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.left().notes)
     }
 }
 
@@ -99,7 +112,7 @@ fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile
 }
 
 /// The contents of a file; `None` if there is none.
-pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
+pub(crate) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<T>, PrefixError> {
     let Some(mut found) = find::<T>(files, prefix)? else { return Ok(None) };
     if found.is_known {
         prefix.known().leave(T::path(prefix), found.bytes, found.content.tree_mut().clone());
@@ -108,7 +121,7 @@ pub(super) fn read<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Opti
 }
 
 /// Does `work` with the contents of a file, or with the default if there is none.
-pub(super) fn look<T: Shared, R>(
+pub(crate) fn look<T: Shared, R>(
     files: &dyn Files,
     prefix: &Prefix,
     work: impl FnOnce(&T) -> R,
@@ -121,9 +134,79 @@ pub(super) fn look<T: Shared, R>(
     Ok(value)
 }
 
-/// Makes a file durable as it is: an update that wrote it may have failed to sync it.
-pub(super) fn confirm<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-    update(files, prefix, false, |_: &mut T| ()).map(drop)
+/// The shared files of a prefix directory, while no other process changes any of them.
+pub(crate) struct Locked<'a> {
+    files: &'a dyn Files,
+    prefix: &'a Prefix,
+    is_ours: &'a dyn Fn() -> bool,
+}
+
+/// A file as it was read with the lock.
+pub(crate) struct Held<T> {
+    pub(crate) content: T,
+    /// The bytes that this process knows to be safe.
+    safe: Option<Vec<u8>>,
+}
+
+impl<T> Held<T> {
+    /// In place of one that cannot be used.
+    pub(crate) fn new(content: T) -> Self {
+        Self { content, safe: None }
+    }
+}
+
+impl Locked<'_> {
+    /// Whether the lock was not broken meanwhile, since this process seemed dead.
+    pub(crate) fn is_ours(&self) -> bool {
+        (self.is_ours)()
+    }
+
+    /// Reads a file. What other processes have begun to write in its place is removed.
+    pub(crate) fn read<T: Shared>(&self) -> Result<Held<T>, PrefixError> {
+        self.files.remove_unfinished(&T::path(self.prefix))?;
+        Ok(match find::<T>(self.files, self.prefix)? {
+            Some(ReadFile { bytes, content, is_known: true }) => Held { content, safe: Some(bytes) },
+            // Whoever has left it may have failed to sync it, and the change be there already.
+            Some(found) if T::WAIT == Durability::Synced => Held { content: found.content, safe: None },
+            // Packed anew it may be other bytes, and says the same.
+            found => {
+                let mut content = found.map(|found| found.content).unwrap_or_default();
+                let packed = content.tree_mut().to_file_bytes();
+                Held { content, safe: Some(packed) }
+            }
+        })
+    }
+
+    /// Replaces a file, unless it is the same and safe.
+    pub(crate) fn write<T: Shared>(&self, held: Held<T>) -> Result<(), PrefixError> {
+        let (path, Held { mut content, safe }) = (T::path(self.prefix), held);
+        let after = content.tree_mut().to_file_bytes();
+        if safe.as_ref() != Some(&after) {
+            self.files.write_fenced(&path, &after, FILE_MODE, T::WAIT, self.is_ours)?;
+        }
+        self.prefix.known().leave(path, after, std::mem::take(content.tree_mut()));
+        Ok(())
+    }
+}
+
+/// Does `work` while no other process changes any of the shared files.
+pub(crate) fn locked<R>(
+    files: &dyn Files,
+    prefix: &Prefix,
+    work: impl FnOnce(&Locked<'_>) -> R,
+) -> Result<Updated<R>, PrefixError> {
+    Ok(files.exclusively_fenced(&lock(prefix), |is_ours| work(&Locked { files, prefix, is_ours }))?)
+}
+
+/// Does `work`. A process that was stopped until another one took its lock tries again: what it has read is not true any more.
+pub(crate) fn repeated<R>(mut work: impl FnMut() -> Result<R, PrefixError>) -> Result<R, PrefixError> {
+    let mut tries = 1;
+    loop {
+        match work() {
+            Err(PrefixError::Fs(FsError::LockLost { .. })) if tries < MOST_TRIES => tries += 1,
+            other => return other,
+        }
+    }
 }
 
 /// Reads, changes and writes a file while no other process changes any of the shared files. With `renew`, a damaged one is
@@ -134,62 +217,19 @@ pub(super) fn update<T: Shared, R>(
     renew: bool,
     change: impl FnOnce(&mut T) -> R,
 ) -> Result<Updated<R>, PrefixError> {
-    update_fenced(files, prefix, renew, |content, _| change(content))
-}
-
-/// As [`update`]. A process that was stopped until another one took its lock tries again: what it has read is not true any more.
-pub(super) fn update_repeated<T: Shared, R>(
-    files: &dyn Files,
-    prefix: &Prefix,
-    renew: bool,
-    mut change: impl FnMut(&mut T) -> R,
-) -> Result<R, PrefixError> {
-    let mut tries = 1;
-    loop {
-        match update(files, prefix, renew, &mut change) {
-            Err(PrefixError::Fs(FsError::LockLost { .. })) if tries < MOST_TRIES => tries += 1,
-            other => return Ok(other?.value),
-        }
-    }
-}
-
-/// As [`update`]; `change` can ask whether the lock is still its own.
-pub(super) fn update_fenced<T: Shared, R>(
-    files: &dyn Files,
-    prefix: &Prefix,
-    renew: bool,
-    change: impl FnOnce(&mut T, &dyn Fn() -> bool) -> R,
-) -> Result<Updated<R>, PrefixError> {
-    let path = T::path(prefix);
-    let updated = files.exclusively_fenced(&lock(prefix), |is_ours| {
-        files.remove_unfinished(&path)?;
-        let (mut content, before) = match find::<T>(files, prefix) {
-            Err(error) if renew && error.is_damage() => (T::default(), None),
-            other => match other? {
-                Some(ReadFile { bytes, content, is_known: true }) => (content, Some(bytes)),
-                // Whoever has left it may have failed to sync it, and the change be there already.
-                Some(found) if T::WAIT == Durability::Synced => (found.content, None),
-                // Packed anew it may be other bytes, and says the same.
-                found => {
-                    let mut content = found.map(|found| found.content).unwrap_or_default();
-                    let packed = content.tree_mut().to_file_bytes();
-                    (content, Some(packed))
-                }
-            },
+    let updated = locked(files, prefix, |locked| {
+        let mut held = match locked.read::<T>() {
+            Err(error) if renew && error.is_damage() => Held::new(T::default()),
+            read => read?,
         };
-        let value = change(&mut content, is_ours);
-        let after = content.tree_mut().to_file_bytes();
-        if before.as_ref() != Some(&after) {
-            files.write_fenced(&path, &after, FILE_MODE, T::WAIT, is_ours)?;
-        }
-        prefix.known().leave(path.clone(), after, std::mem::take(content.tree_mut()));
-        Ok(value)
+        let value = change(&mut held.content);
+        locked.write(held).map(|()| value)
     })?;
     updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
 }
 
 /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
-pub(super) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
+pub(crate) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
     Ok(files.exclusively(&lock(prefix), || ())?)
 }
 

@@ -17,9 +17,9 @@ use crate::comm::collective::{all_reduce, any, route, Op};
 use crate::comm::{Collective, CommError, Rank};
 use crate::fs::{retried, At, FsError};
 use crate::job::Job;
+use crate::ledger::Request;
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
-use crate::prefix::Index;
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
 use std::cell::Cell;
@@ -182,7 +182,7 @@ fn mark_failed(job: &Job, damaged: Option<u64>) -> Result<(), CommError> {
         return Ok(());
     }
     let now = job.local_time();
-    if let Err(error) = Index::update(job.files(), &job.prefix, |index| index.mark_failed(id[0], &now)) {
+    if let Err(error) = job.ledger().transact(&Request::Fail { id: id[0], name: None, now: &now }) {
         job.report.error(&format!("dataset {} is damaged, and the index cannot say so: {error}", id[0]));
     }
     Ok(())

@@ -7,8 +7,9 @@ use crate::comm::Rank;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
+use crate::ledger::Request;
 use crate::param;
-use crate::prefix::{Between, Index, PrefixError, Restarted, Seq};
+use crate::prefix::{Between, PrefixError, Restarted, Seq};
 use std::path::Path;
 
 /// A checkpoint that the user or the application has named.
@@ -99,7 +100,7 @@ fn record(job: &Job, name: &[u8], &WentBack(over): &WentBack) -> Result<(), Pref
     let job_id = job.params.get(&param::JOB_ID);
     let last = Restarted { job_id, name: name.to_owned(), chosen: Some(over.after), next: over.before };
     last.write(job.files(), &job.prefix)?;
-    Index::update(job.files(), &job.prefix, |index| _ = index.set_current(name))
+    job.ledger().transact(&Request::MakeCurrent(name)).map(drop)
 }
 
 /// The last restart from this name in this allocation, if there was one.

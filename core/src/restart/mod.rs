@@ -17,12 +17,12 @@ use crate::comm::collective::any;
 use crate::comm::Rank;
 use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
-use crate::flush::catalog::Catalog;
 use crate::flush::closing;
 use crate::job::Job;
+use crate::ledger::{Dropping, Request, Whose};
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{Between, Ids, Index, IndexEntry, Seq, Withdrawal};
+use crate::prefix::{Between, Seq};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -218,8 +218,8 @@ impl Restart {
     /// The application reads nothing in the prefix directory any more.
     pub(crate) fn release(&mut self, job: &Job) {
         if self.held.take().is_some() && job.rank() == Rank(0) {
-            let released = catalog(job).release_held(Some(job.run.number));
-            released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
+            let released = job.ledger().transact(&Request::Release(Whose::Reader(job.run.number)));
+            released.map(drop).unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
         }
     }
 
@@ -298,19 +298,15 @@ impl Restart {
 /// says of them still holds.
 fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool {
     let CheckpointId { seq, name, .. } = checkpoint;
-    let is_whole = catalog(job).hold(seq.id, name, job.run.number).unwrap_or_else(|error| {
+    let is_whole = job.ledger().hold(seq.id, name, job.run.number).unwrap_or_else(|error| {
         job.report.warn(&format!(
             "`{}' is read in the prefix directory, and other processes cannot be kept from replacing its files: {}",
             checkpoint.name_text(),
             crate::describe(&error)
         ));
-        Index::look(job.files(), &job.prefix, |index| index.is_whole(seq.id, name)).unwrap_or(true)
+        job.ledger().look(|index| index.is_whole(seq.id, name)).unwrap_or(true)
     });
     is_whole || !is_listed
-}
-
-fn catalog(job: &Job) -> Catalog<'_> {
-    Catalog { files: job.files(), prefix: &job.prefix }
 }
 
 /// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have continued where
@@ -447,19 +443,19 @@ impl WentBack {
         };
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
         let is_left = |left: &UnusableDataset| left.seq > seq && left.dataset.is_only_checkpoint();
-        let is_unlisted = |entry: &IndexEntry| entry.seq() > seq && entry.is_checkpoint();
+        let which = Dropping::CheckpointsAfter(seq);
         if !planted(Bug::NewerStayAfterCurrent) {
-            cache.give_up(job, &newer, is_left, is_unlisted, Some(self.0))?;
+            cache.give_up(job, &newer, is_left, which, None, Some(self.0))?;
             cache.withdraw(job, &newer)?;
         }
         if job.rank() != Rank(0) {
             return Ok(());
         }
-        match Index::update(job.files(), &job.prefix, |index| index.drop_checkpoints_after(seq)) {
-            Ok(dropped) if dropped.is_empty() => (),
+        match job.ledger().transact(&Request::Drop { which, run: job.run.number }) {
+            Ok(dropped) if dropped.events.is_empty() => (),
             Ok(dropped) => job.report.notice(&format!(
                 "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {} are dropped from the index",
-                dropped.len(),
+                dropped.events.len(),
                 seq.id
             )),
             Err(error) => job.report.error(&crate::describe(&error)),
@@ -486,22 +482,14 @@ fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
     let Some(cached) = cache.dataset_mut(refused.id) else { return };
     cached.refused = true;
     // Otherwise its number, or its name, may refer to another one there.
-    if !cached.superseded && job.rank() == Rank(0) {
-        let time = job.local_time();
-        let marked = Index::update(job.files(), &job.prefix, |index| {
-            index.mark_failed(refused.seq.id, &time);
-        });
-        if let Err(error) = marked {
-            job.report.error(&crate::describe(&error));
-        }
-    }
+    let is_listed = !cached.superseded;
     if !planted(Bug::RefusalForgotten) {
         _ = cached.record_refused(job);
-        if job.rank() == Rank(0) {
-            // Nodes that are away may have another copy.
-            let (seqs, why, alone) = ([refused.seq], Withdrawal::Refused, job.run.number_alone());
-            let recorded = Ids::record_withdrawn(job.files(), &job.prefix, &seqs, why, alone);
-            recorded.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
-        }
+    }
+    if job.rank() == Rank(0) {
+        // Nodes that are away may have another copy.
+        let (alone, now) = (job.run.number_alone(), &*job.local_time());
+        let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, alone, now });
+        recorded.map(drop).unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
     }
 }

@@ -11,9 +11,7 @@ use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{
-    DatasetDescriptor, FlushFile, Ids, Index, Overwritten, PrefixError, Seq, Withdrawal, Withdrawn,
-};
+use crate::prefix::{DatasetDescriptor, FlushFile, Overwritten, PrefixError, Seq, Withdrawal, Withdrawn};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 
@@ -27,8 +25,6 @@ pub(crate) struct PrefixState {
     pub(super) is_chosen: bool,
     /// The datasets that are complete.
     complete: Vec<Known>,
-    /// What is wrong with the index, where it does not say what there is.
-    index_lost: Option<&'static str>,
     /// The datasets that were purged from there.
     purged: Vec<u64>,
     /// The datasets that are not to come back from cache.
@@ -97,9 +93,6 @@ impl PrefixState {
             highest: number("HIGHEST").unwrap_or(0),
             first: tree.get("FIRST").and_then(Candidate::from_tree),
             is_chosen: tree.text("CHOSEN") == Some("1"),
-            index_lost: [INDEX_DAMAGED, INDEX_MISSING]
-                .into_iter()
-                .find(|why| tree.text("INDEX") == Some(*why)),
             complete: all_known("PFS"),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             last_begun: tree.get("BEGUN").and_then(seq),
@@ -124,9 +117,6 @@ impl PrefixState {
 
     /// Why a run that restarts from nothing does so though there are checkpoints.
     pub(crate) fn unused(&self, cache: &Cache) -> Option<&'static str> {
-        if self.index_lost.is_some() {
-            return self.index_lost;
-        }
         if self.complete.iter().any(|known| known.checkpoint) {
             return Some("this run could not use any of those in the index");
         }
@@ -184,23 +174,12 @@ impl PrefixState {
     }
 }
 
-const INDEX_DAMAGED: &str =
-    "the index that lists them is damaged; move it away, and `scr index --build' makes a new one";
-const INDEX_MISSING: &str = "the index that lists them is missing; `scr index --build' makes a new one";
-
 fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     let (files, prefix) = (job.files(), &job.prefix);
     let mut tree = KvTree::new();
-    let readable = unless_damaged(job, Index::read(files, prefix))?;
-    let is_damaged = readable.is_none();
-    let index = readable.unwrap_or_default();
+    let index = job.ledger().index()?;
     let flush = unless_damaged(job, FlushFile::read(files, prefix))?.unwrap_or_default();
     let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
-    if is_damaged {
-        tree.set("INDEX", INDEX_DAMAGED);
-    } else if index.entries().is_empty() && !ids.is_empty() && !Index::is_there(files, prefix)? {
-        tree.set("INDEX", INDEX_MISSING);
-    }
     let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
     tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
     let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
@@ -208,13 +187,14 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
         tree.put("FIRST", first.to_tree());
         tree.set("CHOSEN", u8::from(order.iter().any(|other| other.seq > first.seq)));
     }
-    for id in Ids::purged(files, prefix)? {
+    let ids_file = job.ledger().numbers()?;
+    for id in ids_file.purged() {
         tree.entry("PURGED", id);
     }
     if let Some(seq) = index.last_begun() {
         tree.put("BEGUN", seq_tree(seq));
     }
-    tree.put("WITHDRAWN", Ids::withdrawn(files, prefix)?.0);
+    tree.put("WITHDRAWN", ids_file.withdrawn().0);
     for entry in index.entries().into_iter().filter(|entry| entry.complete || entry.flushed.is_some()) {
         let known = tree.entry(if entry.complete { "PFS" } else { "LOST" }, entry.id);
         let dataset = entry.dataset.as_ref();

@@ -7,14 +7,14 @@ use super::scan::Scan;
 use crate::cache::place::PartPlace;
 use crate::comm::Rank;
 use crate::env::Env;
-use crate::flush::catalog::{Catalog, Sharing};
 use crate::flush::closing;
-use crate::flush::pending::PendingFlush;
 use crate::fs::copy::copy_anew;
 use crate::fs::{At, Files, FsError, How};
+use crate::ledger::pending::PendingFlush;
+use crate::ledger::{LedgerDir, Sharing};
 use crate::plugin::PluginHost;
 use crate::prefix::{
-    tidy, DatasetDescriptor, FlushFile, Index, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
+    tidy, DatasetDescriptor, FlushFile, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
     Unsynced,
 };
 use std::collections::BTreeSet;
@@ -133,13 +133,13 @@ impl<'a> Builder<'a> {
         &*self.env.files
     }
 
-    pub(super) fn catalog(&self) -> Catalog<'a> {
-        Catalog { files: self.files(), prefix: self.prefix }
+    pub(super) fn ledger(&self) -> LedgerDir<'a> {
+        LedgerDir { files: self.files(), prefix: self.prefix }
     }
 
     pub(super) fn list_incomplete(&self, dataset: &DatasetDescriptor) -> Result<(), PrefixError> {
         match self.lists_incomplete {
-            true => self.catalog().list_incomplete(dataset),
+            true => self.ledger().list_incomplete(dataset),
             false => Ok(()),
         }
     }
@@ -179,7 +179,7 @@ impl<'a> Builder<'a> {
     fn build_alone(&self, id: u64) -> Result<Built, BuildError> {
         // A build that died here may have given some files their names.
         closing::finish_earlier(self.files(), self.prefix, &token(id), &self.env.local_time())?;
-        let entry = Index::read(self.files(), self.prefix)?.entry(id);
+        let entry = self.ledger().index()?.entry(id);
         let scan = Scan::read(self.files(), self.prefix, id)?;
         if let Some(entry) = &entry {
             let built = |outcome| Built { id, name: entry.name.clone(), outcome, notes: Vec::new() };
@@ -264,7 +264,7 @@ impl<'a> Builder<'a> {
         let files = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));
         (dataset.files, dataset.bytes, dataset.complete) = (Some(files), Some(bytes), Some(true));
-        let catalog = self.catalog();
+        let catalog = self.ledger();
         self.sync(scan)?;
         let record = PendingFlush {
             token: token(dataset.id),

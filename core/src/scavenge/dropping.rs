@@ -1,11 +1,9 @@
 //! Takes datasets out of the index without a job. See the guide's `scr index --drop` and `--drop-after`.
 
-use crate::flush::catalog::Catalog;
 use crate::flush::closing;
 use crate::fs::Files;
-use crate::prefix::{
-    FlushEntry, FlushFile, Ids, Index, IndexEntry, Location, Prefix, PrefixError, Seq, Withdrawal,
-};
+use crate::ledger::{Dropping, LedgerDir, Request};
+use crate::prefix::{FlushEntry, FlushFile, IndexEntry, Location, Prefix, PrefixError, Seq};
 
 /// What was known of a dataset that was dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -27,7 +25,7 @@ pub struct Dropped {
 /// A flush could not be rolled back, a file of the prefix directory cannot be read or changed, or a run reads files of the name in
 /// place.
 pub fn drop_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, PrefixError> {
-    drop_named(files, prefix, name, &|_| true)
+    drop_named(files, prefix, name, None)
 }
 
 /// The same for every dataset newer than the one of this name, the newest first: checkpoints and output, as C SCR does it. Gives what
@@ -40,52 +38,43 @@ pub fn drop_later(
     prefix: &Prefix,
     name: &[u8],
 ) -> Result<Option<Vec<Dropped>>, PrefixError> {
-    let index = Index::read(files, prefix)?;
+    let index = LedgerDir { files, prefix }.index()?;
     let Some(chosen) = index.id_of(name).and_then(|id| index.entry(id)) else { return Ok(None) };
-    let is_later = |seq| seq > chosen.seq();
     let listed = index.entries().into_iter().map(|entry| (entry.seq(), entry.name));
     let known = known(files, prefix)?.into_iter().map(|entry| (entry.seq(), entry.name));
-    let mut later: Vec<(Seq, Vec<u8>)> = listed.chain(known).filter(|(seq, _)| is_later(*seq)).collect();
+    let mut later: Vec<(Seq, Vec<u8>)> = listed.chain(known).filter(|(seq, _)| *seq > chosen.seq()).collect();
     later.sort_unstable_by(|one, other| other.cmp(one));
     let mut dropped: Vec<Dropped> = Vec::new();
     for (_, name) in later {
         if !dropped.iter().any(|other| other.name == name) {
-            dropped.push(drop_named(files, prefix, &name, &is_later)?);
+            dropped.push(drop_named(files, prefix, &name, Some(chosen.seq()))?);
         }
     }
     Ok(Some(dropped))
 }
 
-/// Those of the datasets of a name that are meant. An older one keeps its place in the index, if the name still leads to it.
+/// Those of a name, or only those newer than a place: an older one keeps its name, if that still leads to it.
 fn drop_named(
     files: &dyn Files,
     prefix: &Prefix,
     name: &[u8],
-    is_meant: &dyn Fn(Seq) -> bool,
+    after: Option<Seq>,
 ) -> Result<Dropped, PrefixError> {
-    let index = Index::read(files, prefix)?;
-    let is_older_kept =
-        index.id_of(name).and_then(|id| index.entry(id)).is_some_and(|entry| !is_meant(entry.seq()));
-    let mut listed = index.entries();
-    listed.retain(|entry| entry.name == name && is_meant(entry.seq()));
-    Catalog { files, prefix }.refuse_held(&listed, 0)?;
+    let which = after.map_or(Dropping::Named(name), |seq| Dropping::NamedAfter(name, seq));
+    let ledger = LedgerDir { files, prefix };
+    let listed = ledger.index()?.entries();
+    let listed: Vec<IndexEntry> = listed.into_iter().filter(|entry| which.means(entry)).collect();
+    ledger.refuse_held(&listed, 0)?;
+    let is_known = |entry: &FlushEntry| entry.name == name && after.is_none_or(|after| entry.seq() > after);
     let mut known = known(files, prefix)?;
-    known.retain(|entry| entry.name == name && is_meant(entry.seq()));
-    let seqs: Vec<Seq> =
-        listed.iter().map(IndexEntry::seq).chain(known.iter().map(FlushEntry::seq)).collect();
-    if !seqs.is_empty() {
-        Ids::record_withdrawn(files, prefix, &seqs, Withdrawal::Removed, None)?;
+    known.retain(is_known);
+    let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
+    if !seqs.is_empty() || !listed.is_empty() {
+        ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
     }
-    let (mut found, caution) = if is_older_kept {
-        (closing::abandon_named(files, prefix, name)?, None)
-    } else {
-        let dropped = closing::drop_name(files, prefix, name, 0)?;
-        (dropped.value, dropped.caution())
-    };
+    let (mut found, caution) = closing::drop_datasets(files, prefix, which, 0)?;
     if !known.is_empty() {
-        found |= FlushFile::update(files, prefix, |flush| {
-            flush.drop_all(|entry| entry.name == name && is_meant(entry.seq()))
-        })?;
+        found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?;
     }
     known.retain(|entry| entry.is_at(Location::Cache));
     let in_cache = known.iter().map(|entry| entry.id).collect();

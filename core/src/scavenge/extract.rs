@@ -8,8 +8,9 @@ use crate::flush::closing::{sync_folders, unused_name};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{compare, expect_bytes, open_whole, FileError};
 use crate::fs::{At, Durability, FileRange, FsError, How};
+use crate::ledger::LedgerDir;
 use crate::prefix::container::read_all;
-use crate::prefix::{FileName, Index, IndexEntry, Member, Prefix, PrefixError, Rank2File, Summary, DIR_MODE};
+use crate::prefix::{FileName, IndexEntry, Member, Prefix, PrefixError, Rank2File, Summary, DIR_MODE};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -65,7 +66,7 @@ pub struct Extracted {
 /// [`ExtractError`]. What was written before stays, and counts as there already the next time.
 pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, ExtractError> {
     let files = &*env.files;
-    let index = Index::read(files, prefix)?;
+    let index = LedgerDir { files, prefix }.index()?;
     let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid);
     let missing = || ExtractError::NoDataset { name: String::from_utf8_lossy(name).into_owned() };
     let id = entry.ok_or_else(missing)?.id;

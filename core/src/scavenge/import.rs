@@ -8,14 +8,14 @@
 
 use super::scan::Scan;
 use crate::env::Env;
-use crate::flush::catalog::Catalog;
 use crate::flush::closing;
 use crate::fs::verify::{checksum, open_whole, FileError};
 use crate::fs::{At, Durability, Files, FsError, Kind, Status};
+use crate::ledger::LedgerDir;
 use crate::parallel::at_a_time;
 use crate::param;
 use crate::prefix::{
-    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Ids, Index, Prefix, PrefixError, PrefixFile,
+    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Index, Prefix, PrefixError, PrefixFile,
     Running, Unsynced, FILE_MODE, MAX_NAME_BYTES,
 };
 use scr_plugin_api::KvTree;
@@ -172,7 +172,7 @@ impl Import<'_> {
         if found == 0 || found > MAX_NAME_BYTES || self.name.contains(&0) {
             return Err(ImportError::Name { found });
         }
-        self.refuse_taken(&Index::read(self.files(), self.prefix)?)?;
+        self.refuse_taken(&self.ledger().index()?)?;
         let names = self.names()?;
         let all: BTreeSet<&FileName> = names.iter().flatten().collect();
         self.prefix.refuse_links(self.files(), all.iter().copied())?;
@@ -234,9 +234,9 @@ impl Import<'_> {
     fn refuse_claimed(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
         let unread = |name: &FileName| PrefixFile { name: name.clone(), bytes: None, crc: None };
         let lists: Vec<Vec<_>> = names.iter().map(|names| names.iter().map(unread).collect()).collect();
-        let sharing = self.catalog().sharing(&self.descriptor(0), &lists)?;
+        let sharing = self.ledger().sharing(&self.descriptor(0), &lists)?;
         let Some(&id) = sharing.first() else { return self.refuse_scavenged(names) };
-        let entry = Index::read(self.files(), self.prefix)?.entry(id);
+        let entry = self.ledger().index()?.entry(id);
         let name = entry.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).unwrap_or_default();
         Err(ImportError::Claimed { id, name })
     }
@@ -244,7 +244,7 @@ impl Import<'_> {
     /// Files of a dataset that was scavenged and is yet to be built: nothing could be built of it any more.
     fn refuse_scavenged(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
         let names: HashSet<&FileName> = names.iter().flatten().collect();
-        let index = Index::read(self.files(), self.prefix)?;
+        let index = self.ledger().index()?;
         let is_listed = |id: u64| index.entry(id).is_some_and(|entry| entry.complete);
         for id in self.prefix.dataset_ids(self.files())?.into_iter().filter(|&id| !is_listed(id)) {
             let Some(scan) = Scan::read(self.files(), self.prefix, id)? else { continue };
@@ -313,30 +313,29 @@ impl Import<'_> {
             names.iter().filter_map(|name| read.get(name).map(|read| read.file.clone())).collect()
         };
         let lists: Vec<Vec<PrefixFile>> = names.iter().map(list).collect();
-        let (run, _) = Ids::begin_run(files, prefix, self.env.least_run())?;
+        let (run, _) = self.ledger().begin_run(self.env.least_run())?;
         let mut dataset = DatasetDescriptor { run: run.number, ..self.descriptor(self.new_id()?) };
         let count = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = lists.iter().flatten().filter_map(|file| file.bytes).fold(0, u64::saturating_add);
         (dataset.files, dataset.bytes, dataset.complete) = (Some(count), Some(bytes), Some(true));
         if self.checkpoint {
-            let numbers = Index::read(files, prefix)?.entries().into_iter().filter_map(|entry| entry.dataset);
+            let numbers = self.ledger().index()?.entries().into_iter().filter_map(|entry| entry.dataset);
             let highest = numbers.filter_map(|dataset| dataset.checkpoint_id).max().unwrap_or(0);
             dataset.checkpoint_id = Some(highest.saturating_add(1));
         }
         prefix.make_dataset_dir(files, dataset.id)?;
         let mark = prefix.import_mark(dataset.id);
         files.write_tree(&mark, &KvTree::new(), FILE_MODE, Durability::Synced)?;
-        let written =
-            self.catalog().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
-                let now = self.env.local_time();
-                closing::list_in_place(files, prefix, &dataset, &lists, &now, |index| {
-                    self.refuse_taken(index)?;
-                    self.refuse_outdated(names, read, &mut running)
-                })
-            });
+        let written = self.ledger().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
+            let now = self.env.local_time();
+            closing::list_in_place(files, prefix, &dataset, &lists, &now, |index| {
+                self.refuse_taken(index)?;
+                self.refuse_outdated(names, read, &mut running)
+            })
+        });
         if let Err(error) = written {
             // The index may list it all the same, if only the last sync has failed.
-            if Index::read(files, prefix).is_ok_and(|index| index.entry(dataset.id).is_none()) {
+            if self.ledger().index().is_ok_and(|index| index.entry(dataset.id).is_none()) {
                 let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
             }
             return Err(error);
@@ -352,10 +351,9 @@ impl Import<'_> {
 
     fn new_id(&self) -> Result<u64, PrefixError> {
         let (files, prefix) = (self.files(), self.prefix);
-        let listed =
-            Index::read(files, prefix)?.highest_id().max(FlushFile::read(files, prefix)?.highest_id());
+        let listed = self.ledger().index()?.highest_id().max(FlushFile::read(files, prefix)?.highest_id());
         let highest = prefix.dataset_ids(files)?.into_iter().fold(listed.unwrap_or(0), u64::max);
-        Ids::reserve(files, prefix, highest.saturating_add(1), 1)
+        self.ledger().reserve(highest.saturating_add(1), 1)
     }
 
     fn descriptor(&self, id: u64) -> DatasetDescriptor {
@@ -371,8 +369,8 @@ impl Import<'_> {
         }
     }
 
-    fn catalog(&self) -> Catalog<'_> {
-        Catalog { files: self.files(), prefix: self.prefix }
+    fn ledger(&self) -> LedgerDir<'_> {
+        LedgerDir { files: self.files(), prefix: self.prefix }
     }
 }
 

@@ -6,8 +6,8 @@ use super::filemap::redundancy_name;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::comm::Rank;
-use crate::flush::closing::SAVED;
 use crate::fs::unique_number;
+use crate::ledger::SAVED;
 use crate::prefix::{staging_file, Prefix};
 use std::path::PathBuf;
 

@@ -11,7 +11,7 @@ use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::FsError;
 use crate::prefix::container::{read_all, totals};
 use crate::prefix::{
-    DatasetDescriptor, FileName, Index, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
+    DatasetDescriptor, FileName, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -23,7 +23,7 @@ impl Builder<'_> {
     /// # Errors
     /// [`BuildError`].
     pub fn add(&self, name: &[u8]) -> Result<Built, BuildError> {
-        let index = Index::read(self.files(), self.prefix)?;
+        let index = self.ledger().index()?;
         if let Some(entry) = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid) {
             return Ok(Built {
                 id: entry.id,
@@ -96,7 +96,7 @@ impl Builder<'_> {
         let dataset = dataset.ok_or_else(|| PrefixError::Missing { path: prefix.summary_file(id) })?;
         let mut doubted = entry.is_some_and(|entry| !entry.complete) || !said_complete;
         let mut unchanged_since = None;
-        let index = Index::read(files, prefix)?;
+        let index = self.ledger().index()?;
         if fetch::is_suspect(index.last_begun(), index.seq_of(&dataset)) {
             doubted |= !described;
             unchanged_since = described.then(|| Summary::written_at(files, prefix, id)).transpose()?;
@@ -159,7 +159,7 @@ impl Builder<'_> {
     /// The names of newer datasets and of their files, as far as they are known.
     fn newer_names(&self, dataset: &DatasetDescriptor) -> Result<HashMap<Newer, u64>, BuildError> {
         let mut names = HashMap::new();
-        let index = Index::read(self.files(), self.prefix)?;
+        let index = self.ledger().index()?;
         let own = index.seq_of(dataset);
         let is_newer =
             |other: &u64| index.entry(*other).map_or(*other > dataset.id, |entry| entry.seq() > own);
@@ -251,15 +251,17 @@ const BLOCK_BYTES: u64 = 1 << 20;
 mod tests {
     use super::*;
     use crate::env::Env;
-    use crate::flush::closing::drop_name;
+    use crate::flush::closing::drop_datasets;
     use crate::flush::tests::stage::{through, Stage, OPTIONS};
     use crate::flush::Options;
     use crate::fs::RealFiles;
+    use crate::ledger::Dropping;
     use crate::plugin::PluginHost;
+    use crate::prefix::Index;
     use std::sync::Arc;
 
     fn add(stage: &Stage) -> Outcome {
-        drop_name(&RealFiles, &stage.prefix, b"a", 0).unwrap();
+        drop_datasets(&RealFiles, &stage.prefix, Dropping::Named(b"a"), 0).unwrap();
         let env = Env::for_test(Arc::new(RealFiles), stage.prefix.dir()).env();
         let host = PluginHost::new(&env, None);
         Builder::new(&env, &stage.prefix, &host, 0).add(b"a").unwrap().outcome
@@ -290,7 +292,7 @@ mod tests {
         assert!(add(&stage).is_complete());
         // It may have replaced files all the same.
         replaced.set_modified(written + Duration::from_secs(1)).unwrap();
-        drop_name(&RealFiles, &stage.prefix, b"b", 0).unwrap();
+        drop_datasets(&RealFiles, &stage.prefix, Dropping::Named(b"b"), 0).unwrap();
         assert!(matches!(add(&stage), Outcome::Incomplete { .. }));
     }
 }

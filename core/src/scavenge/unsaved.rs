@@ -5,7 +5,8 @@ use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::fs::{Files, FsError, MAX_TREE_BYTES};
-use crate::prefix::{Index, Prefix, PrefixId};
+use crate::ledger::LedgerDir;
+use crate::prefix::{Prefix, PrefixId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -54,7 +55,7 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
 /// Whether the prefix directory has the dataset, or a newer checkpoint in its place.
 fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
     let prefix = Prefix::new(Path::new(OsStr::from_bytes(&record.prefix)));
-    let Ok(index) = Index::read(files, &prefix) else { return false };
+    let Ok(index) = LedgerDir::new(files, &prefix).index() else { return false };
     if !PrefixId::read(files, &prefix).is_ok_and(|id| record.is_of(id.as_ref())) {
         return false;
     }

@@ -2,8 +2,9 @@
 
 use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
 use crate::fs::{At, Files, FsError};
+use crate::ledger::LedgerDir;
 use crate::prefix::container::{read_all, totals};
-use crate::prefix::{Index, IndexEntry, Prefix, PrefixError, Rank2File, Summary};
+use crate::prefix::{IndexEntry, Prefix, PrefixError, Rank2File, Summary};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -11,7 +12,7 @@ pub(super) fn plan(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Pla
     let prefix = Prefix::new(dir);
     files.list(&prefix.scr_dir()).at("list", &prefix.scr_dir())?;
     let mut plan = Plan::default();
-    let entries = match Index::read(files, &prefix) {
+    let entries = match LedgerDir::new(files, &prefix).index_as_it_is() {
         Ok(index) => index.entries(),
         Err(error) => {
             let now = "no dataset can be fetched; add each again with `scr_index --add'";

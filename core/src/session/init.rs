@@ -20,7 +20,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, FlushEntry, Index, Nodes, PrefixError, Running, Seq, Withdrawal};
+use crate::prefix::{tidy, FlushEntry, Nodes, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -245,8 +245,7 @@ fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
         tidy(job.files(), &folder, &path);
     }
-    if let Some(caution) = Index::exclusion(job.files(), &job.prefix).ok().and_then(|update| update.caution())
-    {
+    if let Some(caution) = job.ledger().exclusion().ok().and_then(|update| update.caution()) {
         job.report.warn(&format!("the index of {}: {caution}", job.prefix.dir().display()));
     }
     Ok(())

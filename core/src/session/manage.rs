@@ -7,9 +7,9 @@ use crate::comm::collective::{broadcast_tree, same_everywhere};
 use crate::comm::{Collective, Mismatch, Rank};
 use crate::delete;
 use crate::fetch::{self, Candidate, Fetcher};
-use crate::flush::catalog::Catalog;
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
+use crate::ledger::{Dropping, Request};
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Seq};
 use crate::restart::Restart;
@@ -49,7 +49,7 @@ impl Session {
                 return Err(Error::Argument { what });
             }
         };
-        let record = |job: &Job| update_index(job, |index| _ = index.set_current(name));
+        let record = |job: &Job| make_current(job, name);
         restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq, record)?;
         self.last_checkpoint = checkpoint;
         Ok(())
@@ -65,11 +65,13 @@ impl Session {
         self.refuse_held(name).map_err(|error| error.doing(doing()))?;
         let in_cache = self.end_flushes_of(name)?;
         if !planted(Bug::DroppedStaysInCache) {
-            self.give_up(name, &in_cache)?;
+            self.give_up(name, &in_cache, None)?;
         }
         let Job { run, prefix, .. } = &self.job;
         let dropped = match self.job.rank() {
-            Rank(0) => closing::drop_name(self.job.files(), prefix, name, run.number).map(drop),
+            Rank(0) => {
+                closing::drop_datasets(self.job.files(), prefix, Dropping::Named(name), run.number).map(drop)
+            }
             _ => Ok(()),
         };
         let dropped = self.job.agree(dropped);
@@ -91,7 +93,8 @@ impl Session {
             .map_err(|error| error.doing(format!("deleting `{}'", String::from_utf8_lossy(name))))?;
         let in_cache = self.end_flushes_of(name)?;
         if !planted(Bug::DeletedStaysInCache) {
-            self.give_up(name, &in_cache)?;
+            // Nothing that is deleted is left to be listed again.
+            self.give_up(name, &in_cache, self.job.run.number_alone())?;
         }
         let was_listed = delete::named(&self.job, name)?;
         if !planted(Bug::DeletedStaysInCache) {
@@ -107,11 +110,11 @@ impl Session {
 
     /// Refuses to drop or delete what another run reads in place, before anything is done that cannot be undone. Collective.
     fn refuse_held(&self, name: &[u8]) -> Collective<()> {
-        let Job { run, prefix, .. } = &self.job;
-        let catalog = Catalog { files: self.job.files(), prefix };
+        let ledger = self.job.ledger();
         self.job.agree(match self.job.rank() {
-            Rank(0) => Index::read(self.job.files(), prefix)
-                .and_then(|index| catalog.refuse_held_named(&index, name, run.number)),
+            Rank(0) => {
+                ledger.index().and_then(|index| ledger.refuse_held_named(&index, name, self.job.run.number))
+            }
             _ => Ok(()),
         })
     }
@@ -143,9 +146,9 @@ impl Session {
     }
 
     /// No later run brings back a dataset of this name that there is now.
-    fn give_up(&self, name: &[u8], in_cache: &[u64]) -> Result<(), Error> {
+    fn give_up(&self, name: &[u8], in_cache: &[u64], alone: Option<u64>) -> Result<(), Error> {
         let is_left = |left: &UnusableDataset| left.dataset.name == name;
-        self.cache.give_up(&self.job, in_cache, is_left, |entry| entry.name == name, None)
+        self.cache.give_up(&self.job, in_cache, is_left, Dropping::Named(name), alone, None)
     }
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
@@ -172,10 +175,10 @@ enum Listed {
     Output(Candidate),
 }
 
-/// Changes the index on rank 0. Collective.
-fn update_index(job: &Job, change: impl FnOnce(&mut Index)) -> Result<(), Error> {
+/// The dataset of this name becomes the current one. Collective.
+fn make_current(job: &Job, name: &[u8]) -> Result<(), Error> {
     let changed = match job.rank() {
-        Rank(0) => Index::update(job.files(), &job.prefix, change),
+        Rank(0) => job.ledger().transact(&Request::MakeCurrent(name)).map(drop),
         _ => Ok(()),
     };
     job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))
@@ -184,7 +187,7 @@ fn update_index(job: &Job, change: impl FnOnce(&mut Index)) -> Result<(), Error>
 /// What rank 0 finds of one dataset in the index, on all ranks.
 fn find_listed(job: &Job, find: impl FnOnce(&Index) -> Option<Listed>) -> Result<Option<Listed>, Error> {
     let found = match job.rank() {
-        Rank(0) => Index::look(job.files(), &job.prefix, find),
+        Rank(0) => job.ledger().look(find),
         _ => Ok(None),
     };
     let mut tree = KvTree::new();

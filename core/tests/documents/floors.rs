@@ -10,7 +10,7 @@ use std::path::Path;
 /// The modules by floor, from the ground up. `docs/developer/architecture.md` shows them.
 const FLOORS: [&[&str]; 7] = [
     &["comm", "fs", "env", "message", "build", "param", "descriptor", "placement", "parallel", "planted"],
-    &["prefix", "plugin"],
+    &["prefix", "ledger", "plugin"],
     &["log", "error", "job"],
     &["cache"],
     &["redundancy"],

@@ -3,10 +3,13 @@
 
 use super::world::{files_below, path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, Location, Prefix};
 use scr_core::scavenge::{drop_dataset, unsaved};
 use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
+use std::sync::Arc;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![700 + 7 * rank.index(), 3]
@@ -134,13 +137,16 @@ fn a_run_that_could_fetch_nothing_does_not_start_if_a_restart_is_required() {
     world.run(|application| application.restart(some)).line_with(&["the run starts without a checkpoint"]);
 }
 
-/// It began without a word, though a restart was required, and wrote over the files of the checkpoints.
+/// It began from nothing over good checkpoints, and in bypass mode it computed on and could save nothing.
 #[test]
-fn a_run_whose_index_is_damaged_or_missing_does_not_start_if_a_restart_is_required() {
+fn a_run_whose_index_is_damaged_or_missing_makes_a_new_one_from_the_summaries() {
     for bypass in ["0", "1"] {
-        for (damaged, why) in [(true, "is damaged"), (false, "is missing")] {
+        for damaged in [true, false] {
             let mut world = World::new(4, 4).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", bypass);
-            world.run(|application| application.checkpoint(1, some).unwrap());
+            world.run(|application| {
+                (1..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+                application.session().drop_dataset(b"ckpt.3").unwrap();
+            });
             lose_all(&world);
             let index = world.prefix().join(".scr/index.scr");
             let kept = std::fs::read(&index).unwrap();
@@ -149,17 +155,41 @@ fn a_run_whose_index_is_damaged_or_missing_does_not_start_if_a_restart_is_requir
                 false => std::fs::remove_file(&index).unwrap(),
             }
             world.put("SCR_REQUIRE_RESTART", "1");
-            for _ in 0..2 {
-                fails_to_begin(&world, why);
-            }
-            world.put("SCR_REQUIRE_RESTART", "0");
-            let outcome = world.run(|application| application.restart(some));
-            outcome.all_gave(&None);
-            outcome.line_with(&["ERROR", why, "scr index --build", "the run starts without a checkpoint"]);
-            std::fs::write(&index, kept).unwrap();
-            world.run(|application| application.restart(some)).all_gave(&Some(1));
+            let outcome = world.run(|application| {
+                let restarted = application.restart(some);
+                application.checkpoint(4, some).unwrap();
+                restarted
+            });
+            outcome.all_gave(&Some(2));
+            outcome.line_with(&["A new index lists the 2 datasets"]);
+            let aside = world.prefix().join(".scr/index.scr.damaged.1");
+            assert_eq!(std::fs::read(&aside).ok(), damaged.then(|| kept[..50].to_vec()));
+            lose_all(&world);
+            world.run(|application| application.restart(some)).all_gave(&Some(4));
         }
     }
+}
+
+/// A run that could not say what there is began from nothing.
+#[test]
+fn a_run_does_not_begin_with_a_damaged_index_that_cannot_be_replaced() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    lose_all(&world);
+    let index = world.prefix().join(".scr/index.scr");
+    std::fs::write(&index, "x").unwrap();
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.never_pause();
+    faulty.only(|what, path| what == What::Read && path.ends_with("summary.scr"));
+    faulty.count_all();
+    faulty.fail_from(1, ErrorKind::TimedOut);
+    world.files = Arc::new(faulty.clone());
+    let outcome = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
+    let errors = outcome.ranks.iter().map(|rank| rank.as_ref().unwrap_err());
+    assert!(errors.into_iter().all(|error| error.contains("summary.scr")), "{:?}", outcome.ranks);
+    assert_eq!(std::fs::read(&index).unwrap(), b"x");
+    faulty.heal();
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
 /// It began without a word, and the file forgot that there was anything.

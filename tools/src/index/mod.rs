@@ -17,8 +17,9 @@ use anyhow::{bail, Context, Result};
 use building::BuildReport;
 use clap::{Args, Command};
 use scr_core::env::Env;
+use scr_core::ledger::LedgerDir;
 use scr_core::param;
-use scr_core::prefix::{Index, Prefix, PrefixError};
+use scr_core::prefix::{Prefix, PrefixError};
 use scr_core::scavenge::{
     drop_dataset, drop_later, extract, BuildError, Builder, ExtractError, Extracted, Import, Imported,
 };
@@ -99,11 +100,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     let prefix = environment::prefix(&env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
-            let set = || {
-                let set = Index::change(&*env.files, &prefix, |index| index.set_current(name.as_bytes()))?;
-                Ok((set.value, set.caution()))
-            };
-            let answer = change(&prefix, name, args.json, set)?;
+            let ledger = LedgerDir::new(&*env.files, &prefix);
+            let answer = change(&prefix, name, args.json, || ledger.make_current(name.as_bytes()))?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
@@ -152,7 +150,8 @@ fn stray_word(word: &OsStr) -> String {
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
-    let index = Index::read(&*env.files, prefix)
+    let index = LedgerDir::new(&*env.files, prefix)
+        .index()
         .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
     if index.entries().is_empty() {
         warn(match environment::was_used(prefix) {
@@ -222,7 +221,7 @@ fn also_in_cache(id: u64, name: &OsStr) -> String {
 
 /// Warns where a job does not restart from the dataset that is the current one now.
 fn warn_if_passed_over(env: &Env, prefix: &Prefix, name: &OsStr) -> Result<()> {
-    let index = Index::read(&*env.files, prefix)?;
+    let index = LedgerDir::new(&*env.files, prefix).index()?;
     let entry = index.id_of(name.as_bytes()).and_then(|id| index.entry(id));
     if entry.is_some_and(|entry| !entry.is_candidate()) {
         let name = name.to_string_lossy();

@@ -5,9 +5,9 @@ use crate::environment;
 use crate::output::{print, Answer};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use scr_core::ledger::LedgerDir;
 use scr_core::log::{Event, Transfer};
 use scr_core::param::TABLE;
-use scr_core::prefix::Index;
 use std::path::PathBuf;
 
 /// What a shell wants to offer.
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
         Kind::Datasets => {
             let index = environment::prefix(&env, args.prefix.as_deref())
                 .ok()
-                .and_then(|prefix| Index::read(&*env.files, &prefix).ok());
+                .and_then(|prefix| LedgerDir::new(&*env.files, &prefix).index().ok());
             let entries = index.map(|index| index.entries()).unwrap_or_default();
             entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
         }

@@ -7,12 +7,13 @@
 
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
 use crate::descriptor::{Descriptors, Store};
-use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone, Fence};
+use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone};
 use crate::flush::file_copy;
-use crate::flush::pending::{self, PendingFlush};
 use crate::flush::step::StepError;
 use crate::flush::FlushOutcome;
 use crate::fs::{Files, FsError, OwnedDir};
+use crate::ledger::pending::{self, PendingFlush};
+use crate::ledger::Fence;
 use crate::param::Params;
 use crate::plugin::{PluginHost, PluginLoadError};
 use crate::prefix::Prefix;

@@ -1,18 +1,18 @@
 //! Detached flushes whose application ends, or dies, right after it has begun them.
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
-use crate::flush::catalog::{Catalog, Sharing, Turn};
 use crate::flush::closing::{
-    close, drop_name, finalize_arrived, finalize_pending, forget, resolve, Closers, Share, Staged,
+    close, drop_datasets, finalize_arrived, finalize_pending, forget, resolve, Closers, Share, Staged,
 };
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, PollResult, Which};
-use crate::flush::pending;
 use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
 use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles, Retrying};
+use crate::ledger::pending;
+use crate::ledger::{Dropping, LedgerDir, Request, Sharing, Turn};
 use crate::prefix::fixtures::let_look_dead;
 use crate::prefix::{staging_file, DELETION};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
@@ -230,7 +230,8 @@ fn a_process_that_goes_on_while_another_one_closes_its_flush_takes_nothing_back(
 /// The flush that was under way listed it again, and made it current.
 #[test]
 fn a_dropped_dataset_does_not_come_back_with_a_flush_that_has_arrived() {
-    let drop = |nodes: &Nodes| _ = drop_name(&RealFiles, &nodes.stage.prefix, b"a", 0).unwrap();
+    let drop =
+        |nodes: &Nodes| _ = drop_datasets(&RealFiles, &nodes.stage.prefix, Dropping::Named(b"a"), 0).unwrap();
     let is_gone = |nodes: &Nodes, at: u64| {
         finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
         assert!(nodes.stage.index().entry(1).is_none(), "stopped at {at}");
@@ -253,11 +254,11 @@ fn nothing_is_dropped_while_the_record_of_a_flush_cannot_be_read() {
     faulty.never_pause();
     faulty.fail_from(1, ErrorKind::TimedOut);
     let files = Retrying::around(Arc::new(faulty.clone()));
-    assert!(drop_name(&*files, &nodes.stage.prefix, b"a", 0).is_err());
+    assert!(drop_datasets(&*files, &nodes.stage.prefix, Dropping::Named(b"a"), 0).is_err());
     let ended = finalize_pending(&*files, &nodes.stage.prefix, NOW).unwrap();
     assert!(ended.iter().all(|ended| ended.expect_ended().is_err()));
     faulty.fail_once(faulty.mutations() + 1, ErrorKind::TimedOut);
-    assert!(drop_name(&*files, &nodes.stage.prefix, b"a", 0).unwrap().value);
+    assert!(drop_datasets(&*files, &nodes.stage.prefix, Dropping::Named(b"a"), 0).unwrap().0);
     finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(nodes.stage.index().entry(1).is_none());
 }
@@ -748,7 +749,7 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
         let record = record.clone();
         let outcome = while_stopped_at(&files, at, &stage, move |theirs| {
             let prefix = &theirs.prefix;
-            let committed = Catalog { files: &RealFiles, prefix }.commit(&record, "1.x", None, NOW).is_ok();
+            let committed = LedgerDir { files: &RealFiles, prefix }.commit(&record, "1.x", None, NOW).is_ok();
             if committed {
                 record.forget(&RealFiles, prefix).unwrap();
             }
@@ -866,9 +867,9 @@ fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
     let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
     let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
     record.mark_done(&RealFiles, &stage.prefix, 0, &KvTree::new()).unwrap();
-    let catalog = Catalog { files: &RealFiles, prefix: &stage.prefix };
-    catalog.begin_deletion(1, 0).unwrap();
-    let turn = catalog.take(&record.dataset, "1.x", None, &mut Sharing::default()).unwrap();
+    let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
+    ledger.transact(&Request::BeginDeletion { id: 1, run: 0 }).unwrap();
+    let turn = ledger.take(&record.dataset, "1.x", None, &mut Sharing::default()).unwrap();
     assert!(matches!(turn, Turn::After(by) if by == DELETION));
     // Nobody deletes any more.
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();

@@ -2,12 +2,12 @@
 
 use super::stage::{in_use, through, time_of_flush, Cached, Stage, Through, OPTIONS};
 use crate::comm::Rank;
-use crate::flush::catalog::Catalog;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, MakeCurrent, Options};
 use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
+use crate::ledger::LedgerDir;
 use crate::prefix::{staging_file, FileName, Index, Rank2File, Summary};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;
@@ -69,7 +69,7 @@ fn a_flush_replaces_no_complete_dataset_that_has_the_same_number() {
             (other.dataset.run, other.dataset.created) = (ours, 2000);
             let before = (stage.index().entry(3), Rank2File::read(&RealFiles, &stage.prefix, 3).unwrap());
             if in_place {
-                let catalog = Catalog { files: &RealFiles, prefix: &stage.prefix };
+                let catalog = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
                 assert!(catalog.begin_in_place(&other.dataset).is_err());
             } else {
                 let refused = stage.flush(&RealFiles, &through(&RealFiles), "3.b", &other).unwrap_err();

@@ -5,15 +5,15 @@
 //! in the control directory. If all ranks happen to be in a call, they learn it there.
 
 use super::flags::{Flags, SharedFlags};
-use crate::flush::catalog::{Catalog, RecordedLists};
 use crate::flush::file_copy::{self, FileCopy};
 use crate::flush::pauses::Pauses;
-use crate::flush::pending::PendingFlush;
 use crate::flush::step::{Step, StepError};
 use crate::flush::steps::make_folders;
 use crate::flush::throttle::Throttle;
 use crate::flush::Options;
 use crate::fs::{At, Files, How};
+use crate::ledger::pending::PendingFlush;
+use crate::ledger::{LedgerDir, RecordedLists};
 use crate::prefix::Prefix;
 use rustix::process::setpriority_process;
 use scr_plugin_api::Transport;
@@ -66,8 +66,8 @@ impl Task {
         let files = &*self.files;
         make_folders(files, &self.folders_to_make).map_err(|error| (Step::Folders, error.into()))?;
         if let Some(lists) = self.lists.take() {
-            let catalog = Catalog { files, prefix: &self.prefix };
-            let recorded = catalog
+            let ledger = LedgerDir { files, prefix: &self.prefix };
+            let recorded = ledger
                 .record_pending(&mut self.record, &lists)
                 .map_err(StepError::from)
                 .and_then(|()| Ok(self.record.mark_recorded(files, &self.prefix)?));

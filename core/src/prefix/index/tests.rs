@@ -97,7 +97,7 @@ fn newer_candidates_are_those_that_a_job_may_restart_from_after_a_place() {
     let newer_than = |id| index.newer_candidates(Seq { run: 0, id });
     assert_eq!(listed(&newer_than(1)), [4, 2]);
     assert_eq!(listed(&newer_than(2)), [4]);
-    assert_eq!(listed(&newer_than(4)), []);
+    assert!(newer_than(4).is_empty());
 }
 
 /// An index that says all that the marks would say is not written again by each run.

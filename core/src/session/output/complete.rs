@@ -9,8 +9,8 @@ use crate::cache::{CachedDataset, Crowded, Limit};
 use crate::comm::collective::{all_reduce, barrier, first_rank, Op};
 use crate::comm::{Collective, Rank, RankErrors};
 use crate::flush::Flushes;
+use crate::ledger::{Request, Whose};
 use crate::message::throughput;
-use crate::prefix::{Index, IN_PLACE};
 use crate::session::{Error, OutputFlags, Phase, Session};
 use std::time::Duration;
 
@@ -173,8 +173,8 @@ impl Session {
         self.cache.give_files_back(&output.given);
         if output.writes_in_prefix() && self.job.rank() == Rank(0) {
             let id = output.record.dataset.id;
-            let release = |index: &mut Index| index.release(IN_PLACE, Some(id));
-            if let Err(error) = Index::update(self.job.files(), &self.job.prefix, release) {
+            let release = Request::Release(Whose::Writer(id));
+            if let Err(error) = self.job.ledger().transact(&release) {
                 self.job.report.error(&crate::describe(&error));
             }
         }

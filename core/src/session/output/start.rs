@@ -6,12 +6,12 @@ use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{Collective, Rank};
 use crate::descriptor::Redundancy;
-use crate::flush::catalog::Catalog;
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
+use crate::ledger::LedgerDir;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{rank2file, DatasetDescriptor, Index, IndexEntry};
+use crate::prefix::{rank2file, DatasetDescriptor, IndexEntry};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
@@ -100,10 +100,9 @@ impl Session {
 
     /// How many ranks wrote the checkpoint that has this name in the index, if it is still there and that can be read.
     fn ranks_of_earlier(&self, name: &[u8]) -> Option<u64> {
-        let (files, prefix) = (self.job.files(), &self.job.prefix);
-        let index = Index::read(files, prefix).ok()?;
+        let index = self.job.ledger().index().ok()?;
         let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_candidate)?;
-        rank2file::ranks(files, prefix, entry.id).ok().map(u64::from)
+        rank2file::ranks(self.job.files(), &self.job.prefix, entry.id).ok().map(u64::from)
     }
 
     /// From here on no older dataset gets this name, or the dataset is not begun. Gives whether its files may replace those of an
@@ -211,7 +210,7 @@ impl Wanted<'_> {
 /// out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count, or that
 /// nobody has listed yet.
 fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
-    let begin = |catalog: Catalog<'_>| catalog.begin_in_place(&record.dataset);
+    let begin = |ledger: LedgerDir<'_>| ledger.begin_in_place(&record.dataset);
     let taken = match job.rank() {
         Rank(0) => closing::after_earlier_flushes(job.files(), &job.prefix, None, &job.local_time(), begin),
         _ => Ok(false),

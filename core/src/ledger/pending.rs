@@ -7,8 +7,7 @@
 //! whoever finds that record removes what is left.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::catalog::Sharing;
-use super::MakeCurrent;
+use super::{MakeCurrent, Sharing};
 use crate::fs::{At, Durability, Files, FsError, How};
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
@@ -115,16 +114,6 @@ impl PendingFlush {
         Ok(self.done(files, prefix)? == self.marks)
     }
 
-    /// From now on no process can close it any more, only remove it. The caller keeps its dataset from taking its name meanwhile.
-    pub(crate) fn revoke(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        let (from, to) = (flush_path(prefix, &self.token), revoked_path(prefix, &self.token));
-        match files.rename(&from, &to) {
-            // It is revoked already, or forgotten.
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            other => other.at("rename", &from).and_then(|()| sync(files, prefix)),
-        }
-    }
-
     fn remove_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
         let mut any = false;
         for mark in self.done_marks(files, prefix)? {
@@ -198,7 +187,7 @@ pub(crate) fn find(
 }
 
 /// The record of a flush as it is now, under the name that it had.
-pub(super) fn find_again(
+pub(crate) fn find_again(
     files: &dyn Files,
     prefix: &Prefix,
     record: &PendingFlush,
@@ -207,8 +196,19 @@ pub(super) fn find_again(
     Ok(found.map(|found| PendingFlush { revoked: record.revoked, ..found }))
 }
 
+/// Revokes the record of a flush: from now on no process can close it any more, only remove it. Only the [ledger](super) decides
+/// that, as its dataset must not take its name meanwhile.
+pub(crate) fn revoke(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
+    let (from, to) = (flush_path(prefix, token), revoked_path(prefix, token));
+    match files.rename(&from, &to) {
+        // It is revoked already, or forgotten.
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        other => other.at("rename", &from).and_then(|()| sync(files, prefix)),
+    }
+}
+
 /// Fails where nobody has the flush of this token on record any more.
-pub(super) fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -> Result<(), PrefixError> {
+pub(crate) fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -> Result<(), PrefixError> {
     match exists(files, &flush_path(prefix, token))? {
         true => Ok(()),
         false => Err(PrefixError::Ended { id }),

@@ -1,0 +1,116 @@
+//! A new index in the place of one that is damaged or lost, from the summaries of the datasets.
+//!
+//! A summary says what its dataset is, and that it was complete. It does not say what a newer dataset has replaced since. So every
+//! dataset of a new index counts as [suspect](crate::fetch::is_suspect): its bytes are compared before it is handed out. The damaged
+//! index stays beside the new one.
+
+use super::facts::names_of;
+use super::{Event, Ledger};
+use crate::env::local_time;
+use crate::fs::{At, Files};
+use crate::prefix::{DatasetDescriptor, Ids, Index, Prefix, PrefixError, Seq, Summary, Withdrawal};
+use std::time::{Duration, UNIX_EPOCH};
+
+/// Makes a new index, for a process that has the lock of the old one. The user is told so.
+///
+/// # Errors
+/// A summary cannot be read for a reason that may pass, or the damaged index cannot be kept.
+pub(super) fn rebuild(
+    files: &dyn Files,
+    prefix: &Prefix,
+    ids: &Ids,
+    damage: Option<&PrefixError>,
+) -> Result<Index, PrefixError> {
+    let mut ledger = Ledger { index: Index::new(), ids: ids.clone() };
+    let withdrawn = ids.withdrawn();
+    for Found { dataset, at } in found(files, prefix)? {
+        let why = withdrawn.why(dataset.seq(), dataset.is_only_checkpoint());
+        if why == Some(Withdrawal::Removed) {
+            continue;
+        }
+        replaced_by(files, prefix, &ledger.index, &dataset)?.iter().for_each(|event| ledger.apply(event));
+        let (id, refused_at) = (dataset.id, at.clone());
+        ledger.apply(&Event::Completed { dataset, by: None, at });
+        if why == Some(Withdrawal::Refused) {
+            ledger.apply(&Event::Failed { id, at: refused_at });
+        }
+    }
+    let mut index = ledger.index;
+    index.doubt_all(Seq { run: ids.last_run(), id: ids.next() });
+    let aside = match damage {
+        Some(_) => Some(keep(files, prefix)?),
+        None => None,
+    };
+    let listed = index.entries().len();
+    let what = match (damage, aside) {
+        (Some(damage), Some(aside)) => {
+            format!("{}; it is kept as {}", crate::describe(damage), aside.display())
+        }
+        _ => format!("{} is missing", prefix.index_file().display()),
+    };
+    prefix.note(format!(
+        "{what}. A new index lists the {listed} datasets whose summaries say that they are complete. The bytes of each are \
+         compared before a job restarts from it; `scr index' shows them"
+    ));
+    Ok(index)
+}
+
+/// Whether an index is missing where there are complete datasets.
+pub(super) fn is_lost(files: &dyn Files, prefix: &Prefix) -> Result<bool, PrefixError> {
+    Ok(!found(files, prefix)?.is_empty())
+}
+
+/// A dataset whose summary says that it is complete, and since when.
+struct Found {
+    dataset: DatasetDescriptor,
+    at: String,
+}
+
+/// All of them, the oldest first.
+fn found(files: &dyn Files, prefix: &Prefix) -> Result<Vec<Found>, PrefixError> {
+    let mut all = Vec::new();
+    for id in prefix.dataset_ids(files)? {
+        let summary = match Summary::read(files, prefix, id) {
+            Err(error) if error.is_damage() => continue,
+            read => read?,
+        };
+        let Some(Summary { dataset, complete: true }) = summary else { continue };
+        // An import that was cut short never counts.
+        if files.status(&prefix.import_mark(id)).is_ok() {
+            continue;
+        }
+        let seconds = Summary::written_at(files, prefix, id)?.0;
+        let at = local_time(UNIX_EPOCH + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)));
+        all.push(Found { dataset, at });
+    }
+    all.sort_by_key(|found| found.dataset.seq());
+    Ok(all)
+}
+
+/// The older datasets of other names that lose a file to this one.
+fn replaced_by(
+    files: &dyn Files,
+    prefix: &Prefix,
+    index: &Index,
+    dataset: &DatasetDescriptor,
+) -> Result<Vec<Event>, PrefixError> {
+    let own = names_of(files, prefix, dataset.id)?.unwrap_or_default();
+    let mut replaced = Vec::new();
+    for other in index.entries().iter().filter(|other| other.name != dataset.name) {
+        let theirs = names_of(files, prefix, other.id)?.unwrap_or_default();
+        if !own.is_disjoint(&theirs) {
+            replaced.push(Event::Replaced(other.id));
+        }
+    }
+    Ok(replaced)
+}
+
+/// Gives the damaged index a name that nothing has. A process that dies now leaves none, which is [lost](is_lost) then.
+fn keep(files: &dyn Files, prefix: &Prefix) -> Result<std::path::PathBuf, PrefixError> {
+    let mut names = (1_u32..).map(|number| prefix.scr_file(&format!("index.scr.damaged.{number}")));
+    let is_free = |path: &std::path::PathBuf| files.status(path).is_err();
+    let aside = names.find(is_free).unwrap_or_else(|| prefix.scr_file("index.scr.damaged"));
+    let path = prefix.index_file();
+    files.rename(&path, &aside).at("rename", &path)?;
+    Ok(aside)
+}

@@ -1,0 +1,48 @@
+//! The ledger: the life of every dataset under a prefix directory is one value, and one function changes it.
+//!
+//! [`Ledger`] is that value: what `index.scr` and `ids.scr` say. [`decide`] is that function. It is pure: it gets the ledger, a
+//! [`Request`] and [`Facts`] about the world beside the two files, and gives the [`Event`]s to record, or a reason against them.
+//! [`Ledger::apply`] makes an event part of the value. A flush, a fetch or a deletion moves bytes and names, and asks here.
+//!
+//! | part | responsibility |
+//! |---|---|
+//! | `request` | what can be asked for, what can happen, and why it may not |
+//! | `decide` | the function |
+//! | `state` | the value, and how an event changes it |
+//! | `facts` | what the function may ask about the world |
+//! | `dir` | the two files: the only code that reads and writes them, under the one lock |
+//! | `pending` | the record of a flush under way |
+//! | `heal` | a new index in the place of a damaged one |
+//! | `promises` | what all of this is for: ten sentences, and ten functions that check them |
+//! | `world` | the small world in which the promises are checked for every interleaving |
+
+mod decide;
+mod dir;
+mod facts;
+mod heal;
+pub(crate) mod pending;
+mod request;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use decide::decide;
+pub use dir::LedgerDir;
+pub(crate) use dir::{Committed, RecordedLists, Turn};
+pub(crate) use facts::{Facts, Sharing};
+pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
+pub use state::Ledger;
+
+/// Whether the lock is still that of this process, or was broken, since it seemed dead.
+pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
+
+/// A process that closes the flush of a job.
+#[derive(Clone, Copy)]
+pub(crate) struct Closer<'a> {
+    /// Its random number.
+    pub(crate) number: &'a str,
+    pub(crate) has_lock: Fence<'a>,
+}
+
+/// The token of a flush that ends a scavenge begins with this.
+pub(crate) const SAVED: &str = "scavenged.";

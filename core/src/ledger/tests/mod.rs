@@ -1,0 +1,3 @@
+//! The ledger as its users see it.
+
+mod numbers;
