@@ -222,18 +222,26 @@ fn an_unknown_name_is_reported_even_if_no_job_has_run() {
     assert!(!folder.path().join(".scr").exists());
 }
 
+/// It said that somebody should move it away, and a job began from nothing meanwhile.
 #[test]
-fn a_damaged_index_is_an_error_that_names_the_file() {
-    let prefix = sample();
+fn a_damaged_index_is_kept_beside_a_new_one_of_all_complete_datasets() {
+    let prefix = whole_sample();
     let path = prefix.path().join(".scr/index.scr");
+    let names = |asked: &std::process::Output| {
+        let said: serde_json::Value = serde_json::from_slice(&asked.stdout).expect("it is JSON");
+        let datasets = said["datasets"].as_array().expect("a list").clone();
+        datasets.iter().map(|dataset| dataset["name"].clone()).collect::<Vec<_>>()
+    };
+    let before = names(&scr(prefix.path(), &["--json"]));
+    assert!(!before.is_empty());
     std::fs::write(&path, b"no index at all").expect("it can be damaged");
     let asked = scr(prefix.path(), &["--json"]);
-    assert_eq!(asked.status.code(), Some(2));
-    let run = String::from_utf8_lossy(&asked.stderr);
-    assert!(
-        run.contains("index.scr is damaged") && run.contains("move it away, and `scr index --build'"),
-        "{run}"
-    );
+    assert_eq!((asked.status.code(), names(&asked)), (Some(0), before));
+    let said = String::from_utf8_lossy(&asked.stderr);
+    assert!(said.contains("index.scr is damaged") && said.contains("index.scr.damaged.1"), "{said}");
+    let kept = std::fs::read(path.with_file_name("index.scr.damaged.1"));
+    assert_eq!(kept.expect("it is kept"), b"no index at all");
+    assert!(scr(prefix.path(), &[]).stderr.is_empty());
 }
 
 #[test]
@@ -441,7 +449,10 @@ fn a_dataset_that_cannot_be_dropped_is_still_to_be_saved() {
     let output = DatasetDescriptor { id: 9, name: b"plot.9".to_vec(), output: true, ..Default::default() };
     FlushFile::update(&RealFiles, &folder, |flush| flush.record(&output, Location::Cache)).expect("it can");
     let before = std::fs::read(folder.flush_file()).expect("it is there");
-    std::fs::write(folder.index_file(), "damaged").expect("it is ours");
+    // Of a later release.
+    let mut index = Index::read(&RealFiles, &folder).expect("it is there").tree().clone();
+    index.set("VERSION", 3);
+    std::fs::write(folder.index_file(), index.to_file_bytes()).expect("it is ours");
     assert_eq!(scr(prefix.path(), &["--drop", "plot.9"]).status.code(), Some(2));
     assert_eq!(std::fs::read(folder.flush_file()).expect("it is there"), before);
 }

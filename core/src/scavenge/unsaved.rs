@@ -55,7 +55,7 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
 /// Whether the prefix directory has the dataset, or a newer checkpoint in its place.
 fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
     let prefix = Prefix::new(Path::new(OsStr::from_bytes(&record.prefix)));
-    let Ok(index) = LedgerDir::new(files, &prefix).index() else { return false };
+    let Ok(index) = LedgerDir::new(files, &prefix).index_as_it_is() else { return false };
     if !PrefixId::read(files, &prefix).is_ok_and(|id| record.is_of(id.as_ref())) {
         return false;
     }
