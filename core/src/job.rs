@@ -1,7 +1,7 @@
 //! Data that all modules need and none changes: the ranks, the outside world, the settings, the prefix directory, the log. Made
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
-use crate::comm::collective::{agree_at, all_gather, broadcast_tree, same_everywhere};
+use crate::comm::collective::{agree, agree_at, all_gather, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::{check_cache_in_use, passes_through, Descriptors, NODE, WORLD};
 use crate::env::Env;
@@ -27,6 +27,8 @@ pub(crate) struct Job {
     pub(crate) params: Params,
     pub(crate) descriptors: Descriptors,
     pub(crate) prefix: Prefix,
+    /// The current folder in which all ranks began. `None` if they did not begin in the same one.
+    pub(crate) folder: Option<PathBuf>,
     /// Which run this is, in which prefix directory.
     pub(crate) run: RunId,
     pub(crate) log: Log,
@@ -58,9 +60,12 @@ impl Job {
         }
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
+        expect_one_prefix(&*comm, &env, &raw, &prefix)?;
+        let folder = common_folder(&*comm, &env)?;
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
         let run = RunId::default();
-        let mut job = Self { comm, env, report, params, descriptors, prefix, run, log, nodes, processors };
+        let mut job =
+            Self { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors };
         job.make_scr_dir()?;
         job.count_run(0)?;
         job.on_each_node(|| job.run.wait_for_prefix(job.files(), &job.prefix))
@@ -84,8 +89,8 @@ impl Job {
         let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, level);
         let nodes = Placement::of_one(env.host.clone(), comm.size());
         let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
-        let run = RunId::default();
-        Ok(Self { comm, env, report, params, descriptors, prefix, run, log, nodes, processors: 1 })
+        let (folder, run) = (Some(env.current_dir.clone()), RunId::default());
+        Ok(Self { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors: 1 })
     }
 
     /// Gives this run its number, which is higher than `seen`. Collective.
@@ -347,6 +352,42 @@ fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Pref
     match same_everywhere(comm, followed.dir().as_os_str().as_bytes()) {
         Ok(()) => Ok(followed),
         Err(Mismatch::Rank { .. }) => Ok(Prefix::new(given)),
+        Err(Mismatch::Comm(error)) => Err(error),
+    }
+}
+
+/// Expects that each rank means this prefix directory: by its own variable, or as seen from its own current folder. Without a
+/// setting it may also stand below that of rank 0. Collective.
+///
+/// # Errors
+/// A rank means another one: its files would get the names of files of other ranks.
+fn expect_one_prefix(comm: &dyn Comm, env: &Env, raw: &Settings, prefix: &Prefix) -> Result<(), Error> {
+    let meant = raw.prefix_meant_in(env);
+    let is_default = meant == param::normalise(&env.current_dir);
+    let below = prefix.name_of(&*env.files, &meant);
+    let is_meant =
+        meant == prefix.dir() || below.is_some_and(|below| is_default || below.as_os_str().is_empty());
+    let own = match is_meant {
+        true => Ok(()),
+        false => Err(format!("its prefix directory would be {}", meant.display())),
+    };
+    agree(comm, own).map_err(|error| match error {
+        CollectiveError::Comm(error) => error.into(),
+        CollectiveError::Ranks(why) => Error::Config {
+            why: format!(
+                "the prefix directory of rank 0 is {}, and another rank means another one: {why}; set SCR_PREFIX for all ranks to \
+                 one absolute path, that of a folder in which the files of all ranks lie",
+                prefix.dir().display()
+            ),
+        },
+    })
+}
+
+/// The current folder of all ranks, if they have the same one. Collective.
+fn common_folder(comm: &dyn Comm, env: &Env) -> Result<Option<PathBuf>, CommError> {
+    match same_everywhere(comm, env.current_dir.as_os_str().as_bytes()) {
+        Ok(()) => Ok(Some(env.current_dir.clone())),
+        Err(Mismatch::Rank { .. }) => Ok(None),
         Err(Mismatch::Comm(error)) => Err(error),
     }
 }

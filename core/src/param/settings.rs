@@ -120,6 +120,16 @@ impl Settings {
         dir_of(&self.prefix)
     }
 
+    /// The prefix directory that a rank means: by its own variable, or else by the setting of all, as seen from its own folder.
+    pub(crate) fn prefix_meant_in(&self, env: &Env) -> PathBuf {
+        let info = table::PREFIX.info();
+        let is_locked = Locks::of(self.iter(), &mut Vec::new()).by(info.name).is_some();
+        let own = env.variable(info.name).filter(|value| !is_locked && is_text(value) && counts(info, env));
+        let own = own.map(|value| Variables::of(env).expand_as(info.kind, value).0);
+        let of_all = || self.prefix.text.clone().filter(|_| self.prefix.is_set());
+        normalise(&env.current_dir.join(own.or_else(of_all).unwrap_or_default()))
+    }
+
     /// As a tree, to be sent to the other ranks.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();

@@ -46,6 +46,22 @@ impl Prefix {
         &self.dir
     }
 
+    /// The name below the prefix directory of an absolute path, with all links followed. `None` if it leads outside, by whatever
+    /// path the directory is reached here.
+    pub(crate) fn name_of(&self, files: &dyn Files, path: &Path) -> Option<PathBuf> {
+        let path = real(files, path);
+        let below = |dir: &Path| path.strip_prefix(dir).ok().map(Path::to_owned);
+        below(&self.dir).or_else(|| {
+            // The prefix directory has its links followed already, unless the ranks then find different ones.
+            let dir = real(files, &self.dir);
+            // A mount or an automounter gives one folder several paths, and no link says so.
+            let is_it = |identity| {
+                move |above: &&Path| files.status(above).is_ok_and(|found| found.identity == identity)
+            };
+            below(&dir).or_else(|| below(path.ancestors().find(is_it(files.status(&dir).ok()?.identity))?))
+        })
+    }
+
     /// What this process has left in files that others change as well.
     pub(super) fn known(&self) -> &Known {
         &self.known

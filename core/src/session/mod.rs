@@ -8,7 +8,7 @@
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
 //! | `need_checkpoint` | `SCR_Need_checkpoint` |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
-//! | `route` | `SCR_Route_file` |
+//! | `route` | `SCR_Route_file`; `meant`: which paths the ranks mean by their names |
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
@@ -16,6 +16,7 @@
 mod finalize;
 mod init;
 mod manage;
+mod meant;
 mod need_checkpoint;
 mod output;
 mod restart;
@@ -36,6 +37,7 @@ use crate::prefix::{FileName, Running};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
+use meant::Meant;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
 use std::collections::BTreeSet;
@@ -81,6 +83,8 @@ enum Phase {
     Restart {
         /// The names of the files of all ranks, once this rank has asked for a file of another one.
         listed: Option<BTreeSet<FileName>>,
+        /// The paths that this rank means by the names that it has routed.
+        meant: Meant,
     },
 }
 

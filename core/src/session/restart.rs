@@ -1,9 +1,11 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::init::starts_without;
+use super::meant::Meant;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
+use crate::comm::AnyError;
 use crate::fetch::Fetcher;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
@@ -41,7 +43,7 @@ impl Session {
         let checkpoint = cached.checkpoint();
         self.job.report.notice(&format!("restarting from {}", cached.record.label()));
         self.restart.begin(&self.job, &self.cache);
-        self.phase = Phase::Restart { listed: None };
+        self.phase = Phase::Restart { listed: None, meant: Meant::default() };
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
     }
@@ -51,12 +53,19 @@ impl Session {
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
-        if !matches!(self.phase, Phase::Restart { .. }) {
-            return Err(self.no_phase_to_end("SCR_Complete_restart"));
-        }
-        self.phase = Phase::Idle;
+        let meant = match std::mem::take(&mut self.phase) {
+            Phase::Restart { meant, .. } => meant,
+            other => {
+                self.phase = other;
+                return Err(self.no_phase_to_end("SCR_Complete_restart"));
+            }
+        };
         self.verify_redundancy()?;
-        let own = if valid { Ok(()) } else { Err("the application could not read its files") };
+        let own = match meant.compare_all(&self.job)? {
+            Err(apart) => Err(AnyError::from(apart)),
+            Ok(()) if valid => Ok(()),
+            Ok(()) => Err("the application could not read its files".into()),
+        };
         let outcome = self.job.agree(own);
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");

@@ -8,7 +8,7 @@ use crate::cache::CachedDataset;
 use crate::fs::How;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{real, FileName, Rank2File};
+use crate::prefix::{FileName, Rank2File};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -32,16 +32,21 @@ impl Session {
                 // The application writes there itself: links count now, or one file would have two names.
                 let links = output.writes_in_prefix();
                 let below = below_prefix(&self.job, name, links);
-                let routed = below.and_then(|below| output.route(&self.job, below));
+                let routed = below.and_then(|below| {
+                    output.record_meant(&self.job, &below, absolute(&self.job, name))?;
+                    output.route(&self.job, below)
+                });
                 let failure = routed.as_ref().err().map(|error| crate::describe(error));
                 output.record_routed(absolute(&self.job, name), failure);
                 routed
             }
-            Phase::Restart { listed } => {
+            Phase::Restart { listed, meant } => {
                 let checkpoint = self.restart.checkpoint(&self.cache);
                 let checkpoint =
                     checkpoint.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
-                route_restart(&self.job, checkpoint, name, listed)
+                let (file, path) = route_restart(&self.job, checkpoint, name, listed)?;
+                meant.record(&self.job, &file, absolute(&self.job, name))?;
+                Ok(path)
             }
         }
     }
@@ -55,21 +60,21 @@ impl Session {
     }
 }
 
-/// Where this rank reads a file of a checkpoint: one that it wrote, or, in the prefix directory, one that another rank wrote, as the
+/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or, in the prefix directory, one that another rank wrote, as the
 /// ranks may share the files of a dataset. `listed` are the names of all ranks, once they are known.
 fn route_restart(
     job: &Job,
     cached: &CachedDataset,
     name: &[u8],
     listed: &mut Option<BTreeSet<FileName>>,
-) -> Result<Vec<u8>, Error> {
+) -> Result<(FileName, Vec<u8>), Error> {
     let record = &cached.record;
     // Whether the application reads the checkpoint where it lies in the prefix directory.
     let is_there = cached.has_files_in_prefix() && !cached.superseded;
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
     if let Some(own) = stands_for(job, name, &record.files.iter().map(|file| &file.name)) {
         let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
-        return readable(job, &path);
+        return Ok((own.clone(), readable(job, &path)?));
     }
     let below = below_prefix(job, name, true)?;
     if in_prefix && is_there {
@@ -78,7 +83,7 @@ fn route_restart(
             None => listed.insert(names_of_all(job, record.id_in_prefix)?),
         };
         if let Some(other) = stands_for(job, name, &listed.iter()) {
-            return readable(job, &job.prefix.file(other));
+            return Ok((other.clone(), readable(job, &job.prefix.file(other))?));
         }
     }
     let resolved =
@@ -155,12 +160,8 @@ fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> 
     }
     let prefix = job.prefix.dir();
     let inside = |path: &Path| {
-        let plain = if links { None } else { strip(path, prefix) };
-        plain.or_else(|| {
-            let path = real(job.files(), path);
-            // The prefix directory has its links followed already, unless the ranks then find different ones.
-            strip(&path, prefix).or_else(|| strip(&path, &real(job.files(), prefix)))
-        })
+        let plain = if links { None } else { path.strip_prefix(prefix).ok().map(Path::to_owned) };
+        plain.or_else(|| job.prefix.name_of(job.files(), path))
     };
     let path = absolute(job, name);
     // The prefix directory does not matter for an absolute name.
@@ -173,17 +174,13 @@ fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> 
             prefix.display()
         ),
     })?;
-    if below.is_empty() {
+    if below.as_os_str().is_empty() {
         return Err(Error::Argument {
             what: format!("`{given}' is the prefix directory itself and no file"),
         });
     }
     // A name that can never get there is refused now, and not at a flush in an hour.
-    FileName::parse(&below).map_err(|error| Error::Argument { what: error.to_string() })
-}
-
-fn strip(path: &Path, prefix: &Path) -> Option<Vec<u8>> {
-    Some(path.strip_prefix(prefix).ok()?.as_os_str().as_bytes().to_vec())
+    FileName::parse(below.as_os_str().as_bytes()).map_err(|error| Error::Argument { what: error.to_string() })
 }
 
 /// A name from the application as an absolute path.

@@ -30,6 +30,7 @@
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
+//! | `folders` | ranks in different folders share a file only if they mean the same path |
 //! | `replaced` | what one process reads in the prefix directory, no other one replaces meanwhile |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
@@ -49,6 +50,7 @@ mod crash;
 mod damage;
 mod descriptors;
 mod effects;
+mod folders;
 mod halting;
 mod histories;
 mod identity;

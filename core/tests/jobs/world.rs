@@ -28,6 +28,10 @@ pub(crate) struct World {
     pub(crate) files: Arc<dyn Files>,
     /// Ranks that see another file layer than the others.
     pub(crate) own_files: BTreeMap<Rank, Arc<dyn Files>>,
+    /// Ranks that begin in another folder than the prefix directory.
+    pub(crate) own_folders: BTreeMap<Rank, PathBuf>,
+    /// Variables that only one rank has.
+    pub(crate) own_settings: BTreeMap<Rank, (String, String)>,
     runs: AtomicU64,
 }
 
@@ -66,6 +70,8 @@ impl World {
             nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
             files: Arc::new(RealFiles),
             own_files: BTreeMap::new(),
+            own_folders: BTreeMap::new(),
+            own_settings: BTreeMap::new(),
             runs: AtomicU64::new(0),
         };
         let base = world.dir.path().join("nodes/$SCR_NODE_NAME").display().to_string();
@@ -146,7 +152,8 @@ impl World {
     /// What a rank, or a command on its node, finds around it in a run.
     pub(crate) fn env_of(&self, rank: Rank) -> TestEnv {
         let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
-        let mut env = Env::for_test(files, self.prefix())
+        let folder = self.own_folders.get(&rank).cloned().unwrap_or_else(|| self.prefix());
+        let mut env = Env::for_test(files, folder)
             .with_host("login")
             .with_user("user1", rustix::process::getuid().as_raw())
             .with_variable("RANK", &rank.to_string());
@@ -157,7 +164,8 @@ impl World {
         if self.install_dir().is_dir() {
             env = env.with_install_dir(self.install_dir());
         }
-        self.settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value))
+        let own = self.own_settings.get(&rank).map(|(name, value)| (name, value));
+        self.settings.iter().chain(own).fold(env, |env, (name, value)| env.with_variable(name, value))
     }
 
     pub(crate) fn node(&self, name: &str) -> PathBuf {

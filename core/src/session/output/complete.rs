@@ -104,9 +104,15 @@ impl Session {
             [u64::from(failed), output.record.files.len() as u64, output.record.data_bytes()]
         };
         let [failed, files, bytes] = sums(output, measured.is_err());
-        let mut totals = [failed, files, bytes, u64::from(renamed), output.shared.count()];
+        let [inside, common, elsewhere] = output.meant.kinds(&self.job);
+        let mut totals =
+            [failed, files, bytes, u64::from(renamed), output.shared.count(), inside, common, elsewhere];
         all_reduce(comm, &mut totals, Op::Sum)?;
-        let [failed, files, bytes, renamed, shared] = totals;
+        let [failed, files, bytes, renamed, shared, inside, common, elsewhere] = totals;
+        let (compared, apart) = output.meant.compare(&self.job, [inside, common, elsewhere])?;
+        if apart > 0 {
+            return Ok((compared.map(|()| Opened::new()).map_err(InvalidError::from), [apart, files, bytes]));
+        }
         let mut clashes = [0];
         if renamed > 0 {
             clashes = [shared_files::clashes(comm, output.claimed())?];

@@ -8,6 +8,7 @@ mod complete;
 mod events;
 mod start;
 
+use super::meant::{ApartError, Meant};
 use super::route::path_bytes;
 use super::{Error, OutputFlags};
 use crate::cache::filemap::{Entry, Journal};
@@ -36,6 +37,8 @@ pub(super) struct Output {
     shared: SharedFiles,
     /// Files that this rank could not be given a path for, each with the reason.
     unrouted: BTreeMap<PathBuf, String>,
+    /// The paths that this rank means by the names of its files.
+    meant: Meant,
     flags: OutputFlags,
     /// Whether a file that this rank writes in the prefix directory was there before.
     may_replace: bool,
@@ -61,6 +64,7 @@ impl Output {
             part,
             journal,
             unrouted: BTreeMap::new(),
+            meant: Meant::default(),
             flags: OutputFlags::default(),
             may_replace: false,
             is_older_at_risk: false,
@@ -74,6 +78,11 @@ impl Output {
     /// Whether the application writes its files where they stay.
     pub(super) fn writes_in_prefix(&self) -> bool {
         self.record.protection.bypass
+    }
+
+    /// Records that the application means `path` by this name.
+    pub(super) fn record_meant(&mut self, job: &Job, name: &FileName, path: PathBuf) -> Result<(), Error> {
+        Ok(self.meant.record(job, name, path)?)
     }
 
     /// Adds a file of this rank, and gives the path to write it at.
@@ -243,6 +252,8 @@ enum InvalidError {
          file with SCR_CACHE_BYPASS=1 or in a store with GROUP=WORLD that all of them see, or else give each rank a file of its own"
     )]
     SharedName { name: FileName, other: Rank },
+    #[error(transparent)]
+    Apart(#[from] ApartError),
     #[error(transparent)]
     Linking(#[from] FsError),
 }

@@ -1,0 +1,137 @@
+//! The absolute paths that the ranks mean by the names that they route in a phase.
+//!
+//! A relative name that leads outside the prefix directory begins at that directory instead. So names from different folders could
+//! become one file. Rule: ranks share a file only if they mean the same absolute path.
+
+use crate::comm::collective::{all_reduce, route_trees, Op};
+use crate::comm::{CommError, Rank};
+use crate::job::Job;
+use crate::prefix::FileName;
+use crate::session::Error;
+use scr_plugin_api::KvTree;
+use std::collections::{BTreeMap, HashMap};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// What this rank means by the names of a phase.
+#[derive(Default)]
+pub(super) struct Meant {
+    /// For each name the path that is meant, if that is not the file of this name below the prefix directory.
+    paths: BTreeMap<FileName, Option<PathBuf>>,
+}
+
+/// How many ranks mean paths below the prefix directory, the same below the folder in which all ranks began, and others.
+pub(super) type Kinds = [u64; 3];
+
+impl Meant {
+    /// Records that this rank means `path` by what is the file `name` below the prefix directory. Local.
+    ///
+    /// # Errors
+    /// It has meant another path by it.
+    pub(super) fn record(&mut self, job: &Job, name: &FileName, path: PathBuf) -> Result<(), ApartError> {
+        let is_it = |below: PathBuf| below.as_os_str().as_bytes() == name.as_bytes();
+        let is_inside =
+            path == job.prefix.file(name) || job.prefix.name_of(job.files(), &path).is_some_and(is_it);
+        let meant = (!is_inside).then_some(path);
+        let known = self.paths.entry(name.clone()).or_insert_with(|| meant.clone());
+        if *known == meant {
+            return Ok(());
+        }
+        let bytes = |path: &Option<PathBuf>| path.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
+        let of_rank = |path| (job.rank(), bytes(path));
+        Err(ApartError::of(job, name.as_bytes(), [of_rank(known), of_rank(&meant)]))
+    }
+
+    /// The kinds of paths that this rank means, to be summed up over all ranks.
+    pub(super) fn kinds(&self, job: &Job) -> Kinds {
+        let mut kinds = [0; 3];
+        for (name, path) in &self.paths {
+            let is_common =
+                |path: &Path| job.folder.as_ref().is_some_and(|folder| path == name.below(folder));
+            kinds[path.as_ref().map_or(0, |path| if is_common(path) { 1 } else { 2 })] = 1;
+        }
+        kinds
+    }
+
+    /// Finds a name by which two ranks mean different paths; `kinds` is the sum over all ranks. One rank at least has the error
+    /// then, and all get their number. Collective.
+    pub(super) fn compare(
+        &self,
+        job: &Job,
+        kinds: Kinds,
+    ) -> Result<(Result<(), ApartError>, u64), CommError> {
+        // From one folder, different paths have different names.
+        if matches!(kinds, [_, 0, 0] | [0, _, 0]) {
+            return Ok((Ok(()), 0));
+        }
+        let own = self.differing(job)?;
+        let mut failed = [u64::from(own.is_err())];
+        all_reduce(&*job.comm, &mut failed, Op::Sum)?;
+        Ok((own, failed[0]))
+    }
+
+    /// As [`compare`](Self::compare), where the kinds are still to be summed up.
+    pub(super) fn compare_all(&self, job: &Job) -> Result<Result<(), ApartError>, CommError> {
+        let mut kinds = self.kinds(job);
+        all_reduce(&*job.comm, &mut kinds, Op::Sum)?;
+        Ok(self.compare(job, kinds)?.0)
+    }
+
+    /// The checksum of a name selects the rank that compares all paths that are meant by it.
+    fn differing(&self, job: &Job) -> Result<Result<(), ApartError>, CommError> {
+        let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
+        for (name, path) in &self.paths {
+            let asked = Rank(crc32fast::hash(name.as_bytes()) % job.comm.size());
+            let named = to.entry(asked).or_default().child(name);
+            path.iter().for_each(|path| named.set_bytes(PATH, path.as_os_str().as_bytes()));
+        }
+        let asked = route_trees(&*job.comm, to.into_iter().collect())?;
+        let mut first = HashMap::new();
+        for (rank, names) in &asked {
+            for (name, known) in names.iter() {
+                let path = known.value(PATH).map(<[u8]>::to_vec);
+                let (other, meant) = first.entry(name).or_insert_with(|| (*rank, path.clone()));
+                if *meant != path {
+                    let two = [(*other, meant.clone()), (*rank, path)];
+                    return Ok(Err(ApartError::of(job, name, two)));
+                }
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+const PATH: &str = "PATH";
+
+/// One file would stand for two.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} of rank {} and {} of rank {} would both be the file {}, since a relative name that leads outside the prefix directory \
+     begins at that directory; start all ranks in the same folder, or give each file a path of its own under the prefix \
+     directory, or set SCR_PREFIX to a folder in which the folders of all ranks lie",
+    paths[0].display(), ranks[0], paths[1].display(), ranks[1], file.display()
+)]
+pub(super) struct ApartError {
+    file: PathBuf,
+    ranks: [Rank; 2],
+    paths: [PathBuf; 2],
+}
+
+impl From<ApartError> for Error {
+    fn from(apart: ApartError) -> Self {
+        Error::Argument { what: apart.to_string() }
+    }
+}
+
+impl ApartError {
+    /// Two ranks mean these paths by a name; where there is none, the file of this name below the prefix directory.
+    fn of(job: &Job, name: &[u8], meant: [(Rank, Option<Vec<u8>>); 2]) -> Self {
+        let file = job.prefix.dir().join(OsStr::from_bytes(name));
+        let path = |meant: &Option<Vec<u8>>| {
+            meant.as_ref().map_or_else(|| file.clone(), |path| PathBuf::from(OsStr::from_bytes(path)))
+        };
+        let [(rank, one), (other, another)] = meant;
+        Self { ranks: [rank, other], paths: [path(&one), path(&another)], file }
+    }
+}
