@@ -2,7 +2,7 @@
 //!
 //! See the guide's section "Halt a job".
 
-use crate::comm::collective::broadcast;
+use crate::comm::collective::{barrier, broadcast};
 use crate::comm::{CommError, Rank};
 use crate::job::Job;
 use crate::log::{Event, Record};
@@ -52,9 +52,13 @@ impl HaltConditions {
         Ok(())
     }
 
-    /// The application has called `SCR_Finalize`: `scr run` does not start it again, unless it has only stopped before the end of
-    /// its allocation.
-    pub(crate) fn finalize(&mut self, job: &Job) {
+    /// All ranks have called `SCR_Finalize`: `scr run` does not start the job again, unless it has only stopped before the end of
+    /// its allocation. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk: one may have died, and the job has not ended.
+    pub(crate) fn finalize(&mut self, job: &Job) -> Result<(), CommError> {
+        barrier(&*job.comm)?;
         self.logged = false;
         self.log(job, Halt::FINALIZED);
         if job.rank() == Rank(0) {
@@ -64,6 +68,7 @@ impl HaltConditions {
                 job.report.error(&crate::describe(&error));
             }
         }
+        Ok(())
     }
 
     fn record(&mut self, job: &Job, reason: Option<String>) {

@@ -44,8 +44,9 @@ impl Session {
             );
         }
         self.cache.remove_spares(&self.job);
-        self.halt.finalize(&self.job);
-        flushed
+        // The cause comes first, as the ranks may have failed to talk before.
+        let ended = self.halt.finalize(&self.job);
+        flushed.and(ended.map_err(Error::from))
     }
 
     /// Ends the session because a halt condition holds: what is due is flushed, and the conditions stay as they are.

@@ -179,6 +179,18 @@ fn a_run_that_dies_is_not_taken_for_one_that_has_called_finalize() {
     assert_eq!(found(&world).unwrap().exit_reason.as_deref(), Some("MAINTENANCE"));
 }
 
+/// Rank 0 had recorded the end, `scr run` did not start the job again, and `scr postrun` saved nothing.
+#[test]
+fn a_run_that_loses_a_rank_before_all_have_called_finalize_has_not_ended() {
+    let world = job();
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.rank == Rank(1) || application.finalize().is_err()
+    });
+    outcome.all_gave(&true);
+    assert!(!found(&world).is_some_and(|halt| halt.is_finalized()));
+}
+
 /// Only programs that start jobs check for it. A program that was started again by hand did one step per run.
 #[test]
 fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {
