@@ -281,16 +281,33 @@ impl Restart {
         }
     }
 
-    /// The application could not restart from the checkpoint: it is not offered again, and the next older one takes its
-    /// place. Gives the one that was refused. Collective.
+    /// The application could not restart from the checkpoint: no run is offered it again, and the next older one takes its place.
+    /// Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
-    pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<Option<CheckpointId>, Error> {
-        let Some(refused) = self.loaded.take() else { return Ok(None) };
-        record_refused(from.job, from.cache, &refused);
-        self.loaded = find_older(from, Some(refused.seq), self.given_up)?;
-        Ok(Some(refused))
+    pub(crate) fn refuse(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+        if let Some(refused) = &self.loaded {
+            record_refused(from.job, from.cache, refused);
+        }
+        self.go_to_older(from)
+    }
+
+    /// The application has not restarted from the checkpoint, and nothing is wrong with it: this run goes to the next older one, and
+    /// the next run is offered it again. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn pass_over(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+        attempts::forget(from.job);
+        self.go_to_older(from)
+    }
+
+    fn go_to_older(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+        if let Some(left) = self.loaded.take() {
+            self.loaded = find_older(from, Some(left.seq), self.given_up)?;
+        }
+        Ok(())
     }
 }
 

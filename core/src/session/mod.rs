@@ -85,6 +85,8 @@ enum Phase {
         listed: Option<BTreeSet<FileName>>,
         /// The paths that this rank means by the names that it has routed.
         meant: Meant,
+        /// Why scr has given this rank no path for a file, the first time that happened.
+        unrouted: Option<String>,
     },
 }
 

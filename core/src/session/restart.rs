@@ -5,6 +5,7 @@ use super::meant::Meant;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
+use crate::comm::collective::any;
 use crate::comm::AnyError;
 use crate::fetch::Fetcher;
 use crate::flush::Flushes;
@@ -43,28 +44,34 @@ impl Session {
         let checkpoint = cached.checkpoint();
         self.job.report.notice(&format!("restarting from {}", cached.record.label()));
         self.restart.begin(&self.job, &self.cache);
-        self.phase = Phase::Restart { listed: None, meant: Meant::default() };
+        self.phase = Phase::Restart { listed: None, meant: Meant::default(), unrouted: None };
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
     }
 
-    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. Collective.
+    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. If it has failed only where scr gave
+    /// no path for a file, nothing is wrong with the checkpoint, and the next run offers it again. Collective.
     ///
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
-        let meant = match std::mem::take(&mut self.phase) {
-            Phase::Restart { meant, .. } => meant,
+        let (meant, unrouted) = match std::mem::take(&mut self.phase) {
+            Phase::Restart { meant, unrouted, .. } => (meant, unrouted),
             other => {
                 self.phase = other;
                 return Err(self.no_phase_to_end("SCR_Complete_restart"));
             }
         };
         self.verify_redundancy()?;
-        let own = match meant.compare_all(&self.job)? {
+        let apart = meant.compare_all(&self.job)?;
+        let counts = !valid && unrouted.is_none() && apart.is_ok();
+        let own = match apart {
             Err(apart) => Err(AnyError::from(apart)),
             Ok(()) if valid => Ok(()),
-            Ok(()) => Err("the application could not read its files".into()),
+            Ok(()) => {
+                let why = unrouted.unwrap_or_else(|| "the application could not read its files".to_owned());
+                Err(why.into())
+            }
         };
         let outcome = self.job.agree(own);
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
@@ -83,17 +90,27 @@ impl Session {
         if is_output {
             return Err(Error::Refused(format!("reading back `{}' failed: {why}", loaded.name_text())));
         }
+        let [counts] = any(&*self.job.comm, [counts])?;
         // An older checkpoint may come into its place.
         self.with_flushes(Flushes::finish_all)?;
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
-        self.restart.refuse(&mut from)?;
+        if counts {
+            self.restart.refuse(&mut from)?;
+        } else {
+            self.restart.pass_over(&mut from)?;
+        }
         from.report_left_alone();
         self.count_from_restart();
         let next = self.restart.checkpoint(&self.cache);
         let next = next.map_or("there is no older one".to_owned(), |next| {
             format!("the next older one is `{}'", next.checkpoint().name_text())
         });
-        Err(Error::Refused(format!("restarting from `{}' failed: {why}; {next}", loaded.name_text())))
+        let name = loaded.name_text();
+        let kept = match counts {
+            true => String::new(),
+            false => format!("; `{name}' is not marked as failed, and the next run offers it again"),
+        };
+        Err(Error::Refused(format!("restarting from `{name}' failed: {why}{kept}; {next}")))
     }
 
     /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,

@@ -19,7 +19,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error`] if the path is outside the prefix directory, or a file to read is not there. A dataset that is being
-    /// written does not become complete then, unless this file is routed after all.
+    /// written does not become complete then, unless this file is routed after all. If a restart then fails on this rank, that does
+    /// not count against the checkpoint.
     pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         match &mut self.phase {
             Phase::Idle => Ok(name.to_vec()),
@@ -40,22 +41,26 @@ impl Session {
                 output.record_routed(absolute(&self.job, name), failure);
                 routed
             }
-            Phase::Restart { listed, meant } => {
+            Phase::Restart { listed, meant, unrouted } => {
                 let checkpoint = self.restart.checkpoint(&self.cache);
                 let checkpoint =
                     checkpoint.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
-                let (file, path) = route_restart(&self.job, checkpoint, name, listed)?;
-                meant.record(&self.job, &file, absolute(&self.job, name))?;
-                Ok(path)
+                let routed = route_restart(&self.job, checkpoint, name, listed).and_then(|(file, path)| {
+                    meant.record(&self.job, &file, absolute(&self.job, name))?;
+                    Ok(path)
+                });
+                routed.inspect_err(|error| _ = unrouted.get_or_insert_with(|| crate::describe(error)))
             }
         }
     }
 
-    /// Records that a file of the dataset being written has no path, so that the dataset does not become complete unless
-    /// that file is routed after all. Local; without effect outside an output phase.
+    /// Records that a file has no path. The dataset being written does not become complete then, unless that file is routed
+    /// after all. A restart that fails on this rank does not count against the checkpoint. Local; without effect between phases.
     pub fn record_unrouted(&mut self, name: &[u8], why: String) {
-        if let Phase::Output(output) = &mut self.phase {
-            output.record_routed(absolute(&self.job, name), Some(why));
+        match &mut self.phase {
+            Phase::Output(output) => output.record_routed(absolute(&self.job, name), Some(why)),
+            Phase::Restart { unrouted, .. } => _ = unrouted.get_or_insert(why),
+            Phase::Idle | Phase::Refused => (),
         }
     }
 }

@@ -124,6 +124,40 @@ fn a_refused_checkpoint_gives_way_to_the_next_older_one_in_cache_and_then_in_the
     world.run(|application| application.restart(some)).all_gave(&Some(9));
 }
 
+/// The checkpoint was marked as failed for good, and the next run began at zero.
+#[test]
+fn a_restart_that_fails_since_scr_refuses_a_name_does_not_count_against_the_checkpoint() {
+    for bypass in ["0", "1"] {
+        let world = job().set("SCR_CACHE_BYPASS", bypass).set("SCR_RESTART_ATTEMPTS", "1");
+        world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+        let ask = |application: &mut Application| {
+            application.session().start_restart().unwrap();
+            let strange = application.rank == Rank(1);
+            strange && application.session().route_file(b"ckpt.2/nobodys").is_err()
+        };
+        for _ in 0..2 {
+            let outcome = world.run(|application| {
+                let strange = ask(application);
+                let refused = application.session().complete_restart(!strange).unwrap_err().to_string();
+                assert_eq!(application.session().have_restart().unwrap().is_some(), bypass == "1");
+                refused
+            });
+            let error = &outcome.ranks[0];
+            let words = ["rank 1", "`ckpt.2/nobodys' is not a file", "the next run offers it again"];
+            assert!(words.iter().all(|word| error.contains(word)), "{error}");
+        }
+        // Where another rank has read its files and cannot use them, it counts.
+        world.run(|application| {
+            ask(application);
+            let usable = application.rank.0 > 1;
+            let error = application.session().complete_restart(usable).unwrap_err().to_string();
+            assert!(!error.contains("offers it again"), "{error}");
+        });
+        let left = world.run(|application| application.restart(some));
+        left.all_gave(&(bypass == "1").then_some(1));
+    }
+}
+
 #[test]
 fn equal_base_names_in_one_rank_are_refused_and_in_two_ranks_do_not_meet() {
     let world = World::new(4, 2);

@@ -318,6 +318,11 @@ fn restart(
             Reaction::Take | Reaction::Ignore => false,
         };
         seen.handed.push((name, read));
+        if is_first && matches!(run.reaction, Reaction::Refuse(_)) {
+            // It has tried names that nobody wrote, and then its refusal does not count.
+            application.session().complete_restart(true)?;
+            application.session().start_restart()?;
+        }
         if application.session().complete_restart(!refused).is_ok() {
             return Ok(());
         }
