@@ -94,6 +94,11 @@ impl FlushEntry {
         (entry.is_valid() && is_this).then_some(entry.id)
     }
 
+    /// Whether it is a checkpoint in a cache, of this allocation or another one.
+    pub(crate) fn is_cached_checkpoint(&self) -> bool {
+        self.checkpoint && self.is_at(Location::Cache)
+    }
+
     /// Whether it is there.
     pub fn is_at(&self, location: Location) -> bool {
         self.locations.contains(&location)

@@ -33,6 +33,8 @@ pub(crate) struct PrefixState {
     last_begun: Option<Seq>,
     /// Those that were complete there once and are no more: files of them were replaced or deleted.
     lost: Vec<Known>,
+    /// The names of the checkpoints that other numbers of ranks have left in a cache.
+    of_other_ranks: BTreeSet<Vec<u8>>,
     /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
     /// The place of what a run restarts from, from there or from cache.
@@ -97,6 +99,12 @@ impl PrefixState {
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
             last_begun: tree.get("BEGUN").and_then(seq),
             lost: all_known("LOST"),
+            of_other_ranks: tree
+                .get("CACHED")
+                .into_iter()
+                .flat_map(KvTree::keys)
+                .map(<[u8]>::to_vec)
+                .collect(),
             withdrawn: tree.get("WITHDRAWN").cloned().map(Withdrawn).unwrap_or_default(),
             is_any_left: false,
             newest: Seq::default(),
@@ -106,7 +114,7 @@ impl PrefixState {
     /// The names of the checkpoints that a run with the right number of ranks can restart from.
     pub(crate) fn good_names(&self) -> BTreeSet<Vec<u8>> {
         let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);
-        good.map(|known| known.name.clone()).collect()
+        good.map(|known| &known.name).chain(&self.of_other_ranks).cloned().collect()
     }
 
     /// The place of the checkpoint that a name stands for, if a run with the right number of ranks can restart from it.
@@ -191,6 +199,11 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     for id in ids_file.purged() {
         tree.entry("PURGED", id);
     }
+    let of_other_ranks = flush
+        .entries()
+        .into_iter()
+        .filter(|entry| entry.is_cached_checkpoint() && entry.restart_point().ranks != Some(job.comm.size()));
+    of_other_ranks.for_each(|entry| _ = tree.child("CACHED").child(entry.name));
     if let Some(seq) = index.last_begun() {
         tree.put("BEGUN", seq_tree(seq));
     }

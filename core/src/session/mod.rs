@@ -62,7 +62,7 @@ pub struct Session {
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,
-    /// The names of the checkpoints that earlier runs have left in the prefix directory.
+    /// The names of the checkpoints that earlier runs have left in the prefix directory, or other numbers of ranks in a cache.
     earlier: BTreeSet<Vec<u8>>,
     /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
     is_redundancy_unread: bool,

@@ -388,13 +388,47 @@ fn the_name_of_a_checkpoint_of_another_number_of_ranks_is_replaced_only_if_that_
     }
 }
 
+/// The name was refused only where the checkpoint was in the prefix directory.
+#[test]
+fn the_name_of_a_checkpoint_that_another_number_of_ranks_has_in_cache_only_is_replaced_only_if_asked_for() {
+    let mut world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let first = world.nodes.clone();
+    // In the same allocation, and in another one, whose nodes see nothing of it.
+    for (allocation, node) in [(None, 0), (Some("other"), 4)] {
+        world.nodes = (node..node + 3).map(|node| format!("n{node}")).collect();
+        allocation.into_iter().for_each(|id| world.put("SCR_JOB_ID", id));
+        world.run(|application| {
+            for _ in 0..2 {
+                let error = application.checkpoint(1, some).unwrap_err().to_string();
+                let words = ["4 ranks wrote", "`ckpt.1'", "this run has 3", "SCR_REPLACE_OTHER_RANKS=1"];
+                assert!(words.iter().all(|word| error.contains(word)), "{error}");
+                application.session().complete_output(true).unwrap_err();
+            }
+            (2..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+            application.checkpoint(3, some).unwrap();
+        });
+        world.take_out("SCR_JOB_ID");
+        world.nodes.clone_from(&first);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+    with_ranks(&mut world, 3);
+    world.put("SCR_REPLACE_OTHER_RANKS", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.take_out("SCR_REPLACE_OTHER_RANKS");
+    // Nothing is left to be protected.
+    world.run(|application| application.checkpoint(1, some).unwrap());
+}
+
 /// It stands for nothing any more.
 #[test]
 fn the_name_of_a_dropped_or_deleted_checkpoint_can_be_used_by_any_number_of_ranks() {
-    for delete in [false, true] {
-        let mut world = World::new(4, 4).set("SCR_FLUSH", "1");
+    for (delete, flush) in [(false, "1"), (true, "1"), (false, "0"), (true, "0")] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", flush);
         world.run(|application| application.checkpoint(1, some).unwrap());
-        lose_all(&world);
+        if flush == "1" {
+            lose_all(&world);
+        }
         with_ranks(&mut world, 3);
         world.run(|application| {
             match delete {

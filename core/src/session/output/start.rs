@@ -11,7 +11,7 @@ use crate::job::Job;
 use crate::ledger::LedgerDir;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{rank2file, DatasetDescriptor, IndexEntry};
+use crate::prefix::{rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, RestartPoint};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
@@ -98,11 +98,22 @@ impl Session {
         )))
     }
 
-    /// How many ranks wrote the checkpoint that has this name in the index, if it is still there and that can be read.
+    /// How many ranks wrote the newest checkpoint of this name, in the index or in a cache, if it is still there and that can be
+    /// read.
     fn ranks_of_earlier(&self, name: &[u8]) -> Option<u64> {
-        let index = self.job.ledger().index().ok()?;
-        let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_candidate)?;
-        rank2file::ranks(self.job.files(), &self.job.prefix, entry.id).ok().map(u64::from)
+        let (files, prefix) = (self.job.files(), &self.job.prefix);
+        let listed = || {
+            let index = self.job.ledger().index().ok()?;
+            let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_candidate)?;
+            Some(RestartPoint { seq: entry.seq(), ranks: rank2file::ranks(files, prefix, entry.id).ok() })
+        };
+        let cached = || {
+            let is_it = |entry: &FlushEntry| entry.is_cached_checkpoint() && entry.name == name;
+            let entries = FlushFile::read(files, prefix).ok()?.entries();
+            entries.iter().find(|entry| is_it(entry)).map(FlushEntry::restart_point)
+        };
+        let newest = listed().into_iter().chain(cached()).max_by_key(|earlier| earlier.seq)?;
+        newest.ranks.map(u64::from)
     }
 
     /// From here on no older dataset gets this name, or the dataset is not begun. Gives whether its files may replace those of an
