@@ -94,6 +94,19 @@ impl FlushEntry {
         (entry.is_valid() && is_this).then_some(entry.id)
     }
 
+    /// Whether the index has this very dataset whole, under its own id.
+    fn is_whole_in(&self, index: &Index) -> bool {
+        let begun = |dataset: &Option<DatasetDescriptor>| {
+            dataset.as_ref().map(|dataset| dataset.created).filter(|&created| created != 0)
+        };
+        index.entry(self.id).is_some_and(|entry| {
+            let is_this = entry.name == self.name && entry.seq() == self.seq();
+            let other_time =
+                begun(&entry.dataset).zip(begun(&self.dataset)).filter(|(one, other)| one != other);
+            entry.is_valid() && is_this && other_time.is_none()
+        })
+    }
+
     /// Whether it is a checkpoint in a cache, of this allocation or another one.
     pub(crate) fn is_cached_checkpoint(&self) -> bool {
         self.checkpoint && self.is_at(Location::Cache)
@@ -145,29 +158,36 @@ impl FlushFile {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// The same, without the datasets that were in the prefix directory and are there no more: the index does not have them, as they
-    /// were dropped, replaced, or found damaged since; or files are gone of one that is still in cache, or is `asked` for.
+    /// The same, as far as the prefix directory has the datasets now. Those are missing there that the index does not have, as they
+    /// were dropped, replaced, or found damaged since; and one of which files are gone, if it is still in cache, or is `asked` for.
+    /// Those are there that the index has, even if a process was killed before this file said so.
     ///
     /// # Errors
-    /// Where this file or the index is damaged or cannot be read.
+    /// Where this file is damaged or cannot be read, or the index, and this file says that datasets are in the prefix directory.
     pub fn read_as_it_is(
         files: &dyn Files,
         prefix: &Prefix,
         asked: Option<u64>,
     ) -> Result<Self, PrefixError> {
         let mut file = Self::read(files, prefix)?;
-        let mut in_prefix = file.entries();
-        in_prefix.retain(|entry| entry.is_at(Location::Prefix));
-        if !in_prefix.is_empty() {
-            let index = Index::read(files, prefix)?;
-            for entry in in_prefix {
-                let is_looked_at = asked.map_or_else(|| entry.is_at(Location::Cache), |id| id == entry.id);
-                // What cannot be looked at is not lost, and keeps nobody from saving the others.
-                let is_lost = |id| matches!(Rank2File::loss(files, prefix, id), Ok(Some(_)));
-                let is_there = entry.id_in(&index).is_some_and(|id| !is_looked_at || !is_lost(id));
-                if !is_there {
-                    file.remove_location(entry.id, Location::Prefix);
-                }
+        let entries = file.entries();
+        let index = match Index::read(files, prefix) {
+            Err(_) if !entries.iter().any(|entry| entry.is_at(Location::Prefix)) => return Ok(file),
+            index => index?,
+        };
+        for entry in entries {
+            let is_recorded = entry.is_at(Location::Prefix);
+            let listed = match is_recorded {
+                true => entry.id_in(&index),
+                false => Some(entry.id).filter(|_| entry.is_whole_in(&index)),
+            };
+            let is_looked_at = asked.map_or_else(|| entry.is_at(Location::Cache), |id| id == entry.id);
+            // What cannot be looked at is not lost, and keeps nobody from saving the others.
+            let is_lost = |id| matches!(Rank2File::loss(files, prefix, id), Ok(Some(_)));
+            match listed.is_some_and(|id| !is_looked_at || !is_lost(id)) {
+                true => _ = file.add_location(entry.id, Location::Prefix),
+                false if is_recorded => file.remove_location(entry.id, Location::Prefix),
+                false => (),
             }
         }
         Ok(file)

@@ -172,8 +172,22 @@ impl<'a> Builder<'a> {
         })?;
         let caution = updated.caution();
         let mut built = updated.value?;
+        self.record_saved(&built)?;
         built.notes.extend(caution.map(str::to_owned));
         Ok(built)
+    }
+
+    /// Records in the flush file that a dataset is in the prefix directory, also if a build that was killed has listed it.
+    pub(super) fn record_saved(&self, built: &Built) -> Result<(), PrefixError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let is_unrecorded = |flush: FlushFile| {
+            let entry = flush.entry(built.id).filter(|entry| entry.name == built.name);
+            entry.is_some_and(|entry| !entry.is_at(Location::Prefix))
+        };
+        if built.outcome.is_complete() && FlushFile::read(files, prefix).is_ok_and(is_unrecorded) {
+            FlushFile::update(files, prefix, |flush| flush.add_location(built.id, Location::Prefix))?;
+        }
+        Ok(())
     }
 
     fn build_alone(&self, id: u64) -> Result<Built, BuildError> {
@@ -278,7 +292,6 @@ impl<'a> Builder<'a> {
         };
         catalog.write_lists(&record.dataset, &lists)?;
         record.write(self.files(), self.prefix)?;
-        let id = record.dataset.id;
         let now = self.env.local_time();
         match closing::finish(self.files(), self.prefix, record, &now) {
             Err(error) if error.is_damage() => {
@@ -286,7 +299,6 @@ impl<'a> Builder<'a> {
             }
             finished => finished.map_err(|error| BuildError::Step(crate::describe(&error)))?,
         }
-        FlushFile::update(self.files(), self.prefix, |flush| flush.add_location(id, Location::Prefix))?;
         self.remove_unfinished_copies(scan);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
     }

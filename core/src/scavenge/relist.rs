@@ -25,12 +25,10 @@ impl Builder<'_> {
     pub fn add(&self, name: &[u8]) -> Result<Built, BuildError> {
         let index = self.ledger().index()?;
         if let Some(entry) = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid) {
-            return Ok(Built {
-                id: entry.id,
-                name: entry.name,
-                outcome: Outcome::Already,
-                notes: Vec::new(),
-            });
+            let IndexEntry { id, name, .. } = entry;
+            let built = Built { id, name, outcome: Outcome::Already, notes: Vec::new() };
+            self.record_saved(&built)?;
+            return Ok(built);
         }
         for id in self.datasets()? {
             match Summary::read(self.files(), self.prefix, id) {

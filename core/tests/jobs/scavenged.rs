@@ -695,6 +695,29 @@ fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeat
     );
 }
 
+/// The second build said that the dataset was complete already, and the flush file said for ever that it had to be copied.
+#[test]
+fn a_build_that_dies_after_the_index_is_written_leaves_no_wrong_flush_file() {
+    let dead = Dead::xor(4, 4);
+    let written = FlushFile::read(&RealFiles, &dead.prefix()).unwrap();
+    let saved = |file: FlushFile| !file.needs_flush(1);
+    with_every_crash(
+        &dead,
+        |files| {
+            FlushFile::update(&RealFiles, &dead.prefix(), |file| *file = written.clone()).unwrap();
+            dead.scavenge();
+            drop(dead.build_with(Arc::clone(files) as Arc<dyn Files>));
+        },
+        |at| {
+            let is_listed = dead.index().entry(1).is_some_and(|entry| entry.complete);
+            let as_it_is = FlushFile::read_as_it_is(&RealFiles, &dead.prefix(), Some(1)).unwrap();
+            assert_eq!(saved(as_it_is), is_listed, "stopped at {at}");
+            dead.build();
+            assert!(saved(FlushFile::read(&RealFiles, &dead.prefix()).unwrap()), "stopped at {at}");
+        },
+    );
+}
+
 /// The sync was repeated, by the next build, which succeeds without what the system has lost.
 #[test]
 fn a_build_makes_anew_what_could_not_be_synced() {
