@@ -39,16 +39,19 @@ impl Cache {
             return Some("another allocation has one in its cache only");
         }
         job.report.notice(&format!(
-            "dataset {id} `{name}' was in cache only when the last run ended, and no node of this run has anything of it; if \
-             its nodes are only away, end this run and start it on them"
+            "dataset {id} `{name}' of an earlier run is in cache only, and no node of this run has anything of it in {}; if its \
+             nodes are only away, or it lies in another folder there, end this run, and start it on them with the SCR_CACHE_BASE \
+             and STORE lines of the run that wrote it. Until this job has completed a newer checkpoint, `scr postrun' saves it",
+            self.stores().iter().map(|store| store.name.as_str()).collect::<Vec<_>>().join(" or ")
         ));
-        Some("the last run has left one in cache that no node of this run has")
+        Some("an earlier run has left one in cache that no node of this run has")
     }
 
-    /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use, and that are newer than
-    /// the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. What another allocation
-    /// has in cache only stays, but for a checkpoint that is older than that one in the same run; and of those that were passed
-    /// over, the newest stay. One that another number of ranks wrote is not older than what this run restarts from.
+    /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use or does not see, and that
+    /// are newer than the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. Only what this
+    /// run completes takes their place. What another allocation has in cache only stays, but for a checkpoint that is older than
+    /// that one in the same run; and of those that were passed over, the newest stay. One that another number of ranks wrote is not
+    /// older than what this run restarts from.
     pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
         let renewed = change_flush_file(job, FlushFile::renew, |flush| {
             let newest = RestartPoint { seq: newest, ranks: Some(job.comm.size()) };
@@ -60,8 +63,7 @@ impl Cache {
                     passed_over += usize::from(is_passed_over);
                     is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER
                 };
-                let is_left =
-                    left.seen.contains(&entry.id) && is_wanted(&entry) && !(left.is_withdrawn)(&entry);
+                let is_left = !left.is_purged && is_wanted(&entry) && !(left.is_withdrawn)(&entry);
                 if self.dataset(entry.id).is_none() && !is_elsewhere && !is_left {
                     flush.remove_location(entry.id, Location::Cache);
                 }
@@ -110,9 +112,9 @@ impl Cache {
 
 /// What a run has found that is not its own.
 pub(crate) struct Left<'a> {
-    /// The ids of all datasets that any node has something of.
-    pub(crate) seen: &'a [u64],
-    /// Which of them were dropped.
+    /// Whether the cache of this allocation was purged.
+    pub(crate) is_purged: bool,
+    /// Which datasets were dropped.
     pub(crate) is_withdrawn: &'a dyn Fn(&FlushEntry) -> bool,
     /// Whether another job runs in the prefix directory, whose flushes may be under way.
     pub(crate) is_other_job: bool,

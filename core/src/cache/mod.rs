@@ -54,7 +54,7 @@ use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use crate::ledger::{Dropping, Request};
 use crate::planted::{planted, Bug};
-use crate::prefix::{Between, FlushEntry, Location, PrefixError, Seq};
+use crate::prefix::{Between, FlushEntry, FlushFile, Location, PrefixError, Seq};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
 use flush_file::update_flush_file;
@@ -285,8 +285,8 @@ impl Cache {
 
     /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes that
     /// are away may have whole copies. They are those of these ids in cache, those that are `unwanted` of what this run could not
-    /// bring back, those of the index that are meant, and all checkpoints that somebody has gone back `over`. Whoever gives up datasets
-    /// calls this before they leave the index. Collective.
+    /// bring back or did not see, those of the index that are meant, and all checkpoints that somebody has gone back `over`. This is
+    /// done before they leave the index. Collective.
     ///
     /// # Errors
     /// That could not be recorded, or the index cannot be read.
@@ -317,9 +317,15 @@ impl Cache {
         let cached = in_cache.iter().filter_map(|&id| self.dataset(id)).map(CachedDataset::seq);
         let mut seqs: Vec<Seq> = seqs.chain(cached).collect();
         // What an earlier run writes from now on belongs to nobody's past, and has a place in between too.
+        let by_name = over.is_none();
         let over = over.filter(|_| !job.run.is_second);
         let mut record = || {
             over.map_or(Ok(()), |over| job.ledger().transact(&Request::GoBack(over)).map(drop))?;
+            // No node of this run may have anything of them.
+            let unseen = FlushFile::read(job.files(), &job.prefix).unwrap_or_default().entries().into_iter();
+            let unseen = unseen
+                .filter_map(|entry| Some(UnusableDataset { seq: entry.seq(), dataset: entry.dataset? }));
+            seqs.extend(unseen.filter(|unseen| by_name && is_unwanted(unseen)).map(|unseen| unseen.seq));
             let mut listed = Vec::new();
             let request = Request::Withdraw { seqs: &seqs, which: Some(which), alone };
             let withdrawn = job.ledger().transact_if(&request, &mut |ledger| {

@@ -308,7 +308,7 @@ mod tests {
     fn what_others_change_is_seen_and_what_nobody_has_changed_is_not_parsed_again() {
         let (_dir, prefix) = indexed(1);
         let path = prefix.index_file();
-        let left = || prefix.known().files().get(&path).map(|(bytes, _)| bytes.clone());
+        let left = || prefix.known().left().files.get(&path).map(|(bytes, _)| bytes.clone());
         let there = || std::fs::read(&path).unwrap();
         assert_eq!(left(), Some(there()));
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(1).is_some());

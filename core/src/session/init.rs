@@ -138,7 +138,6 @@ impl Session {
         if !purge {
             let missing = self.cache.report_missing(&self.job, &found.seen, in_prefix.newest);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
-            // Here, as the flush file is about to forget it.
             if in_prefix.newest == Seq::default() && !why.is_empty() {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;
             }
@@ -155,7 +154,7 @@ impl Session {
         let is_other_job = self.running.is_second();
         let is_withdrawn =
             &|entry: &FlushEntry| in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint()).is_some();
-        let left = Left { seen: &found.seen, is_withdrawn, is_other_job };
+        let left = Left { is_purged: purge, is_withdrawn, is_other_job };
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.count_ids_from(highest);
         self.cache.measure_newest(&self.job)?;

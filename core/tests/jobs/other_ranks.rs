@@ -287,6 +287,71 @@ fn a_run_without_the_nodes_of_the_last_one_does_not_start_if_a_restart_is_requir
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The runs that follow see what earlier ones have in cache, or do not.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HiddenBy {
+    Nodes,
+    Base,
+    Store,
+}
+
+fn hide(world: &mut World, by: HiddenBy, is_hidden: bool) {
+    let folder = if is_hidden { "elsewhere" } else { "nodes" };
+    let base = world.dir().join(folder).join("$SCR_NODE_NAME").display().to_string();
+    match by {
+        HiddenBy::Nodes => {
+            let first = if is_hidden { 4 } else { 0 };
+            world.nodes = (first..first + 4).map(|node| format!("n{node}")).collect();
+        }
+        HiddenBy::Base => world.put("SCR_CACHE_BASE", &base),
+        HiddenBy::Store => {
+            let base = format!("{base}/ssd");
+            let lines = format!("STORE={base} GROUP=NODE COUNT=2\nCKPT=0 INTERVAL=1 STORE={base} TYPE=XOR\n");
+            std::fs::write(world.prefix().join(".scrconf"), lines).unwrap();
+            world.put("SCR_COPY_TYPE", "FILE");
+        }
+    }
+}
+
+/// `scr postrun` and `scr copy --latest` saved nothing after the second run.
+#[test]
+fn a_checkpoint_that_a_run_does_not_see_is_to_be_saved_until_one_completes_a_newer_one() {
+    for by in [HiddenBy::Nodes, HiddenBy::Base, HiddenBy::Store] {
+        let mut world = World::new(4, 4).set("SCR_FLUSH", "2").set("SCR_CACHE_SIZE", "2");
+        hide(&mut world, by, false);
+        world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+        hide(&mut world, by, true);
+        for _ in 0..2 {
+            let outcome = world.run(|application| application.restart(some));
+            outcome.all_gave(&Some(2));
+            outcome.line_with(&["dataset 3 `ckpt.3' of an earlier run is in cache only", "STORE lines"]);
+            assert!(in_cache(&world).contains(&3));
+        }
+        hide(&mut world, by, false);
+        world.run(|application| application.restart(some)).all_gave(&Some(3));
+        // What is dropped does not come back from nodes that are away.
+        hide(&mut world, by, true);
+        world.run(|application| application.session().drop_dataset(b"ckpt.3").unwrap());
+        assert!(!in_cache(&world).contains(&3));
+        hide(&mut world, by, false);
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2));
+            application.checkpoint(5, some).unwrap();
+        });
+        // It is replaced by what a run completes, and no run speaks of it any more.
+        hide(&mut world, by, true);
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(2));
+            application.checkpoint(6, some).unwrap();
+        });
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&Some(6));
+        assert!(!outcome.has_line_with("of an earlier run is in cache only"), "{}", outcome.lines.join("\n"));
+        let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert!(file.entries().iter().all(|entry| entry.name != b"ckpt.5"), "{:?}", file.entries());
+    }
+}
+
 #[test]
 fn no_message_claims_that_refused_checkpoints_do_not_exist() {
     let refuse = |require: &str| {
@@ -451,6 +516,7 @@ fn a_message_names_the_checkpoint_in_cache_whose_name_other_ranks_have_taken_whe
     let all = world.nodes.clone();
     world.nodes = (4..7).map(|node| format!("n{node}")).collect();
     world.put("SCR_FLUSH", "1");
+    world.put("SCR_REPLACE_OTHER_RANKS", "1");
     world.run(|application| application.checkpoint(2, some).unwrap());
     world.nodes = all;
     world.put("SCR_GLOBAL_RESTART", "1");
