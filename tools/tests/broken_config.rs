@@ -187,6 +187,19 @@ const PLUGINS: &[Case] = &[
         1,
         "there is no transport plugin named PIGEON",
     ),
+    (
+        "a transport that the cache needs",
+        b"SCR_CACHE_BYPASS=0\nSCR_FLUSH_TYPE=PIGEON",
+        2,
+        "(no job starts with this)",
+    ),
+    ("the key of a page", b"STORE=/ssd TYPE=pthread", 1, "STORE=/ssd has no key TYPE, did you mean FLUSH?"),
+    (
+        "a key of another line",
+        b"SCR_COPY_TYPE=FILE\nCKPT=0 COUNT=2",
+        2,
+        "has no key COUNT, did you mean COUNT on a STORE line?",
+    ),
     ("an unknown option", b"SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=PARTNER REPLICA=2", 2, "did you mean REPLICAS?"),
     (
         "an option that is no number",

@@ -174,6 +174,7 @@ fn a_system_file_may_lock_and_is_checked_as_one() {
 fn plugins_in_the_folder_that_the_environment_names_are_known_to_a_check() {
     let scr = Installation::with_system_file("");
     let plugin = scr.write("plugins/mine.toml", scr_test_plugins::manifest("MINE", "scheme", "mine.so"));
+    std::fs::copy(scr_test_plugins::built("obedient"), scr.path("plugins/mine.so")).expect("a copy");
     let file = scr.write("prefix/my.conf", "SCR_CACHE_BYPASS=0\nSCR_COPY_TYPE=MINE\n");
     let check = || {
         let mut command = scr.in_prefix(&["config", "--check"]);

@@ -92,10 +92,15 @@ fn each_thing_that_is_broken_is_named_with_what_to_do() {
         assert_eq!((json["good"].as_bool(), bad), (Some(false), 1), "{json}");
     };
     broken(|scr| fs::remove_file(scr.path("lib/libscr.so")).unwrap(), &[], "install it with `make install'");
-    broken(|scr| fs::remove_file(scr.path("lib/scr/plugins/libscr_xor.so")).unwrap(), &[], "the scheme XOR");
     broken(|_| (), &[("SCR_FLUSH", "ten")], "environment: SCR_FLUSH holds `ten'");
     broken(|scr| program(scr, "mpirun", "echo HYDRA build details:"), &[], "use the installation for MPICH");
     broken(|scr| drop(scr.write("file", "")), &[("SCR_CACHE_BASE", "/proc/version/cache")], "store ");
+    // A plugin that is not whole, and settings that name it.
+    let scr = whole();
+    fs::remove_file(scr.path("lib/scr/plugins/libscr_xor.so")).unwrap();
+    let output = doctor(&scr, &[], &[]);
+    assert!(has_line(&output, "BAD", "the scheme XOR: cannot read"), "{}", out(&output));
+    assert!(has_line(&output, "BAD", "default: SCR_COPY_TYPE: cannot read"), "{}", out(&output));
 }
 
 #[test]

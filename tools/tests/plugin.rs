@@ -57,6 +57,8 @@ fn a_list_has_a_line_per_plugin_and_nothing_else_on_standard_output() {
     let folder = Folder::new();
     folder.write("b.toml", manifest("MIRROR", "scheme", "b.so") + "\n");
     folder.write("a.toml", format!("description = \"Copies\"\n{}", manifest("SYNC", "transport", "a.so")));
+    folder.library("a.so", "obedient");
+    folder.library("b.so", "obedient");
     folder.write("broken.toml", "name = 7");
     let output = folder.plugin(&["list"]);
     assert_eq!(code(&output), 0);
@@ -68,6 +70,27 @@ fn a_list_has_a_line_per_plugin_and_nothing_else_on_standard_output() {
     let message = format!("scr: skipped {path}:1: `name`: invalid type: integer `7`, expected a string\n");
     assert_eq!(err(&output), message);
     assert!(!out(&folder.plugin(&["list", "--kind", "transport"])).contains("MIRROR"));
+}
+
+/// It was listed like any other, and no job could use it.
+#[test]
+fn a_list_shows_which_plugins_no_job_can_use_and_why() {
+    let folder = Folder::new();
+    folder.write("a.toml", manifest("OPEN", "scheme", "a.so"));
+    folder.write("b.toml", manifest("GONE", "transport", "b.so"));
+    let library = folder.library("a.so", "obedient");
+    std::fs::set_permissions(&library, std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
+    let output = folder.plugin(&["list"]);
+    assert_eq!(out(&output).matches("(cannot be used)").count(), 2, "{}", out(&output));
+    for words in
+        ["no job can use the scheme OPEN: the library ", "may be written by others", "transport GONE"]
+    {
+        assert!(err(&output).contains(words), "{}", err(&output));
+    }
+    let json = json_of(&folder.plugin(&["list", "--json"]));
+    let why = json["plugins"][0]["unusable"].as_str().unwrap();
+    assert!(why.contains("may be written by others"), "{why}");
+    assert!(out(&folder.plugin(&["info", "OPEN"])).contains("unusable      the library "));
 }
 
 #[test]
@@ -88,6 +111,7 @@ fn a_list_in_json_is_one_value_with_everything_in_it() {
     folder.write("a/mirror.toml", manifest("MIRROR", "scheme", "b.so"));
     folder.write("b/mirror.toml", manifest("mirror", "scheme", "c.so"));
     let path = |name: &str| folder.path().join(name).display().to_string();
+    folder.library("a/b.so", "obedient");
     let folders = format!("{}:{}:{}", path("a"), path("b"), path("gone"));
     let output = folder.plugin(&["list", "--json", "--path", &folders]);
     assert_eq!((code(&output), err(&output)), (0, String::new()));
@@ -99,7 +123,7 @@ fn a_list_in_json_is_one_value_with_everything_in_it() {
             "format": { "id": "mirror", "oldest": 2, "newest": 3 },
             "capabilities": { "tolerates": null, "asynchronous": false, "survives_job": false },
             "options": [{ "name": "PANIC", "type": "text", "default": null, "allowed": "a text", "help": "" }],
-            "manifest": path("a/mirror.toml"), "library": path("a/b.so"),
+            "manifest": path("a/mirror.toml"), "library": path("a/b.so"), "unusable": null,
         }],
         "shadowed": [{ "name": "mirror", "kind": "scheme", "manifest": path("b/mirror.toml"), "by": path("a/mirror.toml") }],
         "passed_over": [{ "path": path("gone"), "reason": "there is no such folder" }],
@@ -143,6 +167,7 @@ fn info_shows_what_the_manifest_says() {
     let folder = Folder::new();
     let text = include_str!("../../examples/vendor-scheme/mirror.toml");
     folder.write("mirror.toml", text);
+    folder.library("libscr_mirror.so", "obedient");
     let output = folder.plugin(&["info", "mirror"]);
     let path = folder.path().display().to_string();
     assert_eq!((code(&output), err(&output)), (0, String::new()));

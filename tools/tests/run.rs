@@ -510,6 +510,15 @@ fn a_node_checks_its_own_places() {
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));
     std::fs::remove_file(&bare).unwrap();
     assert_eq!(world.scr(&["check-node"], &[]).status.code(), Some(0));
+    // A job cannot make a folder in it, since another user could replace that.
+    let base = world.path("base");
+    std::fs::create_dir(&base).unwrap();
+    std::fs::set_permissions(&base, PermissionsExt::from_mode(0o777)).unwrap();
+    std::fs::write(&bare, format!("STORE={}\n", base.display())).unwrap();
+    let check = world.scr(&["check-node"], &[]);
+    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
+    assert!(said(&check).contains("no job can have a folder of its own there"), "{}", said(&check));
+    std::fs::remove_file(&bare).unwrap();
     std::fs::write(world.path("cache"), "a file in the way").unwrap();
     let check = world.scr(&["check-node"], &[]);
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));

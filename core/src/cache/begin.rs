@@ -49,7 +49,7 @@ impl Cache {
             let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
             let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
             let is_ours = begun.is_ok();
-            let begun = job.agree(begun);
+            let begun = job.agree(begun.map_err(|error| self.explain(&error, record)));
             if begun.is_ok() {
                 return begun;
             }
@@ -63,6 +63,31 @@ impl Cache {
             }
             renumber(record, self.take_id(job)?);
             tries += 1;
+        }
+    }
+
+    /// Warns of a store that nothing can begin in, and in which nothing lies that could leave.
+    pub(crate) fn warn_of_full_stores(&self, job: &Job) {
+        for (number, store) in self.stores.iter().enumerate() {
+            let mates = store.placement.mates(job.rank());
+            let is_used = job.descriptors.redundancy.all().iter().any(|one| one.store == store.name);
+            let is_empty = self.count_in(number) == 0 && !self.has_remains;
+            if !is_used || !is_empty || mates.first() != Some(&job.rank()) {
+                continue;
+            }
+            let needed = RECORD_BYTES.saturating_mul(mates.len() as u64);
+            if let Some(room) = store.room(job.files(), needed).filter(|room| room.bytes < needed) {
+                let (name, node) = (&store.name, job.nodes.name(job.rank()));
+                job.report.warn_here(&format!("the store {name} is full ({room} on {node}): {NO_RECORDS}"));
+            }
+        }
+    }
+
+    fn explain(&self, error: &FsError, record: &RankRecord) -> String {
+        let text = crate::describe(error);
+        match error.is_for_want_of_room() {
+            true => format!("{text}: the store {} is full. {NO_RECORDS}", record.protection.store),
+            false => text,
         }
     }
 
@@ -151,6 +176,12 @@ impl Drop for DatasetIds {
     }
 }
 
+/// What a full store means, and what to do.
+const NO_RECORDS: &str =
+    "without room for its record no dataset can begin, not even one that bypasses the cache. Make room \
+                          there, or let SCR_CACHE_BASE or a STORE line name another folder";
+/// The least that the record of one rank takes in a store.
+const RECORD_BYTES: u64 = 4096;
 /// So many ids are reserved at a time.
 const BLOCK: u64 = 64;
 /// So many ids are tried for a dataset where other jobs have them.

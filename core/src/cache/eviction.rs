@@ -409,14 +409,14 @@ impl Cache {
         its.fold(0, |sum, stale| sum.saturating_add(stale.bytes))
     }
 
-    fn count_in(&self, store: usize) -> u64 {
+    pub(super) fn count_in(&self, store: usize) -> u64 {
         self.datasets.iter().filter(|cached| cached.store == store).count() as u64
     }
 }
 
 impl StoreInUse {
     /// What may still be written; an answer above `enough` may be too low.
-    fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
+    pub(super) fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
         room::room(files, &self.cache, &self.memory, enough)
     }
 

@@ -16,6 +16,7 @@ mod redundancy;
 mod store;
 
 pub use group::{Groups, NODE, WORLD};
+pub(crate) use keys::meant;
 pub use redundancy::{Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 

@@ -39,7 +39,7 @@ pub struct Redundancy {
     pub origin: Origin,
 }
 
-const KEYS: &[&str] =
+pub(super) const KEYS: &[&str] =
     &["INTERVAL", "GROUP", "STORE", "TYPE", "BYPASS", "OUTPUT", "SET_SIZE", "SET_FAILURES", "ENABLED"];
 /// Schemes that come with scr and do not let one choose how many failures they survive.
 const FIXED: &[&str] = &["SINGLE", "PARTNER", "XOR"];

@@ -78,7 +78,8 @@ pub enum Evict {
     After,
 }
 
-const KEYS: &[&str] = &["GROUP", "COUNT", "ENABLED", "MKDIR", "FLUSH", "VIEW", "EVICT", "SIZE", "AGGREGATE"];
+pub(super) const KEYS: &[&str] =
+    &["GROUP", "COUNT", "ENABLED", "MKDIR", "FLUSH", "VIEW", "EVICT", "SIZE", "AGGREGATE"];
 const VIEWS: &[(&str, View)] = &[("PRIVATE", View::Private), ("GLOBAL", View::Global)];
 const EVICTS: &[(&str, Evict)] = &[("auto", Evict::Auto), ("before", Evict::Before), ("after", Evict::After)];
 const COUNT: Kind = Kind::Count { least: 0, most: u64::MAX };

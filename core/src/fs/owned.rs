@@ -41,6 +41,8 @@ enum Parts {
     Make,
     /// The directory is not used.
     Expect,
+    /// Nothing is made: whether it could be is the question.
+    Ask,
 }
 
 impl OwnedDir {
@@ -73,6 +75,17 @@ impl OwnedDir {
         match Self::descend(files, base, below, uid, Parts::Expect) {
             Err(error) if error.is_not_found() => Ok(None),
             found => found.map(Some),
+        }
+    }
+
+    /// Whether [`make`](Self::make) would find nothing in the way. Makes nothing.
+    ///
+    /// # Errors
+    /// As for [`make`](Self::make).
+    pub fn expect_free(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<(), FsError> {
+        match Self::descend(files, base, below, uid, Parts::Ask) {
+            Err(error) if error.is_not_found() => Ok(()),
+            found => found.map(drop),
         }
     }
 
@@ -164,7 +177,7 @@ impl OwnedDir {
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         };
         let ours = names.iter().find(|name| status(name).is_ok_and(is_ours));
-        let new = || names.iter().find(can_be_ours).filter(|_| parts == Parts::Make);
+        let new = || names.iter().find(can_be_ours).filter(|_| parts != Parts::Expect);
         // If none can be had, the error names the owner of the first.
         ours.or_else(new).unwrap_or(&names[0]).clone()
     }
@@ -189,7 +202,7 @@ impl OwnedDir {
             Parts::Make if status.mode & OTHERS != 0 => {
                 dir.set_mode(PRIVATE).at("close to other users", &path)?;
             }
-            Parts::Make => (),
+            Parts::Make | Parts::Ask => (),
             Parts::Expect => expect_closed(&path, &status)?,
         }
         Self::hold(files, path, dir)
@@ -289,6 +302,25 @@ mod tests {
         let error = make(dir.path(), "link/a").unwrap_err();
         assert!(matches!(error, FsError::NotAFolder { found: "a symbolic link", .. }), "{error}");
         assert!(!dir.path().join("user1/a").exists());
+    }
+
+    #[test]
+    fn asking_whether_a_folder_can_be_made_answers_like_making_it_and_makes_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        set_mode(dir.path(), 0o1777);
+        let ask = |below: &str, uid| OwnedDir::expect_free(REAL, dir.path(), Path::new(below), uid);
+        ask("user1/scr.1", uid()).unwrap();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        fs::create_dir(dir.path().join("user1")).unwrap();
+        ask("user1/scr.1", uid()).unwrap();
+        ask("user1/scr.1", uid() + 1).unwrap();
+        for number in 1..=MOST_TAKEN {
+            fs::create_dir(dir.path().join(format!("user1.{number}"))).unwrap();
+        }
+        let error = ask("user1/scr.1", uid() + 1).unwrap_err();
+        assert!(matches!(error, FsError::NotOurs { found, .. } if found == uid()), "{error}");
+        set_mode(dir.path(), 0o777);
+        assert!(matches!(ask("user1/scr.1", uid()), Err(FsError::Unprotected { .. })));
     }
 
     #[test]

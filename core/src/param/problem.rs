@@ -72,13 +72,19 @@ pub enum Cause {
         /// The known name that is most like it.
         nearest: Option<String>,
     },
-    /// A key of a descriptor line looks like a mistyped one; it is taken for an option of a plugin.
-    #[error("{line} has no key {}{}; it is passed to the plugin as an option", quote(key), suggest(nearest))]
+    /// A key of a descriptor line is none of scr, nor an option of the plugin that the line is for.
+    #[error(
+        "{line} has no key {}{}, and {plugin} has no such option; it is ignored",
+        quote(key),
+        suggest(nearest)
+    )]
     UnknownKey {
-        /// `STORE` or `CKPT`.
+        /// `STORE` or `CKPT`, with what it describes.
         line: String,
         /// The key.
         key: String,
+        /// The plugin that the line is for.
+        plugin: String,
         /// The known key that is most like it.
         nearest: Option<String>,
     },

@@ -97,6 +97,13 @@ pub enum PluginLoadError {
     },
 }
 
+impl PluginLoadError {
+    /// Whether the same may succeed later, as where a file system fails for a moment.
+    pub(super) fn may_pass(&self) -> bool {
+        matches!(self, Self::Check(CheckError::Unreadable { .. }))
+    }
+}
+
 fn hint(name: &str, known: &[String]) -> String {
     match nearest(name, known.iter().map(String::as_str)) {
         Some(near) => format!("; did you mean {near}?"),

@@ -3,7 +3,7 @@
 //! | part | what it does |
 //! |---|---|
 //! | `manifest`, `options` | what a manifest says, and what a configuration line may say of options |
-//! | `named` | the plugins that descriptors name, checked by their manifests alone |
+//! | `named` | the plugins that descriptors name, checked without loading them |
 //! | `search` | which manifests there are, in which order, and which were skipped and why |
 //! | `trust` | nobody else may write what we load |
 //! | `elf`, `check` | a library is checked before the dynamic linker touches it |
@@ -21,7 +21,7 @@ pub(crate) mod elf;
 mod host;
 mod load;
 mod manifest;
-pub(crate) mod named;
+mod named;
 mod options;
 mod search;
 mod trust;
@@ -33,6 +33,6 @@ pub use elf::ElfProblem;
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
 pub use load::{load, LoadError};
 pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
-pub use named::{check_folders, check_schemes, check_transports};
+pub use named::check_plugins;
 pub use options::{OptionError, OptionSpec, OptionType};
 pub use search::{Discovery, FoundPlugin, PassedOver, PluginFolder, Shadowed};

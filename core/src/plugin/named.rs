@@ -1,11 +1,13 @@
-//! Checks the plugins that descriptors name by their manifests alone: whether they exist, and accept the options of the lines.
+//! Checks the plugins that descriptors name without loading them: whether they exist, accept the options of the lines, and may be
+//! loaded.
 
 use super::host::{PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
-use crate::descriptor::{Descriptors, Redundancy, Store};
-use crate::param::{self, Cause, Origin, Params, Problem};
+use crate::descriptor::{meant, Descriptors, Redundancy, Store};
+use crate::param::{self, normalise, Cause, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
+use std::path::Path;
 
 impl Manifest {
     /// The options that a scheme gets for a descriptor.
@@ -14,11 +16,18 @@ impl Manifest {
     /// [`PluginLoadError::Options`] with all that is wrong with them.
     pub(crate) fn options_of(&self, descriptor: &Redundancy) -> Result<KvTree, PluginLoadError> {
         let set_failures = descriptor.set_failures.to_string();
-        let mut given = pairs(&descriptor.options);
-        if self.option("SET_FAILURES").is_some() {
-            given.push(("SET_FAILURES", &set_failures));
-        }
-        self.options(given)
+        let given = self.taken(&descriptor.options);
+        let of_host = self.option("SET_FAILURES").map(|_| ("SET_FAILURES", set_failures.as_str()));
+        self.options(given.chain(of_host))
+    }
+
+    /// The options of a line that the plugin takes. The others are reported when a run begins, and ignored.
+    pub(crate) fn taken<'a>(
+        &'a self,
+        options: &'a BTreeMap<String, String>,
+    ) -> impl Iterator<Item = (&'a str, &'a str)> {
+        let taken = options.iter().filter(|(key, _)| self.option(key).is_some());
+        taken.map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
     /// The options that a plugin gets for what a configuration line gives.
@@ -33,71 +42,121 @@ impl Manifest {
     }
 }
 
-/// Options as they were written.
-pub(crate) fn pairs(options: &BTreeMap<String, String>) -> Vec<(&str, &str)> {
-    options.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect()
-}
-
-/// The problems of the schemes that the descriptors name, by their manifests alone. No job starts with one: its datasets
-/// would be protected by nothing.
-pub fn check_schemes(host: &PluginHost, params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
-    let check = |descriptor: &Redundancy| {
-        let (origin, name) = match descriptor.origin.place() {
-            Some(_) if params.get(&param::COPY_TYPE) == param::FROM_LINES => {
-                (&descriptor.origin, format!("CKPT={}", descriptor.index))
-            }
-            _ => (params.origin(&param::COPY_TYPE), param::COPY_TYPE.info().name.to_owned()),
-        };
-        let found = host.find(PluginKind::Scheme, &descriptor.scheme);
-        let usable = found.and_then(|found| {
-            found.check_version()?;
-            found.manifest.options_of(descriptor)
-        });
-        usable.err().map(|error| problem(origin, name, &error))
-    };
-    descriptors.redundancy.all().into_iter().filter_map(check).collect()
-}
-
-/// The problems of the transports that the stores name, by their manifests alone. Without its transport a dataset stays
-/// in cache.
-pub fn check_transports(host: &PluginHost, params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
-    let mut problems: Vec<Problem> = Vec::new();
-    for store in descriptors.stores.iter().filter(|store| store.enabled) {
-        let (origin, name) = flush_of(params, store);
-        let found = host.find(PluginKind::Transport, &store.flush);
-        let options = found.and_then(|found| found.manifest.options(pairs(&store.options)));
-        let found = options.err().map(|error| {
-            let error = crate::describe(&error);
-            let why = format!(
-                "{error}; nothing is flushed with it, and what is in cache only is lost with the allocation"
-            );
-            Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } }
-        });
-        problems.extend(found.filter(|problem| !problems.contains(problem)));
+/// What is wrong with the plugins that the descriptors name, as far as it can be seen without loading them. No job starts with what
+/// is added to `fatal`: its datasets would be protected by nothing, or would never leave the cache.
+pub fn check_plugins(
+    host: &PluginHost,
+    params: &Params,
+    descriptors: &Descriptors,
+    fatal: &mut Vec<Problem>,
+) -> Vec<Problem> {
+    let mut check = Check { host, params, fatal, problems: check_folders(host, params) };
+    for descriptor in descriptors.redundancy.all() {
+        check.scheme_of(descriptor);
     }
-    problems
+    for store in descriptors.stores.iter().filter(|store| store.enabled) {
+        let mut all = descriptors.redundancy.all().into_iter();
+        check.transport_of(store, all.any(|descriptor| !descriptor.bypass && descriptor.store == store.name));
+    }
+    check.problems
+}
+
+struct Check<'a> {
+    host: &'a PluginHost,
+    params: &'a Params,
+    fatal: &'a mut Vec<Problem>,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn scheme_of(&mut self, descriptor: &Redundancy) {
+        const SO: &str = "; the datasets would not be protected";
+        let described = self.params.get(&param::COPY_TYPE) == param::FROM_LINES;
+        let is_its = |line: &&Line| described && line.value.parse() == Ok(descriptor.index);
+        let line = self.params.lines("CKPT").find(is_its);
+        let (origin, name) = match line {
+            Some(line) => (&line.origin, format!("CKPT={}", descriptor.index)),
+            None => (self.params.origin(&param::COPY_TYPE), param::COPY_TYPE.info().name.to_owned()),
+        };
+        match self.host.find(PluginKind::Scheme, &descriptor.scheme) {
+            Ok(found) => {
+                self.keys_of(line, &found.manifest, &descriptor.options);
+                let options = found.manifest.options_of(descriptor).map(drop);
+                self.add(
+                    options.and_then(|()| found.check(self.host.env()).map(drop)),
+                    origin,
+                    name,
+                    true,
+                    SO,
+                );
+            }
+            Err(error) => self.add(Err(error), origin, name, true, SO),
+        }
+    }
+
+    /// Without its transport, what goes to a store stays in cache and is lost with the allocation.
+    fn transport_of(&mut self, store: &Store, is_used: bool) {
+        const SO: &str =
+            "; nothing is flushed with it, and what is in cache only is lost with the allocation";
+        let is_its = |line: &&Line| normalise(Path::new(&line.value)) == store.path;
+        let line = self.params.lines("STORE").find(is_its);
+        let (origin, name) = match line {
+            Some(line) if line.item("FLUSH").is_some() || !store.options.is_empty() => {
+                (&store.origin, format!("STORE={}", store.path.display()))
+            }
+            _ => (self.params.origin(&param::FLUSH_TYPE), param::FLUSH_TYPE.info().name.to_owned()),
+        };
+        match self.host.find(PluginKind::Transport, &store.flush) {
+            Ok(found) => {
+                self.keys_of(line, &found.manifest, &store.options);
+                let options = found.manifest.options(found.manifest.taken(&store.options)).map(drop);
+                let checked = options.and_then(|()| found.check(self.host.env()).map(drop));
+                self.add(checked, origin, name, is_used, SO);
+            }
+            Err(error) => self.add(Err(error), origin, name, is_used, SO),
+        }
+    }
+
+    /// Reports the keys of a line that its plugin does not take.
+    fn keys_of(&mut self, line: Option<&Line>, manifest: &Manifest, options: &BTreeMap<String, String>) {
+        let Some(line) = line else { return };
+        let names = || manifest.options.iter().map(|option| option.name.as_str());
+        for key in options.keys().filter(|key| manifest.option(key).is_none()) {
+            let cause = Cause::UnknownKey {
+                line: format!("{}={}", line.name, line.value),
+                key: key.clone(),
+                plugin: format!("the {} {}", manifest.kind, manifest.name),
+                nearest: meant(&line.name, key, names()),
+            };
+            self.problems.push(Problem { origin: line.origin_of(key), cause });
+        }
+    }
+
+    /// Records what is wrong with a plugin that a job needs, or does not. An error that may pass does not stop a run.
+    fn add(
+        &mut self,
+        checked: Result<(), PluginLoadError>,
+        origin: &Origin,
+        name: String,
+        is_needed: bool,
+        so: &str,
+    ) {
+        let Err(error) = checked else { return };
+        let why = format!("{}{so}", crate::describe(&error));
+        let problem = Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } };
+        let list = if is_needed && !error.may_pass() { &mut *self.fatal } else { &mut self.problems };
+        if !list.contains(&problem) {
+            list.push(problem);
+        }
+    }
 }
 
 /// The folders of `SCR_PLUGIN_PATH` that cannot be searched: other plugins may be taken than the user thinks.
-pub fn check_folders(host: &PluginHost, params: &Params) -> Vec<Problem> {
+fn check_folders(host: &PluginHost, params: &Params) -> Vec<Problem> {
     let folders = params.get(&param::PLUGIN_PATH).unwrap_or_default();
     let discovery = host.discover();
     let skipped = discovery.passed_over.iter().filter(|passed| folders.contains(&passed.path));
     let (origin, name) = (params.origin(&param::PLUGIN_PATH), param::PLUGIN_PATH.info().name);
     let cause = |passed| Cause::Unusable { name: name.to_owned(), why: format!("skipped {passed}") };
     skipped.map(|passed| Problem { origin: origin.clone(), cause: cause(passed) }).collect()
-}
-
-/// What names the transport of a store, and where.
-fn flush_of<'a>(params: &'a Params, store: &'a Store) -> (&'a Origin, String) {
-    match params.lines("STORE").find(|line| line.origin == store.origin) {
-        Some(line) if line.item("FLUSH").is_some() || !store.options.is_empty() => {
-            (&store.origin, format!("STORE={}", store.path.display()))
-        }
-        _ => (params.origin(&param::FLUSH_TYPE), param::FLUSH_TYPE.info().name.to_owned()),
-    }
-}
-
-fn problem(origin: &Origin, name: String, error: &PluginLoadError) -> Problem {
-    Problem { origin: origin.clone(), cause: Cause::Unusable { name, why: crate::describe(error) } }
 }

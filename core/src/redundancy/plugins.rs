@@ -6,7 +6,6 @@ use crate::descriptor::{FlushBy, Redundancy};
 use crate::env::Env;
 use crate::job::Job;
 use crate::param::{Origin, Params};
-use crate::plugin::named::pairs;
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
 use std::cell::RefCell;
@@ -137,7 +136,7 @@ impl Plugins {
             let known = known.iter().filter(|(name, _)| is_wanted(name));
             let known = known.map(|(name, value)| (*name, value.as_str()));
             let made =
-                plugin.options(pairs(&wanted.options).into_iter().chain(known)).and_then(|made_with| {
+                plugin.options(plugin.manifest.taken(&wanted.options).chain(known)).and_then(|made_with| {
                     options = made_with;
                     survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                     plugin.transport(&options)

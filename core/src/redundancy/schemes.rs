@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::fs::At;
 use crate::job::Job;
 use crate::placement::Placement;
-use crate::plugin::{check_folders, check_schemes, check_transports, PluginHost};
+use crate::plugin::{check_plugins, PluginHost};
 use crate::redundancy::plugins::Plugins;
 use scr_plugin_api::Scheme;
 use std::cell::RefCell;
@@ -35,25 +35,24 @@ pub(crate) struct Schemes {
 }
 
 impl Schemes {
-    /// Finds the plugins by their manifests, and warns about transports that are not there. Collective.
+    /// Finds the plugins, and checks them on rank 0 as far as that is possible without loading them: a mistyped name shows hours
+    /// before the first flush. Collective.
     ///
     /// # Errors
-    /// [`Error::Config`]: a scheme is not there, or does not take its options. The same on all ranks.
+    /// [`Error::Config`]: a plugin that is needed is not there, does not take its options, or must not be loaded. The same on all
+    /// ranks.
     pub(crate) fn new(job: &Job) -> Result<Self, Error> {
         let plugins = Plugins::new(&job.env, &job.params);
         let mut wrong = Vec::new();
         if job.rank() == Rank(0) {
-            // Manifests alone show a mistyped name, hours before the first flush would.
-            let mut problems = check_folders(plugins.host(), &job.params);
-            problems.extend(check_transports(plugins.host(), &job.params, &job.descriptors));
+            let problems = check_plugins(plugins.host(), &job.params, &job.descriptors, &mut wrong);
             problems.iter().for_each(|problem| job.report.warn(&problem.to_string()));
-            wrong = check_schemes(plugins.host(), &job.params, &job.descriptors);
         }
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
         let checked = if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ")) };
         job.agree(checked).or_else(|error| {
             let why = error.agreed()?;
-            Err(Error::Config { why: format!("the datasets would not be protected: {why}") })
+            Err(Error::Config { why: why.to_string() })
         })?;
         let (placements, sets) = (BTreeMap::new(), RefCell::default());
         Ok(Self { plugins, placements, sets, longest: LongestCall::default() })
@@ -107,15 +106,20 @@ impl Schemes {
         })
     }
 
-    /// Loads the schemes of new datasets, so that the first ones need not. One that cannot be loaded now is loaded by the dataset
-    /// that needs it, which reports why it cannot be. Collective.
+    /// Loads the schemes of new datasets, so that the first ones need not. One that cannot be loaded now, which is reported, is
+    /// loaded by the dataset that needs it. Collective.
     ///
     /// # Errors
     /// [`CommError`] only.
     pub(crate) fn load(&self, job: &Job, cache: &Cache) -> Result<(), CommError> {
         for descriptor in job.descriptors.redundancy.all() {
-            if let Err(CollectiveError::Comm(error)) = self.protection_of(job, cache, descriptor) {
-                return Err(error);
+            match self.protection_of(job, cache, descriptor) {
+                Err(CollectiveError::Comm(error)) => return Err(error),
+                Err(CollectiveError::Ranks(why)) => {
+                    let next = "the next dataset tries again, and cannot be written without it";
+                    job.report.error(&format!("{why}; {next}"));
+                }
+                Ok(_) => (),
             }
         }
         Ok(())

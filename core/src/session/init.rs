@@ -68,6 +68,7 @@ impl Session {
         prepare_prefix(&session.job, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
         let (in_prefix, of_other_size) = session.find_datasets(is_shared)?;
+        session.cache.warn_of_full_stores(&session.job);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
         let unused = in_prefix.unused(&session.cache);

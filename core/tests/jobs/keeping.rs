@@ -1110,3 +1110,24 @@ fn only_those_who_may_write_the_files_that_runs_lock_may_open_them() {
     let of_writers = |mode: u32| mode & 0o044 == (mode & 0o022) << 1;
     assert!(modes(&world).into_iter().all(of_writers), "{:?}", modes(&world));
 }
+
+/// As in a container whose shared memory holds 64 KiB. The message named no setting, and came with the first checkpoint.
+#[test]
+fn a_store_without_room_for_a_record_is_reported_by_init_with_the_settings_that_help() {
+    let mut world = job().set("SCR_CACHE_BYPASS", "1");
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.pretend_room(0);
+    let base = world.node("n0");
+    faulty.only(move |what, path| {
+        what.mutates() && path.starts_with(&base) && path.to_string_lossy().contains("filemap")
+    });
+    faulty.fail_from(0, ErrorKind::StorageFull);
+    world.files = Arc::new(faulty);
+    let settings =
+        "not even one that bypasses the cache. Make room there, or let SCR_CACHE_BASE or a STORE line";
+    let run = world.run(|job| job.checkpoint(1, some).map_err(|error| error.to_string()).unwrap_err());
+    run.line_with(&["WARNING", "is full (0 bytes can be written on n0)", settings]);
+    for error in &run.ranks {
+        assert!(error.contains(settings) && error.contains("rank 0 on n0"), "{error}");
+    }
+}

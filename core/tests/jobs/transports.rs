@@ -37,21 +37,59 @@ fn an_option_in_a_store_line_reaches_the_transport() {
     assert!(refusal("FLUSH=try panic=wait").contains("asked to panic in wait"));
 }
 
+/// The job ran to its end, and nothing was flushed.
 #[test]
-fn a_wrong_transport_option_is_reported_with_file_and_line() {
+fn a_flush_that_can_never_happen_stops_the_start_with_file_and_line() {
     for (keys, words) in [
         (
             "FLUSH=PTHREAD THREADS=0",
             "THREADS=0: the transport PTHREAD takes a whole number from 1 to 256 here",
         ),
-        (
-            "FLUSH=PTHREAD THREAD=2",
-            "THREAD=2: the transport PTHREAD has no option of this name; did you mean THREADS?",
-        ),
-        ("THREADS=2 FLUSH=SYNC", "THREADS=2: the transport SYNC has no option of this name; it takes none"),
+        ("FLUSH=PIGEON", "there is no transport plugin named PIGEON"),
     ] {
-        let line = refusal(keys);
-        assert!(line.contains(words) && line.contains("/prefix/.scrconf:2: "), "{line}");
+        let folder = TempDir::new().unwrap();
+        let run = world(keys, &folder).try_run(|job| job.err().map(|error| error.to_string()));
+        for error in &run.ranks {
+            let error = error.as_deref().expect("no session begins");
+            let said = ["nothing is flushed with it", "/prefix/.scrconf:2: STORE=", words];
+            assert!(said.iter().all(|words| error.contains(words)), "{error}");
+        }
+    }
+}
+
+/// Nothing goes to the store, so its transport is not needed.
+#[test]
+fn a_transport_that_is_not_there_does_not_stop_a_job_in_bypass_mode() {
+    let folder = TempDir::new().unwrap();
+    let world = world("FLUSH=PIGEON", &folder).set("SCR_CACHE_BYPASS", "1");
+    world.run(|application| application.checkpoint(1, sizes).unwrap()).line_with(&["WARNING", "PIGEON"]);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+}
+
+/// As in files of other libraries and of older versions: nothing was flushed, or no run started.
+#[test]
+fn a_key_that_neither_scr_nor_the_plugin_knows_is_ignored_with_a_warning() {
+    for (keys, words) in [
+        ("TYPE=PTHREAD", "has no key TYPE, did you mean FLUSH?, and the transport SYNC has no such option"),
+        ("BYTES=1GB", "has no key BYTES, did you mean SIZE?"),
+        ("COUNTS=2", "has no key COUNTS, did you mean COUNT?"),
+        ("SET_SIZE=2", "has no key SET_SIZE, did you mean SET_SIZE on a CKPT line?"),
+        ("FLUSH=PTHREAD THREAD=2", "has no key THREAD, did you mean THREADS?, and the transport PTHREAD"),
+        ("THREADS=2 FLUSH=SYNC", "has no key THREADS, and the transport SYNC has no such option"),
+        ("\nCKPT=0 COUNT=2", "CKPT=0 has no key COUNT, did you mean COUNT on a STORE line?"),
+        ("\nCKPT=0 INTERVALL=4", "CKPT=0 has no key INTERVALL, did you mean INTERVAL?, and the scheme XOR"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        let mut world = world(keys, &folder).set("SCR_CACHE_BYPASS", "0");
+        if keys.contains("CKPT") {
+            world = world.set("SCR_COPY_TYPE", "FILE");
+        }
+        let run = world.run(|application| application.checkpoint(1, sizes).unwrap());
+        let line = run.line_with(&[words]);
+        assert!(line.contains("WARNING") && line.contains("/prefix/.scrconf:"), "{line}");
+        world.lose("n0");
+        world.lose("n1");
+        world.run(|application| application.restart(sizes)).all_gave(&Some(1));
     }
 }
 

@@ -6,6 +6,7 @@ use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_test_plugins::{built, manifest, vendor_scheme};
 use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -115,10 +116,7 @@ fn a_bad_library_is_the_same_error_on_all_ranks() {
     ] {
         let name = library.file_name().unwrap().to_str().unwrap().to_owned();
         let text = refusal(&library, &manifest("TRY", "scheme", &name));
-        assert!(
-            text.contains("the scheme TRY cannot be used: rank 0 on n0") && text.contains(reason),
-            "{text}"
-        );
+        assert!(text.contains("rank 0 on n0") && text.contains(reason), "{text}");
     }
 }
 
@@ -146,6 +144,22 @@ fn a_scheme_that_is_not_there_or_does_not_take_its_options_stops_the_start() {
         for error in &outcome.ranks {
             let error = error.as_deref().expect("no session begins");
             assert!(error.contains("would not be protected") && error.contains(reason), "{error}");
+        }
+    }
+}
+
+/// The first checkpoint met it, hours later.
+#[test]
+fn a_plugin_whose_library_others_can_write_stops_the_start() {
+    for (kind, setting) in [("scheme", "SCR_COPY_TYPE"), ("transport", "SCR_FLUSH_TYPE")] {
+        let folder = folder(&built("obedient"), &manifest("TRY", kind, "libobedient.so"));
+        let library = folder.path().join("libobedient.so");
+        std::fs::set_permissions(&library, PermissionsExt::from_mode(0o666)).unwrap();
+        let world = world(folder.path(), "XOR").set(setting, "TRY");
+        let run = world.try_run(|job| job.err().map(|error| error.to_string()));
+        for error in &run.ranks {
+            let error = error.as_deref().expect("no session begins");
+            assert!(error.contains(setting) && error.contains("may be written by others"), "{error}");
         }
     }
 }

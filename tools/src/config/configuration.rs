@@ -8,7 +8,7 @@ use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;
 use scr_core::param::{Params, Settings};
-use scr_core::plugin::{check_folders, check_schemes, check_transports};
+use scr_core::plugin::check_plugins;
 
 /// Parameters and descriptors, and what is wrong with them.
 pub(super) struct Configuration {
@@ -29,10 +29,8 @@ impl Configuration {
         let mut findings: Vec<_> = problems.into_iter().map(Finding::ignored).collect();
         let is_good = fatal.is_empty();
         let host = environment::plugin_host_of(env, &params, None);
-        fatal.extend(check_schemes(&host, &params, &descriptors));
+        let ignored = check_plugins(&host, &params, &descriptors, &mut fatal);
         findings.extend(fatal.into_iter().map(Finding::stops));
-        let mut ignored = check_folders(&host, &params);
-        ignored.extend(check_transports(&host, &params, &descriptors));
         findings.extend(ignored.into_iter().map(Finding::ignored));
         findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
         findings.extend(cautions::missing_bases(&params).into_iter().map(Finding::note));

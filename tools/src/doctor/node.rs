@@ -57,8 +57,10 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
     };
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     let mut checks: Vec<_> = stores
-        .map(|store| store_check(&format!("store {}", store.path.display()), store))
+        .map(|store| store_check(env, params, &format!("store {}", store.path.display()), store))
         .chain([store_check(
+            env,
+            params,
             &format!("control {}", descriptors.control.path.display()),
             &descriptors.control,
         )])
@@ -68,12 +70,12 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
     checks
 }
 
-fn store_check(subject: &str, store: &Store) -> Check {
+fn store_check(env: &Env, params: &Params, subject: &str, store: &Store) -> Check {
     let text = || {
         let Ok(found) = statvfs(&store.path) else { return "it is not there; a job makes it".to_owned() };
         format!("{} free", count(found.f_bavail.saturating_mul(found.f_frsize), "byte"))
     };
-    Check::of(subject, check_store(store).map(|()| text()))
+    Check::of(subject, check_store(env, params, store).map(|()| text()))
 }
 
 /// Whether a store in memory could be faster.

@@ -11,6 +11,9 @@ use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
 use scr_core::descriptor::Store;
+use scr_core::env::Env;
+use scr_core::fs::OwnedDir;
+use scr_core::job_folder;
 use scr_core::param::{self, Params};
 use std::path::Path;
 use std::time::Duration;
@@ -144,14 +147,16 @@ pub(crate) fn command_here() -> Option<String> {
 pub(crate) struct CheckNodeArgs {}
 
 /// `scr check-node`: whether this node has the stores that a job would use. It reports a store that is missing, not
-/// writable, or smaller than its description says.
+/// writable, smaller than its description says, or in which another user is in the way.
 pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     let env = environment::env()?;
     let params = environment::params_of(&env, &environment::prefix(&env, None)?);
     let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
-    let wrong: Vec<_> =
-        stores.chain([&descriptors.control]).filter_map(|store| check_store(store).err()).collect();
+    let wrong: Vec<_> = stores
+        .chain([&descriptors.control])
+        .filter_map(|store| check_store(&env, &params, store).err())
+        .collect();
     for error in &wrong {
         warn(format_args!("{}: {error:#}", env.host));
     }
@@ -161,8 +166,8 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
 /// Whether a job can use a store on this node.
 ///
 /// # Errors
-/// It is missing, not writable, or smaller than its description says.
-pub(crate) fn check_store(store: &Store) -> Result<()> {
+/// It is missing, not writable, or smaller than its description says, or another user is in the way.
+pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<()> {
     anyhow::ensure!(
         store.mkdir || store.path.is_dir(),
         "there is no folder {}, and MKDIR=0 says that SCR does not make it",
@@ -177,6 +182,10 @@ pub(crate) fn check_store(store: &Store) -> Result<()> {
     // A file system of the kernel allows it, and has no place.
     tempfile::tempdir_in(there)
         .map_err(|error| anyhow!("cannot make a folder in {folder}: {}", error.kind()))?;
+    if there == store.path {
+        OwnedDir::expect_free(&*env.files, &store.path, &job_folder(params), env.uid)
+            .context("no job can have a folder of its own there")?;
+    }
     if let Some(wanted) = store.size {
         let found = statvfs(there).with_context(|| format!("cannot look at {folder}"))?;
         let found = found.f_blocks.saturating_mul(found.f_frsize);

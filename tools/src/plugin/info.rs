@@ -1,12 +1,13 @@
 //! `scr plugin info NAME`.
 
-use super::report::plugins_json;
+use super::report::{plugins_json, unusable};
 use super::InfoArgs;
 use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use scr_core::describe as describe_error;
+use scr_core::env::Env;
 use scr_core::plugin::{Discovery, FoundPlugin, Manifest, PluginHost, PluginKind};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -20,7 +21,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
     };
     let discovery = host.discover();
     let found: Vec<_> = kinds.iter().filter_map(|&kind| discovery.find(kind, &args.name)).collect();
-    let mut json = json!({ "plugins": plugins_json(&found) });
+    let mut json = json!({ "plugins": plugins_json(&env, &found) });
     if found.is_empty() {
         let why = not_found(&host, &discovery, &kinds, &args.name);
         if !args.common.json {
@@ -28,7 +29,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
         }
         json["error"] = why.into();
     }
-    let texts = found.iter().map(|found| describe(found)).collect::<Result<Vec<_>>>()?;
+    let texts = found.iter().map(|found| describe(&env, found)).collect::<Result<Vec<_>>>()?;
     show(args.common.json, json, texts.join("\n"))?;
     Ok(Answer::from(!found.is_empty()))
 }
@@ -43,7 +44,7 @@ fn not_found(host: &PluginHost, discovery: &Discovery, kinds: &[PluginKind], nam
     texts.find(says_all).unwrap_or_else(there_are)
 }
 
-fn describe(found: &FoundPlugin) -> Result<String> {
+fn describe(env: &Env, found: &FoundPlugin) -> Result<String> {
     let manifest = &found.manifest;
     let format = &manifest.format;
     let mut text = format!("{}: {}\n", manifest.name, manifest.description);
@@ -65,6 +66,9 @@ fn describe(found: &FoundPlugin) -> Result<String> {
     }
     row("manifest", found.manifest_path.display().to_string())?;
     row("library", found.library.display().to_string())?;
+    if let Some(why) = unusable(env, found) {
+        row("unusable", why)?;
+    }
     if manifest.options.is_empty() {
         row("options", "none".to_owned())?;
     } else {

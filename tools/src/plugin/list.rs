@@ -1,11 +1,12 @@
 //! `scr plugin list`.
 
-use super::report::list_json;
+use super::report::{list_json, unusable};
 use super::ListArgs;
 use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
+use scr_core::env::Env;
 use scr_core::plugin::{Discovery, FoundPlugin, PluginKind};
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
@@ -21,15 +22,26 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     shown.sort_by_key(|found| (found.manifest.kind, found.manifest.name.to_ascii_uppercase()));
     if !args.common.json {
         warn_about(&discovery);
+        for found in &shown {
+            if let Some(why) = unusable(&env, found) {
+                let (kind, name) = (found.manifest.kind, &found.manifest.name);
+                warn(format_args!("no job can use the {kind} {name}: {why}"));
+            }
+        }
     }
-    show(args.common.json, list_json(&discovery, &shown), table(&shown))?;
+    show(args.common.json, list_json(&env, &discovery, &shown), table(&env, &shown))?;
     Ok(Answer::from(!shown.is_empty()))
 }
 
-fn table(shown: &[&FoundPlugin]) -> String {
+fn table(env: &Env, shown: &[&FoundPlugin]) -> String {
     let mut table = Table::with_head(&["NAME", "KIND", "VERSION", "DESCRIPTION"]);
-    for FoundPlugin { manifest, .. } in shown {
-        table.row([&manifest.name, &manifest.kind.to_string(), &manifest.version, &manifest.description]);
+    for found in shown {
+        let manifest = &found.manifest;
+        let description = match unusable(env, found) {
+            Some(_) => "(cannot be used)",
+            None => &manifest.description,
+        };
+        table.row([&manifest.name, &manifest.kind.to_string(), &manifest.version, description]);
     }
     table.text()
 }

@@ -1,7 +1,7 @@
 //! `scr plugin`: which redundancy schemes, flush transports and log sinks there are, and whether a library is good.
 //!
 //! - `new`: writes a crate to begin with
-//! - `list`, `info`: read manifests only, no library is opened
+//! - `list`, `info`: read manifests, and check their libraries as far as that is possible without loading them
 //! - `check`: opens a library, in a process of its own (`isolated`), since a bad one may end that process
 //! - `conformance`: puts a plugin through the kit, in a process of its own too
 //! - `apart`: how both have a process of their own answer

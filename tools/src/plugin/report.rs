@@ -1,6 +1,8 @@
 //! What `scr plugin` knows, in the form of its JSON. Fields are only ever added, unless the version grows.
 
 use scr_conformance::{scheme, transport};
+use scr_core::describe;
+use scr_core::env::Env;
 use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, OptionType};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
@@ -123,7 +125,7 @@ impl CheckReport {
 }
 
 /// The answer of `list`.
-pub(super) fn list_json(discovery: &Discovery, shown: &[&FoundPlugin]) -> Value {
+pub(super) fn list_json(env: &Env, discovery: &Discovery, shown: &[&FoundPlugin]) -> Value {
     let shadowed = discovery.shadowed.iter().map(|shadowed| {
         json!({
             "name": shadowed.found.manifest.name,
@@ -137,7 +139,7 @@ pub(super) fn list_json(discovery: &Discovery, shown: &[&FoundPlugin]) -> Value 
         passed_over.map(|passed| json!({ "path": text(&passed.path), "reason": passed.reason }));
     json!({
         "places": discovery.places.iter().map(|place| text(&place.folder)).collect::<Vec<_>>(),
-        "plugins": plugins_json(shown),
+        "plugins": plugins_json(env, shown),
         "shadowed": shadowed.collect::<Vec<_>>(),
         "passed_over": passed_over.collect::<Vec<_>>(),
         "notes": discovery.notes,
@@ -145,11 +147,16 @@ pub(super) fn list_json(discovery: &Discovery, shown: &[&FoundPlugin]) -> Value 
 }
 
 /// Plugins by their manifests.
-pub(super) fn plugins_json(shown: &[&FoundPlugin]) -> Vec<Value> {
-    shown.iter().map(|found| plugin_json(found)).collect()
+pub(super) fn plugins_json(env: &Env, shown: &[&FoundPlugin]) -> Vec<Value> {
+    shown.iter().map(|found| plugin_json(env, found)).collect()
 }
 
-fn plugin_json(found: &FoundPlugin) -> Value {
+/// Why no job can use a plugin, as far as it can be seen without loading its library.
+pub(super) fn unusable(env: &Env, found: &FoundPlugin) -> Option<String> {
+    found.check(env).err().map(|error| describe(&error))
+}
+
+fn plugin_json(env: &Env, found: &FoundPlugin) -> Value {
     let Manifest { name, kind, version, abi, description, format, capabilities, options, .. } =
         &found.manifest;
     json!({
@@ -167,6 +174,7 @@ fn plugin_json(found: &FoundPlugin) -> Value {
         "options": options.iter().map(option_json).collect::<Vec<_>>(),
         "manifest": text(&found.manifest_path),
         "library": text(&found.library),
+        "unusable": unusable(env, found),
     })
 }
 

@@ -17,9 +17,15 @@ impl Installation {
         scr.write("etc/scr.conf", text);
         scr.write("prefix/.scr/here", "");
         let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
+        fs::create_dir_all(scr.path("lib/scr/plugins")).expect("a folder");
+        let library = scr_test_plugins::built("obedient");
         for entry in fs::read_dir(manifests).expect("the manifests").flatten() {
             let name = PathBuf::from("etc/scr/plugins.d").join(entry.file_name());
-            scr.write(name, fs::read_to_string(entry.path()).expect("a manifest"));
+            scr.write(&name, fs::read_to_string(entry.path()).expect("a manifest"));
+            // A plugin of another name, which nobody loads.
+            let plugin = name.file_stem().expect("a name").to_string_lossy();
+            let path = scr.path(format!("lib/scr/plugins/libscr_{plugin}.so"));
+            fs::copy(&library, &path).expect("a copy");
         }
         let bin = scr.path("bin");
         fs::create_dir(&bin).expect("a folder for the command");
@@ -29,7 +35,7 @@ impl Installation {
             .or_else(|_| fs::copy(program, bin.join("scr")).map(drop))
             .expect("the command");
         // Folders and manifests that others may write are refused, and the umask may be anything.
-        for folder in ["etc", "etc/scr", "etc/scr/plugins.d"] {
+        for folder in ["etc", "etc/scr", "etc/scr/plugins.d", "lib/scr/plugins"] {
             fs::set_permissions(scr.path(folder), fs::Permissions::from_mode(0o755)).expect("it is ours");
         }
         scr
