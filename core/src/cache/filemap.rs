@@ -6,7 +6,7 @@
 
 use super::part::PartDir;
 use super::record::RankRecord;
-use crate::fs::{retried, At, Durability, File, Files, FsError, How, MAX_TREE_BYTES};
+use crate::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use crate::prefix::FileName;
 use scr_plugin_api::KvTree;
@@ -116,7 +116,7 @@ impl Journal {
     /// Whether a running process is writing the part of this filemap, or counts on it.
     pub(crate) fn is_held(files: &dyn Files, path: &Path) -> bool {
         // Some file systems lock only what is open to be written.
-        files.open(path, How::Update).and_then(|file| file.try_lock()).is_ok_and(|free| !free)
+        files.open(path, How::Update).is_ok_and(|file| file.try_lock() == LockAttempt::Held)
     }
 
     /// Begins a filemap that takes the place of one that is there, in one step.
@@ -199,14 +199,14 @@ impl Claim {
         // Some file systems lock only what is open to be written.
         let file = files.open(path, How::Update).ok();
         // Where a file system has no locks, nobody is known to have it.
-        let is_ours = file.as_ref().is_none_or(|file| file.try_lock().unwrap_or(true));
+        let is_ours = file.as_ref().is_none_or(|file| file.try_lock() != LockAttempt::Held);
         Self { file, is_ours }
     }
 
     /// Whether another running process counts on the part.
     pub(crate) fn is_others(&self) -> bool {
         let theirs = self.file.as_ref().filter(|_| !self.is_ours);
-        theirs.is_some_and(|file| file.try_lock().is_ok_and(|is_free| !is_free))
+        theirs.is_some_and(|file| file.try_lock() == LockAttempt::Held)
     }
 }
 

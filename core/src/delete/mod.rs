@@ -177,7 +177,7 @@ mod tests {
     use crate::flush::closing::{finalize_arrived, finalize_now};
     use crate::flush::tests::stage::{through, Cached, Stage, NOW};
     use crate::fs::faulty::FaultyFiles;
-    use crate::fs::{How, RealFiles};
+    use crate::fs::{How, LockAttempt, RealFiles};
     use crate::ledger::pending;
     use crate::prefix::fixtures::let_look_dead;
     use crate::prefix::Index;
@@ -401,7 +401,7 @@ mod tests {
         let (files, prefix): (&dyn Files, _) = (&RealFiles, &stage.prefix);
         let name = &cached.dataset.name;
         let run_lock = files.open(&prefix.scr_file("running"), How::Ensure(0o666)).unwrap();
-        assert!(run_lock.try_lock().unwrap());
+        assert_eq!(run_lock.try_lock(), LockAttempt::Taken);
         assert!(LedgerDir { files, prefix }.hold(1, name, 7).unwrap());
         let delete_for = |number| {
             let deleted = run(2, |comm| {

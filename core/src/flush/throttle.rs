@@ -6,7 +6,7 @@
 //! dies gives its slots back. Agents take the same slots; one agent counts the copies of its node by itself.
 
 use super::pauses::Pauses;
-use crate::fs::{File, Files, How};
+use crate::fs::{File, Files, How, LockAttempt};
 use crate::job::Job;
 use crate::prefix::{Prefix, DIR_MODE};
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ impl Throttle {
         let Ok(file) = files.open(&self.own, How::Ensure(PRIVATE)) else { return Some(None) };
         let mut pauses = Pauses::up_to(LONGEST_PAUSE);
         for look in 1_u64.. {
-            if !matches!(file.try_lock(), Ok(false)) || look % LOOKS == 0 && is_held_by_stopped(files, &*file)
+            if file.try_lock() != LockAttempt::Held || look % LOOKS == 0 && is_held_by_stopped(files, &*file)
             {
                 break;
             }
@@ -213,7 +213,7 @@ mod tests {
         holder.arg("--no-fork").arg(&throttle.own).args(["sleep", "1000"]);
         let mut holder = holder.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         let slot = || RealFiles.open(&throttle.own, How::Ensure(PRIVATE)).unwrap();
-        wait_until(|| !slot().try_lock().unwrap());
+        wait_until(|| slot().try_lock() == LockAttempt::Held);
         let run = |most: u64| {
             let looks = AtomicU64::new(0);
             throttle.run(&RealFiles, &|| looks.fetch_add(1, Ordering::SeqCst) == most, || ())
@@ -221,7 +221,7 @@ mod tests {
         let beside_running = run(2 * LOOKS);
         kill(Pid::from_raw(holder.id() as i32), Signal::SIGSTOP).unwrap();
         let beside_stopped = run(4 * LOOKS);
-        let is_held = !slot().try_lock().unwrap();
+        let is_held = slot().try_lock() == LockAttempt::Held;
         holder.kill().unwrap();
         holder.wait().unwrap();
         assert_eq!((beside_running, beside_stopped, is_held), (None, Some(()), true));

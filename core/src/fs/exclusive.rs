@@ -8,7 +8,8 @@
 use super::error::At;
 use super::trees::PAUSE;
 use super::{
-    keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, Status, Updated, LOCKABLE,
+    keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, LockAttempt, Status, Updated,
+    LOCKABLE,
 };
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
@@ -112,7 +113,7 @@ impl dyn Files + '_ {
         mine.forget_own_name();
         if matches!(taken, Taken::NoSecondNames) {
             let (_, file) = self.open_system_lock(lock)?;
-            let free = file.try_lock().unwrap_or(true);
+            let free = file.try_lock() != LockAttempt::Held;
             if free {
                 // A lock of the system cannot be broken.
                 work(&|| true);
@@ -127,12 +128,8 @@ impl dyn Files + '_ {
     fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
         let (path, file) = self.open_system_lock(lock)?;
         match self.wait_for_lock(&*file, MOST_LOOKS) {
-            Ok(None) => Err(FsError::KeptLocked { path }),
-            locked => Ok(Updated {
-                value: work(),
-                locked: locked.is_ok_and(|had| had == Some(true)),
-                everywhere: false,
-            }),
+            None => Err(FsError::KeptLocked { path }),
+            Some(locked) => Ok(Updated { value: work(), locked, everywhere: false }),
         }
     }
 
@@ -278,7 +275,7 @@ impl<'a> Mine<'a> {
         let length = file.read_at(0, &mut machine).at("read", self.lock)?;
         machine.truncate(length);
         let near = !machine.is_empty() && machine == self.files.machine();
-        let dead = near && matches!(file.try_lock(), Ok(true)) || self.is_old(&status)?;
+        let dead = near && file.try_lock() == LockAttempt::Taken || self.is_old(&status)?;
         let still = self.files.status(self.lock).is_ok_and(|now| now.identity == status.identity);
         Ok((dead && still).then_some((file, status.identity)))
     }
@@ -372,7 +369,7 @@ mod tests {
         let lock = dir.path().join("lock");
         fs::write(&lock, RealFiles.machine()).unwrap();
         let stopped = REAL.open(&lock, How::Update).unwrap();
-        assert!(stopped.try_lock().unwrap());
+        assert_eq!(stopped.try_lock(), LockAttempt::Taken);
         stopped.set_times((1000, 0), (1000, 0)).unwrap();
         assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
     }

@@ -5,9 +5,31 @@ use super::{File, Status};
 use crate::build::FILE_LOCK;
 use nix::fcntl::{fcntl, FcntlArg};
 use rustix::fs::{flock, FlockOperation};
-use rustix::io::Errno;
+use rustix::io::{retry_on_intr, Errno};
 use std::fs;
-use std::io;
+
+/// The answer to an attempt to take a lock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LockAttempt {
+    /// It is held now, until the file is closed.
+    Taken,
+    /// Somebody else has it.
+    Held,
+    /// This file system has no locks, or none for a file that is open like this one.
+    NoLocks,
+}
+
+impl LockAttempt {
+    /// File systems say in many ways that they have no locks: Cray DVS with an error that has no name. Only one answer says that
+    /// somebody has the lock.
+    fn of(done: Result<(), Errno>) -> Self {
+        match done {
+            Ok(()) => Self::Taken,
+            Err(Errno::WOULDBLOCK | Errno::ACCESS) => Self::Held,
+            Err(_) => Self::NoLocks,
+        }
+    }
+}
 
 /// The kind of locks of this build.
 const KIND: Kind = Kind::named(FILE_LOCK);
@@ -34,17 +56,12 @@ impl Kind {
         }
     }
 
-    fn attempt(self, file: &fs::File) -> io::Result<bool> {
-        let done = match self {
+    fn attempt(self, file: &fs::File) -> LockAttempt {
+        LockAttempt::of(retry_on_intr(|| match self {
             Kind::Flock => flock(file, FlockOperation::NonBlockingLockExclusive),
             Kind::Fcntl => whole(file),
             Kind::None => Err(Errno::NOLCK),
-        };
-        match done {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK | Errno::ACCESS) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        }))
     }
 }
 
@@ -64,7 +81,7 @@ pub(crate) fn keep_from_readers(file: &dyn File, status: &Status) {
 }
 
 /// Takes the exclusive lock if nobody has it.
-pub(super) fn attempt(file: &fs::File) -> io::Result<bool> {
+pub(super) fn attempt(file: &fs::File) -> LockAttempt {
     KIND.attempt(file)
 }
 
@@ -96,11 +113,11 @@ mod tests {
         for kind in [Kind::Flock, Kind::Fcntl] {
             let path = folder.path().join(format!("{kind:?}"));
             let (first, second) = (File::create(&path).unwrap(), File::create(&path).unwrap());
-            assert!(kind.attempt(&first).unwrap(), "{kind:?}");
-            assert!(!kind.attempt(&second).unwrap(), "{kind:?}");
+            assert_eq!(kind.attempt(&first), LockAttempt::Taken, "{kind:?}");
+            assert_eq!(kind.attempt(&second), LockAttempt::Held, "{kind:?}");
             drop(first);
             // A process that another test starts has the descriptor too, until it executes its program.
-            wait_until(|| kind.attempt(&second).unwrap());
+            wait_until(|| kind.attempt(&second) == LockAttempt::Taken);
         }
     }
 
@@ -121,7 +138,18 @@ mod tests {
     #[test]
     fn a_build_without_locks_looks_like_a_file_system_without_them() {
         let file = tempfile::tempfile().unwrap();
-        assert_eq!(Errno::from_io_error(&Kind::None.attempt(&file).unwrap_err()), Some(Errno::NOLCK));
+        assert_eq!(Kind::None.attempt(&file), LockAttempt::NoLocks);
+    }
+
+    /// `scr halt` failed, a finished job was started again, and each checkpoint gave an error.
+    #[test]
+    fn every_answer_but_that_somebody_has_the_lock_says_that_there_are_none() {
+        const OF_DVS: i32 = 524;
+        let answers = [Errno::INVAL, Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF, Errno::IO];
+        for answer in answers.into_iter().chain([Errno::from_raw_os_error(OF_DVS)]) {
+            assert_eq!(LockAttempt::of(Err(answer)), LockAttempt::NoLocks, "{answer}");
+        }
+        assert_eq!(LockAttempt::of(Err(Errno::WOULDBLOCK)), LockAttempt::Held);
     }
 
     #[test]

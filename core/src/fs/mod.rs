@@ -43,6 +43,7 @@ mod whole;
 pub(crate) use entry_name::EntryName;
 pub use error::FsError;
 pub(crate) use error::{At, MayPass};
+pub use lock::LockAttempt;
 pub(crate) use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
@@ -175,12 +176,8 @@ pub trait File: Send + Sync {
     /// # Errors
     /// The system's error.
     fn set_mode(&self, mode: u32) -> io::Result<()>;
-    /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it; returns whether it did. Never
-    /// waits.
-    ///
-    /// # Errors
-    /// The system's error.
-    fn try_lock(&self) -> io::Result<bool>;
+    /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it. Never waits.
+    fn try_lock(&self) -> LockAttempt;
     /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
     ///
     /// # Errors

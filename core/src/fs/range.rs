@@ -1,6 +1,6 @@
 //! A part of a file, read like a file.
 
-use super::{File, Status};
+use super::{File, LockAttempt, Status};
 use std::io::{self, ErrorKind};
 
 /// So many bytes of a file, from `start` on. It is only read.
@@ -41,7 +41,7 @@ impl File for FileRange<'_> {
         Err(ErrorKind::Unsupported.into())
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
-        Err(ErrorKind::Unsupported.into())
+    fn try_lock(&self) -> LockAttempt {
+        LockAttempt::NoLocks
     }
 }

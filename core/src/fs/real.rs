@@ -7,7 +7,7 @@
 use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
-use super::{lock, mapped, File, Files, How, Kind, Space, Status};
+use super::{lock, mapped, File, Files, How, Kind, LockAttempt, Space, Status};
 use rustix::fs::{
     fstat, futimens, lstat, statfs, statx, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatFs,
     StatxFlags, Timespec, Timestamps, CWD,
@@ -221,7 +221,7 @@ impl File for RealFile {
         self.file.set_permissions(Permissions::from_mode(mode))
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
+    fn try_lock(&self) -> LockAttempt {
         lock::attempt(&self.file)
     }
 
@@ -395,10 +395,10 @@ mod tests {
         let path = dir.path().join("a");
         let first = RealFiles.open(&path, How::Ensure(0o600)).unwrap();
         let second = RealFiles.open(&path, How::Update).unwrap();
-        assert!(first.try_lock().unwrap() && !second.try_lock().unwrap());
+        assert_eq!((first.try_lock(), second.try_lock()), (LockAttempt::Taken, LockAttempt::Held));
         drop(first);
         // A process that another test starts has the descriptor too, until it executes its program.
-        wait_until(|| second.try_lock().unwrap());
+        wait_until(|| second.try_lock() == LockAttempt::Taken);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! What writes is not repeated here. After an error nobody knows what was written, and a second sync succeeds without the
 //! bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
-use super::{File, Files, How, Mapped, MayPass, Space, Status};
+use super::{File, Files, How, LockAttempt, Mapped, MayPass, Space, Status};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -183,7 +183,7 @@ impl File for RetryingFile {
         self.again(|file| file.set_mode(mode))
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
+    fn try_lock(&self) -> LockAttempt {
         self.inner.try_lock()
     }
 

@@ -5,7 +5,7 @@
 
 use super::error::At;
 use super::whole::read_open;
-use super::{keep_from_readers, Durability, File, Files, FsError, How, LOCKABLE};
+use super::{keep_from_readers, Durability, File, Files, FsError, How, LockAttempt, LOCKABLE};
 use scr_plugin_api::KvTree;
 use std::io;
 use std::path::Path;
@@ -116,7 +116,7 @@ impl dyn Files + '_ {
         for _ in 0..MAX_REOPENS {
             let file = self.open(path, how).at("open", path)?;
             let opened = file.status().at("look at", path)?;
-            let Some(locked) = self.wait_for_lock(&*file, MOST_LOOKS).at("lock", path)? else {
+            let Some(locked) = self.wait_for_lock(&*file, MOST_LOOKS) else {
                 return Err(FsError::KeptLocked { path: path.to_owned() });
             };
             match self.status(path) {
@@ -139,21 +139,15 @@ impl dyn Files + '_ {
     /// Waits for the lock of an open file, but not forever: a job must not hang because a holder of the lock was stopped. Returns
     /// whether it got the lock, or `None` if another process keeps it. It is no error if the file system has no locks, or none
     /// for readers.
-    pub(super) fn wait_for_lock(&self, file: &dyn File, most_looks: u32) -> io::Result<Option<bool>> {
-        use rustix::io::Errno;
+    pub(super) fn wait_for_lock(&self, file: &dyn File, most_looks: u32) -> Option<bool> {
         for _ in 0..most_looks {
             match file.try_lock() {
-                Ok(true) => return Ok(Some(true)),
-                Ok(false) => self.pause(PAUSE),
-                Err(error) => match Errno::from_io_error(&error) {
-                    Some(Errno::NOSYS | Errno::OPNOTSUPP | Errno::NOLCK | Errno::BADF) => {
-                        return Ok(Some(false))
-                    }
-                    _ => return Err(error),
-                },
+                LockAttempt::Taken => return Some(true),
+                LockAttempt::Held => self.pause(PAUSE),
+                LockAttempt::NoLocks => return Some(false),
             }
         }
-        Ok(None)
+        None
     }
 }
 
@@ -230,7 +224,7 @@ mod tests {
         let path = dir.path().join("halt.scr");
         REAL.update_locked(&path, |tree| tree.set("A", "1")).unwrap();
         let kept = REAL.open(&path, How::Update).unwrap();
-        assert!(kept.try_lock().unwrap());
+        assert_eq!(kept.try_lock(), LockAttempt::Taken);
         let hasty = FaultyFiles::new(RealFiles);
         hasty.never_pause();
         let files: &dyn Files = &hasty;

@@ -1,7 +1,7 @@
 //! Helpers of the tests of this folder: a file system of a few texts, and a world on it.
 
 use crate::env::{Env, TestEnv};
-use crate::fs::{File, Files, How, Kind, Space, Status};
+use crate::fs::{File, Files, How, Kind, LockAttempt, Space, Status};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -120,7 +120,7 @@ impl File for Text {
     fn set_mode(&self, _: u32) -> io::Result<()> {
         unsupported()
     }
-    fn try_lock(&self) -> io::Result<bool> {
-        unsupported()
+    fn try_lock(&self) -> LockAttempt {
+        LockAttempt::NoLocks
     }
 }

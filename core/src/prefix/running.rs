@@ -3,10 +3,10 @@
 //! Rank 0 holds a lock of the system on the file during the run, so any end of the run releases it, and nothing stale is trusted.
 //! A job that finds the file locked appends its line, and the first job sees that the file has grown. It locks the first free one
 //! of `running.2`, `running.3` and so on for itself, so what it counts on does not end with the first job.
-//! If no file can be created, or the file system has no locks, there is no warning.
+//! If no file can be created, there is no warning. If the file system has no locks, the job says that.
 
 use super::Prefix;
-use crate::fs::{keep_from_readers, File, Files, How, LOCKABLE};
+use crate::fs::{keep_from_readers, File, Files, How, LockAttempt, LOCKABLE};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct Running {
     lock: Option<RunLock>,
     is_second: bool,
+    no_locks: bool,
 }
 
 struct RunLock {
@@ -49,8 +50,13 @@ impl Running {
         let to_read = files.open(path, How::Read)?;
         // A file that stays open to be written keeps its file system from being made read-only; but NFS locks no other.
         let by_reader = to_read.try_lock();
-        let holds_reader = by_reader.is_ok();
-        if !by_reader.or_else(|_| to_write.try_lock())? {
+        let holds_reader = by_reader != LockAttempt::NoLocks;
+        let locked = if holds_reader { by_reader } else { to_write.try_lock() };
+        if locked == LockAttempt::NoLocks {
+            self.no_locks = true;
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if locked == LockAttempt::Held {
             self.is_second = true;
             let first = line_at(&*to_read, 0);
             // If this fails, the other one gets no warning.
@@ -69,10 +75,11 @@ impl Running {
     /// Whether a run may be under way: one is, or that cannot be found out.
     pub(crate) fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
         for path in paths(prefix) {
-            let is_free = |how| files.open(&path, how)?.try_lock();
-            match is_free(How::Read).or_else(|_| is_free(How::Update)) {
-                Ok(true) => {}
-                Ok(false) => return true,
+            let locked = |how| files.open(&path, how).map(|file| file.try_lock());
+            let by_reader = locked(How::Read).ok().filter(|locked| *locked != LockAttempt::NoLocks);
+            match by_reader.map_or_else(|| locked(How::Update), Ok) {
+                Ok(LockAttempt::Taken) => {}
+                Ok(LockAttempt::Held | LockAttempt::NoLocks) => return true,
                 Err(error) => return error.kind() != io::ErrorKind::NotFound,
             }
         }
@@ -82,6 +89,11 @@ impl Running {
     /// Whether this run and others learn of each other.
     pub(crate) fn is_known(&self) -> bool {
         self.lock.is_some()
+    }
+
+    /// Whether the file system of the prefix directory has no locks.
+    pub(crate) fn has_no_locks(&self) -> bool {
+        self.no_locks
     }
 
     /// Whether another run may have begun before this one that has not ended.

@@ -65,7 +65,7 @@ impl Session {
             delete::all(&session.job)?;
             rebuild::purge_bypass(&session.job, &session.cache)?;
         }
-        prepare_prefix(&session.job, app)?;
+        prepare_prefix(&session.job, &session.running, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
         let (in_prefix, of_other_size) = session.find_datasets(is_shared)?;
         session.cache.warn_of_full_stores(&session.job);
@@ -229,15 +229,15 @@ pub(super) fn warn_of_other_job(job: &Job, other: &str) {
 }
 
 /// Writes the files under the prefix directory that commands read.
-fn prepare_prefix(job: &Job, app: &AppConfig) -> Result<(), Error> {
+fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<(), Error> {
     job.report.info(&format!("NPROCS={}", job.comm.size()));
     job.report.info(&format!("NNODES={}", job.nodes.count()));
-    let written = if job.rank() == Rank(0) { write_for_commands(job, app) } else { Ok(()) };
+    let written = if job.rank() == Rank(0) { write_for_commands(job, running, app) } else { Ok(()) };
     let written = written.or_else(|error| job.accept_want_of_room(error));
     job.agree(written).map_err(|error| error.doing("writing to the folder .scr of the prefix directory"))
 }
 
-fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
+fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(), PrefixError> {
     let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
     Nodes(nodes).write(job.files(), &job.prefix)?;
     let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
@@ -245,8 +245,21 @@ fn write_for_commands(job: &Job, app: &AppConfig) -> Result<(), PrefixError> {
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
         tidy(job.files(), &folder, &path);
     }
-    if let Some(caution) = job.ledger().exclusion().ok().and_then(|update| update.caution()) {
-        job.report.warn(&format!("the index of {}: {caution}", job.prefix.dir().display()));
-    }
+    warn_of_locks(job, running);
     Ok(())
+}
+
+/// Warns, once, if the file system of the prefix directory does not keep jobs and commands apart.
+fn warn_of_locks(job: &Job, running: &Running) {
+    let caution = job.ledger().exclusion().ok().and_then(|update| update.caution());
+    let dir = job.prefix.dir().display();
+    if let Some(caution) = caution {
+        job.report.warn(&format!("the index of {dir}: {caution}"));
+    } else if running.has_no_locks() {
+        job.report.warn(&format!(
+            "the file system of {dir} has no locks: scr cannot see whether another job uses this directory, and a change by \
+             `scr halt' is lost if the job writes at the same moment. Mount it with locks (Lustre: -o flock), or set SCR_PREFIX \
+             to a directory on a file system that has them"
+        ));
+    }
 }

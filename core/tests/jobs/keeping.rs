@@ -4,7 +4,7 @@
 use super::world::{file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{Files, How, RealFiles};
+use scr_core::fs::{Files, How, LockAttempt, RealFiles};
 use scr_core::session::OutputFlags;
 use std::io::ErrorKind;
 use std::sync::{Arc, Barrier};
@@ -743,7 +743,7 @@ fn a_second_job_leaves_alone_what_the_first_one_is_about_to_call_complete() {
     let world = with_prepared_parts();
     let map = world.cached_file(&["/n2/", "filemap_2"]);
     let running = RealFiles.open(&map, How::Update).unwrap();
-    assert!(running.try_lock().unwrap());
+    assert_eq!(running.try_lock(), LockAttempt::Taken);
     let second = world.run(|application| application.restart(some));
     second.all_gave(&None);
     second.line_with(&["dataset 1 `ckpt.1' is not complete", "it is left alone"]);
@@ -1105,7 +1105,7 @@ fn only_those_who_may_write_the_files_that_runs_lock_may_open_them() {
     };
     world.run(|_| ());
     let other = RealFiles.open(&world.prefix().join(".scr/running"), How::Read).unwrap();
-    assert!(other.try_lock().unwrap());
+    assert_eq!(other.try_lock(), LockAttempt::Taken);
     world.run(|_| ());
     let of_writers = |mode: u32| mode & 0o044 == (mode & 0o022) << 1;
     assert!(modes(&world).into_iter().all(of_writers), "{:?}", modes(&world));

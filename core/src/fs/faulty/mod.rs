@@ -9,7 +9,7 @@ mod unsynced;
 pub use given_up::given_up;
 pub use unsynced::Random;
 
-use super::{File, Files, How, Space, Status};
+use super::{File, Files, How, LockAttempt, Space, Status};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -503,9 +503,11 @@ impl File for FaultyFile {
         self.inner.set_mode(mode)
     }
 
-    fn try_lock(&self) -> io::Result<bool> {
-        self.files.pass(What::Lock, &self.path, None)?;
-        self.inner.try_lock()
+    fn try_lock(&self) -> LockAttempt {
+        match self.files.pass(What::Lock, &self.path, None) {
+            Ok(()) => self.inner.try_lock(),
+            Err(_) => LockAttempt::NoLocks,
+        }
     }
 
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
