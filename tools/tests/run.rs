@@ -8,7 +8,7 @@ use scr_core::fs::RealFiles;
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 /// A prefix directory, and programs on PATH.
@@ -66,6 +66,13 @@ impl World {
         self.command(arguments, variables).output().expect("the command starts")
     }
 
+    /// Starts a command, and waits until it has started a launcher.
+    fn started(&self, command: &mut Command) -> Child {
+        let child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
+        until(|| !self.starts().is_empty());
+        child
+    }
+
     /// How the launchers were started, in their order.
     fn starts(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("starts")).unwrap_or_default();
@@ -76,6 +83,14 @@ impl World {
         let prefix = Prefix::new(self.path("prefix"));
         prefix.make_scr_dir(&RealFiles).expect("the hidden folder");
         prefix
+    }
+}
+
+fn until(condition: impl Fn() -> bool) {
+    let limit = Instant::now() + Duration::from_secs(60);
+    while !condition() {
+        assert!(Instant::now() < limit, "it never came");
+        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
@@ -368,15 +383,10 @@ fn a_watchdog_without_a_time_says_that_it_watches_nothing() {
 
 #[test]
 fn a_signal_ends_the_job_and_it_is_not_started_again() {
-    for (signal, hangup) in [(Signal::TERM, "ignore"), (Signal::HUP, "default")] {
+    for (signal, hangup) in [(Signal::TERM, "ignore"), (Signal::HUP, "default"), (Signal::QUIT, "default")] {
         let world = World::new().launcher("mpirun", "exec sleep 1000");
         let mut command = world.command_with_hangup(hangup, &["run", "mpirun", "./app"]);
-        let child = command.stderr(Stdio::piped()).spawn().expect("the command starts");
-        let limit = Instant::now() + Duration::from_secs(60);
-        while world.starts().is_empty() {
-            assert!(Instant::now() < limit, "the job is not started");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let child = world.started(&mut command);
         let pid = Pid::from_child(&child);
         // Where it is ignored, as under nohup, it is none that ends the job.
         if hangup == "ignore" {
@@ -385,8 +395,68 @@ fn a_signal_ends_the_job_and_it_is_not_started_again() {
         kill_process(pid, signal).unwrap();
         let run = child.wait_with_output().unwrap();
         assert_eq!((run.status.code(), world.starts().len()), (Some(128 + 15), 1), "{}", said(&run));
-        assert!(said(&run).contains("scr run: received a signal, and ended the job"), "{}", said(&run));
+        assert!(said(&run).contains(", and ended the job"), "{}", said(&run));
     }
+}
+
+/// They ended `scr run` and not the launcher, and nothing was saved.
+#[test]
+fn a_notice_of_the_batch_system_reaches_the_launcher_and_what_is_in_cache_is_saved() {
+    let script =
+        "trap 'echo got USR1 >> $HERE/starts' USR1; trap 'echo got USR2 >> $HERE/starts; exit 1' USR2\n\
+                  touch $HERE/ready; while :; do sleep 0.05; done";
+    for also in [None, Some(Signal::ALARM), Some(Signal::XCPU)] {
+        let world = World::new().launcher("mpirun", script);
+        let log = [("SCR_RUNS", "-1"), ("SCR_LOG_ENABLE", "1"), ("SCR_LOG_SYSLOG_ENABLE", "0")];
+        let child = world.started(&mut world.command(&["run", "mpirun", "./app"], &log));
+        let pid = Pid::from_child(&child);
+        until(|| world.path("ready").exists());
+        kill_process(pid, Signal::USR1).unwrap();
+        until(|| world.starts().len() == 2);
+        kill_process(pid, also.unwrap_or(Signal::USR2)).unwrap();
+        let run = child.wait_with_output().unwrap();
+        let code = also.map_or(1, |signal| 128 + signal.as_raw());
+        assert_eq!(run.status.code(), Some(code), "{}", said(&run));
+        assert_eq!(world.starts()[1], "got USR1");
+        assert!(
+            said(&run).contains("the job is not started again: it has failed after SIG"),
+            "{}",
+            said(&run)
+        );
+        let log = std::fs::read_to_string(world.path("prefix/.scr/log")).unwrap();
+        assert!(log.contains("POSTRUN_END"), "{log}");
+    }
+}
+
+/// As `bkill` of LSF sends them.
+#[test]
+fn a_second_signal_of_another_kind_does_not_keep_the_job_from_being_saved() {
+    let world = World::new().launcher(
+        "mpirun",
+        "trap 'echo end >> $HERE/starts' TERM; touch $HERE/ready\n\
+                                                 until [ -e $HERE/go ]; do sleep 0.05; done; exit 3",
+    );
+    let child = world.started(&mut world.command(&["run", "mpirun", "./app"], &[]));
+    let pid = Pid::from_child(&child);
+    until(|| world.path("ready").exists());
+    kill_process(pid, Signal::INT).unwrap();
+    until(|| world.starts().len() == 2);
+    kill_process(pid, Signal::TERM).unwrap();
+    std::fs::write(world.path("go"), "").unwrap();
+    let run = child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(3), "{}", said(&run));
+    assert!(said(&run).contains("received SIGINT, and ended the job"), "{}", said(&run));
+}
+
+#[test]
+fn without_scr_a_signal_reaches_the_launcher() {
+    let script = "trap 'exit 5' USR1; touch $HERE/ready; for i in $(seq 999); do sleep 0.05; done";
+    let world = World::new().launcher("mpirun", script);
+    let child = world.started(&mut world.command(&["run", "mpirun", "./app"], &[("SCR_ENABLE", "0")]));
+    until(|| world.path("ready").exists());
+    kill_process(Pid::from_child(&child), Signal::USR1).unwrap();
+    let run = child.wait_with_output().unwrap();
+    assert_eq!(run.status.code(), Some(5), "{}", said(&run));
 }
 
 #[test]

@@ -3,7 +3,8 @@
 use super::agents::Agents;
 use super::command::{can_leave_out, run_command};
 use super::restart_policy::{JobState, NodeRequirement, StopReason};
-use super::supervise::{supervise, KillReason, RunOutcome, Signals};
+use super::signals::Signals;
+use super::supervise::{supervise, KillReason, RunOutcome};
 use super::warn;
 use super::watchdog::{Timeouts, Watchdog};
 use crate::environment;
@@ -167,7 +168,7 @@ impl<'a> Job<'a> {
             runs: self.runs,
             most_runs: u64::try_from(self.params.get(&param::RUNS)).ok(),
             succeeded: self.last.map(|last| last.code == 0),
-            interrupted: self.signals.received(),
+            interrupted: self.signals.request(),
             halt,
             seconds_left: end.map(|end| end.saturating_sub(now)),
             good: self.good(),

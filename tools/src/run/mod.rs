@@ -6,6 +6,7 @@
 //! - `restart_policy`: whether to start
 //! - `command`: the launcher's command line, with the nodes to use
 //! - `supervise`: one run, from its start to its end
+//! - `signals`: what this command does with signals
 //! - `watchdog`: a run that hangs
 //! - `agents`: the agents of the nodes, where they are job steps
 //! - `prerun`, `postrun`: what comes before and after, also as commands of their own
@@ -20,6 +21,7 @@ pub(crate) mod postrun;
 pub(crate) mod prerun;
 pub(crate) mod queries;
 mod restart_policy;
+mod signals;
 mod supervise;
 mod watchdog;
 
@@ -33,6 +35,7 @@ use restart_policy::StopReason;
 use scr_core::env::Env;
 use scr_core::param::{self, Params};
 use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -166,12 +169,11 @@ fn print_stop(job: &Job<'_>, stop: &StopReason) {
     }
 }
 
-/// The command as it is.
+/// The command as it is, in the place of this process, so that all signals reach it.
 fn plain(command: &[OsString]) -> Result<Answer> {
     let (program, arguments) = command.split_first().context("there is nothing to start")?;
-    let status = Command::new(program).args(arguments).status();
-    let status = status.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
-    Ok(Answer::Code(supervise::exit_code(status)))
+    let error = Command::new(program).args(arguments).exec();
+    Err(error).with_context(|| format!("cannot start {}", Path::new(program).display()))
 }
 
 /// What the commands of this folder need to know of a job.

@@ -2,6 +2,7 @@
 //!
 //! It is a function of what is known and looks at nothing else, so one table tests every case.
 
+use super::signals::Request;
 use scr_core::prefix::HaltReason;
 use std::fmt;
 
@@ -14,8 +15,8 @@ pub(super) struct JobState {
     pub(super) most_runs: Option<u64>,
     /// Whether the last run ended well; `None` before the first.
     pub(super) succeeded: Option<bool>,
-    /// Whether `scr run` received a signal.
-    pub(super) interrupted: bool,
+    /// What was asked of `scr run` with a signal.
+    pub(super) interrupted: Option<Request>,
     /// Why the job is to halt.
     pub(super) halt: Option<HaltReason>,
     /// Seconds left in the allocation, where its end is known.
@@ -45,8 +46,8 @@ pub(super) enum NodeRequirement {
 pub(super) enum StopReason {
     /// It has finished.
     Succeeded,
-    /// The user has ended it.
-    Interrupted,
+    /// A signal has ended it, or was passed on to it before it failed.
+    Interrupted(Request),
     /// It was started as often as it may be.
     NoRunsLeft(u64),
     /// A halt condition is met.
@@ -60,11 +61,14 @@ pub(super) enum StopReason {
 impl JobState {
     /// Why the job must not be started now, if it must not.
     pub(super) fn stop(&self) -> Option<StopReason> {
-        if self.interrupted {
-            return Some(StopReason::Interrupted);
+        if let Some(ended @ Request::End(_)) = self.interrupted {
+            return Some(StopReason::Interrupted(ended));
         }
         if self.succeeded == Some(true) {
             return Some(StopReason::Succeeded);
+        }
+        if let Some(passed_on) = self.interrupted {
+            return Some(StopReason::Interrupted(passed_on));
         }
         if let Some(most) = self.most_runs.filter(|&most| self.runs >= most) {
             return Some(StopReason::NoRunsLeft(most));
@@ -84,7 +88,14 @@ impl fmt::Display for StopReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             StopReason::Succeeded => write!(f, "the job has succeeded"),
-            StopReason::Interrupted => write!(f, "received a signal, and ended the job"),
+            StopReason::Interrupted(ended @ Request::End(_)) => {
+                write!(f, "received {}, and ended the job", ended.name())
+            }
+            StopReason::Interrupted(passed_on) => write!(
+                f,
+                "the job is not started again: it has failed after {}, which batch systems send before they end a job",
+                passed_on.name()
+            ),
             StopReason::NoRunsLeft(most) => {
                 write!(f, "the job was started {most} times, which is what SCR_RUNS allows")
             }
@@ -178,8 +189,18 @@ mod tests {
             ),
             (
                 "a signal",
-                JobState { interrupted: true, succeeded: Some(true), ..failed() },
-                Some(StopReason::Interrupted),
+                JobState { interrupted: Some(Request::End(15)), succeeded: Some(true), ..failed() },
+                Some(StopReason::Interrupted(Request::End(15))),
+            ),
+            (
+                "a notice of the batch system",
+                JobState { interrupted: Some(Request::PassOn(10)), ..failed() },
+                Some(StopReason::Interrupted(Request::PassOn(10))),
+            ),
+            (
+                "a notice to a job that has succeeded",
+                JobState { interrupted: Some(Request::PassOn(10)), succeeded: Some(true), ..failed() },
+                Some(StopReason::Succeeded),
             ),
         ];
         for (case, state, stop) in cases {
