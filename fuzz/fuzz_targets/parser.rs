@@ -3,13 +3,10 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
+use scr_core::descriptor::hostlist;
 use scr_core::parsers::PARSERS;
 use std::path::Path;
 use std::sync::LazyLock;
-
-#[path = "../../tools/src/machine/hostlist.rs"]
-#[allow(dead_code)]
-mod hostlist;
 
 static PARSER: LazyLock<fn(&[u8])> = LazyLock::new(|| {
     let name = std::env::var("SCR_FUZZ_TARGET").expect("SCR_FUZZ_TARGET names the parser");

@@ -5,14 +5,14 @@
 
 use crate::copy::Caches;
 use crate::environment;
-use crate::machine::health::{command_here, nodes_with_data};
-use crate::machine::hostlist;
+use crate::machine::health::{command_here, nodes_with_data, own_names};
 use crate::machine::process::Limit;
 use crate::output::{on_one_line, print, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
+use scr_core::descriptor::hostlist;
 use scr_core::param;
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::{inspect, Inspected, Inventory};
@@ -101,9 +101,9 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
 /// What this machine has, which is all of the job, unless it counts as lost.
 fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
     let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
-    match down.contains(&job.params.get(&param::NODE_NAME)) {
-        true => Ok(Vec::new()),
-        false => Ok(vec![own_inventory(args)?]),
+    match hostlist::find(&job.params.get(&param::NODE_NAME), &down) {
+        Some(_) => Ok(Vec::new()),
+        None => Ok(vec![own_inventory(args)?]),
     }
 }
 
@@ -114,6 +114,7 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
         false => nodes_with_data(&job.allocation, &mut |line| warn(line)),
     };
     let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
+    let down = own_names(down, "--down", &job.allocation, &mut |line| warn(line));
     let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();
     let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
     let prefix = Prefix::new(job.params.get(&param::PREFIX));

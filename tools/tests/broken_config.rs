@@ -126,7 +126,7 @@ const DESCRIPTORS: &[Case] = &[
     ("an unknown group", b"SCR_COPY_TYPE=FILE\nCKPT=0 GROUP=NOED", 2, "did you mean NODE?"),
     ("an unknown group by parameter", b"SCR_GROUP=SWITCH", 1, "the groups are NODE, WORLD"),
     ("an unknown group of a store", b"STORE=/ssd GROUP=RACK", 1, "names the group RACK"),
-    ("several hosts in one line", b"GROUPS=host[1-4] POWER=psu1", 1, "not the name of one host"),
+    ("a list of hosts that is none", b"GROUPS=host[1-4 POWER=psu1", 1, "not a name or a list of nodes"),
     ("no number, where there is no other", b"SCR_COPY_TYPE=FILE\nCKPT=zero", 2, "not a number from 0"),
     (
         "a store that is off, of the only descriptor",

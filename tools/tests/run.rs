@@ -238,11 +238,32 @@ fn nodes_that_are_left_out_or_have_gone_get_no_ranks() {
     assert!(starts[2].ends_with("-n 3 ./app"), "{}", starts[2]);
     assert!(said(&run).contains("node n4 is left out: SCR_EXCLUDE_NODES names it"), "{}", said(&run));
     assert!(said(&run).contains("node n1 is left out: ssh: no route to n1"), "{}", said(&run));
-    assert!(!said(&run).contains("login"), "{}", said(&run));
+    let no_node = "SCR_EXCLUDE_NODES names login, which is no node of this job; its nodes are n[0-4]";
+    assert_eq!(said(&run).matches(no_node).count(), 1, "{}", said(&run));
     let down = world.scr(&["list-down-nodes"], &variables);
     assert_eq!((down.status.code(), printed(&down).as_str()), (Some(0), "n[1,4]\n"));
     std::fs::remove_file(world.path("n1.down")).unwrap();
     assert_eq!(world.scr(&["list-down-nodes"], &[FIVE_NODES]).status.code(), Some(1));
+}
+
+/// The job landed on the bad node again, and nothing was said.
+#[test]
+fn a_node_is_known_with_and_without_its_domain_and_in_upper_and_lower_case() {
+    for (named, listed) in
+        [("n[0-2]", "N1.c.org"), ("n0.c.org,n1.c.org,n2.c.org", "n1"), ("N0,N1,N2", "n1.c.org")]
+    {
+        let world = World::new().program("ssh", SSH).launcher("mpirun", SHOW_HOSTS);
+        let world = world.program("pbsnodes", &format!("echo '{listed} offline'"));
+        let excluded =
+            world.scr(&["run", "mpirun", "./app"], &[("SCR_NODELIST", named), ("SCR_EXCLUDE_NODES", listed)]);
+        let hosts = world.starts().pop().unwrap();
+        assert!(hosts.split(' ').count() == 3 && !hosts.contains('1'), "{hosts}: {}", said(&excluded));
+        std::fs::write(world.path("nodefile"), named.replace("n[0-2]", "n0,n1,n2").replace(',', "\n"))
+            .unwrap();
+        let nodefile = world.path("nodefile").display().to_string();
+        let down = world.scr(&["list-down-nodes"], &[("PBS_JOBID", "6"), ("PBS_NODEFILE", &nodefile)]);
+        assert!(printed(&down).to_lowercase().starts_with("n1"), "{named} {listed}: {}", printed(&down));
+    }
 }
 
 #[test]

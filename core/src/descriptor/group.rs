@@ -1,13 +1,15 @@
 //! Group descriptors: which processes belong together, by the node they run on.
 //!
 //! `NODE` and `WORLD` are always there. Others come from lines such as `GROUPS=host1 POWER=psu1 SWITCH=0`, one per
-//! node. A node is known by `SCR_NODE_NAME` or else by the name of its host.
+//! node or for a list of them. A node is known by `SCR_NODE_NAME` or else by the name of its host.
 
+use super::hostlist::{self, is_same_node, MOST_NODES};
 use super::keys::{at, fatal};
 use crate::comm::Rank;
 use crate::param::{nearest, Cause, ConfigError, Line, Origin, Params, Problem};
 use indexmap::{IndexMap, IndexSet};
 use scr_plugin_api::KvTree;
+use std::sync::Arc;
 
 /// All processes on the same node.
 pub const NODE: &str = "NODE";
@@ -19,7 +21,7 @@ pub const WORLD: &str = "WORLD";
 pub struct Groups {
     /// Besides the two that are built in.
     names: IndexSet<String>,
-    hosts: IndexMap<String, Host>,
+    hosts: IndexMap<String, Arc<Host>>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -36,17 +38,21 @@ impl Groups {
                 problems.push(at(&line.origin, Cause::Empty { name: line.name.clone() }));
                 continue;
             }
-            if line.value.contains(['[', ']', ',']) {
-                let expected = "the name of one host; write a line for each".to_string();
-                let (name, found) = (line.name.clone(), line.value.clone());
-                problems.push(at(&line.origin, Cause::Malformed { name, found, expected }));
+            match hostlist::expand(&line.value) {
+                Ok(nodes) if groups.hosts.len() + nodes.len() <= MOST_NODES => {
+                    groups.add(nodes, line, problems);
+                }
+                _ => {
+                    let expected = "a name or a list of nodes, such as node[1-4,7]".to_string();
+                    let (name, found) = (line.name.clone(), line.value.clone());
+                    problems.push(at(&line.origin, Cause::Malformed { name, found, expected }));
+                }
             }
-            groups.add(line, problems);
         }
         groups
     }
 
-    fn add(&mut self, line: &Line, problems: &mut Vec<Problem>) {
+    fn add(&mut self, nodes: Vec<String>, line: &Line, problems: &mut Vec<Problem>) {
         let mut values = IndexMap::new();
         for item in &line.items {
             if item.key == NODE || item.key == WORLD {
@@ -57,7 +63,8 @@ impl Groups {
             self.names.insert(item.key.clone());
             values.insert(item.key.clone(), item.value.clone());
         }
-        self.hosts.insert(line.value.clone(), Host { values, origin: line.origin.clone() });
+        let host = Arc::new(Host { values, origin: line.origin.clone() });
+        self.hosts.extend(nodes.into_iter().map(|node| (node, host.clone())));
     }
 
     /// The names of all groups, the built-in ones first.
@@ -105,8 +112,8 @@ impl Groups {
 
     /// The line with this very name counts before one that may mean the same.
     fn host(&self, node: &str, rank: Rank) -> Result<&Host, ConfigError> {
-        let by_short = || self.hosts.iter().find(|(name, _)| is_same_host(name, node)).map(|(_, host)| host);
-        self.hosts.get(node).or_else(by_short).ok_or_else(|| {
+        let by_short = || self.hosts.iter().find(|(name, _)| is_same_node(name, node)).map(|(_, host)| host);
+        self.hosts.get(node).or_else(by_short).map(|host| &**host).ok_or_else(|| {
             let origin = self.hosts.first().map_or(Origin::Default, |(_, host)| host.origin.clone());
             fatal(&origin, Cause::HostWithoutGroups { host: node.to_string(), rank: rank.0 })
         })
@@ -122,14 +129,4 @@ impl Groups {
             nearest: nearest(group, self.names()),
         }
     }
-}
-
-/// Whether two names may be of one host: with and without its domain, in upper and lower case. Two domains are two hosts, and
-/// two addresses as well.
-fn is_same_host(one: &str, other: &str) -> bool {
-    let is_short_of = |short: &str, full: &str| {
-        !short.contains('.')
-            && full.split_once('.').is_some_and(|(start, _)| start.eq_ignore_ascii_case(short))
-    };
-    one.eq_ignore_ascii_case(other) || is_short_of(one, other) || is_short_of(other, one)
 }

@@ -6,11 +6,13 @@
 //! | part | what it is |
 //! |---|---|
 //! | `group` | which processes belong together |
+//! | [`hostlist`] | lists of nodes as text, and whether two names are of one node |
 //! | `store` | where datasets can be cached |
 //! | `redundancy` | how a dataset is protected, and which datasets that is for |
 //! | `keys` | the keys of a descriptor line as typed values |
 
 mod group;
+pub mod hostlist;
 mod keys;
 mod redundancy;
 mod store;

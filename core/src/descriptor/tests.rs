@@ -121,6 +121,19 @@ fn a_host_has_no_line_of_another_domain_or_address() {
 }
 
 #[test]
+fn one_line_gives_the_groups_of_many_nodes() {
+    let groups = clean("GROUPS=node[1-4000] POWER=a\nGROUPS=gpu1,gpu[2-3].east POWER=b\n").groups;
+    for (node, power) in [("node1", "a"), ("NODE4000.east", "a"), ("gpu1", "b"), ("gpu3", "b")] {
+        assert_eq!(groups.value("POWER", node, Rank(0)).unwrap(), power, "{node}");
+    }
+    assert!(groups.value("POWER", "node4001", Rank(0)).is_err());
+    for list in ["node[1-", "node[1-999999999]", "-x"] {
+        let (_, problems) = built(&format!("GROUPS={list} POWER=a\n"));
+        assert!(problems[0].to_string().contains("a name or a list of nodes"), "{list}: {problems:?}");
+    }
+}
+
+#[test]
 fn a_host_whose_line_lacks_the_group_is_named_with_its_line() {
     let groups = clean("GROUPS=host1 POWER=a\nGROUPS=host2 SWITCH=b\n").groups;
     let error = groups.value("POWER", "host2", Rank(1)).unwrap_err().to_string();

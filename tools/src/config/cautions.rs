@@ -1,8 +1,8 @@
 //! Settings that are valid and probably unwanted: a password that others can read, a group that no node of the job has, a missing
 //! folder, settings for the cache in a job that does not use it.
 
-use crate::machine::hostlist;
 use scr_core::comm::Rank;
+use scr_core::descriptor::hostlist;
 use scr_core::descriptor::{check_cache_in_use, Descriptors, NODE, WORLD};
 use scr_core::param::{self, Cause, Origin, Params, Problem};
 use std::os::unix::fs::PermissionsExt;

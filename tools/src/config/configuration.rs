@@ -3,7 +3,7 @@
 use super::cautions;
 use super::finding::Finding;
 use crate::environment;
-use crate::machine::hostlist;
+use scr_core::descriptor::hostlist;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;

@@ -1,12 +1,12 @@
 //! The allocation of a job: its id, its nodes and its end, from the parameters or from the resource manager.
 
-use super::hostlist;
 use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
 use super::query::Placeholders;
 use super::read_text;
 use crate::environment::{self, as_setting};
 use anyhow::{Context, Result};
+use scr_core::descriptor::hostlist;
 use scr_core::env::Env;
 use scr_core::param::{self, Origin, Params};
 use std::path::{Path, PathBuf};

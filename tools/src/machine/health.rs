@@ -4,12 +4,13 @@
 //! what does not answer, and what has no usable place for datasets.
 
 use super::process::Limit;
-use super::{hostlist, Allocation};
+use super::Allocation;
 use crate::environment;
 use crate::output::{warn, Answer};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
+use scr_core::descriptor::hostlist;
 use scr_core::descriptor::Store;
 use scr_core::env::Env;
 use scr_core::fs::OwnedDir;
@@ -32,24 +33,21 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The nodes of the allocation that must not be used. A node that was bad `before` stays bad: what has failed once in an
 /// allocation may fail again.
-///
-/// # Errors
-/// `SCR_EXCLUDE_NODES` is no list of nodes.
 pub(crate) fn bad_nodes(
     allocation: &Allocation,
-    params: &Params,
+    excluded: &[String],
     before: &[BadNode],
     warn: &mut dyn FnMut(&str),
-) -> Result<Vec<BadNode>> {
+) -> Vec<BadNode> {
     let mut bad = before.to_vec();
     let mut add = |nodes: Vec<String>, why: &str| {
-        for node in nodes.into_iter().filter(|node| allocation.nodes.contains(node)) {
-            if bad.iter().all(|known| known.node != node) {
-                bad.push(BadNode { node, why: why.to_owned() });
+        for node in nodes.iter().filter_map(|node| hostlist::find(node, &allocation.nodes)) {
+            if bad.iter().all(|known| known.node != *node) {
+                bad.push(BadNode { node: node.clone(), why: why.to_owned() });
             }
         }
     };
-    add(excluded(params)?, "SCR_EXCLUDE_NODES names it");
+    add(excluded.to_vec(), "SCR_EXCLUDE_NODES names it");
     match allocation.reported_down() {
         Ok(nodes) => add(nodes, &format!("{} reports it down", allocation.manager())),
         Err(error) => {
@@ -58,7 +56,7 @@ pub(crate) fn bad_nodes(
     }
     let good = good_nodes(allocation, &bad);
     bad.extend(failing_check(allocation, &good, warn));
-    Ok(bad)
+    bad
 }
 
 /// The nodes of the allocation that can be used.
@@ -74,7 +72,8 @@ pub(crate) fn nodes_with_data(allocation: &Allocation, warn: &mut dyn FnMut(&str
         warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
         Vec::new()
     });
-    let (down, up): (Vec<_>, Vec<_>) = allocation.nodes.iter().cloned().partition(|node| down.contains(node));
+    let is_down = |node: &String| hostlist::find(node, &down).is_some();
+    let (down, up): (Vec<_>, Vec<_>) = allocation.nodes.iter().cloned().partition(is_down);
     for node in down {
         warn(&format!(
             "node {node} is not asked for what it holds: {} reports it down",
@@ -105,13 +104,38 @@ pub(crate) fn answering(
     answers.map(|(node, _)| node).collect()
 }
 
-/// The nodes that the user excludes.
+/// The nodes of the allocation that the user excludes, with a warning for each name that is none of them.
 ///
 /// # Errors
 /// The parameter is no list of nodes.
-pub(crate) fn excluded(params: &Params) -> Result<Vec<String>> {
+pub(crate) fn excluded(
+    allocation: &Allocation,
+    params: &Params,
+    warn: &mut dyn FnMut(&str),
+) -> Result<Vec<String>> {
     let list = params.get(&param::EXCLUDE_NODES).unwrap_or_default();
-    hostlist::expand(&list).context("in SCR_EXCLUDE_NODES")
+    let list = hostlist::expand(&list).context("in SCR_EXCLUDE_NODES")?;
+    Ok(own_names(list, "SCR_EXCLUDE_NODES", allocation, warn))
+}
+
+/// These nodes under the names that the allocation has for them, with a warning that names their `source` for those that are no
+/// nodes of it.
+pub(crate) fn own_names(
+    nodes: Vec<String>,
+    source: &str,
+    allocation: &Allocation,
+    warn: &mut dyn FnMut(&str),
+) -> Vec<String> {
+    let (ours, others): (Vec<_>, Vec<_>) =
+        nodes.into_iter().partition(|node| hostlist::find(node, &allocation.nodes).is_some());
+    if !others.is_empty() && !allocation.is_here_alone() {
+        warn(&format!(
+            "{source} names {}, which is no node of this job; its nodes are {}",
+            hostlist::compress(&others),
+            hostlist::compress(&allocation.nodes)
+        ));
+    }
+    hostlist::unique(ours.iter().filter_map(|node| hostlist::find(node, &allocation.nodes).cloned()))
 }
 
 /// Lets every node check itself.

@@ -5,12 +5,10 @@
 //! - `allocation`: id, nodes and end of the allocation
 //! - `on_nodes`: one command on many nodes
 //! - `health`: which nodes are not to be used, and why; the check that runs on each of them
-//! - `hostlist`: lists of nodes as text
 //! - `process`: commands with a time limit
 
 mod allocation;
 pub(crate) mod health;
-pub(crate) mod hostlist;
 mod manifest;
 mod on_nodes;
 pub(crate) mod process;

@@ -3,6 +3,7 @@
 use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
 use anyhow::{Context, Result};
+use scr_core::descriptor::hostlist::is_same_node;
 use scr_core::env::Env;
 use scr_core::param::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -96,11 +97,9 @@ impl<'a> OnNodes<'a> {
     }
 }
 
-/// Whether a node is this machine: by its name, with or without its domain.
+/// Whether a node is this machine.
 fn is_name_of(node: &str, host: &str) -> bool {
-    let both_have_domains = node.contains('.') && host.contains('.');
-    let first = |name: &str| name.split('.').next().map(str::to_owned);
-    node == "localhost" || node == host || !both_have_domains && first(node) == first(host)
+    node == "localhost" || is_same_node(node, host)
 }
 
 fn is_passed_on(name: &str) -> bool {

@@ -1,10 +1,10 @@
 //! A query to a resource manager: which variables, files and commands answer it, and in which format.
 
-use super::hostlist;
 use super::process;
 use super::read_text;
 use anyhow::{anyhow, bail, Context, Result};
 use chrono::{Local, NaiveDateTime, TimeZone};
+use scr_core::descriptor::hostlist;
 use scr_core::env::Env;
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

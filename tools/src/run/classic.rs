@@ -181,8 +181,8 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
         None => {
             let last = Nodes::read(&*job.env.files, &prefix)?.map(|Nodes(nodes)| u64::from(nodes));
             let needed = args.min_nodes.or(job.params.get(&param::MIN_NODES)).or(last).unwrap_or(1);
-            let good =
-                good_nodes(&job.allocation, &bad(&job, &known_down(args.down.as_deref())?)?).len() as u64;
+            let good = good_nodes(&job.allocation, &bad(&job, &known_down(&job, args.down.as_deref())?)?)
+                .len() as u64;
             (good < needed).then(|| format!("{good} nodes can be used and {needed} are needed"))
         }
     };

@@ -1,7 +1,8 @@
 //! The command that starts a run: the user's, with the nodes to use.
 
-use crate::machine::{hostlist, Allocation, BadNode, Launcher};
+use crate::machine::{Allocation, BadNode, Launcher};
 use anyhow::Result;
+use scr_core::descriptor::hostlist;
 use std::ffi::OsString;
 use std::io::Write;
 use tempfile::NamedTempFile;

@@ -9,9 +9,10 @@ use super::warn;
 use super::watchdog::{Timeouts, Watchdog};
 use crate::environment;
 use crate::machine::health::{bad_nodes, excluded, good_nodes};
-use crate::machine::{hostlist, Allocation, BadNode, Launcher, Manifests, Overrides};
+use crate::machine::{Allocation, BadNode, Launcher, Manifests, Overrides};
 use crate::output::Answer;
 use anyhow::Result;
+use scr_core::descriptor::hostlist;
 use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Parameter, Params};
@@ -31,6 +32,8 @@ pub(super) struct Job<'a> {
     log: Log,
     signals: Signals,
     pause: Duration,
+    /// Nodes that the user excludes.
+    excluded: Vec<String>,
     bad: Vec<BadNode>,
     agents: Agents,
     runs: u64,
@@ -74,7 +77,9 @@ impl<'a> Job<'a> {
                 program.to_string_lossy()
             ));
         }
+        let excluded = excluded(&allocation, params, &mut |line| warn(line))?;
         Ok(Self {
+            excluded,
             log: Log::of_command(env, params, "scr run", &prefix),
             launcher,
             pause: pause.unwrap_or_else(|| allocation.pause()),
@@ -202,13 +207,11 @@ impl<'a> Job<'a> {
         {
             return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), NodeRequirement::LastRun));
         }
-        let left_out = excluded(self.params)?;
-        let all = self.allocation.nodes.iter().filter(|node| !left_out.contains(node)).count();
-        Ok((all, NodeRequirement::AllNodes))
+        Ok((self.allocation.nodes.len() - self.excluded.len(), NodeRequirement::AllNodes))
     }
 
     fn look_at_nodes(&mut self) -> Result<()> {
-        let bad = bad_nodes(&self.allocation, self.params, &self.bad, &mut |line| warn(line))?;
+        let bad = bad_nodes(&self.allocation, &self.excluded, &self.bad, &mut |line| warn(line));
         for new in &bad[self.bad.len()..] {
             warn(&format!("node {} is left out: {}", new.node, new.why));
             let note = format!("{}: {}", new.node, new.why);

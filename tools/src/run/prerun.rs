@@ -31,6 +31,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     let params = environment::params(&env);
     if params.get(&param::ENABLE) {
         let JobContext { allocation, .. } = JobContext::of(&args.job)?;
+        health::excluded(&allocation, &params, &mut |line| warn(line))?;
         prepare(&env, &params)?;
         if agents::are_configured(&params) {
             // They stay when this process ends; `scr postrun` ends them.
@@ -41,13 +42,11 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Makes the hidden folder of the prefix directory, and sees that files can be written there. The parameters that name
-/// nodes are read, so that a mistake in them is reported before a job has waited.
+/// Makes the hidden folder of the prefix directory, and sees that files can be written there.
 ///
 /// # Errors
 /// The prefix directory is useless.
 pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
-    health::excluded(params)?;
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let in_vain = || format!("cannot use the prefix directory {}", prefix.dir().display());
     let is_new = !prefix.is_there(&*env.files);

@@ -3,12 +3,12 @@
 
 use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
-use crate::machine::health::{bad_nodes, BadNode};
-use crate::machine::hostlist;
+use crate::machine::health::{bad_nodes, excluded, own_names, BadNode};
 use crate::output::{print, warn, Answer};
 use crate::table::Table;
 use anyhow::{ensure, Context, Result};
 use clap::{ArgAction, Args};
+use scr_core::descriptor::hostlist;
 use scr_core::log::{Event, Log, Record};
 use scr_core::param;
 use scr_core::prefix::{Halt, Nodes, Prefix};
@@ -135,7 +135,7 @@ pub(crate) struct DownArgs {
 pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     let nodes = hostlist::expand(&args.nodes.join(" "))?;
     let job = JobContext::on(&args.job, Some(nodes).filter(|nodes| !nodes.is_empty()))?;
-    let known = known_down(args.down.as_deref())?;
+    let known = known_down(&job, args.down.as_deref())?;
     let bad = bad(&job, &known)?;
     if args.log {
         let prefix = Prefix::new(job.params.get(&param::PREFIX));
@@ -159,14 +159,15 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
 
 /// The nodes of the allocation that cannot be used, with those of them that are known to be down.
 pub(super) fn bad(job: &JobContext, known: &[BadNode]) -> Result<Vec<BadNode>> {
-    let is_ours = |bad: &&BadNode| job.allocation.nodes.contains(&bad.node);
-    let known: Vec<_> = known.iter().filter(is_ours).cloned().collect();
-    bad_nodes(&job.allocation, &job.params, &known, &mut |message| warn(message))
+    let warn = &mut |message: &str| warn(message);
+    let excluded = excluded(&job.allocation, &job.params, warn)?;
+    Ok(bad_nodes(&job.allocation, &excluded, known, warn))
 }
 
 /// The nodes that the option `--down` of a command names.
-pub(super) fn known_down(list: Option<&str>) -> Result<Vec<BadNode>> {
+pub(super) fn known_down(job: &JobContext, list: Option<&str>) -> Result<Vec<BadNode>> {
     let nodes = hostlist::expand(list.unwrap_or_default()).context("in --down")?;
+    let nodes = own_names(nodes, "--down", &job.allocation, &mut |message| warn(message));
     Ok(nodes.into_iter().map(|node| BadNode { node, why: "--down names it".to_owned() }).collect())
 }
 

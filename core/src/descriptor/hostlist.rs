@@ -1,14 +1,16 @@
 //! Lists of nodes as Slurm writes them: `node[1-3,7],login0` is node1, node2, node3, node7 and login0.
 //!
+//! One function says whether two names are of one node.
+//!
 //! Several brackets in one name, numbers with leading zeros and blanks between names are understood. The order is kept, and
 //! a node that occurs twice counts once.
 
+use crate::param::{self, Cause, Params, Problem};
 use indexmap::IndexMap;
-use scr_core::param::{self, Cause, Params, Problem};
 use std::collections::HashSet;
 
 /// More nodes than any machine has: a typing error such as `n[1-999999999]` must not fill the memory.
-pub(super) const MOST_NODES: usize = 1 << 20;
+pub const MOST_NODES: usize = 1 << 20;
 /// No host has a longer name.
 const MOST_NAME_BYTES: usize = 255;
 /// Digits of the largest number.
@@ -18,7 +20,7 @@ const MOST_BRACKETS: usize = 8;
 
 /// Why a text is no list of nodes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum HostlistError {
+pub enum HostlistError {
     /// A bracket without its partner, or one inside another.
     #[error("`{0}' has a bracket without its partner, or one inside another")]
     Brackets(String),
@@ -37,7 +39,7 @@ pub(crate) enum HostlistError {
 ///
 /// # Errors
 /// The text is no list of nodes.
-pub(crate) fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
+pub fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
     let mut nodes = Vec::new();
     for part in parts(text)? {
         nodes.extend(names(part, MOST_NODES.saturating_sub(nodes.len()))?);
@@ -50,7 +52,7 @@ pub(crate) fn expand(text: &str) -> Result<Vec<String>, HostlistError> {
 ///
 /// # Errors
 /// No host can have this name.
-pub(crate) fn check_name(node: &str) -> Result<(), HostlistError> {
+pub fn check_name(node: &str) -> Result<(), HostlistError> {
     let is_usable = (1..=MOST_NAME_BYTES).contains(&node.len())
         && !node.starts_with('-')
         && !node.contains(char::is_control);
@@ -58,7 +60,7 @@ pub(crate) fn check_name(node: &str) -> Result<(), HostlistError> {
 }
 
 /// Checks the parameters that hold lists of nodes, so that `scr config` reports a mistake before there is a job.
-pub(crate) fn check(params: &Params) -> Vec<Problem> {
+pub fn check(params: &Params) -> Vec<Problem> {
     let lists = [&param::NODELIST, &param::EXCLUDE_NODES];
     let problems = lists.into_iter().filter_map(|list| {
         let why = expand(&params.get(list)?).err()?.to_string();
@@ -70,14 +72,30 @@ pub(crate) fn check(params: &Params) -> Vec<Problem> {
     problems.collect()
 }
 
+/// Whether two names may be of one node: with and without its domain, in upper and lower case. Two domains are two nodes, and
+/// two addresses as well.
+pub fn is_same_node(one: &str, other: &str) -> bool {
+    let is_short_of = |short: &str, full: &str| {
+        !short.contains('.')
+            && full.split_once('.').is_some_and(|(start, _)| start.eq_ignore_ascii_case(short))
+    };
+    one.eq_ignore_ascii_case(other) || is_short_of(one, other) || is_short_of(other, one)
+}
+
+/// The name of a node as a list has it: the very name before one that may mean the same.
+pub fn find<'a>(node: &str, list: &'a [String]) -> Option<&'a String> {
+    let same = || list.iter().find(|known| is_same_node(known, node));
+    list.iter().find(|known| *known == node).or_else(same)
+}
+
 /// Each node once, where it stands first.
-pub(crate) fn unique(nodes: impl IntoIterator<Item = String>) -> Vec<String> {
+pub fn unique(nodes: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = HashSet::new();
     nodes.into_iter().filter(|node| seen.insert(node.clone())).collect()
 }
 
 /// The nodes as a list, those with consecutive numbers as a range.
-pub(crate) fn compress(nodes: &[String]) -> String {
+pub fn compress(nodes: &[String]) -> String {
     let mut groups: IndexMap<Shape, Vec<u64>> = IndexMap::new();
     for node in nodes {
         let (shape, number) = shape(node);
