@@ -14,6 +14,7 @@ fn scr(prefix: &Path, arguments: &[&str]) -> Output {
         .arg("--prefix")
         .arg(prefix)
         .args(arguments)
+        .env("TZ", "UTC")
         .output();
     scr.expect("the command starts")
 }
@@ -38,9 +39,9 @@ fn listed(prefix: &Path) -> String {
 fn the_datasets_that_c_scr_flushed_are_listed() {
     let prefix = sample();
     let table = "\
-DSET VALID FLUSHED             CUR NAME
-   4 YES   2026-11-21T03:28:24   * ckpt.4
-   2 YES   2026-11-21T03:28:24     ckpt.2
+DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
+   4 YES   2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28   * ckpt.4
+   2 YES   2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28     ckpt.2
 ";
     assert_eq!(listed(prefix.path()), table);
 }
@@ -59,8 +60,8 @@ fn the_options_have_the_letters_of_c_scr() {
     let prefix = sample();
     let path = prefix.path().to_str().expect("it is text");
     let index = |arguments: &[&str]| {
-        let scr = Command::new(env!("CARGO_BIN_EXE_scr")).arg("index").args(arguments).output();
-        scr.expect("the command starts")
+        let mut scr = Command::new(env!("CARGO_BIN_EXE_scr"));
+        scr.arg("index").args(arguments).env("TZ", "UTC").output().expect("the command starts")
     };
     assert_eq!(index(&["-l", "-p", path]).stdout, listed(prefix.path()).as_bytes());
     assert_eq!(index(&["-p", path, "-c", "ckpt.2"]).status.code(), Some(0));
@@ -82,6 +83,71 @@ fn all_datasets_that_are_newer_than_one_are_dropped() {
     let json: serde_json::Value = serde_json::from_slice(&again.stdout).expect("it is JSON");
     assert_eq!((again.status.code(), &json["found"]), (Some(0), &true.into()));
     assert_eq!(json["dropped"], serde_json::json!([]));
+}
+
+/// The command said that there was no dataset, and the user started the job from the beginning.
+#[test]
+fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", "77")]);
+    let output = scr(&job.prefix(), &[]);
+    let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let line = text.lines().nth(1).unwrap_or_default();
+    assert!(
+        line.starts_with("   1 -     only in cache           2   1.95 KiB ") && line.ends_with("     ckpt.1"),
+        "{text}"
+    );
+    assert!(
+        said.contains(
+            "`ckpt.1' lies only in the cache of allocation 77; in that allocation a job restarts from it"
+        ),
+        "{said}"
+    );
+    let json = scr(&job.prefix(), &["--json"]);
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    let facts = ["valid", "in_index", "in_cache", "job_id", "ranks", "files", "bytes"]
+        .map(|key| json["datasets"][0][key].clone());
+    assert_eq!(
+        serde_json::Value::from(facts.to_vec()),
+        serde_json::json!([false, false, true, "77", 2, 2, 2000])
+    );
+}
+
+#[test]
+fn a_deleted_dataset_takes_its_files_with_it_and_a_forgotten_one_leaves_them() {
+    let job = FinishedJob::new();
+    let file = job.prefix().join("ckpt.1/rank_0");
+    assert_eq!(scr(&job.prefix(), &["--delete", "ckpt.9"]).status.code(), Some(1), "it is not there");
+    assert!(file.exists());
+    let forgotten = scr(&job.prefix(), &["--forget-all"]);
+    assert_eq!((forgotten.status.code(), &*forgotten.stdout), (Some(0), &b"dropped `ckpt.1'\n"[..]));
+    assert!(file.exists() && !listed(&job.prefix()).contains("ckpt.1"));
+    assert_eq!(scr(&job.prefix(), &["--add", "ckpt.1"]).status.code(), Some(0));
+    let deleted = scr(&job.prefix(), &["--delete", "ckpt.1"]);
+    assert_eq!(
+        (deleted.status.code(), &*deleted.stdout),
+        (Some(0), &b"deleted `ckpt.1' with its files\n"[..])
+    );
+    assert!(
+        !file.exists()
+            && !job.prefix().join("ckpt.1").exists()
+            && !job.prefix().join(".scr/scr.dataset.1").exists()
+    );
+    assert_eq!(listed(&job.prefix()), "");
+    assert_eq!(scr(&job.prefix(), &["--delete", "ckpt.1"]).status.code(), Some(1), "it is gone");
+}
+
+#[test]
+fn a_dataset_that_is_in_cache_as_well_can_be_deleted() {
+    let job = FinishedJob::new();
+    let deleted = scr(&job.prefix(), &["--delete", "ckpt.1"]);
+    let said = String::from_utf8_lossy(&deleted.stderr);
+    assert!(
+        said.contains("dataset 1 `ckpt.1' is in cache as well: no run restarts from that copy")
+            && !said.contains("to keep"),
+        "{said}"
+    );
+    assert!(!job.prefix().join("ckpt.1").exists());
+    assert_eq!(listed(&job.prefix()), "", "it is not listed as in cache");
 }
 
 /// The entry stayed for good, every later `scr postrun` ended with 1, and no command removed it.
@@ -176,7 +242,9 @@ fn a_warning_says_that_a_job_will_not_use_the_current_dataset() {
     Index::update(&RealFiles, &folder, |index| index.mark_failed(2, "2026-11-22T00:00:00")).expect("it can");
     let (code, text) = run(prefix.path(), &["--current", "ckpt.2"]);
     assert_eq!((code, text.contains("a job passes over `ckpt.2'")), (Some(0), true), "{text}");
-    assert!(listed(prefix.path()).contains("   2 NO    2026-11-21T03:28:24   * ckpt.2"));
+    assert!(listed(prefix.path())
+        .lines()
+        .any(|line| line.starts_with("   2 NO ") && line.ends_with("  * ckpt.2")));
     assert_eq!(run(prefix.path(), &["--current", "ckpt.4"]), (Some(0), String::new()));
 }
 
@@ -188,9 +256,9 @@ fn of_two_datasets_with_one_name_only_the_newer_is_listed_as_current() {
     let again = DatasetDescriptor { id: 7, name: b"ckpt.4".to_vec(), checkpoint: true, ..Default::default() };
     Index::update(&RealFiles, &folder, |index| index.record(&again, true)).expect("it can");
     let table = "\
-DSET VALID FLUSHED             CUR NAME
-   7 YES                         * ckpt.4
-   2 YES   2026-11-21T03:28:24     ckpt.2
+DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
+   7 YES                                                           * ckpt.4
+   2 YES   2026-11-21T03:28:24         8.03 KiB 2026-11-21 03:28     ckpt.2
 ";
     assert_eq!(listed(prefix.path()), table);
     let (_, json) = run(prefix.path(), &["--json"]);

@@ -15,6 +15,7 @@
 //! | `build` | completes a dataset and lists it in the index |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
+//! | `deleting` | the same, with its files |
 //! | `extract` | writes files out of their containers |
 //! | `import` | files that were not written through scr become a dataset |
 //! | `inspect` | which datasets in the caches of the nodes can be made whole |
@@ -22,6 +23,7 @@
 
 mod build;
 mod copy;
+mod deleting;
 mod dropping;
 mod extract;
 pub(crate) mod filemap;
@@ -35,6 +37,7 @@ mod unsaved;
 
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
+pub use deleting::{delete_dataset, DeleteError, Deleted};
 pub use dropping::{drop_dataset, drop_later, Dropped};
 pub use extract::{extract, ExtractError, Extracted};
 pub use import::{Import, ImportError, Imported};

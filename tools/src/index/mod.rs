@@ -19,11 +19,13 @@ use clap::{Args, Command};
 use scr_core::env::Env;
 use scr_core::ledger::LedgerDir;
 use scr_core::param;
-use scr_core::prefix::{Prefix, PrefixError};
+use scr_core::prefix::{FlushFile, Prefix, PrefixError};
 use scr_core::scavenge::{
-    drop_dataset, drop_later, extract, BuildError, Builder, ExtractError, Extracted, Import, Imported,
+    delete_dataset, drop_dataset, drop_later, extract, BuildError, Builder, Deleted, Dropped, ExtractError,
+    Extracted, Import, Imported,
 };
 use serde_json::json;
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -69,7 +71,13 @@ struct Action {
     /// `scr postrun` does not look for it
     #[arg(short, long, visible_alias = "remove", value_name = "NAME")]
     drop: Option<OsString>,
-    /// Remove every dataset that is newer than this one, in the same way: checkpoints and output
+    /// Delete a dataset: remove its files from the prefix directory and drop it
+    #[arg(long, value_name = "NAME")]
+    delete: Option<OsString>,
+    /// Remove every dataset from the index, in the way of --drop: all files stay
+    #[arg(long)]
+    forget_all: bool,
+    /// Remove every dataset that is newer than this one, in the way of --drop: checkpoints and output
     #[arg(long, value_name = "NAME")]
     drop_after: Option<OsString>,
     /// Add a complete dataset to the index again, by its name or its folder
@@ -110,6 +118,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
             Ok((dropped.found, dropped.caution))
         }),
+        Action { delete: Some(name), .. } => delete(&env, &prefix, name, args.json),
+        Action { forget_all: true, .. } => forget_all(&env, &prefix, args.json),
         Action { drop_after: Some(name), .. } => drop_after(&env, &prefix, name, args.json),
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
             report.add(builder.add(&named(&env, &prefix, name)))
@@ -126,6 +136,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             list: _,
             current: None,
             drop: None,
+            delete: None,
+            forget_all: false,
             drop_after: None,
             add: None,
             build: None,
@@ -153,14 +165,25 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let index = LedgerDir::new(&*env.files, prefix)
         .index()
         .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
-    if index.entries().is_empty() {
+    let flush = FlushFile::read_as_it_is(&*env.files, prefix, None).unwrap_or_else(|error| {
+        warn(format_args!("datasets in cache are not listed: {error}"));
+        FlushFile::default()
+    });
+    let rows = show::rows(&index, &flush);
+    if rows.is_empty() {
         warn(match environment::was_used(prefix) {
             true => format!("the index of {} lists no dataset", prefix.dir().display()),
             false => environment::unused(prefix),
         });
-        return show(json, show::json(&index), "").map(|()| Answer::Yes);
+        return show(json, show::json(&rows), "").map(|()| Answer::Yes);
     }
-    show(json, show::json(&index), show::table(&index))?;
+    show(json, show::json(&rows), show::table(&rows))?;
+    rows.iter().filter_map(show::Row::only_in_cache_of).for_each(|(name, allocation)| {
+        warn(format_args!(
+            "`{name}' lies only in the cache of allocation {allocation}; in that allocation a job restarts from it, and \
+             `scr postrun' copies it to the prefix directory"
+        ));
+    });
     Ok(Answer::Yes)
 }
 
@@ -176,19 +199,60 @@ fn change(
     Ok(found(prefix, name, changed.is_some()))
 }
 
+fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
+    let deleted = match prefix.scr_dir().is_dir() {
+        true => delete_dataset(&*env.files, prefix, name.as_bytes()).with_context(|| {
+            format!("cannot delete `{}' in {}", name.to_string_lossy(), prefix.dir().display())
+        })?,
+        false => Deleted::default(),
+    };
+    let Deleted { dropped, notes } = deleted;
+    notes.iter().for_each(|note| warn(format_args!("`{}' is deleted, but {note}", name.to_string_lossy())));
+    dropped.caution.iter().for_each(warn);
+    dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
+    let text =
+        dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&name.to_string_lossy())));
+    show(
+        as_json,
+        json!({ "name": name.to_string_lossy(), "found": dropped.found }),
+        text.unwrap_or_default(),
+    )?;
+    Ok(found(prefix, name, dropped.found))
+}
+
+fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
+    let (index, flush) = (Index::read(&*env.files, prefix)?, FlushFile::read(&*env.files, prefix)?);
+    let listed = index.entries().into_iter().map(|entry| entry.name);
+    let names: BTreeSet<_> = listed.chain(flush.entries().into_iter().map(|entry| entry.name)).collect();
+    let dropped =
+        names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name)).collect::<Result<_, _>>();
+    let dropped =
+        dropped.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
+    let (names, text) = report_dropped(dropped);
+    show(as_json, json!({ "dropped": names }), text)?;
+    Ok(Answer::Yes)
+}
+
 fn drop_after(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
     let dropped = if_used(prefix, || drop_later(&*env.files, prefix, name.as_bytes()))?;
+    let is_known = dropped.is_some();
+    let (names, text) = report_dropped(dropped.unwrap_or_default());
+    let json = json!({ "name": name.to_string_lossy(), "found": is_known, "dropped": names });
+    show(as_json, json, text)?;
+    Ok(found(prefix, name, is_known))
+}
+
+/// The names of what was dropped, and a line for each, after the warnings.
+fn report_dropped(dropped: Vec<Dropped>) -> (Vec<String>, String) {
     let (mut names, mut text) = (Vec::new(), String::new());
-    for later in dropped.iter().flatten() {
-        let name = OsStr::from_bytes(&later.name);
-        later.caution.iter().for_each(warn);
-        later.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
-        names.push(name.to_string_lossy());
+    for dropped in dropped {
+        let name = OsStr::from_bytes(&dropped.name);
+        dropped.caution.iter().for_each(warn);
+        dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
+        names.push(name.to_string_lossy().into_owned());
         text += &format!("dropped `{}'\n", on_one_line(&name.to_string_lossy()));
     }
-    let json = json!({ "name": name.to_string_lossy(), "found": dropped.is_some(), "dropped": names });
-    show(as_json, json, text)?;
-    Ok(found(prefix, name, dropped.is_some()))
+    (names, text)
 }
 
 /// Changes the index. Where no job has been there is none, nor a place for its lock.
@@ -213,8 +277,16 @@ fn found(prefix: &Prefix, name: &OsStr, is_there: bool) -> Answer {
 /// What becomes of the copy in cache of a dataset that was dropped.
 fn also_in_cache(id: u64, name: &OsStr) -> String {
     format!(
+        "{}; to keep the dataset, run `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",
+        left_in_cache(id, name)
+    )
+}
+
+/// The same of one that was deleted.
+fn left_in_cache(id: u64, name: &OsStr) -> String {
+    format!(
         "dataset {id} `{}' is in cache as well: no run restarts from that copy, and the job that has it or the next run removes \
-         it; to keep the dataset, run `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",
+         it",
         name.to_string_lossy()
     )
 }

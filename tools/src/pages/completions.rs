@@ -72,7 +72,7 @@ _scr_values() {
     case "$prev" in
         --explain) kind=parameters ;;
         --event) kind=events ;;
-        --current|--drop|--drop-after|--remove|--add|--dataset) kind=datasets ;;
+        --current|--drop|--delete|--drop-after|--remove|--add|--dataset) kind=datasets ;;
         info) [ "${COMP_WORDS[COMP_CWORD-2]}" = plugin ] && kind=plugins ;;
         --prefix|--dir|--cache) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
     esac
@@ -111,6 +111,7 @@ pub(super) fn fish(classic: &[(String, String)]) -> String {
         ("log", "dataset", "datasets"),
         ("index", "current", "datasets"),
         ("index", "drop", "datasets"),
+        ("index", "delete", "datasets"),
         ("index", "add", "datasets"),
         ("scrub", "dataset", "datasets"),
     ];
