@@ -30,6 +30,7 @@ pub mod param;
 #[cfg(any(test, feature = "parsers"))]
 pub mod parsers;
 mod placement;
+pub mod plan;
 #[cfg(not(feature = "planted"))]
 mod planted;
 #[cfg(feature = "planted")]

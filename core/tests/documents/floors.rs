@@ -9,7 +9,19 @@ use std::path::Path;
 
 /// The modules by floor, from the ground up. `docs/developer/architecture.md` shows them.
 const FLOORS: [&[&str]; 7] = [
-    &["comm", "fs", "env", "message", "build", "param", "descriptor", "placement", "parallel", "planted"],
+    &[
+        "comm",
+        "fs",
+        "env",
+        "message",
+        "build",
+        "param",
+        "descriptor",
+        "placement",
+        "parallel",
+        "plan",
+        "planted",
+    ],
     &["prefix", "ledger", "plugin"],
     &["log", "error", "job"],
     &["cache"],

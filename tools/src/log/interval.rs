@@ -8,6 +8,7 @@ use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use scr_core::log::{Event, Transfer};
+use scr_core::plan;
 use scr_plugin_api::{LogEntry, LogQuery};
 use std::path::PathBuf;
 
@@ -135,19 +136,6 @@ impl Totals {
     }
 }
 
-/// Seconds between two checkpoints, of which each costs `cost`, where a job lasts `lasts` seconds.
-fn best_interval(model: Model, cost: f64, lasts: f64) -> f64 {
-    let twice = 2.0 * lasts;
-    match model {
-        Model::Young => (cost * twice).sqrt(),
-        Model::Daly if cost >= twice => lasts,
-        Model::Daly => {
-            let share = cost / twice;
-            (cost * twice).sqrt() * (1.0 + share.sqrt() / 3.0 + share / 9.0) - cost
-        }
-    }
-}
-
 /// Runs the command.
 pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
     let env = environment::env_at(args.prefix.as_deref())?;
@@ -168,7 +156,11 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
         }
         return Ok(Answer::No);
     }
-    let interval = best_interval(args.model, totals.cost(), totals.between_failures());
+    let model = match args.model {
+        Model::Young => plan::young,
+        Model::Daly => plan::daly,
+    };
+    let interval = model(totals.cost(), totals.between_failures());
     let percent = if interval > 0.0 { totals.cost() * 100.0 / interval } else { 0.0 };
     if args.stats {
         print(format!("interval: {interval:.3} s\noverhead: {percent:.3} percent\n"))?;
@@ -206,12 +198,5 @@ mod tests {
         let totals = Totals::of(&entries);
         assert_eq!((totals.starts, totals.cost(), totals.between_failures()), (2, 4.0, 100.0));
         assert_eq!(totals.output, Spent { seconds: 4.0, count: 2 });
-    }
-
-    #[test]
-    fn the_models_give_their_authors_figures() {
-        assert!((best_interval(Model::Young, 4.0, 100.0) - 28.284).abs() < 0.001);
-        assert!((best_interval(Model::Daly, 4.0, 100.0) - 25.680).abs() < 0.001);
-        assert_eq!(best_interval(Model::Daly, 200.0, 100.0), 100.0);
     }
 }

@@ -1,0 +1,82 @@
+//! What an advice is worth: simulated, against all plans of a grid around it and against the intervals of Young and Daly.
+
+use scr_core::plan::{advise, daly, simulate, young, Advice, Belief, CacheCosts, Costs, Gaps, Machine, Plan};
+
+/// Costs of a job with one kind of checkpoint in cache, in seconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Case {
+    /// Between two failures of any kind.
+    pub(crate) mean: f64,
+    /// The share of failures that need the prefix directory.
+    pub(crate) fatal: f64,
+    /// A checkpoint in cache.
+    pub(crate) checkpoint: f64,
+    /// A flush, and the share of it during which the job computes.
+    pub(crate) flush: f64,
+    pub(crate) hidden: f64,
+}
+
+/// Efficiencies by simulation.
+#[derive(Debug)]
+pub(crate) struct Compared {
+    pub(crate) advice: Advice,
+    pub(crate) advised: f64,
+    /// The best plan of the grid.
+    pub(crate) best: (f64, Plan),
+    /// With every checkpoint in the prefix directory, at the intervals of Young and of Daly; the better one.
+    pub(crate) single: f64,
+}
+
+impl Case {
+    pub(crate) fn costs(&self) -> Costs {
+        let belief = |share: f64| Belief::stated(self.mean / share).expect("a positive time");
+        let cached = CacheCosts {
+            checkpoint: self.checkpoint,
+            restart: 2.0 * self.checkpoint,
+            survives: belief(1.0 - self.fatal),
+        };
+        Costs {
+            cache: vec![cached],
+            flush: self.flush,
+            hidden: self.hidden,
+            fetch: self.flush,
+            fatal: belief(self.fatal),
+        }
+    }
+
+    /// Simulates about so many failures for each plan, the same ones for all.
+    pub(crate) fn compare(&self, gaps: Gaps, failures: f64) -> Compared {
+        let costs = self.costs();
+        let machine = costs.machine(Belief::rate).expect("costs in their range");
+        let advice = advise(&costs).expect("costs in their range");
+        let efficiency = |plan: &Plan| run(&machine, plan, gaps, failures);
+        let plans = around(&advice.plan);
+        let best = plans.map(|plan| (efficiency(&plan), plan)).max_by(|one, other| one.0.total_cmp(&other.0));
+        let cost = self.checkpoint + self.flush * (1.0 - self.hidden);
+        let single = [young, daly].map(|model| {
+            let plan = Plan { interval: model(cost, self.mean), counts: vec![0] };
+            efficiency(&plan)
+        });
+        Compared {
+            advised: efficiency(&advice.plan),
+            advice,
+            best: best.expect("a grid of plans"),
+            single: single[0].max(single[1]),
+        }
+    }
+}
+
+fn run(machine: &Machine, plan: &Plan, gaps: Gaps, failures: f64) -> f64 {
+    let seconds = failures / machine.rate();
+    simulate(machine, plan, gaps, seconds, 5).expect("a plan for this machine").efficiency
+}
+
+/// Intervals from an eighth to eight times this one, and flushes from an eighth to eight times as often.
+fn around(plan: &Plan) -> impl Iterator<Item = Plan> + '_ {
+    let every = f64::from(plan.counts[0]) + 1.0;
+    let counts = (-3..=3).map(move |step| (every * 2.0_f64.powi(step)).round().max(1.0) as u32 - 1);
+    counts.flat_map(|count| {
+        let interval = |step: i32| plan.interval * 2.0_f64.powf(f64::from(step) / 2.0);
+        (-6..=6).map(move |step| Plan { interval: interval(step), counts: vec![count] })
+    })
+}

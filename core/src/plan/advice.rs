@@ -1,0 +1,130 @@
+//! The interval for a job: from what it has measured, and from what is believed of its failures.
+
+use super::gaps::Belief;
+use super::model::{Level, Machine, MachineError, Plan, Recovery};
+use super::search::{best_interval, best_plan};
+use thiserror::Error;
+
+/// What checkpoints of one kind in cache cost, in seconds, and what they are for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CacheCosts {
+    /// For how long a checkpoint stops the job.
+    pub checkpoint: f64,
+    /// How long a restart takes.
+    pub restart: f64,
+    /// Failures that it survives, and that one of the kind below does not.
+    pub survives: Belief,
+}
+
+/// What a job has measured, in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// Checkpoints in cache, from the kind that survives least.
+    pub cache: Vec<CacheCosts>,
+    /// How long a flush takes.
+    pub flush: f64,
+    /// The share of it during which the job computes, from 0 to 1.
+    pub hidden: f64,
+    /// How long a restart from the prefix directory takes.
+    pub fetch: f64,
+    /// Failures that no checkpoint in cache survives.
+    pub fatal: Belief,
+}
+
+/// Why there is no advice.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[non_exhaustive]
+pub enum CostsError {
+    /// The share of the flush is none.
+    #[error("the hidden share of a flush is {0}; it must be between 0 and 1")]
+    Hidden(f64),
+    /// Something else is not in its range.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+}
+
+/// When to write checkpoints and when to flush them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Advice {
+    /// The plan.
+    pub plan: Plan,
+    /// Flush every this many checkpoints.
+    pub flush_every: u64,
+    /// The share of time that brings the job forward.
+    pub efficiency: f64,
+    /// Within these bounds lies the best interval with a probability of 95 %, given how little is known of failures.
+    pub between: (f64, f64),
+}
+
+impl Costs {
+    /// The machine as the job sees it, for the expected failure rates, or others.
+    ///
+    /// # Errors
+    /// [`CostsError`]: a number is not in its range.
+    pub fn machine(&self, rate: impl Fn(Belief) -> f64) -> Result<Machine, CostsError> {
+        if !(0.0..=1.0).contains(&self.hidden) {
+            return Err(CostsError::Hidden(self.hidden));
+        }
+        let level = |kind: &CacheCosts| Level {
+            write: kind.checkpoint,
+            recover: kind.restart,
+            hidden: 0.0,
+            rate: rate(kind.survives),
+        };
+        let mut levels: Vec<Level> = self.cache.iter().map(level).collect();
+        // What is flushed is a checkpoint of the highest kind in cache first.
+        let cached = self.cache.last().map_or(0.0, |kind| kind.checkpoint);
+        levels.push(Level {
+            write: cached + self.flush * (1.0 - self.hidden),
+            recover: self.fetch,
+            hidden: self.flush * self.hidden,
+            rate: rate(self.fatal),
+        });
+        Ok(Machine::new(levels, Recovery::OfFailure)?)
+    }
+}
+
+/// The plan that loses least time.
+///
+/// # Errors
+/// [`CostsError`]: a number is not in its range.
+pub fn advise(costs: &Costs) -> Result<Advice, CostsError> {
+    let machine = costs.machine(Belief::rate)?;
+    let (plan, efficiency) = best_plan(&machine, MOST_BETWEEN);
+    let interval = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
+        Ok(best_interval(&costs.machine(rate)?, &plan.counts).0)
+    };
+    let between = (interval(|belief| belief.bounds().1)?, interval(|belief| belief.bounds().0)?);
+    let flush_every = plan.every(machine.levels().len());
+    Ok(Advice { plan, flush_every, efficiency, between })
+}
+
+/// Checkpoints of a kind between two of the next; more would not be worth the room in the log.
+const MOST_BETWEEN: u32 = 10_000;
+
+/// Seconds between two checkpoints that cost `cost` each, where a failure comes every `mean` seconds, by J. W. Young, "A First
+/// Order Approximation to the Optimum Checkpoint Interval" (1974).
+pub fn young(cost: f64, mean: f64) -> f64 {
+    (2.0 * cost * mean).sqrt()
+}
+
+/// The same by J. T. Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps" (2004), equation 37.
+pub fn daly(cost: f64, mean: f64) -> f64 {
+    if cost >= 2.0 * mean {
+        return mean;
+    }
+    let share = cost / (2.0 * mean);
+    young(cost, mean) * (1.0 + share.sqrt() / 3.0 + share / 9.0) - cost
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_models_of_one_level_give_their_authors_figures() {
+        assert!((young(4.0, 100.0) - 28.284).abs() < 0.001);
+        assert!((daly(4.0, 100.0) - 25.680).abs() < 0.001);
+        assert_eq!(daly(200.0, 100.0), 100.0);
+    }
+}

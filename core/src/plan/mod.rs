@@ -1,0 +1,24 @@
+//! How often to write checkpoints, and where to: models of a machine whose nodes fail. Pure functions, without any I/O.
+//!
+//! - `stage`: the arithmetic of stretches of time that end well or with a failure
+//! - `model`: the published multi-level Markov model, and what differs in a job under scr
+//! - `search`: the best plan for a machine
+//! - `gaps`: times between failures, and what is known of their rate
+//! - `simulate`: a job with its failures, event by event
+//! - `advice`: the interval for a job, from what it has measured
+//! - `losses`: which losses of nodes a redundancy scheme survives
+
+mod advice;
+mod gaps;
+mod losses;
+mod model;
+mod search;
+mod simulate;
+mod stage;
+
+pub use advice::{advise, daly, young, Advice, CacheCosts, Costs, CostsError};
+pub use gaps::{Belief, Gaps, Random};
+pub use losses::{partner_survival, survival};
+pub use model::{Forecast, Level, Machine, MachineError, Plan, PlanError, Recovery, MOST_LEVELS};
+pub use search::{best_interval, best_plan};
+pub use simulate::{simulate, Outcome};
