@@ -117,11 +117,49 @@ pub(crate) fn throughput(what: &str, took: Duration, files: u64, bytes: u64, ran
     )
 }
 
-/// A number of bytes for people.
-pub(crate) fn amount(bytes: u64) -> String {
-    match bytes {
-        0..1_048_576 => format!("{bytes} bytes"),
-        _ => format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20)),
+/// A number of bytes for people: `512 bytes`, `1.5 KiB`, `77 GiB`.
+pub fn amount(bytes: u64) -> String {
+    const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+    let in_unit = |power: usize| bytes as f64 / 1024_f64.powi(i32::try_from(power).unwrap_or(i32::MAX));
+    // 1023.6 would be shown as 1024 of the smaller unit.
+    let power = (0..UNITS.len()).take_while(|&power| in_unit(power) >= 1023.5).count();
+    match UNITS.get(power.wrapping_sub(1)) {
+        None => format!("{bytes} byte{}", if bytes == 1 { "" } else { "s" }),
+        Some(unit) => format!("{} {unit}", three_digits(in_unit(power))),
+    }
+}
+
+/// A length of time for people: `0.25 s`, `8.6 s`, `4 min 10 s`, `1 h 30 min`, `2 d 3 h`.
+pub fn span(time: Duration) -> String {
+    let seconds = time.as_secs_f64().round();
+    if seconds < 60.0 {
+        return format!("{} s", three_digits(time.as_secs_f64()));
+    }
+    let (large, small) = match seconds {
+        ..3_600.0 => ((60.0, "min"), (1.0, "s")),
+        ..86_400.0 => ((3_600.0, "h"), (60.0, "min")),
+        _ => ((86_400.0, "d"), (3_600.0, "h")),
+    };
+    let all = (seconds / small.0).round();
+    let in_large = large.0 / small.0;
+    let (whole, rest) = ((all / in_large).floor(), all % in_large);
+    match rest {
+        0.0 => format!("{whole} {}", large.1),
+        rest => format!("{whole} {} {rest} {}", large.1, small.1),
+    }
+}
+
+/// The first three digits of a number that is not huge, without zeros at the end of a fraction.
+fn three_digits(number: f64) -> String {
+    let digits = match number {
+        ..9.995 => 2,
+        ..99.95 => 1,
+        _ => 0,
+    };
+    let text = format!("{number:.digits$}");
+    match text.contains('.') {
+        true => text.trim_end_matches('0').trim_end_matches('.').to_owned(),
+        false => text,
     }
 }
 
@@ -136,6 +174,30 @@ fn scientific(value: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn bytes_and_times_are_written_for_people() {
+        let bytes = [0, 1, 1023, 1024, 1536, 1_048_575, 1 << 20, 82_678_120_448, u64::MAX];
+        let expected =
+            ["0 bytes", "1 byte", "1023 bytes", "1 KiB", "1.5 KiB", "1 MiB", "1 MiB", "77 GiB", "16 EiB"];
+        assert_eq!(bytes.map(amount), expected);
+        let spans = [0.0, 0.254, 8.6, 59.4, 59.7, 250.0, 3_599.8, 5_400.0, 7_170.0, 183_600.0, 172_799.0]
+            .map(|seconds| span(Duration::from_secs_f64(seconds)));
+        let expected = [
+            "0 s",
+            "0.25 s",
+            "8.6 s",
+            "59.4 s",
+            "1 min",
+            "4 min 10 s",
+            "1 h",
+            "1 h 30 min",
+            "2 h",
+            "2 d 3 h",
+            "2 d",
+        ];
+        assert_eq!(spans, expected);
+    }
 
     /// Messages ended in the standard library's "(os error 2)", which says nothing to users.
     #[test]

@@ -21,7 +21,7 @@ pub use database::database;
 pub use syslog::check_logger;
 pub use text::{line, parse, LineError};
 
-pub use record::{Event, Record, Transfer};
+pub use record::{Event, Record, Transfer, ALLOCATION_END};
 pub(crate) use text::TextSink;
 
 use crate::comm::Rank;

@@ -24,10 +24,13 @@ macro_rules! names {
     };
 }
 
+/// The note of [`Event::Start`] is this, and when the allocation ends, in seconds since the epoch.
+pub const ALLOCATION_END: &str = "allocation ends at @";
+
 names! {
     /// Something that happened.
     Event:
-    /// A run starts, with this many processes on this many nodes.
+    /// A run starts, with this many processes on this many nodes. The note says when the allocation ends, if that is known.
     Start = "START";
     /// The application computes.
     ComputeStart = "COMPUTE_START";
@@ -173,6 +176,11 @@ impl Record {
     pub fn run(mut self, processes: u64, nodes: u64) -> Self {
         (self.0.processes, self.0.nodes) = (Some(processes), Some(nodes));
         self
+    }
+
+    /// In an allocation that ends at this time, in seconds since the epoch.
+    pub(crate) fn until(self, end: u64) -> Self {
+        self.note(format!("{ALLOCATION_END}{end}"))
     }
 
     pub(super) fn into_entry(self) -> LogEntry {

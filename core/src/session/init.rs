@@ -40,7 +40,11 @@ impl Session {
         let began = job.elapsed();
         report_settings(&job);
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
-        job.log.add_entry(Record::event(Event::Start).run(processes, nodes));
+        let start = Record::event(Event::Start).run(processes, nodes);
+        job.log.add_entry(match job.params.get(&param::END_TIME) {
+            Some(end) => start.until(end),
+            None => start,
+        });
         let (running, is_shared) = begin_running(&job)?;
         job.run.is_second = running.is_second();
         let mut session = Self {

@@ -1,5 +1,6 @@
 //! `scr ckpt-interval`: how often to write checkpoints, from what the log of a job says that they cost and how long the job runs
-//! between two starts. For a job script: `export SCR_CHECKPOINT_SECONDS=$(scr ckpt-interval)`.
+//! between two failures. For a job script: `export SCR_CHECKPOINT_SECONDS=$(scr ckpt-interval)`, so that standard output has
+//! the number alone, and the words go to standard error.
 
 use super::sources;
 use crate::environment;
@@ -7,16 +8,19 @@ use crate::output::{print, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use scr_core::log::{Event, Transfer};
+use scr_core::log::{Event, Transfer, ALLOCATION_END};
+use scr_core::message::span;
 use scr_core::plan;
 use scr_plugin_api::{LogEntry, LogQuery};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
 Daly's model is equation 37 of \"A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps\" (2004), Young's is of \
-\"A First Order Approximation to the Optimum Checkpoint Interval\" (1974). Every start of the job after the first one counts as a \
-failure.
+\"A First Order Approximation to the Optimum Checkpoint Interval\" (1974). A run counts as a failure if the job was started \
+again, or `scr run' saw it fail, although it had neither finished, nor halted, nor come to the end of its allocation.
 
 Exit codes: 0 printed, 1 the log says too little, 2 error. Without a log it prints an overhead of 10 percent, or nothing.";
 
@@ -66,10 +70,81 @@ impl Spent {
     }
 }
 
-/// What a log says of the time that runs took.
+/// A run of the job: the entries from one start to the next.
+struct Run<'a> {
+    /// Those before the run ended.
+    own: &'a [LogEntry],
+    /// How it ended, where `scr run` started it.
+    end: Option<&'a LogEntry>,
+    is_last: bool,
+}
+
+impl<'a> Run<'a> {
+    fn all(entries: &'a [LogEntry]) -> Vec<Self> {
+        // What commands log after a run, and before the next one, is no time of the run.
+        let of_command = [Event::RunStart, Event::RunEnd, Event::PostrunStart];
+        let mut runs: Vec<_> = entries
+            .chunk_by(|_, next| !is(next, Event::Start))
+            .map(|run| {
+                let starts = run.iter().position(|entry| is(entry, Event::Start));
+                let from = starts.unwrap_or(0);
+                let until =
+                    run[from..].iter().position(|entry| of_command.iter().any(|&event| is(entry, event)));
+                let (own, rest) = run[from..].split_at(until.unwrap_or(run.len() - from));
+                Run { own, end: rest.first().filter(|entry| is(entry, Event::RunEnd)), is_last: false }
+            })
+            .collect();
+        if let Some(last) = runs.last_mut() {
+            last.is_last = true;
+        }
+        runs
+    }
+
+    /// Microseconds from the start to the last sign of the run.
+    fn micros(&self) -> u64 {
+        let last = self.end.or(self.own.last()).map_or(0, |entry| entry.micros);
+        last.saturating_sub(self.own.first().map_or(last, |entry| entry.micros))
+    }
+
+    fn has_failed(&self) -> bool {
+        if self.own.iter().any(|entry| is(entry, Event::Halt)) {
+            return false;
+        }
+        let Some(end) = self.end else {
+            // The last run may go on. Of another one, the next entry would have come after the end of its allocation.
+            let gaps = self.own.windows(2).map(|pair| pair[1].micros.saturating_sub(pair[0].micros));
+            return !self.is_last && !self.met_its_end(self.own.last(), gaps.max().unwrap_or(0));
+        };
+        let said =
+            |wanted: &str| end.note.iter().flat_map(|note| note.split(", ")).any(|word| word == wanted);
+        !said("status=0") && !said("halted") && !self.met_its_end(Some(end), 0)
+    }
+
+    /// Whether the allocation ended not later than so long after the last sign of the run.
+    fn met_its_end(&self, last: Option<&LogEntry>, micros: u64) -> bool {
+        let ends = self.own.first().and_then(|start| start.note.as_deref()?.strip_prefix(ALLOCATION_END));
+        let ends = ends.and_then(|seconds| seconds.parse::<u64>().ok());
+        let last = last.map_or(0, |entry| entry.micros);
+        ends.is_some_and(|ends| {
+            last.saturating_add(micros.max(END_IS_NEAR)) >= ends.saturating_mul(1_000_000)
+        })
+    }
+}
+
+/// Resource managers end jobs up to a minute before the time that they give, in microseconds.
+const END_IS_NEAR: u64 = 60_000_000;
+
+fn is(entry: &LogEntry, event: Event) -> bool {
+    entry.name == event.name()
+}
+
+/// The time that all runs of a log took.
 #[derive(Debug, Default, PartialEq)]
 struct Totals {
     starts: u64,
+    failures: u64,
+    /// The time of all runs, in seconds.
+    all: f64,
     fetches: Spent,
     rebuilds: Spent,
     computing: Spent,
@@ -81,29 +156,41 @@ struct Totals {
 
 impl Totals {
     fn of(entries: &[LogEntry]) -> Self {
+        let is_output = |entry: &&LogEntry| is(entry, Event::OutputStart) || is(entry, Event::OutputEnd);
+        let outputs: BTreeSet<_> =
+            entries.iter().filter(is_output).filter_map(|entry| entry.dataset).collect();
         let mut totals = Self::default();
-        let mut in_checkpoint = false;
-        for entry in entries {
-            let is = |event: Event| entry.name == event.name();
-            if is(Event::Start) {
-                totals.starts += 1;
-            } else if is(Event::RebuildSuccess) || is(Event::RebuildFail) {
-                totals.rebuilds.add(entry);
-            } else if is(Event::ComputeStart) {
-                in_checkpoint = false;
-            } else if is(Event::ComputeEnd) {
-                totals.computing.add(entry);
-            } else if is(Event::CheckpointStart) {
-                in_checkpoint = true;
-            } else if is(Event::CheckpointEnd) {
-                totals.checkpoints.add(entry);
-            } else if entry.name == Transfer::Fetch.name() {
-                totals.fetches.add(entry);
-            } else if entry.name == Transfer::FlushSync.name() {
-                if in_checkpoint { &mut totals.flushes } else { &mut totals.output }.add(entry);
-            }
+        for run in Run::all(entries) {
+            let before = totals.accounted();
+            run.own.iter().for_each(|entry| totals.add(entry, &outputs));
+            totals.failures += u64::from(run.has_failed());
+            // A text log has whole seconds, so that of a short run what each part took is more exact.
+            totals.all += (run.micros() as f64 / 1e6).max(totals.accounted() - before);
         }
         totals
+    }
+
+    fn add(&mut self, entry: &LogEntry, outputs: &BTreeSet<u64>) {
+        if is(entry, Event::Start) {
+            self.starts += 1;
+        } else if is(entry, Event::RebuildSuccess) || is(entry, Event::RebuildFail) {
+            self.rebuilds.add(entry);
+        } else if is(entry, Event::ComputeEnd) {
+            self.computing.add(entry);
+        } else if is(entry, Event::CheckpointEnd) {
+            self.checkpoints.add(entry);
+        } else if entry.name == Transfer::Fetch.name() {
+            self.fetches.add(entry);
+        } else if entry.name == Transfer::FlushSync.name() {
+            let is_output = entry.dataset.is_some_and(|id| outputs.contains(&id));
+            if is_output { &mut self.output } else { &mut self.flushes }.add(entry);
+        }
+    }
+
+    /// Seconds that have a name.
+    fn accounted(&self) -> f64 {
+        let all = [self.fetches, self.rebuilds, self.computing, self.checkpoints, self.flushes, self.output];
+        all.iter().map(|spent| spent.seconds).sum()
     }
 
     /// Seconds that a checkpoint costs.
@@ -111,10 +198,9 @@ impl Totals {
         (self.checkpoints.seconds + self.flushes.seconds) / self.checkpoints.count.max(1) as f64
     }
 
-    /// Seconds from one start of the job to the next.
+    /// Seconds from one failure to the next; without any failure, at least.
     fn between_failures(&self) -> f64 {
-        let all = [self.fetches, self.rebuilds, self.computing, self.checkpoints, self.flushes, self.output];
-        all.iter().map(|spent| spent.seconds).sum::<f64>() / self.starts.max(1) as f64
+        self.all / self.failures.max(1) as f64
     }
 
     fn table(&self) -> String {
@@ -128,12 +214,40 @@ impl Totals {
             ("flushes of output", self.output),
         ];
         for (what, spent) in spent {
-            let times = [spent.seconds, spent.average()].map(|seconds| format!("{seconds:.3} s"));
-            table.row([what.to_owned(), times[0].clone(), format!("{} on average", times[1])]);
+            table.row([
+                what.to_owned(),
+                in_words(spent.seconds),
+                format!("{} on average", in_words(spent.average())),
+            ]);
         }
-        let text = table.text();
-        format!("{text}starts: {}\nmean time to interrupt: {:.3} s\n", self.starts, self.between_failures())
+        let (text, lasts) = (table.text(), in_words(self.between_failures()));
+        let least = if self.failures == 0 { "at least " } else { "" };
+        format!(
+            "{text}starts: {}\nfailures: {}, in {}\nmean time to interrupt: {least}{lasts}\n",
+            self.starts,
+            self.failures,
+            in_words(self.all)
+        )
     }
+
+    /// The answer for people.
+    fn advice(&self, interval: f64) -> String {
+        let (cost, all, interval) = (in_words(self.cost()), in_words(self.all), in_words(interval));
+        match self.failures {
+            0 => format!(
+                "write a checkpoint every {interval} or less often: it costs {cost}, and no failure was seen in {all}, so that \
+                 the mean time to interrupt is that or longer"
+            ),
+            failures => format!(
+                "write a checkpoint every {interval}: it costs {cost}, and there was a failure every {} ({failures} in {all})",
+                in_words(self.between_failures())
+            ),
+        }
+    }
+}
+
+fn in_words(seconds: f64) -> String {
+    Duration::try_from_secs_f64(seconds).map_or_else(|_| format!("{seconds:.0} s"), span)
 }
 
 /// Runs the command.
@@ -163,13 +277,18 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
     let interval = model(totals.cost(), totals.between_failures());
     let percent = if interval > 0.0 { totals.cost() * 100.0 / interval } else { 0.0 };
     if args.stats {
-        print(format!("interval: {interval:.3} s\noverhead: {percent:.3} percent\n"))?;
-    } else if args.percent {
-        print(format!("{percent}\n"))?;
-    } else {
-        // Rounded down to 0 it would mean never.
-        print(format!("{}\n", (interval as u64).max(1)))?;
+        print(format!("interval: {}\noverhead: {percent:.1} percent\n", in_words(interval)))?;
+        return Ok(Answer::Yes);
     }
+    warn(totals.advice(interval));
+    if args.percent {
+        print(format!("{percent:.3}\n"))?;
+        return Ok(Answer::Yes);
+    }
+    if interval < 1.0 {
+        warn("1 is printed, the least that SCR_CHECKPOINT_SECONDS can be; 0 would mean never");
+    }
+    print(format!("{}\n", (interval.round() as u64).max(1)))?;
     Ok(Answer::Yes)
 }
 
@@ -181,22 +300,99 @@ mod tests {
         LogEntry { name: name.to_owned(), seconds: Some(seconds), ..LogEntry::default() }
     }
 
+    fn at(second: u64, entry: LogEntry) -> LogEntry {
+        LogEntry { micros: second * 1_000_000, ..entry }
+    }
+
+    fn with_note(name: &str, note: &str) -> LogEntry {
+        LogEntry { note: Some(note.to_owned()), ..entry(name, 0.0) }
+    }
+
+    /// A run from this second on that computes for 90 seconds, writes a checkpoint, and then does not come to another.
+    fn run(second: u64) -> Vec<LogEntry> {
+        let of = |dataset, entry| LogEntry { dataset: Some(dataset), ..entry };
+        [
+            (0, entry("START", 0.0)),
+            (4, entry("FETCH", 4.0)),
+            (94, entry("COMPUTE_END", 90.0)),
+            (94, of(1, entry("CHECKPOINT_START", 0.0))),
+            (97, of(1, entry("CHECKPOINT_END", 3.0))),
+            (98, of(1, entry("FLUSH_SYNC", 1.0))),
+            (98, of(2, entry("OUTPUT_START", 0.0))),
+            (100, of(2, entry("FLUSH_SYNC", 2.0))),
+        ]
+        .map(|(later, entry)| at(second + later, entry))
+        .to_vec()
+    }
+
+    fn failures(parts: &[Vec<LogEntry>]) -> u64 {
+        Totals::of(&parts.concat()).failures
+    }
+
     #[test]
     fn checkpoint_cost_is_separated_from_other_time() {
-        let run = [
-            entry("START", 0.0),
-            entry("FETCH", 4.0),
-            entry("COMPUTE_START", 0.0),
-            entry("COMPUTE_END", 90.0),
-            entry("CHECKPOINT_START", 0.0),
-            entry("CHECKPOINT_END", 3.0),
-            entry("FLUSH_SYNC", 1.0),
-            entry("COMPUTE_START", 0.0),
-            entry("FLUSH_SYNC", 2.0),
-        ];
-        let entries: Vec<_> = run.iter().chain(&run).cloned().collect();
-        let totals = Totals::of(&entries);
-        assert_eq!((totals.starts, totals.cost(), totals.between_failures()), (2, 4.0, 100.0));
-        assert_eq!(totals.output, Spent { seconds: 4.0, count: 2 });
+        let totals = Totals::of(&[run(0), run(200)].concat());
+        assert_eq!((totals.starts, totals.failures, totals.cost()), (2, 1, 4.0));
+        assert_eq!((totals.between_failures(), totals.output), (200.0, Spent { seconds: 4.0, count: 2 }));
+    }
+
+    #[test]
+    fn the_flush_of_a_checkpoint_at_the_end_of_a_run_belongs_to_the_checkpoint() {
+        let flush = LogEntry { dataset: Some(1), ..entry("FLUSH_SYNC", 8.0) };
+        let totals =
+            Totals::of(&[run(0), vec![at(101, entry("COMPUTE_START", 0.0)), at(109, flush)]].concat());
+        assert_eq!((totals.flushes.seconds, totals.output.seconds), (9.0, 2.0));
+        assert_eq!(totals.all, 109.0, "computing that no checkpoint follows is time of the run, too");
+    }
+
+    #[test]
+    fn a_run_fails_unless_it_ended_well_or_was_halted_or_met_the_end_of_its_allocation() {
+        let (dead, next) = (run(0), run(500));
+        assert_eq!(failures(std::slice::from_ref(&dead)), 0, "it may go on");
+        assert_eq!(failures(&[dead.clone(), next.clone()]), 1);
+        for note in ["SCR_FINALIZE_CALLED", "the halt file gives the reason JOB_HALTED"] {
+            assert_eq!(
+                failures(&[dead.clone(), vec![at(101, with_note("HALT", note))], next.clone()]),
+                0,
+                "{note}"
+            );
+        }
+        for (note, failed) in [
+            ("run=1, status=0", 0),
+            ("run=1, status=1", 1),
+            ("run=1, status=137, halted", 0),
+            ("run=1, status=137, hung for 9 seconds", 1),
+        ] {
+            let end = vec![at(101, with_note("RUN_END", note))];
+            assert_eq!(failures(&[dead.clone(), end.clone()]), failed, "{note}");
+            assert_eq!(failures(&[dead.clone(), end, next.clone()]), failed, "{note}");
+        }
+        // The next sign was due after 90 seconds.
+        for (ends, failed) in [(150, 0), (189, 0), (191, 1)] {
+            let mut until = dead.clone();
+            until[0].note = Some(format!("{ALLOCATION_END}{ends}"));
+            assert_eq!(failures(&[until, next.clone()]), failed, "{ends}");
+        }
+        let started = vec![at(499, with_note("RUN_START", "run=1"))];
+        let totals = Totals::of(&[dead, started, next].concat());
+        assert_eq!((totals.failures, totals.all), (1, 200.0), "the time between two jobs is none of theirs");
+    }
+
+    #[test]
+    fn without_a_failure_the_advice_is_a_bound_and_has_units() {
+        let seen = |advice: String, words: &str| assert!(advice.contains(words), "{advice}");
+        let totals = Totals::of(&run(0));
+        seen(
+            totals.advice(30.0),
+            "every 30 s or less often: it costs 4 s, and no failure was seen in 1 min 40 s, so",
+        );
+        assert!(totals
+            .table()
+            .ends_with("failures: 0, in 1 min 40 s\nmean time to interrupt: at least 1 min 40 s\n"));
+        let totals = Totals::of(&[run(0), run(200)].concat());
+        seen(
+            totals.advice(90.0),
+            "every 1 min 30 s: it costs 4 s, and there was a failure every 3 min 20 s (1 in 3 min 20 s)",
+        );
     }
 }

@@ -25,13 +25,18 @@ pub(super) fn table(entries: &[LogEntry]) -> String {
     table.text()
 }
 
-/// The note, where bytes went, or how large a run is.
+/// How large a run is, the note, or where bytes went.
 fn remark(entry: &LogEntry) -> String {
-    match (&entry.note, &entry.from, &entry.to, entry.processes, entry.nodes) {
-        (Some(note), ..) => note.clone(),
-        (_, Some(from), Some(to), ..) => format!("{from} -> {to}"),
-        (.., Some(processes), Some(nodes)) => format!("{processes} processes on {nodes} nodes"),
-        _ => String::new(),
+    let size = entry
+        .processes
+        .zip(entry.nodes)
+        .map(|(processes, nodes)| format!("{processes} processes on {nodes} nodes"));
+    let way = entry.from.as_ref().zip(entry.to.as_ref()).map(|(from, to)| format!("{from} -> {to}"));
+    let parts: Vec<_> = [size, entry.note.clone()].into_iter().flatten().collect();
+    if parts.is_empty() {
+        way.unwrap_or_default()
+    } else {
+        parts.join(", ")
     }
 }
 
