@@ -33,6 +33,9 @@ for example in heat2d.c heat2d.cpp heat2d.f heat2d.f90 heat2d.py test_api.c test
     Makefile README.md; do
     put 644 "examples/$example" share/scr/examples
 done
+# A copy of the examples finds the tree that they came from. DESTDIR is not part of its final place.
+installed=$(cd "$prefix" && pwd) && installed=${installed#"${DESTDIR:-}"}
+sed -i "s|^INSTALLED =.*|INSTALLED = $installed|" "$prefix/share/scr/examples/Makefile"
 if [ -x "$built/scr" ]; then
     put 755 "$built/scr" bin
     for classic in scr_check_node scr_ckpt_interval scr_copy scr_crc32 scr_env scr_flush_file scr_glob_hosts \

@@ -149,6 +149,38 @@ on_each_mpi! {
         tree.expect_right_answer(&tree.cargo("heat2d"), &numbers(true), &numbers(false));
     }
 
+    // Test suites of sites copy the examples away and call make.
+    fn a_copy_of_the_examples_finds_its_installation(mpi: Mpi) {
+        let (tree, stage) = (Tree::new(mpi), stage(mpi));
+        let pkg_config = tree.path.join("lib/pkgconfig");
+        for (variable, value, found) in [
+            ("SCR_DIR", tree.path.as_path(), &tree.path),
+            ("SCR_ROOT", tree.path.as_path(), &tree.path),
+            ("PKG_CONFIG_PATH", pkg_config.as_path(), &tree.path),
+            ("PKG_CONFIG_PATH", Path::new("/nowhere"), &stage),
+        ] {
+            let copy = tree.scratch.path().join("copy");
+            let copied = Command::new("cp").arg("-r").arg(tree.examples()).arg(&copy).status();
+            assert!(copied.is_ok_and(|status| status.success()), "the examples can be copied");
+            let make = || {
+                let mut make = Command::new("make");
+                make.env_remove("SCR_DIR").env_remove("SCR_ROOT");
+                make.arg(format!("MPICC={}", mpi.compiler())).env(variable, value).current_dir(&copy);
+                make
+            };
+            compile(make().arg("heat2d"));
+            let linked = Command::new("ldd").arg(copy.join("heat2d")).output().unwrap();
+            let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+            assert!(linked.contains(&format!("{}/", found.display())), "{variable}={}: {linked}", value.display());
+            let elsewhere = make().arg("clean").output().unwrap();
+            assert!(elsewhere.status.success(), "{elsewhere:?}");
+            let missing = make().args(["SCR_DIR=/nowhere", "heat2d"]).output().unwrap();
+            let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+            assert!(!missing.status.success() && message.contains("no include/scr.h in /nowhere: set SCR_DIR"), "{message}");
+            std::fs::remove_dir_all(&copy).unwrap();
+        }
+    }
+
     fn cmake_finds_an_installed_tree(mpi: Mpi) {
         with_compiler("cmake", "find_package(scr)", || {
             let tree = Tree::new(mpi);
