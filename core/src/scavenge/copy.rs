@@ -14,8 +14,9 @@ use crate::cache::record::{DatasetKey, RankRecord};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{At, Durability, Files, FsError, How, OwnedDir};
+use crate::ledger::LedgerDir;
 use crate::parallel::at_a_time;
-use crate::prefix::{FileName, Index, Overwritten, Prefix, PrefixError, PrefixId, Rank2File, DIR_MODE};
+use crate::prefix::{FileName, Overwritten, Prefix, PrefixError, PrefixId, Rank2File, DIR_MODE};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -98,7 +99,7 @@ impl Copier<'_> {
         let parts = self.find(caches, id, &mut copied.passed_over)?;
         let Some((_, first)) = parts.first() else { return Ok(copied) };
         let (id, name) = (first.record.id_in_prefix, first.record.dataset.name.clone());
-        let listed = Index::read(self.files, self.prefix)?.entry(id);
+        let listed = LedgerDir { files: self.files, prefix: self.prefix }.index()?.entry(id);
         copied.already = listed.is_some_and(|entry| entry.is_valid() && entry.name == name)
             && Rank2File::loss(self.files, self.prefix, id)?.is_none();
         copied.dataset = Some((id, name));

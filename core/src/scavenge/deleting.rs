@@ -5,7 +5,8 @@ use crate::comm::thread::{self, RunError};
 use crate::comm::CollectiveError;
 use crate::delete::Deleting;
 use crate::fs::Files;
-use crate::prefix::{Index, Prefix, PrefixError};
+use crate::ledger::LedgerDir;
+use crate::prefix::{Prefix, PrefixError};
 
 /// Why a dataset was not deleted.
 #[derive(Debug, thiserror::Error)]
@@ -36,7 +37,7 @@ pub struct Deleted {
 /// # Errors
 /// [`DeleteError`]. A dataset that was only partly deleted is invalid, and can be deleted again.
 pub fn delete_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Deleted, DeleteError> {
-    let index = Index::read(files, prefix)?;
+    let index = LedgerDir { files, prefix }.index()?;
     let listed = index.entries().into_iter().filter(|entry| entry.name == name).map(|entry| entry.id);
     let mut ids = index.others_named(name, 0);
     ids.extend(listed);
