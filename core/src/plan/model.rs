@@ -220,8 +220,12 @@ impl<'a> Chain<'a> {
         let rates: Vec<f64> = machine.levels.iter().map(|level| level.rate).collect();
         let writes = writes(machine, plan);
         let interval = |write: &f64| Stage::lasting(plan.interval + write, &rates);
-        // What arrives late is lost with all the work since: as if it took longer to go back.
-        let recover = |level: &Level| Stage::lasting(level.recover + level.hidden, &rates);
+        let recover = |level: &Level| {
+            let mut stage = Stage::lasting(level.recover, &rates);
+            // What has not arrived yet is lost with all the work since.
+            stage.done.time += stage.done.probability * level.hidden;
+            stage
+        };
         let attempts: Vec<Stage> = machine.levels.iter().map(recover).collect();
         let levels = machine.levels.len();
         let recoveries = (1..=levels).map(|to| recoveries(&attempts, to, machine.recovery)).collect();
