@@ -65,6 +65,7 @@ done
 if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
     put 644 etc/scr.conf etc # what the site has written there stays
 fi
+for machine in etc/machines/*.toml; do put 644 "$machine" share/scr/machines; done
 # The pages keep their folders, so that their links to each other resolve.
 for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md docs/images/*.svg; do
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"

@@ -17,6 +17,7 @@ use crate::log;
 use crate::machine;
 use crate::output::{print_to_stderr, Answer};
 use crate::pages;
+use crate::plan;
 use crate::plugin;
 use crate::poststage;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
@@ -84,6 +85,9 @@ enum Command {
     /// Print how often to write checkpoints, computed from the log of a job
     #[command(after_help = log::interval::EXIT_CODES)]
     CkptInterval(log::interval::CkptIntervalArgs),
+    /// Find the best schemes, checkpoint interval and flushes for a machine, by a model or by simulation
+    #[command(after_help = plan::EXIT_CODES)]
+    Plan(plan::PlanArgs),
     /// List and change the index of the datasets in a prefix directory
     #[command(after_help = index::EXIT_CODES)]
     Index(index::IndexArgs),
@@ -166,6 +170,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::LogEvent(args) => log::add::event(&args),
         Command::LogTransfer(args) => log::add::transfer(&args),
         Command::CkptInterval(args) => log::interval::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Log(args) => log::run(&args),

@@ -18,6 +18,7 @@ mod log;
 mod machine;
 mod output;
 mod pages;
+mod plan;
 mod plugin;
 mod poststage;
 mod progress;

@@ -27,7 +27,7 @@ use std::path::Path;
 const MOST_TEXT_BYTES: u64 = 64 << 20;
 
 /// The text of a file, which may be a pipe that the user has named.
-fn read_text(path: &Path) -> Result<String> {
+pub(crate) fn read_text(path: &Path) -> Result<String> {
     Ok(String::from_utf8(limited(&mut File::open(path)?)?)?)
 }
 

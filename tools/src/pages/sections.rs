@@ -33,6 +33,7 @@ const FILES: &[(&str, &str)] = &[
     (MANAGERS, "How to ask resource managers, in the installation."),
     (LAUNCHERS, "How to call launchers, in the installation."),
     (PLUGINS, "The manifests of plugins, in the installation."),
+    (MACHINES, "Descriptions of machines, in the installation."),
 ];
 
 const INDEX: &str = ".scr/index.scr";
@@ -43,6 +44,7 @@ const LOG: &str = ".scr/log";
 const CACHE: &str = "<base>/<user>/scr.<allocation>";
 const MANAGERS: &str = "etc/scr/resource-managers/*.toml";
 const LAUNCHERS: &str = "etc/scr/launchers/*.toml";
+const MACHINES: &str = "share/scr/machines/*.toml";
 const PLUGINS: &str = "etc/scr/plugins.d/*.toml";
 
 const SECTIONS: &[Sections] = &[
@@ -142,6 +144,24 @@ const SECTIONS: &[Sections] = &[
             ),
         ],
         files: &[INDEX],
+    },
+    Sections {
+        page: "scr-plan",
+        examples: &[
+            (
+                "scr plan atlas",
+                "Says how to write checkpoints on Atlas, one of the machines that come with scr.",
+            ),
+            (
+                "scr plan my.toml --simulate --html plan.html",
+                "Writes a page on a machine of your own, and simulates it.",
+            ),
+            (
+                "scr plan --model levels.toml --interval 600 --counts 10,1 --json",
+                "Prints the efficiency of one plan by the published model.",
+            ),
+        ],
+        files: &[MACHINES],
     },
     Sections {
         page: "scr-scrub",

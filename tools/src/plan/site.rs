@@ -1,0 +1,511 @@
+//! A machine as a file describes it: nodes, sizes, costs, and what fails how often. `docs/user/planning.md` explains every key.
+
+use super::document::{Document, Section, BYTES, GAP, SECONDS, SHARE};
+use anyhow::{Context, Result};
+use scr_core::plan::{partner_survival, survival};
+use std::path::Path;
+
+/// A machine, or the part of it that a job uses.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) name: String,
+    pub(super) source: Option<String>,
+    pub(super) nodes: u64,
+    /// Bytes of a checkpoint on each node.
+    pub(super) checkpoint: Option<f64>,
+    /// Bytes that each node has for checkpoints.
+    pub(super) memory: Option<f64>,
+    pub(super) schemes: Vec<Scheme>,
+    pub(super) flush: Flush,
+    pub(super) failures: Vec<Failure>,
+}
+
+/// A redundancy scheme, and what it costs on this machine.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Scheme {
+    pub(super) kind: Kind,
+    /// Seconds for which a checkpoint stops the job.
+    pub(super) cost: f64,
+    /// Seconds from a failure until the job computes again.
+    pub(super) recover: f64,
+}
+
+/// A scheme with its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Single,
+    Partner,
+    Xor { set_size: u64 },
+    Rs { set_size: u64, failures: u64 },
+}
+
+/// The way to the prefix directory, in seconds.
+#[derive(Debug)]
+pub(super) struct Flush {
+    pub(super) cost: f64,
+    pub(super) recover: f64,
+    /// The share during which the job computes.
+    pub(super) hidden: f64,
+}
+
+/// A kind of failure.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) loses: Loss,
+    /// Per second, for the whole job.
+    pub(super) rate: f64,
+}
+
+/// What a failure takes away.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// Processes end, and their nodes keep what they have.
+    Processes,
+    /// So many nodes at once: anywhere, or within one failure group.
+    Nodes { count: u64, in_group: bool },
+    /// All nodes.
+    Everything,
+}
+
+impl Kind {
+    /// Bytes on a node for each byte of a checkpoint.
+    pub(super) fn stored(self) -> f64 {
+        1.0 + match self {
+            Self::Single => 0.0,
+            Self::Partner => 1.0,
+            Self::Xor { set_size } => 1.0 / (set_size - 1) as f64,
+            Self::Rs { set_size, failures } => failures as f64 / (set_size - failures) as f64,
+        }
+    }
+
+    /// Bytes that a node sends for each byte of a checkpoint.
+    fn sent(self) -> f64 {
+        match self {
+            Self::Single => 0.0,
+            Self::Partner | Self::Xor { .. } => 1.0,
+            Self::Rs { set_size, failures } => (set_size - 1) as f64 / (set_size - failures) as f64,
+        }
+    }
+
+    /// The probability that it survives such a failure.
+    pub(super) fn survives(self, loss: Loss, nodes: u64) -> f64 {
+        let (count, in_group) = match loss {
+            Loss::Processes => return 1.0,
+            Loss::Everything => return 0.0,
+            Loss::Nodes { count, in_group } => (count, in_group),
+        };
+        match self {
+            Self::Single => 0.0,
+            // The members of a set are in different groups.
+            _ if in_group => 1.0,
+            Self::Partner => partner_survival(nodes, count),
+            Self::Xor { set_size } => survival(nodes, set_size, 1, count),
+            Self::Rs { set_size, failures } => survival(nodes, set_size, failures, count),
+        }
+    }
+
+    /// Its name in `TYPE=`.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Single => "SINGLE",
+            Self::Partner => "PARTNER",
+            Self::Xor { .. } => "XOR",
+            Self::Rs { .. } => "RS",
+        }
+    }
+
+    /// Nodes that a set needs.
+    fn set_size(self) -> u64 {
+        match self {
+            Self::Single => 1,
+            Self::Partner => 2,
+            Self::Xor { set_size } | Self::Rs { set_size, .. } => set_size,
+        }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Single | Self::Partner => f.write_str(self.name()),
+            Self::Xor { set_size } => write!(f, "XOR {set_size}"),
+            Self::Rs { set_size, failures } => write!(f, "RS {set_size}/{failures}"),
+        }
+    }
+}
+
+impl Loss {
+    pub(super) fn in_words(self) -> String {
+        match self {
+            Self::Processes => "processes only".to_owned(),
+            Self::Nodes { count: 1, .. } => "one node".to_owned(),
+            Self::Nodes { count, in_group: false } => format!("{count} nodes anywhere"),
+            Self::Nodes { count, in_group: true } => format!("{count} nodes of one group"),
+            Self::Everything => "all nodes".to_owned(),
+        }
+    }
+}
+
+/// Sets to choose from, if the file names no scheme.
+const KINDS: [Kind; 10] = [
+    Kind::Single,
+    Kind::Partner,
+    Kind::Xor { set_size: 4 },
+    Kind::Xor { set_size: 8 },
+    Kind::Xor { set_size: 16 },
+    Kind::Xor { set_size: 32 },
+    Kind::Rs { set_size: 8, failures: 2 },
+    Kind::Rs { set_size: 16, failures: 2 },
+    Kind::Rs { set_size: 16, failures: 4 },
+    Kind::Rs { set_size: 32, failures: 4 },
+];
+
+/// Bandwidths of a node, in bytes per second.
+struct Bandwidths {
+    cache: Option<f64>,
+    network: Option<f64>,
+}
+
+const KEYS: [&str; 9] =
+    ["name", "source", "nodes", "checkpoint", "memory", "cache", "scheme", "flush", "failures"];
+
+impl Site {
+    /// Reads the description of a machine.
+    pub(super) fn read(path: &Path, text: &str) -> Result<Self> {
+        let document = Document::new(path, text);
+        let table = document.parse()?;
+        let root = document.root(&table).only(&KEYS)?;
+        let nodes = root.whole("nodes", 1, 100_000_000)?;
+        let checkpoint = root.optional("checkpoint", |root, key| root.number(key, BYTES))?;
+        let (bandwidths, restart) = cache(&root)?;
+        let with = |kind: Kind| transfer(&root, kind, checkpoint, &bandwidths);
+        let file_name =
+            || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
+        Ok(Self {
+            name: root.optional("name", Section::text)?.unwrap_or_else(file_name),
+            source: root.optional("source", Section::text)?,
+            nodes,
+            checkpoint,
+            memory: root.optional("memory", |root, key| root.number(key, BYTES))?,
+            schemes: schemes(&root, nodes, restart, with)?,
+            flush: flush(&root, nodes, checkpoint, restart)?,
+            failures: failures(&root, nodes)?,
+        })
+    }
+
+    /// Failures per second.
+    pub(super) fn rate(&self) -> f64 {
+        self.failures.iter().map(|failure| failure.rate).sum()
+    }
+}
+
+fn cache(root: &Section<'_>) -> Result<(Bandwidths, f64)> {
+    let Some(cache) = root.section("cache")? else {
+        return Ok((Bandwidths { cache: None, network: None }, 0.0));
+    };
+    let cache = cache.only(&["bandwidth", "network", "restart"])?;
+    let bytes = |key| cache.optional(key, |cache, key| cache.number(key, BYTES));
+    let restart = cache.optional("restart", |cache, key| cache.number(key, SECONDS))?;
+    Ok((Bandwidths { cache: bytes("bandwidth")?, network: bytes("network")? }, restart.unwrap_or(0.0)))
+}
+
+/// Seconds for a checkpoint with this scheme, from bandwidths.
+fn transfer(root: &Section<'_>, kind: Kind, checkpoint: Option<f64>, bandwidths: &Bandwidths) -> Result<f64> {
+    let missing = |key: &str| {
+        root.error(format_args!("the key `{key}' is missing, from which the cost of {kind} follows"))
+    };
+    let bytes = checkpoint.with_context(|| missing("checkpoint").to_string())?;
+    let cache = bandwidths.cache.with_context(|| missing("cache.bandwidth").to_string())?;
+    let sending = match kind {
+        Kind::Single => 0.0,
+        _ => {
+            bytes * kind.sent() / bandwidths.network.with_context(|| missing("cache.network").to_string())?
+        }
+    };
+    Ok(bytes * kind.stored() / cache + sending)
+}
+
+fn schemes(
+    root: &Section<'_>,
+    nodes: u64,
+    restart: f64,
+    cost: impl Fn(Kind) -> Result<f64>,
+) -> Result<Vec<Scheme>> {
+    let scheme = |kind, cost| Scheme { kind, cost, recover: cost + restart };
+    let sections = root.sections("scheme")?;
+    if sections.is_empty() {
+        let fitting = KINDS.into_iter().filter(|kind| kind.set_size() <= nodes);
+        return fitting.map(|kind| Ok(scheme(kind, cost(kind)?))).collect();
+    }
+    let read = |section: Section<'_>| {
+        let section = section.only(&["type", "set-size", "set-failures", "cost", "recover"])?;
+        let kind = kind(&section, nodes)?;
+        let given = section.optional("cost", |section, key| section.number(key, SECONDS))?;
+        let mut scheme = scheme(kind, given.map_or_else(|| cost(kind), Ok)?);
+        if let Some(recover) = section.optional("recover", |section, key| section.number(key, SECONDS))? {
+            scheme.recover = recover;
+        }
+        Ok(scheme)
+    };
+    sections.into_iter().map(read).collect()
+}
+
+/// The scheme of a `[[scheme]]` table, with the defaults that scr has.
+fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
+    let name = section.text("type")?;
+    let known: &[&str] = match name.as_str() {
+        "SINGLE" | "PARTNER" => &[],
+        "XOR" => &["set-size"],
+        "RS" => &["set-size", "set-failures"],
+        _ => {
+            return Err(
+                section.error_of("type", format_args!("is `{name}'; it must be SINGLE, PARTNER, XOR or RS"))
+            )
+        }
+    };
+    for key in ["set-size", "set-failures"] {
+        if !known.contains(&key) && section.optional(key, |_, _| Ok(()))?.is_some() {
+            return Err(section.error_of(key, format_args!("has no meaning for {name}")));
+        }
+    }
+    let whole = |key, least, most| section.optional(key, |section, key| section.whole(key, least, most));
+    let failures = whole("set-failures", 1, 128)?.unwrap_or(2);
+    let least = if name == "RS" { failures + 1 } else { 2 };
+    let set_size = whole("set-size", least, 1024)?.unwrap_or(8.max(least));
+    let kind = match name.as_str() {
+        "SINGLE" => Kind::Single,
+        "PARTNER" => Kind::Partner,
+        "XOR" => Kind::Xor { set_size },
+        _ => Kind::Rs { set_size, failures },
+    };
+    if kind.set_size() > nodes {
+        return Err(
+            section.error(format_args!("{kind} needs {} nodes, and there are {nodes}", kind.set_size()))
+        );
+    }
+    Ok(kind)
+}
+
+fn flush(root: &Section<'_>, nodes: u64, checkpoint: Option<f64>, restart: f64) -> Result<Flush> {
+    let what = "[flush] with `cost', or `bandwidth' of the file system";
+    let flush =
+        root.section("flush")?.with_context(|| root.error(format_args!("there is no {what}")).to_string())?;
+    let flush = flush.only(&["cost", "bandwidth", "recover", "hidden"])?;
+    let seconds = |key| flush.optional(key, |flush, key| flush.number(key, SECONDS));
+    let bandwidth = flush.optional("bandwidth", |flush, key| flush.number(key, BYTES))?;
+    let cost = match (seconds("cost")?, bandwidth, checkpoint) {
+        (Some(cost), None, _) => cost,
+        (None, Some(bandwidth), Some(bytes)) => bytes * nodes as f64 / bandwidth,
+        (None, Some(_), None) => {
+            return Err(
+                flush.error_of("bandwidth", "says nothing without `checkpoint', the bytes on each node")
+            )
+        }
+        (Some(_), Some(_), _) => {
+            return Err(flush.error_of("bandwidth", "and `flush.cost' exclude each other"))
+        }
+        (None, None, _) => return Err(flush.error("`flush.cost' or `flush.bandwidth' is missing")),
+    };
+    let hidden = flush.optional("hidden", |flush, key| flush.number(key, SHARE))?.unwrap_or(0.0);
+    Ok(Flush { cost, recover: seconds("recover")?.unwrap_or(cost + restart), hidden })
+}
+
+fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
+    let what = "there is no [failures] with the times between failures";
+    let section = root.section("failures")?.with_context(|| root.error(what).to_string())?;
+    let section = section.only(&["processes", "node", "any-node", "several", "all"])?;
+    let gap = |key| section.optional(key, |section, key| section.number(key, GAP));
+    let one = Loss::Nodes { count: 1, in_group: false };
+    let mut failures = Vec::new();
+    let mut add =
+        |loses, gap: Option<f64>| failures.extend(gap.map(|gap| Failure { loses, rate: 1.0 / gap }));
+    add(Loss::Processes, gap("processes")?);
+    let (node, any) = (gap("node")?, gap("any-node")?);
+    if node.is_some() && any.is_some() {
+        return Err(section.error_of("any-node", "and `failures.node' exclude each other"));
+    }
+    add(one, node.map(|gap| gap / nodes as f64).or(any));
+    for several in section.sections("several")? {
+        let several = several.only(&["nodes", "every", "group"])?;
+        let in_group = several.optional("group", Section::flag)?.unwrap_or(false);
+        let count = several.whole("nodes", 2, nodes.max(2))?;
+        add(Loss::Nodes { count, in_group }, Some(several.number("every", GAP)?));
+    }
+    add(Loss::Everything, gap("all")?);
+    if failures.is_empty() {
+        return Err(section
+            .error("nothing fails; give `node', `any-node', `processes', `all' or [[failures.several]]"));
+    }
+    Ok(failures)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Site> {
+        Site::read(Path::new("m.toml"), text)
+    }
+
+    const WHOLE: &str = "\
+nodes = 1000
+checkpoint = \"10GB\"
+memory = \"64GB\"
+[cache]
+bandwidth = \"1GB\"
+network = \"2GB\"
+restart = 60
+[flush]
+bandwidth = \"100GB\"
+hidden = 0.9
+[failures]
+processes = \"7d\"
+node = \"5years\"
+all = \"1y\"
+[[failures.several]]
+nodes = 4
+every = \"60d\"
+group = true
+";
+
+    #[test]
+    fn costs_follow_from_bandwidths_as_the_schemes_move_their_bytes() {
+        let site = read(WHOLE).unwrap();
+        let cost =
+            |kind| site.schemes.iter().find(|scheme| scheme.kind == kind).map(|scheme| scheme.cost).unwrap();
+        assert_eq!(cost(Kind::Single), 10.0);
+        assert_eq!(cost(Kind::Partner), 20.0 + 5.0);
+        assert!((cost(Kind::Xor { set_size: 8 }) - (10.0 * 8.0 / 7.0 + 5.0)).abs() < 1e-9);
+        let rs = Kind::Rs { set_size: 16, failures: 4 };
+        assert!((cost(rs) - (10.0 * 16.0 / 12.0 + 5.0 * 15.0 / 12.0)).abs() < 1e-9);
+        assert_eq!((site.flush.cost, site.flush.recover, site.flush.hidden), (100.0, 160.0, 0.9));
+        assert_eq!(site.name, "m");
+    }
+
+    #[test]
+    fn failures_are_rates_of_the_whole_job() {
+        let site = read(WHOLE).unwrap();
+        let found: Vec<_> =
+            site.failures.iter().map(|failure| (failure.loses, (1.0 / failure.rate).round())).collect();
+        let node = Loss::Nodes { count: 1, in_group: false };
+        let group = Loss::Nodes { count: 4, in_group: true };
+        let year = 365.25 * 86400.0;
+        assert_eq!(
+            found,
+            [
+                (Loss::Processes, 604_800.0),
+                (node, (5.0 * year / 1000.0_f64).round()),
+                (group, 5_184_000.0),
+                (Loss::Everything, year)
+            ]
+        );
+    }
+
+    #[test]
+    fn a_scheme_survives_what_its_sets_can_lose() {
+        let one = Loss::Nodes { count: 1, in_group: false };
+        let two = Loss::Nodes { count: 2, in_group: false };
+        let group = Loss::Nodes { count: 4, in_group: true };
+        let xor = Kind::Xor { set_size: 8 };
+        assert_eq!(
+            [Loss::Processes, one, group, Loss::Everything].map(|loss| xor.survives(loss, 64)),
+            [1.0, 1.0, 1.0, 0.0]
+        );
+        assert_eq!(
+            [Loss::Processes, one, group].map(|loss| Kind::Single.survives(loss, 64)),
+            [1.0, 0.0, 0.0]
+        );
+        assert!((xor.survives(two, 64) - 56.0 / 63.0).abs() < 1e-12, "the second is in another set");
+        assert_eq!(Kind::Rs { set_size: 8, failures: 2 }.survives(two, 64), 1.0);
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+        let without = |line: &str| WHOLE.replace(line, "");
+        let with = |from: &str, to: &str| WHOLE.replace(from, to);
+        let cases = [
+            (String::new(), "m.toml:1: the key `nodes' is missing: a whole number from 1 to 100000000"),
+            (with("nodes = 1000", "nodse = 1000"), "m.toml:1: unknown key `nodse'; did you mean `nodes'?"),
+            (
+                with("nodes = 1000", "nodes = 0"),
+                "m.toml:1: `nodes' is 0; it must be a whole number from 1 to 100000000",
+            ),
+            (with("nodes = 1000", "nodes = -4"), "m.toml:1: `nodes' is -4; it must be a whole number"),
+            (with("nodes = 1000", "nodes = 1e3"), "m.toml:1: `nodes' is 1e3; it must be a whole number"),
+            (
+                with("\"10GB\"", "\"much\""),
+                "m.toml:2: `checkpoint' is \"much\"; it must be bytes, or a size such as \"2GB\"",
+            ),
+            (with("\"10GB\"", "0"), "m.toml:2: `checkpoint' is 0; it must be bytes"),
+            (with("\"64GB\"", "nan"), "m.toml:3: `memory' is nan; it must be bytes"),
+            (
+                without("bandwidth = \"1GB\""),
+                "m.toml:1: the key `cache.bandwidth' is missing, from which the cost of SINGLE follows",
+            ),
+            (
+                without("network = \"2GB\""),
+                "m.toml:1: the key `cache.network' is missing, from which the cost of PARTNER follows",
+            ),
+            (with("network", "netwrok"), "m.toml:6: unknown key `cache.netwrok'; did you mean `network'?"),
+            (without("bandwidth = \"100GB\""), "m.toml:8: `flush.cost' or `flush.bandwidth' is missing"),
+            (
+                with("bandwidth = \"100GB\"", "bandwidth = 5\ncost = 5"),
+                "m.toml:9: `flush.bandwidth' and `flush.cost' exclude each other",
+            ),
+            (
+                with("hidden = 0.9", "hidden = 1.9"),
+                "m.toml:10: `flush.hidden' is 1.9; it must be a share, from 0 to 1",
+            ),
+            (
+                with("\"7d\"", "\"-7d\""),
+                "m.toml:12: `failures.processes' is \"-7d\"; it must be seconds, or a time such as",
+            ),
+            (with("\"7d\"", "0"), "m.toml:12: `failures.processes' is 0; it must be seconds"),
+            (
+                with("all = \"1y\"", "any-node = 5"),
+                "m.toml:14: `failures.any-node' and `failures.node' exclude each other",
+            ),
+            (
+                with("nodes = 4", "nodes = 1"),
+                "m.toml:16: `failures.several.nodes' is 1; it must be a whole number from 2 to 1000",
+            ),
+            (without("every = \"60d\""), "m.toml:15: the key `failures.several.every' is missing: seconds"),
+            (
+                with("group = true", "group = 1"),
+                "m.toml:18: `failures.several.group' is 1; it must be true or false",
+            ),
+            (
+                "nodes = 8\n[flush]\ncost = 1\n".to_owned() + SCHEME,
+                "m.toml:1: there is no [failures] with the times between failures",
+            ),
+            (
+                "nodes = 8\n".to_owned() + SCHEME,
+                "m.toml:1: there is no [flush] with `cost', or `bandwidth' of the file system",
+            ),
+            (
+                with("[cache]", "[[scheme]]\ntype = \"XRO\"\n[cache]"),
+                "m.toml:5: `scheme.type' is `XRO'; it must be SINGLE, PARTNER, XOR or RS",
+            ),
+            (
+                with("[cache]", "[[scheme]]\ntype = \"XOR\"\nset-failures = 2\n[cache]"),
+                "m.toml:6: `scheme.set-failures' has no meaning for XOR",
+            ),
+            (
+                with("[cache]", "[[scheme]]\ntype = \"RS\"\nset-failures = 4\nset-size = 4\n[cache]"),
+                "m.toml:7: `scheme.set-size' is 4; it must be a whole number from 5",
+            ),
+            (with("nodes = 1000", "nodes = 4") + SCHEME, "m.toml:19: XOR 8 needs 8 nodes, and there are 4"),
+            (with("[cache]", "[cache"), "m.toml:4: "),
+            ("nodes = 5\nflush = 7".to_owned(), "m.toml:"),
+        ];
+        for (text, expected) in cases {
+            let error = read(&text).expect_err(&text).to_string();
+            assert!(error.starts_with(expected), "{text}: {error}");
+            assert!(!error.contains('\n'), "{error:?}");
+        }
+        let nothing = read(WHOLE.split("processes").next().unwrap()).unwrap_err().to_string();
+        assert!(nothing.starts_with("m.toml:11: nothing fails; give `node'"), "{nothing}");
+    }
+
+    const SCHEME: &str = "[[scheme]]\ntype = \"XOR\"\ncost = 5\n";
+}

@@ -1,0 +1,186 @@
+//! A plan for the terminal: the tables, a curve in letters, and the settings.
+
+use super::report::{Report, Simulated, YEAR};
+use super::site::Site;
+use super::{bytes, candidates, grouped, percent, time};
+use crate::table::Table;
+
+/// Everything.
+pub(super) fn report(report: &Report) -> String {
+    let parts = [
+        head(report),
+        plans(report),
+        curve(report),
+        sensitivity(report),
+        simulated(&report.simulated),
+        settings(report),
+    ];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The machine in one line.
+pub(super) fn machine(site: &Site) -> String {
+    let size = site.checkpoint.map(|size| format!(" with {} each to save", bytes(size))).unwrap_or_default();
+    let nodes = if site.nodes == 1 { "node" } else { "nodes" };
+    let count = grouped(site.nodes as f64);
+    format!("{}: {count} {nodes}{size}, a failure every {}", site.name, time(1.0 / site.rate()))
+}
+
+/// The best plan, and when it writes what; each in one line.
+pub(super) fn best(report: &Report) -> [String; 2] {
+    let best = report.best();
+    if best.efficiency <= 0.0 {
+        let why = "Failures come before a checkpoint is written and the job has computed.".to_owned();
+        return ["No plan brings the job forward".to_owned(), why];
+    }
+    let flushed = match best.flush_every() {
+        _ if best.kinds.is_empty() => "to the prefix directory".to_owned(),
+        1 => "each flushed".to_owned(),
+        every => format!("one of {} flushed", grouped(every as f64)),
+    };
+    let interval = time(best.plan.interval);
+    [format!("Best plan: {}", best.name()), format!("A checkpoint every {interval} of computing, {flushed}")]
+}
+
+/// What the best plan gains, in one line.
+pub(super) fn gain(report: &Report) -> String {
+    let share = percent(report.best().efficiency);
+    let uncached = report.uncached().filter(|_| !report.best().kinds.is_empty());
+    let without = uncached.map(|uncached| format!(" ({} without the cache)", percent(uncached.efficiency)));
+    format!("{share} of each node hour brings the job forward{}", without.unwrap_or_default())
+}
+
+fn head(report: &Report) -> String {
+    let losses = report.site.failures.iter();
+    let losses: String = losses
+        .map(|failure| format!("  {} every {}\n", failure.loses.in_words(), time(1.0 / failure.rate)))
+        .collect();
+    format!("{}:\n{losses}\n{}\n{}\n", machine(&report.site), best(report).join("\n"), gain(report))
+}
+
+/// The heads of the table of plans.
+pub(super) const PLANS: [&str; 6] = ["PLAN", "EFFICIENCY", "INTERVAL", "COUNT", "FLUSH", "SURVIVES IN CACHE"];
+
+/// The rows of the table of plans.
+pub(super) fn plan_rows(report: &Report) -> Vec<[String; 6]> {
+    let row = |candidate: &candidates::Candidate| {
+        let rate: f64 = candidate.machine.levels().iter().map(|level| level.rate).sum();
+        let fatal = candidate.machine.levels().last().map_or(0.0, |level| level.rate);
+        let flush =
+            if candidate.kinds.is_empty() { "-".to_owned() } else { grouped(candidate.flush_every() as f64) };
+        let count = if candidate.kinds.is_empty() { "-".to_owned() } else { candidate.count.to_string() };
+        [
+            candidate.name(),
+            percent(candidate.efficiency),
+            time(candidate.plan.interval),
+            count,
+            flush,
+            format!("{:.1} % of failures", 100.0 * (1.0 - fatal / rate)),
+        ]
+    };
+    report.candidates.iter().map(row).collect()
+}
+
+/// The schemes that have no room.
+pub(super) fn excluded(report: &Report) -> Vec<String> {
+    let line =
+        |excluded: &candidates::Excluded| format!("{}: {}", candidates::name(&excluded.kinds), excluded.why);
+    report.excluded.iter().map(line).collect()
+}
+
+/// The best of each kind matter; so many rows are enough.
+const MOST_ROWS: usize = 8;
+
+fn plans(report: &Report) -> String {
+    let mut table = Table::with_head(&PLANS);
+    let rows = plan_rows(report);
+    let shown = rows.len().min(MOST_ROWS);
+    let is_uncached = |row: &&[String; 6]| row[3] == "-";
+    // The plan without a cache is what all others are compared with.
+    rows[..shown]
+        .iter()
+        .chain(rows[shown..].iter().filter(is_uncached))
+        .for_each(|row| table.row(row.iter()));
+    let hidden = rows.len() - shown - rows[shown..].iter().filter(is_uncached).count();
+    let more =
+        if hidden > 0 { format!("({hidden} more plans with --json or --html)\n") } else { String::new() };
+    let no_room: String = excluded(report).into_iter().map(|line| line + "\n").collect();
+    table.text() + &more + &no_room
+}
+
+const COLUMNS: usize = 49;
+const ROWS: usize = 10;
+
+/// The efficiency over the interval, in letters.
+fn curve(report: &Report) -> String {
+    let highest = report.curve.iter().map(|point| point.1).fold(0.0, f64::max);
+    if highest <= 0.0 {
+        return String::new();
+    }
+    let lowest = report.curve.iter().map(|point| point.1).fold(highest, f64::min);
+    let span = (highest - lowest).max(1e-9);
+    let row = |efficiency: f64| ((highest - efficiency) / span * (ROWS - 1) as f64).round() as usize;
+    let mut lines = vec![vec![' '; COLUMNS]; ROWS];
+    let middle = report.curve.len() / 2;
+    for (column, (_, efficiency)) in report.curve.iter().enumerate().take(COLUMNS) {
+        lines[row(*efficiency).min(ROWS - 1)][column] = if column == middle { 'O' } else { '*' };
+    }
+    let label = |at: usize| percent(highest - span * at as f64 / (ROWS - 1) as f64);
+    let draw = |(at, line): (usize, &Vec<char>)| {
+        let label = if at % 3 == 0 { label(at) } else { String::new() };
+        format!("{label:>8} |{}", line.iter().collect::<String>()).trim_end().to_owned() + "\n"
+    };
+    let body: String = lines.iter().enumerate().map(draw).collect();
+    let interval = |at: usize| time(report.curve.get(at).map_or(0.0, |point| point.0));
+    let (first, best, last) = (interval(0), interval(middle), interval(report.curve.len() - 1));
+    let gap = COLUMNS / 2 - first.len().min(COLUMNS / 2);
+    let under = format!("{:10}{first}{best:^width$}", "", width = 2 * gap);
+    let under = format!("{under:<pad$}{last:>8}\n", pad = 10 + COLUMNS - 8);
+    format!("Efficiency over the interval (O: the plan)\n{body}{:9}+{}\n{under}", "", "-".repeat(COLUMNS))
+}
+
+/// The heads of the table of changes.
+pub(super) const CHANGES: [&str; 3] = ["IF", "EFFICIENCY", "BEST PLAN THEN"];
+
+/// Its rows.
+pub(super) fn change_rows(report: &Report) -> Vec<[String; 3]> {
+    let row =
+        |change: &super::report::Change| [change.what.to_owned(), percent(change.kept), percent(change.best)];
+    report.sensitivity.iter().map(row).collect()
+}
+
+fn sensitivity(report: &Report) -> String {
+    let mut table = Table::with_head(&CHANGES);
+    change_rows(report).iter().for_each(|row| table.row(row.iter()));
+    table.text()
+}
+
+/// The heads of the table of simulations.
+pub(super) const SIMULATED: [&str; 4] = ["SIMULATED GAPS", "EFFICIENCY", "YEARS", "FAILURES OF EACH LEVEL"];
+
+/// Its rows.
+pub(super) fn simulated_rows(simulated: &[Simulated]) -> Vec<[String; 4]> {
+    let row = |simulated: &Simulated| {
+        let failures =
+            simulated.outcome.failures.iter().map(|&count| grouped(count as f64)).collect::<Vec<_>>();
+        [
+            simulated.gaps.clone(),
+            format!("{:.3} ± {:.3} %", simulated.outcome.efficiency * 100.0, simulated.outcome.error * 100.0),
+            format!("{:.1}", simulated.outcome.seconds / YEAR),
+            failures.join(" / "),
+        ]
+    };
+    simulated.iter().map(row).collect()
+}
+
+/// What simulations have seen; nothing without any.
+pub(super) fn simulated(simulated: &[Simulated]) -> String {
+    let mut table = Table::with_head(&SIMULATED);
+    simulated_rows(simulated).iter().for_each(|row| table.row(row.iter()));
+    table.text()
+}
+
+fn settings(report: &Report) -> String {
+    let lines: String = report.settings.iter().map(|line| format!("{line}\n")).collect();
+    format!("# For scr.conf\n{lines}")
+}
