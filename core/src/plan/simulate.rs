@@ -31,11 +31,17 @@ pub fn simulate(
     seed: u64,
 ) -> Result<Outcome, PlanError> {
     machine.check(plan)?;
+    if plan.interval == 0.0 || !seconds.is_finite() {
+        // Nothing is computed, or there is no end.
+        let failures = vec![0; machine.levels().len()];
+        return Ok(Outcome { efficiency: 0.0, error: 0.0, failures, seconds: 0.0 });
+    }
     let mut job = Job::new(machine, plan, gaps, seed);
     job.horizon = seconds;
     let mut marks = vec![(0.0, 0.0)];
     for batch in 1..=BATCHES {
-        let until = seconds * f64::from(batch) / f64::from(BATCHES);
+        // Rounded, the last one must not lie beyond the end, which is never passed without a failure.
+        let until = (seconds * f64::from(batch) / f64::from(BATCHES)).min(seconds);
         while job.clock < until {
             job.run_to_next_failure();
         }
@@ -127,10 +133,14 @@ impl<'a> Job<'a> {
         self.next[level] += self.scales[level] * self.gaps.draw(&mut self.random[level]);
     }
 
-    /// Computes up to the next failure, and goes back.
+    /// Computes up to the next failure, and goes back; or to the end.
     fn run_to_next_failure(&mut self) {
         let (when, level) = self.next_failure();
-        self.compute(when);
+        self.compute(when.min(self.horizon));
+        if when > self.horizon {
+            self.clock = self.horizon;
+            return;
+        }
         self.fail(level);
         self.recover(level);
     }
@@ -142,16 +152,17 @@ impl<'a> Job<'a> {
             if self.done.is_multiple_of(all) {
                 let whole = ((until - self.clock) / self.pattern).floor();
                 if whole >= 1.0 {
-                    self.done += whole as u64 * all;
+                    self.done = self.done.saturating_add((whole as u64).saturating_mul(all));
                     self.clock += whole * self.pattern;
                     self.wrote(self.every.len() - 1, all);
                     continue;
                 }
             }
-            let next = self.done + 1;
+            let next = self.done.saturating_add(1);
             let level = self.every.iter().rposition(|&every| next.is_multiple_of(every)).unwrap_or(0);
             let ends = self.clock + self.plan.interval + self.writes[level];
-            if ends > until {
+            // After so long that an interval is nothing to it, the clock stands still.
+            if ends > until || ends <= self.clock {
                 return;
             }
             (self.clock, self.done) = (ends, next);
@@ -164,7 +175,7 @@ impl<'a> Job<'a> {
         let top = self.every.len() - 1;
         if level == top {
             // The one before has arrived by now: the job would have waited for it.
-            self.arrived = self.done - all;
+            self.arrived = self.done.saturating_sub(all);
             self.arrives = self.clock + self.machine.levels()[top].hidden;
         }
     }

@@ -111,6 +111,16 @@ fn a_simulation_ends_although_the_job_never_gets_on() {
     let plan = Plan { interval: 1e6, counts: vec![5] };
     let run = simulate(&machine, &plan, Gaps::Exponential, 1e4, 1).unwrap();
     assert!(run.efficiency == 0.0 && run.seconds < 1.2e4, "{run:?}");
+    let machine = self::machine(&[0.0, 0.0], &[1e-320, 0.0], 0.0, Recovery::OfFailure);
+    let simulated = |interval, counts, seconds| {
+        simulate(&machine, &Plan { interval, counts: vec![counts] }, Gaps::Exponential, seconds, 1).unwrap()
+    };
+    assert_eq!(simulated(0.0, 5, 1e9).efficiency, 0.0, "no interval");
+    assert_eq!(simulated(1.0, 5, f64::INFINITY).efficiency, 0.0, "no end");
+    let run = simulated(1e-3, 5, 1e9);
+    assert!((run.efficiency - 1.0).abs() < 1e-6 && run.failures == [0, 0], "no failure: {run:?}");
+    let run = simulated(1e-3, 5, 1e16);
+    assert!((run.efficiency - 1.0).abs() < 1e-6, "longer than an interval can be added to: {run:?}");
 }
 
 /// A part of the grid; `cargo bench -p scr-core --bench advice` goes through all of it.

@@ -47,19 +47,25 @@ pub(super) const YEAR: f64 = 365.25 * 86400.0;
 /// A simulation sees about so many failures where nobody says how long it is to be.
 const FAILURES: f64 = 200_000.0;
 
-/// More would take minutes.
-const MOST_FAILURES: f64 = 5e7;
+/// No simulation is longer where nobody says how long it is to be.
+const MOST_YEARS: f64 = 1e9;
+
+/// More failures and checkpoints would take minutes.
+const MOST_EVENTS: f64 = 2e9;
 
 impl Simulation {
     /// Lets a job run with failures of both kinds.
     pub(super) fn run(&self, machine: &Machine, plan: &Plan) -> Result<Vec<Simulated>> {
-        let seconds = self.years.map_or(FAILURES / machine.rate(), |years| years * YEAR);
+        let seconds =
+            self.years.map_or((FAILURES / machine.rate()).min(MOST_YEARS * YEAR), |years| years * YEAR);
         let failures = seconds * machine.rate();
+        // Between two failures whole patterns are passed at once, and what is left of one checkpoint by checkpoint.
+        let between = (1.0 / machine.rate() / plan.interval).min(plan.every(machine.levels().len()) as f64);
+        let events = failures * between.max(1.0);
         ensure!(
-            failures <= MOST_FAILURES,
-            "{:.3e} failures are too many to simulate; give at most --years {:.3}",
-            failures,
-            MOST_FAILURES / machine.rate() / YEAR
+            events <= MOST_EVENTS,
+            "{events:.1e} failures and checkpoints are too many to simulate; give at most --years {:.1e}",
+            seconds / YEAR * MOST_EVENTS / events
         );
         let kinds = [
             ("exponential".to_owned(), Gaps::Exponential),
