@@ -129,9 +129,12 @@ pub fn amount(bytes: u64) -> String {
     }
 }
 
-/// A length of time for people: `0.25 s`, `8.6 s`, `4 min 10 s`, `1 h 30 min`, `2 d 3 h`.
+/// A length of time for people: `25 ms`, `8.6 s`, `4 min 10 s`, `1 h 30 min`, `2 d 3 h`.
 pub fn span(time: Duration) -> String {
     let seconds = time.as_secs_f64().round();
+    if (1e-9..0.9995).contains(&time.as_secs_f64()) {
+        return format!("{} ms", three_digits(time.as_secs_f64() * 1e3));
+    }
     if seconds < 60.0 {
         return format!("{} s", three_digits(time.as_secs_f64()));
     }
@@ -185,7 +188,7 @@ mod tests {
             .map(|seconds| span(Duration::from_secs_f64(seconds)));
         let expected = [
             "0 s",
-            "0.25 s",
+            "254 ms",
             "8.6 s",
             "59.4 s",
             "1 min",

@@ -22,8 +22,9 @@ use crate::plugin;
 use crate::poststage;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::scrub;
-use crate::table::Width;
+use crate::table::{wrap, Width};
 use anyhow::Result;
+use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use std::error::Error as _;
@@ -34,7 +35,7 @@ use std::path::Path;
 
 /// Inspect, check and repair the datasets, settings and plugins of the scr runtime.
 #[derive(Parser)]
-#[command(name = "scr", version, about, after_help = EXIT_CODES, propagate_version = true)]
+#[command(name = "scr", version, about, after_help = BELOW, propagate_version = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -150,6 +151,12 @@ enum Command {
 /// Text below every help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 
+/// Text below the help of the whole command.
+const BELOW: &str = "\
+`scr COMMAND --help' explains a command.
+
+Exit codes: 0 yes or done, 1 no, 2 error.";
+
 /// Reads the arguments and does what they say.
 pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     let matches = command().try_get_matches_from(arguments);
@@ -209,7 +216,52 @@ fn command() -> clap::Command {
         usize::MAX => 80,
         columns => columns.min(WIDEST_HELP),
     };
-    take_negative(Cli::command()).term_width(columns)
+    let command = Cli::command().help_template(help_template(columns));
+    take_negative(command).term_width(columns)
+}
+
+/// The subcommands as people look for them. A test compares the list with the command line.
+const GROUPS: &[(&str, &[&str])] = &[
+    ("Run jobs", &["run", "halt", "prerun", "postrun", "poststage", "agent"]),
+    ("Look after datasets", &["index", "flush-file", "inspect", "copy", "scrub"]),
+    ("Settings, plugins and nodes", &["config", "doctor", "plugin", "check-node", "clean"]),
+    ("Logs", &["log", "ckpt-interval", "log-event", "log-transfer"]),
+    (
+        "For scripts",
+        &[
+            "env",
+            "list-down-nodes",
+            "retries-halt",
+            "should-exit",
+            "halt-cntl",
+            "glob-hosts",
+            "nodes-file",
+            "list-dir",
+            "kill-jobstep",
+            "print",
+            "crc32",
+        ],
+    ),
+];
+
+/// The help of the whole command, with the subcommands in groups.
+fn help_template(columns: usize) -> String {
+    let (command, styles) = (Cli::command(), Styles::styled());
+    let (header, literal) = (styles.get_header(), styles.get_literal());
+    let width = GROUPS.iter().flat_map(|(_, names)| *names).map(|name| name.len()).max().unwrap_or(0);
+    let mut text = "{about-with-newline}\n{usage-heading} {usage}\n\n".to_owned();
+    for (title, names) in GROUPS {
+        text += &format!("{header}{title}:{header:#}\n");
+        for name in *names {
+            let about = command.find_subcommand(name).and_then(clap::Command::get_about);
+            let about = about.map(ToString::to_string).unwrap_or_default();
+            let lines = wrap(&about, columns.saturating_sub(width + 4));
+            text += &format!("  {literal}{name}{literal:#}{:1$}  ", "", width - name.len());
+            text += &(lines.join(&format!("\n{:1$}", "", width + 4)) + "\n");
+        }
+        text += "\n";
+    }
+    text + &format!("{header}Options:{header:#}\n{{options}}{{after-help}}")
 }
 
 /// Longer lines are hard to read.
@@ -310,6 +362,17 @@ mod tests {
         let command = Cli::command();
         command.clone().debug_assert();
         check(&command);
+    }
+
+    #[test]
+    fn every_subcommand_is_in_one_group_of_the_help() {
+        let command = Cli::command();
+        let shown = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut shown: Vec<_> = shown.map(clap::Command::get_name).collect();
+        let mut grouped: Vec<_> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        shown.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(shown, grouped);
     }
 
     #[test]

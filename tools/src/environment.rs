@@ -9,7 +9,7 @@ use scr_core::plugin::PluginHost;
 use scr_core::prefix::Prefix;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 /// The environment of this process.
 pub(crate) fn env() -> Result<Env> {
@@ -40,13 +40,7 @@ fn install_dir() -> Option<PathBuf> {
     (folder.file_name()? == "bin").then(|| folder.parent().map(PathBuf::from)).flatten()
 }
 
-/// Seconds of an option, as parameters such as `SCR_HALT_SECONDS` take them: with a unit or without.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
-    let kind = param::HALT_SECONDS.info().kind;
-    kind.value(text).ok_or_else(|| format!("not {}", kind.expected()))
-}
-
-/// The same, for the job of this prefix directory where one is given.
+/// The environment of this process, for the job of this prefix directory where one is given.
 pub(crate) fn env_at(prefix: Option<&Path>) -> Result<Env> {
     let env = env()?;
     let Some(prefix) = prefix else { return Ok(env) };

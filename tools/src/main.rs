@@ -6,6 +6,7 @@
 mod agent;
 mod clean;
 mod cli;
+mod colour;
 mod config;
 mod copy;
 mod doctor;
@@ -25,6 +26,7 @@ mod progress;
 mod run;
 mod scrub;
 mod table;
+mod time;
 
 use output::Answer;
 use std::process::ExitCode;

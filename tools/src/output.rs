@@ -1,5 +1,6 @@
 //! The result of a command, and where its text goes.
 
+use crate::colour;
 use crate::progress;
 use anyhow::Result;
 use scr_core::message::without_error_numbers;
@@ -58,7 +59,8 @@ pub(crate) fn show_error(as_json: bool, error: &anyhow::Error) -> Result<()> {
 
 /// Prints a message to standard error.
 pub(crate) fn warn(message: impl Display) {
-    print_to_stderr(format_args!("scr: {message}"));
+    let scr = if colour::of_errors() { colour::bold("scr:") } else { "scr:".to_owned() };
+    print_to_stderr(format_args!("{scr} {message}"));
 }
 
 /// Prints a line to standard error. Where nobody reads it, nobody misses it.

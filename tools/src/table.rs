@@ -2,9 +2,10 @@
 //!
 //! A table that is too wide is made narrower without losing text. The last column is wrapped where it has room enough.
 //! Otherwise a column that has the same text in every row becomes a line above the table, and last cells that still do
-//! not fit stand on lines of their own. What is left is wrapped in the widest columns. Words are broken for a terminal
-//! only: a path in a file or a pipe stays in one piece, and may stand out.
+//! not fit stand on lines of their own. Then the widest columns are wrapped. A word is never broken, so that a path can be
+//! copied: after one that is wider than its column, the other cells of the row continue in their columns below it.
 
+use crate::colour;
 use crate::output::on_one_line;
 use std::io::IsTerminal;
 
@@ -28,7 +29,11 @@ impl Table {
 
     /// The table for standard output.
     pub(crate) fn text(&self) -> String {
-        self.layout(Width::of_output())
+        let text = self.layout(Width::of_output());
+        match colour::of_output() {
+            true => colour::table(&text, self.has_head),
+            false => text,
+        }
     }
 
     /// The table in this width.
@@ -48,12 +53,10 @@ impl Table {
     }
 }
 
-/// How wide what is printed may be.
+/// The columns that a line may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Width {
     pub(crate) columns: usize,
-    /// Whether a word that is longer is broken, for somebody who looks at it.
-    breaks_words: bool,
 }
 
 impl Width {
@@ -65,7 +68,7 @@ impl Width {
         let terminal = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
         let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
         let columns = terminal.or(wanted.filter(|&columns| columns > 0)).unwrap_or(usize::MAX);
-        Self { columns, breaks_words: terminal.is_some() }
+        Self { columns }
     }
 }
 
@@ -134,8 +137,7 @@ impl Layout {
     /// The least width of a column.
     fn least(&self, column: usize) -> usize {
         let words = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| cell.split(' '));
-        let longest = words.map(length).max().unwrap_or(0).min(self.widths[column]);
-        longest.min(if self.limit.breaks_words { LEAST_WIDTH } else { usize::MAX })
+        words.map(length).max().unwrap_or(0).min(self.widths[column])
     }
 
     fn columns(&self) -> usize {
@@ -143,8 +145,8 @@ impl Layout {
     }
 
     fn measure(&mut self) {
-        // A path that cannot be cut stands out in its own row, and does not widen all others.
-        let most = if self.limit.breaks_words { usize::MAX } else { self.limit.columns / 2 };
+        // A long path does not widen the column of all other rows.
+        let most = self.limit.columns / 2;
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| length(cell)).filter(|&length| length <= most).max().unwrap_or(0)
@@ -157,11 +159,23 @@ impl Layout {
         self.widths.iter().map(|width| width + GAP).sum()
     }
 
+    /// Moves cells down that a wider word to their left would move out of their columns.
+    fn below_what_stands_out(&self, cells: &mut [Vec<String>]) {
+        let mut first = 0;
+        for (column, lines) in cells.iter_mut().enumerate() {
+            if lines.iter().all(String::is_empty) {
+                continue;
+            }
+            lines.splice(0..0, std::iter::repeat_n(String::new(), first));
+            let width = self.widths.get(column).copied().unwrap_or(usize::MAX);
+            first = lines.iter().rposition(|line| length(line) > width).map_or(first, |wide| wide + 1);
+        }
+    }
+
     /// The lines of a row.
     fn line(&self, row: &[String]) -> String {
         let Some((last, cells)) = row.split_last() else { return "\n".to_owned() };
-        let Width { columns, breaks_words } = self.limit;
-        let wrap = |cell: &String, width: usize| wrap(cell, width, breaks_words);
+        let Width { columns } = self.limit;
         let mut wrapped: Vec<_> =
             cells.iter().zip(&self.widths).map(|(cell, &width)| wrap(cell, width)).collect();
         let start = self.last_column();
@@ -169,6 +183,7 @@ impl Layout {
         let below = wrap(last, columns.saturating_sub(if fits { 0 } else { self.indent.unwrap_or(start) }));
         let own_lines = self.indent.filter(|_| !fits);
         wrapped.push(if own_lines.is_some() { Vec::new() } else { below.clone() });
+        self.below_what_stands_out(&mut wrapped);
         let height = wrapped.iter().map(Vec::len).max().unwrap_or(0);
         let widths = self.widths.iter().copied().chain([0]);
         let mut text = String::new();
@@ -186,15 +201,15 @@ impl Layout {
     }
 }
 
-/// The text in lines of a width: broken at blanks, or anywhere in a longer word if words may be broken.
-fn wrap(text: &str, width: usize, breaks_words: bool) -> Vec<String> {
+/// The text in lines of a width, broken at blanks. A longer word is a line of its own.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
     let width = width.max(LEAST_WIDTH);
     let mut rest: Vec<char> = text.chars().collect();
     let mut lines = Vec::new();
     while rest.len() > width {
         let before = rest[..=width].iter().rposition(|c| *c == ' ').filter(|&at| at > 0);
         let after = || rest.iter().skip(1).position(|c| *c == ' ').map_or(rest.len(), |at| at + 1);
-        let at = before.unwrap_or_else(|| if breaks_words { width } else { after() });
+        let at = before.unwrap_or_else(after);
         let next = rest.split_off(at);
         lines.push(rest.iter().collect::<String>());
         rest = next.into_iter().skip_while(|c| *c == ' ').collect();
@@ -219,10 +234,10 @@ mod tests {
         table
     }
 
-    const UNLIMITED: Width = Width { columns: usize::MAX, breaks_words: false };
+    const UNLIMITED: Width = Width { columns: usize::MAX };
 
     fn terminal(columns: usize) -> Width {
-        Width { columns, breaks_words: true }
+        Width { columns }
     }
 
     #[test]
@@ -256,8 +271,7 @@ b     x
 JOB: 5132
 TIME      WHAT  NOTE
 10:00:00  COPY
-    /a/path/that/has/more/than
-    /thirty/characters
+    /a/path/that/has/more/than/thirty/characters
 10:00:01  END   done
 ";
         assert_eq!(table.layout(terminal(30)), text);
@@ -270,7 +284,7 @@ TIME      WHAT  NOTE
             (0..5).map(|shift| (0..5).map(|column| words[(shift + column) % 5]).collect()).collect();
         let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
         let table = table(&["A", "B", "C", "D", "E"], &rows);
-        for width in 50..200 {
+        for width in 80..200 {
             let text = table.layout(terminal(width));
             assert!(text.lines().all(|line| length(line) <= width), "{width}:\n{text}");
             let letters = |text: &str| {
@@ -283,19 +297,20 @@ TIME      WHAT  NOTE
     }
 
     #[test]
-    fn a_word_is_broken_for_a_terminal_only() {
+    fn no_word_is_broken() {
         let path = "/a/path/that/has/more/than/thirty/characters";
         let table = table(&["NAME", "TEXT"], &[&["a", &format!("{path} has the words of a sentence")]]);
         let text = format!("NAME  TEXT\na     {path}\n      has the words of a\n      sentence\n");
-        assert_eq!(table.layout(Width { columns: 30, breaks_words: false }), text);
-        assert!(table.layout(terminal(30)).lines().all(|line| length(line) <= 30));
+        assert_eq!(table.layout(terminal(30)), text);
     }
 
     #[test]
-    fn a_word_that_stands_out_in_a_pipe_leaves_all_other_rows_in_one_line() {
+    fn what_follows_a_word_that_stands_out_keeps_its_column() {
         let path = "/a/path/that/has/more/than/half/of/the/columns";
-        let table = table(&["NAME", "VALUE", "FROM"], &[&["a", path, "default"], &["b", "1", "default"]]);
-        let text = format!("NAME  VALUE  FROM\na     {path}  default\nb     1      default\n");
-        assert_eq!(table.layout(Width { columns: 60, breaks_words: false }), text);
+        let rows: &[&[&str]] = &[&["a", path, "default"], &["b", "1", "default"], &["c", path, ""]];
+        let text = format!(
+            "NAME  VALUE  FROM\na     {path}\n             default\nb     1      default\nc     {path}\n"
+        );
+        assert_eq!(table(&["NAME", "VALUE", "FROM"], rows).layout(terminal(60)), text);
     }
 }

@@ -182,11 +182,11 @@ fn the_interval_between_checkpoints_comes_from_the_log() {
     let percent: f64 = out(&interval(&["--percent", "--model", "young"])).trim().parse().unwrap();
     assert!(percent > 0.0, "{percent}");
     let stats = out(&interval(&["--stats"]));
-    assert!(stats.contains("starts: 1\nfailures: 0, in 0.") && stats.contains("\ninterval: 0."), "{stats}");
-    assert!(stats.contains("\nmean time to interrupt: at least 0."), "the one run has finished: {stats}");
+    assert!(stats.contains("starts: 1\nfailures: 0, in ") && stats.contains("\ninterval: "), "{stats}");
+    assert!(stats.contains("\nmean time to interrupt: at least "), "the one run has finished: {stats}");
     let words = String::from_utf8_lossy(&interval(&[]).stderr).into_owned();
     assert!(
-        words.contains("write a checkpoint every 0.") && words.contains("no failure was seen in 0."),
+        words.contains("write a checkpoint every ") && words.contains("no failure was seen in "),
         "{words}"
     );
     assert!(words.contains("1 is printed, the least that SCR_CHECKPOINT_SECONDS can be"), "{words}");

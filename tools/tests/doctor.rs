@@ -172,7 +172,7 @@ fn every_mistake_in_the_settings_is_shown_and_no_room_in_a_folder_that_is_not_th
     fs::create_dir(scr.path("cache")).unwrap();
     let found = out(&doctor(&scr, &[], &[]));
     assert!(
-        found.lines().any(|line| line.contains(&format!("store {cache}")) && line.contains("bytes free")),
+        found.lines().any(|line| line.contains(&format!("store {cache}")) && line.ends_with("B free")),
         "{found}"
     );
 }

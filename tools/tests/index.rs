@@ -542,7 +542,7 @@ fn the_files_of_containers_are_written_out_under_their_names() {
     assert_eq!(scr(&prefix, &["--extract", "ckpt.2"]).status.code(), Some(1));
     for there in ["", "; 2 of them were there before"] {
         let done = scr(&prefix, &["--extract", "ckpt.1"]);
-        let expected = format!("dataset 1 `ckpt.1' lies under its names: 2 files, 2000 bytes{there}\n");
+        let expected = format!("dataset 1 `ckpt.1' lies under its names: 2 files, 1.95 KiB{there}\n");
         assert_eq!(
             (done.status.code(), String::from_utf8_lossy(&done.stdout).as_ref()),
             (Some(0), &*expected)

@@ -38,8 +38,9 @@ fn all_that_c_scr_logged_is_listed_as_a_table() {
     assert!(lines[1].contains("  START  ") && lines[1].ends_with("  4 processes on 4 nodes"), "{listed}");
     let flush = lines.iter().find(|line| line.contains("FLUSH_SYNC")).expect("a flush");
     assert!(
-        flush
-            .contains("  2     ckpt.2  0.007311  8226   /dev/shm/peer/user1/scr.5132/scr.dataset.2 -> /pfs/"),
+        flush.contains(
+            "  2     ckpt.2  7.31 ms  8.03 KiB  /dev/shm/peer/user1/scr.5132/scr.dataset.2 -> /pfs/"
+        ),
         "{flush}"
     );
 }
@@ -103,8 +104,12 @@ fn a_failure_gives_the_reason_and_a_remedy() {
     let empty = tempfile::TempDir::new().expect("a folder for the test");
     for (arguments, code, words) in [
         (&[][..], 1, "SCR_LOG_ENABLE=1 has a job write one"),
-        (&["--since", "soon"], 2, "--since cannot be understood: `soon' is neither a day"),
-        (&["--since", "1h", "--until", "2h"], 2, "--since is 3600 s after --until"),
+        (
+            &["--since", "soon"],
+            2,
+            "--since cannot be understood: `soon' is no time; write a day (2026-11-21, yesterday)",
+        ),
+        (&["--since", "1h", "--until", "2h"], 2, "--since is 1 h after --until"),
         (&["--db"], 2, "set SCR_LOG_DB_HOST"),
     ] {
         let output = scr(empty.path(), arguments);

@@ -18,7 +18,7 @@ fn run(scr: &Installation, words: &str) -> Output {
 fn a_mistyped_command_says_what_is_possible() {
     let scr = Installation::with_system_file("");
     for (words, expected) in [
-        ("halt --seconds -5", "'-5' for '--seconds <SECONDS>': not a number of seconds such as 3600 or 1h"),
+        ("halt --seconds -5", "'-5' for '--seconds <SECONDS>': not a number of seconds such as 3600, or a length of time such as 1h30m"),
         ("halt --checkpoints x", "'x' for '--checkpoints <N>': this is not a whole number"),
         ("halt --checkpoints 0", "'0' for '--checkpoints <N>': the least is 1"),
         ("log --last -1", "'-1' for '--last <N>': the least is 0"),
@@ -83,8 +83,7 @@ fn tables_for_a_pipe_have_a_line_for_each_row_and_help_has_80_columns() {
     };
     let longest = |text: &str| text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
     let help = output("--help", None);
-    let listed =
-        help.lines().skip_while(|line| *line != "Commands:").skip(1).take_while(|line| !line.is_empty());
+    let listed = help.lines().take_while(|line| *line != "Options:");
     let commands: Vec<_> = listed
         .filter(|line| line.starts_with("  ") && !line.starts_with("   "))
         .filter_map(|line| line.split_whitespace().next())

@@ -31,11 +31,12 @@ fn every_subcommand_has_a_page_and_a_completion_in_every_shell() {
     let scr = with_pages();
     let help = scr.in_prefix(&["--help"]).output().expect("the command starts");
     let help = String::from_utf8(help.stdout).expect("text");
-    let list = help.split("Commands:\n").nth(1).and_then(|rest| rest.split("\n\n").next()).expect("a list");
+    let (list, _) = help.split_once("\nOptions:\n").expect("options");
     // A line that continues is indented further.
-    let lines = list.lines().filter(|line| !line.starts_with("    "));
+    let lines = list.lines().filter(|line| line.starts_with("  ") && !line.starts_with("    "));
     let subcommands: Vec<_> = lines.filter_map(|line| line.split_whitespace().next()).collect();
     assert!(subcommands.contains(&"index") && !subcommands.contains(&"pages"), "{subcommands:?}");
+    assert!(list.contains("\nRun jobs:\n  run  ") && list.contains("\n\nFor scripts:\n  env  "), "{list}");
     let completions =
         ["bash-completion/completions/scr", "zsh/site-functions/_scr", "fish/vendor_completions.d/scr.fish"]
             .map(|script| text(&scr, script));
@@ -93,13 +94,22 @@ fn the_pages_are_well_formed() {
 }
 
 #[test]
-fn every_page_has_examples_environment_and_files() {
+fn every_page_has_examples_of_its_own_environment_and_files() {
     let scr = with_pages();
     for entry in fs::read_dir(scr.path("share/man/man1")).expect("pages").flatten() {
         let page = fs::read_to_string(entry.path()).expect("text");
         let sections = [".SH EXAMPLES\n", ".SH ENVIRONMENT\n", ".SH FILES\n"];
         let is_whole = sections.iter().all(|section| page.matches(section).count() == 1);
-        assert!(is_whole || page.starts_with(".so "), "{}", entry.path().display());
+        let name = entry.path().file_stem().expect("a name").to_string_lossy().replacen('-', " ", 1);
+        let example = name.replace("plugin-", "plugin ").replace("log-init", "log init").replace('-', "\\-");
+        let (_, examples) = page.split_once(".SH EXAMPLES\n").unwrap_or_default();
+        let examples = examples.split(".SH ").next().unwrap_or_default();
+        let has_own = examples.contains(&format!("\\fB{example}"));
+        assert!(
+            is_whole && has_own || page.starts_with(".so "),
+            "{}: {example}: {examples}",
+            entry.path().display()
+        );
     }
 }
 
@@ -166,4 +176,26 @@ fn the_name_of_a_dataset_is_no_command_for_a_shell_that_offers_it() {
     let typed = String::from_utf8(typed.stdout).expect("text");
     assert_eq!(typed.lines().collect::<Vec<_>>(), ["a*", "a b", &names[1], &names[0]]);
     assert!(!trace.exists());
+}
+
+/// `script` is a terminal for a command.
+#[test]
+fn a_terminal_gets_colours_unless_they_are_turned_off() {
+    let scr = with_pages();
+    let on_terminal = |variables: &[(&str, &str)]| {
+        let mut script = scr.in_prefix(&[]);
+        let scr = script.get_program().to_owned();
+        script = Command::new("script");
+        script
+            .args(["--quiet", "--return", "--command"])
+            .arg(format!("{} plugin list", scr.to_string_lossy()))
+            .arg("/dev/null");
+        script.env("TERM", "xterm").env_remove("NO_COLOR").envs(variables.iter().copied());
+        let output = script.output().expect("script starts");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    assert!(on_terminal(&[]).contains("\x1b[1mNAME"), "{:?}", on_terminal(&[]));
+    for off in [("NO_COLOR", "1"), ("TERM", "dumb")] {
+        assert!(on_terminal(&[off]).contains("NAME") && !on_terminal(&[off]).contains('\x1b'), "{off:?}");
+    }
 }

@@ -38,7 +38,7 @@ fn without_problems_the_table_says_so_and_the_exit_code_is_0() {
     let prefix = left.prefix().display().to_string();
     let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.1"]);
     assert_eq!(code(&output), 0);
-    assert!(out(&output).contains("all 4 files (2000 bytes) are as they were recorded"), "{}", out(&output));
+    assert!(out(&output).contains("all 4 files (1.95 KiB) are as they were recorded"), "{}", out(&output));
 }
 
 #[test]

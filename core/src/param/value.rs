@@ -27,7 +27,7 @@ pub enum Kind {
         /// Smallest allowed.
         least: u64,
     },
-    /// A number of seconds; with a unit `s`, `m`, `h` or `d` too.
+    /// A number of seconds, or a length of time with units: `3600`, `1h30m`, `2 hours`.
     Seconds,
     /// A number, not negative.
     Number {
@@ -107,7 +107,7 @@ impl Kind {
                 in_range(bytes, least, u64::MAX).map(Value::Count)
             }
             Kind::Seconds => {
-                let seconds = scaled(text, time_unit).ok_or_else(|| self.malformed())?;
+                let seconds = length(text).ok_or_else(|| self.malformed())?;
                 let seconds = in_range(seconds, 0, MOST_SECONDS)?;
                 Ok(Value::Seconds(Duration::from_secs(seconds)))
             }
@@ -131,7 +131,9 @@ impl Kind {
             Kind::Bool => "0 or 1".to_string(),
             Kind::Count { .. } | Kind::Whole { .. } => "a whole number".to_string(),
             Kind::Bytes { .. } => "a number of bytes such as 131072, 128KB or 1GB".to_string(),
-            Kind::Seconds => "a number of seconds such as 3600 or 1h".to_string(),
+            Kind::Seconds => {
+                "a number of seconds such as 3600, or a length of time such as 1h30m".to_string()
+            }
             Kind::Number { .. } => "a number".to_string(),
             Kind::Text | Kind::Secret => "a text".to_string(),
             Kind::Part => "a text without `/'".to_string(),
@@ -198,6 +200,25 @@ fn scaled(text: &str, unit: fn(&str) -> Option<u64>) -> Option<i128> {
     whole.checked_mul(factor)?.checked_add(sign * part)
 }
 
+/// A number of seconds, or parts with units, which are added up.
+fn length(text: &str) -> Option<i128> {
+    let is_of_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+');
+    let (mut rest, mut sum) = (text.trim(), None);
+    while !rest.is_empty() {
+        let unit = rest.find(|c| !is_of_number(c)).unwrap_or(rest.len());
+        let end = rest[unit..].find(is_of_number).map_or(rest.len(), |next| unit + next);
+        let part = rest[..end].trim_end();
+        let is_only = sum.is_none() && end == rest.len();
+        // Of several parts each has a unit, and none a sign.
+        if !is_only && (part.len() == unit || part.starts_with(['-', '+'])) {
+            return None;
+        }
+        sum = Some(sum.unwrap_or(0_i128).checked_add(scaled(part, time_unit)?)?);
+        rest = &rest[end..];
+    }
+    sum
+}
+
 fn byte_unit(suffix: &str) -> Option<u64> {
     let shift = match suffix.to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -214,10 +235,11 @@ fn byte_unit(suffix: &str) -> Option<u64> {
 
 fn time_unit(suffix: &str) -> Option<u64> {
     match suffix.to_ascii_lowercase().as_str() {
-        "" | "s" | "sec" => Some(1),
-        "m" | "min" => Some(60),
-        "h" => Some(3600),
-        "d" => Some(24 * 3600),
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => Some(1),
+        "m" | "min" | "mins" | "minute" | "minutes" => Some(60),
+        "h" | "hour" | "hours" => Some(3600),
+        "d" | "day" | "days" => Some(24 * 3600),
+        "w" | "week" | "weeks" => Some(7 * 24 * 3600),
         _ => None,
     }
 }
@@ -354,8 +376,13 @@ mod tests {
     #[test]
     fn seconds_may_have_a_unit() {
         assert_eq!(read(Kind::Seconds, "3600"), Ok(Value::Seconds(Duration::from_secs(3600))));
-        assert_eq!(read(Kind::Seconds, "2h"), Ok(Value::Seconds(Duration::from_secs(7200))));
-        assert!(read(Kind::Seconds, "-1").is_err());
+        for text in ["2h", "2 hours", "1h60m", "1h 59min 60s", "1.5h30m", "7200", "120 minutes"] {
+            assert_eq!(read(Kind::Seconds, text), Ok(Value::Seconds(Duration::from_secs(7200))), "{text}");
+        }
+        for text in ["-1", "", "h", "1h30", "30 1h", "1h-30m", "+1h30m", "1h30x", "1e9", "two hours", "1:30"]
+        {
+            assert!(read(Kind::Seconds, text).is_err(), "{text}");
+        }
         assert!(read(Kind::Seconds, "200000000000000000").is_err());
     }
 

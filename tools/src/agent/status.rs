@@ -4,6 +4,7 @@ use crate::output::{show, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use scr_agent::{list, AgentPresence, Outcome, Transfer};
+use scr_core::message::amount;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;
@@ -50,7 +51,7 @@ fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> Strin
     };
     let mut table = Table::default();
     for transfer in transfers {
-        let done = format!("{} of {} bytes", transfer.written, transfer.bytes);
+        let done = format!("{} of {}", amount(transfer.written), amount(transfer.bytes));
         table.row([
             &label(&transfer.token),
             transfer.state,

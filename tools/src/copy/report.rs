@@ -1,6 +1,7 @@
 //! What was copied from a node, as text and as JSON.
 
 use crate::output::count;
+use scr_core::message::amount;
 use scr_core::scavenge::{Copied, CopiedPart};
 use serde_json::{json, Value};
 use std::path::PathBuf;
@@ -45,7 +46,7 @@ impl CopyReport<'_> {
         let sum = |of: fn(&CopiedPart) -> u64| self.copied.parts.iter().map(of).sum();
         let (files, bytes) = (sum(|part| part.files), sum(|part| part.bytes));
         let ranks: Vec<u32> = self.copied.parts.iter().map(|part| part.rank).collect();
-        let (files, bytes) = (count(files, "file"), count(bytes, "byte"));
+        let (files, bytes) = (count(files, "file"), amount(bytes));
         format!("{label}: copied {files} ({bytes}) of the ranks {}{elsewhere}\n", list(&ranks))
     }
 

@@ -7,6 +7,7 @@ use crate::machine::process;
 use crate::machine::Manifests;
 use anyhow::{bail, ensure, Context, Result};
 use scr_core::env::Env;
+use scr_core::message::amount;
 use scr_core::param::{self, Params};
 use scr_core::plugin::{check_library, Trusted};
 use std::path::{Path, PathBuf};
@@ -52,7 +53,7 @@ pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
 fn library(env: &Env, path: &Path) -> Result<String> {
     let checked = check_library(&*env.files, path, &Trusted::by(env))?;
     let mpi = mpi_of(path).map_or("no MPI that is known", Mpi::name);
-    Ok(format!("{}, {} bytes, for {mpi}", path.display(), checked.bytes))
+    Ok(format!("{}, {}, for {mpi}", path.display(), amount(checked.bytes)))
 }
 
 fn plugins(env: &Env) -> Result<String> {

@@ -6,11 +6,12 @@ use crate::environment;
 use crate::machine::health::{check_store, command_here};
 use crate::machine::process::Limit;
 use crate::machine::Allocation;
-use crate::output::{count, print, Answer};
+use crate::output::{print, Answer};
 use anyhow::Result;
 use rustix::fs::statvfs;
 use scr_core::descriptor::Store;
 use scr_core::env::Env;
+use scr_core::message::amount;
 use scr_core::param::Params;
 use scr_core::plugin::{check_library, Trusted};
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
 fn store_check(env: &Env, params: &Params, subject: &str, store: &Store) -> Check {
     let text = || {
         let Ok(found) = statvfs(&store.path) else { return "it is not there; a job makes it".to_owned() };
-        format!("{} free", count(found.f_bavail.saturating_mul(found.f_frsize), "byte"))
+        format!("{} free", amount(found.f_bavail.saturating_mul(found.f_frsize)))
     };
     Check::of(subject, check_store(env, params, store).map(|()| text()))
 }

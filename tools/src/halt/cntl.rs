@@ -4,10 +4,12 @@
 use super::show::HaltStatus;
 use crate::environment;
 use crate::output::{print, Answer};
+use crate::time;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use scr_core::prefix::{Halt, Prefix};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 2 error.";
@@ -24,15 +26,15 @@ pub(crate) struct HaltCntlArgs {
     /// Set how many checkpoints are left
     #[arg(short, long, value_name = "N")]
     checkpoints: Option<i64>,
-    /// Set the time to halt before, in seconds since the epoch
-    #[arg(short, long, value_name = "SECONDS")]
+    /// Set the time to halt before, in seconds since the epoch or as `scr halt` takes it
+    #[arg(short, long, value_name = "TIME", value_parser = time::seconds_or_ahead)]
     before: Option<i64>,
-    /// Set the time to halt after, in seconds since the epoch
-    #[arg(short, long, value_name = "SECONDS")]
+    /// Set the time to halt after, in seconds since the epoch or as `scr halt` takes it
+    #[arg(short, long, value_name = "TIME", value_parser = time::seconds_or_ahead)]
     after: Option<i64>,
     /// Set the halt seconds
-    #[arg(short, long, value_name = "SECONDS")]
-    seconds: Option<i64>,
+    #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
+    seconds: Option<Duration>,
     /// Set the reason
     #[arg(short, long, value_name = "REASON")]
     reason: Option<String>,
@@ -92,11 +94,12 @@ impl HaltCntlArgs {
                 Condition::R => halt.exit_reason = None,
             }
         }
-        // What is set counts, also where it is unset as well.
+        let seconds = self.seconds.map(|seconds| i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX));
+        // A condition that is both set and unset counts as set.
         halt.checkpoints_left = self.checkpoints.or(halt.checkpoints_left);
         halt.exit_before = self.before.or(halt.exit_before);
         halt.exit_after = self.after.or(halt.exit_after);
-        halt.halt_seconds = self.seconds.or(halt.halt_seconds);
+        halt.halt_seconds = seconds.or(halt.halt_seconds);
         halt.exit_reason = self.reason.clone().or(halt.exit_reason.take());
     }
 }

@@ -4,15 +4,14 @@
 //!
 //! - `cntl`: `scr halt-cntl`
 //! - `listing`: the conditions, as text and as JSON
-//! - `time`: times as people write them
 
 pub(crate) mod cntl;
 mod show;
-mod time;
 
 use crate::environment;
 use crate::output::{print, show, warn, Answer};
 use crate::run::IgnoredVerbose;
+use crate::time;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
@@ -62,14 +61,14 @@ struct Conditions {
     /// Halt after N more checkpoints
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..))]
     checkpoints: Option<i64>,
-    /// Halt after the first checkpoint at or after TIME, such as '12:00pm today' or '2026-12-24 18:00'
-    #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
+    /// Halt after the first checkpoint at or after TIME, such as 2h, '12:00pm today' or '2026-12-24 18:00'
+    #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
     after: Option<i64>,
-    /// Halt before TIME, such as '8:30am tomorrow'; --seconds says how long before
-    #[arg(short, long, value_name = "TIME", value_parser = time::parse)]
+    /// Halt before TIME, such as '+2 hours' or '8:30am tomorrow'; --seconds says how long before
+    #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
     before: Option<i64>,
     /// Halt this long before the time of --before, or before the allocation ends
-    #[arg(short, long, value_name = "SECONDS", value_parser = environment::seconds)]
+    #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
     seconds: Option<Duration>,
     /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]

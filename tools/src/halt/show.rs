@@ -1,8 +1,8 @@
 //! The halt conditions of a job, and whether one of them holds now: as text and as JSON.
 
-use super::time;
 use crate::environment;
 use crate::run::{JobArgs, JobContext};
+use crate::time;
 use scr_core::env::Env;
 use scr_core::prefix::{Halt, HaltReason, Prefix};
 use serde::Serialize;

@@ -1,6 +1,7 @@
 //! The results of building datasets, as text and as JSON.
 
 use crate::output::count;
+use scr_core::message::amount;
 use scr_core::scavenge::{BuildError, Built, Outcome};
 use serde_json::{json, Value};
 
@@ -83,7 +84,7 @@ fn line(built: &Built) -> Option<String> {
             (what, files, bytes)
         }
     };
-    Some(format!("{} {what}: {}, {}\n", label(built), count(*files, "file"), count(*bytes, "byte")))
+    Some(format!("{} {what}: {}, {}\n", label(built), count(*files, "file"), amount(*bytes)))
 }
 
 /// A dataset for programs.

@@ -18,6 +18,7 @@ use building::BuildReport;
 use clap::{Args, Command};
 use scr_core::env::Env;
 use scr_core::ledger::LedgerDir;
+use scr_core::message::amount;
 use scr_core::param;
 use scr_core::prefix::{FlushFile, Prefix, PrefixError};
 use scr_core::scavenge::{
@@ -340,7 +341,7 @@ fn import(args: &IndexArgs, env: &Env, prefix: &Prefix, name: &OsStr) -> Result<
         warn(caution);
     }
     let (name, ranks) = (name.to_string_lossy(), ranks.len() as u64);
-    let sizes = format!("{}, {}, {}", count(ranks, "rank"), count(files, "file"), count(bytes, "byte"));
+    let sizes = format!("{}, {}, {}", count(ranks, "rank"), count(files, "file"), amount(bytes));
     let what = if args.output { "" } else { "; the next job restarts from it" };
     let json = json!({ "id": id, "name": name, "ranks": ranks, "files": files, "bytes": bytes });
     show(args.json, json, format!("dataset {id} `{}' is listed: {sizes}{what}\n", on_one_line(&name)))?;
@@ -362,7 +363,7 @@ fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result
     };
     let Extracted { id, files, already, bytes } = extracted;
     let name = name.to_string_lossy();
-    let sizes = format!("{}, {}", count(files, "file"), count(bytes, "byte"));
+    let sizes = format!("{}, {}", count(files, "file"), amount(bytes));
     let before = if already > 0 { format!("; {already} of them were there before") } else { String::new() };
     let json_row = json!({ "id": id, "name": name, "files": files, "already": already, "bytes": bytes });
     show(

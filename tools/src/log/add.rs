@@ -3,6 +3,7 @@
 
 use crate::environment;
 use crate::output::Answer;
+use crate::time;
 use anyhow::{bail, Result};
 use clap::Args;
 use scr_core::log::{Log, Record};
@@ -32,8 +33,8 @@ struct Common {
     /// The id of the allocation [default: SCR_JOB_ID, or from the resource manager]
     #[arg(short = 'i', long, value_name = "ID")]
     jobid: Option<String>,
-    /// When the job began, in seconds since the epoch; scr does not need it
-    #[arg(short, long, value_name = "SECONDS")]
+    /// When the job began, in seconds since the epoch or as `scr log` takes it; scr does not need it
+    #[arg(short, long, value_name = "WHEN", value_parser = time::seconds_or_back)]
     start: Option<u64>,
     /// What it is, such as NODE_FAIL or FLUSH_SYNC
     #[arg(short = 'T', long = "type", value_name = "NAME")]
@@ -44,11 +45,11 @@ struct Common {
     /// The name of the dataset
     #[arg(short, long, value_name = "NAME")]
     name_of_dataset: Option<String>,
-    /// When it began, in seconds since the epoch [default: now]
-    #[arg(short = 'S', long, value_name = "SECONDS")]
+    /// When it began, in seconds since the epoch or as `scr log` takes it [default: now]
+    #[arg(short = 'S', long, value_name = "WHEN", value_parser = time::seconds_or_back)]
     begun: Option<u64>,
-    /// How long it took, in seconds
-    #[arg(short = 'L', long, value_name = "SECONDS")]
+    /// How long it took
+    #[arg(short = 'L', long, value_name = "SECONDS", value_parser = time::length_in_seconds)]
     secs: Option<f64>,
 }
 

@@ -2,7 +2,6 @@
 //! tables of that database. Which parameters say what is logged stands in the user guide, under `SCR_LOG_ENABLE`.
 //!
 //! - `sources`: where entries come from
-//! - `time`: days, times and "two hours ago" on the command line
 //! - `listing`: entries as a table, and as JSON
 //! - `add`: `scr log-event` and `scr log-transfer`
 //! - `interval`: `scr ckpt-interval`
@@ -11,24 +10,22 @@ pub(crate) mod add;
 pub(crate) mod interval;
 mod show;
 mod sources;
-mod time;
 
 use crate::environment;
 use crate::output::{self, print, warn, Answer};
-use anyhow::{bail, Context, Result};
-use chrono::{Local, TimeDelta};
+use crate::time::{self, Looks, GRAMMAR};
+use anyhow::{anyhow, bail, Result};
+use chrono::Local;
 use clap::{Args, Subcommand};
 use scr_core::env::Env;
 use scr_core::log::{Event, Transfer};
+use scr_core::message::span;
 use scr_core::param::{self, nearest};
 use scr_core::prefix::Prefix;
 use scr_plugin_api::LogQuery;
 use sources::LogEntries;
 use std::path::PathBuf;
-
-const AFTER_HELP: &str = "\
-WHEN is a day (2026-11-21), a time (\"2026-11-21 03:28\"), both in local time, a time with a zone (2026-11-21T03:28:24Z), \
-or how long ago (\"2h 30m\", 3days).";
+use std::time::Duration;
 
 const EXIT_CODES: &str = "Exit codes: 0 done, 1 no entry matches, 2 error.";
 
@@ -124,20 +121,23 @@ fn names() -> Vec<&'static str> {
 
 /// Text below the help.
 pub(crate) fn after_help() -> String {
-    format!("{AFTER_HELP}\n\nEvents and transfers: {}.\n\n{EXIT_CODES}", names().join(", "))
+    format!(
+        "WHEN is {GRAMMAR}. Here 2h is two hours ago.\n\nEvents and transfers: {}.\n\n{EXIT_CODES}",
+        names().join(", ")
+    )
 }
 
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
     let now = Local::now();
     let moment = |text: &Option<String>, option: &str| {
-        let moment = text.as_ref().map(|text| time::parse(text, now).map(time::micros));
-        moment.transpose().with_context(|| format!("{option} cannot be understood"))
+        let moment = text.as_ref().map(|text| time::moment(text, Looks::Back, now).map(time::micros));
+        moment.transpose().map_err(|why| anyhow!("{option} cannot be understood: {why}"))
     };
     let (since, until) = (moment(&args.since, "--since")?, moment(&args.until, "--until")?);
     if let (Some(since), Some(until)) = (since, until) {
         if since >= until {
-            let late = TimeDelta::microseconds(i64::try_from(since - until).unwrap_or(i64::MAX));
-            bail!("--since is {} s after --until, so that nothing is between", late.num_seconds());
+            let late = Duration::from_micros(since - until);
+            bail!("--since is {} after --until, so that nothing is between", span(late));
         }
     }
     Ok(LogQuery {

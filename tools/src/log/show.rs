@@ -1,13 +1,15 @@
 //! Entries as a table, and as JSON.
 
 use crate::table::Table;
+use scr_core::message::{amount, span};
 use scr_plugin_api::{LogEntry, LogKind};
 use serde_json::{json, Value};
+use std::time::Duration;
 
 /// A table of what was found.
 pub(super) fn table(entries: &[LogEntry]) -> String {
     let mut table =
-        Table::with_head(&["TIME", "JOB", "HOST", "WHAT", "DSET", "NAME", "SECS", "BYTES", "NOTE"]);
+        Table::with_head(&["TIME", "JOB", "HOST", "WHAT", "DSET", "NAME", "TOOK", "SIZE", "NOTE"]);
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
     for entry in entries {
         table.row([
@@ -17,8 +19,11 @@ pub(super) fn table(entries: &[LogEntry]) -> String {
             plain(&entry.name),
             number(entry.dataset),
             plain(entry.dataset_name.as_deref().unwrap_or_default()),
-            entry.seconds.map_or_else(String::new, |seconds| format!("{seconds:.6}")),
-            number(entry.bytes),
+            entry
+                .seconds
+                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+                .map_or_else(String::new, span),
+            entry.bytes.map_or_else(String::new, amount),
             plain(&remark(entry)),
         ]);
     }

@@ -1,7 +1,7 @@
 //! Where entries come from: the text log of a prefix directory, or the database.
 
-use super::time;
 use crate::environment;
+use crate::time;
 use anyhow::{bail, Context, Result};
 use chrono::NaiveDateTime;
 use scr_core::env::Env;

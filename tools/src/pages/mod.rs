@@ -19,7 +19,6 @@ use clap_mangen::roff::{roman, Roff};
 use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 /// Where to.
 #[derive(Args)]
@@ -65,8 +64,7 @@ fn write_commands(command: &Command, folder: &Path) -> Result<()> {
 
 /// When the pages are written; formatters take the next field for the date where it is missing.
 fn today() -> String {
-    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-    now.split('T').next().unwrap_or_default().to_owned()
+    chrono::Utc::now().format("%Y-%m-%d").to_string()
 }
 
 /// The classic names that are links in the installation, each with its subcommand.

@@ -98,12 +98,79 @@ const SECTIONS: &[Sections] = &[
         page: "scr-log",
         examples: &[
             (
-                "scr log --event FLUSH_FAIL --since 2days",
+                "scr log --event FLUSH_FAIL --since '2 days ago'",
                 "Lists the flushes that failed in the last two days.",
             ),
             ("scr log --dataset ckpt.10 --json", "Prints all that was logged of a dataset, for programs."),
         ],
         files: &[LOG],
+    },
+    Sections {
+        page: "scr-log-init-db",
+        examples: &[("scr log init-db", "Creates the tables, as an administrator of the database.")],
+        files: &[],
+    },
+    Sections {
+        page: "scr-log-event",
+        examples: &[
+            ("scr log-event --type NODE_FAIL --note 'n7: fan'", "Logs that a node has failed."),
+            (
+                "scr log-event -T MAINTENANCE -S '2 hours ago' -L 1h30m",
+                "Logs what began before and how long it took.",
+            ),
+        ],
+        files: &[LOG],
+    },
+    Sections {
+        page: "scr-log-transfer",
+        examples: &[(
+            "scr log-transfer -T ARCHIVE -X /p/run -Y /archive/run -D 7 -B 4096 -F 2 -L 12.5",
+            "Logs that a script has copied dataset 7.",
+        )],
+        files: &[LOG],
+    },
+    Sections {
+        page: "scr-ckpt-interval",
+        examples: &[
+            ("scr ckpt-interval", "Prints how many seconds to compute between two checkpoints, and why."),
+            ("scr ckpt-interval --percent", "Prints a value for SCR_CHECKPOINT_OVERHEAD."),
+            ("scr ckpt-interval --stats --prefix /p/run", "Shows what the log says of costs and failures."),
+        ],
+        files: &[LOG],
+    },
+    Sections {
+        page: "scr-plugin-list",
+        examples: &[
+            ("scr plugin list", "Lists the plugins that a job can name."),
+            ("scr plugin list --kind scheme --path ./mine", "Lists schemes, first those of a folder."),
+        ],
+        files: &[PLUGINS],
+    },
+    Sections {
+        page: "scr-plugin-info",
+        examples: &[("scr plugin info XOR", "Shows a plugin with its options.")],
+        files: &[PLUGINS],
+    },
+    Sections {
+        page: "scr-plugin-check",
+        examples: &[("scr plugin check ./mirror.toml", "Checks a manifest and its library as a job would.")],
+        files: &[PLUGINS],
+    },
+    Sections {
+        page: "scr-plugin-conformance",
+        examples: &[(
+            "scr plugin conformance ./mirror.toml --timeout 1min",
+            "Loses what the plugin promises to survive, and compares every byte.",
+        )],
+        files: &[PLUGINS],
+    },
+    Sections {
+        page: "scr-plugin-new",
+        examples: &[(
+            "scr plugin new scheme my-mirror",
+            "Writes the folder scr-my-mirror with a scheme that works.",
+        )],
+        files: &[],
     },
     Sections {
         page: "scr-plugin",
@@ -127,8 +194,23 @@ const SECTIONS: &[Sections] = &[
         page: "scr-halt",
         examples: &[
             ("scr halt --checkpoints 1 /p/run", "Halts the job after its next checkpoint."),
-            ("scr halt --before '8:30am tomorrow' --seconds 600", "Halts the job ten minutes before a time."),
+            ("scr halt --after 2h", "Halts the job after its first checkpoint in two hours or later."),
+            (
+                "scr halt --before '8:30am tomorrow' --seconds 10min",
+                "Halts the job ten minutes before a time.",
+            ),
             ("scr halt --remove", "Lets the job run on."),
+        ],
+        files: &[HALT],
+    },
+    Sections {
+        page: "scr-halt-cntl",
+        examples: &[
+            (
+                "scr halt-cntl --file .scr/halt.scr --checkpoints 1",
+                "Halts the job after its next checkpoint.",
+            ),
+            ("scr halt-cntl -f .scr/halt.scr -x c", "Removes that condition."),
         ],
         files: &[HALT],
     },
@@ -137,6 +219,7 @@ const SECTIONS: &[Sections] = &[
         examples: &[
             ("scr index", "Lists the datasets."),
             ("scr index --current ckpt.10", "Makes the next job restart from ckpt.10."),
+            ("scr index --delete ckpt.10", "Deletes a dataset with its files."),
             ("scr index --build 7", "Makes a scavenged dataset complete, and lists it."),
             (
                 "scr index --import step.7 --ranks 8 rank_%d",
@@ -257,11 +340,10 @@ const SECTIONS: &[Sections] = &[
     },
 ];
 
-/// The sections of a page, or of the page above it.
+/// The sections of a page.
 pub(super) fn of(page: &str) -> Roff {
     let mut roff = Roff::new();
-    let found = SECTIONS.iter().filter(|sections| page.starts_with(sections.page));
-    let Some(sections) = found.max_by_key(|sections| sections.page.len()) else { return roff };
+    let Some(sections) = SECTIONS.iter().find(|sections| sections.page == page) else { return roff };
     roff.control("SH", ["EXAMPLES"]);
     for (command, text) in sections.examples {
         roff.control("TP", []).text([bold(*command)]).text([roman(*text)]);

@@ -48,7 +48,8 @@ const SECTIONS: &[(&str, &[&str])] = &[
         &[
             "One setting on a line, NAME=value. What follows a # is a comment. A value with blanks stands in double quotes. \
              $NAME and ${NAME} are replaced by environment variables, on each rank by its own; \\$ is a plain $.",
-            "Numbers of bytes may have a unit such as 128KB or 1GiB, in steps of 1024; times a unit s, m, h or d.",
+            "Numbers of bytes may have a unit such as 128KB or 1GiB, in steps of 1024. Lengths of time are seconds, \
+             or have units: 1h30m, \"2 hours\".",
             "Lines that begin with GROUPS=, STORE= or CKPT= describe groups of nodes, places to keep datasets in, and the \
              protection of checkpoints. configuration.md of the documents lists their keys.",
             "A line that cannot be used is reported with its file and number when a job starts, and ignored; the rest of \

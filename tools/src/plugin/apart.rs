@@ -5,6 +5,7 @@
 
 use crate::output::print;
 use anyhow::{anyhow, Context, Result};
+use scr_core::message::span;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -39,7 +40,7 @@ pub(super) fn ask<T: DeserializeOwned>(
         (Some(answer), ..) => Given::Answer(answer),
         (None, Some(status), _) => Given::Nothing(how_it_ended(status)),
         (None, None, limit) => {
-            Given::Nothing(format!("did not end within {} s", limit.unwrap_or_default().as_secs()))
+            Given::Nothing(format!("did not end within {}", span(limit.unwrap_or_default())))
         }
     })
 }

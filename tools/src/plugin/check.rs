@@ -9,6 +9,7 @@ use crate::table::Table;
 use anyhow::{bail, Result};
 use scr_core::describe;
 use scr_core::env::Env;
+use scr_core::message::amount;
 use scr_core::plugin::{check_library, CheckedLibrary, FoundPlugin, Manifest, Trusted};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -43,9 +44,9 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
             check_library(&*env.files, &library, &Trusted::by(env)).map_err(|error| describe(&error))
         }
     };
-    let in_words = |checked: CheckedLibrary| format!("{} bytes, sha256 {}", checked.bytes, checked.sha256);
+    let in_words = |checked: CheckedLibrary| format!("{}, sha256 {}", amount(checked.bytes), checked.sha256);
     if report.add("file", checked.map(in_words)) {
-        load_apart(&mut report, Duration::from_secs(args.timeout))?;
+        load_apart(&mut report, args.timeout)?;
     }
     Ok(report)
 }

@@ -8,6 +8,7 @@ use crate::environment;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};
 use scr_conformance::scheme::Limits;
+use scr_core::message::span;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind};
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -20,7 +21,7 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
         answer(&outcome)?;
         return Ok(Answer::from(outcome.is_ok_and(|report| report.passed)));
     }
-    let timeout = args.timeout.to_string();
+    let timeout = args.timeout.as_secs().to_string();
     let arguments = ["conformance", "--here", "--timeout", &timeout].map(OsStr::new);
     let arguments =
         arguments.into_iter().chain([args.file.as_os_str()]).chain(args.options.iter().map(OsStr::new));
@@ -41,7 +42,7 @@ fn examine(args: &ConformanceArgs) -> Result<ConformanceReport> {
     let manifest = manifest_of(&args.file)?;
     let manifest = manifest.with_context(|| format!("{} has no manifest beside it", args.file.display()))?;
     let env = environment::env()?;
-    let limit = Duration::from_secs(args.timeout);
+    let limit = args.timeout;
     let open =
         within(limit, "loading it", || -> Result<_> { Ok(FoundPlugin::at(&env, &manifest)?.0.open(&env)?) })?;
     let options = open.options(pairs(&args.options)?)?;
@@ -66,7 +67,7 @@ fn within<T>(limit: Duration, what: &'static str, work: impl FnOnce() -> T) -> T
     let (done, wait) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
-            warn(format_args!("{what} has not returned within {} s", limit.as_secs()));
+            warn(format_args!("{what} has not returned within {}", span(limit)));
             // The other process gets no answer.
             std::process::exit(1);
         }

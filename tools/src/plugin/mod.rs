@@ -17,10 +17,12 @@ mod new;
 mod report;
 
 use crate::output::Answer;
+use crate::time;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
 use scr_core::plugin::PluginKind;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What can be asked of plugins.
 #[derive(Subcommand)]
@@ -83,9 +85,9 @@ pub(crate) struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Maximum seconds to load the library
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    timeout: u64,
+    /// How long loading the library may take
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = time::length)]
+    timeout: Duration,
 }
 
 #[derive(Args)]
@@ -98,9 +100,9 @@ pub(crate) struct ConformanceArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
-    /// Seconds that a call of the plugin may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 20)]
-    timeout: u64,
+    /// How long a call of the plugin may take
+    #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = time::length)]
+    timeout: Duration,
     /// The part of `conformance` that runs in a separate process
     #[arg(long, hide = true)]
     here: bool,

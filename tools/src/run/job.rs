@@ -15,6 +15,7 @@ use anyhow::Result;
 use scr_core::descriptor::hostlist;
 use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
+use scr_core::message::span;
 use scr_core::param::{self, Parameter, Params};
 use scr_core::prefix::{Halt, Nodes, Prefix};
 use std::ffi::OsString;
@@ -279,11 +280,8 @@ impl<'a> Job<'a> {
         let mut note = format!("run={}, status={}", self.runs, ended.code);
         match ended.by {
             Some(KillReason::Hung(idle)) => {
-                let seconds = idle.as_secs();
-                warn(&format!(
-                    "run {} has written no checkpoint for {seconds} seconds and was ended",
-                    self.runs
-                ));
+                let (seconds, idle) = (idle.as_secs(), span(idle));
+                warn(&format!("run {} has written no checkpoint for {idle} and was ended", self.runs));
                 note.push_str(&format!(", hung for {seconds} seconds"));
             }
             Some(KillReason::Halted) => {

@@ -28,6 +28,7 @@ mod watchdog;
 use crate::environment;
 use crate::machine::Overrides;
 use crate::output::{print_to_stderr, Answer};
+use crate::time;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use job::Job;
@@ -52,8 +53,8 @@ pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiex
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) job: JobArgs,
-    /// Seconds to wait before a restart [default: as the description of the resource manager says]
-    #[arg(long, value_name = "SECONDS", value_parser = environment::seconds)]
+    /// How long to wait before a restart [default: as the description of the resource manager says]
+    #[arg(long, value_name = "SECONDS", value_parser = time::length)]
     pause: Option<Duration>,
     /// The launcher with its arguments, then the program with its arguments
     #[arg(

@@ -6,6 +6,7 @@ use crate::environment;
 use crate::machine::health::{bad_nodes, excluded, own_names, BadNode};
 use crate::output::{print, warn, Answer};
 use crate::table::Table;
+use crate::time;
 use anyhow::{ensure, Context, Result};
 use clap::{ArgAction, Args};
 use scr_core::descriptor::hostlist;
@@ -118,9 +119,9 @@ pub(crate) struct DownArgs {
     /// Add a NODE_FAIL to the log of the job for each node that --down does not name
     #[arg(short, long)]
     log: bool,
-    /// For the log: how many seconds the job has run
-    #[arg(short, long, value_name = "SECONDS", requires = "log")]
-    secs: Option<u64>,
+    /// For the log: how long the job has run
+    #[arg(short, long, value_name = "SECONDS", requires = "log", value_parser = time::length)]
+    secs: Option<Duration>,
     /// The nodes to check [default: those of the allocation]
     #[arg(value_name = "NODES")]
     nodes: Vec<String>,
@@ -142,7 +143,7 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
         let log = Log::of_command(&job.env, &job.params, "scr list-down-nodes", &prefix);
         for bad in bad.iter().filter(|bad| !known.contains(bad)) {
             let failed = Record::event(Event::NodeFail).note(format!("{}: {}", bad.node, bad.why));
-            let took = args.secs.map(Duration::from_secs);
+            let took = args.secs;
             log.add_entry(took.into_iter().fold(failed, Record::took));
         }
     }

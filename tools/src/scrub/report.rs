@@ -4,6 +4,7 @@
 use super::targets::Target;
 use crate::output::count;
 use crate::table::Table;
+use scr_core::message::amount;
 use scr_core::scrub::{Dataset, Item, ItemKind, Report, Verdict};
 use serde_json::{json, Value};
 
@@ -35,7 +36,7 @@ impl ScrubReport {
         let mut text: String = self.0.iter().map(|(target, report)| target_text(target, report)).collect();
         text.extend(self.repairable().map(repair_text));
         let Totals { files, bytes, unverified, wrong } = self.totals();
-        let all = format!("{} ({})", count(files, "file"), count(bytes, "byte"));
+        let all = format!("{} ({})", count(files, "file"), amount(bytes));
         text + &match (wrong, unverified) {
             (0, 0) => format!("all {all} are as they were recorded\n"),
             (0, _) => format!("nothing is wrong in {all}; {unverified} of them are unverified\n"),
