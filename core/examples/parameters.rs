@@ -69,7 +69,7 @@ Types:
 | 0 or 1 | `0`, `1`, and `no`, `yes`, `off`, `on`, `false`, `true` in any case |
 | count | a whole number |
 | bytes | a number, optionally with a unit: `131072`, `128KB`, `1GiB`; `KB` means `KiB` |
-| seconds | a number, or a length with units: `3600`, `1h30m`, `2 hours`; `s`, `m`, `h`, `d`, `w`, or the words |
+| seconds | a number, or with units `s`, `m`, `h`, `d`, `w` or their words: `1h30m`, `2 hours` |
 | number | a number that is not negative, optionally with a decimal point |
 | name | one of the known names, or the name of a plugin, in any case |
 | path | a folder or file; a relative path starts at the current folder |

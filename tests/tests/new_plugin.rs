@@ -60,7 +60,10 @@ impl Vendor {
 
     /// What the README of a new plugin says, step by step. Gives the folder with the plugin.
     fn plugin(&self, kind: &str, name: &str, try_it: &str) -> PathBuf {
-        self.scr(&["plugin", "new", kind, name]);
+        self.scr(&["plugin", "new", kind, name, "--into", "elsewhere"]);
+        // It needs nothing of the place that it was written in.
+        std::fs::rename(self.folder.join("elsewhere"), self.folder.join(format!("scr-{name}")))
+            .expect("a folder");
         let (source, plugins) = (self.folder.join(format!("scr-{name}")), self.folder.join("plugins"));
         // Apart from the workspace's own, but the same for all of these tests: most of it is the crates of others.
         let target = repository().join("target/new-plugin");

@@ -3,8 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 
 mod answer;
+mod installation;
 
 use answer::{code, err, json_of, out};
+use installation::Installation;
 use scr_test_plugins::{built, manifest, vendor_scheme};
 use serde_json::{json, Value};
 use std::fs;
@@ -91,6 +93,26 @@ fn a_list_shows_which_plugins_no_job_can_use_and_why() {
     let why = json["plugins"][0]["unusable"].as_str().unwrap();
     assert!(why.contains("may be written by others"), "{why}");
     assert!(out(&folder.plugin(&["info", "OPEN"])).contains("unusable      the library "));
+}
+
+/// Its manifest named the installation that wrote it, and so it could not be built elsewhere.
+#[test]
+fn a_new_plugin_brings_the_crates_of_scr_and_has_relative_paths() {
+    let scr = Installation::with_system_file("");
+    for name in ["scr-plugin-api", "scr-core", "scr-conformance"] {
+        scr.write(format!("share/scr/crates/{name}/src/deep/lib.rs"), name);
+    }
+    for (kind, crates) in [("scheme", 3), ("log-sink", 1)] {
+        let made = scr.in_prefix(&["plugin", "new", kind, "mine", "--into", kind]).output().unwrap();
+        assert_eq!(code(&made), 0, "{}", err(&made));
+        let folder = scr.path("prefix").join(kind);
+        let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+        assert!(manifest.contains("\nscr-plugin-api = { path = \"crates/scr-plugin-api\" }\n"), "{manifest}");
+        assert!(!manifest.contains(&scr.path("").display().to_string()), "{manifest}");
+        assert_eq!(fs::read_dir(folder.join("crates")).unwrap().count(), crates);
+        let source = fs::read_to_string(folder.join("crates/scr-plugin-api/src/deep/lib.rs")).unwrap();
+        assert_eq!(source, "scr-plugin-api");
+    }
 }
 
 #[test]

@@ -26,6 +26,23 @@ fn the_page_of_parameters_is_that_of_the_table() {
 }
 
 #[test]
+fn the_page_of_languages_has_every_subroutine_of_fortran_with_its_arguments() {
+    let read = |name: &str| std::fs::read_to_string(repository().join(name)).unwrap();
+    let (page, module) = (read("docs/user/languages.md"), read("ffi/fortran/scr.f90"));
+    let mut subroutines = 0;
+    for line in module.lines().filter_map(|line| line.trim().strip_prefix("subroutine ")) {
+        let (name, arguments) = line.trim_end_matches(')').split_once('(').unwrap();
+        let row = page.lines().find(|row| row.starts_with('|') && row.contains(&format!("`{name}`")));
+        let cell =
+            row.and_then(|row| row.split('|').nth(2)).unwrap_or_else(|| panic!("{name} is not on the page"));
+        let shown: Vec<_> = cell.split('`').skip(1).step_by(2).collect();
+        assert_eq!(shown.join(", "), arguments, "{name}");
+        subroutines += 1;
+    }
+    assert!(subroutines > 15, "{subroutines}");
+}
+
+#[test]
 fn something_asks_for_every_parameter() {
     let mut sources = String::new();
     for folder in ["core/src", "ffi/src", "tools/src"] {

@@ -67,8 +67,13 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     ];
     let filled =
         |text: &str| fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value));
+    let sources = sources.filter(|sources| sources.is_dir());
     let crate_manifest =
-        filled(include_str!("template/Cargo.toml.in")) + &dependencies(&template, sources.as_deref())?;
+        filled(include_str!("template/Cargo.toml.in")) + &dependencies(&template, sources.is_some());
+    if let Some(sources) = sources {
+        let copy = |name| copy_tree(&sources.join(name), &folder.join(CRATES).join(name));
+        template.crates().try_for_each(copy)?;
+    }
     let manifest = filled(include_str!("template/manifest.toml.in")) + &filled(template.manifest);
     write(&folder.join("Cargo.toml"), &crate_manifest)?;
     write(&folder.join("src/lib.rs"), &filled(template.source))?;
@@ -118,23 +123,45 @@ fn type_name(plugin: &str) -> String {
     plugin.split('_').map(capital).collect::<String>() + "Plugin"
 }
 
+/// Where a new crate has the crates of scr.
+const CRATES: &str = "crates";
+
+impl Template {
+    /// The crates of scr that it needs.
+    fn crates(&self) -> impl Iterator<Item = &'static str> {
+        std::iter::once("scr-plugin-api").chain(self.for_tests.iter().copied())
+    }
+}
+
 /// The end of `Cargo.toml`: what tests need, and where the crates of scr are if they came with the installation.
-fn dependencies(template: &Template, sources: Option<&Path>) -> Result<String> {
+fn dependencies(template: &Template, are_copied: bool) -> String {
     let mut text = String::new();
     if let Some(kit) = template.for_tests.first() {
         text.push_str(&format!("\n[dev-dependencies]\n{kit} = \"1\"\n"));
     }
-    let Some(sources) = sources.filter(|sources| sources.is_dir()) else { return Ok(text) };
-    text.push_str(
-        "\n# The sources that came with scr. Without this section cargo takes them from the registry.\n",
-    );
-    text.push_str("[patch.crates-io]\n");
-    for name in ["scr-plugin-api"].iter().chain(template.for_tests) {
-        let path = sources.join(name);
-        let path = path.to_str().with_context(|| format!("{} is not UTF-8", path.display()))?;
-        text.push_str(&format!("{name} = {{ path = {} }}\n", toml::Value::from(path)));
+    if are_copied {
+        text.push_str(
+            "\n# The sources that came with scr. Without this section cargo takes them from the registry.\n",
+        );
+        text.push_str("[patch.crates-io]\n");
+        text.extend(template.crates().map(|name| format!("{name} = {{ path = \"{CRATES}/{name}\" }}\n")));
     }
-    Ok(text)
+    text
+}
+
+/// Copies a folder with all that is in it.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    let copying = || format!("cannot copy {} to {}", from.display(), to.display());
+    fs::create_dir_all(to).with_context(copying)?;
+    for entry in fs::read_dir(from).with_context(copying)? {
+        let entry = entry.with_context(copying)?;
+        let (source, copy) = (entry.path(), to.join(entry.file_name()));
+        match entry.file_type().with_context(copying)?.is_dir() {
+            true => copy_tree(&source, &copy)?,
+            false => drop(fs::copy(&source, &copy).with_context(copying)?),
+        }
+    }
+    Ok(())
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
