@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install dist deb demo test torture planted mutants fuzz check test-slurm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -39,6 +39,10 @@ dist:                 ## packs sources and dependencies into target/dist, for bu
 deb:                  ## builds the Debian packages into target/deb
 	@packaging/debian/source.sh
 	@cd target/deb/scr-*/ && dpkg-buildpackage --build=binary --no-sign
+
+book:                 ## makes a site of the pages with mdBook, in target/book
+	@command -v mdbook >/dev/null || $(CARGO) install --locked --quiet mdbook
+	@scripts/book.sh target/book
 
 demo: stage           ## runs a job that loses a node and restarts
 	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"

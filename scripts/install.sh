@@ -70,6 +70,7 @@ for machine in etc/machines/*.toml; do put 644 "$machine" share/scr/machines; do
 for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md docs/images/*.svg; do
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"
 done
+if command -v mdbook >/dev/null; then scripts/book.sh "$prefix/share/doc/scr/html"; fi # the same pages as a site
 put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles # finds the tree it lies in
 # The sources of the crates that a vendor's plugin needs, as a package registry would have them.
 packaged=$(mktemp -d) && trap 'rm -rf "$packaged"' EXIT

@@ -27,7 +27,7 @@ pub use at_call::{on_all, on_rank, Call};
 pub use cluster::Cluster;
 pub use job::{forget_settings, Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
-pub use mpi::{has_namespaces, run_if_there, with_compiler, Mpi};
+pub use mpi::{has_namespaces, run_if_there, with_compiler, with_optional, Mpi};
 pub use parallel::ParallelFs;
 pub use programs::{compile, repository, stage, target, Program};
 pub use python::python;

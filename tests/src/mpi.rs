@@ -61,6 +61,15 @@ pub fn with_compiler(compiler: &str, test: &str, body: impl FnOnce()) {
     }
 }
 
+/// Runs `body` if there is such a program, which `scripts/deps.sh` does not install.
+pub fn with_optional(program: &str, test: &str, body: impl FnOnce()) {
+    if starts(Command::new(program).arg("--version")) {
+        body();
+    } else {
+        record_skip(test, program);
+    }
+}
+
 /// Whether this machine can pretend to have nodes with host names of their own; a test that needs them is skipped otherwise.
 pub fn has_namespaces(test: &str) -> bool {
     let there = pretends_by_namespaces();
