@@ -125,7 +125,7 @@ unsafe fn route_file(session: &mut Session, name: &Text, file: *mut c_char) -> R
     if file.is_null() {
         return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
     }
-    // Where the folder has gone, as with a file system that was unmounted, names start where it was last.
+    // If the folder has gone, as with a file system that was unmounted, names start at its last place.
     if let Ok(here) = std::env::current_dir() {
         session.work_in(here);
     }

@@ -44,7 +44,7 @@ pub unsafe extern "C" fn scr_config_with_code(config: *const c_char, value: *mut
     })
 }
 
-/// Before the start a line may set, unset or ask; later it may only ask. What counts is asked for, whoever set it.
+/// Before the start a line may set, unset or ask; later it may only ask. The answer is the effective value, whoever set it.
 fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
     let asks = Request::parse(line)?.is_query();
     match state {

@@ -148,7 +148,7 @@ fn session_code(error: &SessionError) -> Code {
         SessionError::Files(_) => Code::Io,
         SessionError::Config { .. } => Code::Config,
         SessionError::Comm(_) => Code::Mpi,
-        // What failed on any rank, or with the dataset itself; and whatever core may add.
+        // A failure on any rank or of the dataset itself, and variants that core may add.
         _ => Code::Failure,
     }
 }

@@ -61,7 +61,7 @@ struct Printed {
 }
 
 static PRINTED: Mutex<Printed> = Mutex::new(Printed { texts: VecDeque::new(), repeated: 0 });
-/// So many different failures are remembered.
+/// How many different failures are remembered.
 const MOST_TEXTS: usize = 100;
 
 thread_local! {

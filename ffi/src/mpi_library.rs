@@ -106,7 +106,7 @@ pub(crate) fn finalize() {
     }
 }
 
-/// What MPI calls when it deletes an attribute.
+/// The callback for a deleted attribute.
 pub(crate) type DeleteFunction =
     unsafe extern "C" fn(ffi::MPI_Comm, c_int, *mut c_void, *mut c_void) -> c_int;
 

@@ -29,7 +29,7 @@ pub(crate) fn exit_if_wanted(call: &'static str) {
     }
 }
 
-/// What MPI_Finalize calls: frees a session that the application forgot, while its communicator can still be freed.
+/// The callback of MPI_Finalize: frees a session that the application forgot, while its communicator can still be freed.
 ///
 /// # Safety
 /// Called by MPI alone.

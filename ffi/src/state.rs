@@ -14,7 +14,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// Where the process stands.
+/// The state of the process.
 pub(crate) enum State {
     /// Before SCR_Init: what SCR_Config has set so far.
     NotStarted(AppConfig),
@@ -26,7 +26,7 @@ pub(crate) enum State {
     Disabled,
     /// After SCR_Finalize, or after MPI_Finalize without it.
     Ended,
-    /// A call panicked. What the session holds is left as it is: no code that touches it can be trusted.
+    /// A call panicked. The session is left as it is: no code that touches it can be trusted.
     Broken,
 }
 
@@ -111,7 +111,7 @@ fn follows_shared_failure(call: &'static str, failure: &Failure) -> bool {
 /// Runs `body`; a panic becomes an error and puts the session out of reach.
 fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
     let state = slot.0.get_or_insert_with(|| State::NotStarted(AppConfig::default()));
-    // Nobody reads the state again after a panic.
+    // The state is not read again after a panic.
     catch_unwind(AssertUnwindSafe(|| body(&mut *state))).unwrap_or_else(|panic| {
         // Not dropped: dropping runs the very code that has just failed.
         std::mem::forget(std::mem::replace(state, State::Broken));

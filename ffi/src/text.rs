@@ -43,7 +43,7 @@ pub(crate) unsafe fn read_name(pointer: *const c_char) -> Text {
 }
 
 impl Text {
-    /// What of it can be shown.
+    /// The part that can be shown.
     pub(crate) fn printable(&self) -> &[u8] {
         match self {
             Text::Null => b"",

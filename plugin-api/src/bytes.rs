@@ -36,7 +36,7 @@ pub trait Bytes: Send + Sync {
         None
     }
 
-    /// Writes `buffer` at `offset`. What would lie past the end must be zeros, which are dropped.
+    /// Writes `buffer` at `offset`. Bytes past the end must be zeros, and are dropped.
     ///
     /// # Errors
     /// The host's text names the file, the offset and the reason; bytes past the end that are not zero are an error.

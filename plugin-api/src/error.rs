@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Whose fault an error is, so that the host knows what to do about it.
+/// The cause of an error, so that the host knows what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PluginErrorKind {
@@ -10,7 +10,7 @@ pub enum PluginErrorKind {
     Refused,
     /// Reading or writing failed.
     Io,
-    /// What was read is not what this plugin wrote.
+    /// The bytes read are not those that this plugin wrote.
     Corrupt,
     /// More is lost than the plugin can bring back.
     TooManyLost,
@@ -25,7 +25,7 @@ pub enum PluginErrorKind {
 /// An error of a plugin, or of the host on a plugin's behalf.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PluginError {
-    /// Whose fault it is.
+    /// The cause.
     pub kind: PluginErrorKind,
     /// One line: what, where, why, and what to do now.
     pub text: String,

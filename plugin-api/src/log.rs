@@ -35,13 +35,13 @@ pub trait LogSink: Send + Sync {
 /// Which entries are wanted: those that meet all conditions that are set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LogQuery {
-    /// Of this prefix directory.
+    /// Only entries of this prefix directory.
     pub prefix: Option<String>,
-    /// Of this allocation.
+    /// Only entries of this allocation.
     pub job_id: Option<String>,
     /// Events and transfers of these names, in any case; any where there is none.
     pub names: Vec<String>,
-    /// Of the dataset with this id, or this name.
+    /// Only entries of the dataset with this id or name.
     pub dataset: Option<String>,
     /// From this moment on: microseconds since the epoch.
     pub since: Option<u64>,
@@ -129,11 +129,11 @@ pub struct LogEntry {
     pub cluster: String,
     /// The prefix directory.
     pub prefix: String,
-    /// What else there is to say.
+    /// Further information.
     pub note: Option<String>,
-    /// Where bytes came from, for a transfer.
+    /// The source of a transfer.
     pub from: Option<String>,
-    /// Where bytes went to, for a transfer.
+    /// The destination of a transfer.
     pub to: Option<String>,
     /// Id of the dataset.
     pub dataset: Option<u64>,
@@ -151,7 +151,7 @@ pub struct LogEntry {
     pub nodes: Option<u64>,
 }
 
-/// What an entry is about.
+/// The subject of an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LogKind {
     /// Something happened.

@@ -42,7 +42,7 @@ pub trait Scheme: Send + Sync {
     fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError>;
 }
 
-/// What is known of a set before any byte is read.
+/// The facts of a set that are known before any byte is read.
 #[derive(Debug, Clone, Copy)]
 pub struct SetShape<'a> {
     /// The member asked about, counted from 0 within the set.
@@ -116,7 +116,7 @@ pub struct SendTo<'a> {
 pub struct ReceiveFrom<'a> {
     /// The member it comes from.
     pub from: u32,
-    /// Where it goes; exactly as long as what was sent.
+    /// The buffer for it, exactly as long as the message.
     pub bytes: &'a mut [u8],
 }
 
@@ -127,8 +127,8 @@ pub enum Level {
     Error,
     /// Going on, but with less than was asked for.
     Warn,
-    /// What users want to see at `SCR_DEBUG=1`.
+    /// For users, at `SCR_DEBUG=1`.
     Info,
-    /// What developers want to see at `SCR_DEBUG=2`.
+    /// For developers, at `SCR_DEBUG=2`.
     Debug,
 }

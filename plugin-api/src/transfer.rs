@@ -16,11 +16,11 @@ pub enum Place {
 pub struct Transfer {
     /// The member that has them.
     pub from: u32,
-    /// Where they are there.
+    /// Their offset there.
     pub source: Place,
     /// The member that gets them.
     pub to: u32,
-    /// Where they go there.
+    /// Their offset there.
     pub target: Place,
     /// How many there are.
     pub bytes: u64,

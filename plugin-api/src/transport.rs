@@ -26,7 +26,7 @@ pub trait Transport: Send + Sync {
     /// As for [`poll`](Self::poll).
     fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError>;
 
-    /// Stops a job. What was written stays; no byte is written after this returns.
+    /// Stops a job. Written bytes stay; no byte is written after this returns.
     ///
     /// # Errors
     /// As for [`poll`](Self::poll), or where the copy could not be stopped.
@@ -41,7 +41,7 @@ pub trait Transport: Send + Sync {
 pub struct CopyJob {
     /// Unique among all jobs under one prefix directory.
     pub token: String,
-    /// What is to be copied.
+    /// The files to copy.
     pub items: Vec<CopyItem>,
     /// Size in bytes of the blocks to read and write.
     pub block_bytes: u64,
@@ -52,9 +52,9 @@ pub struct CopyJob {
 /// One file to copy. The folder it goes to exists; the destination itself is created or overwritten.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopyItem {
-    /// Where the bytes are.
+    /// The source.
     pub source: PathBuf,
-    /// Where they go.
+    /// The destination.
     pub destination: PathBuf,
     /// How many there must be; a source of another size is an error.
     pub bytes: u64,

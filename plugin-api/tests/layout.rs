@@ -54,7 +54,7 @@ fn field(field: TLField) -> String {
     format!("    {}: {}, {} bytes\n{functions}", field.name(), name(field.layout(), 2), field.layout().size())
 }
 
-/// What the loader compares of a type.
+/// The parts of a type that the loader compares.
 fn described(layout: &'static TypeLayout) -> String {
     let end = match layout.data() {
         TLData::PrefixType(prefix) => {

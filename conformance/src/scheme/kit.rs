@@ -1,4 +1,4 @@
-//! What the checks have in common: sets of all sizes, data, and the record of what failed.
+//! The common parts of all checks: sets of all sizes, data, and the record of what failed.
 
 use super::report::{Check, Failure, Report};
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
@@ -31,7 +31,7 @@ impl Default for Limits {
     }
 }
 
-/// What all checks share.
+/// The state that all checks share.
 pub(super) struct Kit<'a> {
     factory: &'a Factory<'a>,
     pub(super) limits: &'a Limits,
@@ -47,7 +47,7 @@ impl<'a> Kit<'a> {
         Self { factory, limits, report: Report::default(), hung: false, promises: Vec::new() }
     }
 
-    /// What the checks have found.
+    /// The findings of the checks.
     pub(super) fn into_report(self) -> Report {
         self.report
     }
@@ -106,7 +106,7 @@ impl<'a> Kit<'a> {
         let (sender, answer) = mpsc::channel();
         std::thread::spawn(move || {
             let ask = std::panic::AssertUnwindSafe(|| question(&*scheme));
-            // Nobody listens any more where the limit has passed.
+            // After the limit there is no receiver any more.
             let _ = sender.send(std::panic::catch_unwind(ask).map_err(|_| "it panicked".to_owned()));
         });
         answer.recv_timeout(self.limits.call).unwrap_or_else(|_| {
@@ -140,7 +140,7 @@ impl<'a> Kit<'a> {
             .map_err(|error| error.to_string())
     }
 
-    /// A set that has been protected. Where that fails, it is recorded.
+    /// A set that has been protected. A failure is recorded.
     pub(super) fn protected(&mut self, data: Vec<Vec<u8>>) -> Option<SetUp> {
         let place =
             format!("set of {} ({} bytes in the first)", data.len(), data.first().map_or(0, Vec::len));
@@ -240,7 +240,7 @@ pub(super) fn patterns(size: u32, losses: RangeInclusive<u32>) -> impl Iterator<
         .map(move |bits| (0..size).map(|member| bits >> member & 1 == 1).collect())
 }
 
-/// Who is lost, for a message.
+/// The lost members, for a message.
 pub(super) fn who(lost: &[bool]) -> String {
     let members: Vec<String> =
         lost.iter().enumerate().filter(|(_, lost)| **lost).map(|(member, _)| member.to_string()).collect();

@@ -49,7 +49,7 @@ pub(super) fn promised(kit: &mut Kit<'_>) {
     }
 }
 
-/// What users read in the manifest: every pattern of so many losses, also where the scheme itself promises fewer.
+/// The promise that users read in the manifest: every pattern of so many losses, also where the scheme itself promises fewer.
 pub(super) fn tolerated(kit: &mut Kit<'_>) {
     let Some(tolerates) = kit.limits.tolerates else { return };
     if !kit.begin(
@@ -147,7 +147,7 @@ fn lengths(size: usize) -> Vec<Vec<usize>> {
     ]
 }
 
-/// So much data that a scheme has to work in blocks, with lengths around powers of two.
+/// Enough data that a scheme has to work in blocks, with lengths around powers of two.
 pub(super) fn much(kit: &mut Kit<'_>) {
     if !kit.begin(
         "much data: promised losses come back",

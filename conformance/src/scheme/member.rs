@@ -21,7 +21,7 @@ pub(super) struct Member {
     record: Mutex<Record>,
 }
 
-/// What a member has done so far.
+/// The actions of a member so far.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Record {
     /// How its call ended, once it has.
@@ -159,7 +159,7 @@ struct MemberSet<'a> {
 }
 
 impl MemberSet<'_> {
-    /// What the scheme gets for an error of the set, and what the record gets.
+    /// An error of the set, as the scheme gets it and as the record does.
     fn error(&self, error: SetError) -> PluginError {
         let me = self.member.rank;
         match &error {

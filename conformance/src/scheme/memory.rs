@@ -12,13 +12,13 @@ pub(super) struct MemoryFile {
     /// The last rule that was broken.
     broken: Mutex<Option<String>>,
     borrowing: Borrowing,
-    /// What readers borrow: the content as it was when first borrowed.
+    /// The content that readers borrow, as it was when first borrowed.
     snapshot: OnceLock<Vec<u8>>,
     /// The ranges that are borrowed to be written now.
     mapped: Mutex<Vec<Range<usize>>>,
 }
 
-/// What a file allows to be borrowed.
+/// The loans that a file allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Borrowing {
     /// Nothing: it is read and written.

@@ -14,11 +14,11 @@ pub struct Report {
 pub struct Check {
     /// The rule.
     pub name: &'static str,
-    /// What usually helps where it is broken.
+    /// The usual cure if it is broken.
     pub cure: &'static str,
     /// How often it was tried.
     pub tried: u64,
-    /// Where it was broken; of many only the first few.
+    /// The places where it was broken; of many only the first few.
     pub failures: Vec<Failure>,
     /// How often it was broken.
     pub failed: u64,
@@ -33,13 +33,13 @@ pub struct Check {
 pub struct Failure {
     /// On which set, and after which losses.
     pub place: String,
-    /// What should have come.
+    /// The expected value.
     pub expected: String,
-    /// What came.
+    /// The value that came.
     pub came: String,
 }
 
-/// So many failures of one check are kept.
+/// How many failures of one check are kept.
 const KEPT: usize = 3;
 
 impl Report {

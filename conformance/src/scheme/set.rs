@@ -16,11 +16,11 @@ use std::time::Duration;
 pub struct Stored {
     /// Its files, end to end.
     pub data: Vec<u8>,
-    /// What the scheme keeps for the others.
+    /// The redundancy that the scheme keeps for the others.
     pub redundancy: Vec<u8>,
 }
 
-/// What the members are asked to do.
+/// The operation that the members are asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Call {
     /// [`Scheme::protect`].
@@ -29,7 +29,7 @@ pub enum Call {
     Rebuild(u32),
 }
 
-/// What goes wrong on purpose.
+/// The fault that is injected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Injected {
     /// One call of a member to its host fails.
@@ -62,13 +62,13 @@ pub struct SetUp {
     pub world_ranks: Vec<u32>,
     /// Every member's files as they are before the call.
     pub members: Vec<Stored>,
-    /// Who has lost its files.
+    /// The members that have lost their files.
     pub lost: Vec<bool>,
     /// Maximum bytes of a message, as the members know it.
     pub message_bytes: u64,
     /// Whether the scheme can borrow ranges of the files, and not only read and write them.
     pub maps_files: bool,
-    /// What goes wrong on purpose.
+    /// The fault that is injected.
     pub injected: Option<Injected>,
     /// How long the call may take.
     pub limit: Duration,
@@ -94,7 +94,7 @@ pub struct Outcome {
     pub members: Vec<Stored>,
     /// Rules of the boundary that were broken, in words.
     pub broken: Vec<String>,
-    /// What the plugin logged.
+    /// The plugin's log.
     pub logged: Vec<(Level, String)>,
     /// How many calls that can fail each member made to its host.
     pub calls: Vec<u64>,
@@ -173,7 +173,7 @@ impl SetUp {
     /// A set with this data, redundancy of the right length filled with `0xEE`, nothing lost, nothing going wrong.
     ///
     /// # Errors
-    /// What the scheme says to such a set.
+    /// The answer of the scheme to such a set.
     pub fn new(scheme: &dyn Scheme, data: Vec<Vec<u8>>) -> Result<Self, PluginError> {
         let lens: Vec<u64> = data.iter().map(|bytes| bytes.len() as u64).collect();
         let mut members = Vec::new();
@@ -229,7 +229,7 @@ impl SetUp {
                 let scheme = schemes.get(place).and_then(lock_and_take);
                 scheme.map(|scheme| ours[place].run(&comm, scheme, call))
             });
-            // Nobody listens any more where the limit has passed.
+            // After the limit there is no receiver any more.
             let _ = returned.send(job.map(drop));
         });
         let failure = match all_returned.recv_timeout(self.limit) {

@@ -4,7 +4,7 @@ use super::{run, Limits, Report};
 use scr_plugin_api::{PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 use std::time::Duration;
 
-/// What is wrong with a scheme.
+/// The defect of a scheme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
@@ -226,7 +226,7 @@ fn report_of(wrong: Wrong, tolerates: Option<u32>) -> Report {
         made.set(made.get() + 1);
         Box::new(Neighbour { wrong, made: made.get() }) as Box<dyn Scheme>
     };
-    // Who never returns costs that time; who returns has enough of it, also on a busy machine.
+    // A call that never returns costs that time. It is enough for one that returns, also on a busy machine.
     let hangs = matches!(wrong, Wrong::WaitsForNobody | Wrong::SpinsForEver | Wrong::NeverGivesUp);
     let call = Duration::from_secs(if hangs { 5 } else { 60 });
     run(&factory, &Limits { set_sizes: 2..=4, much: 101_000, call, tolerates, ..Limits::default() })

@@ -26,7 +26,7 @@ impl TinyFileSystem {
         succeeds(&mut mount).then_some(self)
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     pub fn folder(&self) -> &Path {
         &self.folder
     }

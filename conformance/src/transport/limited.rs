@@ -24,7 +24,7 @@ impl Limited {
         let fault = |what: String| PluginError::new(PluginErrorKind::Fault, what);
         let transport = Arc::clone(&self.transport);
         let (sender, answer) = mpsc::channel();
-        // Nobody listens any more where the limit has passed.
+        // After the limit there is no receiver any more.
         std::thread::spawn(move || _ = sender.send(call(&*transport)));
         answer.recv_timeout(self.limit).map_err(|error| match error {
             mpsc::RecvTimeoutError::Timeout => {

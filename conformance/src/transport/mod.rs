@@ -32,7 +32,7 @@ use std::sync::atomic::Ordering;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What is put through the suite.
+/// The subject of the suite.
 pub struct Subject<'a> {
     /// Makes a transport; each case takes a fresh one.
     pub make: &'a dyn Fn() -> Box<dyn Transport>,
@@ -54,7 +54,7 @@ pub struct Subject<'a> {
 pub struct Case {
     /// The rule, as a sentence.
     pub name: &'static str,
-    /// What usually helps where it is not kept.
+    /// The usual cure if it is not kept.
     pub cure: &'static str,
     run: fn(&Subject<'_>, &Path) -> Result<(), String>,
 }
@@ -64,9 +64,9 @@ pub struct Case {
 pub struct Failure {
     /// The rule.
     pub case: &'static str,
-    /// What was found instead.
+    /// The finding instead.
     pub found: String,
-    /// What usually helps.
+    /// The usual cure.
     pub cure: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! What the cases are made of: files with known bytes, jobs, and comparisons that say what differs.
+//! The material of the cases: files with known bytes, jobs, and comparisons that say what differs.
 
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use std::fs;

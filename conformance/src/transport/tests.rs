@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 use std::sync::{Arc, Mutex};
 
-/// What a transport does wrong.
+/// The defect of a transport.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Wrong {
     Nothing,
@@ -197,7 +197,7 @@ impl Transport for Simple {
     }
 }
 
-/// What a maker of such transports makes of them.
+/// The factory of such transports.
 fn with<T>(wrong: Wrong, examine: impl FnOnce(&dyn Fn() -> Box<dyn Transport>) -> T) -> T {
     let shared: Arc<Mutex<Jobs>> = Arc::default();
     let alone = [IsKnownToItselfOnly, IsSpoiledByAnError].contains(&wrong);

@@ -1,4 +1,4 @@
-//! Where what lies in a member's redundancy: a header, then the copies, the nearest neighbour's first.
+//! The layout of a member's redundancy: a header, then the copies, the nearest neighbour's first.
 
 use scr_plugin_api::{Bytes, PluginError, PluginErrorKind, Set};
 
@@ -19,16 +19,16 @@ pub(crate) struct Layout {
 
 /// A copy that a member keeps.
 pub(crate) struct Copy {
-    /// Whose data it is.
+    /// The member that the data belongs to.
     pub(crate) owner: u32,
-    /// Where it begins in the redundancy of the one who keeps it.
+    /// Its start in the redundancy of its holder.
     pub(crate) offset: u64,
 }
 
 /// One who keeps a copy.
 pub(crate) struct CopyHolder {
     pub(crate) member: u32,
-    /// Where the copy begins in its redundancy.
+    /// The start of the copy in its redundancy.
     pub(crate) offset: u64,
 }
 
@@ -69,7 +69,7 @@ impl Layout {
         })
     }
 
-    /// Who keeps the data of `member`, the nearest first.
+    /// The holders of the data of `member`, the nearest first.
     pub(crate) fn holders_of(&self, member: u32) -> impl Iterator<Item = CopyHolder> + '_ {
         (1..=self.copies).filter_map(move |distance| {
             let holder = self.at_distance(member, distance);
@@ -84,7 +84,7 @@ impl Layout {
     }
 }
 
-/// What stands before the copies, so that no copy is ever taken for one of another set or dataset.
+/// The header before the copies, so that no copy is ever taken for one of another set or dataset.
 pub(crate) struct Header(Vec<u8>);
 
 impl Header {

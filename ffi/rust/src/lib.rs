@@ -296,7 +296,7 @@ fn c_string(text: &[u8]) -> Result<CString, Error> {
 /// `SCR_ERR_ARGUMENT`.
 const ERR_ARGUMENT: c_int = 3;
 
-/// What a code of `scr.h` says.
+/// The meaning of a code of `scr.h`.
 fn checked(code: c_int, message: &CStr) -> Result<(), Error> {
     match code {
         0 => Ok(()),

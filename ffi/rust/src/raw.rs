@@ -121,7 +121,7 @@ fn ask(question: unsafe extern "C" fn(*mut c_int) -> c_int) -> Result<bool, Erro
     Ok(flag != 0)
 }
 
-/// What a call writes into a buffer of `SCR_MAX_FILENAME` bytes, without its null.
+/// The text that a call writes into a buffer of `SCR_MAX_FILENAME` bytes, without its null.
 fn with_buffer(call: impl FnOnce(*mut c_char) -> c_int) -> Result<Vec<u8>, Error> {
     let mut buffer = [0_u8; MAX_FILENAME];
     outcome(call(buffer.as_mut_ptr().cast()))?;

@@ -159,11 +159,11 @@ pub type SchemeBox = AbiScheme_TO<'static, RBox<()>>;
 pub type TransportBox = AbiTransport_TO<'static, RBox<()>>;
 /// A plugin's log sink, owned by the host and freed by the plugin.
 pub type LogSinkBox = AbiLogSink_TO<'static, RBox<()>>;
-/// What a plugin's constructor gives for a scheme.
+/// The result of a plugin's constructor for a scheme.
 pub type ConstructedScheme = RResult<SchemeBox, AbiError>;
-/// What a plugin's constructor gives for a transport.
+/// The result of a plugin's constructor for a transport.
 pub type ConstructedTransport = RResult<TransportBox, AbiError>;
-/// What a plugin's constructor gives for a log sink.
+/// The result of a plugin's constructor for a log sink.
 pub type ConstructedLogSink = RResult<LogSinkBox, AbiError>;
 
 /// The kinds of errors, each at the place of its number. Numbers are never used again.

@@ -20,7 +20,7 @@ pub(super) fn construct(module: PluginModuleRef, options: &KvTree) -> Result<Box
     Ok(Box::new(Hosted(sink)))
 }
 
-/// What the constructor in a plugin's library does.
+/// The constructor in a plugin's library.
 pub fn new_log_sink<L: LogSink + 'static>(
     packed: RSlice<'_, u8>,
     new: impl FnOnce(&KvTree) -> Result<L, PluginError>,

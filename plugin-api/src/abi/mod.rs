@@ -103,7 +103,7 @@ impl LoadedPlugin {
     /// Its scheme, with these options.
     ///
     /// # Errors
-    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no scheme.
+    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no scheme.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
         scheme::construct(self.module, options)
     }
@@ -111,7 +111,7 @@ impl LoadedPlugin {
     /// Its transport, with these options.
     ///
     /// # Errors
-    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no transport.
+    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no transport.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
         transport::construct(self.module, options)
     }
@@ -119,7 +119,7 @@ impl LoadedPlugin {
     /// Its log sink, with these options.
     ///
     /// # Errors
-    /// What the plugin says of the options; [`PluginErrorKind::Refused`] where it has no log sink.
+    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no log sink.
     pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginError> {
         log::construct(self.module, options)
     }
@@ -133,7 +133,7 @@ fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
     })
 }
 
-/// What the export macros expand to; of no use to anyone else, and free to change.
+/// The expansion of the export macros. It is of no use to anyone else, and free to change.
 #[doc(hidden)]
 pub mod __private {
     pub use super::boundary::{ConstructedLogSink, ConstructedScheme, ConstructedTransport};

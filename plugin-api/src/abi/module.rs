@@ -97,7 +97,7 @@ pub(super) fn of_library(header: &LibHeader, version: ApiVersion) -> Result<Plug
     module.map_err(RootModuleError::into_library_error::<PluginModuleRef>)
 }
 
-/// What a plugin crate has to offer.
+/// The items that a plugin crate offers.
 pub struct Constructors {
     /// Makes a scheme.
     pub scheme: Option<SchemeConstructor>,
@@ -109,7 +109,7 @@ pub struct Constructors {
     pub formats: RangeInclusive<u32>,
 }
 
-/// What the exported static calls, once, when the library is loaded.
+/// The function that the exported static calls once, when the library is loaded.
 pub fn export(module: fn() -> PluginModuleRef) -> RootModuleResult {
     __call_root_module_loader(module)
 }

@@ -29,7 +29,7 @@ pub(super) fn construct(module: PluginModuleRef, options: &KvTree) -> Result<Box
     Ok(Box::new(Hosted(scheme)))
 }
 
-/// What the constructor in a plugin's library does.
+/// The constructor in a plugin's library.
 pub fn new_scheme<S: Scheme + 'static>(
     packed: RSlice<'_, u8>,
     new: impl FnOnce(&KvTree) -> Result<S, PluginError>,
@@ -55,7 +55,7 @@ impl<S: Scheme> Exported<S> {
 impl<S: Scheme> Drop for Exported<S> {
     fn drop(&mut self) {
         let scheme = self.0.take();
-        // Who drops a scheme wants no error of it; what matters is that nothing unwinds into the host.
+        // Dropping a scheme gives no error; it only must not unwind into the host.
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(scheme))) {
             std::mem::forget(payload);
         }
@@ -254,7 +254,7 @@ impl<'call, 'host> GuestSet<'call, 'host> {
     }
 }
 
-/// What a host's method gives that cannot fail by its signature. If the host panicked in it, the plugin
+/// The result of a host's method that cannot fail by its signature. If the host panicked in it, the plugin
 /// cannot continue; unwinding ends at the guard of the plugin's own method, so the host hears its own text.
 fn plain<T>(answer: RResult<T, AbiError>) -> T {
     match answer.into_result() {

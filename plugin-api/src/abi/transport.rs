@@ -28,7 +28,7 @@ pub(super) fn construct(
     Ok(Box::new(Hosted(transport)))
 }
 
-/// What the constructor in a plugin's library does.
+/// The constructor in a plugin's library.
 pub fn new_transport<T: Transport + 'static>(
     packed: RSlice<'_, u8>,
     new: impl FnOnce(&KvTree) -> Result<T, PluginError>,

@@ -36,25 +36,25 @@ pub enum FileFormError {
     /// Some other kind of file.
     #[error("the file begins with {found:#010x} where an SCR file begins with {expected:#010x}")]
     Magic {
-        /// What is there.
+        /// The value that was found.
         found: u32,
-        /// What should be there.
+        /// The expected value.
         expected: u32,
     },
     /// An SCR file that holds no tree.
     #[error("the file is of type {found}, and a tree is of type {expected}")]
     Type {
-        /// What is there.
+        /// The value that was found.
         found: u16,
-        /// What should be there.
+        /// The expected value.
         expected: u16,
     },
     /// Written by a release to come.
     #[error("the file has format version {found}, and this release reads version {expected}")]
     Version {
-        /// What is there.
+        /// The value that was found.
         found: u16,
-        /// What should be there.
+        /// The expected value.
         expected: u16,
     },
     /// The length is not what the header says.
@@ -62,26 +62,26 @@ pub enum FileFormError {
     Size {
         /// Bytes that are there.
         found: u64,
-        /// What the header says.
+        /// The value in the header.
         expected: u64,
     },
     /// Flags that this release does not know.
     #[error("the file has flags {found:#x}, and this release knows {known:#x}")]
     Flags {
-        /// What is there.
+        /// The value that was found.
         found: u32,
-        /// What is known.
+        /// The supported value.
         known: u32,
     },
     /// The checksum is wrong.
     #[error("the file's bytes have CRC32 {found:#010x}, and {expected:#010x} was stored with them")]
     Crc {
-        /// Of the bytes.
+        /// The checksum of the bytes.
         found: u32,
         /// As stored.
         expected: u32,
     },
-    /// What stands between header and checksum is no tree.
+    /// The bytes between header and checksum are no tree.
     #[error("the file's header is right, but what follows is not a tree")]
     Tree(#[from] UnpackError),
 }
@@ -147,7 +147,7 @@ impl KvTree {
     }
 }
 
-/// What the header says beyond what must stand there.
+/// The variable fields of the header.
 struct Header {
     size: u64,
     flags: u32,

@@ -50,9 +50,9 @@ pub enum FieldError {
     Malformed {
         /// Which.
         key: String,
-        /// What it holds.
+        /// Its value.
         found: String,
-        /// What it should hold.
+        /// The expected value.
         expected: &'static str,
     },
 }
@@ -176,7 +176,7 @@ impl KvTree {
     }
 }
 
-/// What the packed form can hold of a key.
+/// The part of a key that the packed form can hold.
 fn until_nul(key: &[u8]) -> &[u8] {
     key.split(|&byte| byte == 0).next().unwrap_or_default()
 }

@@ -23,7 +23,7 @@ pub enum UnpackError {
         "the packed tree is cut short: a count of 4 bytes is expected at byte {offset}, and {found} are left"
     )]
     CutShort {
-        /// Where the count begins.
+        /// The offset of the count.
         offset: usize,
         /// Bytes that are left there.
         found: usize,
@@ -31,9 +31,9 @@ pub enum UnpackError {
     /// The count claims more elements than the rest of the bytes can hold.
     #[error("the count at byte {offset} claims {found} keys, and the rest of the bytes has room for {most}")]
     CountTooLarge {
-        /// Where the count begins.
+        /// The offset of the count.
         offset: usize,
-        /// What it says.
+        /// Its value.
         found: u32,
         /// How many could follow at most.
         most: usize,
@@ -41,13 +41,13 @@ pub enum UnpackError {
     /// A key has no NUL at its end.
     #[error("the key at byte {offset} has no end")]
     KeyWithoutEnd {
-        /// Where the key begins.
+        /// The offset of the key.
         offset: usize,
     },
     /// The same key stands twice on one level.
     #[error("the key `{key}' at byte {offset} occurs twice on its level")]
     KeyTwice {
-        /// Where the second one begins.
+        /// The offset of the second one.
         offset: usize,
         /// Which.
         key: String,
@@ -55,7 +55,7 @@ pub enum UnpackError {
     /// Keys lie too deep.
     #[error("the packed tree has more than {most} levels at byte {offset}")]
     TooDeep {
-        /// Where the level too many begins.
+        /// The offset of the level that is too deep.
         offset: usize,
         /// How many are allowed.
         most: usize,
@@ -80,7 +80,7 @@ impl KvTree {
 
     /// Appends the packed form to `bytes`.
     pub fn pack_into(&self, bytes: &mut Vec<u8>) {
-        // So many keys do not fit into memory, but should they ever, the count and the elements still agree.
+        // A greater number of keys does not fit into memory, but should it ever, the count and the elements still agree.
         let count = u32::try_from(self.len()).unwrap_or(u32::MAX);
         bytes.extend_from_slice(&count.to_be_bytes());
         for (key, below) in self.iter().take(count as usize) {

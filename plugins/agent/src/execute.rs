@@ -47,7 +47,7 @@ struct Known {
 type Identity = (u64, i64, i64);
 
 impl Executor {
-    /// One that has done nothing yet. Whatever its process does from now on counts as work.
+    /// One that has done nothing yet. All that its process does from now on counts as work.
     pub fn new(control: PathBuf, take_slot: Box<dyn TakeSlot>) -> Self {
         Self {
             control,
@@ -88,7 +88,7 @@ impl Executor {
         }
     }
 
-    /// Executes a transfer once there is a slot for it. What should stop needs none: it ends before a byte is copied.
+    /// Executes a transfer once there is a slot for it. A transfer that should stop needs none: it ends before a byte is copied.
     fn execute_with_slot(
         &self,
         slots: &Slots,
@@ -159,7 +159,7 @@ impl Executor {
         !known.running.is_empty() || !known.ended.is_empty() || !list(&self.control).is_empty()
     }
 
-    /// Lets all threads leave as soon as they can. What is not copied stays recorded for the next agent.
+    /// Lets all threads leave as soon as they can. Unfinished transfers stay recorded for the next agent.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
         self.lock().running.values().for_each(|control| control.cancel());
@@ -214,10 +214,10 @@ impl Executor {
             Err(Failure::Stopped) if !transfer.is_to_stop() => None,
             Err(Failure::Stopped) => Some(Outcome::Failed(transfer.cancelled())),
             Err(Failure::Copy(error)) => Some(Outcome::Failed(error.into())),
-            // Nobody waits for it any more, or it will be found as it was.
+            // Either there is no waiter any more, or it will be found as it was.
             Err(Failure::Record) => None,
         };
-        // What cannot be recorded is done again. What is recorded may be replaced by a new transfer at once, by whoever has
+        // Unrecorded work is done again. A recorded transfer may be replaced by a new transfer at once, by whoever has
         // waited for it: so the file that lies there now is not recorded as ended unread.
         let _ = transfer.write();
         let mut known = self.lock();
@@ -233,7 +233,7 @@ impl Executor {
 }
 
 impl Known {
-    /// Whether a transfer is still to be copied. What has ended is read once.
+    /// Whether a transfer is still to be copied. An ended one is read once.
     fn is_open(&mut self, path: &Path) -> bool {
         if self.running.contains_key(path) {
             return true;
@@ -280,7 +280,7 @@ const BETWEEN_BEATS: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(20);
 /// Between two looks for a place: from the above, twice as long each time, to this. Thousands of nodes may be looking.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// So many transfers can be asked about after they have ended.
+/// How many transfers can be asked about after they have ended.
 const MOST_KEPT: usize = 4096;
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
     let mut child = command.spawn()?;
     let (sender, said) = mpsc::channel();
     if let Some(mut stderr) = child.stderr.take() {
-        // What the command has started may keep the pipe open.
+        // A child of the command may keep the pipe open.
         std::thread::spawn(move || {
             let mut text = Vec::new();
             let _ = stderr.read_to_end(&mut text);
@@ -138,7 +138,7 @@ mod tests {
         });
         assert!(failures.iter().all(|why| why.contains("has started none: no")), "{failures:?}");
         assert_eq!(std::fs::read_to_string(starts).unwrap().lines().count(), 1);
-        // Who comes later tries again.
+        // The next process tries again.
         launcher.see_that_one_runs().unwrap_err();
         assert_eq!(std::fs::read_to_string(dir.path().join("starts")).unwrap().lines().count(), 2);
     }

@@ -35,7 +35,7 @@ pub struct Agent {
     control: PathBuf,
     launcher: Launcher,
     limits: Limits,
-    /// So many transfers of the node at a time; 0 for no limit.
+    /// The most transfers of the node at a time; 0 for no limit.
     width: usize,
     /// The slots that all nodes share.
     slots: Option<Slots>,

@@ -141,7 +141,7 @@ fn lock(file: &File, how: FlockOperation) -> io::Result<bool> {
 const AGENT: &str = "agent.lock";
 const APPLICATION: &str = "application.lock";
 const LAUNCH: &str = "launch.lock";
-/// So often an agent tries to become one.
+/// How many times an agent tries to become one.
 const LOOKS: u32 = 20;
 
 #[cfg(test)]

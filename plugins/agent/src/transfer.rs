@@ -12,7 +12,7 @@
 //! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
 //! ```
 //! The transport writes it once, the agent from then on, so no two processes write it at the same time; each
-//! replaces it in one step. The request to stop is a file of its own beside it. What counts as written is synced.
+//! replaces it in one step. The request to stop is a file of its own beside it. Bytes that count as written are synced.
 
 mod form;
 
@@ -30,21 +30,21 @@ use std::path::{Path, PathBuf};
 /// One transfer file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Transfer {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
     /// The job's.
     pub token: String,
-    /// What is to be copied.
+    /// The files to copy.
     pub files: Vec<FileProgress>,
     /// Size of the blocks to read and write.
     pub block_bytes: u64,
     /// Whether checksums are taken.
     pub take_crc: bool,
-    /// What the agent must keep to, with all that it copies.
+    /// The limits of the agent, for all that it copies.
     pub limits: Limits,
     /// The agent begins it only while it is at work on fewer transfers than this; 0 for no limit.
     pub width: usize,
-    /// Where it needs a slot first, as all nodes share so many.
+    /// The slots of which it needs one first, since all nodes share them.
     pub slots: Option<Slots>,
     /// Whether the agent is at work on it.
     pub running: bool,
@@ -64,9 +64,9 @@ pub struct Slots {
 /// One file of it, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileProgress {
-    /// What goes where.
+    /// Source and destination.
     pub item: CopyItem,
-    /// So many bytes are at the destination, and synced.
+    /// How many bytes are at the destination, and synced.
     pub written: u64,
     /// Their checksum, where one is taken.
     pub crc: Option<u32>,
@@ -152,7 +152,7 @@ impl Transfer {
     /// Removes it, and what lies beside it.
     pub(crate) fn remove(&self) {
         for path in [self.stop_path(), self.path.clone()] {
-            // What is left is taken away by whoever clears the control directory.
+            // The remains go with the control directory.
             let _ = fs::remove_file(path);
         }
     }
@@ -173,12 +173,12 @@ impl Transfer {
         PluginError::new(PluginErrorKind::Cancelled, text)
     }
 
-    /// So many bytes are at their destinations, and synced.
+    /// How many bytes are at their destinations, and synced.
     pub fn written(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.written))
     }
 
-    /// So many bytes there are to copy.
+    /// How many bytes there are to copy.
     pub fn bytes(&self) -> u64 {
         self.files.iter().fold(0, |sum, file| sum.saturating_add(file.item.bytes))
     }
@@ -197,7 +197,7 @@ impl Transfer {
 }
 
 impl Slots {
-    /// What the options `SLOTS_FOLDER` and `SLOTS` say; none where one of them says nothing.
+    /// The values of the options `SLOTS_FOLDER` and `SLOTS`; none if one of them is not set.
     pub(crate) fn from_options(options: &KvTree) -> Result<Option<Self>, FieldError> {
         let folder = options.value("SLOTS_FOLDER").filter(|folder| !folder.is_empty());
         let count = options.parse("SLOTS")?.filter(|count| *count > 0);

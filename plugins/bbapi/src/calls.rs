@@ -79,7 +79,7 @@ pub(crate) struct TransferInfo {
     local_transfer_size: usize,
 }
 
-/// What a call said: its name, a number of `errno`, and the library's own words.
+/// The error of a call: its name, a number of `errno`, and the library's own words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CallError {
     call: &'static str,
@@ -209,7 +209,7 @@ impl Calls {
         }
     }
 
-    /// What the library says of the last call of this thread.
+    /// The library's message on the last call of this thread.
     pub(crate) fn details(&self) -> String {
         let (mut available, mut text) = (0_usize, vec![0_u8; MOST_DETAILS]);
         // SAFETY: the buffer has as many bytes as is said, and outlives the call.

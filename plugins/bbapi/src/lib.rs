@@ -18,12 +18,12 @@ use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, T
 use scr_staging::Staged;
 use server::Server;
 
-/// Of the transport, in small letters.
+/// The name of the transport, in small letters.
 const NAME: &str = "bbapi";
-/// What the library is called where the option says nothing.
+/// The default name of the library.
 const LIBRARY: &str = "libbbAPI.so";
 
-/// Of what copies where the burst buffer cannot.
+/// The name of the fallback, which copies if the burst buffer cannot.
 const FALLBACK: &str = "bbapi-fallback";
 const FALLBACK_THREADS: usize = 4;
 
@@ -59,7 +59,7 @@ scr_plugin_api::export_transport! {
 }
 
 impl Bbapi {
-    /// Who has given this ticket. That of the fallback begins with its name.
+    /// The giver of this ticket. One of the fallback begins with its name.
     fn of(&self, ticket: &[u8]) -> &dyn Transport {
         match &self.fallback {
             Some(fallback) if ticket.starts_with(FALLBACK.as_bytes()) => fallback,

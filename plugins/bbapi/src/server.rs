@@ -85,7 +85,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// Nobody opens the library anew while it is being terminated.
+    /// The library is not opened anew while it is being terminated.
     fn drop(&mut self) {
         let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
         self.connection.take();

@@ -5,16 +5,16 @@ use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport
 use std::io;
 use std::sync::Arc;
 
-/// Who works on the jobs of a transport.
+/// The workers for the jobs of a transport.
 pub trait Workers: Send + Sync {
     /// Works on a job, or sees to it that somebody does. When it is dropped, all jobs have ended.
     ///
     /// # Errors
-    /// Nobody can be found to work on it.
+    /// There is no worker for it.
     fn take(&self, job: &Arc<Job>) -> io::Result<()>;
 }
 
-/// A transport whose jobs are worked on in this process. What has not been copied when it is dropped is cancelled, so
+/// A transport whose jobs are worked on in this process. Unfinished jobs are cancelled when it is dropped, so
 /// that nothing is written after it.
 #[derive(Debug)]
 pub struct Copying<W: Workers> {
@@ -34,7 +34,7 @@ impl<W: Workers> Copying<W> {
         Self { name, jobs: Jobs::paced(name, Pace::new(limits)), workers }
     }
 
-    /// Who works on its jobs.
+    /// The workers for its jobs.
     pub fn workers(&self) -> &W {
         &self.workers
     }

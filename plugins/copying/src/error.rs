@@ -13,7 +13,7 @@ pub enum CopyError {
     Missing {
         /// The source.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         cause: io::Error,
     },
     /// The source is there, but is no regular file.
@@ -53,13 +53,13 @@ pub enum CopyError {
     /// A call of the system failed.
     #[error("{action} {} failed at byte {offset}: {cause}", path.display())]
     Io {
-        /// What was tried: opening, reading, writing.
+        /// The operation: opening, reading, writing.
         action: &'static str,
         /// With which file.
         path: PathBuf,
-        /// Where in it.
+        /// The offset in it.
         offset: u64,
-        /// What the system said, with its number.
+        /// The error of the system, with its number.
         cause: io::Error,
     },
     /// Somebody asked to stop.
@@ -73,7 +73,7 @@ pub enum CopyError {
 }
 
 impl CopyError {
-    /// Whose fault it is. A source that is not what it was recorded to be is `Corrupt`, so that a host can
+    /// The cause. A source that is not what it was recorded to be is `Corrupt`, so that a host can
     /// distinguish it from a failure that may pass.
     pub fn kind(&self) -> PluginErrorKind {
         match self {

@@ -4,7 +4,7 @@ use rustix::fs::{seek, SeekFrom};
 use rustix::io::Errno;
 use std::fs::File;
 
-/// What lies at a place of a file, and where it ends.
+/// Data or a hole at a place of a file, and its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// Bytes to copy, up to here.
@@ -13,7 +13,7 @@ pub(crate) enum Extent {
     Hole(u64),
 }
 
-/// What lies at `offset` of a file of `len` bytes. A file system that does not report holes has data everywhere.
+/// The extent at `offset` of a file of `len` bytes. A file system that does not report holes has data everywhere.
 pub(crate) fn extent_at(file: &File, offset: u64, len: u64) -> Extent {
     match seek(file, SeekFrom::Data(offset)) {
         // Nothing but a hole from here to the end.

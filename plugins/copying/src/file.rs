@@ -57,7 +57,7 @@ impl Written {
 /// Which part of a file to copy, where it is not the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
-    /// So many bytes are at the destination already, and safe there.
+    /// How many bytes are at the destination already, and safe there.
     pub from: u64,
     /// Their checksum, where one is taken.
     pub crc: u32,

@@ -48,7 +48,7 @@ impl Job {
         Self { order, control: Control::paced(pace), state: Mutex::new(state), ended: Condvar::new() }
     }
 
-    /// What was ordered.
+    /// The order.
     pub fn order(&self) -> &CopyJob {
         &self.order
     }
@@ -203,7 +203,7 @@ impl Job {
     }
 }
 
-/// So many files a thread keeps open before it syncs them.
+/// How many files a thread keeps open before it syncs them.
 const MOST_UNSYNCED: usize = 32;
 
 #[cfg(test)]

@@ -149,7 +149,7 @@ impl Known {
     }
 }
 
-/// So many jobs can be asked about after they have ended.
+/// How many jobs can be asked about after they have ended.
 const MOST_KEPT: usize = 64;
 
 #[cfg(test)]

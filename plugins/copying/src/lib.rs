@@ -1,4 +1,4 @@
-//! What all transports share: how one file is copied, and how a job of many files is kept.
+//! The common parts of transports: how one file is copied, and how a job of many files is kept.
 //!
 //! A [`Job`] is the list of copies in one request of the host. Any number of threads may work on it, and any thread may poll it,
 //! wait for it, or stop it. [`Jobs`] finds a job by its ticket, and makes one copy of a job that is requested twice. [`Copying`]

@@ -13,9 +13,9 @@ use scr_plugin_api::KvTree;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What a bucket holds: so much may be taken at once after a rest.
+/// The content of a bucket: the most that may be taken at once after a rest.
 const MOMENT: Duration = Duration::from_millis(100);
-/// So often who waits looks whether it should stop.
+/// How often a waiter looks whether it should stop.
 const LOOK: Duration = Duration::from_millis(20);
 /// A block is copied in this time or less, so that a slow copy still goes in small steps.
 const STEPS_PER_SECOND: u64 = 20;
@@ -26,7 +26,7 @@ pub struct Pace {
     bytes: Mutex<Option<Bucket>>,
     /// Seconds of processor time.
     work: Mutex<Option<Bucket>>,
-    /// Of a process that does nothing else: its processor time that is accounted for.
+    /// The processor time that is accounted for, of a process that does nothing else.
     process: Option<Mutex<Duration>>,
 }
 
@@ -40,7 +40,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a transport's options `BW` (bytes per second) and `PERCENT` say.
+    /// The limits in a transport's options `BW` (bytes per second) and `PERCENT`.
     ///
     /// # Errors
     /// One of them is no number.
@@ -72,14 +72,14 @@ impl Pace {
         let _ = self.take(now(), 0, work.unwrap_or_default());
     }
 
-    /// Of a process that does nothing but copy: its work that was not accounted for.
+    /// The work that was not accounted for, of a process that does nothing but copy.
     fn work_of_process(&self) -> Option<Duration> {
         let mut accounted = self.process.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
         let worked = time_of(ClockId::ProcessCPUTime);
         Some(worked.saturating_sub(std::mem::replace(&mut *accounted, worked)))
     }
 
-    /// Keeps to these limits from now on. What was taken before still counts.
+    /// Keeps to these limits from now on. Earlier use still counts.
     pub fn set(&self, limits: Limits) {
         set(&self.bytes, limits.bytes_per_second as f64);
         set(&self.work, limits.percent / 100.0);

@@ -33,7 +33,7 @@ impl Pool {
         Self { most_threads: most_threads.max(1), shared: Arc::default() }
     }
 
-    /// So many threads it may have at a time.
+    /// The most threads that it may have at a time.
     pub fn most_threads(&self) -> usize {
         self.most_threads
     }

@@ -113,7 +113,7 @@ impl Calls {
         let functions = self.lock();
         // SAFETY: a string that ends with a zero and outlives the call.
         let ended = checked(unsafe { (functions.terminate)(file.as_ptr()) });
-        // The guide does not say that nothing is under way when `terminate` returns. Whatever `wait` answers, it has come back.
+        // The guide does not say that nothing is under way when `terminate` returns. With any answer of `wait`, it has come back.
         // SAFETY: as above.
         let _ = unsafe { (functions.wait)(file.as_ptr()) };
         ended

@@ -12,9 +12,9 @@ use calls::{Calls, Errno};
 use scr_plugin_api::{CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
 use scr_staging::{Copies, Prepare, Progress, Service, Staged};
 
-/// Of the transport, in small letters.
+/// The name of the transport, in small letters.
 const NAME: &str = "datawarp";
-/// What the library is called where the option says nothing.
+/// The default name of the library.
 const LIBRARY: &str = "libdatawarp.so";
 
 /// The transport `datawarp`.
@@ -117,5 +117,5 @@ impl Stager {
     }
 }
 
-/// What the library returns where no staging of a file was asked for, or it was ended.
+/// The library's answer if no staging of a file was asked for, or it was ended.
 const NOTHING_ASKED: Errno = Errno(libc::EINVAL);

@@ -53,7 +53,7 @@ pub(crate) fn read(connection: &mut Conn, query: &LogQuery) -> Result<Vec<LogEnt
     Ok(entries.split_off(entries.len().saturating_sub(last)))
 }
 
-/// What a row has to meet, and the values in it.
+/// The condition on a row, and the values in it.
 fn condition(query: &LogQuery) -> (String, Vec<Value>) {
     let (mut all, mut values) = (vec!["TRUE".to_owned()], Vec::new());
     let mut add = |text: String, given: Vec<Value>| {
@@ -117,7 +117,7 @@ fn entry(source: &Source, mut row: Row) -> Result<LogEntry, DatabaseError> {
     })
 }
 
-/// What is in a column; nothing where the row has no such column, or something else is in it.
+/// The value in a column; nothing if the row has no such column, or something else is in it.
 fn take<T: FromValue>(row: &mut Row, column: &str) -> Option<T> {
     row.take_opt::<Option<T>, _>(column)?.ok()?
 }

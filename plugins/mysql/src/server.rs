@@ -1,4 +1,4 @@
-//! Where the database is, how it is reached, and what an error means to the one who has to fix it.
+//! The place of the database, how it is reached, and what an error means to the one who has to fix it.
 //!
 //! No text made here ever holds the password.
 
@@ -36,7 +36,7 @@ enum ServerAddress {
 /// Why the database did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DatabaseError {
-    /// What the client or the server says.
+    /// The error of the client or the server.
     #[error(transparent)]
     MySql(#[from] mysql::Error),
     /// A row holds what no row should.
@@ -120,7 +120,7 @@ impl Server {
         }
     }
 
-    /// What happened, where, and what to do about it.
+    /// The event, its place, and what to do about it.
     pub(crate) fn explain(&self, error: &DatabaseError) -> PluginError {
         let (host, database) = (&self.host, &self.database);
         let what = match error {

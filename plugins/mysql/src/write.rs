@@ -121,7 +121,7 @@ fn event(entry: &LogEntry) -> Columns {
     ]
 }
 
-/// What a transfer does not say is nothing here, since these columns are never empty.
+/// A missing value of a transfer becomes an empty one, since these columns are never NULL.
 fn transfer(entry: &LogEntry) -> Columns {
     let text = |text: &Option<String>| Value::from(text.as_deref().unwrap_or_default());
     let (took, bytes) = (entry.seconds.unwrap_or_default(), entry.bytes.unwrap_or_default());

@@ -39,7 +39,7 @@ impl Layout {
         (1..=self.replicas).map(move |distance| ((owner + distance) % self.members(), distance))
     }
 
-    /// Where the copy of the left neighbour at `distance` begins in a holder's redundancy.
+    /// The start of the copy of the left neighbour at `distance` in a holder's redundancy.
     fn copy_at(&self, holder: u32, distance: u32) -> u64 {
         let before = (1..distance).map(|nearer| self.data_len(self.left(holder, nearer)));
         Header::len(self.members()) + before.sum::<u64>()

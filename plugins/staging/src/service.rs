@@ -57,7 +57,7 @@ pub type Prepare<'a> = &'a mut dyn FnMut() -> Result<(), PluginError>;
 pub struct Copies {
     /// The job's token.
     pub token: String,
-    /// What [`Service::start`] gave.
+    /// The result of [`Service::start`].
     pub handle: String,
     /// The files.
     pub files: Vec<StagedFile>,

@@ -210,8 +210,8 @@ fn unfinished(copies: &Copies) -> String {
     }
 }
 
-/// So many jobs can be asked about, after they have ended, without asking the service.
+/// How many jobs can be asked about, after they have ended, without asking the service.
 const MOST_KEPT: usize = 64;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
-/// What the host gives files before they have their own permissions.
+/// The permissions that the host gives files before they have their own.
 const OWNERS: u32 = 0o600;

@@ -24,7 +24,7 @@ pub(crate) fn write(transport: &str, copies: &Copies) -> Vec<u8> {
     [&packed[..], &crc].concat()
 }
 
-/// What [`write`] made; nothing if it is not that, or another transport's.
+/// The parts of a ticket of [`write`]; nothing if it is not that, or another transport's.
 pub(crate) fn read(transport: &str, ticket: &[u8]) -> Option<Copies> {
     let (packed, crc) = ticket.split_last_chunk::<4>()?;
     if crc32fast::hash(packed).to_le_bytes() != *crc {

@@ -24,7 +24,7 @@ use scr_plugin_api::{PluginError, Set};
 
 const MAGIC: &[u8; 8] = b"SCRSETv1";
 
-/// What comes before the list of members, and the checksum after it.
+/// The part before the list of members, and the checksum after it.
 const FIXED: u64 = 48 + 4;
 
 /// Headers are whole pages, so that what follows is aligned.

@@ -88,7 +88,7 @@ impl Layout {
         (stripe + position) % self.members
     }
 
-    /// Where a block of the chunk at a position lies. `parities_at` is where parity begins in the redundancy.
+    /// The place of a block of the chunk at a position. `parities_at` is where parity begins in the redundancy.
     pub(crate) fn place(&self, position: u32, block: Block, parities_at: u64) -> Place {
         match position.checked_sub(self.parities) {
             Some(column) => Place { file: File::Data, offset: u64::from(column) * self.chunk + block.offset },

@@ -9,7 +9,7 @@ use crate::gf;
 /// Names the matrix in the header.
 pub(crate) const MATRIX_ID: u32 = 1;
 
-/// What parity `row` multiplies data chunk `column` with. Row and column are those of a set of at most 256 in all.
+/// The factor of parity `row` for data chunk `column`. Row and column are those of a set of at most 256 in all.
 pub(crate) fn entry(row: u32, column: u32) -> u8 {
     let (row, column) = (row as u8, column as u8);
     let denominator = gf::inverse((255 - row) ^ column);

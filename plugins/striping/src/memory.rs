@@ -16,7 +16,7 @@ pub(crate) struct Buffers {
 /// The memory of one block.
 pub(crate) struct Memory<'a> {
     buffers: Buffers,
-    /// What is borrowed of the files that this member reads, by place in the buffer.
+    /// The loans of the files that this member reads, by place in the buffer.
     borrowed: Vec<(Range<usize>, &'a [u8])>,
     /// For each piece that this member writes its place in the buffer, and its mapping if the host maps it.
     written: Vec<(Range<usize>, Option<Mapping<'a>>)>,
@@ -33,7 +33,7 @@ pub(crate) struct Parts<'m> {
     pub(crate) outgoing: &'m mut [u8],
 }
 
-/// What this member has read.
+/// The blocks that this member has read.
 #[derive(Clone, Copy)]
 pub(crate) struct Own<'m> {
     buffer: &'m [u8],
@@ -114,7 +114,7 @@ impl<'a> Memory<'a> {
         std::mem::take(&mut self.buffers.incoming)
     }
 
-    /// What is not mapped, and so has to be written, with its place.
+    /// The unmapped bytes, which have to be written, with their places.
     pub(crate) fn to_write<'m>(&'m self, plan: &'m StepPlan) -> impl Iterator<Item = (Place, &'m [u8])> {
         let pieces = plan.writes.iter().zip(&self.written).filter(|(_, (_, mapping))| mapping.is_none());
         pieces.map(|((place, range), _)| (*place, &self.buffers.local[range.clone()]))

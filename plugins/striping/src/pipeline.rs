@@ -25,7 +25,7 @@ struct Item<'a> {
 /// Carries out all plans. Called on all members at once.
 ///
 /// # Errors
-/// What the host says.
+/// The error of the host.
 pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
     let blocks = plans.blocks(set.message_bytes());
     if blocks.is_empty() && !plans.header().is_empty() {
@@ -57,7 +57,7 @@ fn sequential<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Re
     Ok(())
 }
 
-/// What the second thread does during one exchange.
+/// The work of the second thread during one exchange.
 #[derive(Default)]
 struct StageWork<'a> {
     write: Option<Item<'a>>,
@@ -65,7 +65,7 @@ struct StageWork<'a> {
     read: Option<Block>,
 }
 
-/// What comes of it.
+/// Its result.
 #[derive(Default)]
 struct StageDone<'a> {
     computed: Option<Item<'a>>,
@@ -172,7 +172,7 @@ fn run_tasks(Item { plan, memory }: &mut Item<'_>) {
     }
 }
 
-/// What is done beside the exchanges.
+/// The work beside the exchanges.
 struct Worker<'a> {
     plans: &'a dyn Plans,
     data: &'a dyn Bytes,

@@ -15,7 +15,7 @@ use crate::step::{Block, Buffer, Message, Plans, StepPlan, Task};
 use scr_plugin_api::PluginError;
 use std::ops::Range;
 
-/// What is to be made.
+/// The goal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Goal {
     /// The parity of all members.
@@ -30,15 +30,15 @@ pub(crate) struct Planner {
     layout: Layout,
     rank: u32,
     goal: Goal,
-    /// Who did not lose anything.
+    /// The members that did not lose anything.
     survivors: Vec<u32>,
-    /// Where in the redundancy parity begins.
+    /// The start of parity in the redundancy.
     parities_at: u64,
-    /// What this member writes before all else; nothing if it keeps what it has.
+    /// The header that this member writes before all else; nothing if it keeps what it has.
     header: Vec<u8>,
 }
 
-/// Who does what in one block of one stripe; the same for all members.
+/// The tasks of the members in one block of one stripe; the same for all members.
 struct Stripe {
     number: u32,
     computer: u32,
@@ -71,7 +71,7 @@ impl Planner {
         Stripe { number, computer, inputs, outputs }
     }
 
-    /// Who computes a stripe, and from which positions: data first, since it costs no arithmetic.
+    /// The member that computes a stripe, and the positions that it uses: data first, since it costs no arithmetic.
     fn computer(&self, number: u32, block: Block, wanted: &[u32]) -> (u32, Vec<u32>) {
         let (members, parities) = (self.layout.members, self.layout.parities);
         if self.goal == Goal::Protect {

@@ -18,11 +18,11 @@ const SMALLEST_BLOCK: u64 = 16 << 10;
 pub enum File {
     /// Its files.
     Data,
-    /// What it keeps for the others.
+    /// The redundancy that it keeps for the others.
     Redundancy,
 }
 
-/// Where in a member's files something lies.
+/// A place in a member's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     /// In which.
@@ -36,7 +36,7 @@ pub struct Place {
 pub struct Block {
     /// Counted from 0.
     pub index: u64,
-    /// Where in the chunk it begins.
+    /// Its offset in the chunk.
     pub offset: u64,
     /// How long it is.
     pub len: usize,
@@ -55,7 +55,7 @@ pub fn blocks(len: u64, size: u64) -> impl Iterator<Item = Block> + use<> {
     })
 }
 
-/// What makes the plans of one member.
+/// The maker of the plans of one member.
 pub trait Plans: Sync {
     /// All blocks, the same on all members, for messages of so many bytes at most.
     fn blocks(&self, message_bytes: u64) -> Vec<Block>;
@@ -73,13 +73,13 @@ pub trait Plans: Sync {
 /// The pieces of memory that a block takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Buffer {
-    /// What this member reads.
+    /// The blocks that this member reads.
     Own,
-    /// What it gets to compute with.
+    /// The blocks that it receives to compute with.
     Incoming,
-    /// What it is to write.
+    /// The blocks that it writes.
     Local,
-    /// What it computes for others.
+    /// The blocks that it computes for others.
     Outgoing,
 }
 

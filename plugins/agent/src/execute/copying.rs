@@ -11,7 +11,7 @@ pub(super) struct Copying<'a> {
     control: &'a Control,
     /// When the transfer file was written last.
     recorded: Instant,
-    /// So much of a large file is copied before it is synced and recorded.
+    /// How many bytes of a large file are copied before it is synced and recorded.
     piece: u64,
 }
 
@@ -51,7 +51,7 @@ impl<'a> Copying<'a> {
             let began = Instant::now();
             let part = Part { from, crc: file.crc.unwrap_or(0), to };
             let written = match copy_part(&file.item, how, self.control, buffer, part) {
-                // What an earlier agent has written is gone: from the beginning.
+                // The bytes of an earlier agent are gone: begin again.
                 Err(CopyError::WrongSize { path, .. }) if from > 0 && path == file.item.destination => {
                     file.written = 0;
                     continue;
@@ -119,7 +119,7 @@ const LEAST_PIECE: u64 = 1 << 20;
 const MOST_PIECE: u64 = 64 << 20;
 /// A piece that takes less time may be larger.
 const SOON: Duration = Duration::from_millis(500);
-/// So many files are open before they are synced.
+/// How many files are open before they are synced.
 const MOST_UNSYNCED: usize = 32;
-/// What is recorded less often has to be copied again after a death, and nothing worse.
+/// Bytes that were not recorded have to be copied again after a death, and nothing worse.
 const BETWEEN_RECORDS: Duration = Duration::from_millis(50);

@@ -139,7 +139,7 @@ fn an_agent_goes_on_where_the_last_one_was_killed() {
     }
     transfer.running = true;
     transfer.write().unwrap();
-    // What is synced is not read again.
+    // Synced bytes are not read again.
     let first = fs::metadata(&transfer.files[0].item.destination).unwrap().modified().unwrap();
     work_through(stage.0.path());
     stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());

@@ -155,7 +155,7 @@ fn all_bytes_arrive_despite_partial_or_refused_kernel_copies() {
     }
 }
 
-/// Who has refused once is not asked again for each block.
+/// A method that has refused once is not asked again for each block.
 #[test]
 fn the_kernel_copies_where_no_checksum_is_asked_and_is_asked_once_where_it_refuses() {
     thread_local!(static ASKED: Cell<u32> = const { Cell::new(0) });

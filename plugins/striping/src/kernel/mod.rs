@@ -139,7 +139,7 @@ fn combine_part(
     }
 }
 
-/// What an output needs of the inputs that are present.
+/// The terms of an output from the inputs that are present.
 enum OutputRow {
     Ones,
     Scaled(Vec<Table>),
