@@ -59,12 +59,12 @@ impl Cluster {
         command.output().expect("the command can be started")
     }
 
-    /// Where the storage of all nodes lies.
+    /// The folder with the storage of all nodes.
     pub(crate) fn storage(&self) -> &Path {
         self.storage.path()
     }
 
-    /// What a node stores.
+    /// The storage of a node.
     pub fn node_storage(&self, node: u32) -> PathBuf {
         self.storage().join(format!("n{node}"))
     }

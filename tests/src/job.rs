@@ -14,7 +14,7 @@ pub struct Job<'a> {
     mpi: Mpi,
     ranks: u32,
     program: Program,
-    /// What runs in the place of `program`.
+    /// The program that runs instead of `program`.
     executable: Option<PathBuf>,
     hosts: Vec<u32>,
     arguments: Vec<String>,
@@ -250,7 +250,7 @@ impl RunningJob {
     }
 }
 
-/// What a job has said: its output, then its errors.
+/// The text of a job: its output, then its errors.
 pub(crate) fn all_of(logs: &[PathBuf]) -> String {
     let bytes: Vec<u8> = logs.iter().flat_map(|log| std::fs::read(log).unwrap_or_default()).collect();
     String::from_utf8_lossy(&bytes).into_owned()

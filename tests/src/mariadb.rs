@@ -62,7 +62,7 @@ impl MariaDb {
         program
     }
 
-    /// Ends the server. What it stores stays.
+    /// Ends the server. Its data stays.
     pub fn stop(&mut self) {
         if let Some(mut server) = self.server.take() {
             let pid = rustix::process::Pid::from_child(&server);
@@ -71,7 +71,7 @@ impl MariaDb {
         }
     }
 
-    /// What stands for the server in `SCR_LOG_DB_HOST`.
+    /// The value for `SCR_LOG_DB_HOST`.
     pub fn socket(&self) -> PathBuf {
         self.folder.path().join("socket")
     }
@@ -80,7 +80,7 @@ impl MariaDb {
         self.folder.path().join("data")
     }
 
-    /// What statements give, a line for each row, with tabs between columns.
+    /// The result of statements, a line for each row, with tabs between columns.
     pub fn ask(&self, statements: &str) -> String {
         let mut client = Command::new(CLIENT);
         client.args([

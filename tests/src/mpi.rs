@@ -98,7 +98,7 @@ macro_rules! needs_namespaces {
     };
 }
 
-/// What is missing root could have installed, so that a test fails for want of it. Anybody else gets a skip, which
+/// As root, a missing program fails the test, since it could have been installed. Anybody else gets a skip, which
 /// is printed and counted: one line in the file that `SCR_TESTS_SKIPPED` names.
 pub(crate) fn skip(test: &str, missing: &str) {
     assert!(!rustix::process::geteuid().is_root(), "{missing} is not there; run `scripts/deps.sh tests`");

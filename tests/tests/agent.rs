@@ -97,7 +97,7 @@ fn start_on_all(cluster: &Cluster, mpi: Mpi, arguments: &[&str]) -> Vec<Child> {
     (0..NODES).map(start).collect()
 }
 
-/// What the nodes have in a control folder that all of them see.
+/// The content of a control folder that all nodes see.
 fn node_folders(control: &Path) -> Vec<PathBuf> {
     let user = std::fs::read_dir(control).expect("the job has used it").flatten().next();
     let nodes = user.expect("the job has made a folder").path().join("scr.tests/nodes");

@@ -74,47 +74,38 @@ fn a_browser_shows_pictures_tables_and_words_in_both_themes() {
     with_optional("mdbook", "the book", || {
         with_optional("chromium", "the book in a browser", || {
             let (scratch, site) = book();
-            let check = std::fs::read_to_string(repository().join("tests/programs/check_page.html"))
-                .expect("the check");
-            for page in [
-                "index.html",
-                "docs/index.html",
-                "docs/user/concepts.html",
-                "docs/user/parameters.html",
-                "docs/developer/architecture.html",
-            ] {
-                let path = site.join(page);
-                let html = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{page}: {error}"));
-                let checked = path.with_extension("checked.html");
-                std::fs::write(&checked, html.replace("</body>", &format!("{check}</body>")))
-                    .expect("a page can be written");
-                let mut browser = Command::new("timeout");
-                browser.args([
-                    "60",
-                    "chromium",
-                    "--headless",
-                    "--no-sandbox",
-                    "--disable-gpu",
-                    "--window-size=1000,800",
-                    "--dump-dom",
-                ]);
-                browser
-                    .arg("--virtual-time-budget=10000")
-                    .arg(format!("--user-data-dir={}", scratch.path().join("profile").display()));
-                let output = browser
-                    .arg(format!("file://{}", checked.display()))
-                    .output()
-                    .expect("the browser starts");
-                let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-                let result =
-                    dom.split("<pre id=\"checked\">").nth(1).and_then(|rest| rest.split("</pre>").next());
-                assert_eq!(
-                    result,
-                    Some("nothing is wrong"),
-                    "{page}: {}",
-                    String::from_utf8_lossy(&output.stderr)
-                );
+            let folders =
+                ["", "docs/", "docs/user/concepts", "docs/user/parameters", "docs/developer/architecture"];
+            for page in folders {
+                let name = if page.is_empty() || page.ends_with('/') {
+                    format!("{page}index")
+                } else {
+                    page.to_owned()
+                };
+                expect_well_shown(&site.join(name).with_extension("html"), &scratch.path().join("profile"));
             }
-        })
+        });
     });
+}
+
+/// Opens a page with a check at its end.
+fn expect_well_shown(page: &Path, profile: &Path) {
+    let check =
+        std::fs::read_to_string(repository().join("tests/programs/check_page.html")).expect("the check");
+    let html = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
+    let checked = page.with_extension("checked.html");
+    std::fs::write(&checked, html.replace("</body>", &format!("{check}</body>")))
+        .expect("a page can be written");
+    let options =
+        "--headless --no-sandbox --disable-gpu --window-size=1000,800 --virtual-time-budget=10000 --dump-dom";
+    let mut browser = Command::new("timeout");
+    browser
+        .args(["60", "chromium"])
+        .args(options.split(' '))
+        .arg(format!("--user-data-dir={}", profile.display()));
+    let output = browser.arg(format!("file://{}", checked.display())).output().expect("the browser starts");
+    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
+    let result = dom.split("<pre id=\"checked\">").nth(1).and_then(|rest| rest.split("</pre>").next());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(result, Some("nothing is wrong"), "{}: {said}", page.display());
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 const RANKS: u32 = 4;
 const NODES: u32 = 2;
-/// Of each rank in each dataset.
+/// The bytes of each rank in each dataset.
 const FILES: i64 = 2;
 
 /// The transports, and what else a `STORE` line says.

@@ -29,7 +29,7 @@ const FUNCTIONS: [&str; 19] = [
     "SCR_Start_restart",
 ];
 
-/// What the interfaces for other languages call besides.
+/// Further functions, for the interfaces for other languages.
 const FOR_LANGUAGES: [&str; 1] = ["scr_config_with_code"];
 
 #[test]
@@ -101,7 +101,7 @@ on_each_mpi! {
         let mut cluster = Cluster::new(2);
         let run = cluster.job(mpi, 2, Program::ApiMisuse).run().expect_success();
         assert!(run.prints("ERROR: rank 1 on n1: SCR_Route_file: "), "errors tell who says them");
-        // What the application has set is what the job runs with, and is kept for the commands; but no password.
+        // The job runs with the settings of the application, and keeps them for the commands; but no password.
         assert!(run.prints("SCR_CHECKPOINT_SECONDS=5400") && run.prints("SCR_LOG_DB_PASS=***"));
         assert!(run.prints("SCR_CHECKPOINT_SECONDS is set after SCR_Init"));
         assert!(run.prints("rank 1 differs from rank 0 in what it has set with SCR_Config"));

@@ -179,7 +179,7 @@ fn a_database_of_c_scr_is_taken_over() {
 on_each_mpi! {
     fn a_server_that_never_answers_holds_the_job_up_for_the_stated_time_at_its_end(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
-        // Whoever connects waits forever: nobody listens to what is said.
+        // A client waits for ever: the connection is never accepted.
         let socket = cluster.scratch().join("mute");
         let _mute = UnixListener::bind(&socket).unwrap();
         let run = job(&mut cluster, mpi, &socket).run().expect_success();

@@ -5,7 +5,7 @@ use scr_tests::{has_namespaces, on_each_mpi, on_rank, Call, Cluster, Job, Mpi, P
 use std::path::{Path, PathBuf};
 
 const RANKS: u32 = 4;
-/// What a parallel file system holds: all datasets, or the first and a part of the second.
+/// The content of a parallel file system: all datasets, or the first and a part of the second.
 const ENOUGH: u64 = 64 << 20;
 const TOO_SMALL: u64 = 4 << 20;
 
@@ -22,7 +22,7 @@ fn lose_all(cluster: &mut Cluster) {
     (0..RANKS).for_each(|node| cluster.lose_node(node));
 }
 
-/// What only lies below a prefix directory while a flush is under way.
+/// Files that lie below a prefix directory only while a flush is under way.
 fn leftovers(folder: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(folder).expect("the folder can be listed").flatten() {
@@ -126,7 +126,7 @@ on_each_mpi! {
                 let fetched = job_by_names(&mut cluster, mpi).options(&[("read-only", 1)]).env("SCR_CURRENT", name).run().expect_success();
                 assert_eq!(fetched.restarted_from(), Some(name), "{text}");
             }
-            // What could not be removed meanwhile is gone by now.
+            // Files that could not be removed meanwhile are gone by now.
             assert_eq!(leftovers(&cluster.prefix()), Vec::<PathBuf>::new(), "{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! What `SCR_DEBUG` shows in a job's output: scripts of users look for the words before the figures, as C SCR has them.
+//! The lines of `SCR_DEBUG` in a job's output: scripts of users look for the words before the figures, as C SCR has them.
 
 use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
 

@@ -58,7 +58,7 @@ impl Vendor {
         Self { mpi, folder: cluster.scratch().to_owned() }
     }
 
-    /// What the README of a new plugin says, step by step. Gives the folder with the plugin.
+    /// Follows the README of a new plugin step by step. Gives the folder with the plugin.
     fn plugin(&self, kind: &str, name: &str, try_it: &str) -> PathBuf {
         self.scr(&["plugin", "new", kind, name, "--into", "elsewhere"]);
         // It needs nothing of the place that it was written in.

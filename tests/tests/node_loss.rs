@@ -75,7 +75,7 @@ on_each_mpi! {
         dies_writing(job(&mut cluster, mpi), 3);
         cluster.lose_node(1);
         cluster.lose_node(2);
-        // What was under way when the job died is no loss; what was complete is.
+        // A dataset under way when the job died is no loss; a complete one is.
         let survivors = |cluster: &Cluster| {
             let files = cluster.files_of(0).into_iter();
             files.filter(|file| file.to_string_lossy().contains("scr.dataset.2/")).collect::<Vec<_>>()

@@ -46,7 +46,7 @@ fn restarts_from(cluster: &mut Cluster, mpi: Mpi, sample: &str, dataset: &str, n
     assert_eq!(run.last_complete(), next.first().copied());
 }
 
-/// What the last job has added is what the next one gets, with checksums.
+/// The next job gets the datasets that the last one has added, with checksums.
 fn restarts_from_ours(cluster: &mut Cluster, mpi: Mpi) {
     let run = run(cluster, mpi, "second", &[]);
     assert_eq!(run.restarted_from(), Some("ours"));
@@ -62,7 +62,7 @@ fn run(cluster: &mut Cluster, mpi: Mpi, allocation: &str, next: &[&str]) -> Outc
 /// Keys of a descriptor that C SCR does not write.
 const ONLY_OURS: [&str; 2] = ["RUN", "RANKS"];
 
-/// What was added is listed, described and has its files listed with the keys that C SCR writes, and sizes and checksums.
+/// An added dataset is listed and described, and its files are listed with the keys that C SCR writes, and sizes and checksums.
 fn has_the_keys_of_c_scr(cluster: &Cluster, id: u64) {
     let hidden = cluster.prefix().join(".scr");
     let both = |file: &str| [id, 2].map(|id| tree(&hidden.join(format!("scr.dataset.{id}/{file}"))));

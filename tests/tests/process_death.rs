@@ -43,7 +43,7 @@ on_each_mpi! {
         for microseconds in [1, 300, 1000, 2000, 4000] {
             let mut cluster = Cluster::new(4);
             let options = [("datasets", 3), ("kill-rank", 1), ("kill-dataset", 3), ("size", 300_000)];
-            // Where the call is quicker than the clock, the job continues to its end, and the dataset is complete.
+            // If the call is quicker than the clock, the job continues to its end, and the dataset is complete.
             let killed = job(&mut cluster, mpi).options(&options).args(["--kill-at", &microseconds.to_string()]).run();
             assert!(!killed.timed_out(), "killed after {microseconds} microseconds, the job hung");
             let size = [("read-only", 1), ("size", 300_000)];

@@ -68,7 +68,7 @@ on_each_mpi! {
         assert!(!ended.succeeded() && !ended.timed_out());
         assert!(ended.prints("3 nodes can be used and 4 are needed: the last run had as many"));
         assert!(!ended.prints("scr run: run 2: "));
-        // What the lost node had is rebuilt from the others, so that another allocation continues from there.
+        // The parts of the lost node are rebuilt from the others, so that another allocation continues from there.
         assert!(ended.prints("is complete in ") && ended.prints("; the parts of ranks 2 were rebuilt"));
         (0..4).for_each(|node| cluster.lose_node(node));
         let restarted = heat(&mut cluster, mpi, &result).env("SCR_JOB_ID", "another").run();

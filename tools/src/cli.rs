@@ -202,7 +202,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
     }
 }
 
-/// The command line, in the width of the output. What follows an option is its value, a negative number too: the
+/// The command line, in the width of the output. The word after an option is its value, a negative number too: the
 /// option's own parser says best what is wrong with it.
 fn command() -> clap::Command {
     fn take_negative(command: clap::Command) -> clap::Command {
@@ -270,7 +270,7 @@ const WIDEST_HELP: usize = 100;
 /// Ends the command where its arguments were not understood, or help was asked for.
 fn end(mut error: clap::Error) -> ! {
     if error.kind() == ErrorKind::UnknownArgument {
-        // What begins with a dash is a mistyped option, and no file of such a name.
+        // A word with a dash is a mistyped option, and no file of such a name.
         error.remove(ContextKind::Suggested);
     }
     let Some((why, plain)) = in_words(&error) else { error.exit() };
@@ -280,7 +280,7 @@ fn end(mut error: clap::Error) -> ! {
     std::process::exit(2)
 }
 
-/// What is wrong with a number, as Rust says it and as people do.
+/// The fault of a number, as Rust says it and as people do.
 fn in_words(error: &clap::Error) -> Option<(String, String)> {
     let why = error.source().filter(|_| error.kind() == ErrorKind::ValueValidation)?;
     let text = why.to_string();
@@ -319,7 +319,7 @@ pub(crate) fn is_understood(words: &[String]) -> bool {
 pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<_> = arguments.into_iter().collect();
     if let Some(mut subcommand) = arguments.first().and_then(|program| classic(Path::new(program))) {
-        // Whatever follows a launcher is the launcher's; but the help of a classic name is ours.
+        // All words after a launcher are the launcher's; but the help of a classic name is ours.
         if matches!(&arguments[1..], [only] if only == "--help" || only == "-h" || only == "--version") {
             subcommand.truncate(2);
         }
@@ -329,7 +329,7 @@ pub(crate) fn expand(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsStr
     arguments
 }
 
-/// What a program of this name refers to: a subcommand, or the start of a job with a launcher.
+/// The meaning of a program's name: a subcommand, or the start of a job with a launcher.
 pub(crate) fn classic(program: &Path) -> Option<Vec<String>> {
     let name = program.file_name()?.to_str()?.strip_prefix("scr_")?.replace('_', "-");
     if job::LAUNCHERS.contains(&name.as_str()) {

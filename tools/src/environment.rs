@@ -56,7 +56,7 @@ fn at(env: &Env, prefix: &Path) -> Env {
     env
 }
 
-/// What a variable must hold for a setting to have this value: scr replaces variables in settings.
+/// The text that a variable must hold for a setting to have this value: scr replaces variables in settings.
 pub(crate) fn as_setting(value: &str) -> String {
     value.replace('$', "\\$")
 }

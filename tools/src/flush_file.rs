@@ -17,7 +17,7 @@ use std::path::PathBuf;
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
 
-/// What to ask of which flush file.
+/// The question, and the flush file.
 #[derive(Args)]
 pub(crate) struct FlushFileArgs {
     #[command(flatten)]
@@ -106,7 +106,7 @@ fn reply(env: &Env, prefix: &Prefix, selection: &Selection, before: Option<u64>)
     Ok(reply)
 }
 
-/// What comes of a selection.
+/// The result of a selection.
 struct Reply {
     yes: bool,
     text: String,
@@ -121,7 +121,7 @@ impl Selection {
         self.needflush.or(self.id).or(self.location).or(self.name)
     }
 
-    /// The answer in the allocation `job_id`. What is left to flush is only what that one has in cache.
+    /// The answer in the allocation `job_id`. Only datasets in its cache are left to flush.
     fn ask(&self, file: &FlushFile, before: Option<u64>, job_id: &str) -> Reply {
         let mut all = file.entries();
         all.retain(|entry| before.is_none_or(|before| entry.id < before));

@@ -77,7 +77,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     Ok(Answer::from(found.iter().any(can_restart)))
 }
 
-/// What C SCR prints.
+/// The output of C SCR.
 fn print_ids(found: &[Inspected]) -> Result<Answer> {
     let mut ids: Vec<_> =
         found.iter().filter(|dataset| dataset.beyond_repair.is_none()).map(|dataset| dataset.id).collect();
@@ -98,7 +98,7 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
         .with_context(|| format!("cannot read {}", prefix.dir().display()))
 }
 
-/// What this machine has, which is all of the job, unless it counts as lost.
+/// The inventory of this machine, which has all of the job, unless it counts as lost.
 fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
     let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
     match hostlist::find(&job.params.get(&param::NODE_NAME), &down) {
@@ -107,7 +107,7 @@ fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> 
     }
 }
 
-/// What the nodes have that can be asked. What the others have counts as lost.
+/// The inventories of the nodes that answer. Parts on the others count as lost.
 fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
     let nodes = match args.up.is_some() || args.jobset.is_some() {
         true => job.allocation.nodes.clone(),

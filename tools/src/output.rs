@@ -63,7 +63,7 @@ pub(crate) fn warn(message: impl Display) {
     print_to_stderr(format_args!("{scr} {message}"));
 }
 
-/// Prints a line to standard error. Where nobody reads it, nobody misses it.
+/// Prints a line to standard error. A missing reader is no error.
 pub(crate) fn print_to_stderr(line: impl Display) {
     let line = without_error_numbers(&line.to_string());
     progress::suspend(|| drop(writeln!(io::stderr().lock(), "{line}")));

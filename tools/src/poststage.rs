@@ -53,11 +53,11 @@ fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
     Ok(report.none_left)
 }
 
-/// What became of the flushes that were under way.
+/// The outcome of the flushes that were under way.
 pub(crate) struct FlushReport {
     /// One line for each.
     pub(crate) lines: Vec<String>,
-    /// What went wrong on this node, one line each.
+    /// The problems on this node, one line each.
     pub(crate) errors: Vec<String>,
     /// Whether none is under way any more.
     pub(crate) none_left: bool,
@@ -70,7 +70,7 @@ pub(crate) struct FlushReport {
 /// # Errors
 /// The prefix directory cannot be read.
 pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
-    // What has arrived on this very node, where a transport has been at work without an agent.
+    // Files that arrived on this very node by a transport that works without an agent.
     let host = environment::plugin_host(env, None);
     let transports = Transports::new(&host, env, &environment::params(env));
     let mut under_way = 0;
@@ -80,7 +80,7 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
             poll_transfers_anew(env, &control, &|name, options| transports.open(name, options))
         }
         Ok(None) => PollResult::default(),
-        // What another user has planted is not for this node to finish.
+        // This node does not finish what another user has planted.
         Err(error) => PollResult { errors: vec![describe(&error)], ..PollResult::default() },
     };
     let ended = finalize_arrived(&*env.files, prefix, &env.local_time())

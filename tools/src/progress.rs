@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Progress on standard error, where that is a terminal. It is cleared when this value is dropped.
 pub(crate) struct Progress(ProgressBar);
 
-/// What is on the terminal now, so that messages do not run into it.
+/// The bar that is on the terminal now, so that messages do not run into it.
 static SHOWN: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 impl Progress {

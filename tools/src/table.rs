@@ -83,9 +83,9 @@ const INDENT: usize = 4;
 struct Layout {
     has_head: bool,
     rows: Vec<Vec<String>>,
-    /// Of all columns but the last.
+    /// The widths of all columns but the last.
     widths: Vec<usize>,
-    /// Where a last cell begins that does not fit into its line; `None` for its column.
+    /// The start of a last cell that does not fit into its line; `None` for its column.
     indent: Option<usize>,
     limit: Width,
 }
@@ -154,7 +154,7 @@ impl Layout {
         self.widths = (0..self.columns().saturating_sub(1)).map(width).collect();
     }
 
-    /// Where the last column begins.
+    /// The start of the last column.
     fn last_column(&self) -> usize {
         self.widths.iter().map(|width| width + GAP).sum()
     }

@@ -12,7 +12,7 @@ use std::time::Duration;
 pub(crate) const GRAMMAR: &str = "a day (2026-11-21, yesterday), a time (\"2026-11-21 03:28\", \"8:30am tomorrow\", now), both in local \
     time, a time with a zone (2026-11-21T03:28:24Z), or how long from now (\"+2 hours\", 1h30m) or ago (\"2 hours ago\", -1h30m)";
 
-/// Where a distance without a sign leads to.
+/// The direction of a distance without a sign.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Looks {
     Back,

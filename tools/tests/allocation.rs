@@ -25,7 +25,7 @@ while [ "${1#-}" != "$1" ]; do shift; done
 SCR_NODE_NAME=$node exec "$@"
 "#;
 
-/// What a job of two nodes has left in cache, with Slurm and the classic commands on PATH.
+/// The remains of a job of two nodes in cache, with Slurm and the classic commands on PATH.
 fn allocation() -> FinishedJob {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", "77")]);
     let bin = job.path().join("bin");
@@ -139,7 +139,7 @@ fn a_script_learns_from_the_directory_whether_the_job_is_to_halt() {
     }
 }
 
-/// Of its last hour, which only the resource manager knows.
+/// The end of its last hour, which only the resource manager knows.
 #[test]
 fn a_job_is_to_halt_before_the_end_of_its_allocation() {
     let job = allocation();

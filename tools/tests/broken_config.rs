@@ -304,7 +304,7 @@ fn a_path_that_is_no_regular_file_is_reported_without_blocking() {
     for (name, file, words) in cases {
         expect_reported(name, &file, &check(&scr, &file), 0, words);
     }
-    // Who may read everything does not see this one.
+    // A reader of everything, such as root, does not see this one.
     let closed = scr.write("prefix/closed.conf", "SCR_FLUSH=1\n");
     std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(0o000))
         .expect("it is ours");

@@ -19,7 +19,7 @@ fn whole() -> Installation {
     // The manifests of the tree name libraries that are not built for this test.
     fs::remove_dir_all(scr.path("etc/scr/plugins.d")).unwrap();
     let manifests = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc/plugins.d");
-    // What debuggers read makes libraries large, and checksums slow.
+    // Symbols for debuggers make libraries large, and checksums slow.
     let stripped = |name: &str| {
         let path = scr.path(name);
         let strip = Command::new("strip").arg("-o").arg(&path).arg(built.join(name)).status();

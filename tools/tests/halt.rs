@@ -21,7 +21,7 @@ fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
     // Before the first run there is nothing of ours.
     std::fs::remove_dir_all(scr.path("prefix/.scr")).expect("a folder of ours");
     assert_eq!(listed(&scr).1, Some(1), "no file, no condition");
-    // Who was in the wrong folder was not told.
+    // A user in the wrong folder was not told.
     let says = |arguments: &[&str], words: &str| {
         let said = halt(&scr, arguments);
         String::from_utf8_lossy(&said.stderr).contains(words)

@@ -341,7 +341,7 @@ fn copy_folder(from: &Path, to: &Path) {
     }
 }
 
-/// What it says and its exit code.
+/// Its text and its exit code.
 fn run(prefix: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     let output = scr(prefix, arguments);
     let text = [output.stdout, output.stderr].concat();

@@ -158,7 +158,7 @@ fn a_machine_alone_may_count_as_lost() {
     assert_eq!((code(&lost), out(&lost).as_str()), (1, "no dataset is in cache\n"));
 }
 
-/// Nobody says there which nodes the job had.
+/// There is no list there of the nodes that the job had.
 #[test]
 fn nodes_that_are_named_are_asked_outside_of_an_allocation_too() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);

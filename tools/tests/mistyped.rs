@@ -1,4 +1,4 @@
-//! What mistyped commands answer, and how wide that and all other output for people is.
+//! The answers to mistyped commands, and how wide that and all other output for people is.
 
 #![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 

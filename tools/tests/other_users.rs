@@ -54,7 +54,7 @@ impl Node {
         fs::write(node.secret(), SECRET.repeat(40)).unwrap();
         own(&node.secret(), VICTIM);
         set_mode(&node.secret(), 0o600);
-        // Whoever executes it leaves a mark.
+        // Executing it leaves a mark.
         let evil = format!("#!/bin/sh\ntouch {}\n", node.at("theirs/executed").display());
         fs::write(node.at("theirs/evil"), evil).unwrap();
         set_mode(&node.at("theirs/evil"), 0o755);
@@ -164,7 +164,7 @@ fn nothing_in_a_cache_that_another_user_has_planted_is_used_or_changed() {
 #[test]
 fn names_and_links_in_the_users_own_cache_lead_nowhere_else() {
     let Some(node) = Node::new() else { return };
-    // What the user's own transports have recorded is what the user wants to be copied.
+    // The user wants to copy what the user's own transports have recorded.
     for (what, change) in changes(&node).into_iter().filter(|(what, _)| *what != TRANSFERS) {
         node.plant(VICTIM, &*change);
         node.run_all(&format!("own: {what}"));
@@ -207,7 +207,7 @@ fn settings_in_a_folder_of_another_user_name_no_program_and_no_directory() {
     assert!(!contains(&shown.stdout, theirs.as_bytes()), "{shown:?}");
 }
 
-/// Whoever can open a file can keep its lock. Each call of a job waited ten seconds for another user.
+/// Every user who can open a file can keep its lock. Each call of a job waited ten seconds for another user.
 #[test]
 fn another_user_who_may_only_read_a_prefix_directory_cannot_keep_its_locks() {
     let Some(node) = Node::new() else { return };
@@ -226,7 +226,7 @@ fn another_user_who_may_only_read_a_prefix_directory_cannot_keep_its_locks() {
 
 type Change = Box<dyn Fn(&Path)>;
 
-/// What the attacker changes in a cache.
+/// The attacker's changes in a cache.
 fn changes(node: &Node) -> Vec<(&'static str, Change)> {
     let secret = node.secret();
     let data = |cache: &Path| tree(cache).into_keys().find(|path| path.ends_with("rank_0")).unwrap();
@@ -258,7 +258,7 @@ fn changes(node: &Node) -> Vec<(&'static str, Change)> {
     ]
 }
 
-/// What the job's transports would have left: a copy of the secret, and programs to be started.
+/// The files that the job's transports would have left: a copy of the secret, and programs to be started.
 fn plant_transfers(control: &Path, theirs: &Path, secret: &Path, prefix: &Path) {
     let mut transfer = KvTree::new();
     let file = transfer.child("FILES").child(secret.to_str().unwrap());
@@ -335,7 +335,7 @@ fn names(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Gives a tree to a user. What is a link, or has another name elsewhere, keeps its owner.
+/// Gives a tree to a user. A link, or a file with another name elsewhere, keeps its owner.
 fn own(path: &Path, owner: u32) {
     let status = fs::symlink_metadata(path).unwrap();
     if status.is_dir() {

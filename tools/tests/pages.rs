@@ -113,7 +113,7 @@ fn every_page_has_examples_of_its_own_environment_and_files() {
     }
 }
 
-/// What bash offers for these words, the last of which is being typed.
+/// The offers of bash for these words, the last of which is being typed.
 fn offered(scr: &Installation, words: &[&str]) -> Vec<String> {
     let script = scr.path("share/bash-completion/completions/scr");
     let function = format!("$(complete -p {} | sed 's/.*-F \\([^ ]*\\).*/\\1/')", words[0]);
@@ -151,7 +151,7 @@ fn completions_offer_parameters_plugins_and_datasets_also_under_classic_names() 
     assert!(offered(&scr, &["scr_flush_file", "--lat"]).contains(&"--latest".to_owned()));
 }
 
-/// Whoever may write to a prefix directory may name a dataset as they like.
+/// Every user who may write to a prefix directory may name a dataset as they like.
 #[test]
 fn the_name_of_a_dataset_is_no_command_for_a_shell_that_offers_it() {
     let scr = with_pages();
@@ -170,7 +170,7 @@ fn the_name_of_a_dataset_is_no_command_for_a_shell_that_offers_it() {
     assert!(!trace.exists(), "bash has run the name of a dataset: {all:?}");
     assert_eq!(all.len(), 4, "those with control characters are not offered: {all:?}");
     assert_eq!(offered(&scr, &["scr", "index", "--current", "a"]), ["a\\*", "a\\ b"]);
-    // What is offered becomes a word of the command line, which is the name and runs nothing.
+    // An offer becomes a word of the command line, which is the name and runs nothing.
     let words = format!("printf '%s\\n' {}", all.join(" "));
     let typed = Command::new("bash").args(["--norc", "-c", &words]).output().expect("bash starts");
     let typed = String::from_utf8(typed.stdout).expect("text");

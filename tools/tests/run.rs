@@ -409,7 +409,7 @@ fn a_signal_ends_the_job_and_it_is_not_started_again() {
         let mut command = world.command_with_hangup(hangup, &["run", "mpirun", "./app"]);
         let child = world.started(&mut command);
         let pid = Pid::from_child(&child);
-        // Where it is ignored, as under nohup, it is none that ends the job.
+        // An ignored one, as under nohup, does not end the job.
         if hangup == "ignore" {
             kill_process(pid, Signal::HUP).unwrap();
         }

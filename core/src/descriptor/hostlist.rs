@@ -104,7 +104,7 @@ pub fn compress(nodes: &[String]) -> String {
     groups.iter().map(|(shape, numbers)| shape.list(numbers)).collect::<Vec<_>>().join(",")
 }
 
-/// What the names of a row of nodes have in common.
+/// The common parts of the names of a row of nodes.
 #[derive(PartialEq, Eq, Hash)]
 struct Shape {
     before: String,

@@ -11,8 +11,8 @@ pub trait Service: Send + Sync {
     fn name(&self) -> &'static str;
 
     /// Asks for the copies of a job; gives what finds them again, also in another process. `prepare` looks at the sources
-    /// and empties the destinations; it is called once it is certain that the service does not write there. Of a job that
-    /// it has already, nothing is asked again.
+    /// and empties the destinations; it is called once it is certain that the service does not write there. It does
+    /// not ask again for a job that it has already.
     ///
     /// # Errors
     /// The text names what could not be started.

@@ -119,7 +119,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message to or from `peer`, out of or into a part of a buffer. Of several between the same two the
+    /// A message to or from `peer`, out of or into a part of a buffer. Among several between the same two, the
     /// one with the smaller `order` comes first.
     pub fn new(peer: u32, order: u32, buffer: Buffer, range: Range<usize>) -> Self {
         Self { peer, order, buffer, range }

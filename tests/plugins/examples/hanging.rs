@@ -6,7 +6,7 @@ extern "C" fn at_load() {
     }
 }
 
-/// What the dynamic linker runs when it has mapped the library.
+/// The dynamic linker runs this when it has mapped the library.
 // SAFETY: the section holds pointers to functions without arguments, and this is one.
 #[used]
 #[unsafe(link_section = ".init_array")]

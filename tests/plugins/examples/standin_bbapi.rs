@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 thread_local! {
-    /// Of the last call of this thread.
+    /// The error of the last call of this thread.
     static DETAILS: RefCell<String> = const { RefCell::new(String::new()) };
 }
 static INITIALISED: AtomicBool = AtomicBool::new(false);
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn BB_CreateTransferDef(definition: *mut *mut c_void) -> c
 }
 
 /// # Safety
-/// What the call above gave, and strings that end with a zero.
+/// The result of the call above, and strings that end with a zero.
 #[no_mangle]
 pub unsafe extern "C" fn BB_AddFiles(
     definition: *mut c_void,
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn BB_AddFiles(
 }
 
 /// # Safety
-/// What `BB_CreateTransferDef` gave, for the last time.
+/// The result of `BB_CreateTransferDef`, for the last time.
 #[no_mangle]
 pub unsafe extern "C" fn BB_FreeTransferDef(definition: *mut c_void) -> c_int {
     // SAFETY: as the caller says.
@@ -251,7 +251,7 @@ pub unsafe extern "C" fn BB_GetTransferHandle(
 }
 
 /// # Safety
-/// What `BB_CreateTransferDef` gave.
+/// The result of `BB_CreateTransferDef`.
 #[no_mangle]
 pub unsafe extern "C" fn BB_StartTransfer(definition: *mut c_void, handle: u64) -> c_int {
     call(|server| {
@@ -281,7 +281,7 @@ fn open_files() -> Vec<PathBuf> {
 }
 
 /// # Safety
-/// What the calls above gave.
+/// The results of the calls above.
 #[no_mangle]
 pub unsafe extern "C" fn BB_CancelTransfer(handle: u64, scope: c_int) -> c_int {
     call(|server| {

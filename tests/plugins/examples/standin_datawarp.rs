@@ -194,7 +194,7 @@ pub unsafe extern "C" fn dw_open_failed_stage(folder: *const c_char, list: *mut 
 }
 
 /// # Safety
-/// What the call above gave, a buffer of this size, and a place to write to.
+/// The result of the call above, a buffer of this size, and a place to write to.
 #[no_mangle]
 pub unsafe extern "C" fn dw_read_failed_stage(
     list: *mut c_void,
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn dw_read_failed_stage(
 }
 
 /// # Safety
-/// What `dw_open_failed_stage` gave, for the last time.
+/// The result of `dw_open_failed_stage`, for the last time.
 #[no_mangle]
 pub unsafe extern "C" fn dw_close_failed_stage(list: *mut c_void) -> c_int {
     // SAFETY: as the caller says.

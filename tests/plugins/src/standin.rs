@@ -110,7 +110,7 @@ impl Server {
         fs::read_to_string(self.folder.join(name)).ok()
     }
 
-    /// Where something of this name is kept.
+    /// The path for this name.
     pub fn path(&self, name: &str) -> PathBuf {
         self.folder.join(format!("kept.{name}"))
     }
@@ -185,7 +185,7 @@ pub fn to_word(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What [`to_word`] made a word of.
+/// The reverse of [`to_word`].
 pub fn from_word(word: &str) -> PathBuf {
     let digit = |place: usize| word.get(place..place + 2).and_then(|pair| u8::from_str_radix(pair, 16).ok());
     let bytes: Vec<u8> = (0..word.len()).step_by(2).filter_map(digit).collect();

@@ -8,7 +8,7 @@
 //! | `c file=app.c` | it is written to that file |
 //! | `text shown: reason` | a reader looks at it; of commands of scr the options are checked |
 //!
-//! What runs on a page runs in one shell, in the order of the page. A renderer shows only the language.
+//! All commands of a page run in one shell, in the order of the page. A renderer shows only the language.
 
 use std::path::Path;
 
@@ -72,7 +72,7 @@ impl Block {
                 commands.fold("set +e\n".to_owned(), |script, command| script + command + "\n")
             }
             Class::Conf { file: None } => {
-                // What the page says before the block.
+                // The text of the page before the block says it.
                 let scheme = if self.text.contains("CKPT=") { "SCR_COPY_TYPE=FILE\n" } else { "" };
                 let text = format!("SCR_CACHE_BYPASS=0\n{scheme}{}", self.text);
                 format!("set -e\n{}{CHECK}", written_to("page.conf", &text))

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// An agent that does not show itself for so long hangs, and whoever waits for it shall not.
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns once an agent runs that does not end with this process. What it has to say goes to `agent.log` in the control
+/// Returns once an agent runs that does not end with this process. Its messages go to `agent.log` in the control
 /// directory.
 pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
     if AgentPresence::find(control).is_some() {
@@ -70,7 +70,7 @@ fn take_signals() {
     }
 }
 
-/// What the MPI library has left open belongs to the application: its launcher waits until all of it is closed.
+/// Descriptors that the MPI library has left open belong to the application: its launcher waits until all of it is closed.
 #[allow(unsafe_code, reason = "files that are open only as numbers")]
 fn close_on_exec() {
     // SAFETY: only a flag of each open file is set; none is closed here, and files of this process all have it already.

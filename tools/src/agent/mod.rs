@@ -31,7 +31,7 @@ use std::time::Duration;
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 an agent runs already, or with --stop or --status none runs, 2 error.";
 
-/// What to do. Without an option: be the agent of this node until there is nothing left and the job is over.
+/// The action. Without an option: be the agent of this node until there is nothing left and the job is over.
 #[derive(Args)]
 pub(crate) struct AgentArgs {
     #[command(flatten)]
@@ -81,7 +81,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
         Action { drain: true, .. } => {
             let heartbeat = Heartbeat::new(args.heartbeat);
             request(control.path(), run::DRAIN, &heartbeat)?;
-            // Where none runs there may still be something left by one that was killed.
+            // If none runs, one that was killed may still have left something.
             run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
             print_line(&format!(
                 "nothing is left to copy for {}, and no agent runs",
@@ -137,7 +137,7 @@ fn request(control: &Path, name: &str, heartbeat: &Heartbeat) -> Result<()> {
     Ok(())
 }
 
-/// What all transfers of this node have written so far.
+/// The bytes that all transfers of this node have written so far.
 fn bytes_written(control: &Path) -> u64 {
     let transfers = scr_agent::list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
     transfers.map(|transfer| transfer.written()).sum()
@@ -145,7 +145,7 @@ fn bytes_written(control: &Path) -> u64 {
 
 /// Prints a line for the process that started the agent.
 fn print_line(line: &str) {
-    // Nobody may be reading any more.
+    // The reader may be gone.
     drop(print(format!("scr agent: {line}\n")));
 }
 

@@ -47,7 +47,7 @@ pub(super) fn until(
         drop(std::fs::remove_file(control.join(name)));
     }
     if until == Until::TheJobIsOver {
-        // Whoever has started it waits for this line.
+        // The process that has started it waits for this line.
         print_line(&format!("there is one now for {}", control.display()));
     }
     let executor = Executor::new(control.to_owned(), Box::new(NodeThrottle(Arc::clone(&env.files))));
@@ -82,7 +82,7 @@ struct Watch<'a> {
     heartbeat: &'a Heartbeat,
     /// Whether an application has been there.
     came: bool,
-    /// What the last look has found.
+    /// The findings of the last look.
     last: PollResult,
 }
 
@@ -161,7 +161,7 @@ enum JobEnd {
     NotYet,
 }
 
-/// What was said before is not said again.
+/// Says nothing twice.
 fn print_news(polled: &PollResult, before: &PollResult) {
     polled.notices.iter().for_each(|line| print_line(line));
     polled.errors.iter().filter(|line| !before.errors.contains(line)).for_each(|line| print_line(line));

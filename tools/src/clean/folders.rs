@@ -21,7 +21,7 @@ pub(super) struct JobFolder {
     dir: OwnedDir,
 }
 
-/// All folders of allocations of this user, in every store and the control base. What belongs to somebody else, or is a
+/// All folders of allocations of this user, in every store and the control base. A folder that belongs to somebody else, or is a
 /// link, is none.
 ///
 /// # Errors

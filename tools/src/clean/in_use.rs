@@ -21,13 +21,13 @@ use std::time::{Duration, Instant, SystemTime};
 pub(super) enum Choice {
     /// It is the one that this command runs in, whose job has ended.
     Own,
-    /// The user has named it. Where no resource manager can tell, it counts whether the user says that it has ended.
+    /// The user has named it. If no resource manager can tell, the user's word that it has ended counts.
     Named { has_ended: bool },
     /// The user has asked for all that are dead, so this one has to be known to be.
     AllDead,
 }
 
-/// What is known of allocations and processes.
+/// The known facts of allocations and processes.
 pub(super) struct Liveness {
     listed: Listed,
     env: Env,
@@ -38,7 +38,7 @@ pub(super) struct Liveness {
     look_again_until: Instant,
 }
 
-/// What the resource managers on this node say.
+/// The answers of the resource managers on this node.
 #[derive(Default)]
 struct Listed {
     /// Allocations that have not ended, of all of them.
@@ -169,7 +169,7 @@ impl Listed {
     }
 }
 
-/// What ids of one resource manager have in common: `12.server` and `7.server`, not `12.run`.
+/// The common form of ids of one resource manager: `12.server` and `7.server`, not `12.run`.
 fn shape(id: &str) -> Vec<&str> {
     id.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty()).collect()
 }

@@ -29,7 +29,7 @@ resource manager knows it, its folders must also be unchanged for a day.
 
 Exit codes: 0 nothing is left that was to be removed; 1 something was kept, with --dead something of a dead allocation; 2 error.";
 
-/// Whose folders to remove.
+/// The allocations whose folders to remove.
 #[derive(Args)]
 pub(crate) struct CleanArgs {
     /// Remove the folders of this allocation
@@ -52,7 +52,7 @@ pub(crate) struct CleanArgs {
     json: bool,
 }
 
-/// What became of a folder.
+/// The outcome for a folder.
 struct Outcome {
     folder: JobFolder,
     /// Why it was kept.

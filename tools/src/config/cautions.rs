@@ -8,7 +8,7 @@ use scr_core::param::{self, Cause, Origin, Params, Problem};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// What somebody should know before there is a job.
+/// Facts to know before there is a job.
 pub(super) fn find(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
     let mut problems: Vec<_> = readable_password(params).into_iter().collect();
     problems.extend(check_cache_in_use(params, descriptors));

@@ -19,7 +19,7 @@ pub(super) struct Configuration {
 }
 
 impl Configuration {
-    /// Of these settings. The manifests of plugins are read, their libraries are not opened.
+    /// The configuration of these settings. The manifests of plugins are read, their libraries are not opened.
     pub(super) fn of(env: &Env, settings: &Settings) -> Self {
         let (params, mut problems) = Params::resolve(settings, env);
         let mut fatal = Vec::new();

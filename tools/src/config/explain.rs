@@ -29,7 +29,7 @@ pub(super) fn run(configuration: &Configuration, name: &str, as_json: bool) -> R
     Ok(Answer::Yes)
 }
 
-/// What is wrong with this parameter.
+/// The mistakes in this parameter.
 fn about<'a>(configuration: &'a Configuration, name: &'a str) -> impl Iterator<Item = &'a Finding> {
     let is_word = |c: char| c.is_ascii_alphanumeric() || c == '_';
     configuration.findings.iter().filter(move |finding| {

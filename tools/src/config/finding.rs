@@ -1,4 +1,4 @@
-//! What is wrong with a configuration: where, what, and whether a job starts with it.
+//! The mistakes in a configuration: where, what, and whether a job starts with it.
 
 use scr_core::param::{Origin, Problem};
 use serde_json::{json, Value};
@@ -10,7 +10,7 @@ pub(super) struct Finding {
     effect: Effect,
 }
 
-/// What it does to a job.
+/// Its effect on a job.
 #[derive(PartialEq, Eq)]
 enum Effect {
     /// Perhaps nothing: it depends on the host.
@@ -62,7 +62,7 @@ impl Finding {
     }
 }
 
-/// Where a setting was made, for programs.
+/// The place of a setting, for programs.
 pub(super) fn origin_json(origin: &Origin) -> Value {
     let source = match origin {
         Origin::Environment => "environment",

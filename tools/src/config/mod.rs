@@ -28,7 +28,7 @@ use std::path::PathBuf;
 pub(crate) const EXIT_CODES: &str = "\
 Exit codes: 0 shown, or no problem was found; 1 a file has a problem, or there is no parameter of that name; 2 error.";
 
-/// What to show, explain or check.
+/// The choice between showing, explaining and checking.
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
     /// Explain a parameter: meaning, default, who may set it, value, and the source of the value
@@ -71,7 +71,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
     }
 }
 
-/// What is wrong with the configuration of a job that starts here, a line each.
+/// The mistakes in the configuration of a job that starts here, a line each.
 pub(crate) fn problems(env: &Env) -> Vec<String> {
     let configuration = Configuration::of(env, &environment::settings(env));
     configuration.findings.iter().map(finding::Finding::text).collect()

@@ -27,7 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 all parts on this node are saved, 1 a part is not, or there is none, 2 error.";
 
-/// What to copy, from where.
+/// The dataset to copy, and the places to copy from.
 #[derive(Args)]
 pub(crate) struct CopyArgs {
     #[command(flatten)]
@@ -106,7 +106,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
 /// More at a time from each of many nodes make a file system no faster.
 const MOST_THREADS: u32 = 8;
 
-/// Where to look for parts of the dataset.
+/// The places to look for parts of the dataset.
 #[derive(Default)]
 pub(crate) struct Caches {
     /// All paths that were tried.

@@ -1,4 +1,4 @@
-//! What was copied from a node, as text and as JSON.
+//! The parts that were copied from a node, as text and as JSON.
 
 use crate::output::count;
 use scr_core::message::amount;
@@ -6,7 +6,7 @@ use scr_core::scavenge::{Copied, CopiedPart};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
-/// What was asked for, and what was copied.
+/// The request, and its result.
 pub(super) struct CopyReport<'a> {
     pub(super) node: &'a str,
     /// The number that was asked for.
@@ -16,7 +16,7 @@ pub(super) struct CopyReport<'a> {
 }
 
 impl CopyReport<'_> {
-    /// What went wrong, a line each.
+    /// The problems, a line each.
     pub(super) fn warnings(&self) -> Vec<String> {
         let wrong = self.copied.parts.iter().flat_map(|part| {
             part.wrong.iter().map(|why| format!("the part of rank {} counts as lost: {why}", part.rank))

@@ -49,7 +49,7 @@ enum Verdict {
 struct Check {
     verdict: Verdict,
     subject: String,
-    /// What was found and, where it is not good, what to do.
+    /// The finding and, if it is not good, the cure.
     text: String,
 }
 

@@ -1,4 +1,4 @@
-//! What can be checked on a node, and the comparison of all nodes of the allocation.
+//! The checks of a node, and the comparison of all nodes of the allocation.
 
 use super::installation::libraries;
 use super::{Check, Verdict};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What a node says of itself, on a line that begins with [`MARK`].
+/// The report of a node on itself, on a line that begins with [`MARK`].
 #[derive(Serialize, Deserialize)]
 struct NodeReport {
     /// The SHA-256 of its libraries, where there are some.

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 2 error.";
 
-/// What to do with which file.
+/// The action, and the file.
 #[derive(Args)]
 pub(crate) struct HaltCntlArgs {
     /// The halt file: .scr/halt.scr in a prefix directory

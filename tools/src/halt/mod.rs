@@ -28,7 +28,7 @@ SCR_Should_exit. With SCR_HALT_EXIT=1, scr ends it.
 
 Exit codes: 0 done, 2 error. With --list: 0 the job should halt now, 1 it should not, 2 error.";
 
-/// What to change in which halt file.
+/// The changes, and the halt file.
 #[derive(Args)]
 pub(crate) struct HaltArgs {
     #[command(flatten)]

@@ -7,7 +7,7 @@ use scr_core::env::Env;
 use scr_core::prefix::{Halt, HaltReason, Prefix};
 use serde::Serialize;
 
-/// What there is. Times are seconds since the epoch.
+/// The conditions. Times are seconds since the epoch.
 #[derive(Serialize)]
 pub(super) struct HaltStatus {
     file: String,
@@ -21,7 +21,7 @@ pub(super) struct HaltStatus {
 }
 
 impl HaltStatus {
-    /// Of the conditions of a prefix directory; `None` where there is no file.
+    /// The status of a prefix directory; `None` if there is no file.
     pub(super) fn of(env: &Env, prefix: &Prefix, halt: Option<&Halt>) -> Self {
         let halt = halt.cloned().unwrap_or_default();
         // The other conditions are shown all the same where nothing is known of an allocation.

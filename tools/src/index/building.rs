@@ -5,7 +5,7 @@ use scr_core::message::amount;
 use scr_core::scavenge::{BuildError, Built, Outcome};
 use serde_json::{json, Value};
 
-/// What became of each dataset.
+/// The outcome for each dataset.
 #[derive(Default)]
 pub(super) struct BuildReport(Vec<Result<Built, Missing>>);
 

@@ -65,12 +65,12 @@ fn refuse_disordered(groups: &[&[OsString]]) -> Result<()> {
     Ok(())
 }
 
-/// What stands around the numbers of a name.
+/// The text around the numbers of a name.
 fn without_numbers(name: &OsStr) -> Vec<&[u8]> {
     runs(name).map(|run| if run[0].is_ascii_digit() { &[] } else { run }).collect()
 }
 
-/// What a name is sorted by so that numbers in it count as numbers.
+/// The sort key of a name, in which numbers count as numbers.
 fn by_numbers(name: &OsStr) -> Vec<(u128, Vec<u8>)> {
     let part = |run: &[u8]| match std::str::from_utf8(run).ok().and_then(|digits| digits.parse().ok()) {
         Some(number) => (number, Vec::new()),
@@ -86,7 +86,7 @@ fn runs(name: &OsStr) -> impl Iterator<Item = &[u8]> {
 
 /// A name with the number of a rank in it.
 struct Pattern<'a> {
-    /// What stands between the numbers.
+    /// The text between the numbers.
     parts: Vec<&'a [u8]>,
     /// The digits that each number has at least.
     widths: Vec<usize>,

@@ -35,7 +35,7 @@ use std::path::{Path, PathBuf};
 pub(crate) const EXIT_CODES: &str =
     "Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 error.";
 
-/// What to do with which index.
+/// The action, and the index.
 #[derive(Args)]
 pub(crate) struct IndexArgs {
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct IndexArgs {
     /// all of them; files without any %d come in the order of the ranks. Without this option each file is that of one rank
     #[arg(long, value_name = "N", requires = "import", value_parser = clap::value_parser!(u32).range(1..=MOST_RANKS))]
     ranks: Option<u32>,
-    /// What --import adds is output and no checkpoint
+    /// The dataset of --import is output and no checkpoint
     #[arg(long, requires = "import")]
     output: bool,
     /// The files of --import, in the order of the ranks
@@ -148,7 +148,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     }
 }
 
-/// What the user may have meant by a word that belongs to no option.
+/// A guess at the meaning of a word that belongs to no option.
 fn stray_word(word: &OsStr) -> String {
     let shown = word.to_string_lossy();
     if Path::new(word).is_dir() {
@@ -257,7 +257,7 @@ fn report_dropped(dropped: Vec<Dropped>) -> (Vec<String>, String) {
     (names, text)
 }
 
-/// Changes the index. Where no job has been there is none, nor a place for its lock.
+/// Changes the index. Without an earlier job there is none, nor a place for its lock.
 fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, PrefixError>) -> Result<Option<R>> {
     if !prefix.scr_dir().is_dir() {
         return Ok(None);
@@ -276,7 +276,7 @@ fn found(prefix: &Prefix, name: &OsStr, is_there: bool) -> Answer {
     Answer::from(is_there)
 }
 
-/// What becomes of the copy in cache of a dataset that was dropped.
+/// The fate of the copy in cache of a dataset that was dropped.
 fn also_in_cache(id: u64, name: &OsStr) -> String {
     format!(
         "{}; to keep the dataset, run `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",

@@ -18,7 +18,7 @@ The entry goes where the jobs of the prefix directory log to: see SCR_LOG_ENABLE
 
 Exit codes: 0 done, 1 logging is off, 2 error.";
 
-/// Whose log, and what both kinds of entries have.
+/// The log, and the common fields of both kinds of entries.
 #[derive(Args)]
 struct Common {
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
@@ -36,7 +36,7 @@ struct Common {
     /// When the job began, in seconds since the epoch or as `scr log` takes it; scr does not need it
     #[arg(short, long, value_name = "WHEN", value_parser = time::seconds_or_back)]
     start: Option<u64>,
-    /// What it is, such as NODE_FAIL or FLUSH_SYNC
+    /// Its name, such as NODE_FAIL or FLUSH_SYNC
     #[arg(short = 'T', long = "type", value_name = "NAME")]
     name: String,
     /// The id of the dataset
@@ -53,25 +53,25 @@ struct Common {
     secs: Option<f64>,
 }
 
-/// What has happened.
+/// The event.
 #[derive(Args)]
 pub(crate) struct LogEventArgs {
     #[command(flatten)]
     common: Common,
-    /// What else there is to say
+    /// Further information
     #[arg(short = 'N', long, value_name = "TEXT")]
     note: Option<String>,
 }
 
-/// What was moved.
+/// The transfer.
 #[derive(Args)]
 pub(crate) struct LogTransferArgs {
     #[command(flatten)]
     common: Common,
-    /// Where the bytes came from
+    /// The source of the bytes
     #[arg(short = 'X', long, value_name = "DIR")]
     from: Option<String>,
-    /// Where the bytes went to
+    /// The destination of the bytes
     #[arg(short = 'Y', long, value_name = "DIR")]
     to: Option<String>,
     /// How many bytes

@@ -81,7 +81,7 @@ struct Run<'a> {
 
 impl<'a> Run<'a> {
     fn all(entries: &'a [LogEntry]) -> Vec<Self> {
-        // What commands log after a run, and before the next one, is no time of the run.
+        // Entries of commands between two runs are no time of a run.
         let of_command = [Event::RunStart, Event::RunEnd, Event::PostrunStart];
         let mut runs: Vec<_> = entries
             .chunk_by(|_, next| !is(next, Event::Start))
@@ -111,7 +111,7 @@ impl<'a> Run<'a> {
             return false;
         }
         let Some(end) = self.end else {
-            // The last run may go on. Of another one, the next entry would have come after the end of its allocation.
+            // The last run may go on. For an earlier one, the next entry would have come after the end of its allocation.
             let gaps = self.own.windows(2).map(|pair| pair[1].micros.saturating_sub(pair[0].micros));
             return !self.is_last && !self.met_its_end(self.own.last(), gaps.max().unwrap_or(0));
         };

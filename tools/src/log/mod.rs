@@ -67,7 +67,7 @@ pub(crate) struct LogArgs {
     json: bool,
 }
 
-/// What else there is to do.
+/// Further actions.
 #[derive(Subcommand)]
 enum Action {
     /// Create the database of SCR_LOG_DB_HOST and its tables; existing ones stay as they are

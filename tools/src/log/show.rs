@@ -50,7 +50,7 @@ fn plain(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 
-/// The same for programs. What an entry does not say is not there. `micros` are microseconds since the epoch, from a text
+/// The same for programs. Fields that an entry lacks are left out. `micros` are microseconds since the epoch, from a text
 /// log whole seconds.
 pub(super) fn json(entries: &[LogEntry]) -> Value {
     json!({ "entries": entries.iter().map(entry_json).collect::<Vec<_>>() })

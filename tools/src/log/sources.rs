@@ -1,4 +1,4 @@
-//! Where entries come from: the text log of a prefix directory, or the database.
+//! The sources of entries: the text log of a prefix directory, or the database.
 
 use crate::environment;
 use crate::time;
@@ -13,7 +13,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read};
 use std::path::Path;
 
-/// What was read, and what there is to say of it.
+/// The entries that were read, and remarks on them.
 pub(super) struct LogEntries {
     pub(super) entries: Vec<LogEntry>,
     pub(super) notes: Vec<String>,

@@ -12,7 +12,7 @@ use scr_core::param::{self, Origin, Params};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What the user gives in place of what the resource manager says.
+/// The user's values, which replace those of the resource manager.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct Overrides {
     /// The name of a resource manager.
@@ -176,7 +176,7 @@ fn nodes(
     let placeholders = Placeholders { job: job_id, nodes: &[] };
     let found = manager.nodes.nodes(env, placeholders);
     match params.get(&param::NODELIST) {
-        // What variables of a resource manager say is its default.
+        // The default comes from variables of a resource manager.
         Some(list) => {
             let nodes = hostlist::expand(&list).context("in SCR_NODELIST")?;
             let found = found.unwrap_or_default();

@@ -24,7 +24,7 @@ use std::time::Duration;
 pub(crate) struct BadNode {
     /// Its name.
     pub(crate) node: String,
-    /// What is wrong with it.
+    /// Its fault.
     pub(crate) why: String,
 }
 

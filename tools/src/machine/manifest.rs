@@ -12,7 +12,7 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What manages the nodes of a job.
+/// The manager of the nodes of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct ResourceManager {
@@ -41,7 +41,7 @@ pub(crate) struct ResourceManager {
     /// The command that ends a job step; `{step}` is its id.
     #[serde(default)]
     pub(crate) kill_step: Vec<String>,
-    /// What the id of a job step looks like.
+    /// The form of the id of a job step.
     #[serde(default)]
     pub(crate) step_id: StepId,
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
@@ -52,7 +52,7 @@ pub(crate) struct ResourceManager {
     pub(crate) pause: u64,
 }
 
-/// What the id of a job step looks like.
+/// The form of the id of a job step.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum StepId {
@@ -68,7 +68,7 @@ pub(crate) enum StepId {
 }
 
 impl StepId {
-    /// What an id is, for a message.
+    /// The form in words, for a message.
     pub(crate) fn shape(self) -> &'static str {
         match self {
             Self::Word => "one word of letters, digits, `.', `_' and `+'",
@@ -108,20 +108,20 @@ fn is_word(text: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct OnNode {
-    /// What stands before the command; `{node}` is the node.
+    /// The words before the command; `{node}` is the node.
     pub(crate) command: Vec<String>,
     /// Whether a shell over there reads the command, and neither folder nor environment come along.
     #[serde(default)]
     pub(crate) shell: bool,
 }
 
-/// What starts the ranks of a job.
+/// The program that starts the ranks of a job.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Launcher {
     /// The names of its program.
     pub(crate) programs: Vec<String>,
-    /// What has to stand after the program: `run`, for `flux run`.
+    /// The word that must follow the program: `run`, for `flux run`.
     pub(crate) subcommand: Option<String>,
     /// Arguments that it always gets, before those of the user.
     #[serde(default)]

@@ -15,9 +15,9 @@ use wait_timeout::ChildExt;
 pub(crate) struct Finished {
     /// `None` where it was killed at its limit.
     pub(crate) status: Option<ExitStatus>,
-    /// What it printed.
+    /// Its standard output.
     pub(crate) stdout: String,
-    /// What it printed to standard error.
+    /// Its standard error.
     pub(crate) stderr: String,
 }
 
@@ -118,7 +118,7 @@ fn wait_while_active(
     }
 }
 
-/// What a command prints.
+/// The output of a command.
 ///
 /// # Errors
 /// It cannot be started, fails, or takes too long; the error has its last line.
@@ -178,7 +178,7 @@ impl Started {
 
     /// Waits for its end, and kills it where that takes too long.
     pub(crate) fn end_within(&mut self, limit: Duration) {
-        // What cannot be waited for is gone.
+        // A process that cannot be waited for is gone.
         let _ = wait(&mut self.child, limit);
     }
 }

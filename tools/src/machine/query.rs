@@ -9,7 +9,7 @@ use scr_core::env::Env;
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Where an answer comes from: the first of the variables that is set, or the file that one names, or else a command.
+/// The source of an answer: the first of the variables that is set, or the file that one names, or else a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Query {
@@ -55,7 +55,7 @@ enum AnswerFormat {
     HoursLeft,
 }
 
-/// What stands for `{job}` and `{nodes}`.
+/// The values of `{job}` and `{nodes}`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Placeholders<'a> {
     pub(crate) job: &'a str,

@@ -1,4 +1,4 @@
-//! What completions offer beyond options: parameters, plugins, datasets, events and prefix directories, and all of it under
+//! The values that completions offer beyond options: parameters, plugins, datasets, events and prefix directories, and all of it under
 //! the classic names too. The scripts ask the hidden command `scr complete`.
 
 use crate::environment;
@@ -10,10 +10,10 @@ use scr_core::log::{Event, Transfer};
 use scr_core::param::TABLE;
 use std::path::PathBuf;
 
-/// What a shell wants to offer.
+/// The request of a shell.
 #[derive(Args)]
 pub(crate) struct CompleteArgs {
-    /// What kind of values
+    /// The kind of values
     #[arg(value_enum)]
     kind: Kind,
     /// The prefix directory
@@ -33,7 +33,7 @@ enum Kind {
     Events,
 }
 
-/// Prints the values, a line each. What is not known is not offered.
+/// Prints the values, a line each. Unknown ones are not offered.
 pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
     let env = environment::quiet_env()?;
     let values: Vec<String> = match args.kind {
@@ -60,7 +60,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What follows the script of bash, for these classic names. Names of datasets come from whoever may write to the prefix
+/// The text after the script of bash, for these classic names. Names of datasets come from whoever may write to the prefix
 /// directory. So bash must not expand them, as `compgen -W` would, and they are quoted for the command line.
 pub(super) fn bash(classic: &[(String, String)]) -> String {
     let mut text = r#"
@@ -103,7 +103,7 @@ complete -F _scr_values -o bashdefault -o default scr
     text
 }
 
-/// What follows the script of fish.
+/// The text after the script of fish.
 pub(super) fn fish(classic: &[(String, String)]) -> String {
     let values = [
         ("config", "explain", "parameters"),

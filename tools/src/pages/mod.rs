@@ -20,7 +20,7 @@ use clap_mangen::Man;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Where to.
+/// The destination.
 #[derive(Args)]
 pub(crate) struct PagesArgs {
     /// The folder of the installation, with bin and share in it
@@ -55,7 +55,7 @@ fn write_commands(command: &Command, folder: &Path) -> Result<()> {
     let man = Man::new(command.clone()).date(today()).source(SOURCE).manual("scr");
     let mut page = Vec::new();
     man.render(&mut page)?;
-    // What stands under a help text has no name of its own.
+    // The section under a help text has no name of its own.
     let page = String::from_utf8(page)?.replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
     let name = man.get_filename();
     let sections = sections::of(name.trim_end_matches(".1")).to_roff();

@@ -2,7 +2,7 @@
 
 use clap_mangen::roff::{bold, roman, Roff};
 
-/// What a page says beyond the options of its command.
+/// The text of a page beyond the options of its command.
 struct Sections {
     /// The page, such as `scr-index`.
     page: &'static str,

@@ -29,13 +29,13 @@ fn parameter(roff: &mut Roff, info: &Info) {
     roff.control("TP", []).text([bold(info.name)]).text([roman(info.help), line_break(), roman(facts)]);
 }
 
-/// What stands before the parameters. The user documents have it in full.
+/// The text before the parameters. The user documents have it in full.
 const SECTIONS: &[(&str, &[&str])] = &[
     ("NAME", &["scr.conf - settings of the scr runtime"]),
     (
         "DESCRIPTION",
         &[
-            "The scr runtime takes each of its parameters from the first of these places that sets it to something usable: \
+            "For each parameter, the first of these sources that sets a valid value wins: \
              the environment; a file of the user's, which is the one that SCR_CONF_FILE names, or else .scrconf in the \
              prefix directory; the application, through SCR_Config; the system file, etc/scr.conf of the installation \
              unless the build sets another path; and the default.",
@@ -46,7 +46,7 @@ const SECTIONS: &[(&str, &[&str])] = &[
     (
         "FORMAT",
         &[
-            "One setting on a line, NAME=value. What follows a # is a comment. A value with blanks stands in double quotes. \
+            "One setting on a line, NAME=value. A # begins a comment. A value with blanks stands in double quotes. \
              $NAME and ${NAME} are replaced by environment variables, on each rank by its own; \\$ is a plain $.",
             "Numbers of bytes may have a unit such as 128KB or 1GiB, in steps of 1024. Lengths of time are seconds, \
              or have units: 1h30m, \"2 hours\".",

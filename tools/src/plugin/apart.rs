@@ -18,7 +18,7 @@ use wait_timeout::ChildExt;
 /// Begins the line of the answer, among all that a library may print.
 const ANSWER: &str = "scr-plugin-answer: ";
 
-/// What a child gave.
+/// The result of a child.
 pub(super) enum Given<T> {
     /// An answer.
     Answer(T),

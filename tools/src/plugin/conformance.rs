@@ -90,7 +90,7 @@ fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Confor
     Ok(ConformanceReport::of_scheme(&scr_conformance::scheme::run(&make, &limits)))
 }
 
-/// What the manifest says: a number, or the option that holds it.
+/// The promise in the manifest: a number, or the option that holds it.
 fn tolerates(open: &OpenPlugin, options: &KvTree) -> Result<Option<u32>> {
     let Some(text) = open.manifest.capabilities.tolerates.as_deref() else { return Ok(None) };
     let number = options.text(text).unwrap_or(text);

@@ -66,7 +66,7 @@ fn make(open: &OpenPlugin) -> Result<String, String> {
             .transport(&options)
             .map(|_| "a transport with its defaults".to_owned())
             .map_err(|error| describe(&error)),
-        // Where its entries are to go only a configuration knows, and a sink may well refuse to have no such place.
+        // Only a configuration knows the destination of its entries, and a sink may well refuse to have none.
         PluginKind::Log => Ok(match open.log_sink(&options) {
             Ok(_) => "a log sink with its defaults".to_owned(),
             Err(error) => format!("its defaults are not enough: {}", describe(&error)),

@@ -46,7 +46,7 @@ fn table(env: &Env, shown: &[&FoundPlugin]) -> String {
     table.text()
 }
 
-/// What the user did not ask for and should know.
+/// Facts that the user did not ask for and should know.
 fn warn_about(discovery: &Discovery) {
     discovery.notes.iter().for_each(warn);
     for passed in &discovery.passed_over {

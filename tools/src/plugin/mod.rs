@@ -24,7 +24,7 @@ use scr_core::plugin::PluginKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// What can be asked of plugins.
+/// The questions about plugins.
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List the plugins that a job can name; 1 if there are none
@@ -47,7 +47,7 @@ pub(crate) enum Command {
     Isolated(IsolatedArgs),
 }
 
-/// Where to look, and how to answer.
+/// The places to look, and the form of the answer.
 #[derive(Args)]
 pub(crate) struct Common {
     /// Folders to look in first, separated by colons, instead of SCR_PLUGIN_PATH

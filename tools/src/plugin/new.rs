@@ -22,7 +22,7 @@ pub(crate) enum NewKind {
     LogSink,
 }
 
-/// What the templates of a kind say.
+/// The texts for the templates of a kind.
 struct Template {
     source: &'static str,
     /// The manifest's `kind`, and what a person calls it.
@@ -87,7 +87,7 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Of two plugins with one name a job would take the one that it finds first.
+/// A job would take the first that it finds of two plugins with one name.
 fn refuse_taken(env: &Env, args: &NewArgs) -> Result<()> {
     let kind = match args.kind {
         NewKind::Scheme => PluginKind::Scheme,
@@ -123,7 +123,7 @@ fn type_name(plugin: &str) -> String {
     plugin.split('_').map(capital).collect::<String>() + "Plugin"
 }
 
-/// Where a new crate has the crates of scr.
+/// The folder with the crates of scr in a new crate.
 const CRATES: &str = "crates";
 
 impl Template {

@@ -1,4 +1,4 @@
-//! What `scr plugin` knows, in the form of its JSON. Fields are only ever added, unless the version grows.
+//! The reports of `scr plugin`, in the form of its JSON. Fields are only ever added, unless the version grows.
 
 use scr_conformance::{scheme, transport};
 use scr_core::describe;
@@ -32,9 +32,9 @@ struct RuleReport {
     /// How often it was tried, where that was counted.
     tried: Option<u64>,
     failed: u64,
-    /// What was found; of many failures only the first few.
+    /// The finding; of many failures only the first few.
     failures: Vec<String>,
-    /// What usually helps where it failed.
+    /// The usual cure if it failed.
     cure: Option<String>,
     warnings: Vec<String>,
     skipped: Option<String>,

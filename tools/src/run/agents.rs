@@ -32,7 +32,7 @@ pub(super) fn are_configured(params: &Params) -> bool {
 
 impl Agents {
     /// Starts an agent on each of these nodes that has none, where agents need job steps of their own, and waits for them.
-    /// Where that fails it warns; the application starts an agent there.
+    /// If that fails it warns; the application starts an agent there.
     pub(super) fn start_missing(&mut self, params: &Params, allocation: &Allocation, nodes: &[String]) {
         if !allocation.wants_agent_steps() || !are_configured(params) {
             return;

@@ -35,7 +35,7 @@ pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// Of which files.
+/// The files.
 #[derive(Args)]
 pub(crate) struct Crc32Args {
     /// The files
@@ -69,7 +69,7 @@ impl Write for Digest {
     }
 }
 
-/// Of which prefix directory.
+/// The prefix directory.
 #[derive(Args)]
 pub(crate) struct NodesFileArgs {
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
@@ -108,9 +108,9 @@ pub(crate) struct ListDirArgs {
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum DirKind {
-    /// Where the processes of a job exchange control files
+    /// The place where processes of a job exchange control files
     Control,
-    /// Where nodes keep datasets
+    /// The place where nodes keep datasets
     Cache,
 }
 

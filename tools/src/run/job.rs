@@ -143,7 +143,7 @@ impl<'a> Job<'a> {
         &self.log
     }
 
-    /// What this command ends with.
+    /// The exit code of this command.
     pub(super) fn answer(&self) -> Answer {
         self.last.map_or(Answer::No, |last| Answer::Code(last.code))
     }

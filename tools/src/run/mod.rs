@@ -48,7 +48,7 @@ pub(crate) const EXIT_CODES: &str =
 /// Programs that a classic name such as `scr_srun` means.
 pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];
 
-/// What to start, and how.
+/// The command to start, and how.
 #[derive(Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
@@ -91,7 +91,7 @@ pub(crate) struct IgnoredOptions {
     verbose: IgnoredVerbose,
 }
 
-/// Of these, what is also where `-j` says something else.
+/// Those that are there too, if `-j` means something else.
 #[derive(Args, Clone, Default)]
 #[allow(dead_code, reason = "it is accepted, and ignored")]
 pub(crate) struct IgnoredVerbose {
@@ -177,7 +177,7 @@ fn plain(command: &[OsString]) -> Result<Answer> {
     Err(error).with_context(|| format!("cannot start {}", Path::new(program).display()))
 }
 
-/// What the commands of this folder need to know of a job.
+/// The facts of a job that the commands of this folder need.
 pub(crate) struct JobContext {
     pub(crate) env: Env,
     pub(crate) params: Params,

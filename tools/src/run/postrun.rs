@@ -52,7 +52,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     Ok(Answer::from(outcome.is_safe))
 }
 
-/// What became of the datasets that a job had left in cache only.
+/// The outcome for the datasets that a job had left in cache only.
 pub(super) struct PostrunOutcome {
     /// Whether everything that has to be kept is in the prefix directory.
     is_safe: bool,
@@ -60,7 +60,7 @@ pub(super) struct PostrunOutcome {
     saved: usize,
 }
 
-/// What prints a line for the user, with the name of the command that the user has called.
+/// A printer of lines for the user, with the name of the command that the user has called.
 type Say = fn(&str);
 
 /// Saves the datasets that are in cache only, and says so with `warn`.
@@ -112,7 +112,7 @@ pub(super) fn finish(
     Ok(PostrunOutcome { is_safe: safe, saved })
 }
 
-/// What the settings of a finished application leave in cache.
+/// The datasets that the settings of a finished application leave in cache.
 fn given_up(dataset: &FlushEntry) -> String {
     format!(
         "dataset {id} `{}' is in cache only, and is not saved: the application has finished, and SCR_FLUSH=0; to save it all \
@@ -132,7 +132,7 @@ fn passed_over(dataset: &FlushEntry) -> String {
     )
 }
 
-/// What to do about a dataset that another allocation has in cache.
+/// The advice on a dataset that another allocation has in cache.
 fn out_of_reach(dataset: &FlushEntry) -> String {
     let job_id = dataset.dataset.as_ref().map_or("", |dataset| &dataset.job_id);
     format!(
@@ -167,7 +167,7 @@ impl Unsaved {
         let flushed: Vec<_> = checkpoints.filter(|entry| entry.is_at(Location::Prefix)).collect();
         let replacing =
             |older: RestartPoint| flushed.iter().find(|newer| newer.restart_point().replaces(older));
-        // What its own allocation has flushed after it takes its place.
+        // A later dataset that its own allocation has flushed takes its place.
         let own = |entry: &&FlushEntry| entry.checkpoint && is_ours(entry);
         let is_passed_over = |entry: &&FlushEntry| {
             let newer = replacing(entry.restart_point());

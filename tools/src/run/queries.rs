@@ -25,7 +25,7 @@ pub(crate) const HALT_CODES: &str = "Exit codes: 0 the job should halt, 1 it may
 /// Stands under the help text of `scr glob-hosts`.
 pub(crate) const HOSTS_CODES: &str = "Exit codes: 0 done, 1 there is no such node, 2 error.";
 
-/// What to print about the allocation.
+/// The property of the allocation to print.
 #[derive(Args)]
 pub(crate) struct EnvArgs {
     #[command(flatten)]

@@ -27,7 +27,7 @@ pub(super) struct JobState {
     pub(super) needed: (usize, NodeRequirement),
 }
 
-/// Who says how many nodes are needed.
+/// The source of the number of nodes that are needed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum NodeRequirement {
     /// Not known: the launcher will say.

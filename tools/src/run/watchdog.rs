@@ -16,13 +16,13 @@ use std::time::Duration;
 pub(super) struct Timeouts {
     /// Between checkpoints that go to cache; `None` for as long as it takes.
     cache: Option<Duration>,
-    /// Where a checkpoint goes to the prefix directory or comes from it.
+    /// A checkpoint goes to the prefix directory or comes from it.
     prefix: Option<Duration>,
     /// Whether all checkpoints go there.
     bypass: bool,
 }
 
-/// What the application is doing, as far as the files show.
+/// The activity of the application, as far as the files show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// It has no dataset of its own yet: it may be fetching one from the prefix directory.
@@ -36,7 +36,7 @@ enum Phase {
 }
 
 impl Timeouts {
-    /// What the user expects. `None` where the watchdog is off.
+    /// The user's limits. `None` if the watchdog is off.
     pub(super) fn of(params: &Params) -> Option<Self> {
         params.get(&param::WATCHDOG).then(|| Self {
             cache: params.get(&param::WATCHDOG_TIMEOUT),
@@ -107,7 +107,7 @@ impl<'a> Watchdog<'a> {
     }
 
     fn phase(&self) -> Phase {
-        // What an earlier run has left in the halt file would have stopped this one.
+        // Conditions of an earlier run in the halt file would have stopped this one.
         if Halt::read(self.files, self.prefix).is_ok_and(|halt| halt.is_some_and(|halt| halt.is_finalized()))
         {
             return Phase::Finalized;
@@ -125,7 +125,7 @@ impl<'a> Watchdog<'a> {
     }
 }
 
-/// What changes whenever a dataset becomes complete somewhere, or the application begins or ends.
+/// A value that changes whenever a dataset becomes complete somewhere, or the application begins or ends.
 fn file_stamps(files: &dyn Files, prefix: &Prefix) -> Vec<Option<FileStamp>> {
     let paths: [PathBuf; 4] =
         [prefix.flush_file(), prefix.index_file(), prefix.nodes_file(), prefix.halt_file()];

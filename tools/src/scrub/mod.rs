@@ -23,7 +23,7 @@ use targets::Target;
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 nothing is wrong, 1 something is, 2 error.";
 
-/// Where to look, and how to answer.
+/// The places to look, and the form of the answer.
 #[derive(Args)]
 pub(crate) struct ScrubArgs {
     /// A cache directory of this node, or a folder above it; may be repeated

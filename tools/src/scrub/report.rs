@@ -1,4 +1,4 @@
-//! What was found: a line for each dataset, and what is wrong in full. Fields of the JSON are only ever added, unless its
+//! The findings: a line for each dataset, and what is wrong in full. Fields of the JSON are only ever added, unless its
 //! version grows.
 
 use super::targets::Target;
@@ -8,7 +8,7 @@ use scr_core::message::amount;
 use scr_core::scrub::{Dataset, Item, ItemKind, Report, Verdict};
 use serde_json::{json, Value};
 
-/// What was found, target by target.
+/// The findings, target by target.
 #[derive(Default)]
 pub(super) struct ScrubReport(pub(super) Vec<(Target, Report)>);
 

@@ -1,4 +1,4 @@
-//! Where to look: what was given, or what a job that is started here would use.
+//! The places to look: those that were given, or those that a job that is started here would use.
 
 use super::ScrubArgs;
 use crate::environment;
@@ -64,7 +64,7 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn 
     Ok((targets, Arc::clone(&env.files)))
 }
 
-/// The user's caches on this node, and the prefix directory where there is one. What another user has planted is skipped.
+/// The user's caches on this node, and the prefix directory if there is one. Folders that another user has planted are skipped.
 fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     let params = environment::params(env);
     let descriptors = environment::descriptors(&params)?;

@@ -1,4 +1,4 @@
-//! What a command has answered.
+//! The answer of a command.
 #![allow(dead_code, reason = "each test uses what it needs of it")]
 
 use serde_json::Value;

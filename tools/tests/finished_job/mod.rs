@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
 
-/// What a job of two ranks on two nodes has left: one checkpoint in cache, and flushed.
+/// The remains of a job of two ranks on two nodes: one checkpoint in cache, and flushed.
 pub(crate) struct FinishedJob(TempDir);
 
 impl FinishedJob {

@@ -113,8 +113,8 @@ impl From<CopyError> for Failure {
     }
 }
 
-/// A large file is synced, and recorded, whenever between so much and so much of it is copied. Where that is slow, whoever
-/// waits sees that something moves.
+/// A large file is synced, and recorded, in pieces between these sizes. If that is slow, a waiter
+/// sees that something moves.
 const LEAST_PIECE: u64 = 1 << 20;
 const MOST_PIECE: u64 = 64 << 20;
 /// A piece that takes less time may be larger.
