@@ -74,7 +74,8 @@ impl Block {
             Class::Conf { file: None } => {
                 // The text of the page before the block says it.
                 let scheme = if self.text.contains("CKPT=") { "SCR_COPY_TYPE=FILE\n" } else { "" };
-                let text = format!("SCR_CACHE_BYPASS=0\n{scheme}{}", self.text);
+                let cache = if self.text.contains("SCR_CACHE_BYPASS=") { "" } else { "SCR_CACHE_BYPASS=0\n" };
+                let text = format!("{cache}{scheme}{}", self.text);
                 format!("set -e\n{}{CHECK}", written_to("page.conf", &text))
             }
             Class::Conf { file: Some(name) } | Class::File(name) => written_to(name, &self.text),
