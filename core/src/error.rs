@@ -12,9 +12,9 @@ pub enum Error {
     State {
         /// Which call.
         call: &'static str,
-        /// Where the session stands.
+        /// The state of the session.
         now: &'static str,
-        /// What should come first.
+        /// The call that should come first.
         hint: &'static str,
     },
     /// An argument cannot be used. Nothing has changed.

@@ -23,10 +23,10 @@ pub enum CollectiveError {
     Comm(#[from] CommError),
 }
 
-/// What failed on which ranks, the same account on all of them.
+/// The errors of the ranks, the same account on all of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RankErrors {
-    /// What failed, where the errors alone do not say it.
+    /// The operation that failed, if the errors alone do not say it.
     pub what: Option<String>,
     /// How many ranks failed.
     pub failed: u64,
@@ -232,7 +232,7 @@ impl Display for RankErrors {
 }
 
 impl RankError {
-    /// What the ranks have in common whose errors are of one kind: the error of the system, or else the whole text.
+    /// The key by which the errors of ranks are grouped: the error of the system, or else the whole text.
     fn cause(&self) -> &str {
         match self.text.rsplit_once(": ") {
             Some((_, cause)) if cause.contains("(os error ") => cause,

@@ -62,7 +62,7 @@ fn head_of(bytes: &[u8]) -> [u8; HEAD] {
     head
 }
 
-/// What has come of a message, and how many bytes are missing. Memory is taken piece by piece as they come, whatever length
+/// The bytes of a message that have come, and how many are missing. Memory is taken piece by piece as they come, whatever length
 /// the head claims.
 pub(super) struct Body {
     bytes: Vec<u8>,

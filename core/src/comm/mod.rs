@@ -50,7 +50,7 @@ impl Rank {
 
 /// Keeps messages of different purposes apart. Messages of one tag between two ranks keep their order.
 ///
-/// What is taken: 1 by [`collective`], 1024 and up by the channels of [`set`]. The others are free.
+/// The tags in use: 1 by [`collective`], 1024 and up by the channels of [`set`]. The others are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(pub u16);
 
@@ -73,7 +73,7 @@ pub struct Outgoing<'a> {
 pub struct Incoming<'a> {
     /// Whom it comes from.
     pub from: Rank,
-    /// Where it goes; exactly as long as what was sent.
+    /// The buffer for it, exactly as long as the message.
     pub bytes: &'a mut [u8],
 }
 
@@ -95,7 +95,7 @@ pub enum ExchangeEnd {
     GivenUp,
 }
 
-/// What passed through a communicator so far.
+/// The traffic of a communicator so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
     /// Messages sent by this rank.
@@ -199,7 +199,7 @@ pub trait Comm {
     /// As for [`exchange`](Self::exchange).
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError>;
 
-    /// What this rank has sent so far.
+    /// The traffic that this rank has sent so far.
     fn traffic(&self) -> Traffic;
 
     /// The rank of a run that a rank of this communicator stands for: itself, but where threads stand in for ranks.
@@ -244,7 +244,7 @@ pub fn exchange_all(
     comm.exchange(tag, sends, receives, &mut |_| Ok(WaitControl::Wait)).map(drop)
 }
 
-/// What every communicator checks before it sends anything.
+/// The checks of every communicator before it sends anything.
 fn check(size: u32, tag: Tag, sends: &[Outgoing<'_>], receives: &[Incoming<'_>]) -> Result<(), CommError> {
     if tag.0 > Tag::MAX.0 {
         return Err(CommError::NoSuchTag { tag: tag.0 });

@@ -25,7 +25,7 @@ pub struct MpiComm {
     piece: usize,
     longest_wait: Duration,
     traffic: Cell<Traffic>,
-    /// What the exchanges that are under way wait for, so that nothing else takes it.
+    /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
     /// Messages of this rank to itself. MPICH would block such a send until its receive.
     own: RefCell<VecDeque<(Tag, Vec<u8>)>>,

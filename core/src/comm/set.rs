@@ -157,7 +157,7 @@ impl<'a> SetComm<'a> {
     /// nothing of the set's messages is left for this member.
     ///
     /// # Errors
-    /// Where any member gave up: [`SetError::Failed`] if it was this one, otherwise [`SetError::Aborted`].
+    /// If any member gave up: [`SetError::Failed`] for this one, otherwise [`SetError::Aborted`].
     /// [`SetError::Unclaimed`] on the member that did not receive what was sent to it.
     pub fn finish(self, outcome: Result<(), &dyn Error>) -> Result<(), SetError> {
         self.end(outcome.err().map(crate::describe))
@@ -176,7 +176,7 @@ impl<'a> SetComm<'a> {
         verdict.map_or(Ok(()), Err)
     }
 
-    /// What the FINs of all members, and what came, say about a set that this member thinks well of.
+    /// The verdict of the FINs of all members, and of what came, on a set that this member thinks well of.
     fn verdict(&self, state: &SetState) -> Option<SetError> {
         let failed = state.fins.iter().flatten().find_map(|fin| fin.failed.as_ref());
         if let Some((by, text)) = failed {
@@ -368,7 +368,7 @@ impl SetState {
         self.broken.clone().map_or(Ok(()), Err)
     }
 
-    /// Whether anybody has sent more than has come. What `own` sent to itself needs no FIN.
+    /// Whether anybody has sent more than has come. Messages of `own` to itself need no FIN.
     fn is_missing(&self, own: usize) -> bool {
         let mut others = self.fins.iter().zip(&self.arrived);
         self.sent[own] > self.arrived[own]

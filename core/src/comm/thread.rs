@@ -37,7 +37,7 @@ pub enum RunError {
     Panicked {
         /// The first one.
         rank: Rank,
-        /// What it said.
+        /// Its message.
         text: String,
         /// How many panicked after it.
         others: usize,
@@ -60,7 +60,7 @@ pub struct ThreadComm {
     rank: Rank,
     buffered_bytes: usize,
     traffic: Cell<Traffic>,
-    /// What the exchanges that are under way wait for, so that nothing else takes it.
+    /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
 }
 

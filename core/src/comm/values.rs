@@ -75,7 +75,7 @@ impl RankValues<Vec<u8>> {
         packed.done()
     }
 
-    /// What [`Self::pack`] made for `size` ranks; `None` if it did not.
+    /// The reverse of [`Self::pack`] for `size` ranks; `None` if it did not make this.
     pub(super) fn unpack(packed: &[u8], size: u32) -> Option<Self> {
         let mut reader = Reader(packed);
         let count = reader.number()?;

@@ -1,4 +1,4 @@
-//! What the ranks of one process share: their mailboxes, and who waits for what.
+//! The shared state of the ranks of one process: their mailboxes, and who waits for what.
 //!
 //! A deadlock is detected without a clock. A rank that blocks has seen all of its mailbox and records what it waits for. Any
 //! event for it unblocks it at once, under the same lock. So when all living ranks are blocked, none can ever continue.
@@ -37,7 +37,7 @@ pub(super) struct Received {
     pub(super) changes: u64,
 }
 
-/// What a blocked rank waits for.
+/// The messages that a blocked rank waits for.
 pub(super) struct Waiting {
     pub(super) tag: Tag,
     pub(super) from: Vec<Rank>,
@@ -187,7 +187,7 @@ impl World {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets ranks continue that [`WorldState::touch`] has given. Nobody holds the lock, so none of them waits for it at once.
+    /// Lets ranks continue that [`WorldState::touch`] has given. The lock is free, so none of them waits for it at once.
     fn wake(&self, ranks: impl IntoIterator<Item = Rank>) {
         ranks.into_iter().for_each(|rank| self.wake[rank.index()].notify_one());
     }

@@ -13,7 +13,7 @@ use crate::prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixError, 
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
-/// Where a file lies in a container, and what its copy gets.
+/// The place of a file in a container, and the properties of its copy.
 pub(super) struct Within {
     container: FileName,
     offset: u64,

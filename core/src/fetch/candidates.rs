@@ -56,7 +56,7 @@ impl Candidate {
     }
 }
 
-/// What there is to try, the same on all ranks.
+/// The checkpoints to try, the same on all ranks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Candidates {
     /// In the order to try them.
@@ -155,7 +155,7 @@ fn why_not(index: &Index, name: &[u8]) -> String {
     format!("SCR_CURRENT names {shown}, which cannot be fetched: {why}; trying others")
 }
 
-/// What a run that starts fresh has to say of the checkpoints that are there: the newest ones, each with its reason.
+/// The message of a run that starts fresh, on the checkpoints that exist: the newest ones, each with its reason.
 fn why_none(index: &Index) -> Option<String> {
     let mut left = index.entries();
     left.retain(|entry| !entry.superseded && entry.is_checkpoint());

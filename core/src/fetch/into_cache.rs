@@ -28,7 +28,7 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) job: &'a Job,
     pub(crate) cache: &'a mut Cache,
     pub(crate) schemes: &'a Schemes,
-    /// What it has found that another number of ranks wrote, each with both numbers.
+    /// The checkpoints of another number of ranks that it has found, each with both numbers.
     pub(crate) of_other_size: Vec<String>,
 }
 
@@ -126,7 +126,7 @@ impl<'a> Fetcher<'a> {
                     may_pass = true;
                     self.cache.keep_in_prefix(candidate.seq.id);
                     tried.push(candidate.name_text());
-                    // What is written over stays so.
+                    // A dataset that is written over stays so.
                     let is_unread = !matches!(error, FetchError::Unproven { .. });
                     unread = is_unread.then_some(error).or(unread);
                 }
@@ -201,7 +201,7 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Fetches one checkpoint. What cache has of it stays until the copy is whole, and so do the remains of others, unless there is
+    /// Fetches one checkpoint. Its parts in cache stay until the copy is whole, and so do the remains of others, unless there is
     /// no room for all.
     fn fetch_one(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
         self.cache.remove_spares(self.job);
@@ -369,7 +369,7 @@ impl<'a> Fetcher<'a> {
     }
 }
 
-/// What became of the candidates of one listing.
+/// The outcome for the candidates of one listing.
 enum FirstOf {
     Fetched(CheckpointId),
     None,
@@ -377,7 +377,7 @@ enum FirstOf {
     Replaced,
 }
 
-/// So often candidates are listed anew that other processes replace meanwhile.
+/// How many times to list the candidates again when other processes replace them meanwhile.
 const MOST_LISTINGS: usize = 5;
 
 fn recorded(file: &FetchedFile) -> FileRecord {

@@ -44,7 +44,7 @@ use std::path::{Path, PathBuf};
 /// How to fetch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// So many ranks copy at a time: `SCR_FETCH_WIDTH`.
+    /// How many ranks copy at a time: `SCR_FETCH_WIDTH`.
     pub(crate) width: u32,
     /// Bytes per block: `SCR_FILE_BUF_SIZE`.
     pub(crate) block_bytes: u64,
@@ -83,7 +83,7 @@ pub(crate) struct Fetch<'a> {
 pub(crate) struct FetchedFile {
     /// Its name.
     pub(crate) name: FileName,
-    /// Where it lies now.
+    /// Its place now.
     pub(crate) path: PathBuf,
     /// Length.
     pub(crate) bytes: u64,
@@ -98,7 +98,7 @@ pub(crate) struct FetchedFile {
 /// A dataset that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fetched {
-    /// What it is.
+    /// Its properties.
     pub(crate) dataset: DatasetDescriptor,
     /// This rank's files.
     pub(crate) files: Vec<FetchedFile>,
@@ -198,7 +198,7 @@ struct Learnt {
     listed: (i64, u32),
 }
 
-/// What rank 0 reads of a dataset: its description, the leaves of its lists, and when it was recorded as complete.
+/// The facts that rank 0 reads of a dataset: its description, the leaves of its lists, and when it was recorded as complete.
 type Read = (DatasetDescriptor, Vec<Leaf>, (i64, u32));
 
 /// How the bytes of a dataset are verified.
@@ -240,7 +240,7 @@ impl Fetch<'_> {
         } else {
             FolderOwners::default()
         };
-        // Of a file that many ranks read where it lies, the first one checks the bytes.
+        // If many ranks read a file in place, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
         let unchanged_since = candidate.suspect.then_some(listed);
         let rules = Rules { sums: &sums, unchanged_since, owner: candidate.seq };
@@ -333,7 +333,7 @@ impl Fetch<'_> {
         let damaged = read.as_ref().is_err_and(PrefixError::is_damage);
         let [unread, unlisted_any, damaged] = any(self.comm, [read.is_err(), unlisted, damaged])?;
         if unread || unlisted_any {
-            // Who is in a leaf that could not be read has nothing to say.
+            // A rank in a leaf that could not be read has nothing to say.
             let found =
                 read.and_then(
                     |()| if unlisted && !unread { Err(self.unlisted(id, came.len())) } else { Ok(()) },
@@ -472,7 +472,7 @@ impl Fetch<'_> {
         Ok(fetched)
     }
 
-    /// Where the lists hold no sizes, as C SCR writes them, at least the sum must be right.
+    /// If the lists hold no sizes, as C SCR writes them, at least the sum must be right.
     fn compare_totals(
         &self,
         dataset: &DatasetDescriptor,
@@ -510,7 +510,7 @@ impl Fetch<'_> {
         })
     }
 
-    /// What is damaged is marked, unless it was no more the dataset's when it was read.
+    /// Marks damaged files, unless they were no more the dataset's when they were read.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
         let is_damaged = error.is_final();
         if !is_damaged && !matches!(error, FetchError::Unproven { .. } | FetchError::Failed { .. }) {
@@ -524,13 +524,13 @@ impl Fetch<'_> {
             }
             false => self.ledger().look(is_whole),
         };
-        // Where the prefix cannot be written, the next run finds the damage again.
+        // If the prefix cannot be written, the next run finds the damage again.
         let is_replaced = self.comm.rank() == Rank(0) && !still_whole().unwrap_or(true);
         let [is_replaced] = any(self.comm, [is_replaced])?;
         Ok(if is_replaced { FetchError::Replaced { dataset: candidate.name_text() } } else { error })
     }
 
-    /// Whoever gives files the names of this dataset takes them in the index before. So all that was read belongs to it if
+    /// A flush takes the names of this dataset in the index before it gives them to files. So all that was read belongs to it if
     /// it is still whole there.
     fn record_success(&self, candidate: &Candidate) -> (bool, Option<String>) {
         let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);

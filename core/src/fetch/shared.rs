@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Copy)]
 pub(crate) struct Mates<'a> {
     pub(crate) nodes: &'a Placement,
-    /// Where a rank of this node puts a file.
+    /// The place for a file of a rank of this node.
     pub(crate) path_of: &'a dyn Fn(Rank, &FileName) -> PathBuf,
 }
 
@@ -26,7 +26,7 @@ pub(super) struct Mine {
     pub(super) file: PrefixFile,
     /// The rank of this node that copies it, if that is another one.
     pub(super) copied_by: Option<Rank>,
-    /// Where it lies, if in a container.
+    /// Its place, if in a container.
     pub(super) within: Option<Within>,
 }
 
@@ -50,7 +50,7 @@ impl Fetch<'_> {
         lists
     }
 
-    /// Takes the copy that another rank of this node has made of a file. Where that cannot be linked, or is not what was recorded,
+    /// Takes the copy that another rank of this node has made of a file. If that cannot be linked, or is not what was recorded,
     /// the file is read once more in the prefix directory: only what lies there can prove that the dataset is damaged.
     pub(super) fn take(
         &self,

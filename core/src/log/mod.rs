@@ -37,7 +37,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Where a session or a command logs. Without sinks it does nothing.
+/// The log of a session or a command. Without sinks it does nothing.
 pub struct Log {
     sinks: RefCell<Vec<Sink>>,
     clock: Arc<dyn Clock>,

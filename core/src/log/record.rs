@@ -132,23 +132,23 @@ impl Record {
         })
     }
 
-    /// What somebody else has put together. Its time is now where it gives none.
+    /// An entry that was made elsewhere. Its time is now if it gives none.
     pub fn from_entry(entry: LogEntry) -> Self {
         Self(entry)
     }
 
-    /// Of this dataset.
+    /// Adds the dataset.
     pub fn dataset(self, dataset: &DatasetDescriptor) -> Self {
         self.id(dataset.id).named(&dataset.name)
     }
 
-    /// Of the dataset with this id.
+    /// Adds the id of the dataset.
     pub fn id(mut self, id: u64) -> Self {
         self.0.dataset = Some(id);
         self
     }
 
-    /// Of the dataset of this name.
+    /// Adds the name of the dataset.
     pub fn named(mut self, name: &[u8]) -> Self {
         self.0.dataset_name = Some(String::from_utf8_lossy(name).into_owned());
         self

@@ -9,7 +9,7 @@ use scr_plugin_api::{LogEntry, LogSink, PluginError, PluginErrorKind};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 
-/// Where the system's logger listens.
+/// The socket of the system's logger.
 const SOCKET: &str = "/dev/log";
 
 /// Facilities by their number, as in openlog(3); those between are for the system alone.

@@ -83,9 +83,9 @@ pub enum LineError {
     /// A field is no number.
     #[error("{key} holds `{found}', which is not a number")]
     NotANumber {
-        /// Of which field.
+        /// The field.
         key: String,
-        /// What is there.
+        /// The text that was found.
         found: String,
     },
 }
@@ -130,7 +130,7 @@ fn field(text: &str) -> Result<(&str, String, &str), LineError> {
     Ok((key, value, after))
 }
 
-/// What stands before the closing quote, and what follows it.
+/// The text before the closing quote, and the text after it.
 fn unquoted(text: &str) -> Option<(String, &str)> {
     let mut value = String::new();
     let mut letters = text.char_indices();
@@ -144,7 +144,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// Where the next field begins: a path may hold commas and equal signs of its own.
+/// The start of the next field: a path may hold commas and equal signs of its own.
 fn next_field(text: &str) -> usize {
     let is_key = |after: &str, key: &str| after.strip_prefix(key).is_some_and(|rest| rest.starts_with('='));
     let is_field = |after: &str| KEYS.iter().any(|key| is_key(after, key));

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 /// A library that may be loaded: it stays open, so what was checked is what will be loaded.
 pub struct CheckedLibrary {
     pub(super) file: Box<dyn File>,
-    /// Where it really lies, after symbolic links.
+    /// Its real path, after symbolic links.
     pub path: PathBuf,
     /// Length in bytes.
     pub bytes: u64,
@@ -33,7 +33,7 @@ pub enum CheckError {
     Unreadable {
         /// Which.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         source: io::Error,
     },
     /// It is a folder, a pipe or the like.
@@ -41,7 +41,7 @@ pub enum CheckError {
     NotAFile {
         /// Which.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         found: &'static str,
     },
     /// Others may write it.
@@ -49,7 +49,7 @@ pub enum CheckError {
     Distrusted {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         reason: Distrust,
     },
     /// It is too large to be one.
@@ -65,7 +65,7 @@ pub enum CheckError {
     Elf {
         /// Which.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem.
         problem: ElfProblem,
     },
 }
@@ -96,7 +96,7 @@ pub fn check_library(
     Ok(CheckedLibrary { file, path: real, bytes, sha256, status })
 }
 
-/// What a rank says of a library that it has checked, to the ranks of its node: where it really lies, and which file it is.
+/// The report of a rank on a library that it has checked, to the ranks of its node: its real path, and which file it is.
 pub(super) fn word(library: &CheckedLibrary) -> KvTree {
     let mut tree = KvTree::new();
     tree.set_bytes("PATH", library.path.as_os_str().as_bytes());

@@ -14,29 +14,29 @@ pub enum ElfProblem {
     /// It is something else.
     #[error("it is {found}, not a shared library")]
     NotElf {
-        /// What it looks like.
+        /// Its apparent kind.
         found: &'static str,
     },
     /// It was built for another machine.
     #[error("it was built for {found}, and this machine is {expected}")]
     OtherMachine {
-        /// What it was built for.
+        /// The machine that it was built for.
         found: String,
-        /// What this machine is.
+        /// The kind of this machine.
         expected: String,
     },
     /// It is a program or an object file.
     #[error("it is {found}, not a shared library")]
     OtherType {
-        /// What it is.
+        /// Its kind.
         found: &'static str,
     },
     /// A part of it is missing.
     #[error("it is cut short: its {part} should reach to byte {end}, and the file has {len}; copy it again")]
     CutShort {
-        /// What is missing.
+        /// The missing part.
         part: String,
-        /// Where that should end.
+        /// The offset at which that should end.
         end: u64,
         /// Length of the file.
         len: u64,

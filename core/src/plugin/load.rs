@@ -27,7 +27,7 @@ pub enum LoadError {
     Linker {
         /// Which.
         path: PathBuf,
-        /// What the linker says.
+        /// The error of the linker.
         text: String,
     },
     /// It is a library, but no plugin.

@@ -60,7 +60,7 @@ pub enum ManifestError {
     NotText {
         /// Which.
         path: PathBuf,
-        /// What it is instead.
+        /// Its kind instead.
         reason: String,
     },
     /// It is not TOML, or a key is missing or holds something else than it should.
@@ -70,7 +70,7 @@ pub enum ManifestError {
         path: PathBuf,
         /// Line, from 1.
         line: usize,
-        /// What is wrong, and with which key.
+        /// The problem, with its key.
         text: String,
     },
 }
@@ -92,7 +92,7 @@ pub enum PluginKind {
 pub struct Manifest {
     /// As users write it in `TYPE=` and `FLUSH=`, in any case.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: PluginKind,
     /// Its own version.
     pub version: String,
@@ -102,9 +102,9 @@ pub struct Manifest {
     pub library: String,
     /// One line for people.
     pub description: String,
-    /// What it writes on disk.
+    /// Its format on disk.
     pub format: Format,
-    /// What it can do.
+    /// Its capabilities.
     pub capabilities: Capabilities,
     /// The options that it takes.
     pub options: Vec<OptionSpec>,

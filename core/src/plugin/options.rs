@@ -10,7 +10,7 @@ use std::path::Path;
 pub struct OptionSpec {
     /// As users write it before the `=`, in any case.
     pub name: String,
-    /// What it holds.
+    /// Its value.
     pub kind: OptionType,
     /// Its default, in the form the plugin gets.
     pub default: Option<String>,
@@ -47,7 +47,7 @@ pub enum OptionError {
     Unknown {
         /// As the user wrote it.
         name: String,
-        /// What it was set to.
+        /// The value that was set.
         value: String,
         /// Kind and name of the plugin.
         plugin: String,
@@ -61,11 +61,11 @@ pub enum OptionError {
     NotAllowed {
         /// Name of the option.
         name: String,
-        /// What it was set to.
+        /// The value that was set.
         value: String,
         /// Kind and name of the plugin.
         plugin: String,
-        /// What it may be set to.
+        /// The allowed values.
         allowed: String,
     },
     /// The option is there twice.
@@ -73,9 +73,9 @@ pub enum OptionError {
     Twice {
         /// Name of the option.
         name: String,
-        /// What it was set to the second time.
+        /// The second value.
         value: String,
-        /// What it was set to the first time.
+        /// The first value.
         first: String,
     },
 }

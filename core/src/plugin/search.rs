@@ -26,7 +26,7 @@ pub struct Discovery {
     pub shadowed: Vec<Shadowed>,
     /// The manifests that were skipped, and why.
     pub passed_over: Vec<PassedOver>,
-    /// What manifests have besides what this host knows.
+    /// Keys of manifests that this host does not know.
     pub notes: Vec<String>,
 }
 
@@ -35,16 +35,16 @@ pub struct Discovery {
 pub struct PluginFolder {
     /// The folder.
     pub folder: PathBuf,
-    /// Where the libraries that its manifests name may lie, in order.
+    /// The places for the libraries that its manifests name, in order.
     pub libraries: Vec<PathBuf>,
 }
 
 /// A plugin with its manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundPlugin {
-    /// What its manifest says.
+    /// Its manifest.
     pub manifest: Manifest,
-    /// Where the manifest lies.
+    /// The path of the manifest.
     pub manifest_path: PathBuf,
     /// The manifest as it is, to be sent to other ranks.
     pub(super) text: String,

@@ -1,4 +1,4 @@
-//! Nobody but root, the user and the owner of the installation may write what we load.
+//! Only root, the user and the owner of the installation may write what we load.
 //!
 //! The file itself is checked, and the folder that it really lies in, after symbolic links. Folders further up need no
 //! check: who can rename them can only put another tree in the way, and the files in that must again belong to one of

@@ -46,7 +46,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
         vec![store.cache.clone()]
     });
     for place in places {
-        // Nobody writes into the folder of another node.
+        // No rank writes into the folder of another node.
         let here: &[Rank] = if place == store.cache { &mates } else { &[] };
         let found = find_parts(job.files(), &place, here);
         for error in &found.errors {

@@ -1,4 +1,4 @@
-//! What all ranks together know of a cached dataset before anything is done to it.
+//! The knowledge of all ranks together on a cached dataset, before anything is done to it.
 
 use super::parts::LocalPart;
 use crate::cache::filemap::{Filemap, PartState};

@@ -94,7 +94,7 @@ struct Stream {
     offset: u64,
     /// Bytes of a block.
     block: u64,
-    /// So many files are data. The redundancy file follows, if there is one.
+    /// How many files are data. The redundancy file follows, if there is one.
     data: usize,
     /// The first error by which most is lost.
     outcome: Result<(), Failure>,
@@ -115,7 +115,7 @@ impl Stream {
         Self { files, current: 0, offset: 0, block, data: record.files.len(), outcome }
     }
 
-    /// What is lost by an error of the file that is current.
+    /// The loss from an error of the file that is current.
     fn at_risk(&self) -> Lost {
         if self.current < self.data {
             Lost::Data

@@ -1,4 +1,4 @@
-//! What the ranks of a dataset have lost, and what each set does about it.
+//! The losses of the ranks of a dataset, and the action of each set.
 
 use crate::cache::verify::Lost;
 use crate::comm::collective::all_gather;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(crate) struct Losses(BTreeMap<Rank, Lost>);
 
-/// What a set does with the parts of its members.
+/// The action of a set on the parts of its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Remedy {
     /// It has lost nothing.
@@ -22,7 +22,7 @@ pub(super) enum Remedy {
 }
 
 impl Losses {
-    /// What all ranks have lost, from what each has lost itself. Collective.
+    /// The losses of all ranks, from the loss of each. Collective.
     pub(super) fn gather(comm: &dyn Comm, own: Option<Lost>) -> Result<Self, CommError> {
         let own = match own {
             None => INTACT,
@@ -59,7 +59,7 @@ impl Losses {
         self.0.contains_key(&rank)
     }
 
-    /// What the set of these ranks does.
+    /// The action of the set of these ranks.
     pub(super) fn remedy(&self, members: &[Rank]) -> Remedy {
         match members.iter().filter_map(|member| self.0.get(member)).max() {
             None => Remedy::Read,

@@ -204,7 +204,7 @@ mod tests {
 
     const MIRROR: &str = "MIRROR";
 
-    /// What a rank of a phase knows, with its clock and its output. Nobody watches it.
+    /// The knowledge of a rank of a phase, with its clock and its output. It is not watched.
     fn shared(rank: u32, folder: &Path, limit: Duration) -> (Shared, TestEnv) {
         let test = Env::for_test(Arc::new(RealFiles), folder);
         let env = test.env();

@@ -110,7 +110,7 @@ impl Protect<'_> {
 /// The scheme that promises nothing.
 const SINGLE: &str = "SINGLE";
 
-/// What to remember of a redundancy file that has just been written.
+/// The record of a redundancy file that has just been written.
 fn redundancy_record(file: &LogicalFile, bytes: u64) -> Result<Option<RedundancyRecord>, PluginError> {
     let sums = file.checksums(1)?;
     Ok(sums.first().copied().flatten().map(|crc| RedundancyRecord { bytes, crc }))

@@ -34,7 +34,7 @@ pub(crate) struct Repair<'a> {
     pub(crate) has_wrong_bytes: Cell<bool>,
 }
 
-/// What a repair has done.
+/// The result of a repair.
 #[derive(Debug)]
 pub(crate) struct Repaired {
     /// Whether anything was rebuilt on any rank.
@@ -136,7 +136,7 @@ impl Repair<'_> {
         }
     }
 
-    /// What this rank has lost beside what was known, as a round has left its part. Reports it.
+    /// Losses of this rank beside the known ones, as a round has left its part. Reports them.
     fn find_damage(
         &self,
         outcome: &Result<Verified, RedundancyError>,
@@ -153,7 +153,7 @@ impl Repair<'_> {
                 self.has_wrong_bytes.set(true);
                 Some(damage.loss())
             }
-            // Whatever it was, it may have passed.
+            // The error may have passed.
             _ => {
                 let extent = if known.is_none() { Extent::All } else { Extent::Used };
                 let damage = self.verify(place, record, extent).err();
@@ -219,7 +219,7 @@ impl Repair<'_> {
         self.job.agree(enough).map(|()| scheme)
     }
 
-    /// Whether this rank's set can do without what it has lost. Where it cannot, its first survivor says so for all.
+    /// Whether this rank's set can do without what it has lost. If it cannot, its first survivor says so for all.
     fn has_enough(
         &self,
         record: &RankRecord,
@@ -294,7 +294,7 @@ impl Repair<'_> {
     }
 }
 
-/// So often a round is repeated that has failed without a reason that stays.
+/// How many times to repeat a round that has failed without a reason that stays.
 const MOST_REPEATED: u32 = 2;
 /// A rank finds out at most so often that it has lost something: its redundancy, and then its data.
 const MOST_ROUNDS_A_RANK: u32 = 2;

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// a job makes, so it is enough to look two folders deep, and at the folders of nodes in what is found.
 ///
 /// # Errors
-/// Where the folder itself cannot be listed.
+/// If the folder itself cannot be listed.
 pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsError> {
     let inside = |dir: &Path| -> Vec<PathBuf> {
         let names = files.list(dir).unwrap_or_default();
@@ -81,7 +81,7 @@ impl Part {
         }
     }
 
-    /// What there is to say of the filemap.
+    /// The findings on the filemap.
     fn item(&self) -> Item {
         let path = self.dir.filemap();
         let now = "what it records counts as lost at the next start, and is rebuilt where the scheme can"

@@ -32,7 +32,7 @@ pub struct Plan {
 pub struct Report {
     /// By dataset, the oldest first.
     pub datasets: Vec<Dataset>,
-    /// What belongs to no dataset.
+    /// Findings that belong to no dataset.
     pub general: Vec<Item>,
 }
 
@@ -45,16 +45,16 @@ pub struct Dataset {
     pub name: String,
     /// Its state, in a word or two.
     pub state: String,
-    /// What was checked.
+    /// The subject of the check.
     pub items: Vec<Item>,
 }
 
 /// One file that was checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// Where it lies.
+    /// Its path.
     pub path: PathBuf,
-    /// What it is.
+    /// Its kind.
     pub kind: ItemKind,
     /// The rank it belongs to, where it belongs to one.
     pub rank: Option<u32>,
@@ -88,14 +88,14 @@ pub enum Verdict {
     Intact,
     /// Nothing is known to be wrong, but not everything could be compared.
     Unverified {
-        /// What could not, and why.
+        /// The unreadable ones, and why.
         why: String,
     },
     /// It is not.
     Wrong {
-        /// What was found.
+        /// The findings.
         found: String,
-        /// What will happen, or what can be done.
+        /// The consequence, or the cure.
         now: String,
     },
 }
@@ -124,7 +124,7 @@ struct Read {
     rank: u32,
     bytes: Option<u64>,
     crc: Option<u32>,
-    /// What to say if it is wrong.
+    /// The message if it is wrong.
     now: String,
 }
 
@@ -132,7 +132,7 @@ impl Plan {
     /// The records of a cache directory: a folder with folders `scr.dataset.<id>`.
     ///
     /// # Errors
-    /// Where the folder cannot be listed.
+    /// If the folder cannot be listed.
     pub fn of_cache(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Self, FsError> {
         cached::plan(files, cache, wanted)
     }
@@ -193,7 +193,7 @@ impl Wanted {
 /// A filemap as the tree of the developer's manual, for people to read.
 ///
 /// # Errors
-/// Where it cannot be read. What it says may still be damaged, and is then only what could be read.
+/// If it cannot be read. A damaged file gives only what could be read.
 pub fn filemap(files: &dyn Files, path: &Path) -> Result<KvTree, FsError> {
     Ok(journal::as_tree(&Filemap::parse(&files.read_all(path, MAX_TREE_BYTES)?)))
 }

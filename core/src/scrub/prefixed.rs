@@ -44,7 +44,7 @@ fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String)
             planned.dataset.items.push(compare_totals(files, prefix, entry, &lists));
             planned.reads = reads(prefix, &lists);
         }
-        // Where the folder of the dataset is gone, once is enough.
+        // If the folder of the dataset is gone, once is enough.
         Err(_) if !is_intact && files.status(&prefix.dataset_dir(entry.id)).is_err() => (),
         Err(error) => {
             let path = prefix.rank2file(entry.id);

@@ -240,7 +240,7 @@ impl<'b> Requests<'b> {
 }
 
 impl Requests<'_> {
-    /// Asks for each request by itself, as the library may fail for all of them at once. Of one that has failed it forgets the
+    /// Asks for each request by itself, as the library may fail for all of them at once. For a failed one it forgets the
     /// buffer and makes the request null.
     fn test_each(&mut self) {
         self.active = 0;
@@ -301,7 +301,7 @@ fn check(call: &'static str, code: c_int) -> Result<(), CommError> {
     }
 }
 
-/// What the library says about a code.
+/// The library's text for a code.
 fn failure(call: &'static str, code: c_int) -> CommError {
     let mut buffer = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
     let mut length = 0;

@@ -46,7 +46,7 @@ pub enum SetError {
     NoSet {
         /// The channel asked for.
         channel: u16,
-        /// What is wrong.
+        /// The problem.
         why: &'static str,
     },
     /// The communicator failed.

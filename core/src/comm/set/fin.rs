@@ -9,7 +9,7 @@ use super::super::agree::cut;
 pub(in crate::comm) struct Fin {
     /// How many messages it has sent to the receiver of this FIN.
     pub(super) sent: u64,
-    /// Where it gave up: the member that began it, and why.
+    /// The member that gave up first, and why.
     pub(super) failed: Option<(u32, String)>,
 }
 
@@ -46,7 +46,7 @@ impl Fin {
 
 /// Bytes of the whole message.
 pub(super) const FIN_BYTES: usize = 1024;
-/// Where the text begins.
+/// The offset of the text.
 const TEXT: usize = 15;
 
 #[cfg(test)]
