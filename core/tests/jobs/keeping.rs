@@ -77,8 +77,8 @@ fn without_room_for_both_the_old_dataset_leaves_first_with_one_message() {
 fn without_memory_for_both_the_old_dataset_leaves_first_with_one_message() {
     let rows = [
         ("MemAvailable: 900000 kB", "1000000000", None),
-        ("MemAvailable: 2 kB", "1000000000", Some("2048 bytes of memory are available on n0")),
-        ("MemAvailable: 900000 kB", "2100", Some("/sys/fs/cgroup/job leaves 2100 bytes of memory on n0")),
+        ("MemAvailable: 2 kB", "1000000000", Some("2 KiB of memory are available on n0")),
+        ("MemAvailable: 900000 kB", "2100", Some("/sys/fs/cgroup/job leaves 2.05 KiB of memory on n0")),
     ];
     for (memory, limit, why) in rows {
         let mut world = job();
@@ -120,7 +120,7 @@ fn the_warning_names_the_node_that_has_no_room() {
     let outcome =
         world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
     assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
-    assert!(outcome.has_line_with("2500 bytes can be written on n2"), "{:?}", outcome.lines);
+    assert!(outcome.has_line_with("2.44 KiB can be written on n2"), "{:?}", outcome.lines);
 }
 
 /// The second of three that a store was to keep failed for want of room, and in memory the job was killed.
