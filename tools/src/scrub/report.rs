@@ -105,13 +105,12 @@ fn target_text(target: &Target, report: &Report) -> String {
     if report.datasets.is_empty() && suspects(report).next().is_none() {
         return text + "no datasets\n\n";
     }
-    let mut table = Table::with_head(&["DATASET", "NAME", "STATE", "FILES", "BYTES", "UNVERIFIED", "WRONG"]);
+    let mut table = Table::with_head(&["DATASET", "NAME", "STATE", "FILES", "SIZE", "UNVERIFIED", "WRONG"]);
     for Dataset { id, name, state, items } in &report.datasets {
         let name = if name.is_empty() { "-" } else { name };
         let Totals { files, bytes, unverified, wrong } = Totals::of(items);
-        let [id, files, bytes, unverified, wrong] =
-            [*id, files, bytes, unverified, wrong].map(|number| number.to_string());
-        table.row([&id, name, state, &files, &bytes, &unverified, &wrong]);
+        let [id, files, unverified, wrong] = [*id, files, unverified, wrong].map(|number| number.to_string());
+        table.row([&id, name, state, &files, &amount(bytes), &unverified, &wrong]);
     }
     text += &table.text();
     text.extend(suspects(report).filter_map(|(id, item)| wrong_text(id, item)));
