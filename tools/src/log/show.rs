@@ -1,6 +1,9 @@
 //! Entries as a table, and as JSON.
 
+use crate::output::count;
 use crate::table::Table;
+use crate::time;
+use scr_core::log::ALLOCATION_END;
 use scr_core::message::{amount, span};
 use scr_plugin_api::{LogEntry, LogKind};
 use serde_json::{json, Value};
@@ -32,17 +35,23 @@ pub(super) fn table(entries: &[LogEntry]) -> String {
 
 /// How large a run is, the note, or where bytes went.
 fn remark(entry: &LogEntry) -> String {
-    let size = entry
-        .processes
-        .zip(entry.nodes)
-        .map(|(processes, nodes)| format!("{processes} processes on {nodes} nodes"));
+    let size = entry.processes.zip(entry.nodes).map(|(processes, nodes)| {
+        let processes = format!("{processes} process{}", if processes == 1 { "" } else { "es" });
+        format!("{processes} on {}", count(nodes, "node"))
+    });
     let way = entry.from.as_ref().zip(entry.to.as_ref()).map(|(from, to)| format!("{from} -> {to}"));
-    let parts: Vec<_> = [size, entry.note.clone()].into_iter().flatten().collect();
+    let parts: Vec<_> = [size, entry.note.as_deref().map(note)].into_iter().flatten().collect();
     if parts.is_empty() {
         way.unwrap_or_default()
     } else {
         parts.join(", ")
     }
+}
+
+/// A note for people: the end of an allocation as a time.
+fn note(text: &str) -> String {
+    let end = text.strip_prefix(ALLOCATION_END).and_then(|seconds| seconds.parse().ok());
+    end.map_or_else(|| text.to_owned(), |end| format!("allocation ends {}", time::in_words(end)))
 }
 
 /// A name may hold anything, and must not make two lines of one.
@@ -87,4 +96,24 @@ fn entry_json(entry: &LogEntry) -> Value {
         });
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_of_a_run_says_how_large_it_is_and_when_its_allocation_ends() {
+        let start = LogEntry { processes: Some(1), nodes: Some(1), ..LogEntry::default() };
+        assert_eq!(remark(&start), "1 process on 1 node");
+        let known = LogEntry {
+            processes: Some(8),
+            nodes: Some(2),
+            note: Some(format!("{ALLOCATION_END}1298944800")),
+            ..start
+        };
+        let expected = format!("8 processes on 2 nodes, allocation ends {}", time::in_words(1_298_944_800));
+        assert_eq!(remark(&known), expected);
+        assert_eq!(note("allocation ends at @soon"), "allocation ends at @soon");
+    }
 }
