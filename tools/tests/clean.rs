@@ -238,7 +238,7 @@ fn the_user_may_declare_an_allocation_ended_if_the_resource_manager_does_not_ans
 fn an_allocation_is_kept_that_any_resource_manager_lists() {
     let job = flushed();
     let of = |id: &str| user_folder(&job).join(format!("scr.{id}"));
-    let live = ["8000004", "8000005", "8000006.server", "8000007[].server"];
+    let live = ["8000004", "8000005", "8000006.server", "8000007[].server", "8000007[3].server"];
     let dead = ["8000008", "8000009.server"];
     live.iter().chain(&dead).for_each(|id| fs::create_dir(of(id)).unwrap());
     program(&job, "bjobs", "[ \"$*\" = '-noheader -o jobid' ] && echo 8000004");

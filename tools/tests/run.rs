@@ -383,6 +383,105 @@ fn nodes_are_found_under_lsf_pbs_and_flux_too() {
     }
 }
 
+/// bjobs answers for an array with a line for each element, pending ones first.
+#[test]
+fn an_element_of_an_array_of_lsf_knows_its_own_end() {
+    let world = World::new().program(
+        "bjobs",
+        "case \"$*\" in *'9[3]') echo '0:30 L';; *) printf -- '-\\n0:10 L\\n2:00 L\\n';; esac",
+    );
+    let end = |index: &str| {
+        let job = [("LSB_JOBID", "9"), ("LSB_JOBINDEX", index), ("LSB_MCPU_HOSTS", "a 2")];
+        let printed = printed(&world.scr(&["env", "--endtime"], &job));
+        let left = printed.trim().parse::<u64>().unwrap() - seconds_from_now(0).parse::<u64>().unwrap();
+        left.div_ceil(60)
+    };
+    assert_eq!((end("3"), end("0")), (30, 10), "of several answers the earliest counts");
+}
+
+/// It was counted, failed its check, and reached jsrun as a host to exclude.
+#[test]
+fn the_launch_node_of_lsf_with_csm_is_no_node_of_the_job() {
+    let world = World::new();
+    let nodes = |csm: &[(&str, &str)]| {
+        let lsf = [("LSB_JOBID", "5"), ("LSB_MCPU_HOSTS", "batch1 1 a 40 b 40"), ("SCR_END_TIME", "1")];
+        printed(&world.scr(&["env", "--nodes"], &[&lsf, csm].concat()))
+    };
+    assert_eq!(nodes(&[("CSM_ALLOCATION_ID", "81")]), "a,b\n");
+    assert_eq!(nodes(&[]), "batch1,a,b\n");
+}
+
+/// Only the nodes of its first component were known.
+#[test]
+fn a_heterogeneous_job_of_slurm_has_the_nodes_of_all_its_components() {
+    let world = World::new().program("sinfo", "").program("squeue", "echo NONE").program(
+        "srun",
+        "case \"$*\" in\n\
+         *--nodelist=n[01]*--het-group=0*check-node|*--nodelist=g[12]*--het-group=1*check-node) exit 0;;\n\
+         *check-node) echo \"srun: error: Requested node configuration is not available: $*\" >&2; exit 1;;\n\
+         *) echo srun \"$@\" >> $HERE/starts;; esac",
+    );
+    let job = [
+        ("SLURM_JOB_ID", "77"),
+        ("SLURM_JOB_NODELIST", "n[0-1]"),
+        ("SLURM_HET_SIZE", "2"),
+        ("SLURM_JOB_NODELIST_HET_GROUP_0", "n[0-1]"),
+        ("SLURM_JOB_NODELIST_HET_GROUP_1", "g[1-2]"),
+    ];
+    assert_eq!(printed(&world.scr(&["env", "--nodes"], &job)), "n[0-1],g[1-2]\n");
+    let run = world.scr(&["run", "srun", "-n2", "./a", ":", "-n2", "./b"], &job);
+    assert_eq!((run.status.code(), said(&run).as_str()), (Some(0), ""));
+    assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 -n2 ./a : -n2 ./b"]);
+}
+
+/// The end of the allocation was not understood, and srun refused to reach any node.
+#[test]
+fn options_in_the_environment_of_a_job_change_no_answer_to_scr() {
+    let world = World::new()
+        .program("squeue", "[ -n \"$SLURM_TIME_FORMAT\" ] && echo 'in 3 hours' || echo 2126-01-01T00:00:00")
+        .program("sinfo", "[ -n \"$SINFO_FORMAT\" ] && echo 'up n0' || echo 'n0 down*'")
+        .program(
+            "srun",
+            "case \"$*\" in *check-node) ;; *) echo srun \"$@\" $SLURM_CPU_BIND >> $HERE/starts; exit 0;; esac\n\
+             if [ -n \"$SLURM_MEM_PER_CPU\" ]; then\n\
+             echo 'srun: fatal: SLURM_MEM_PER_CPU and SLURM_MEM_PER_NODE are mutually exclusive.' >&2; exit 1; fi",
+        );
+    let options = [
+        ("SLURM_TIME_FORMAT", "relative"),
+        ("SINFO_FORMAT", "%a %n"),
+        ("SLURM_MEM_PER_CPU", "4000"),
+        ("SLURM_CPU_BIND", "none"),
+    ];
+    let job = [&SLURM[..], &options].concat();
+    let run = world.scr(&["run", "srun", "./app"], &job);
+    assert_eq!(said(&run), "scr run: node n0 is left out: Slurm reports it down\n");
+    assert_eq!(world.starts(), ["srun --kill-on-bad-exit=1 --exclude=n0 ./app none"]);
+    assert!(printed(&world.scr(&["env", "-e"], &job)).trim().parse::<u64>().unwrap() > 4_900_000_000);
+}
+
+#[test]
+fn each_part_of_a_command_line_leaves_the_same_nodes_out() {
+    let hosts = "case $1 in --version) echo \"$VERSION\"; exit;; esac; echo \"$@\" | sed 's/[^ ]*scr-hosts[^ ]*/HOSTS/g' \
+                 >> $HERE/starts";
+    let world = World::new().program("ssh", SSH).program("mpirun", hosts);
+    let world = world.launcher("srun", "").launcher("jsrun", "");
+    let go = |launcher: &str, version: &str| {
+        let variables = [FIVE_NODES, ("SCR_EXCLUDE_NODES", "n3"), ("VERSION", version)];
+        let run = world.scr(&["run", launcher, "-n", "2", "./a", ":", "./b", ":"], &variables);
+        assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+        world.starts().pop().unwrap()
+    };
+    assert_eq!(
+        go("srun", ""),
+        "srun --kill-on-bad-exit=1 --exclude=n3 -n 2 ./a : --exclude=n3 ./b : --exclude=n3"
+    );
+    let file = "-machinefile HOSTS";
+    assert_eq!(go("mpirun", "mpirun (Open MPI) 5.0.3"), format!("{file} -n 2 ./a : {file} ./b : {file}"));
+    // It refuses a second file.
+    assert_eq!(go("mpirun", "HYDRA build details:"), format!("{file} -n 2 ./a : ./b :"));
+    assert_eq!(go("jsrun", ""), "jsrun --exclude_hosts=n3 -n 2 ./a : ./b :");
+}
+
 #[test]
 fn a_run_that_writes_no_checkpoint_is_ended_and_started_again() {
     let world = World::new().launcher("mpirun", "[ $(wc -l < $HERE/starts) -ge 2 ] || exec sleep 1000");

@@ -66,7 +66,7 @@ impl Liveness {
         for manager in manifests.resource_managers() {
             variables.extend_from_slice(manager.job_id.variables());
             if manager.live_jobs.program().is_some_and(is_on_path) {
-                match manager.live_jobs.words() {
+                match manager.live_jobs.words(&manager.hidden(env)) {
                     Ok(ids) => {
                         listed.live.extend(ids);
                         listed.answered = true;
@@ -156,7 +156,7 @@ pub(super) struct InUse {
 impl Listed {
     /// Whether an allocation has ended, or else why that is not known, if a resource manager does not answer.
     fn has_ended(&self, id: &str) -> Result<bool, Option<&str>> {
-        if self.live.contains(id) {
+        if self.live.contains(id) || array_of(id).is_some_and(|array| self.live.contains(&array)) {
             return Ok(false);
         }
         if let Some(why) = &self.silent {
@@ -167,6 +167,13 @@ impl Listed {
         let is_alike = || self.live.iter().any(|listed| shape(listed) == shape(id));
         (self.answered && (is_number || is_alike())).then_some(true).ok_or(None)
     }
+}
+
+/// The array that an element such as `12[7].server` belongs to. PBS lists the array alone, as `12[].server`.
+fn array_of(id: &str) -> Option<String> {
+    let (array, rest) = id.split_once('[')?;
+    let (_, server) = rest.split_once(']')?;
+    Some(format!("{array}[]{server}"))
 }
 
 /// The common form of ids of one resource manager: `12.server` and `7.server`, not `12.run`.

@@ -134,7 +134,7 @@ fn launcher(mpis: &[Mpi], manifests: &Manifests) -> Check {
     let programs = ["mpirun", "mpiexec"].map(str::to_owned);
     let known = programs.iter().filter(|program| manifests.launcher(&[program.as_str().into()]).is_some());
     for program in known {
-        let Ok(text) = process::output_of(&[program.clone(), "--version".to_owned()], TIMEOUT) else {
+        let Ok(text) = process::output_of(&[program.clone(), "--version".to_owned()], &[], TIMEOUT) else {
             continue;
         };
         let found = match text.as_str() {

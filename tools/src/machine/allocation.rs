@@ -2,7 +2,7 @@
 
 use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
-use super::query::Placeholders;
+use super::query::About;
 use super::read_text;
 use crate::environment::{self, as_setting};
 use anyhow::{Context, Result};
@@ -27,6 +27,12 @@ pub(crate) struct Overrides {
 pub(crate) struct Allocation {
     manager: ResourceManager,
     env: Env,
+    /// Variables that commands of the resource manager do not get.
+    hidden: Vec<String>,
+    /// The allocation as these commands name it.
+    own_job_id: String,
+    /// The nodes of each group, where it has several.
+    groups: Vec<Vec<String>>,
     /// The prefix directory of the job.
     prefix: String,
     /// Its id, in paths and logs.
@@ -55,7 +61,11 @@ impl Allocation {
     ) -> Result<Self> {
         let manager = manifests.resource_manager(overrides.resource_manager.as_deref(), env)?.clone();
         let job_id = job_id(env, params, &manager, warn);
-        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, overrides, &job_id)?;
+        let own_job_id = manager.own_job_id(env).ok().flatten().unwrap_or_else(|| job_id.clone());
+        let hidden = manager.hidden(env);
+        let about = About { job: &own_job_id, nodes: &[], hidden: &hidden };
+        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, overrides, about)?;
+        let groups = if nodes_are_ours { Vec::new() } else { manager.nodes.groups(env)? };
         let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
         // The names come from files, variables and commands, and become words of command lines.
         let named = nodes.iter().try_for_each(|node| hostlist::check_name(node));
@@ -63,12 +73,23 @@ impl Allocation {
         let prefix = params.get(&param::PREFIX);
         let prefix = prefix.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
         let env = env.clone();
-        let mut allocation =
-            Self { manager, env, prefix, job_id, nodes, host_lines, nodes_are_ours, end_time: None };
+        let mut allocation = Self {
+            manager,
+            env,
+            hidden,
+            own_job_id,
+            groups,
+            prefix,
+            job_id,
+            nodes,
+            host_lines,
+            nodes_are_ours,
+            end_time: None,
+        };
         allocation.end_time = match params.get(&param::END_TIME) {
             Some(time) => Some(time),
             None => {
-                allocation.manager.end_time.time(&allocation.env, allocation.placeholders()).unwrap_or_else(
+                allocation.manager.end_time.time(&allocation.env, allocation.about()).unwrap_or_else(
                     |error| {
                         warn(&format!(
                         "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
@@ -118,7 +139,7 @@ impl Allocation {
         let how = self.manager.on_node.as_ref().filter(|_| !self.is_here_alone());
         let variables = [(param::PREFIX.info(), &self.prefix), (param::JOB_ID.info(), &self.job_id)];
         let variables = variables.map(|(info, value)| (info.name.to_owned(), as_setting(value)));
-        OnNodes::new(how, &self.env, variables.to_vec())
+        OnNodes::new(how, &self.env, variables.to_vec()).hiding(&self.hidden).in_groups(&self.groups)
     }
 
     /// The nodes that the resource manager takes for broken.
@@ -126,11 +147,11 @@ impl Allocation {
     /// # Errors
     /// It cannot be asked.
     pub(super) fn reported_down(&self) -> Result<Vec<String>> {
-        self.manager.down.nodes(&self.env, self.placeholders())
+        self.manager.down.nodes(&self.env, self.about())
     }
 
-    fn placeholders(&self) -> Placeholders<'_> {
-        Placeholders { job: &self.job_id, nodes: &self.nodes }
+    fn about(&self) -> About<'_> {
+        About { job: &self.own_job_id, nodes: &self.nodes, hidden: &self.hidden }
     }
 }
 
@@ -164,7 +185,7 @@ fn nodes(
     params: &Params,
     manager: &ResourceManager,
     overrides: &Overrides,
-    job_id: &str,
+    about: About<'_>,
 ) -> Result<(Vec<(String, String)>, bool)> {
     let plain = |nodes: Vec<String>| nodes.into_iter().map(|node| (node.clone(), node)).collect();
     if let Some(nodes) = &overrides.nodes {
@@ -173,9 +194,11 @@ fn nodes(
     if let Some(path) = &overrides.hostfile {
         return Ok((host_lines(path)?, true));
     }
-    let placeholders = Placeholders { job: job_id, nodes: &[] };
-    let found = manager.nodes.nodes(env, placeholders);
-    match params.get(&param::NODELIST) {
+    let found = manager.nodes.nodes(env, about);
+    // A default is what one variable says, which need not be all.
+    let is_default = *params.origin(&param::NODELIST) == Origin::Default;
+    let is_known = found.as_ref().is_ok_and(|found| !found.is_empty());
+    match params.get(&param::NODELIST).filter(|_| !(is_default && is_known)) {
         // The default comes from variables of a resource manager.
         Some(list) => {
             let nodes = hostlist::expand(&list).context("in SCR_NODELIST")?;

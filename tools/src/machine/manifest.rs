@@ -24,6 +24,9 @@ pub(crate) struct ResourceManager {
     /// The id of the allocation.
     #[serde(default)]
     pub(crate) job_id: Query,
+    /// Which element of an array of jobs the allocation is; 0 if it is none.
+    #[serde(default)]
+    pub(crate) job_index: Query,
     /// The nodes of the allocation.
     #[serde(default)]
     pub(crate) nodes: Query,
@@ -47,9 +50,40 @@ pub(crate) struct ResourceManager {
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
     #[serde(default)]
     pub(crate) agent_steps: bool,
+    /// Variables that its commands take for options, and that commands of scr do not pass on to them; a star at the end stands
+    /// for any end.
+    #[serde(default)]
+    hide: Vec<String>,
+    /// Those that are passed on all the same.
+    #[serde(default)]
+    keep: Vec<String>,
     /// Seconds to wait before a job is started again, so that nodes come to rest.
     #[serde(default)]
     pub(crate) pause: u64,
+}
+
+impl ResourceManager {
+    /// The variables of this environment that its commands must not see.
+    pub(crate) fn hidden(&self, env: &Env) -> Vec<String> {
+        let is_meant = |pattern: &String, name: &str| match pattern.strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => pattern == name,
+        };
+        let is_hidden = |name: &&String| {
+            self.hide.iter().any(|pattern| is_meant(pattern, name)) && !self.keep.contains(name)
+        };
+        env.variables.keys().filter(is_hidden).cloned().collect()
+    }
+
+    /// The allocation as its commands name it, an element of an array with its index; `None` outside of any.
+    ///
+    /// # Errors
+    /// A command fails.
+    pub(crate) fn own_job_id(&self, env: &Env) -> Result<Option<String>> {
+        let (id, index) = (self.job_id.text(env)?, self.job_index.text(env)?);
+        let index = index.filter(|index| index.bytes().any(|digit| digit != b'0'));
+        Ok(id.map(|id| index.into_iter().fold(id, |id, index| format!("{id}[{index}]"))))
+    }
 }
 
 /// The form of the id of a job step.
@@ -113,6 +147,8 @@ pub(crate) struct OnNode {
     /// Whether a shell over there reads the command, and neither folder nor environment come along.
     #[serde(default)]
     pub(crate) shell: bool,
+    /// An argument that names the group of the node, `{group}`, where the allocation has several.
+    pub(crate) group: Option<String>,
 }
 
 /// The program that starts the ranks of a job.
@@ -129,6 +165,11 @@ pub(crate) struct Launcher {
     /// Arguments that name nodes to leave out; `{nodes}` is the list.
     #[serde(default)]
     pub(crate) exclude: Vec<String>,
+    /// Whether a colon begins another part of the command line, with options and a program of its own.
+    #[serde(default)]
+    pub(crate) parts: bool,
+    /// What a launcher prints for `--version` that takes the file with the nodes once, and not for each part.
+    pub(crate) file_once_if: Option<String>,
     /// Arguments that name a file with the nodes to use; `{file}` is the file.
     #[serde(default)]
     pub(crate) hostfile: Vec<String>,

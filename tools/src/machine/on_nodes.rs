@@ -16,6 +16,10 @@ pub(crate) struct OnNodes<'a> {
     env: &'a Env,
     /// Variables that a command on a node gets besides.
     variables: Vec<(String, String)>,
+    /// Variables that a command does not get.
+    hidden: &'a [String],
+    /// The nodes of each group, where there are several.
+    groups: &'a [Vec<String>],
 }
 
 /// How many nodes work at the same time: each costs this machine a process and the resource manager a request.
@@ -23,7 +27,17 @@ const AT_ONCE: usize = 32;
 
 impl<'a> OnNodes<'a> {
     pub(super) fn new(how: Option<&'a OnNode>, env: &'a Env, variables: Vec<(String, String)>) -> Self {
-        Self { how, env, variables }
+        Self { how, env, variables, hidden: &[], groups: &[] }
+    }
+
+    /// Without these variables.
+    pub(super) fn hiding(self, hidden: &'a [String]) -> Self {
+        Self { hidden, ..self }
+    }
+
+    /// With the groups of the nodes.
+    pub(super) fn in_groups(self, groups: &'a [Vec<String>]) -> Self {
+        Self { groups, ..self }
     }
 
     /// Runs a command on each of the nodes, with the `SCR_` settings and the current folder of this process, and with
@@ -41,8 +55,9 @@ impl<'a> OnNodes<'a> {
                 scope.spawn(|| loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some(node) = nodes.get(at) else { break };
-                    let answer =
-                        self.command_line(node, command).and_then(|command| process::run(&command, limit));
+                    let answer = self
+                        .command_line(node, command)
+                        .and_then(|command| process::run(&command, self.hidden, limit));
                     answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
                 });
             }
@@ -59,7 +74,7 @@ impl<'a> OnNodes<'a> {
     /// # Errors
     /// It cannot be started.
     pub(crate) fn start(&self, node: &str, command: &[String]) -> Result<Started> {
-        process::start(&self.command_line(node, command)?)
+        process::start(&self.command_line(node, command)?, self.hidden)
     }
 
     /// The command as it is started on this machine, to run on that node.
@@ -74,6 +89,10 @@ impl<'a> OnNodes<'a> {
         let how = self.how.filter(|how| !how.shell || !is_name_of(node, &self.env.host));
         let Some(how) = how else { return Ok(with_variables()) };
         let mut line: Vec<_> = how.command.iter().map(|word| word.replace("{node}", node)).collect();
+        let group = self.groups.iter().position(|group| group.iter().any(|known| known == node));
+        line.extend(
+            group.zip(how.group.as_ref()).map(|(number, word)| word.replace("{group}", &number.to_string())),
+        );
         if how.shell {
             line.push(self.for_shell(command)?);
         } else {
@@ -126,6 +145,7 @@ mod tests {
                 .chain(["[ {node} = n7 ] && exit 3; \"$@\" {node}".into(), "sh".into()])
                 .collect(),
             shell: false,
+            group: None,
         };
         let nodes: Vec<_> = (0..100).map(|number| format!("n{number}")).collect();
         let answers = OnNodes::new(Some(&how), &env, Vec::new()).run(
@@ -144,7 +164,7 @@ mod tests {
     #[test]
     fn this_machine_itself_is_reached_without_a_shell_elsewhere() {
         let env = Env::for_test(Arc::new(RealFiles), "/").with_host("n1.cluster").env();
-        let how = OnNode { command: words("false {node}"), shell: true };
+        let how = OnNode { command: words("false {node}"), shell: true, group: None };
         let nodes = OnNodes::new(Some(&how), &env, Vec::new());
         let limit = || Limit::Total(Duration::from_secs(60));
         for (node, is_here) in
@@ -162,7 +182,7 @@ mod tests {
         std::fs::create_dir(&folder).unwrap();
         let env = Env::for_test(Arc::new(RealFiles), folder.to_str().unwrap());
         let env = env.with_variable("SCR_PREFIX", "/a b").with_variable("HOME", "/none").env();
-        let how = OnNode { command: words("sh -c"), shell: true };
+        let how = OnNode { command: words("sh -c"), shell: true, group: None };
         let command = ["sh", "-c", "pwd; echo \"$SCR_PREFIX $SCR_X $HOME\""].map(str::to_owned);
         let given = vec![("SCR_X".to_owned(), "$1".to_owned())];
         let limit = Limit::Total(Duration::from_secs(60));
@@ -177,7 +197,7 @@ mod tests {
         let env = Env::for_test(Arc::new(RealFiles), "/");
         let env =
             env.with_variable("SCR_LOG_DB_PASS", "hunter2").with_variable("SCR_LOG_DB_USER", "me").env();
-        let how = OnNode { command: words("ssh {node}"), shell: true };
+        let how = OnNode { command: words("ssh {node}"), shell: true, group: None };
         let nodes = OnNodes::new(Some(&how), &env, Vec::new());
         let line = nodes.command_line("n0", &["true".to_owned()]).unwrap().join(" ");
         assert!(line.contains("SCR_LOG_DB_USER=me") && !line.contains("hunter2"), "{line}");

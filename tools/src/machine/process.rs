@@ -69,15 +69,17 @@ impl Activity {
     }
 }
 
-/// Runs a command without input, and kills it at its limit.
+/// Runs a command without input and without the `hidden` variables, and kills it at its limit.
 ///
 /// # Errors
 /// It cannot be started. How it ended is no error.
-pub(crate) fn run(command: &[String], limit: Limit<'_>) -> Result<Finished> {
+pub(crate) fn run(command: &[String], hidden: &[String], limit: Limit<'_>) -> Result<Finished> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
     // Files and not pipes: a process that outlives its command would keep a pipe open.
     let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
-    let mut child = Command::new(program)
+    let mut command = Command::new(program);
+    hidden.iter().for_each(|name| _ = command.env_remove(name));
+    let mut child = command
         .args(arguments)
         .stdin(Stdio::null())
         .stdout(stdout.try_clone()?)
@@ -122,8 +124,8 @@ fn wait_while_active(
 ///
 /// # Errors
 /// It cannot be started, fails, or takes too long; the error has its last line.
-pub(crate) fn output_of(command: &[String], limit: Duration) -> Result<String> {
-    let finished = run(command, Limit::Total(limit))?;
+pub(crate) fn output_of(command: &[String], hidden: &[String], limit: Duration) -> Result<String> {
+    let finished = run(command, hidden, Limit::Total(limit))?;
     if !finished.succeeded() {
         bail!("`{}' failed: {}", command.join(" "), finished.failure());
     }
@@ -137,14 +139,15 @@ pub(crate) struct Started {
     output: File,
 }
 
-/// Starts a command, without input, in a process group of its own: a signal from the terminal does not reach it.
+/// Starts a command, without input and without the `hidden` variables, in a process group of its own: a signal from the terminal does not reach it.
 ///
 /// # Errors
 /// It cannot be started.
-pub(crate) fn start(command: &[String]) -> Result<Started> {
+pub(crate) fn start(command: &[String], hidden: &[String]) -> Result<Started> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
     let output = tempfile::tempfile()?;
     let mut command = Command::new(program);
+    hidden.iter().for_each(|name| _ = command.env_remove(name));
     command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
     let child = command.process_group(0).spawn().with_context(|| format!("cannot start `{program}'"))?;
     Ok(Started { child, output })
@@ -226,21 +229,22 @@ mod tests {
     #[test]
     fn a_command_gives_its_output_or_its_last_line_of_stderr() {
         let limit = Duration::from_secs(30);
-        assert_eq!(output_of(&shell("echo n0; echo noise >&2"), limit).unwrap(), "n0\n");
-        let error = output_of(&shell("echo one >&2; echo two >&2; echo >&2; exit 3"), limit).unwrap_err();
+        assert_eq!(output_of(&shell("echo n0; echo noise >&2"), &[], limit).unwrap(), "n0\n");
+        let error =
+            output_of(&shell("echo one >&2; echo two >&2; echo >&2; exit 3"), &[], limit).unwrap_err();
         assert!(error.to_string().ends_with("failed: two"), "{error}");
-        let error = output_of(&["/no/such/program".to_owned()], limit).unwrap_err();
+        let error = output_of(&["/no/such/program".to_owned()], &[], limit).unwrap_err();
         assert!(error.to_string().contains("cannot start `/no/such/program'"), "{error}");
     }
 
     #[test]
     fn a_command_that_goes_on_is_seen_to_speak_and_to_end() {
         let limit = Duration::from_secs(30);
-        let mut speaks = start(&shell("echo here; exec sleep 1000")).unwrap();
+        let mut speaks = start(&shell("echo here; exec sleep 1000"), &[]).unwrap();
         assert!(speaks.prints_a_line(limit) && !speaks.has_ended());
         speaks.end_within(Duration::ZERO);
         assert!(speaks.has_ended());
-        let mut fails = start(&shell("echo no room >&2; exit 1")).unwrap();
+        let mut fails = start(&shell("echo no room >&2; exit 1"), &[]).unwrap();
         fails.end_within(limit);
         assert!(!fails.prints_a_line(limit));
         assert_eq!(fails.failure(), "no room");
@@ -249,7 +253,7 @@ mod tests {
     #[test]
     fn a_command_that_never_ends_is_killed_even_if_it_leaves_a_process() {
         let finished =
-            run(&shell("sleep 5 & exec sleep 1000"), Limit::Total(Duration::from_millis(50))).unwrap();
+            run(&shell("sleep 5 & exec sleep 1000"), &[], Limit::Total(Duration::from_millis(50))).unwrap();
         assert_eq!(finished.failure(), "it did not answer in time");
         assert!(!finished.succeeded());
     }
@@ -262,9 +266,9 @@ mod tests {
         let over = dir.path().join("over").display().to_string();
         std::thread::scope(|scope| {
             let quiet = format!("until [ -e {over} ]; do sleep 0.1; done");
-            let quiet = scope.spawn(move || run(&shell(&quiet), limit).unwrap());
+            let quiet = scope.spawn(move || run(&shell(&quiet), &[], limit).unwrap());
             let busy = format!("for i in 1 2 3 4 5 6 7 8 9; do echo; sleep 0.4; done; touch {over}");
-            assert!(run(&shell(&busy), limit).unwrap().succeeded());
+            assert!(run(&shell(&busy), &[], limit).unwrap().succeeded());
             assert!(quiet.join().unwrap().succeeded());
         });
     }
@@ -272,7 +276,7 @@ mod tests {
     #[test]
     fn a_command_that_prints_nothing_more_is_killed() {
         let activity = Activity::new(Duration::from_millis(500));
-        let finished = run(&shell("echo once; exec sleep 1000"), Limit::Idle(&activity)).unwrap();
+        let finished = run(&shell("echo once; exec sleep 1000"), &[], Limit::Idle(&activity)).unwrap();
         assert_eq!(finished.failure(), "it did not answer in time");
     }
 }

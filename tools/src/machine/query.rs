@@ -16,6 +16,8 @@ pub(crate) struct Query {
     /// Variables that hold the answer.
     #[serde(default)]
     variables: Vec<String>,
+    /// Variables whose names begin so, and end in 0, 1 and so on: each holds the answer for a group.
+    groups: Option<String>,
     /// Variables that name a file with the answer.
     #[serde(default)]
     files: Vec<String>,
@@ -25,6 +27,9 @@ pub(crate) struct Query {
     /// How to read it.
     #[serde(default, rename = "as")]
     form: AnswerFormat,
+    /// Variables of which one is set where the first node is none of the job.
+    #[serde(default)]
+    but_first_if: Vec<String>,
     /// For nodes with states: those that count, by how they begin.
     #[serde(default)]
     states: Vec<String>,
@@ -55,14 +60,18 @@ enum AnswerFormat {
     HoursLeft,
 }
 
-/// The values of `{job}` and `{nodes}`.
+/// The allocation that a query is about.
 #[derive(Clone, Copy, Default)]
-pub(crate) struct Placeholders<'a> {
+pub(crate) struct About<'a> {
+    /// Stands for `{job}`.
     pub(crate) job: &'a str,
+    /// Stand for `{nodes}`.
     pub(crate) nodes: &'a [String],
+    /// Variables that the command does not get.
+    pub(crate) hidden: &'a [String],
 }
 
-impl Placeholders<'_> {
+impl About<'_> {
     fn fill(&self, text: &str) -> String {
         text.replace("{job}", self.job).replace("{nodes}", &hostlist::compress(self.nodes))
     }
@@ -76,7 +85,11 @@ impl Query {
     ///
     /// # Errors
     /// A file or a command fails.
-    fn ask(&self, env: &Env, placeholders: Placeholders<'_>) -> Result<Option<String>> {
+    fn ask(&self, env: &Env, about: About<'_>) -> Result<Option<String>> {
+        let groups = self.of_groups(env);
+        if !groups.is_empty() {
+            return Ok(Some(groups.join(" ")));
+        }
         if let Some(value) = self.variables.iter().find_map(|name| env.variable(name)) {
             return Ok(Some(value.to_owned()));
         }
@@ -84,12 +97,26 @@ impl Query {
             let text = read_text(path.as_ref());
             return text.map(Some).with_context(|| format!("cannot read {path}, which {name} names"));
         }
-        let command: Vec<_> = self.command.iter().map(|word| placeholders.fill(word)).collect();
+        let command: Vec<_> = self.command.iter().map(|word| about.fill(word)).collect();
         if command.is_empty() {
             return Ok(None);
         }
-        let answer = process::output_of(&command, TIMEOUT)?;
+        let answer = process::output_of(&command, about.hidden, TIMEOUT)?;
         Ok(Some(answer).filter(|answer| !answer.trim().is_empty()))
+    }
+
+    /// The answers for the groups, where there are several.
+    fn of_groups<'e>(&self, env: &'e Env) -> Vec<&'e str> {
+        let Some(start) = &self.groups else { return Vec::new() };
+        (0..).map_while(|number: usize| env.variable(&format!("{start}{number}"))).collect()
+    }
+
+    /// The nodes of each group, where there are several.
+    ///
+    /// # Errors
+    /// An answer is of another form.
+    pub(crate) fn groups(&self, env: &Env) -> Result<Vec<Vec<String>>> {
+        self.of_groups(env).into_iter().map(|text| self.nodes_in(text)).collect()
     }
 
     /// Variables that hold the answer.
@@ -106,8 +133,8 @@ impl Query {
     ///
     /// # Errors
     /// The command fails.
-    pub(crate) fn words(&self) -> Result<Vec<String>> {
-        let text = process::output_of(&self.command, TIMEOUT)?;
+    pub(crate) fn words(&self, hidden: &[String]) -> Result<Vec<String>> {
+        let text = process::output_of(&self.command, hidden, TIMEOUT)?;
         Ok(text.split_whitespace().map(str::to_owned).collect())
     }
 
@@ -116,16 +143,21 @@ impl Query {
     /// # Errors
     /// As for `ask`.
     pub(crate) fn text(&self, env: &Env) -> Result<Option<String>> {
-        Ok(self.ask(env, Placeholders::default())?.map(|text| text.trim().to_owned()))
+        Ok(self.ask(env, About::default())?.map(|text| text.trim().to_owned()))
     }
 
     /// Nodes, each as often as it has slots, or once where slots are not given.
     ///
     /// # Errors
     /// As for `ask`, or the answer is of another form.
-    pub(crate) fn nodes(&self, env: &Env, placeholders: Placeholders<'_>) -> Result<Vec<String>> {
-        let Some(text) = self.ask(env, placeholders)? else { return Ok(Vec::new()) };
-        self.nodes_in(&text)
+    pub(crate) fn nodes(&self, env: &Env, about: About<'_>) -> Result<Vec<String>> {
+        let Some(text) = self.ask(env, about)? else { return Ok(Vec::new()) };
+        let mut nodes = self.nodes_in(&text)?;
+        if self.but_first_if.iter().any(|name| env.variable(name).is_some()) && nodes.len() > 1 {
+            let first = nodes[0].clone();
+            nodes.retain(|node| *node != first);
+        }
+        Ok(nodes)
     }
 
     fn nodes_in(&self, text: &str) -> Result<Vec<String>> {
@@ -160,14 +192,17 @@ impl Query {
         state.split([',', '+']).any(counts).then(|| node.to_owned())
     }
 
-    /// A time, in seconds since the epoch.
+    /// A time, in seconds since the epoch. Of several, one on each line, the earliest.
     ///
     /// # Errors
     /// As for `ask`, or the answer is of another form.
-    pub(crate) fn time(&self, env: &Env, placeholders: Placeholders<'_>) -> Result<Option<u64>> {
-        let Some(text) = self.ask(env, placeholders)? else { return Ok(None) };
+    pub(crate) fn time(&self, env: &Env, about: About<'_>) -> Result<Option<u64>> {
+        let Some(text) = self.ask(env, about)? else { return Ok(None) };
         let now = env.clock.now();
-        self.time_in(text.trim(), now).with_context(|| format!("`{}' is no time of its form", text.trim()))
+        let time =
+            |line: &str| self.time_in(line, now).with_context(|| format!("`{line}' is no time of its form"));
+        let times: Vec<_> = text.lines().map(|line| time(line.trim())).collect::<Result<_>>()?;
+        Ok(times.into_iter().flatten().min())
     }
 
     /// Words such as `UNLIMITED` and `-` say that there is no end.

@@ -224,7 +224,7 @@ pub(crate) fn kill_jobstep(args: &KillJobstepArgs) -> Result<Answer> {
         "the description of {} does not say how to end a job step; add kill-step to its file",
         manager.name
     );
-    process::output_of(&command, LONGEST_KILL)?;
+    process::output_of(&command, &manager.hidden(&env), LONGEST_KILL)?;
     Ok(Answer::Yes)
 }
 

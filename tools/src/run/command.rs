@@ -1,10 +1,11 @@
 //! The command that starts a run: the user's, with the nodes to use.
 
-use crate::machine::{Allocation, BadNode, Launcher};
+use crate::machine::{process, Allocation, BadNode, Launcher};
 use anyhow::Result;
 use scr_core::descriptor::hostlist;
 use std::ffi::OsString;
 use std::io::Write;
+use std::time::Duration;
 use tempfile::NamedTempFile;
 
 /// A command, and the file that it names.
@@ -28,26 +29,49 @@ pub(super) fn run_command(
     let Some(launcher) = launcher else {
         return Ok(RunCommand { words: command.to_vec(), _hostfile: None });
     };
-    let mut options = launcher.always.clone();
+    let mut for_each_part = Vec::new();
     if !bad.is_empty() {
         let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
         let (list, plain) = (hostlist::compress(&nodes), nodes.join(","));
-        options.extend(
+        for_each_part.extend(
             launcher.exclude.iter().map(|word| word.replace("{nodes}", &list).replace("{nodes,}", &plain)),
         );
     }
     let names_nodes = !launcher.hostfile.is_empty() && (!bad.is_empty() || allocation.nodes_are_ours);
     let hostfile = names_nodes.then(|| hostfile(allocation, bad)).transpose()?;
-    if let Some(file) = &hostfile {
-        let path = file.path().to_string_lossy();
-        options.extend(launcher.hostfile.iter().map(|word| word.replace("{file}", &path)));
-    }
+    let path = hostfile.as_ref().map(|file| file.path().to_string_lossy());
+    let names_file =
+        path.iter().flat_map(|path| launcher.hostfile.iter().map(|word| word.replace("{file}", path)));
     let own = 1 + usize::from(launcher.subcommand.is_some());
+    let mut options = launcher.always.clone();
+    let is_in_parts = launcher.parts && command[own..].iter().any(|word| word == PART);
+    if is_in_parts && takes_file_once(command, launcher) {
+        options.extend(names_file);
+    } else {
+        for_each_part.extend(names_file);
+    }
     let mut words = command[..own].to_vec();
-    words.extend(options.into_iter().map(OsString::from));
-    words.extend_from_slice(&command[own..]);
+    words.extend(options.into_iter().chain(for_each_part.iter().cloned()).map(OsString::from));
+    for word in &command[own..] {
+        words.push(word.clone());
+        if is_in_parts && word == PART {
+            words.extend(for_each_part.iter().map(OsString::from));
+        }
+    }
     Ok(RunCommand { words, _hostfile: hostfile })
 }
+
+/// Whether a launcher refuses a second file with nodes.
+fn takes_file_once(command: &[OsString], launcher: &Launcher) -> bool {
+    let Some(sign) = &launcher.file_once_if else { return false };
+    let program = command[0].to_string_lossy().into_owned();
+    let version = process::output_of(&[program, "--version".to_owned()], &[], LONGEST_VERSION);
+    version.is_ok_and(|version| version.contains(sign.as_str()))
+}
+
+/// Begins another part of a command line, for another program.
+const PART: &str = ":";
+const LONGEST_VERSION: Duration = Duration::from_secs(20);
 
 /// Whether a launcher has an option to leave nodes out.
 pub(super) fn can_leave_out(launcher: Option<&Launcher>) -> bool {
