@@ -7,7 +7,7 @@ use crate::comm::{CommError, Rank};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param;
-use crate::prefix::{Begun, Halt, HaltReason, PrefixError};
+use crate::prefix::{Begun, Halt, HaltReason, KnownEnd, PrefixError};
 
 /// The halt conditions of a run.
 #[derive(Debug, Default)]
@@ -113,14 +113,15 @@ fn agreed(job: &Job, own: Option<HaltReason>) -> Result<Option<String>, CommErro
 /// Why the job should halt, after `completed` more checkpoints; on rank 0 only. A halt file that cannot be read halts nothing.
 pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<HaltReason> {
     let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
-    let end = job.params.get(&param::END_TIME).and_then(|end| i64::try_from(end).ok());
+    let (job_id, time) = (job.params.get(&param::JOB_ID), job.params.get(&param::END_TIME));
+    let allocation = KnownEnd { job_id: &job_id, time: time.and_then(|time| i64::try_from(time).ok()) };
     match read(job, completed > 0) {
         // The end of the last run does not stop this one. Only programs that start jobs check for it.
         Ok(halt) if halt.is_finalized() => {
             let rest = Halt { exit_reason: None, ..halt };
-            rest.reason(now, end)
+            rest.reason(now, allocation)
         }
-        Ok(halt) => halt.reason(now, end),
+        Ok(halt) => halt.reason(now, allocation),
         Err(error) => {
             job.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
             None
@@ -166,8 +167,9 @@ fn begin_file(job: &Job) {
 
 /// Warns that no time is known before which the job could halt.
 fn warn_without_end(job: &Job, seconds: i64) {
-    let before = Halt::read(job.files(), &job.prefix).ok().flatten().and_then(|halt| halt.exit_before);
-    if before.is_none() && job.params.get(&param::END_TIME).is_none() {
+    let halt = Halt::read(job.files(), &job.prefix).ok().flatten().unwrap_or_default();
+    if halt.exit_before.is_none() && halt.changed_end.is_none() && job.params.get(&param::END_TIME).is_none()
+    {
         job.report.warn(&format!(
             "SCR_HALT_SECONDS={seconds} has no effect, since the end of the allocation is not known: set SCR_END_TIME, in \
              seconds since the epoch, or use scr halt --before"

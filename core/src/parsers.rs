@@ -19,8 +19,8 @@ use crate::ledger::pending::PendingFlush;
 use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
 use crate::prefix::{
-    rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, Nodes, Overwritten,
-    Prefix, Restarted, Seq, Summary,
+    rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, KnownEnd, Nodes,
+    Overwritten, Prefix, Restarted, Seq, Summary,
 };
 use crate::scavenge::filemap::ScavengedMap;
 use crate::{comm, log, plugin};
@@ -144,7 +144,8 @@ fn flush_file(bytes: &[u8]) {
 fn small_files(bytes: &[u8]) {
     let tree = tree(bytes);
     if let Ok(halt) = Halt::from_tree(&tree) {
-        black_box((halt.reason(i64::MAX, Some(i64::MIN)), halt.reason(i64::MIN, Some(i64::MAX))));
+        let end = |time| KnownEnd { job_id: "1", time: Some(time) };
+        black_box((halt.reason(i64::MAX, end(i64::MIN)), halt.reason(i64::MIN, end(i64::MAX))));
     }
     black_box(Nodes::from_tree(&tree, Path::new("/p"))).ok();
     black_box(Restarted::from_tree(&tree, Path::new("/p"))).ok();

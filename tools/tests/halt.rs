@@ -130,6 +130,38 @@ fn invalid_times_numbers_and_jobs_are_errors_and_change_nothing() {
     assert_eq!(halt(&scr, &[]).status.code(), Some(2));
 }
 
+/// "A job halts now" was said of a job that had long finished.
+#[test]
+fn a_job_that_has_finished_is_said_to_have_and_not_to_halt() {
+    let scr = Installation::with_system_file("");
+    let mut finished = scr_plugin_api::KvTree::new();
+    finished.set("ExitReason", "SCR_FINALIZE_CALLED");
+    scr.write("prefix/.scr/halt.scr", finished.to_file_bytes());
+    let list = String::from_utf8_lossy(&halt(&scr, &["--list"]).stdout).into_owned();
+    assert!(list.contains("No job is started: the job has finished"), "{list}");
+    assert!(list.contains("`scr halt --remove' lets it run again") && !list.contains("halts now"), "{list}");
+}
+
+#[test]
+fn a_changed_end_belongs_to_the_allocation_of_the_newest_job() {
+    let scr = Installation::with_system_file("");
+    let set = || halt(&scr, &["--end", "2126-01-01 00:00 UTC"]);
+    let id = || {
+        let tree = std::fs::read(scr.path("prefix/.scr/halt.scr")).unwrap();
+        let tree = scr_plugin_api::KvTree::from_file_bytes(&tree).unwrap();
+        (tree.text("AllocationId").map(str::to_owned), tree.text("AllocationEnd").map(str::to_owned))
+    };
+    set();
+    assert_eq!(id().0.as_deref(), Some("defjobid"), "no job has begun");
+    scr.write("prefix/.scr/running", "allocation 77, rank 0 is process 4 on n0, since 2026\n");
+    let list = String::from_utf8_lossy(&set().stdout).into_owned();
+    assert!(list.contains("AllocationEnd:   Tue Jan  1 00:00:00 2126"), "{list}");
+    assert_eq!(id(), (Some("77".to_owned()), Some("4922899200".to_owned())));
+    assert_eq!(listed(&scr).1, Some(1));
+    halt(&scr, &["--unset-end"]);
+    assert_eq!(listed(&scr).0["allocation_end"], serde_json::Value::Null);
+}
+
 #[test]
 fn a_file_that_c_scr_wrote_is_read_and_changed() {
     let scr = Installation::with_system_file("");

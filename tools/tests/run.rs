@@ -191,6 +191,21 @@ fn a_job_that_is_to_halt_is_not_started_and_not_started_again() {
     );
 }
 
+/// The word SCR_FINALIZE_CALLED hid a mistyped launcher.
+#[test]
+fn a_job_that_has_finished_is_not_started_and_the_reason_is_given_in_words() {
+    let world = World::new().launcher("mpirun", "");
+    Halt::end(&RealFiles, &world.prefix(), 0, false).unwrap();
+    let run = world.scr(&["run", "mpirum", "./app"], &[]);
+    assert_eq!(run.status.code(), Some(2), "{}", said(&run));
+    assert!(said(&run).contains("cannot start mpirum: there is no such program"), "{}", said(&run));
+    let run = world.scr(&["run", "mpirun", "./app"], &[]);
+    assert_eq!((run.status.code(), world.starts().len()), (Some(1), 0));
+    assert!(said(&run).contains("the job has finished"), "{}", said(&run));
+    let cure = format!("`scr halt --remove {}' lets it run again", world.path("prefix").display());
+    assert!(said(&run).contains(&cure), "{}", said(&run));
+}
+
 #[test]
 fn a_job_is_not_started_again_near_the_end_of_its_allocation() {
     let world = World::new().launcher("mpirun", "exit 1");
@@ -216,6 +231,44 @@ fn a_job_that_has_stopped_before_its_allocation_ended_is_started_in_the_next_one
         let run = world.scr(&["run", "mpirun", "./app"], &variables);
         assert_eq!(world.starts().len(), starts, "{}", said(&run));
         assert_eq!(run.status.code(), Some(code), "the watchdog sees how the last run ended");
+    }
+}
+
+/// A job whose time limit was extended halted at the old end, and one whose limit was shortened was killed without a checkpoint.
+#[test]
+fn an_end_of_the_allocation_that_changes_is_asked_for_and_the_job_is_told() {
+    let squeue =
+        "[ -e $HERE/asked ] && date -d '+2 hours' +%FT%T || date -d '+1 hour' +%FT%T; touch $HERE/asked";
+    let wait =
+        "for i in $(seq 1200); do grep -q AllocationEnd .scr/halt.scr && exit 0; sleep 0.05; done; exit 4";
+    let world = World::new().program("squeue", squeue).program("sinfo", "").program(
+        "srun",
+        &format!("case \"$*\" in *check-node) exit 0;; esac; echo $SCR_END_TIME >> $HERE/starts\n{wait}"),
+    );
+    let run = world.scr(&["run", "srun", "./app"], &SLURM);
+    assert_eq!(run.status.code(), Some(0), "{}", said(&run));
+    assert!(said(&run).contains("the end of the allocation has changed: 7"), "{}", said(&run));
+    let told = Halt::read(&RealFiles, &world.prefix()).unwrap().unwrap().changed_end.unwrap();
+    let first: i64 = world.starts()[0].parse().unwrap();
+    assert_eq!((told.job_id.as_str(), (told.time - first) / 60), ("77", 60));
+}
+
+#[test]
+fn before_a_job_halts_at_the_end_of_its_allocation_the_end_is_asked_for_again() {
+    for (answer, starts) in [("2126-01-01T00:00:00", 1), ("2001-01-01T00:00:00", 0), ("", 0)] {
+        let world = World::new().program("squeue", &format!("echo {answer}")).program("sinfo", "");
+        let world =
+            world.program("srun", "case \"$*\" in *check-node) ;; *) echo srun >> $HERE/starts;; esac");
+        let soon = seconds_from_now(1800);
+        let variables =
+            [&SLURM[..], &[("SLURM_JOB_END_TIME", soon.as_str()), ("SCR_HALT_SECONDS", "1h")]].concat();
+        let run = world.scr(&["run", "srun", "./app"], &variables);
+        assert_eq!(world.starts().len(), starts, "{answer}: {}", said(&run));
+        // What the user says counts.
+        let given = [&variables[..], &[("SCR_END_TIME", soon.as_str())]].concat();
+        std::fs::remove_file(world.path("prefix/.scr/halt.scr")).ok();
+        let run = world.scr(&["run", "srun", "./app"], &given);
+        assert_eq!(world.starts().len(), starts, "{answer}: {}", said(&run));
     }
 }
 

@@ -31,6 +31,26 @@ pub struct Halt {
     pub immediate: bool,
     /// With the reason [`FINALIZED`](Self::FINALIZED): the run stopped since its allocation was about to end, and has not finished.
     pub stopped_in_time: bool,
+    /// When an allocation ends, where that has changed since its job began.
+    pub changed_end: Option<ChangedEnd>,
+}
+
+/// The end of an allocation, as a command has written it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ChangedEnd {
+    /// The id of the allocation. For another one, this says nothing.
+    pub job_id: String,
+    /// When it ends.
+    pub time: i64,
+}
+
+/// What a job or a command knows of its allocation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct KnownEnd<'a> {
+    /// Its id.
+    pub job_id: &'a str,
+    /// When it ends, as the settings and the resource manager have said at the start.
+    pub time: Option<i64>,
 }
 
 /// Which halt seconds a run has.
@@ -75,6 +95,7 @@ impl HaltReason {
     pub fn cure(&self, prefix: &Path) -> String {
         let remove = format!("scr halt --remove {}", prefix.display());
         match self {
+            Self::ExitReason(reason) if reason == Halt::FINALIZED => format!("`{remove}' lets it run again"),
             // A job writes its settings into the halt file again.
             Self::AllocationEnds { .. } => format!(
                 "to continue anyway, unset SCR_HALT_SECONDS and run {remove}; or start the job in the next allocation"
@@ -87,6 +108,9 @@ impl HaltReason {
 impl std::fmt::Display for HaltReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
+            HaltReason::ExitReason(reason) if reason == Halt::FINALIZED => {
+                write!(f, "the job has finished: SCR_Finalize has left the reason {reason}")
+            }
             HaltReason::ExitReason(reason) => write!(f, "the halt file gives the reason {reason}"),
             HaltReason::NoCheckpointsLeft => write!(f, "no checkpoints are left to be taken"),
             HaltReason::ExitAfter { time } => write!(f, "the time to halt after has come: {time}"),
@@ -227,7 +251,8 @@ impl Halt {
     /// Whether no command has written it.
     fn is_of_library(&self) -> bool {
         (self.exit_reason.is_none() || self.is_finalized())
-            && Self { exit_reason: None, stopped_in_time: false, ..self.clone() } == Self::default()
+            && Self { exit_reason: None, stopped_in_time: false, changed_end: None, ..self.clone() }
+                == Self::default()
     }
 
     /// Removes the file, and with it every condition, also where it is damaged.
@@ -244,9 +269,15 @@ impl Halt {
         self.checkpoints_left = self.checkpoints_left.map(|left| left.saturating_sub(1).max(0));
     }
 
-    /// Why the job should stop at the time `now`, if it should. `allocation_end` is when the allocation ends, where
-    /// that is known.
-    pub fn reason(&self, now: i64, allocation_end: Option<i64>) -> Option<HaltReason> {
+    /// When the allocation ends. A changed end that has passed was wrong, as the allocation is still there.
+    pub fn end_of(&self, allocation: KnownEnd<'_>, now: i64) -> Option<i64> {
+        let changed =
+            self.changed_end.as_ref().filter(|end| end.job_id == allocation.job_id && end.time > now);
+        changed.map(|end| end.time).or(allocation.time)
+    }
+
+    /// Why the job of an allocation should stop at the time `now`, if it should.
+    pub fn reason(&self, now: i64, allocation: KnownEnd<'_>) -> Option<HaltReason> {
         let goes_on = self.is_finalized() && self.stopped_in_time;
         if let Some(reason) = self.exit_reason.as_ref().filter(|_| !goes_on) {
             return Some(HaltReason::ExitReason(reason.clone()));
@@ -262,7 +293,7 @@ impl Halt {
         if let Some(time) = self.exit_before.filter(|&time| left(time) <= halt_seconds) {
             return Some(HaltReason::ExitBefore { time, halt_seconds });
         }
-        let left = allocation_end.map(left).filter(|&left| left <= halt_seconds)?;
+        let left = self.end_of(allocation, now).map(left).filter(|&left| left <= halt_seconds)?;
         Some(HaltReason::AllocationEnds { left, halt_seconds })
     }
 
@@ -279,6 +310,10 @@ impl Halt {
             exit_reason: tree.parse("ExitReason")?,
             immediate: tree.get("Immediate").is_some(),
             stopped_in_time: tree.get("StoppedInTime").is_some(),
+            changed_end: match (tree.parse("AllocationId")?, tree.parse("AllocationEnd")?) {
+                (Some(job_id), Some(time)) => Some(ChangedEnd { job_id, time }),
+                _ => None,
+            },
         })
     }
 
@@ -292,6 +327,9 @@ impl Halt {
         set_or_remove(tree, "Immediate", self.is_immediate().then_some(1));
         let stopped_in_time = self.is_finalized() && self.stopped_in_time;
         set_or_remove(tree, "StoppedInTime", stopped_in_time.then_some(1));
+        let changed = self.changed_end.as_ref();
+        set_or_remove(tree, "AllocationId", changed.map(|end| &end.job_id));
+        set_or_remove(tree, "AllocationEnd", changed.map(|end| end.time));
     }
 }
 
@@ -301,6 +339,10 @@ mod tests {
     use crate::fs::RealFiles;
     use crate::prefix::fixtures::{damage, scratch, scratch_copy, tree};
     use std::fs;
+
+    fn ending(time: i64) -> KnownEnd<'static> {
+        KnownEnd { job_id: "1", time: Some(time) }
+    }
 
     #[test]
     fn the_file_of_c_scr_is_read_and_written_back_to_the_byte() {
@@ -358,7 +400,7 @@ mod tests {
 
     #[test]
     fn each_condition_stops_the_job_when_it_is_met_and_not_before() {
-        let reason = |halt: &Halt, now| halt.reason(now, Some(10_000));
+        let reason = |halt: &Halt, now| halt.reason(now, ending(10_000));
         let none = Halt::default();
         assert_eq!(reason(&none, 20_000), None, "the end of the allocation alone is no condition");
         let mut counted = Halt { checkpoints_left: Some(2), ..none.clone() };
@@ -381,13 +423,32 @@ mod tests {
         assert_eq!(reason(&before, 400), Some(HaltReason::ExitBefore { time: 500, halt_seconds: 100 }));
 
         let end = Halt { halt_seconds: Some(100), ..none.clone() };
-        assert_eq!((reason(&end, 9_899), end.reason(20_000, None)), (None, None));
+        assert_eq!((reason(&end, 9_899), end.reason(20_000, KnownEnd::default())), (None, None));
         let met = reason(&end, 9_900).unwrap();
         assert_eq!(met, HaltReason::AllocationEnds { left: 100, halt_seconds: 100 });
         assert_eq!(met.to_string(), "100 seconds are left in the allocation, and at 100 the job halts");
 
         let killed = Halt { exit_reason: Some("JOB_KILLED".to_owned()), ..none };
         assert_eq!(reason(&killed, 0).unwrap().to_string(), "the halt file gives the reason JOB_KILLED");
+    }
+
+    /// A job whose allocation was shortened was killed without a checkpoint, and one whose was extended halted at the old end.
+    #[test]
+    fn a_changed_end_counts_for_its_allocation_until_it_has_passed() {
+        let (_dir, prefix) = scratch();
+        Halt::begin(&RealFiles, &prefix, 60).unwrap();
+        let changed = ChangedEnd { job_id: "7".to_owned(), time: 5000 };
+        Halt::update(&RealFiles, &prefix, |halt| halt.changed_end = Some(changed.clone())).unwrap();
+        let halt = Halt::read(&RealFiles, &prefix).unwrap().unwrap();
+        assert_eq!(halt.changed_end, Some(changed));
+        let halts = |job_id, time, now| halt.reason(now, KnownEnd { job_id, time }).is_some();
+        assert!(halts("7", Some(9000), 4950) && !halts("7", Some(4000), 3950), "shortened, extended");
+        assert!(!halts("8", Some(9000), 4950) && halts("8", Some(4000), 3950), "of another allocation");
+        assert!(!halts("7", Some(9000), 5001), "it goes on all the same");
+        assert!(halts("7", None, 4950));
+        // The halt seconds are still those of the settings.
+        Halt::end(&RealFiles, &prefix, 60, true).unwrap();
+        assert_eq!(Halt::begin(&RealFiles, &prefix, 90).unwrap(), Begun::AsSet);
     }
 
     /// `scr run` did not start it in the next allocation either.
@@ -399,10 +460,10 @@ mod tests {
         Halt::end(&RealFiles, &prefix, 60, true).unwrap();
         assert!(in_force().is_finalized(), "a hanging end is not killed");
         let ends = HaltReason::AllocationEnds { left: 50, halt_seconds: 60 };
-        assert_eq!(in_force().reason(950, Some(1000)), Some(ends));
-        assert_eq!(in_force().reason(950, Some(9000)), None, "in the next allocation");
+        assert_eq!(in_force().reason(950, ending(1000)), Some(ends));
+        assert_eq!(in_force().reason(950, ending(9000)), None, "in the next allocation");
         Halt::end(&RealFiles, &prefix, 60, false).unwrap();
-        assert!(matches!(in_force().reason(950, Some(9000)), Some(HaltReason::ExitReason(_))));
+        assert!(matches!(in_force().reason(950, ending(9000)), Some(HaltReason::ExitReason(_))));
         Halt::end(&RealFiles, &prefix, 60, true).unwrap();
         Halt::forget_end(&RealFiles, &prefix).unwrap();
         assert_eq!(Halt::read(&RealFiles, &prefix).unwrap(), Some(Halt::default()));
@@ -439,8 +500,8 @@ mod tests {
             halt_seconds: Some(i64::MAX),
             ..Halt::default()
         };
-        assert!(far.reason(i64::MAX - 1, Some(i64::MIN)).is_some());
-        assert!(far.reason(i64::MIN, Some(i64::MAX)).is_some());
+        assert!(far.reason(i64::MAX - 1, ending(i64::MIN)).is_some());
+        assert!(far.reason(i64::MIN, ending(i64::MAX)).is_some());
     }
 
     #[test]

@@ -56,7 +56,7 @@ pub(crate) use fields::{crc, set_crc};
 pub(crate) use file_name::staging_file;
 pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, Location};
-pub use halt::{Begun, Halt, HaltReason};
+pub use halt::{Begun, ChangedEnd, Halt, HaltReason, KnownEnd};
 pub use ids::PrefixId;
 pub(crate) use ids::{Ids, RunId, Withdrawal, Withdrawn};
 #[cfg(test)]
@@ -69,6 +69,7 @@ pub(crate) use paths::real;
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub(crate) use restarted::Restarted;
+pub use running::newest_allocation;
 pub(crate) use running::Running;
 pub use summary::Summary;
 pub(crate) use tidy::tidy;

@@ -3,7 +3,7 @@
 use super::world::{Application, Outcome, World};
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Halt, Prefix};
+use scr_core::prefix::{ChangedEnd, Halt, Prefix};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]
@@ -155,6 +155,31 @@ fn with_halt_exit_the_job_is_to_end_after_the_checkpoint_that_meets_the_conditio
         assert_eq!(world.prefix().join("ckpt.2").exists(), halt_exit == "1");
         assert!(!found(&world).unwrap().is_finalized());
     }
+}
+
+/// It halted at the old end, and no command could move the end.
+#[test]
+fn a_job_learns_that_the_end_of_its_allocation_has_changed() {
+    let world = job().set("SCR_JOB_ID", "7").set("SCR_HALT_SECONDS", "100");
+    let world = world.set("SCR_END_TIME", &(time_of(1) + 50).to_string());
+    let change = |id: &str, after: i64| {
+        let end = ChangedEnd { job_id: id.to_owned(), time: time_of(1) + after };
+        set(&world, |halt| halt.changed_end = Some(end.clone()));
+    };
+    let turns = std::sync::Barrier::new(2);
+    let outcome = world.run(|application| {
+        let mut asked = Vec::new();
+        for (id, after) in [("8", 900), ("7", 900), ("7", 90)] {
+            asked.push(application.session().should_exit().unwrap());
+            if turns.wait().is_leader() {
+                change(id, after);
+            }
+            turns.wait();
+        }
+        asked.push(application.session().should_exit().unwrap());
+        asked
+    });
+    outcome.all_gave(&vec![true, true, false, true]);
 }
 
 #[test]

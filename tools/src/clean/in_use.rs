@@ -4,7 +4,7 @@
 
 use super::folders::JobFolder;
 use crate::environment;
-use crate::machine::Manifests;
+use crate::machine::{process, Manifests};
 use anyhow::Result;
 use scr_core::env::Env;
 use scr_core::param;
@@ -65,7 +65,7 @@ impl Liveness {
         let mut listed = Listed::default();
         for manager in manifests.resource_managers() {
             variables.extend_from_slice(manager.job_id.variables());
-            if manager.live_jobs.program().is_some_and(is_on_path) {
+            if manager.live_jobs.program().is_some_and(process::is_program) {
                 match manager.live_jobs.words(&manager.hidden(env)) {
                     Ok(ids) => {
                         listed.live.extend(ids);
@@ -192,12 +192,6 @@ impl Process {
 
 /// An allocation that no resource manager knows is dead if nothing has changed for so long.
 const LONG_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
-
-fn is_on_path(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    found
-}
 
 /// The processes of this user, but for this very process.
 fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {

@@ -9,6 +9,7 @@ pub(crate) mod cntl;
 mod show;
 
 use crate::environment;
+use crate::machine::{current_job_id, Manifests};
 use crate::output::{print, show, warn, Answer};
 use crate::run::IgnoredVerbose;
 use crate::time;
@@ -16,7 +17,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use scr_core::env::Env;
 use scr_core::param;
-use scr_core::prefix::{Halt, Prefix};
+use scr_core::prefix::{newest_allocation, ChangedEnd, Halt, Prefix};
 use show::HaltStatus;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -70,6 +71,9 @@ struct Conditions {
     /// Halt this long before the time of --before, or before the allocation ends
     #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
     seconds: Option<Duration>,
+    /// The allocation ends at TIME: its time limit was changed, and the job does not know
+    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    end: Option<i64>,
     /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]
     immediate: bool,
@@ -88,6 +92,9 @@ struct Unset {
     /// Remove the time of --before
     #[arg(long, conflicts_with = "before")]
     unset_before: bool,
+    /// Remove the time of --end
+    #[arg(long, conflicts_with = "end")]
+    unset_end: bool,
     /// Remove the seconds of --seconds
     #[arg(long, conflicts_with = "seconds")]
     unset_seconds: bool,
@@ -114,8 +121,10 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
         print(format!("removed {}: no condition is left\n", prefix.halt_file().display()))?;
         return Ok(Answer::Yes);
     }
+    let end = args.set.end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
     let updated = Halt::update(&*env.files, &prefix, |halt| {
         args.apply(halt);
+        change(&mut halt.changed_end, end.clone(), args.unset.unset_end);
         halt.clone()
     });
     let path = prefix.halt_file();
@@ -135,6 +144,13 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     }
     print(HaltStatus::of(&env, &prefix, Some(&updated.value)).text())?;
     Ok(Answer::Yes)
+}
+
+/// The end of the allocation whose job began last in the prefix directory, or else of the one that this command runs in.
+fn changed_end(env: &Env, prefix: &Prefix, time: i64) -> Result<ChangedEnd> {
+    let here = || current_job_id(env, &environment::params(env), &Manifests::load(env)?);
+    let job_id = newest_allocation(&*env.files, prefix).map_or_else(here, Ok)?;
+    Ok(ChangedEnd { job_id, time })
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
@@ -179,10 +195,16 @@ impl HaltArgs {
     }
 
     fn is_plain(&self) -> bool {
-        let Conditions { checkpoints, after, before, seconds, immediate } = &self.set;
-        let Unset { unset_checkpoints, unset_after, unset_before, unset_seconds, unset_reason } = &self.unset;
-        let sets = checkpoints.or(*after).or(*before).is_some() || seconds.is_some() || *immediate;
-        let unsets = *unset_checkpoints || *unset_after || *unset_before || *unset_seconds || *unset_reason;
+        let Conditions { checkpoints, after, before, seconds, end, immediate } = &self.set;
+        let Unset { unset_checkpoints, unset_after, unset_before, unset_end, unset_seconds, unset_reason } =
+            &self.unset;
+        let sets = checkpoints.or(*after).or(*before).or(*end).is_some() || seconds.is_some() || *immediate;
+        let unsets = *unset_end
+            || *unset_checkpoints
+            || *unset_after
+            || *unset_before
+            || *unset_seconds
+            || *unset_reason;
         !sets && !unsets
     }
 }

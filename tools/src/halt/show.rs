@@ -16,6 +16,7 @@ pub(super) struct HaltStatus {
     exit_before: Option<i64>,
     halt_seconds: Option<i64>,
     exit_reason: Option<String>,
+    allocation_end: Option<i64>,
     /// Why a job would halt now, in words.
     holds: Option<String>,
 }
@@ -26,7 +27,7 @@ impl HaltStatus {
         let halt = halt.cloned().unwrap_or_default();
         // The other conditions are shown all the same where nothing is known of an allocation.
         let job = JobContext::of(&JobArgs::at(prefix.dir()));
-        let end = job.ok().and_then(|job| job.allocation.end());
+        let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
         let holds = halt.reason(environment::now(env), end).map(|reason| match reason {
             HaltReason::ExitAfter { time } => {
                 format!("the time to halt after has come: {}", time::in_words(time))
@@ -40,6 +41,7 @@ impl HaltStatus {
             exit_before: halt.exit_before,
             halt_seconds: halt.halt_seconds,
             exit_reason: halt.exit_reason,
+            allocation_end: halt.changed_end.map(|end| end.time),
             holds,
         }
     }
@@ -47,6 +49,10 @@ impl HaltStatus {
     /// Whether a job would halt now.
     pub(super) fn holds(&self) -> bool {
         self.holds.is_some()
+    }
+
+    fn is_finished(&self) -> bool {
+        self.exit_reason.as_deref() == Some(Halt::FINALIZED)
     }
 
     pub(super) fn text(&self) -> String {
@@ -61,11 +67,15 @@ impl HaltStatus {
             ("ExitBefore:     ", self.exit_before.map(time::in_words)),
             ("HaltSeconds:    ", number(self.halt_seconds)),
             ("ExitBefore - HaltSeconds:", latest.map(time::in_words)),
+            ("AllocationEnd:  ", self.allocation_end.map(time::in_words)),
         ];
         let set: String =
             lines.into_iter().filter_map(|(name, value)| Some(format!("  {name} {}\n", value?))).collect();
         let now = match (&self.holds, set.is_empty()) {
             (_, true) => "  None\n".to_owned(),
+            (Some(why), _) if self.is_finished() => {
+                format!("No job is started: {why}; `scr halt --remove' lets it run again.\n")
+            }
             (Some(why), _) => format!("A job halts now: {why}.\n"),
             (None, _) => "No condition holds now.\n".to_owned(),
         };

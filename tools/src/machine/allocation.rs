@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use scr_core::descriptor::hostlist;
 use scr_core::env::Env;
 use scr_core::param::{self, Origin, Params};
+use scr_core::prefix::KnownEnd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub(crate) struct Allocation {
     pub(crate) nodes_are_ours: bool,
     /// When it ends, in seconds since the epoch.
     pub(crate) end_time: Option<u64>,
+    /// Whether the user has said so.
+    end_is_given: bool,
 }
 
 impl Allocation {
@@ -85,7 +88,9 @@ impl Allocation {
             host_lines,
             nodes_are_ours,
             end_time: None,
+            end_is_given: false,
         };
+        allocation.end_is_given = *params.origin(&param::END_TIME) != Origin::Default;
         allocation.end_time = match params.get(&param::END_TIME) {
             Some(time) => Some(time),
             None => {
@@ -124,8 +129,23 @@ impl Allocation {
     }
 
     /// When it ends, as halt conditions count.
-    pub(crate) fn end(&self) -> Option<i64> {
-        self.end_time.and_then(|end| i64::try_from(end).ok())
+    pub(crate) fn end(&self) -> KnownEnd<'_> {
+        let time = self.end_time.and_then(|end| i64::try_from(end).ok());
+        KnownEnd { job_id: &self.job_id, time }
+    }
+
+    /// What asks the resource manager when the allocation ends, in seconds since the epoch; `None` where the user has said that.
+    pub(crate) fn end_question(&self) -> Option<impl FnOnce() -> Option<u64> + Send + 'static> {
+        if self.end_is_given {
+            return None;
+        }
+        let (query, env) = (self.manager.end_time.clone().by_command(), self.env.clone());
+        let (job, hidden) = (self.own_job_id.clone(), self.hidden.clone());
+        Some(move || {
+            let about = About { job: &job, nodes: &[], hidden: &hidden };
+            // It may answer the next time.
+            query.time(&env, about).ok().flatten()
+        })
     }
 
     /// Seconds since the epoch, now.

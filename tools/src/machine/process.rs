@@ -5,6 +5,7 @@ use anyhow::{bail, Context, Result};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -118,6 +119,17 @@ fn wait_while_active(
         }
         before = now;
     }
+}
+
+/// Whether a command names a program: a file, or one on PATH.
+pub(crate) fn is_program(name: impl AsRef<Path>) -> bool {
+    let name = name.as_ref();
+    if name.components().count() != 1 {
+        return name.is_file();
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(name).is_file());
+    found
 }
 
 /// The output of a command.

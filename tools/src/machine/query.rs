@@ -119,6 +119,11 @@ impl Query {
         self.of_groups(env).into_iter().map(|text| self.nodes_in(text)).collect()
     }
 
+    /// The same query without variables, which hold what was true at the start.
+    pub(crate) fn by_command(self) -> Self {
+        Self { variables: Vec::new(), ..self }
+    }
+
     /// Variables that hold the answer.
     pub(crate) fn variables(&self) -> &[String] {
         &self.variables

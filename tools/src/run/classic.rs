@@ -175,7 +175,9 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {
         Some(reason) => Some(reason.to_string()),
-        None if end.is_some_and(|end| end <= now) => Some("the allocation has ended".to_owned()),
+        None if halt.end_of(end, now).is_some_and(|end| end <= now) => {
+            Some("the allocation has ended".to_owned())
+        }
         None if args.runs == Some(0) => Some("no run is left".to_owned()),
         None if job.allocation.is_here_alone() => None,
         None => {

@@ -2,6 +2,7 @@
 
 use super::agents::Agents;
 use super::command::{can_leave_out, run_command};
+use super::end_watch::{self, EndWatch};
 use super::restart_policy::{JobState, NodeRequirement, StopReason};
 use super::signals::Signals;
 use super::supervise::{supervise, KillReason, RunOutcome};
@@ -17,7 +18,7 @@ use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
 use scr_core::message::span;
 use scr_core::param::{self, Parameter, Params};
-use scr_core::prefix::{Halt, Nodes, Prefix};
+use scr_core::prefix::{ChangedEnd, Halt, HaltReason, Nodes, Prefix};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -37,6 +38,7 @@ pub(super) struct Job<'a> {
     excluded: Vec<String>,
     bad: Vec<BadNode>,
     agents: Agents,
+    end_watch: EndWatch,
     runs: u64,
     last: Option<RunOutcome>,
     /// The file with the number of nodes, as it was before the first run.
@@ -88,6 +90,7 @@ impl<'a> Job<'a> {
             nodes_before: written(env, &prefix),
             bad: Vec::new(),
             agents: Agents::default(),
+            end_watch: EndWatch::default(),
             runs: 0,
             last: None,
             env,
@@ -158,13 +161,32 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn state(&self) -> Result<JobState> {
+    fn state(&mut self) -> Result<JobState> {
+        let state = self.known_state()?;
+        // The time limit may have been changed.
+        let is_at_end = matches!(
+            state.stop(),
+            Some(StopReason::NoTime | StopReason::Halted(HaltReason::AllocationEnds { .. }))
+        );
+        match is_at_end.then(|| end_watch::changed_now(&self.allocation)).flatten() {
+            Some(end) => {
+                record_end(self.env, &self.prefix, &mut self.allocation, end);
+                self.known_state()
+            }
+            None => Ok(state),
+        }
+    }
+
+    fn known_state(&self) -> Result<JobState> {
         let now = self.allocation.now();
-        let end = self.allocation.end();
+        let mut end = self.allocation.end().time;
         // As in the library, a file that cannot be read halts nothing.
         let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
         {
-            Ok(halt) => halt.reason(now, end),
+            Ok(halt) => {
+                end = halt.end_of(self.allocation.end(), now);
+                halt.reason(now, self.allocation.end())
+            }
             Err(error) => {
                 warn(&format!("the halt conditions cannot be read: {}", scr_core::describe(&error)));
                 None
@@ -241,11 +263,19 @@ impl<'a> Job<'a> {
         let mut watchdog =
             Timeouts::of(self.params).map(|times| Watchdog::new(times, files, &self.prefix, now()));
         let began = now();
-        let mut look = || match Halt::read(files, &self.prefix) {
-            Ok(Some(halt)) if halt.is_immediate() => Some(KillReason::Halted),
-            _ => watchdog.as_mut().and_then(|dog| dog.is_hanging(now())).map(KillReason::Hung),
+        let variables = self.variables();
+        let (env, prefix, allocation, end_watch) =
+            (self.env, &self.prefix, &mut self.allocation, &mut self.end_watch);
+        let mut look = || {
+            if let Some(end) = end_watch.changed(allocation, now()) {
+                record_end(env, prefix, allocation, end);
+            }
+            match Halt::read(files, prefix) {
+                Ok(Some(halt)) if halt.is_immediate() => Some(KillReason::Halted),
+                _ => watchdog.as_mut().and_then(|dog| dog.is_hanging(now())).map(KillReason::Hung),
+            }
         };
-        let ended = supervise(&command.words, &self.variables(), &self.signals, &mut look)?;
+        let ended = supervise(&command.words, &variables, &self.signals, &mut look)?;
         self.log_end(ended, now().saturating_sub(began));
         self.last = Some(ended);
         Ok(())
@@ -292,6 +322,20 @@ impl<'a> Job<'a> {
             None => (),
         }
         self.log.add_entry(Record::event(Event::RunEnd).note(note).took(took));
+    }
+}
+
+/// Lets the job know that the allocation ends at another time than it was told.
+fn record_end(env: &Env, prefix: &Prefix, allocation: &mut Allocation, end: u64) {
+    let Ok(time) = i64::try_from(end) else { return };
+    warn(&format!(
+        "the end of the allocation has changed: {} seconds are left now",
+        time.saturating_sub(allocation.now())
+    ));
+    allocation.end_time = Some(end);
+    let changed = ChangedEnd { job_id: allocation.job_id.clone(), time };
+    if let Err(error) = Halt::update(&*env.files, prefix, |halt| halt.changed_end = Some(changed.clone())) {
+        warn(&format!("the job cannot be told of that: {}", scr_core::describe(&error)));
     }
 }
 

@@ -6,6 +6,7 @@
 //! - `restart_policy`: whether to start
 //! - `command`: the launcher's command line, with the nodes to use
 //! - `supervise`: one run, from its start to its end
+//! - `end_watch`: the end of the allocation, which may change
 //! - `signals`: what this command does with signals
 //! - `watchdog`: a run that hangs
 //! - `agents`: the agents of the nodes, where they are job steps
@@ -16,6 +17,7 @@
 mod agents;
 pub(crate) mod classic;
 mod command;
+mod end_watch;
 mod job;
 pub(crate) mod postrun;
 pub(crate) mod prerun;
@@ -26,10 +28,10 @@ mod supervise;
 mod watchdog;
 
 use crate::environment;
-use crate::machine::Overrides;
+use crate::machine::{process, Overrides};
 use crate::output::{print_to_stderr, Answer};
 use crate::time;
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use job::Job;
 use restart_policy::StopReason;
@@ -126,6 +128,9 @@ pub(super) fn warn(line: &str) {
 /// `scr run`.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     refuse_option(args.command.first())?;
+    // Before the halt conditions are read, which would hide a mistyped name.
+    let program = args.command.first().context("there is nothing to start")?;
+    ensure!(process::is_program(program), "cannot start {}: there is no such program", program.display());
     let (env, overrides) = args.job.environment()?;
     let params = environment::params(&env);
     if !params.get(&param::ENABLE) {

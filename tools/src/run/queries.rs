@@ -190,10 +190,12 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let params = environment::params(&env);
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
-    let end = JobContext::of(&job).map(|job| job.allocation.end()).unwrap_or_else(|error| {
-        warn(format_args!("nothing is known of the allocation, so only the halt file counts: {error:#}"));
-        None
-    });
+    let context = JobContext::of(&job)
+        .inspect_err(|error| {
+            warn(format_args!("nothing is known of the allocation, so only the halt file counts: {error:#}"));
+        })
+        .ok();
+    let end = context.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
     let reason = halt.reason(environment::now(&env), end);
     if let Some(reason) = &reason {
         print(format!("{reason}\n"))?;
