@@ -47,6 +47,17 @@ fn clean(job: &FinishedJob, arguments: &[&str]) -> Output {
     command(job, arguments).output().unwrap()
 }
 
+/// A container or a wrapper had given the job another name, and nothing was found.
+#[test]
+fn a_command_with_another_user_name_finds_what_the_job_has_left() {
+    let job = flushed();
+    let other = |arguments: &[&str]| command(&job, arguments).env("USER", "somebody-else").output().unwrap();
+    let found = other(&["--allocation", &JOB, "--ended", "--dry-run"]);
+    assert!(out(&found).contains(&format!("user1/scr.{}", *JOB)), "{}{}", out(&found), err(&found));
+    assert_eq!(code(&other(&["--allocation", &JOB, "--ended"])), 0);
+    assert!(!folder(&job).exists());
+}
+
 /// A process that is ended with the test.
 struct Running(Child);
 

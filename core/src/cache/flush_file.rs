@@ -38,10 +38,12 @@ impl Cache {
             ));
             return Some("another allocation has one in its cache only");
         }
+        let user = job.params.get(&param::USER_NAME);
         job.report.notice(&format!(
             "dataset {id} `{name}' of an earlier run is in cache only, and no node of this run has anything of it in {}; if its \
              nodes are only away, or it lies in another folder there, end this run, and start it on them with the SCR_CACHE_BASE \
-             and STORE lines of the run that wrote it. Until this job has completed a newer checkpoint, `scr postrun' saves it",
+             and STORE lines of the run that wrote it; if the job was called by another user name then, set SCR_USER_NAME to \
+             that; this run is called {user}. Until this job has completed a newer checkpoint, `scr postrun' saves it",
             self.stores().iter().map(|store| store.name.as_str()).collect::<Vec<_>>().join(" or ")
         ));
         Some("an earlier run has left one in cache that no node of this run has")

@@ -67,13 +67,15 @@ impl OwnedDir {
         Self::descend(files, base, below, uid, Parts::Make)
     }
 
-    /// The directory `below` a base, where it is there.
+    /// The directory `below` a base, where it is there. `below` begins with the name of the user. A container or a wrapper may have
+    /// given a job another name than a command has, so a directory of this user with another name will do, where that
+    /// one is not there.
     ///
     /// # Errors
     /// As for [`make`](Self::make); also where it could have been changed by other users.
     pub fn find(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Option<Self>, FsError> {
         match Self::descend(files, base, below, uid, Parts::Expect) {
-            Err(error) if error.is_not_found() => Ok(None),
+            Err(error) if error.is_not_found() => Ok(Self::find_by_owner(files, base, below, uid)),
             found => found.map(Some),
         }
     }
@@ -87,6 +89,23 @@ impl OwnedDir {
             Err(error) if error.is_not_found() => Ok(()),
             found => found.map(drop),
         }
+    }
+
+    fn find_by_owner(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Option<Self> {
+        let rest: PathBuf = below.components().skip(1).collect();
+        let holds_job = |found: &Self| {
+            let names = found.files.list(&found.path).unwrap_or_default();
+            names.iter().any(|name| name.as_os_str().as_encoded_bytes().starts_with(b"scr."))
+        };
+        let mut names = files.list(base).unwrap_or_default();
+        names.sort();
+        names.into_iter().find_map(|name| {
+            let user = Self::descend(files, base, &name, uid, Parts::Expect).ok().filter(holds_job)?;
+            match rest.as_os_str().is_empty() {
+                true => Some(user),
+                false => Self::descend(files, base, &name.join(&rest), uid, Parts::Expect).ok(),
+            }
+        })
     }
 
     /// The directory at a path that the user has named. Links are followed to it, and not in it.
@@ -255,6 +274,27 @@ mod tests {
 
     fn mode(path: &Path) -> u32 {
         REAL.status(path).unwrap().mode & 0o7777
+    }
+
+    /// No command found anything of a job in a container with another USER.
+    #[test]
+    fn a_directory_of_the_user_is_found_under_another_name() {
+        let base = tempfile::tempdir().unwrap();
+        let make = |below: &str| OwnedDir::make(REAL, base.path(), Path::new(below), uid()).unwrap();
+        let find = |below: &str| OwnedDir::find(REAL, base.path(), Path::new(below), uid()).unwrap();
+        make("build");
+        make("ann/scr.7");
+        make("ann/other");
+        assert!(find("bob/scr.7").unwrap().path().ends_with("ann/scr.7"));
+        assert!(find("bob").unwrap().path().ends_with("ann"), "it holds a job");
+        assert!(find("bob/scr.8").is_none());
+        make("bob/scr.7");
+        assert!(find("bob/scr.7").unwrap().path().ends_with("bob/scr.7"), "its own name comes first");
+        let planted = base.path().join("carl");
+        fs::create_dir_all(planted.join("scr.9")).unwrap();
+        if chown(&planted, Some(4_000_000), None).is_ok() {
+            assert!(find("bob/scr.9").is_none(), "of another user");
+        }
     }
 
     fn set_mode(path: &Path, mode: u32) {

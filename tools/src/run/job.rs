@@ -266,13 +266,16 @@ impl<'a> Job<'a> {
         let variables = self.variables();
         let (env, prefix, allocation, end_watch) =
             (self.env, &self.prefix, &mut self.allocation, &mut self.end_watch);
-        let mut look = || {
+        let mut look = |is_suspended: bool| {
             if let Some(end) = end_watch.changed(allocation, now()) {
                 record_end(env, prefix, allocation, end);
             }
             match Halt::read(files, prefix) {
                 Ok(Some(halt)) if halt.is_immediate() => Some(KillReason::Halted),
-                _ => watchdog.as_mut().and_then(|dog| dog.is_hanging(now())).map(KillReason::Hung),
+                _ => watchdog
+                    .as_mut()
+                    .and_then(|dog| dog.is_hanging(now(), is_suspended))
+                    .map(KillReason::Hung),
             }
         };
         let ended = supervise(&command.words, &variables, &self.signals, &mut look)?;

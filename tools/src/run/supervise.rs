@@ -33,7 +33,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// How long a launcher may take to end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// Runs a command to its end, and passes signals on to it. It is ended early where `poll` gives a reason.
+/// Runs a command to its end, and passes signals on to it. It is ended early where `poll`, which is told
+/// whether the launcher is suspended, gives a reason.
 ///
 /// # Errors
 /// It cannot be started.
@@ -41,7 +42,7 @@ pub(super) fn supervise(
     words: &[OsString],
     variables: &[(String, String)],
     signals: &Signals,
-    poll: &mut dyn FnMut() -> Option<KillReason>,
+    poll: &mut dyn FnMut(bool) -> Option<KillReason>,
 ) -> Result<RunOutcome> {
     let (program, arguments) = words.split_first().context("there is nothing to start")?;
     let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
@@ -64,7 +65,7 @@ pub(super) fn supervise(
             None => {
                 if last_poll.elapsed() > POLL_INTERVAL {
                     last_poll = Instant::now();
-                    by = poll();
+                    by = poll(is_suspended(&child));
                 }
                 if by.is_some() || requests.iter().any(|request| matches!(request, Request::End(_))) {
                     send(&child, Signal::TERM)?;
@@ -73,6 +74,13 @@ pub(super) fn supervise(
             }
         }
     }
+}
+
+/// Whether a launcher is stopped, such as by a batch system that lets another job run.
+fn is_suspended(child: &Child) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap_or_default();
+    // The name of the program comes before, in parentheses.
+    stat.rsplit_once(") ").is_some_and(|(_, state)| state.starts_with(['T', 't']))
 }
 
 /// Sends a signal to a launcher.

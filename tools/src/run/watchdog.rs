@@ -87,17 +87,32 @@ pub(super) struct Watchdog<'a> {
     /// The last seen state of the files under the prefix directory, and since when it is so.
     last: Vec<Option<FileStamp>>,
     since: Duration,
+    /// When it looked last.
+    looked: Duration,
 }
 
 impl<'a> Watchdog<'a> {
     /// A run begins at the time `now`.
     pub(super) fn new(timeouts: Timeouts, files: &'a dyn Files, prefix: &'a Prefix, now: Duration) -> Self {
         let newest_before = FlushFile::read(files, prefix).ok().and_then(|file| file.highest_id());
-        Self { timeouts, files, prefix, newest_before, last: file_stamps(files, prefix), since: now }
+        Self {
+            timeouts,
+            files,
+            prefix,
+            newest_before,
+            last: file_stamps(files, prefix),
+            since: now,
+            looked: now,
+        }
     }
 
-    /// For how long nothing has happened, where that is too long.
-    pub(super) fn is_hanging(&mut self, now: Duration) -> Option<Duration> {
+    /// For how long the run has gone on without anything happening, where that is too long. The time counts in which the run was
+    /// seen to go on: not while its launcher is suspended, nor where this process was suspended with it and looks late.
+    pub(super) fn is_hanging(&mut self, now: Duration, is_suspended: bool) -> Option<Duration> {
+        let since_last = now.saturating_sub(std::mem::replace(&mut self.looked, now));
+        if is_suspended || since_last > LATE {
+            self.since += since_last;
+        }
         let seen = file_stamps(self.files, self.prefix);
         if seen != self.last {
             (self.last, self.since) = (seen, now);
@@ -143,6 +158,9 @@ struct FileStamp {
     mtime: (i64, u32),
     len: u64,
 }
+
+/// It looks every second, and file systems may be slow.
+const LATE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
@@ -196,31 +214,54 @@ mod tests {
         assert!(gap(0, 60, false).unwrap().contains("SCR_WATCHDOG_TIMEOUT is not set"));
     }
 
+    /// A job that was suspended for a while was killed when it went on.
+    #[test]
+    fn the_time_in_which_a_run_is_suspended_does_not_count() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        let mut dog = Watchdog::new(timeouts(0, 30, true), &RealFiles, &prefix, SECOND);
+        let mut now = SECOND;
+        let mut look = |after: u32, is_suspended| {
+            now += SECOND * after;
+            dog.is_hanging(now, is_suspended)
+        };
+        assert_eq!((1..=29).find_map(|_| look(1, false)), None);
+        assert_eq!(look(3600, false), None, "it was suspended with the run");
+        assert_eq!((1..=100).find_map(|_| look(1, true)), None, "the launcher is suspended");
+        assert_eq!(look(1, false), None, "exactly as long as expected");
+        assert_eq!(look(1, false), Some(SECOND * 31));
+    }
+
     #[test]
     fn every_checkpoint_starts_the_time_anew_and_the_last_call_ends_it() {
         let dir = tempfile::tempdir().unwrap();
         let prefix = Prefix::new(dir.path());
         prefix.make_scr_dir(&RealFiles).unwrap();
         let mut dog = Watchdog::new(timeouts(10, 100, false), &RealFiles, &prefix, SECOND * 5);
-        assert_eq!(dog.is_hanging(SECOND * 105), None, "starting");
+        let is_hanging = |dog: &mut Watchdog<'_>, at: Duration| {
+            dog.looked = at;
+            dog.is_hanging(at, false)
+        };
+        assert_eq!(is_hanging(&mut dog, SECOND * 105), None, "starting");
         Nodes(4).write(&RealFiles, &prefix).unwrap();
-        assert_eq!(dog.is_hanging(SECOND * 200), None, "it was seen now");
-        assert_eq!(dog.is_hanging(SECOND * 300), None, "it may fetch a checkpoint");
+        assert_eq!(is_hanging(&mut dog, SECOND * 200), None, "it was seen now");
+        assert_eq!(is_hanging(&mut dog, SECOND * 300), None, "it may fetch a checkpoint");
         let note = |location| {
             let dataset = DatasetDescriptor { id: 1, checkpoint: true, ..Default::default() };
             FlushFile::update(&RealFiles, &prefix, |file| file.record(&dataset, location)).unwrap();
         };
         note(Location::Cache);
-        assert_eq!(dog.is_hanging(SECOND * 300), None, "a checkpoint was seen");
-        assert_eq!(dog.is_hanging(SECOND * 310), None, "exactly as long as expected");
-        assert_eq!(dog.is_hanging(SECOND * 311), Some(SECOND * 11));
+        assert_eq!(is_hanging(&mut dog, SECOND * 300), None, "a checkpoint was seen");
+        assert_eq!(is_hanging(&mut dog, SECOND * 310), None, "exactly as long as expected");
+        assert_eq!(is_hanging(&mut dog, SECOND * 311), Some(SECOND * 11));
         note(Location::SyncFlushing);
-        assert_eq!(dog.is_hanging(SECOND * 320), None);
-        assert_eq!(dog.is_hanging(SECOND * 420), None, "a flush takes longer");
-        assert_eq!(dog.is_hanging(SECOND * 421), Some(SECOND * 101));
+        assert_eq!(is_hanging(&mut dog, SECOND * 320), None);
+        assert_eq!(is_hanging(&mut dog, SECOND * 420), None, "a flush takes longer");
+        assert_eq!(is_hanging(&mut dog, SECOND * 421), Some(SECOND * 101));
         Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some(Halt::FINALIZED.to_owned()))
             .unwrap();
-        assert_eq!(dog.is_hanging(SECOND * 430), None);
-        assert_eq!(dog.is_hanging(SECOND * 100_000), None, "it has called SCR_Finalize");
+        assert_eq!(is_hanging(&mut dog, SECOND * 430), None);
+        assert_eq!(is_hanging(&mut dog, SECOND * 100_000), None, "it has called SCR_Finalize");
     }
 }
