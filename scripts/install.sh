@@ -66,6 +66,14 @@ if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
     put 644 etc/scr.conf etc # what the site has written there stays
 fi
 for machine in etc/machines/*.toml; do put 644 "$machine" share/scr/machines; done
+# An epilog has no PATH: the scripts name the tree, where it will lie.
+root=${prefix#"${DESTDIR:-}"}
+[[ $root = /* ]] || root=$PWD/$root
+for script in prolog epilog; do
+    install -d "$prefix/share/scr/slurm"
+    sed "s|@SCR@|$root|g" "etc/$script.sh" >"$prefix/share/scr/slurm/$script.sh"
+    chmod 755 "$prefix/share/scr/slurm/$script.sh"
+done
 # The pages keep their folders, so that their links to each other resolve.
 for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.md docs/images/*.svg; do
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"

@@ -22,6 +22,9 @@ replaced! {
     LOG_DB_ENABLE = "SCR_BUILD_LOG_DB_ENABLE";
 }
 
+/// The default of both bases, if the build does not replace it.
+pub(crate) const LOCAL_BASE: &str = "/dev/shm";
+
 /// The system file, where it is not `etc/scr.conf` of the installation.
 pub(crate) const SYSTEM_FILE: Option<&str> = given(option_env!("SCR_BUILD_CONFIG_FILE"));
 

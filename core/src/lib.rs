@@ -49,6 +49,7 @@ mod testing;
 /// The version of this release, as `SCR_Get_version` gives it.
 pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
+pub use cache::bases::recorded as recorded_bases;
 pub use cache::control::{find_control_dir, make_control_dir};
 pub use job::job_folder;
 

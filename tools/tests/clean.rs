@@ -58,6 +58,46 @@ fn a_command_with_another_user_name_finds_what_the_job_has_left() {
     assert!(!folder(&job).exists());
 }
 
+/// An epilog said "nothing is left" of a job with a cache of its own.
+#[test]
+fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_left() {
+    const USER: u32 = 64_321;
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let id = format!("9{:08}", std::process::id());
+    let job = FinishedJob::recording(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", &id)], USER);
+    let left = job.node(0).join(format!("user1/scr.{id}"));
+    let record = job.path().join(format!("record/user1/scr.{id}"));
+    // The two nodes of the test have one record, and either may have written last.
+    let recorded = scr_core::recorded_bases(&scr_core::fs::RealFiles, &record);
+    assert!(left.is_dir() && !recorded.is_empty(), "{recorded:?}");
+    // The place that every installation knows is that of this test here, by the system file.
+    let tree = job.path().join("tree");
+    fs::create_dir_all(tree.join("bin")).unwrap();
+    fs::create_dir_all(tree.join("etc")).unwrap();
+    fs::copy(env!("CARGO_BIN_EXE_scr"), tree.join("bin/scr")).unwrap();
+    let known = job.path().join("record");
+    fs::write(tree.join("etc/scr.conf"), format!("SCR_CNTL_BASE={0}\nSCR_CACHE_BASE={0}\n", known.display()))
+        .unwrap();
+    let run = |script: &str, allocation: &str| {
+        let etc = Path::new(env!("CARGO_MANIFEST_DIR")).join("../etc");
+        let text = fs::read_to_string(etc.join(script)).unwrap().replace("@SCR@", tree.to_str().unwrap());
+        fs::write(job.path().join(script), text).unwrap();
+        let mut root = Command::new("/usr/bin/env");
+        root.args(["-i", &format!("SLURM_JOB_ID={allocation}"), "/bin/sh"]).arg(job.path().join(script));
+        root.output().unwrap()
+    };
+    let other = run("epilog.sh", "1");
+    assert!(code(&other) == 0 && left.is_dir(), "{}", err(&other));
+    let prolog = run("prolog.sh", &id);
+    assert!(code(&prolog) == 0 && left.is_dir(), "it may still run: {}{}", out(&prolog), err(&prolog));
+    let epilog = run("epilog.sh", &id);
+    assert_eq!(code(&epilog), 0, "{}", err(&epilog));
+    assert!(!record.exists(), "{}{}", out(&epilog), err(&epilog));
+    assert!(recorded.iter().all(|base| !base.join(format!("user1/scr.{id}")).exists()), "{}", err(&epilog));
+}
+
 /// A process that is ended with the test.
 struct Running(Child);
 

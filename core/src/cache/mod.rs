@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `store` | a store as this rank reaches it |
 //! | `control` | the control directory of a node |
+//! | `bases` | where an allocation keeps datasets, for those who clean up |
 //! | `dataset` | a complete dataset in cache |
 //! | `removed` | directories that are removed while the job runs |
 //! | `begin` | a dataset begins: id, folders, filemap |
@@ -22,6 +23,7 @@
 //! | `node_dir` | their folders in it |
 //! | `shared_files` | files that several ranks write |
 
+pub(crate) mod bases;
 mod begin;
 mod checksum;
 pub(crate) mod control;

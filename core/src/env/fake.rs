@@ -30,6 +30,7 @@ impl Env {
             is_privileged: false,
             processors: 1,
             install_dir: None,
+            record_base: None,
             files: Retrying::around(files),
             clock: clock.clone(),
             output: output.clone(),
@@ -73,6 +74,13 @@ impl TestEnv {
     #[must_use]
     pub fn with_install_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.env.install_dir = Some(dir.into());
+        self
+    }
+
+    /// Sets the folder in which a job records where it keeps datasets.
+    #[must_use]
+    pub fn with_record_base(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.env.record_base = Some(dir.into());
         self
     }
 

@@ -44,6 +44,8 @@ pub struct Env {
     pub processors: u32,
     /// Folder of the installation: `lib/libscr.so` lies below it. `None` where it is not known.
     pub install_dir: Option<PathBuf>,
+    /// The base folder that every installation knows, where a job records where it keeps datasets. `None`: nowhere.
+    pub record_base: Option<PathBuf>,
     /// The file layer.
     pub files: Arc<dyn Files>,
     /// The clock.

@@ -2,6 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "all other code asks the system through this file")]
 
 use super::{Clock, Env, Output, Watch};
+use crate::build;
 use crate::fs::{Files, Retrying};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -33,6 +34,7 @@ impl Env {
             processors: std::thread::available_parallelism()
                 .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
             install_dir,
+            record_base: Some(build::CNTL_BASE.unwrap_or(build::LOCAL_BASE).into()),
             files: Retrying::around(files),
             clock: Arc::new(SystemClock { start: Instant::now() }),
             output: Arc::new(StandardOutput),

@@ -128,6 +128,17 @@ impl OwnedDir {
         Self::descend(&*self.files, &self.path, below, uid, Parts::Make)
     }
 
+    /// The directory of this name in this one, where it is there.
+    ///
+    /// # Errors
+    /// As for [`find`](Self::find).
+    pub fn find_below(&self, name: &Path, uid: u32) -> Result<Option<Self>, FsError> {
+        match Self::descend(&*self.files, &self.path, name, uid, Parts::Expect) {
+            Err(error) if error.is_not_found() => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
     /// Its name in messages, and for [`files`](Self::files).
     pub fn path(&self) -> &Path {
         &self.path

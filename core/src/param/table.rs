@@ -202,9 +202,9 @@ parameters! {
         "Prefix directories of other users, separated by colons, whose settings may name programs and directories.";
     PREFIX: PathBuf = "SCR_PREFIX", Kind::Path, DefaultValue::CurrentDir, Anywhere,
         "The prefix directory on the parallel file system, where datasets are written and read.";
-    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, "/dev/shm"), Node,
+    CNTL_BASE: PathBuf = "SCR_CNTL_BASE", Kind::Path, built(build::CNTL_BASE, build::LOCAL_BASE), Node,
         "Base folder of the control directory. Use storage local to the node.";
-    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, "/dev/shm"), Node,
+    CACHE_BASE: PathBuf = "SCR_CACHE_BASE", Kind::Path, built(build::CACHE_BASE, build::LOCAL_BASE), Node,
         "Base folder of the cache directory.";
     CACHE_SIZE: u64 = "SCR_CACHE_SIZE", COUNT, text("1"), Anywhere,
         "How many complete datasets to keep in cache.";

@@ -8,7 +8,7 @@ use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
 use crate::cache::flush_file::Left;
 use crate::cache::part::MAX_ID;
-use crate::cache::{Cache, CachedDataset};
+use crate::cache::{bases, Cache, CachedDataset};
 use crate::comm::collective::{any, broadcast};
 use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
@@ -36,6 +36,7 @@ impl Session {
         let mut schemes = Schemes::new(&job)?;
         job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
         let cache = Cache::open(&mut job)?;
+        bases::record(&job);
         schemes.place_ranks(&job, &cache)?;
         let began = job.elapsed();
         report_settings(&job);

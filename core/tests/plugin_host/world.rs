@@ -67,6 +67,7 @@ pub(crate) fn env(install_dir: Option<PathBuf>) -> Env {
         is_privileged: false,
         processors: 1,
         install_dir,
+        record_base: None,
         files: Arc::new(RealFiles),
         clock: Arc::new(Still),
         output: Arc::new(Silent),

@@ -13,13 +13,17 @@ mod in_use;
 use crate::environment;
 use crate::machine::{current_job_id, Manifests};
 use crate::output::{count, show, warn, Answer};
-use anyhow::Result;
+use anyhow::{ensure, Context, Result};
 use clap::Args;
 use folders::JobFolder;
 use in_use::{Choice, Liveness, NO_ALLOCATION};
+use scr_core::env::Env;
+use scr_core::param::Params;
 use scr_core::scavenge::{unsaved, Unsaved};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
@@ -41,6 +45,9 @@ pub(crate) struct CleanArgs {
     /// Remove the folders of all dead allocations of the user
     #[arg(long)]
     dead: bool,
+    /// Do so for every user of this node, as root: for a prolog or an epilog
+    #[arg(long)]
+    all_users: bool,
     /// Also remove datasets that are in cache only; they are lost then
     #[arg(long)]
     discard_unsaved: bool,
@@ -65,6 +72,9 @@ struct Outcome {
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let env = environment::quiet_env()?;
     let params = environment::params(&env);
+    if args.all_users {
+        return for_all_users(&env, &params, args.allocation.as_deref());
+    }
     let manifests = Manifests::load(&env)?;
     let (choice, wanted) = match (&args.allocation, args.dead) {
         (Some(id), _) => (Choice::Named { has_ended: args.ended }, Some(id.clone())),
@@ -72,10 +82,9 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         (None, false) => (Choice::Own, Some(current_job_id(&env, &params, &manifests)?)),
     };
     let mut by_job: BTreeMap<String, Vec<JobFolder>> = BTreeMap::new();
-    for folder in folders::find(&env, &params)? {
-        if wanted.as_ref().is_none_or(|id| *id == folder.job_id) {
-            by_job.entry(folder.job_id.clone()).or_default().push(folder);
-        }
+    let mut refused = Vec::new();
+    for folder in folders::find(&env, &params, wanted.as_deref(), &mut refused)? {
+        by_job.entry(folder.job_id.clone()).or_default().push(folder);
     }
     let mut liveness = Liveness::find(&env, &manifests)?;
     let mut outcomes = Vec::new();
@@ -116,8 +125,31 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() }),
         text(&outcomes, args),
     )?;
+    if let Some(error) = refused.into_iter().next() {
+        return Err(error.into());
+    }
     Ok(Answer::from(outcomes.iter().all(|outcome| !outcome.is_failure)))
 }
+
+/// Runs this command once for each user who has folders on this node, with the rights of that user, so that nothing that a user
+/// has planted leads anywhere else.
+fn for_all_users(env: &Env, params: &Params, job_id: Option<&str>) -> Result<Answer> {
+    ensure!(rustix::process::geteuid().is_root(), "--all-users is for root, who may act for other users");
+    let program = std::env::current_exe().context("cannot find this command")?;
+    let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users");
+    let mut worst = 0;
+    for (user, uid, gid) in folders::users(env, &folders::bases(env, params, job_id)?) {
+        let mut command = Command::new(&program);
+        command.args(arguments()).uid(uid).gid(gid).current_dir("/").stdin(Stdio::null());
+        command.env("USER", &user).env("SCR_USER_NAME", environment::as_setting(&user));
+        let status = command.status().with_context(|| format!("cannot act as the user of {user}"))?;
+        worst = worst.max(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(ERROR));
+    }
+    Ok(Answer::Code(worst))
+}
+
+/// The exit code of an error.
+const ERROR: u8 = 2;
 
 /// Removes a folder, or finds out that it can be removed.
 fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {

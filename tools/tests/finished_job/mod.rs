@@ -9,6 +9,7 @@ use scr_core::param::AppConfig;
 use scr_core::session::{OutputFlags, Session};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -26,6 +27,22 @@ impl FinishedJob {
         fs::create_dir(job.prefix()).unwrap();
         job.install_plugins();
         thread::run(2, |comm| job.run(Box::new(comm), settings)).unwrap();
+        job
+    }
+
+    /// The same as this user, by root, with a record of where it has kept its datasets.
+    pub(crate) fn recording(settings: &[(&str, &str)], uid: u32) -> Self {
+        let job = Self(tempfile::tempdir().unwrap());
+        for folder in [job.prefix(), job.path().join("record")] {
+            fs::create_dir(folder).unwrap();
+        }
+        job.install_plugins();
+        thread::run(2, |comm| job.run(Box::new(comm), settings)).unwrap();
+        let mut chown = std::process::Command::new("chown");
+        chown.arg("-R").arg(format!("{uid}:{uid}")).args([job.prefix(), job.node(0), job.node(1)]);
+        assert!(chown.arg(job.path().join("record/user1")).status().unwrap().success());
+        // The user reaches all of that.
+        fs::set_permissions(job.path(), fs::Permissions::from_mode(0o755)).unwrap();
         job
     }
 
@@ -67,8 +84,11 @@ impl FinishedJob {
             )
             .with_variable("SCR_NODE_NAME", &format!("n{rank}"))
             .with_variable("SCR_CACHE_BASE", &base)
+            .with_variable("SCR_CNTL_BASE", &base)
             .with_variable("SCR_CACHE_BYPASS", "0")
             .with_variable("SCR_PLUGIN_PATH", &self.plugins().display().to_string());
+        let record = self.path().join("record");
+        let env = if record.is_dir() { env.with_record_base(record) } else { env };
         let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
         let mut session = Session::init(comm, env.env(), &AppConfig::default()).unwrap();
         session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
