@@ -10,7 +10,7 @@ use crate::fs::{Files, OwnedDir};
 use crate::ledger::LedgerDir;
 use crate::log::Log;
 use crate::message::Reporter;
-use crate::param::{self, AppConfig, ConfigError, Params, Settings};
+use crate::param::{self, AppConfig, ConfigError, Params, Problem, Settings};
 use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
 use scr_plugin_api::KvTree;
@@ -47,7 +47,10 @@ impl Job {
         let raw = load_settings(&*comm, &env, app)?;
         let (params, mut problems) = Params::resolve(&raw, &env);
         let is_used = params.get(&param::ENABLE) || passes_through(&params);
-        let built = is_used.then(|| Descriptors::build(&params, &mut problems));
+        let built = is_used.then(|| {
+            let built = Descriptors::build(&params, &mut problems);
+            ConfigError::unless(take_fatal(&mut problems), ()).and(built)
+        });
         let node = params.get(&param::NODE_NAME);
         let report = Reporter::new(env.output.clone(), comm.rank(), &node, params.get(&param::DEBUG));
         param::sort(&mut problems);
@@ -284,6 +287,13 @@ pub fn job_folder(params: &Params) -> PathBuf {
     Path::new(&user).join(format!("scr.{}", params.get(&param::JOB_ID)))
 }
 
+/// Removes the problems that no run may start with.
+fn take_fatal(problems: &mut Vec<Problem>) -> Vec<Problem> {
+    let (fatal, others) = std::mem::take(problems).into_iter().partition(Problem::stops);
+    *problems = others;
+    fatal
+}
+
 /// Groups, stores and redundancy, which are the same on all ranks as far as they decide on steps. Collective.
 fn agreed_descriptors(
     comm: &dyn Comm,
@@ -291,9 +301,7 @@ fn agreed_descriptors(
     built: Result<Descriptors, ConfigError>,
 ) -> Result<Descriptors, Error> {
     let descriptors = agree_at(comm, node, built).map_err(|error| match error {
-        CollectiveError::Ranks(why) => {
-            Error::Config { why: format!("reading the descriptors failed: {why}") }
-        }
+        CollectiveError::Ranks(why) => Error::Config { why: format!("reading the settings failed: {why}") },
         CollectiveError::Comm(error) => error.into(),
     })?;
     same_descriptors(comm, &descriptors)?;

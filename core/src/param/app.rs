@@ -176,7 +176,7 @@ fn action(text: &str) -> Result<Action, Cause> {
         return Ok(Action::Query(Query { name: name.to_string(), item: None }));
     }
     if DESCRIPTORS.contains(&name) {
-        return descriptor(words(text)?);
+        return descriptor(words(text).map_err(|fault| fault.cause(text))?);
     }
     let Some(value) = tail.trim_start().strip_prefix('=') else {
         return Err(Cause::NoEquals { text: text.to_string() });
@@ -193,7 +193,7 @@ fn simple_value(name: &str, text: &str) -> Result<String, Cause> {
     let Ok(Words { pairs, rest }) = words(&format!("{name}={text}")) else {
         // A quote somewhere inside is a letter like any other.
         if let Some(quote) = text.chars().next().filter(|c| "\"'".contains(*c)) {
-            return Err(Cause::Unterminated { quote });
+            return Err(Cause::Unterminated { quote, name: name.to_string() });
         }
         return Ok(text.to_string());
     };

@@ -216,13 +216,14 @@ fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Se
         return None;
     }
     if !is_text(text) {
-        problems.push(Cause::NotText);
+        let name = name_of(text);
+        problems.push(find(&name).map_or(Cause::NotText, |_| Cause::ValueNotText { name }));
         return None;
     }
     let words = match line::words(text) {
         Ok(words) => words,
         Err(fault) => {
-            problems.push(fault.into());
+            problems.push(fault.cause(text));
             return None;
         }
     };
@@ -249,13 +250,19 @@ pub(crate) fn is_text(text: &str) -> bool {
     !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
 }
 
-impl From<LineFault> for Cause {
-    fn from(fault: LineFault) -> Self {
-        match fault {
-            LineFault::Unterminated(quote) => Cause::Unterminated { quote },
+impl LineFault {
+    /// What is wrong with this line.
+    pub(super) fn cause(self, line: &str) -> Cause {
+        match self {
+            LineFault::Unterminated(quote) => Cause::Unterminated { quote, name: name_of(line) },
             LineFault::NoKey => Cause::NoKey,
         }
     }
+}
+
+/// What a line begins with.
+fn name_of(line: &str) -> String {
+    line.split('=').next().unwrap_or_default().trim().to_owned()
 }
 
 fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
@@ -404,7 +411,10 @@ mod tests {
     fn non_utf8_bytes_are_accepted_in_a_comment_and_reported_in_a_setting() {
         assert_eq!(parsed(b"SCR_FLUSH=1 # caf\xe9").1, []);
         let (settings, problems) = parsed(b"SCR_JOB_NAME=caf\xe9\nSCR_FLUSH=2");
-        assert_eq!((settings.len(), &problems[0].cause), (1, &Cause::NotText));
+        assert_eq!(
+            (settings.len(), &problems[0].cause),
+            (1, &Cause::ValueNotText { name: "SCR_JOB_NAME".to_string() })
+        );
     }
 
     proptest! {

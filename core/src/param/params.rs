@@ -297,10 +297,11 @@ mod tests {
         for name in ["SCR_PREFIX", "SCR_CACHE_BASE", "SCR_NODE_NAME", "SCR_JOB_NAME", "SCR_LOG_DB_PASS"] {
             for value in ["/tmp/a\nb", "/tmp/caf\u{fffd}"] {
                 let (params, problems) = resolved(&world().with_variable(name, value), &[]);
-                let message = format!(
-                    "environment: {name} is not UTF-8 text, or holds control characters; it is ignored"
-                );
-                assert_eq!(texts(&problems), [message]);
+                let is_replaced = ["SCR_JOB_NAME", "SCR_LOG_DB_PASS"].contains(&name);
+                let so = if is_replaced { "it is ignored" } else { "no other value may take its place" };
+                let what = "is not UTF-8 text, or holds control characters";
+                assert_eq!(texts(&problems), [format!("environment: {name} {what}; {so}")]);
+                assert_eq!(problems[0].stops(), !is_replaced);
                 assert!(!params.named(name).unwrap().is_set(), "{name}");
             }
         }

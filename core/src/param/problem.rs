@@ -5,6 +5,7 @@
 
 use super::origin::{FileLine, Origin};
 use super::quote::{of_value, quote, range, suggest};
+use super::table::{find, Info};
 use super::value::Rejected;
 use std::fmt;
 use std::path::PathBuf;
@@ -215,6 +216,8 @@ pub enum Cause {
     Unterminated {
         /// Which quote.
         quote: char,
+        /// What the line begins with.
+        name: String,
     },
     /// A line starts with `=`.
     #[error("a value has no name before its `='; the line is ignored")]
@@ -222,10 +225,10 @@ pub enum Cause {
     /// A line is not UTF-8, or holds control characters.
     #[error("the setting is not UTF-8 text, or holds control characters; it is ignored")]
     NotText,
-    /// A variable is not UTF-8, or holds control characters.
+    /// The value of a parameter is not UTF-8, or holds control characters.
     #[error("{name} is not UTF-8 text, or holds control characters; it is ignored")]
-    VariableNotText {
-        /// The variable.
+    ValueNotText {
+        /// The parameter.
         name: String,
     },
     /// What a setting names cannot be used, such as a plugin that is not there or does not take its options.
@@ -417,6 +420,18 @@ pub enum Cause {
 }
 
 impl Cause {
+    /// The parameter or key whose value is ignored.
+    fn ignored(&self) -> Option<&str> {
+        match self {
+            Cause::Malformed { name, .. }
+            | Cause::OutOfRange { name, .. }
+            | Cause::ValueNotText { name }
+            | Cause::AfterValue { name, .. }
+            | Cause::Unterminated { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
     /// The text `found` was rejected as the value of the parameter or key `name`.
     pub(crate) fn rejected(rejected: Rejected, name: String, found: String) -> Self {
         match rejected {
@@ -430,11 +445,22 @@ impl Problem {
     pub(crate) fn new(origin: &Origin, cause: Cause) -> Self {
         Self { origin: origin.clone(), cause }
     }
+
+    /// Whether no run may start with it: neither the next source nor the default can take the place of what is ignored, or it is
+    /// unknown what that is.
+    pub fn stops(&self) -> bool {
+        let is_irreplaceable = |name| find(name).is_some_and(Info::is_irreplaceable);
+        matches!(self.cause, Cause::Unreadable { .. }) || self.cause.ignored().is_some_and(is_irreplaceable)
+    }
 }
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.origin, self.cause)
+        let cause = self.cause.to_string();
+        match cause.strip_suffix("; it is ignored").filter(|_| self.stops()) {
+            Some(what) => write!(f, "{}: {what}; no other value may take its place", self.origin),
+            None => write!(f, "{}: {cause}", self.origin),
+        }
     }
 }
 

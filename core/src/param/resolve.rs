@@ -128,12 +128,16 @@ pub(super) fn resolve_one(
     problems: &mut Vec<Problem>,
 ) -> Parameter {
     let own = match info.scope {
-        // Rank 0 has reported a value that is not text.
-        Scope::Node | Scope::Rank => {
-            env.variable(info.name).filter(|value| is_text(value) && counts(info, env))
-        }
+        Scope::Node | Scope::Rank => env.variable(info.name).filter(|_| counts(info, env)),
         Scope::Anywhere | Scope::OutsideFiles | Scope::SystemFile => None,
     };
+    let own = own.filter(|value| {
+        let cause = Cause::ValueNotText { name: info.name.to_string() };
+        is_text(value) || {
+            problems.push(Problem::new(&Origin::Environment, cause));
+            false
+        }
+    });
     let own = own.map(|value| Setting::new(info.name, value, Origin::Environment));
     let (mut found, mut shared) = (None, None);
     for setting in own.iter().chain(settings.iter().copied()) {

@@ -250,9 +250,9 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Source {
     for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
         let Some(value) = env.variable(name) else { continue };
         let cause = match find(name) {
-            Some(_) if !is_text(value) => Some(Cause::VariableNotText { name: name.clone() }),
-            // Each rank has its own.
-            Some(info) if info.scope == Scope::Rank => continue,
+            // Each rank has its own, and reports it.
+            Some(info) if info.scope == Scope::Rank || !info.scope.is_shared() && !is_text(value) => continue,
+            Some(_) if !is_text(value) => Some(Cause::ValueNotText { name: name.clone() }),
             Some(info) if !counts(info, env) => {
                 problems.extend(refused_variable(info, env));
                 continue;

@@ -42,6 +42,27 @@ pub struct Info {
     pub help: &'static str,
 }
 
+impl Info {
+    /// Whether its value may not be replaced by that of the next source if it cannot be used: data would go to another place, or
+    /// come from there, or the run would restart from another checkpoint.
+    pub(super) fn is_irreplaceable(&self) -> bool {
+        [
+            PREFIX.info(),
+            CACHE_BASE.info(),
+            CNTL_BASE.info(),
+            // They are parts of the paths of the cache, and of what is in it.
+            USER_NAME.info(),
+            JOB_ID.info(),
+            NODE_NAME.info(),
+            CONF_FILE.info(),
+            CURRENT.info(),
+            REQUIRE_RESTART.info(),
+        ]
+        .iter()
+        .any(|info| info.name == self.name)
+    }
+}
+
 /// The value of a parameter that is not set.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum DefaultValue {

@@ -303,3 +303,33 @@ fn machines_with_one_name_do_not_begin() {
     world.nodes[2] = "other".to_owned();
     world.run(|application| application.finalize().expect("each machine has a name of its own"));
 }
+
+/// The data went to `/dev/shm` or the current folder, or the run restarted from another checkpoint.
+#[test]
+fn a_place_that_cannot_be_used_is_not_replaced_by_another() {
+    for (name, value) in [
+        ("SCR_PREFIX", "/new\nline"),
+        ("SCR_CACHE_BASE", "/not \u{fffd} UTF-8"),
+        ("SCR_CNTL_BASE", "/new\nline"),
+        ("SCR_JOB_ID", "a/b"),
+        ("SCR_USER_NAME", "a/b"),
+        ("SCR_CURRENT", "new\nline"),
+        ("SCR_CONF_FILE", "/there/is/no/such/file"),
+        ("SCR_REQUIRE_RESTART", "maybe"),
+    ] {
+        let world = World::new(2, 2).set(name, value);
+        let run = world.try_run(|job| job.err().map(|error| error.to_string()));
+        for error in &run.ranks {
+            let error = error.as_deref().unwrap_or_else(|| panic!("{name}: no session begins"));
+            assert!(error.contains("environment: ") && !error.contains("is ignored"), "{error}");
+        }
+        assert!(!world.node("n0").exists(), "{name}");
+    }
+    for line in ["SCR_CACHE_BASE=\"/open", "SCR_CACHE_BASE=/two words", "SCR_CACHE_BASE=/a\u{1}b"] {
+        let world = World::new(2, 2).unset("SCR_CACHE_BASE");
+        std::fs::write(world.prefix().join(".scrconf"), line).unwrap();
+        let run = world.try_run(|job| job.err().map(|error| error.to_string()));
+        let error = run.ranks[1].as_deref().unwrap_or_else(|| panic!("{line}: no session begins"));
+        assert!(error.contains("/prefix/.scrconf:1: "), "{error}");
+    }
+}

@@ -7,7 +7,7 @@ use scr_core::descriptor::hostlist;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::log::check_logger;
-use scr_core::param::{Params, Settings};
+use scr_core::param::{Params, Problem, Settings};
 use scr_core::plugin::check_plugins;
 
 /// Parameters and descriptors, and what is wrong with them.
@@ -26,7 +26,9 @@ impl Configuration {
         let descriptors = Descriptors::of_what_is_good(&params, &mut problems, &mut fatal);
         problems.extend(check_logger(&params));
         problems.extend(hostlist::check(&params));
-        let mut findings: Vec<_> = problems.into_iter().map(Finding::ignored).collect();
+        let (stops, ignored): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::stops);
+        fatal.extend(stops);
+        let mut findings: Vec<_> = ignored.into_iter().map(Finding::ignored).collect();
         let is_good = fatal.is_empty();
         let host = environment::plugin_host_of(env, &params, None);
         let ignored = check_plugins(&host, &params, &descriptors, &mut fatal);
