@@ -10,9 +10,16 @@ use crate::prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, Restar
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
-    /// about to repeat work. `seen` are the ids of which any node has something, and `newest` the place of what would be
-    /// restarted from. Rank 0 knows whether there is one, and gives why the run cannot restart from it.
-    pub(crate) fn report_missing(&self, job: &Job, seen: &[u64], newest: Seq) -> Option<&'static str> {
+    /// about to repeat work. `seen` are the ids of which any node has something, `of_twins` those that belong to the other one of
+    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. Rank 0 knows
+    /// whether there is one, and gives why the run cannot restart from it.
+    pub(crate) fn report_missing(
+        &self,
+        job: &Job,
+        seen: &[u64],
+        of_twins: &[u64],
+        newest: Seq,
+    ) -> Option<&'static str> {
         if job.rank() != Rank(0) {
             return None;
         }
@@ -30,6 +37,9 @@ impl Cache {
         };
         let missing = file.entries().into_iter().find(is_missing)?;
         let (id, name) = (missing.id, String::from_utf8_lossy(&missing.name));
+        if of_twins.contains(&id) {
+            return Some("the one in cache belongs to another prefix directory with the id of this one");
+        }
         if let Some(other) = other_allocation(job, &missing) {
             job.report.notice(&format!(
                 "dataset {id} `{name}' is only in the cache of allocation {other}, which this run does not look at; if its nodes \

@@ -34,6 +34,7 @@ pub(crate) mod flush_file;
 pub(crate) mod kept_open;
 pub(crate) mod logical_file;
 pub(crate) mod node_dir;
+pub(crate) mod owner;
 pub(crate) mod part;
 pub(crate) mod place;
 pub(crate) mod record;
@@ -61,6 +62,7 @@ use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
 use flush_file::update_flush_file;
 use kept_open::KeptOpen;
+use owner::Owner;
 use part::PartDir;
 use record::RankRecord;
 use scr_plugin_api::KvTree;
@@ -186,7 +188,8 @@ impl Cache {
     /// It cannot be made.
     pub(crate) fn place_for(&self, job: &Job, record: &RankRecord) -> Result<PartDir, FsError> {
         let part = self.part_of(record);
-        let is_of_other = |map: Filemap| map.record.is_some_and(|other| !other.is_of_same_prefix(record));
+        let is_of_other =
+            |map: Filemap| map.record.is_some_and(|other| Owner::in_job(&other, job) != Owner::This);
         if !Filemap::read(job.files(), &part).is_ok_and(is_of_other) {
             return Ok(part);
         }

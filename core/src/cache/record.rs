@@ -152,17 +152,6 @@ impl RankRecord {
         DatasetDescriptor { id: self.id_in_prefix, ..self.dataset.clone() }
     }
 
-    /// Whether it belongs to the prefix directory that is at its path now, which has this random id. A record without an id
-    /// belongs to whichever is there.
-    pub(crate) fn is_of(&self, prefix_id: Option<&PrefixId>) -> bool {
-        self.prefix_id.is_none() || self.prefix_id.as_ref() == prefix_id
-    }
-
-    /// Whether both belong to one prefix directory.
-    pub(crate) fn is_of_same_prefix(&self, other: &Self) -> bool {
-        (&self.prefix, &self.prefix_id) == (&other.prefix, &other.prefix_id)
-    }
-
     /// Whether it was fetched from the prefix directory, and not written by the application.
     pub(crate) fn is_fetched(&self) -> bool {
         self.begun != self.dataset.created

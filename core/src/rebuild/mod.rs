@@ -18,13 +18,14 @@ mod transfer;
 
 use crate::cache::filemap::Journal;
 use crate::cache::node_dir;
+use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::record::DatasetKey;
 use crate::cache::stale::{StalePart, UnusableDataset};
 use crate::cache::verify::{verify_redundancy, Loss, Verified};
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, any, barrier, Op};
-use crate::comm::CommError;
+use crate::comm::{Comm, CommError};
 use crate::job::Job;
 use crate::param;
 use crate::redundancy::repair::first_known;
@@ -54,6 +55,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) left: Vec<UnusableDataset>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
+    /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
+    pub(crate) of_twins: Vec<u64>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
     /// Those that another number of ranks wrote, newest first, each with both numbers; the same on all ranks.
@@ -69,8 +72,9 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     let job = on.job;
     let scan = scan::scan(job, on.cache)?;
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
-    let Sorted { mut ours, damaged, replaced } = sort(job, scan.parts);
+    let Sorted { mut ours, damaged, replaced, of_twins } = sort(job, scan.parts)?;
     report_replaced(job, &replaced)?;
+    found.of_twins = report_twins(job, &of_twins)?;
     if !on.is_shared {
         found.stale.extend(replaced.iter().map(LocalPart::stale));
     }
@@ -167,7 +171,7 @@ pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
 }
 
 fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> Result<(), CommError> {
-    let Sorted { ours, damaged, replaced } = sort(job, scan::scan(job, cache)?.parts);
+    let Sorted { ours, damaged, replaced, .. } = sort(job, scan::scan(job, cache)?.parts)?;
     let is_held = |part: &LocalPart| Journal::is_held(job.files(), &part.part.filemap());
     for part in ours.iter().chain(&damaged).chain(&replaced).filter(|part| goes(part) && !is_held(part)) {
         if let Err(error) = part.part.remove(job.files()) {
@@ -186,55 +190,109 @@ struct Sorted {
     damaged: Vec<LocalPart>,
     /// They belong to a prefix directory that another one has taken the place of.
     replaced: Vec<LocalPart>,
+    /// They belong to one at another path, with the id of this one.
+    of_twins: Vec<LocalPart>,
 }
 
-/// Parts of a prefix directory at another path are neither restarted from nor removed. Neither are parts whose filemaps say
-/// nothing in the folder of a node that is not in this run: another job may just be beginning them.
-fn sort(job: &Job, parts: Vec<LocalPart>) -> Sorted {
+/// Parts of another prefix directory are neither restarted from nor removed. Neither are parts whose filemaps say nothing in the
+/// folder of a node that is not in this run: another job may just be beginning them. Collective.
+fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
     let mut sorted = Sorted::default();
     for part in parts {
-        match &part.map.record {
-            Some(record) if record.prefix != job.prefix_bytes() => (),
-            Some(record) if record.is_of(job.run.prefix.as_ref()) => sorted.ours.push(part),
-            Some(_) => sorted.replaced.push(part),
+        match part.map.record.as_ref().map(|record| Owner::in_job(record, job)) {
+            Some(Owner::This) => sorted.ours.push(part),
+            Some(Owner::Predecessor) => sorted.replaced.push(part),
+            Some(Owner::Twin) => sorted.of_twins.push(part),
+            Some(Owner::Other) => (),
             None => sorted.damaged.push(part),
         }
     }
+    sorted.leave_to_twins(&*job.comm)?;
+    sorted.ours.iter_mut().for_each(|part| part.map.belong_to(&job.prefix));
     sorted.damaged.retain(|part| {
         let folder = part.part.dataset().parent();
         let node = folder.and_then(|folder| node_dir::node_of(job.files(), folder));
         node.is_none_or(|node| job.nodes.has(&node))
     });
-    sorted
+    Ok(sorted)
+}
+
+impl Sorted {
+    /// A path may lead elsewhere on another node. What one node leaves to the directory at a path, all leave to it: a dataset is used
+    /// as a whole or not at all. Collective.
+    fn leave_to_twins(&mut self, comm: &dyn Comm) -> Result<(), CommError> {
+        let mut left: BTreeSet<Vec<u8>> = BTreeSet::new();
+        loop {
+            let mut paths = self.of_twins.iter().filter_map(LocalPart::prefix);
+            let path = first_known(comm, paths.find(|path| !left.contains(*path)).map(<[u8]>::to_vec))?;
+            if path.is_empty() {
+                return Ok(());
+            }
+            let is_of_it = |part: &mut LocalPart| part.prefix() == Some(&*path);
+            self.of_twins.extend(self.ours.extract_if(.., is_of_it));
+            left.insert(path);
+        }
+    }
 }
 
 /// Warns of datasets whose prefix directory was removed or moved away, and another one made in its place. Collective.
 fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
-    let mut keys = Vec::new();
-    while let Some(key) = next_key(job, replaced, keys.last().copied())? {
-        keys.push(key);
-    }
-    let Some(newest) = keys.first() else { return Ok(()) };
-    let name = replaced
-        .iter()
-        .filter(|part| part.key() == Some(*newest))
-        .find_map(|part| part.map.record.as_ref().map(|record| record.dataset.name.clone()));
-    let name = first_known(&*job.comm, name)?;
-    let others = match keys.len() - 1 {
-        0 => "belongs".to_owned(),
-        more => format!("and {more} more in cache belong"),
-    };
+    let Some(listed) = Listed::of(job, replaced)? else { return Ok(()) };
     job.report.warn(&format!(
-        "dataset {} `{}' {others} to another prefix directory, which was at {} before this one: the run does not restart \
-         from it. What is left of that directory leaves the cache once a new checkpoint is complete; put the directory back \
-         before, if it is still needed. Once the job has ended, `scr clean --allocation {} --ended --discard-unsaved' removes \
-         all that the allocation has in cache",
-        newest.id,
-        String::from_utf8_lossy(&name),
+        "{} to another prefix directory, which was at {} before this one: the run does not restart from it. What is left of that \
+         directory leaves the cache once a new checkpoint is complete; put the directory back before, if it is still needed. Once \
+         the job has ended, `scr clean --allocation {} --ended --discard-unsaved' removes all that the allocation has in cache",
+        listed.belonging,
         job.prefix.dir().display(),
         job.params.get(&param::JOB_ID),
     ));
     Ok(())
+}
+
+/// Warns of datasets that belong to another prefix directory, one of which is a copy of the other. Gives their ids. Collective.
+fn report_twins(job: &Job, of_twins: &[LocalPart]) -> Result<Vec<u64>, CommError> {
+    let Some(listed) = Listed::of(job, of_twins)? else { return Ok(Vec::new()) };
+    let own = job.prefix.dir().display();
+    job.report.warn(&format!(
+        "{} to the prefix directory {}, which is still there. {own} has the same id, as a copy of it has: the run does not restart \
+         from it. To restart from it, start the job there; if {own} is to take its place, move it away first",
+        listed.belonging, listed.prefix
+    ));
+    Ok(listed.ids)
+}
+
+/// Parts of other prefix directories, as messages name them.
+struct Listed {
+    /// The newest dataset, and how many more there are.
+    belonging: String,
+    /// The path of the prefix directory of the newest one.
+    prefix: String,
+    /// The ids of all of them.
+    ids: Vec<u64>,
+}
+
+impl Listed {
+    /// `None` if there are none on any rank. Collective.
+    fn of(job: &Job, parts: &[LocalPart]) -> Result<Option<Self>, CommError> {
+        let mut keys = Vec::new();
+        while let Some(key) = next_key(job, parts, keys.last().copied())? {
+            keys.push(key);
+        }
+        let Some(newest) = keys.first() else { return Ok(None) };
+        let mut records = parts.iter().filter_map(|part| part.map.record.as_ref());
+        let record = records.find(|record| DatasetKey::of(record) == *newest);
+        let name = first_known(&*job.comm, record.map(|record| record.dataset.name.clone()))?;
+        let prefix = first_known(&*job.comm, record.map(|record| record.prefix.clone()))?;
+        let others = match keys.len() - 1 {
+            0 => "belongs".to_owned(),
+            more => format!("and {more} more in cache belong"),
+        };
+        Ok(Some(Self {
+            belonging: format!("dataset {} `{}' {others}", newest.id, String::from_utf8_lossy(&name)),
+            prefix: String::from_utf8_lossy(&prefix).into_owned(),
+            ids: keys.iter().map(|key| key.id).collect(),
+        }))
+    }
 }
 
 fn is_whole_again(found: &FoundDatasets, part: &PartDir) -> bool {

@@ -44,6 +44,11 @@ impl LocalPart {
         self.map.record.as_ref().map(DatasetKey::of)
     }
 
+    /// The path of its prefix directory, where the filemap says it.
+    pub(super) fn prefix(&self) -> Option<&[u8]> {
+        self.map.record.as_ref().map(|record| &*record.prefix)
+    }
+
     /// As a part of a dataset that cannot be rebuilt.
     pub(super) fn stale(&self) -> StalePart {
         StalePart::new(self.part.clone(), self.map.record.as_ref())

@@ -8,6 +8,7 @@ use super::state::DatasetState;
 use super::transfer::{self, Arrival};
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
+use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::place::loss_in_place;
 use crate::cache::record::{of_other_size, DatasetKey, Protection, RankRecord};
@@ -504,7 +505,7 @@ impl<'a> Recovery<'a> {
         };
         let (key, own) = (DatasetKey::of(other), DatasetKey::of(record));
         let is_lost = self.lost.is_some_and(|lost| lost.contains(&key));
-        if !other.is_of_same_prefix(record) || key > own && !is_lost {
+        if Owner::in_job(other, self.on.job) != Owner::This || key > own && !is_lost {
             return Err(FsError::Occupied { path: part.filemap(), by: other.label() });
         }
         Ok(match map {

@@ -15,6 +15,7 @@
 //! may be moved. scr itself uses the records, which are those of the cache.
 
 use crate::cache::filemap::{Filemap, PartState};
+use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
@@ -130,14 +131,14 @@ pub(super) fn read_own(
     part: &PartDir,
     prefix_id: Option<&PrefixId>,
 ) -> Result<Filemap, UnusablePart> {
-    let map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
+    let mut map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
     let record = map.record.as_ref().ok_or(UnusablePart::NeverComplete)?;
-    if record.prefix != prefix.dir().as_os_str().as_bytes() {
-        let other = String::from_utf8_lossy(&record.prefix).into_owned();
-        return Err(UnusablePart::OfOtherPrefix { other });
-    }
-    if !record.is_of(prefix_id) {
-        return Err(UnusablePart::OfEarlierPrefix);
+    let other = || String::from_utf8_lossy(&record.prefix).into_owned();
+    match Owner::of(record, files, prefix, prefix_id) {
+        Owner::This => map.belong_to(prefix),
+        Owner::Predecessor => return Err(UnusablePart::OfEarlierPrefix),
+        Owner::Twin => return Err(UnusablePart::OfTwin { other: other() }),
+        Owner::Other => return Err(UnusablePart::OfOtherPrefix { other: other() }),
     }
     Ok(map)
 }
@@ -169,6 +170,11 @@ pub(super) enum UnusablePart {
     NeverComplete,
     #[error("this part belongs to the prefix directory {other}")]
     OfOtherPrefix { other: String },
+    #[error(
+        "this part belongs to the prefix directory {other}, which is still there, and of which this one is a copy; save it there, \
+         or move that one away if this one is to take its place"
+    )]
+    OfTwin { other: String },
     #[error("this part belongs to a prefix directory that was there before this one")]
     OfEarlierPrefix,
 }

@@ -2,6 +2,7 @@
 
 use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::node_dir;
+use crate::cache::owner::Owner;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::fs::{Files, FsError, MAX_TREE_BYTES};
@@ -56,7 +57,8 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
 fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
     let prefix = Prefix::new(Path::new(OsStr::from_bytes(&record.prefix)));
     let Ok(index) = LedgerDir::new(files, &prefix).index_as_it_is() else { return false };
-    if !PrefixId::read(files, &prefix).is_ok_and(|id| record.is_of(id.as_ref())) {
+    let is_there = |id: Option<PrefixId>| Owner::of(record, files, &prefix, id.as_ref()) == Owner::This;
+    if !PrefixId::read(files, &prefix).is_ok_and(is_there) {
         return false;
     }
     let dataset = &record.dataset;

@@ -142,7 +142,8 @@ impl Session {
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
         in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         if !purge {
-            let missing = self.cache.report_missing(&self.job, &found.seen, in_prefix.newest);
+            let missing =
+                self.cache.report_missing(&self.job, &found.seen, &found.of_twins, in_prefix.newest);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             if in_prefix.newest == Seq::default() && !why.is_empty() {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;

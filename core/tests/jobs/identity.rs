@@ -305,22 +305,9 @@ fn nothing_of_a_removed_prefix_directory_is_flushed_copied_or_built_in_its_succe
     std::fs::remove_dir_all(world.prefix()).unwrap();
     std::fs::create_dir(world.prefix()).unwrap();
     let cache = world.node("n0/user1/scr.defjobid");
-    let copy = |world: &World| -> Copied {
-        let prefix = Prefix::new(world.prefix());
-        let copier = Copier {
-            files: &RealFiles,
-            prefix: &prefix,
-            node: "n0",
-            block_bytes: 4096,
-            width: 1,
-            progress: &|_, _| (),
-        };
-        let cache = OwnedDir::at(&RealFiles, &cache, rustix::process::getuid().as_raw()).unwrap();
-        copier.dataset(&[cache], 3).unwrap()
-    };
     // Before any run, and after one.
     for _ in 0..2 {
-        let copied = copy(&world);
+        let copied = copy_of(&world, 3);
         assert!(copied.parts.is_empty(), "{copied:?}");
         assert!(copied.passed_over[0].contains("was there before this one"), "{copied:?}");
         assert!(!unsaved(&RealFiles, &cache).unwrap().is_empty(), "they are lost with the cache");
@@ -346,6 +333,51 @@ fn a_prefix_directory_that_comes_back_has_its_checkpoints_again() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// What was in cache did not count, and the message said that no node had anything of it.
+#[test]
+fn a_prefix_directory_that_is_renamed_or_seen_under_another_path_keeps_its_datasets_in_cache() {
+    for bypass in ["0", "1"] {
+        for by_link in [false, true] {
+            let mut world = job().set("SCR_CACHE_SIZE", "2").set("SCR_CACHE_BYPASS", bypass);
+            world.run(|application| (1..=2).for_each(|step| application.checkpoint(step, some).unwrap()));
+            let moved = world.dir().join("moved");
+            // A bind mount is not to be had everywhere; by a link, too, two paths lead to one folder.
+            match by_link {
+                true => std::os::unix::fs::symlink(world.prefix(), &moved).unwrap(),
+                false => std::fs::rename(world.prefix(), &moved).unwrap(),
+            }
+            world.turn_to("moved");
+            if bypass == "0" {
+                assert_eq!(copy_of(&world, 2).parts.len(), 2, "{by_link}");
+                world.lose("n1");
+            }
+            let outcome = world.run(|application| {
+                let restarted = application.restart(some);
+                application.checkpoint(3, some).unwrap();
+                restarted
+            });
+            outcome.all_gave(&Some(2));
+            assert!(!outcome.has_line_with("is in cache only"), "{}", outcome.lines.join("\n"));
+            world.run(|application| application.restart(some)).all_gave(&Some(3));
+            if !by_link {
+                std::fs::rename(&moved, world.dir().join("prefix")).unwrap();
+                world.turn_to("prefix");
+                world.run(|application| application.restart(some)).all_gave(&Some(3));
+            }
+        }
+    }
+}
+
+/// What `scr copy` does on the first node.
+fn copy_of(world: &World, id: u64) -> Copied {
+    let prefix = Prefix::new(world.prefix());
+    let (files, node, progress) = (&RealFiles, "n0", &|_, _| ());
+    let copier = Copier { files, prefix: &prefix, node, block_bytes: 4096, width: 1, progress };
+    let cache = world.node("n0/user1/scr.defjobid");
+    let cache = OwnedDir::at(&RealFiles, &cache, rustix::process::getuid().as_raw()).unwrap();
+    copier.dataset(&[cache], id).unwrap()
+}
+
 /// The copy has the id of the original, and lies at another path.
 #[test]
 fn a_copy_of_a_prefix_directory_gets_only_what_is_in_the_copy() {
@@ -354,11 +386,16 @@ fn a_copy_of_a_prefix_directory_gets_only_what_is_in_the_copy() {
     let copy = world.dir().join("copy");
     let copied = std::process::Command::new("cp").arg("-a").args([&world.prefix(), &copy]).status().unwrap();
     assert!(copied.success());
+    let original = world.prefix().display().to_string();
     world.turn_to("copy");
-    world.run(|application| {
+    let copied = copy_of(&world, 3);
+    assert!(copied.parts.is_empty() && copied.passed_over[0].contains(&original), "{copied:?}");
+    let outcome = world.run(|application| {
         assert_eq!(application.restart(some), Some(2));
         application.checkpoint(9, some).unwrap();
     });
+    outcome.line_with(&["dataset 3 `ckpt.3'", &original, "start the job there", "move it away first"]);
+    assert!(!outcome.has_line_with("no node of this run has"), "{}", outcome.lines.join("\n"));
     world.turn_to("prefix");
     world.run(|application| application.restart(some)).all_gave(&Some(3));
     world.turn_to("copy");

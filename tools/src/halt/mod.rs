@@ -72,7 +72,7 @@ struct Conditions {
     #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
     seconds: Option<Duration>,
     /// The allocation ends at TIME: its time limit was changed, and the job does not know
-    #[arg(long, value_name = "TIME", value_parser = time::parse)]
+    #[arg(long, value_name = "TIME", value_parser = time::ahead)]
     end: Option<i64>,
     /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]

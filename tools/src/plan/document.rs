@@ -129,7 +129,7 @@ impl<'a> Section<'a> {
             }
             DeValue::Float(number) => number.as_str().parse().ok(),
             DeValue::String(text) if allowed.what == SECONDS.what => {
-                humantime::parse_duration(text).ok().map(|time| time.as_secs_f64())
+                crate::time::length(text).ok().map(|time| time.as_secs_f64())
             }
             DeValue::String(text) if allowed.what == BYTES.what => {
                 Kind::Bytes { least: 0 }.value::<u64>(text).map(|bytes| bytes as f64)

@@ -1,0 +1,124 @@
+//! Which prefix directory a part in cache belongs to. This function alone decides, for runs and for commands.
+//!
+//! A prefix directory has a random id, which moves with it and which a copy has too. So the same id is enough where no other
+//! folder can be the one that is meant. The rules are those of the user guide's section "Scalable restart".
+
+use super::filemap::Filemap;
+use super::record::RankRecord;
+use crate::fs::{Files, How, Status};
+use crate::job::Job;
+use crate::prefix::{Prefix, PrefixId};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+/// The prefix directory of a part, as seen from one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// This one. It may have had another path when the part was written.
+    This,
+    /// One that was at this path before.
+    Predecessor,
+    /// One with the same id that is still at another path. One of the two is a copy of the other.
+    Twin,
+    /// Another one.
+    Other,
+}
+
+impl Owner {
+    /// Of a record, as seen from the directory at `prefix`, which has the id `id`. A record without an id belongs to whichever is at
+    /// its path.
+    pub(crate) fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
+        let recorded = Path::new(OsStr::from_bytes(&record.prefix));
+        let has_id = record.prefix_id.as_ref().is_none_or(|recorded| Some(recorded) == id);
+        match record.prefix_id.as_ref() {
+            _ if recorded == prefix.dir() => [Self::Predecessor, Self::This][usize::from(has_id)],
+            _ if !has_id => Self::Other,
+            _ if is_same_folder(files, recorded, prefix.dir()) => Self::This,
+            None => Self::Other,
+            Some(id) if is_gone(files, recorded, id) => Self::This,
+            Some(_) => Self::Twin,
+        }
+    }
+
+    /// As seen from the prefix directory of a run.
+    pub(crate) fn in_job(record: &RankRecord, job: &Job) -> Self {
+        Self::of(record, job.files(), &job.prefix, job.run.prefix.as_ref())
+    }
+}
+
+impl Filemap {
+    /// From here on the part is one of the prefix directory at this path, to which it belongs.
+    pub(crate) fn belong_to(&mut self, prefix: &Prefix) {
+        for record in self.record.iter_mut().chain(&mut self.neighbours) {
+            record.prefix = prefix.dir().as_os_str().as_bytes().to_vec();
+        }
+    }
+}
+
+/// Also by a link, or a bind mount, which a container makes.
+fn is_same_folder(files: &dyn Files, one: &Path, other: &Path) -> bool {
+    let identity = |path| folder(files, path).ok().map(|status| status.identity);
+    identity(one).is_some_and(|one| identity(other) == Some(one))
+}
+
+fn folder(files: &dyn Files, path: &Path) -> std::io::Result<Status> {
+    files.open(path, How::Folder)?.status()
+}
+
+/// Whether no prefix directory of this id is at this path any more. A folder without an id may be one whose file system is not
+/// mounted.
+fn is_gone(files: &dyn Files, path: &Path, id: &PrefixId) -> bool {
+    match folder(files, path) {
+        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
+        Ok(_) => matches!(PrefixId::read(files, &Prefix::new(path)), Ok(Some(other)) if other != *id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::record::tests::sample;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::scratch;
+    use crate::prefix::Ids;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_same_id_is_enough_where_no_other_folder_can_be_meant() {
+        let (_dir, prefix) = scratch();
+        let aside = tempfile::tempdir().unwrap();
+        Ids::begin_run(&RealFiles, &prefix, 1).unwrap();
+        let id = PrefixId::read(&RealFiles, &prefix).unwrap();
+        let at = |path: PathBuf, prefix_id: Option<PrefixId>| {
+            let record = RankRecord { prefix: path.as_os_str().as_bytes().to_vec(), prefix_id, ..sample(0) };
+            Owner::of(&record, &RealFiles, &prefix, id.as_ref())
+        };
+        let own = prefix.dir().to_owned();
+        let other = PrefixId::parse(&"0af1".repeat(8));
+        let beside = |name: &str| aside.path().join(name);
+        assert_eq!(at(own.clone(), id.clone()), Owner::This);
+        assert_eq!(at(own.clone(), None), Owner::This);
+        assert_eq!(at(own.clone(), other.clone()), Owner::Predecessor);
+        let gone = beside("gone");
+        assert_eq!([at(gone.clone(), id.clone()), at(gone.join("run"), id.clone())], [Owner::This; 2]);
+        assert_eq!([at(gone.clone(), other.clone()), at(gone, None)], [Owner::Other; 2]);
+        // As a container sees it.
+        let link = beside("link");
+        std::os::unix::fs::symlink(&own, &link).unwrap();
+        assert_eq!([at(link.clone(), id.clone()), at(link.clone(), None)], [Owner::This; 2]);
+        // A mount point without its file system, a copy, and a directory that was made in its place.
+        let folder = beside("folder");
+        std::fs::create_dir(&folder).unwrap();
+        assert_eq!(at(folder.clone(), id.clone()), Owner::Twin);
+        let copy = std::process::Command::new("cp").arg("-a").arg(own.join(".scr")).arg(&folder).status();
+        assert!(copy.unwrap().success());
+        assert_eq!(at(folder.clone(), id.clone()), Owner::Twin);
+        std::fs::remove_dir_all(folder.join(".scr")).unwrap();
+        let new = Prefix::new(&folder);
+        new.make_scr_dir(&RealFiles).unwrap();
+        Ids::begin_run(&RealFiles, &new, 1).unwrap();
+        assert_eq!(at(folder, id.clone()), Owner::This);
+    }
+}
