@@ -372,7 +372,10 @@ impl Cache {
             let recorded = if job.rank() == Rank(0) { record_withdrawn(job, &seqs, None) } else { Ok(()) };
             job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
         }
-        ids.iter().for_each(|&id| self.evict(job, id));
+        for &id in ids {
+            self.dataset_mut(id).into_iter().for_each(|cached| cached.refused = true);
+            self.evict(job, id);
+        }
         Ok(())
     }
 

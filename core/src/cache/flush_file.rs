@@ -35,7 +35,24 @@ impl Cache {
             let is_known = entry.dataset.is_some();
             is_known && only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
         };
-        let missing = file.entries().into_iter().find(is_missing)?;
+        let is_newer = |lost: &FlushEntry| {
+            let has_all = lost.restart_point().ranks.is_none_or(|ranks| ranks == job.comm.size());
+            has_all && lost.seq() > newest
+        };
+        let lost = file.lost().into_iter().find(is_newer);
+        let missing = file.entries().into_iter().find(is_missing);
+        if let Some(lost) =
+            lost.filter(|lost| missing.as_ref().is_none_or(|missing| missing.seq() < lost.seq()))
+        {
+            let name = String::from_utf8_lossy(&lost.name);
+            job.report.notice(&format!(
+                "dataset {} `{name}' was complete and is lost: it was only in cache, and had to make room there for a newer \
+                 checkpoint, which was never completed. `scr index --drop {name}' forgets it",
+                lost.id
+            ));
+            return Some("the newest one has left the cache for one that was never completed");
+        }
+        let missing = missing?;
         let (id, name) = (missing.id, String::from_utf8_lossy(&missing.name));
         if of_twins.contains(&id) {
             return Some("the one in cache belongs to another prefix directory with the id of this one");
@@ -86,6 +103,7 @@ impl Cache {
             for cached in &self.datasets {
                 flush.record(&cached.record.dataset, Location::Cache);
             }
+            flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
         });
         self.datasets.iter_mut().for_each(|cached| cached.listed = renewed);
     }
@@ -101,6 +119,10 @@ impl Cache {
             let staying = self.datasets.iter().filter(|cached| stays(cached));
             staying.for_each(|cached| flush.record(&cached.record.dataset, Location::Cache));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
+            let counting = || self.datasets.iter().filter(|cached| cached.counts());
+            flush.forget_lost(|lost| {
+                counting().any(|newer| newer.record.restart_point().replaces(lost.restart_point()))
+            });
         });
         if recorded {
             self.datasets.iter_mut().for_each(|cached| cached.listed = stays(cached));
@@ -114,9 +136,13 @@ impl Cache {
         }
     }
 
-    /// Records that a dataset has left.
+    /// Records that a dataset has left. Where it was the newest checkpoint, and is nowhere else, later runs are to say so.
     pub(super) fn record_evicted(&self, job: &Job, cached: &CachedDataset) {
-        if cached.listed {
+        let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
+        let is_wanted = cached.counts() && !cached.passed_over && !cached.is_flushed();
+        if is_wanted && !self.datasets.iter().any(is_newer) {
+            update_flush_file(job, |flush| flush.record_lost(&cached.record.dataset));
+        } else if cached.listed {
             update_flush_file(job, |flush| flush.remove_location(cached.id(), Location::Cache));
         }
     }

@@ -351,6 +351,7 @@ impl Cache {
             let is_withdrawn = |entry: &FlushEntry| seqs.contains(&entry.seq()) || is_over(entry);
             let withdrawn = flush.entries().into_iter().filter(is_withdrawn);
             withdrawn.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
+            flush.forget_lost(is_withdrawn);
         });
         Ok(())
     }

@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>}
+//! LOST/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, NAME/<name>}
 //! ```
+//!
+//! `LOST` is only in a file of scr: the checkpoints that have made room for a newer one, while that is not complete.
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
@@ -230,15 +233,29 @@ impl FlushFile {
 
     /// All datasets, the newest first.
     pub fn entries(&self) -> Vec<FlushEntry> {
-        let ids = ids(self.tree.get("DATASET")).into_iter();
-        let mut entries: Vec<_> = ids.filter_map(|id| self.entry(id)).collect();
+        self.all(DATASET)
+    }
+
+    /// The checkpoints that were complete and are nowhere any more, as they have made room for newer ones that are not complete. The
+    /// newest first.
+    pub(crate) fn lost(&self) -> Vec<FlushEntry> {
+        self.all(LOST)
+    }
+
+    fn all(&self, key: &str) -> Vec<FlushEntry> {
+        let ids = ids(self.tree.get(key)).into_iter();
+        let mut entries: Vec<_> = ids.filter_map(|id| self.entry_of(key, id)).collect();
         entries.sort_by_key(|entry| Reverse(entry.seq()));
         entries
     }
 
     /// One dataset.
     pub fn entry(&self, id: u64) -> Option<FlushEntry> {
-        let tree = self.tree.find("DATASET", id)?;
+        self.entry_of(DATASET, id)
+    }
+
+    fn entry_of(&self, key: &str, id: u64) -> Option<FlushEntry> {
+        let tree = self.tree.find(key, id)?;
         let locations = tree.get("LOCATION");
         let is_at = |location: &Location| locations.is_some_and(|locations| locations.has(location.key()));
         let is_set = |key| flag(tree, key).ok().flatten().unwrap_or(false);
@@ -254,13 +271,33 @@ impl FlushFile {
 
     /// Records a dataset and one place where it is, besides those it was at.
     pub fn record(&mut self, dataset: &DatasetDescriptor, location: Location) {
-        let entry = self.tree.entry("DATASET", dataset.id);
+        locate(self.describe(DATASET, dataset), location);
+    }
+
+    /// Records that a checkpoint has left the cache, and is nowhere else, while no newer one is complete.
+    pub(crate) fn record_lost(&mut self, dataset: &DatasetDescriptor) {
+        self.remove(dataset.id);
+        self.describe(LOST, dataset);
+    }
+
+    /// Forgets the lost ones of which this is so.
+    pub(crate) fn forget_lost(&mut self, is_meant: impl Fn(&FlushEntry) -> bool) {
+        for lost in self.lost().into_iter().filter(is_meant) {
+            self.tree.child(LOST).remove(lost.id.to_string());
+        }
+        if self.lost().is_empty() {
+            self.tree.remove(LOST);
+        }
+    }
+
+    fn describe(&mut self, key: &str, dataset: &DatasetDescriptor) -> &mut KvTree {
+        let entry = self.tree.entry(key, dataset.id);
         dataset.write_into(entry.child("DSETDESC"));
         for (key, is_set) in [("CKPT", dataset.checkpoint), ("OUTPUT", dataset.output)] {
             set_or_remove(entry, key, is_set.then_some(1));
         }
-        locate(entry, location);
         entry.set_bytes("NAME", &dataset.name);
+        entry
     }
 
     /// Records one more place where a dataset is; false where the file does not have it.
@@ -294,6 +331,8 @@ impl FlushFile {
     pub fn drop_all(&mut self, is_meant: impl Fn(&FlushEntry) -> bool) -> bool {
         let mut dropped = self.entries();
         dropped.retain(|entry| is_meant(entry) && self.remove(entry.id));
+        dropped.extend(self.lost().into_iter().filter(|lost| is_meant(lost)));
+        self.forget_lost(is_meant);
         dropped.iter().any(|entry| !entry.is_at(Location::Prefix))
     }
 
@@ -307,6 +346,9 @@ impl FlushFile {
         ids(self.tree.get("DATASET")).last().copied()
     }
 }
+
+const DATASET: &str = "DATASET";
+const LOST: &str = "LOST";
 
 /// As C SCR does, which lists the last one first.
 fn locate(entry: &mut KvTree, location: Location) {

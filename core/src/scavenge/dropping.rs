@@ -85,6 +85,9 @@ fn drop_named(
 fn known(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FlushEntry>, PrefixError> {
     match FlushFile::read(files, prefix) {
         Err(error) if error.is_damage() => Ok(Vec::new()),
-        flush => Ok(flush?.entries()),
+        flush => {
+            let flush = flush?;
+            Ok(flush.entries().into_iter().chain(flush.lost()).collect())
+        }
     }
 }

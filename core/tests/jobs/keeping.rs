@@ -5,6 +5,8 @@ use super::world::{file_name, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::{Files, How, LockAttempt, RealFiles};
+use scr_core::prefix::Prefix;
+use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
 use std::io::ErrorKind;
 use std::sync::{Arc, Barrier};
@@ -141,6 +143,52 @@ fn a_store_without_room_for_all_that_it_is_to_keep_makes_room_for_the_next_datas
     });
     assert_eq!(early_eviction_warnings(&outcome.lines), 1, "{:?}", outcome.lines);
     assert!(outcome.has_line_with("a failure in between leaves fewer datasets in cache"));
+}
+
+/// The next run went back to an older checkpoint, or to the beginning, without a word.
+#[test]
+fn a_checkpoint_that_had_to_make_room_for_one_that_was_never_completed_is_named_until_a_newer_one_is() {
+    for flush in ["0", "3"] {
+        let mut world = job().with_store("COUNT=1 EVICT=before").set("SCR_FLUSH", flush);
+        let before = (flush == "3").then_some(3);
+        // In the way of its flush.
+        std::fs::write(world.prefix().join("ckpt.6"), b"").unwrap();
+        let outcome = world.run(|application| {
+            (1..=6).for_each(|step| application.checkpoint(step, some).unwrap());
+            application.write(7, some).unwrap();
+        });
+        assert_eq!(outcome.has_line_with("it is kept in cache"), flush == "3", "{:?}", outcome.lines);
+        let words = ["`ckpt.6' was complete and is lost", "never completed", "scr index --drop ckpt.6"];
+        for _ in 0..2 {
+            let outcome = world.run(|application| {
+                let restarted = application.restart(some);
+                application.write(7, some).unwrap();
+                restarted
+            });
+            outcome.all_gave(&before);
+            outcome.line_with(&words);
+        }
+        if flush == "0" {
+            world.put("SCR_REQUIRE_RESTART", "1");
+            let begun = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
+            let error = begun.ranks[0].as_ref().unwrap_err();
+            assert!(error.contains("left the cache for one that was never completed"), "{error}");
+            world.take_out("SCR_REQUIRE_RESTART");
+        }
+        let kept = world.keep();
+        let flush_file = Prefix::new(world.prefix()).flush_file();
+        let lost = std::fs::read(&flush_file).unwrap();
+        world.run(|application| application.checkpoint(8, some).unwrap()).line_with(&words);
+        let outcome = world.run(|application| application.restart(some));
+        outcome.all_gave(&Some(8));
+        assert!(!outcome.has_line_with("is lost: "), "{}", outcome.lines.join("\n"));
+        // Nor does one speak of it that was dropped.
+        world.put_back(&kept);
+        std::fs::write(&flush_file, lost).unwrap();
+        drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.6").unwrap();
+        let outcome = world.run(|application| application.restart(some));
+        assert!(!outcome.has_line_with("`ckpt.6' was complete"), "{}", outcome.lines.join("\n"));
+    }
 }
 
 #[test]
