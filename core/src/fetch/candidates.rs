@@ -20,6 +20,9 @@ pub(crate) struct Candidate {
     pub(crate) name: Vec<u8>,
     /// Whether a newer dataset was begun and never completed, which may have been replacing files of this one.
     pub(crate) suspect: bool,
+    /// Whether nobody has recorded which files that one was given: what has changed since this one was complete may be its. Whoever
+    /// names a dataset knows better.
+    pub(crate) by_time: bool,
     /// Whether it is output, which is read where it lies.
     pub(crate) is_output: bool,
     /// Whether its files lie in containers, and so can only be copied.
@@ -39,6 +42,7 @@ impl Candidate {
         tree.set("RUN", self.seq.run);
         tree.set_bytes("NAME", &self.name);
         tree.set("SUSPECT", u8::from(self.suspect));
+        tree.set("BY_TIME", u8::from(self.by_time));
         tree.set("OUTPUT", u8::from(self.is_output));
         tree.set("AGGREGATED", u8::from(self.aggregated));
         tree
@@ -50,6 +54,7 @@ impl Candidate {
             seq: Seq { run: tree.require("RUN").ok()?, id: tree.require("ID").ok()? },
             name: tree.value("NAME")?.to_vec(),
             suspect: tree.text("SUSPECT") == Some("1"),
+            by_time: tree.text("BY_TIME") == Some("1"),
             is_output: tree.text("OUTPUT") == Some("1"),
             aggregated: tree.text("AGGREGATED") == Some("1"),
         })
@@ -109,11 +114,12 @@ pub(crate) fn candidates(
 /// The order, and nothing else.
 pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
     let all = index.candidates();
-    let begun = index.last_begun();
     let mut list: Vec<Candidate> = Vec::new();
     let mut push = |entry: &IndexEntry| {
         if list.iter().all(|other| other.seq.id != entry.id) {
-            list.push(candidate(begun, entry));
+            let candidate = candidate(index, entry);
+            let by_time = candidate.by_time && wanted != Some(&*entry.name);
+            list.push(Candidate { by_time, ..candidate });
         }
     };
     let wanted_entry = wanted.and_then(|name| all.iter().find(|entry| entry.name == name));
@@ -132,14 +138,15 @@ pub(crate) fn in_order(index: &Index, wanted: Option<&[u8]>) -> Candidates {
 pub(crate) fn output(index: &Index, name: &[u8]) -> Option<Candidate> {
     let entry = index.id_of(name).and_then(|id| index.entry(id));
     let output = entry.filter(|entry| entry.is_valid() && !entry.is_checkpoint())?;
-    Some(candidate(index.last_begun(), &output))
+    Some(candidate(index, &output))
 }
 
-fn candidate(last_begun: Option<Seq>, entry: &IndexEntry) -> Candidate {
-    let suspect = is_suspect(last_begun, entry.seq());
+fn candidate(index: &Index, entry: &IndexEntry) -> Candidate {
+    let suspect = is_suspect(index.last_begun(), entry.seq());
+    let by_time = is_suspect(index.last_begun_unrecorded(), entry.seq());
     let aggregated = entry.dataset.as_ref().is_some_and(|dataset| dataset.aggregated);
     let (name, is_output) = (entry.name.clone(), !entry.is_checkpoint());
-    Candidate { seq: entry.seq(), name, suspect, is_output, aggregated }
+    Candidate { seq: entry.seq(), name, suspect, by_time, is_output, aggregated }
 }
 
 /// Whether a newer dataset was begun and never completed, which may have been replacing files of the one at `seq`.

@@ -205,7 +205,7 @@ type Read = (DatasetDescriptor, Vec<Leaf>, (i64, u32));
 struct Rules<'a> {
     /// Whether the checksum of a file is compared with the recorded one.
     sums: &'a dyn Fn(&FileName) -> bool,
-    /// When files may have been written over, the moment since which those without a checksum must not have changed.
+    /// Where it is not recorded which files may have been written over, the moment since which those without a checksum must not have changed.
     unchanged_since: Option<(i64, u32)>,
     /// Place of the dataset.
     owner: Seq,
@@ -242,12 +242,13 @@ impl Fetch<'_> {
         };
         // If many ranks read a file in place, the first one checks the bytes.
         let sums = |name: &FileName| checks && owners.leads(self.comm.rank(), name);
-        let unchanged_since = candidate.suspect.then_some(listed);
+        let unchanged_since = candidate.by_time.then_some(listed);
         let rules = Rules { sums: &sums, unchanged_since, owner: candidate.seq };
         let outcome = self.bring(&dataset, &mine, place, &rules)?;
         let outcome = self.compare_totals(&dataset, outcome)?;
         let is = |what: fn(&FileError) -> bool| outcome.as_ref().is_err_and(what);
-        let is_unproven = is(|error| matches!(error, FileError::Unproven { .. }));
+        let is_unproven =
+            is(|error| matches!(error, FileError::Unproven { .. } | FileError::GivenOut { .. }));
         let found = [is(FileError::is_damage), is_unproven, is(FileError::is_for_want_of_room)];
         let [damaged, unproven, no_room] = any(self.comm, found)?;
         let files = self.agree_on_outcome(candidate, damaged, outcome).map_err(|error| match error {
@@ -444,8 +445,10 @@ impl Fetch<'_> {
         let (open, status) = open_whole(self.files, &source, file.bytes)?;
         let overwritten = Overwritten::since(self.files, self.prefix, &file.name, rules.owner)?;
         let is_changed = rules.unchanged_since.is_some_and(|since| status.mtime > since);
-        if file.crc.is_none() && (is_changed || overwritten) {
-            return Err(FileError::Unproven { path: source });
+        match file.crc {
+            None if overwritten => return Err(FileError::GivenOut { path: source }),
+            None if is_changed => return Err(FileError::Unproven { path: source }),
+            _ => (),
         }
         let mut fetched = FetchedFile {
             name: file.name.clone(),

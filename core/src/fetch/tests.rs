@@ -78,6 +78,7 @@ fn candidate_of(cached: &Cached) -> Candidate {
         seq: cached.dataset.seq(),
         name: cached.dataset.name.clone(),
         suspect: false,
+        by_time: false,
         is_output: false,
         aggregated: false,
     }
@@ -343,10 +344,9 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
     for rank in 0..4 {
         change_at(&format!("ckpt.4/rank_{rank}.ckpt").parse().unwrap(), listed);
     }
-    let fetch = |suspect| {
-        let seq = Seq { run: 0, id: 4 };
-        let candidate =
-            Candidate { seq, name: b"ckpt.4".to_vec(), suspect, is_output: false, aggregated: false };
+    let fetch = |by_time| {
+        let (seq, name) = (Seq { run: 0, id: 4 }, b"ckpt.4".to_vec());
+        let candidate = Candidate { seq, name, suspect: true, by_time, is_output: false, aggregated: false };
         let fetched = fetch_with(&RealFiles, &prefix, 4, &candidate, &dir.path().join("to"), OPTIONS);
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_none());
         match fetched {
@@ -575,6 +575,7 @@ fn without_sizes_at_least_the_sum_must_be_right() {
         seq: Seq { run: 0, id: 4 },
         name: b"ckpt.4".to_vec(),
         suspect: false,
+        by_time: false,
         is_output: false,
         aggregated: false,
     };

@@ -143,11 +143,21 @@ pub(crate) enum FileError {
     },
     /// A later dataset may have written to the file, and there is no checksum to compare.
     #[error(
-        "{} was changed after its dataset was complete, perhaps by a later dataset that was not completed, and no checksum \
-         of it is recorded",
+        "{} was changed after its dataset was complete, perhaps by a later dataset that was not completed, and no checksum of it is \
+         recorded; if only its time has changed, as a copy or `touch' does, start with SCR_CURRENT set to the name of the dataset, \
+         or run `scr index --add NAME --trust-times'",
         path.display()
     )]
     Unproven {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later dataset was given the file to write over, and there is no checksum to compare.
+    #[error(
+        "{} was given to a later dataset to write over, which was not completed, and no checksum of it is recorded",
+        path.display()
+    )]
+    GivenOut {
         /// The file.
         path: PathBuf,
     },

@@ -32,6 +32,17 @@ use std::path::{Path, PathBuf};
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
 const BEGUN: &str = "BEGUN";
+const UNRECORDED: &str = "UNRECORDED";
+
+/// Which of the datasets that were begun and never complete: by what is known of the files that they were given.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Names {
+    /// Whether they are recorded does not matter.
+    Any,
+    /// Nobody has recorded them.
+    Unknown,
+}
+
 const TAKEN: &str = "TAKEN";
 const CLOSER: &str = "CLOSER";
 const HELD: &str = "HELD";
@@ -96,6 +107,12 @@ impl IndexEntry {
     /// Whether its files are all there and never failed to be read.
     pub fn is_valid(&self) -> bool {
         self.complete && self.failed.is_none() && !self.superseded
+    }
+
+    /// Whether scr began it, which records each file that it gives out over another one, before it does. C SCR does not say how many
+    /// ranks wrote a dataset.
+    fn is_of_scr(&self) -> bool {
+        self.dataset.as_ref().is_some_and(|dataset| dataset.ranks.is_some())
     }
 
     /// Whether a job may restart from it.
@@ -336,8 +353,10 @@ impl Index {
                 self.tree.entry("DSET", id).child("DSET").set(RUN, last);
             }
         }
-        if let Some(Seq { run: 0, id }) = self.gone_begun().filter(|_| last > 0) {
-            self.set_gone_begun(Seq { run: last, id });
+        for names in [Names::Any, Names::Unknown] {
+            if let Some(Seq { run: 0, id }) = self.gone_begun(names).filter(|_| last > 0) {
+                self.set_gone_begun(names, Seq { run: last, id });
+            }
         }
     }
 
@@ -345,24 +364,37 @@ impl Index {
     /// older one.
     pub(crate) fn last_begun(&self) -> Option<Seq> {
         let incomplete = self.entries().into_iter().filter(|entry| !entry.complete);
-        incomplete.map(|entry| entry.seq()).chain(self.gone_begun()).max()
+        incomplete.map(|entry| entry.seq()).chain(self.gone_begun(Names::Any)).max()
     }
 
-    /// From here on every dataset up to this place may have lost files to a newer one.
+    /// From here on every dataset up to this place may have lost files to a newer one, and nobody knows which.
     pub(crate) fn doubt_all(&mut self, up_to: Seq) {
         let highest = self.entries().first().map(IndexEntry::seq).unwrap_or_default();
         let after = Seq { id: highest.id.saturating_add(1), ..highest };
-        self.set_gone_begun(after.max(up_to));
+        [Names::Any, Names::Unknown].map(|names| self.set_gone_begun(names, after.max(up_to)));
     }
 
-    /// The newest of those that have left the index.
-    fn gone_begun(&self) -> Option<Seq> {
-        let begun = self.tree.get(BEGUN)?;
+    /// The newest of them of which nobody has recorded whose files it was given, as C SCR wrote it: only times say what it may have
+    /// replaced.
+    pub(crate) fn last_begun_unrecorded(&self) -> Option<Seq> {
+        let incomplete = self.entries().into_iter().filter(|entry| !entry.complete && !entry.is_of_scr());
+        incomplete.map(|entry| entry.seq()).chain(self.gone_begun(Names::Unknown)).max()
+    }
+
+    /// The newest of those that have left the index: of all, or only of those whose names are unknown.
+    fn gone_begun(&self, names: Names) -> Option<Seq> {
+        let mut begun = self.tree.get(BEGUN)?;
+        if names == Names::Unknown {
+            begun = begun.get(UNRECORDED)?;
+        }
         Some(Seq { run: begun.parse("RUN").ok()??, id: begun.parse("ID").ok()?? })
     }
 
-    fn set_gone_begun(&mut self, seq: Seq) {
-        let begun = self.tree.child(BEGUN);
+    fn set_gone_begun(&mut self, names: Names, seq: Seq) {
+        let mut begun = self.tree.child(BEGUN);
+        if names == Names::Unknown {
+            begun = begun.child(UNRECORDED);
+        }
         begun.set("RUN", seq.run);
         begun.set("ID", seq.id);
     }
@@ -599,10 +631,13 @@ impl Index {
     fn take_out(&mut self, ids: &[u64]) {
         let entries = if ids.is_empty() { Vec::new() } else { self.entries() };
         let is_begun = |entry: &&IndexEntry| !entry.complete && entry.flushed.is_none();
-        let begun = entries.iter().filter(|entry| ids.contains(&entry.id)).filter(is_begun);
-        if let Some(begun) = begun.map(IndexEntry::seq).max().filter(|begun| self.gone_begun() < Some(*begun))
-        {
-            self.set_gone_begun(begun);
+        for entry in entries.iter().filter(|entry| ids.contains(&entry.id)).filter(is_begun) {
+            let unrecorded = (!entry.is_of_scr()).then_some(Names::Unknown);
+            for names in unrecorded.into_iter().chain([Names::Any]) {
+                if self.gone_begun(names) < Some(entry.seq()) {
+                    self.set_gone_begun(names, entry.seq());
+                }
+            }
         }
         for id in ids {
             self.tree.child("DSET").remove(id.to_string());

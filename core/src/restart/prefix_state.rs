@@ -271,7 +271,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
 fn expect_not_given_out(job: &Job, record: &RankRecord) -> Result<(), FileError> {
     record.files.iter().try_for_each(|file| {
         match Overwritten::since(job.files(), &job.prefix, &file.name, record.seq())? {
-            true => Err(FileError::Unproven { path: record.prefix_path(file) }),
+            true => Err(FileError::GivenOut { path: record.prefix_path(file) }),
             false => Ok(()),
         }
     })

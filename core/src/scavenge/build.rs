@@ -30,6 +30,8 @@ pub struct Builder<'a> {
     pub(super) level: u64,
     /// Whether the index gets a dataset that is not whole, as incomplete.
     pub(super) lists_incomplete: bool,
+    /// Whether files count that have changed since their dataset was complete: the user knows that only their times have.
+    pub(super) trusts_times: bool,
 }
 
 /// What became of a dataset.
@@ -126,7 +128,13 @@ const TO_SAVE_AGAIN: &str =
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
-        Self { env, prefix, plugins, level, lists_incomplete: true }
+        Self { env, prefix, plugins, level, lists_incomplete: true, trusts_times: false }
+    }
+
+    /// A builder for which files count that have changed since their dataset was complete.
+    #[must_use]
+    pub fn trusting_times(self, trusts_times: bool) -> Self {
+        Self { trusts_times, ..self }
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
@@ -199,6 +207,7 @@ impl<'a> Builder<'a> {
             let built = |outcome| Built { id, name: entry.name.clone(), outcome, notes: Vec::new() };
             if entry.is_valid() && self.is_described(id) {
                 match (Rank2File::loss(self.files(), self.prefix, id)?, &scan) {
+                    (None, _) if self.trusts_times => return self.relist(id, Some(entry)),
                     (None, _) => return Ok(built(Outcome::Already)),
                     // What was saved since from cache takes the place of what is lost.
                     (Some(_), Some(scan)) if self.has_files(scan) => {}

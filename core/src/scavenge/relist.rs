@@ -8,10 +8,11 @@ use super::build::{BuildError, Builder, Built, Outcome};
 use crate::fetch;
 use crate::flush::closing;
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::FsError;
+use crate::fs::{Durability, FsError};
 use crate::prefix::container::{read_all, totals};
 use crate::prefix::{
     DatasetDescriptor, FileName, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
+    FILE_MODE,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -24,7 +25,8 @@ impl Builder<'_> {
     /// [`BuildError`].
     pub fn add(&self, name: &[u8]) -> Result<Built, BuildError> {
         let index = self.ledger().index()?;
-        if let Some(entry) = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid) {
+        let listed = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid);
+        if let Some(entry) = listed.filter(|_| !self.trusts_times) {
             let IndexEntry { id, name, .. } = entry;
             let built = Built { id, name, outcome: Outcome::Already, notes: Vec::new() };
             self.record_saved(&built)?;
@@ -65,6 +67,9 @@ impl Builder<'_> {
                 match self.examine(&evidence, &self.newer_names(&evidence.dataset)?) {
                     Ok(verified) => {
                         built.outcome = self.list_whole(&evidence, verified)?;
+                        if self.trusts_times && built.outcome.is_complete() {
+                            self.renew_summary(id)?;
+                        }
                         return Ok(built);
                     }
                     Err(error) => {
@@ -97,7 +102,8 @@ impl Builder<'_> {
         let index = self.ledger().index()?;
         if fetch::is_suspect(index.last_begun(), index.seq_of(&dataset)) {
             doubted |= !described;
-            unchanged_since = described.then(|| Summary::written_at(files, prefix, id)).transpose()?;
+            let proves = described && !self.trusts_times;
+            unchanged_since = proves.then(|| Summary::written_at(files, prefix, id)).transpose()?;
         }
         Ok(Evidence { dataset, lists, described, doubted, unchanged_since })
     }
@@ -174,6 +180,15 @@ impl Builder<'_> {
         Ok(names)
     }
 
+    /// Gives the summary the time of now, from which on files of the dataset must not change.
+    fn renew_summary(&self, id: u64) -> Result<(), PrefixError> {
+        let (files, path) = (self.files(), self.prefix.summary_file(id));
+        if let Some(tree) = files.read_tree(&path)? {
+            files.write_tree(&path, &tree, FILE_MODE, Durability::Synced)?;
+        }
+        Ok(())
+    }
+
     fn list_whole(&self, evidence: &Evidence, verified: bool) -> Result<Outcome, BuildError> {
         let dataset = &evidence.dataset;
         // A summary is written when a flush ends, so its time is that of the flush.
@@ -222,7 +237,10 @@ enum NotWhole {
     Overwritten { name: FileName },
     #[error("nothing says that it was ever complete, and {name} has no checksum to prove it")]
     Unproven { name: FileName },
-    #[error("{name} has changed since the dataset was complete, and has no checksum to prove it")]
+    #[error(
+        "{name} has changed since the dataset was complete, and has no checksum to prove it; if only its time has changed, as a \
+         copy or `touch' does, run `scr index --add NAME --trust-times'"
+    )]
     Changed { name: FileName },
     #[error("{}", crate::describe(.0))]
     Prefix(PrefixError),
@@ -260,9 +278,14 @@ mod tests {
 
     fn add(stage: &Stage) -> Outcome {
         drop_datasets(&RealFiles, &stage.prefix, Dropping::Named(b"a"), 0).unwrap();
+        add_listed(stage, false)
+    }
+
+    fn add_listed(stage: &Stage, trusts_times: bool) -> Outcome {
         let env = Env::for_test(Arc::new(RealFiles), stage.prefix.dir()).env();
         let host = PluginHost::new(&env, None);
-        Builder::new(&env, &stage.prefix, &host, 0).add(b"a").unwrap().outcome
+        let builder = Builder::new(&env, &stage.prefix, &host, 0).trusting_times(trusts_times);
+        builder.add(b"a").unwrap().outcome
     }
 
     /// It was listed, and its time was made young: from then on nobody doubted its files.
@@ -292,5 +315,22 @@ mod tests {
         replaced.set_modified(written + Duration::from_secs(1)).unwrap();
         drop_datasets(&RealFiles, &stage.prefix, Dropping::Named(b"b"), 0).unwrap();
         assert!(matches!(add(&stage), Outcome::Incomplete { .. }));
+        // The user knows that nobody has. From then on it counts again, until it changes once more.
+        assert!(matches!(add_listed(&stage, true), Outcome::Listed { verified: false, .. }));
+        replaced.set_modified(written).unwrap();
+        assert!(add(&stage).is_complete());
+        // Of one that is listed it settles the doubt as well. One that is not whole it does not list.
+        replaced.set_modified(std::time::SystemTime::now()).unwrap();
+        assert!(matches!(add_listed(&stage, true), Outcome::Listed { .. }));
+        let renewed = std::fs::metadata(&summary).unwrap().modified().unwrap();
+        assert!(renewed >= replaced.metadata().unwrap().modified().unwrap());
+        let whole = replaced.metadata().unwrap().len();
+        replaced.set_len(whole - 1).unwrap();
+        assert!(matches!(add_listed(&stage, true), Outcome::Incomplete { .. }));
+        replaced.set_len(whole).unwrap();
+        let by = cached.dataset.seq();
+        let by = crate::prefix::Seq { id: by.id + 1, ..by };
+        Overwritten::record(&RealFiles, &stage.prefix, &file.name, by).unwrap();
+        assert!(matches!(add_listed(&stage, true), Outcome::Incomplete { .. }));
     }
 }

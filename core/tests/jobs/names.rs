@@ -536,6 +536,43 @@ fn die_over_one(application: &mut Application, has_written: bool) {
     }
 }
 
+/// Every older checkpoint was refused after the folder was touched or copied, and the run began at zero.
+#[test]
+fn times_that_have_changed_alone_cast_no_doubt_on_a_checkpoint() {
+    for bypass in ["0", "1"] {
+        let world = world(bypass).set("SCR_CRC_ON_FLUSH", "0");
+        world.run(|application| write(application, "one", "b", 1).unwrap());
+        // Two runs die in their next checkpoint, in place, beside the first one. The second takes the name of the first.
+        let mut world = world.set("SCR_CACHE_BYPASS", "1");
+        for _ in 0..2 {
+            lose_all(&world);
+            world.run(|application| {
+                assert_eq!(restart(application, "b", 1), Some(b"one".to_vec()));
+                let rank = application.rank;
+                application.session().start_output(Some(b"two"), CHECKPOINT).unwrap();
+                let path = application.session().route_file(file("c", rank).as_bytes()).unwrap();
+                std::fs::write(path_of(&path), contents(2, rank, 0, BYTES)).unwrap();
+            });
+            let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
+            for rank in [0, 1].map(Rank) {
+                let path = world.prefix().join(file("b", rank));
+                std::fs::File::options().write(true).open(path).unwrap().set_modified(later).unwrap();
+            }
+        }
+        lose_all(&world);
+        world.run(|application| restart(application, "b", 1)).all_gave(&Some(b"one".to_vec()));
+        // Of a file that was given out, only a checksum would prove anything, whoever asks for it.
+        world.run(|application| die_over_one(application, true));
+        lose_all(&world);
+        world.put("SCR_CURRENT", "one");
+        let outcome = world.run(|application| application.session().have_restart().unwrap());
+        outcome.all_gave(&None);
+        // Of one that was in cache the checksums are recorded.
+        let why = if bypass == "1" { "was given to a later dataset to write over" } else { "is damaged" };
+        outcome.line_with(&[why]);
+    }
+}
+
 fn recorded(world: &World) -> usize {
     std::fs::read_dir(world.prefix().join(".scr/overwritten")).map_or(0, Iterator::count)
 }

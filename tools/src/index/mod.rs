@@ -47,6 +47,10 @@ pub(crate) struct IndexArgs {
     /// The dataset of --import is output and no checkpoint
     #[arg(long, requires = "import")]
     output: bool,
+    /// With --add: files without a checksum count that have changed since the dataset was complete, as only their times have:
+    /// they were copied, or touched
+    #[arg(long, requires = "add")]
+    trust_times: bool,
     /// The files of --import, in the order of the ranks
     #[arg(value_name = "FILE")]
     files: Vec<OsString>,
@@ -123,6 +127,7 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
         Action { forget_all: true, .. } => forget_all(&env, &prefix, args.json),
         Action { drop_after: Some(name), .. } => drop_after(&env, &prefix, name, args.json),
         Action { add: Some(name), .. } => build(&env, &prefix, args.json, |builder, report| {
+            let builder = builder.trusting_times(args.trust_times);
             report.add(builder.add(&named(&env, &prefix, name)))
         }),
         Action { build: Some(Some(id)), .. } => {
