@@ -1,7 +1,7 @@
 //! A checkpoint that the user or the application has gone back to, or dropped, is what later runs find; and what may be half of
 //! another dataset is not handed out.
 
-use super::world::{path_of, Application, World};
+use super::world::{contents, path_of, Application, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
@@ -236,7 +236,7 @@ fn a_checkpoint_whose_file_another_dataset_has_begun_to_write_over_is_not_handed
     lose_all(&world);
     let run = offered();
     run.all_gave(&None);
-    run.line_with(&["ERROR", "shared/rank_", "was changed after its dataset was complete"]);
+    run.line_with(&["ERROR", "shared/rank_", "was given to a later dataset to write over"]);
 }
 
 /// A job with C SCR begins a dataset named `other`, and dies once it has written over a file of `ckpt.1`.
@@ -251,6 +251,25 @@ fn write_over_first(world: &World) {
     let mut file = std::fs::OpenOptions::new().write(true).open(path).unwrap();
     file.write_all(b"other").unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+}
+
+/// After C SCR has died in its next checkpoint, and the folder was copied, only the user knows that nothing was written over.
+#[test]
+fn a_checkpoint_that_its_times_put_in_doubt_is_restarted_from_if_the_user_names_it() {
+    let mut world = job().set("SCR_CRC_ON_FLUSH", "0").set("SCR_CRC_ON_COPY", "0");
+    checkpoints(&world, 1..=1);
+    lose_all(&world);
+    write_over_first(&world);
+    let path = world.prefix().join("ckpt.1/rank_1.0");
+    let bytes = contents(1, Rank(1), 0, some(Rank(1))[0]);
+    std::fs::write(&path, bytes).unwrap();
+    let touched = std::fs::File::options().write(true).open(&path).unwrap();
+    touched.set_modified(SystemTime::now() + Duration::from_secs(60)).unwrap();
+    let refused = world.run(|application| application.session().have_restart().unwrap());
+    refused.all_gave(&None);
+    refused.line_with(&["ckpt.1/rank_1.0 was changed after", "SCR_CURRENT", "--trust-times"]);
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
 /// The names that are offered, one after the other; each is refused.
