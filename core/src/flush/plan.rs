@@ -167,8 +167,11 @@ impl Flush<'_> {
             (None, None) => Ok(()),
         };
         let mut own = owners.folders.iter().flatten();
-        let real = alike
-            .and_then(|()| Ok(own.try_for_each(|folder| self.job.prefix.refuse_link(self.files(), folder))?));
+        let real = alike.and_then(|()| {
+            Ok(own.try_for_each(|folder| {
+                self.job.prefix.expect_unlinked(self.files(), self.job.env.uid, folder)
+            })?)
+        });
         self.agreed(dataset, Step::Folders, real)?;
         Ok(owners)
     }

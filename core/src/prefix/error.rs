@@ -92,14 +92,12 @@ pub enum PrefixError {
         why: String,
     },
     /// A folder below the prefix directory is a symbolic link.
-    #[error(
-        "{} is a symbolic link, and scr writes and removes nothing through one; put a folder in its place, or use the \
-         names that the files have under the prefix directory without it",
-        path.display()
-    )]
+    #[error("{} is a symbolic link{fault}", path.display())]
     Linked {
         /// The folder.
         path: PathBuf,
+        /// Why it cannot be used.
+        fault: LinkFault,
     },
     /// A container, or a summary that leads to containers, is not what was written.
     #[error("{} is damaged: {reason}", path.display())]
@@ -299,4 +297,36 @@ mod tests {
             ]
         );
     }
+}
+
+/// Why a symbolic link below the prefix directory cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum LinkFault {
+    /// Somebody else can let it lead elsewhere at any time.
+    #[error(
+        " of user {uid}, and scr follows only links of yours and of root; make a link or a folder of your own in its place"
+    )]
+    OfOther {
+        /// The owner.
+        uid: u32,
+    },
+    /// It leads to nothing.
+    #[error(" that leads to nothing; make the folder that it names, or remove the link")]
+    Nowhere,
+    /// It leads to a folder that has another name under the prefix directory.
+    #[error(
+        " that leads to a folder with another name under the prefix directory, and one file could belong to two datasets; use \
+         the names that the files have without the link"
+    )]
+    SecondName,
+    /// It leads to the same folder as another link.
+    #[error(" that leads to the same folder as another one, and one file could belong to two datasets; use the same link for both")]
+    Twice,
+    /// It stands for the folder of the library.
+    #[error(", and scr keeps its own files in a folder; put a folder in its place")]
+    Hidden,
+    /// Files would be removed through it.
+    #[error(", and scr removes nothing through one: its files may have been moved there to be kept; remove them yourself")]
+    Removes,
 }

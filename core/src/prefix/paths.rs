@@ -1,10 +1,11 @@
 //! Where everything lies below the prefix directory.
 
 use super::shared::Known;
-use super::{FileName, PrefixError};
+use super::{FileName, LinkFault, PrefixError};
 use crate::fs::{At, Durability, Files, Kind};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Permission bits of folders below the prefix directory; the user's umask takes some away.
@@ -46,20 +47,53 @@ impl Prefix {
         &self.dir
     }
 
-    /// The name below the prefix directory of an absolute path, with all links followed. `None` if it leads outside, by whatever
-    /// path the directory is reached here.
-    pub(crate) fn name_of(&self, files: &dyn Files, path: &Path) -> Option<PathBuf> {
-        let path = real(files, path);
+    /// Follows the links of an absolute path as far as it is there. `None` if it leads outside the prefix directory and no folder on
+    /// the way is below it, by whatever path the directory is reached here.
+    ///
+    /// # Errors
+    /// [`PrefixError::Linked`] for a link that leads to nothing.
+    pub(crate) fn follow(&self, files: &dyn Files, path: &Path) -> Result<Option<Followed>, PrefixError> {
+        let mut whole = None;
+        for above in path.ancestors() {
+            let Ok(real) = files.real_path(above) else {
+                if files.status(above).is_ok_and(|status| status.kind == Kind::Link) {
+                    return Err(PrefixError::Linked { path: above.to_owned(), fault: LinkFault::Nowhere });
+                }
+                continue;
+            };
+            let rest = path.strip_prefix(above).unwrap_or(Path::new(""));
+            let below = self.below(files, &real).map(|below| join(below, rest));
+            let real = whole.get_or_insert_with(|| join(real, rest));
+            if let Some(below) = below {
+                let real = real.clone();
+                return Ok(Some(Followed { below, real }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether a path that has no links is below this directory.
+    pub(crate) fn is_below(&self, files: &dyn Files, path: &Path) -> bool {
+        path.ancestors().any(|above| self.below(files, above).is_some())
+    }
+
+    /// The name of a path that has no links, if it is this directory or below it.
+    fn below(&self, files: &dyn Files, path: &Path) -> Option<PathBuf> {
         let below = |dir: &Path| path.strip_prefix(dir).ok().map(Path::to_owned);
         below(&self.dir).or_else(|| {
             // The prefix directory has its links followed already, unless the ranks then find different ones.
-            let dir = real(files, &self.dir);
-            // A mount or an automounter gives one folder several paths, and no link says so.
-            let is_it = |identity| {
-                move |above: &&Path| files.status(above).is_ok_and(|found| found.identity == identity)
-            };
-            below(&dir).or_else(|| below(path.ancestors().find(is_it(files.status(&dir).ok()?.identity))?))
+            let dir = files.real_path(&self.dir).ok()?;
+            below(&dir).or_else(|| {
+                // A mount or an automounter gives one folder several paths, and no link says so.
+                let identity = |path: &Path| files.status(path).ok().map(|status| status.identity);
+                (identity(path)? == identity(&dir)?).then(PathBuf::new)
+            })
         })
+    }
+
+    /// The name below the prefix directory of an absolute path, with links followed that do not lead outside.
+    pub(crate) fn name_of(&self, files: &dyn Files, path: &Path) -> Option<PathBuf> {
+        Some(self.follow(files, path).ok()??.below)
     }
 
     /// What this process has left in files that others change as well.
@@ -143,33 +177,77 @@ impl Prefix {
         name.below(&self.dir)
     }
 
-    /// Refuses a folder below the prefix directory that is a symbolic link. It may lead outside, or to a folder that has
-    /// another name here, so that one file would belong to two datasets.
+    /// Refuses files of which a folder is a symbolic link: what is there may have been moved away to be kept.
     ///
     /// # Errors
     /// [`PrefixError::Linked`], or what the system reports. A folder that is not there is none.
-    pub(crate) fn refuse_link(&self, files: &dyn Files, folder: &FileName) -> Result<(), PrefixError> {
-        let path = self.file(folder);
-        match files.status(&path) {
-            Ok(status) if status.kind == Kind::Link => Err(PrefixError::Linked { path }),
-            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
-                Ok(Err(error).at("look at", &path)?)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Refuses files of which a folder is a symbolic link.
-    ///
-    /// # Errors
-    /// As [`refuse_link`](Self::refuse_link).
     pub(crate) fn refuse_links<'n>(
         &self,
         files: &dyn Files,
         names: impl Iterator<Item = &'n FileName>,
     ) -> Result<(), PrefixError> {
-        let folders: BTreeSet<FileName> = names.flat_map(FileName::folders).collect();
-        folders.iter().try_for_each(|folder| self.refuse_link(files, folder))
+        each_folder(names, |folder| match self.link_at(files, folder.below(&self.dir))? {
+            Some((path, _)) => Err(PrefixError::Linked { path, fault: LinkFault::Removes }),
+            None => Ok(()),
+        })
+    }
+
+    /// Expects that a folder below the prefix directory is none that is a symbolic link, or one of this user or root that leads
+    /// outside. Within the prefix directory it would give a file a second name, so that one file would belong to two datasets.
+    ///
+    /// # Errors
+    /// [`PrefixError::Linked`], or what the system reports. A folder that is not there is no link.
+    pub(crate) fn expect_unlinked(
+        &self,
+        files: &dyn Files,
+        uid: u32,
+        folder: &FileName,
+    ) -> Result<(), PrefixError> {
+        let path = self.file(folder);
+        if self.is_own_link(files, uid, &path)? {
+            let followed = self.follow(files, &path)?;
+            if followed.is_none_or(|found| found.below.as_os_str().as_bytes() != folder.as_bytes()) {
+                return Err(PrefixError::Linked { path, fault: LinkFault::SecondName });
+            }
+        }
+        Ok(())
+    }
+
+    /// As [`expect_unlinked`](Self::expect_unlinked), for all folders of files.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn expect_all_unlinked<'n>(
+        &self,
+        files: &dyn Files,
+        uid: u32,
+        names: impl Iterator<Item = &'n FileName>,
+    ) -> Result<(), PrefixError> {
+        each_folder(names, |folder| self.expect_unlinked(files, uid, folder))
+    }
+
+    /// Whether a path is a symbolic link, which belongs to this user or to root.
+    ///
+    /// # Errors
+    /// [`PrefixError::Linked`] for a link of somebody else, or what the system reports.
+    pub(crate) fn is_own_link(&self, files: &dyn Files, uid: u32, path: &Path) -> Result<bool, PrefixError> {
+        match self.link_at(files, path.to_owned())? {
+            Some((path, owner)) if owner != uid && owner != 0 => {
+                Err(PrefixError::Linked { path, fault: LinkFault::OfOther { uid: owner } })
+            }
+            found => Ok(found.is_some()),
+        }
+    }
+
+    /// The path again and the owner, if it is a symbolic link.
+    fn link_at(&self, files: &dyn Files, path: PathBuf) -> Result<Option<(PathBuf, u32)>, PrefixError> {
+        match files.status(&path) {
+            Ok(status) if status.kind == Kind::Link => Ok(Some((path, status.uid))),
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(Err(error).at("look at", &path)?)
+            }
+            _ => Ok(None),
+        }
     }
 
     /// Whether something of its name exists. Also true if that cannot be determined.
@@ -190,7 +268,9 @@ impl Prefix {
         let path = self.scr_dir();
         match files.status(&path) {
             Ok(status) if status.kind == Kind::Dir => Ok(()),
-            Ok(status) if status.kind == Kind::Link => Err(PrefixError::Linked { path }),
+            Ok(status) if status.kind == Kind::Link => {
+                Err(PrefixError::Linked { path, fault: LinkFault::Hidden })
+            }
             _ => Ok(files.make_dirs(&path, DIR_MODE, Durability::Synced)?),
         }
     }
@@ -220,13 +300,37 @@ impl Prefix {
     }
 }
 
+/// A path that leads below the prefix directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Followed {
+    /// Its name there. Links are followed, except for those that lead outside.
+    pub(crate) below: PathBuf,
+    /// With all links followed.
+    pub(crate) real: PathBuf,
+}
+
+fn each_folder<'n>(
+    names: impl Iterator<Item = &'n FileName>,
+    check: impl FnMut(&FileName) -> Result<(), PrefixError>,
+) -> Result<(), PrefixError> {
+    let folders: BTreeSet<FileName> = names.flat_map(FileName::folders).collect();
+    folders.iter().try_for_each(check)
+}
+
+/// Without a slash at the end.
+fn join(path: PathBuf, rest: &Path) -> PathBuf {
+    if rest.as_os_str().is_empty() {
+        return path;
+    }
+    path.join(rest)
+}
+
 /// An absolute path with the links in its existing part followed: what it names need not be there yet.
 pub(crate) fn real(files: &dyn Files, path: &Path) -> PathBuf {
     let found = path.ancestors().find_map(|above| Some((above, files.real_path(above).ok()?)));
     let Some((above, real)) = found else { return path.to_owned() };
     match path.strip_prefix(above) {
-        Ok(rest) if rest.as_os_str().is_empty() => real,
-        Ok(rest) => real.join(rest),
+        Ok(rest) => join(real, rest),
         Err(_) => path.to_owned(),
     }
 }

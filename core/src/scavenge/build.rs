@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
         let (id, name) = (scan.any.id_in_prefix, scan.any.dataset.name.clone());
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
         let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
-        self.prefix.refuse_links(self.files(), names)?;
+        self.prefix.expect_all_unlinked(self.files(), self.env.uid, names)?;
         let repair = ScavengedRepair {
             env: self.env,
             prefix: self.prefix,

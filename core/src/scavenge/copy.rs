@@ -28,6 +28,8 @@ pub struct Copier<'a> {
     pub files: &'a dyn Files,
     /// Where to.
     pub prefix: &'a Prefix,
+    /// Who copies.
+    pub uid: u32,
     /// The name of this node.
     pub node: &'a str,
     /// Bytes per block: `SCR_FILE_BUF_SIZE`.
@@ -88,9 +90,9 @@ impl Copier<'_> {
     /// The prefix directory cannot be read or written. Problems of a part are in its entry.
     pub fn dataset(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let held = held(self.files, caches);
-        let Self { prefix, node, block_bytes, width, progress, .. } = *self;
+        let Self { prefix, uid, node, block_bytes, width, progress, .. } = *self;
         let files = held.as_deref().unwrap_or(self.files);
-        let copier = Copier { files, prefix, node, block_bytes, width, progress };
+        let copier = Copier { files, prefix, uid, node, block_bytes, width, progress };
         copier.dataset_in(caches, id)
     }
 
@@ -109,7 +111,7 @@ impl Copier<'_> {
         self.prefix.make_scr_dir(self.files)?;
         self.prefix.make_dataset_dir(self.files, id)?;
         let names = parts.iter().flat_map(|(_, map)| map.record.files.iter().map(|file| &file.name));
-        self.prefix.refuse_links(self.files, names)?;
+        self.prefix.expect_all_unlinked(self.files, self.uid, names)?;
         let saved = |map: &ScavengedMap| map.saved(self.files, self.prefix);
         let total = parts.iter().map(|(_, map)| bytes_of(map)).fold(0, u64::saturating_add);
         let parts: Vec<_> = parts.into_iter().map(|(part, map)| (saved(&map), part, map)).collect();

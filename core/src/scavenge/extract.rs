@@ -87,7 +87,7 @@ pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, Ext
             .flat_map(|(name, contents)| contents.by_rank.values().flatten().map(move |m| (name, m)))
     };
     let names: BTreeSet<&FileName> = all().map(|(_, member)| &member.name).collect();
-    prefix.refuse_links(files, names.iter().copied())?;
+    prefix.expect_all_unlinked(files, env.uid, names.iter().copied())?;
     let mut there = BTreeSet::new();
     for (_, member) in all() {
         extracted.files += 1;

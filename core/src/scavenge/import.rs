@@ -175,7 +175,7 @@ impl Import<'_> {
         self.refuse_taken(&self.ledger().index()?)?;
         let names = self.names()?;
         let all: BTreeSet<&FileName> = names.iter().flatten().collect();
-        self.prefix.refuse_links(self.files(), all.iter().copied())?;
+        self.prefix.expect_all_unlinked(self.files(), self.env.uid, all.iter().copied())?;
         self.refuse_claimed(&names)?;
         self.prefix.make_scr_dir(self.files())?;
         let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);

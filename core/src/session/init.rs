@@ -2,6 +2,7 @@
 //!
 //! Datasets in cache are recovered first. If there is no checkpoint among them, one is fetched from the prefix directory.
 
+use super::folders::Folders;
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
@@ -59,6 +60,7 @@ impl Session {
             times: CheckpointTimes::new(began),
             last_names: None,
             flushes: Flushes::default(),
+            folders: Folders::default(),
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),

@@ -8,12 +8,15 @@
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
 //! | `need_checkpoint` | `SCR_Need_checkpoint` |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
-//! | `route` | `SCR_Route_file`; `meant`: which paths the ranks mean by their names |
+//! | `route` | `SCR_Route_file` |
+//! | `folders` | the name of a file below the prefix directory, by whatever links it is written |
+//! | `meant` | which paths the ranks mean by their names |
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
 
 mod finalize;
+mod folders;
 mod init;
 mod manage;
 mod meant;
@@ -37,6 +40,7 @@ use crate::prefix::{FileName, Running};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
+use folders::Folders;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
@@ -59,6 +63,7 @@ pub struct Session {
     /// This rank's names in the last dataset in cache, which had no name on two ranks.
     last_names: Option<NamePattern>,
     flushes: Flushes,
+    folders: Folders,
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,

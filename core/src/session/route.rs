@@ -8,7 +8,7 @@ use crate::cache::CachedDataset;
 use crate::fs::How;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{FileName, Rank2File};
+use crate::prefix::{FileName, PrefixError, Rank2File};
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -31,8 +31,9 @@ impl Session {
             }),
             Phase::Output(output) => {
                 // The application writes there itself: links count now, or one file would have two names.
-                let links = output.writes_in_prefix();
-                let below = below_prefix(&self.job, name, links);
+                let in_place = output.writes_in_prefix();
+                let folders = &mut self.folders;
+                let below = below_prefix(&self.job, name, |path| folders.name_of(&self.job, path, in_place));
                 let routed = below.and_then(|below| {
                     output.record_meant(&self.job, &below, absolute(&self.job, name))?;
                     output.route(&self.job, below)
@@ -81,7 +82,7 @@ fn route_restart(
         let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
         return Ok((own.clone(), readable(job, &path)?));
     }
-    let below = below_prefix(job, name, true)?;
+    let below = below_prefix(job, name, |path| Ok(job.prefix.name_of(job.files(), path)))?;
     if in_prefix && is_there {
         let listed = match listed {
             Some(listed) => listed,
@@ -111,7 +112,14 @@ fn stands_for<'a>(
     recorded: &(impl Iterator<Item = &'a FileName> + Clone),
 ) -> Option<&'a FileName> {
     let named = |below: &FileName| recorded.clone().find(|recorded| *recorded == below);
-    let exact = |links| below_prefix(job, name, links).ok().and_then(|below| named(&below));
+    let exact = |find: fn(&Job, &Path) -> Option<PathBuf>| {
+        below_prefix(job, name, |path| Ok(find(job, path))).ok().and_then(|below| named(&below))
+    };
+    let followed: fn(&Job, &Path) -> _ = |job, path| job.prefix.name_of(job.files(), path);
+    let plain = |job: &Job, path: &Path| match path.strip_prefix(job.prefix.dir()) {
+        Ok(below) => Some(below.to_owned()),
+        Err(_) => job.prefix.name_of(job.files(), path),
+    };
     // The name as if the current folder were the prefix directory, and its end that no folder can change.
     let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))));
     let given = given.and_then(|given| FileName::parse(given.as_os_str().as_bytes()).ok());
@@ -124,7 +132,7 @@ fn stands_for<'a>(
         let mut fitting = recorded.clone().filter(fits);
         fitting.next().filter(|_| fitting.next().is_none())
     };
-    exact(false).or_else(|| exact(true)).or_else(as_given).or_else(ending)
+    exact(plain).or_else(|| exact(followed)).or_else(as_given).or_else(ending)
 }
 
 /// The names of the files of all ranks of a dataset in the prefix directory.
@@ -157,20 +165,26 @@ pub(super) fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes.to_vec())
 }
 
-/// The name below the prefix directory of a file that the application calls `name`; with links there followed, or as it is.
-fn below_prefix(job: &Job, name: &[u8], links: bool) -> Result<FileName, Error> {
+/// The name below the prefix directory of a file that the application calls `name`. `find` gives that of an absolute path, if it is
+/// not outside.
+fn below_prefix(
+    job: &Job,
+    name: &[u8],
+    mut find: impl FnMut(&Path) -> Result<Option<PathBuf>, PrefixError>,
+) -> Result<FileName, Error> {
     let given = String::from_utf8_lossy(name);
     if name.is_empty() || name.ends_with(b"/") {
         return Err(Error::Argument { what: format!("`{given}' names no file") });
     }
     let prefix = job.prefix.dir();
-    let inside = |path: &Path| {
-        let plain = if links { None } else { path.strip_prefix(prefix).ok().map(Path::to_owned) };
-        plain.or_else(|| job.prefix.name_of(job.files(), path))
-    };
+    let mut inside =
+        |path: &Path| find(path).map_err(|error| Error::Argument { what: crate::describe(&error) });
     let path = absolute(job, name);
     // The prefix directory does not matter for an absolute name.
-    let below = inside(&path).or_else(|| inside(&without_dots(&prefix.join(OsStr::from_bytes(name)))));
+    let below = match inside(&path)? {
+        None => inside(&without_dots(&prefix.join(OsStr::from_bytes(name))))?,
+        found => found,
+    };
     let below = below.ok_or_else(|| Error::Argument {
         what: format!(
             "{} is outside the prefix directory {}; give a path under it, or a name that is relative to it, or set \

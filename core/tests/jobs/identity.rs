@@ -372,9 +372,10 @@ fn a_prefix_directory_that_is_renamed_or_seen_under_another_path_keeps_its_datas
 fn copy_of(world: &World, id: u64) -> Copied {
     let prefix = Prefix::new(world.prefix());
     let (files, node, progress) = (&RealFiles, "n0", &|_, _| ());
-    let copier = Copier { files, prefix: &prefix, node, block_bytes: 4096, width: 1, progress };
+    let uid = rustix::process::getuid().as_raw();
+    let copier = Copier { files, prefix: &prefix, uid, node, block_bytes: 4096, width: 1, progress };
     let cache = world.node("n0/user1/scr.defjobid");
-    let cache = OwnedDir::at(&RealFiles, &cache, rustix::process::getuid().as_raw()).unwrap();
+    let cache = OwnedDir::at(&RealFiles, &cache, uid).unwrap();
     copier.dataset(&[cache], id).unwrap()
 }
 

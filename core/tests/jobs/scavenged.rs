@@ -30,6 +30,15 @@ struct Dead {
     step: u64,
 }
 
+/// Saves a checkpoint of a job that is dead from the nodes that are left.
+pub(super) fn save(world: World, step: u64) -> World {
+    let dead = Dead { nodes: world.nodes.len(), kept: world.keep(), world, step };
+    dead.scavenge();
+    let built = dead.build();
+    assert!(matches!(built.outcome, Outcome::Completed { .. }), "{built:?}");
+    dead.world
+}
+
 impl Dead {
     fn new(world: World, nodes: usize) -> Self {
         world.run(|application| application.checkpoint(1, small).expect("the checkpoint is complete"));
@@ -88,9 +97,9 @@ impl Dead {
             copied.fetch_add(bytes, Ordering::Relaxed);
             total.store(all, Ordering::Relaxed);
         };
-        let copier =
-            Copier { files, prefix: &prefix, node, block_bytes: 4096, width: 2, progress: &progress };
         let uid = rustix::process::getuid().as_raw();
+        let copier =
+            Copier { files, prefix: &prefix, uid, node, block_bytes: 4096, width: 2, progress: &progress };
         let cache = OwnedDir::at(files, &cache, uid).map_err(|error| error.to_string())?;
         let found = copier.dataset(&[cache], self.step).map_err(|error| error.to_string())?;
         if found.is_whole() && !found.already {

@@ -273,6 +273,7 @@ fn any_node_saves_and_scrubs_the_data_of_a_dead_job_on_the_path() {
         let copier = Copier {
             files: &RealFiles,
             prefix: &prefix,
+            uid,
             node,
             block_bytes: 4096,
             width: 2,

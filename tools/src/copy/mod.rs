@@ -83,6 +83,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     let copier = Copier {
         files: &*env.files,
         prefix: &prefix,
+        uid: env.uid,
         node: &node,
         block_bytes: args.buf.unwrap_or_else(|| params.get(&param::FILE_BUF_SIZE)),
         width: args.threads.unwrap_or_else(|| env.processors.min(MOST_THREADS)),
