@@ -81,15 +81,16 @@ mod tests {
     use super::*;
     use crate::cache::record::tests::sample;
     use crate::fs::RealFiles;
+    use crate::ledger::LedgerDir;
     use crate::prefix::fixtures::scratch;
-    use crate::prefix::Ids;
+
     use std::path::PathBuf;
 
     #[test]
     fn the_same_id_is_enough_where_no_other_folder_can_be_meant() {
         let (_dir, prefix) = scratch();
         let aside = tempfile::tempdir().unwrap();
-        Ids::begin_run(&RealFiles, &prefix, 1).unwrap();
+        LedgerDir::new(&RealFiles, &prefix).begin_run(1).unwrap();
         let id = PrefixId::read(&RealFiles, &prefix).unwrap();
         let at = |path: PathBuf, prefix_id: Option<PrefixId>| {
             let record = RankRecord { prefix: path.as_os_str().as_bytes().to_vec(), prefix_id, ..sample(0) };
@@ -118,7 +119,7 @@ mod tests {
         std::fs::remove_dir_all(folder.join(".scr")).unwrap();
         let new = Prefix::new(&folder);
         new.make_scr_dir(&RealFiles).unwrap();
-        Ids::begin_run(&RealFiles, &new, 1).unwrap();
+        LedgerDir::new(&RealFiles, &new).begin_run(1).unwrap();
         assert_eq!(at(folder, id.clone()), Owner::This);
     }
 }

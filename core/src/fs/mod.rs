@@ -8,6 +8,7 @@
 //! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
 //! | `limit` | how many files may be open at once |
+//! | `forked` | what a child of a fork gives up: the locks |
 //! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
 //! | `copy` | one file copied, with its checksum |
@@ -28,6 +29,7 @@ mod error;
 mod exclusive;
 pub mod faulty;
 mod folders;
+mod forked;
 mod held;
 mod limit;
 mod lock;
@@ -84,6 +86,15 @@ impl Kind {
             Kind::Other => "neither file nor folder",
         }
     }
+}
+
+/// Who has a file open for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// This process: bytes may be in its memory that are missing in the file.
+    ThisProcess,
+    /// Other processes only. One that was started meanwhile has all open files of this process.
+    Others,
 }
 
 /// The status of a path.
@@ -194,10 +205,13 @@ pub trait File: Send + Sync {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
     }
-    /// Whether the system reports that somebody has the file open for writing: then more bytes may come. Only for a file that
-    /// was opened for reading.
-    fn is_open_to_write(&self) -> bool {
-        false
+    /// Who has the file open for writing, as far as the system tells. Only for a file that was opened for reading.
+    fn writer(&self) -> Option<Writer> {
+        None
+    }
+    /// The number and the name of another process that has the file open for writing. It looks at all processes.
+    fn other_writer(&self) -> Option<String> {
+        None
     }
     /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
     /// be written. `None` where that is not possible, or not safe.

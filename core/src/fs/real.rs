@@ -7,10 +7,10 @@
 use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
-use super::{lock, mapped, File, Files, How, Kind, LockAttempt, Space, Status};
+use super::{forked, lock, mapped, File, Files, How, Kind, LockAttempt, Space, Status, Writer};
 use rustix::fs::{
-    fstat, futimens, lstat, statfs, statx, utimensat, AtFlags, Dir, FileType, OFlags, Stat, StatFs,
-    StatxFlags, Timespec, Timestamps, CWD,
+    fstat, futimens, lstat, major, minor, statfs, statx, utimensat, AtFlags, Dir, FileType, OFlags, Stat,
+    StatFs, StatxFlags, Timespec, Timestamps, CWD,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -20,6 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -139,32 +140,56 @@ pub(super) struct RealFile {
     file: fs::File,
     how: How,
     mapping: Mapping,
+    may_be_locked: AtomicBool,
+}
+
+impl Drop for RealFile {
+    fn drop(&mut self) {
+        if *self.may_be_locked.get_mut() {
+            forked::forget(self.file.as_fd());
+        }
+    }
 }
 
 impl RealFile {
     pub(super) fn new(file: fs::File, how: How) -> Self {
-        Self { file, how, mapping: Mapping::default() }
+        Self { file, how, mapping: Mapping::default(), may_be_locked: AtomicBool::default() }
     }
 
     fn appends(&self) -> bool {
         matches!(self.how, How::Append(_))
     }
 
-    /// By the list of open files, where leases are not available, as on network file systems and for files of others.
-    fn is_written_by_this_process(&self) -> bool {
-        let Ok(own) = self.file.metadata() else { return false };
-        let open = fs::read_dir("/proc/self/fd").into_iter().flatten().flatten();
-        open.filter(|entry| {
-            fs::metadata(entry.path()).is_ok_and(|other| (other.dev(), other.ino()) == (own.dev(), own.ino()))
-        })
-        .any(|entry| {
-            let info = fs::read_to_string(Path::new("/proc/self/fdinfo").join(entry.file_name()))
-                .unwrap_or_default();
-            let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
-            let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
-            flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
-        })
+    /// Whether this process has the file open for writing, or mapped. `None` if that cannot be found out.
+    fn is_written_by_this_process(&self) -> Option<bool> {
+        let own = self.file.metadata().ok()?;
+        Some(has_open_to_write(Path::new("/proc/self"), &own)? || is_mapped_to_write(&own))
     }
+}
+
+/// Whether the process of this folder below `/proc` has a file open for writing. `None` if its open files cannot be listed.
+fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
+    let open = fs::read_dir(process.join("fd")).ok()?.flatten();
+    let mut same = open.filter(|entry| {
+        fs::metadata(entry.path()).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+    });
+    Some(same.any(|entry| {
+        let info = fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+    }))
+}
+
+/// Whether this process has a file mapped so that it can write there.
+fn is_mapped_to_write(file: &fs::Metadata) -> bool {
+    let device = format!("{:02x}:{:02x}", major(file.dev()), minor(file.dev()));
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_shared = words.next().is_some_and(|rights| rights.contains('w') && rights.ends_with('s'));
+        is_shared && words.nth(1) == Some(&device) && words.next() == Some(&file.ino().to_string())
+    })
 }
 
 impl File for RealFile {
@@ -222,6 +247,9 @@ impl File for RealFile {
     }
 
     fn try_lock(&self) -> LockAttempt {
+        if !self.may_be_locked.swap(true, Ordering::Relaxed) {
+            forked::keep(self.file.as_fd());
+        }
         lock::attempt(&self.file)
     }
 
@@ -233,8 +261,25 @@ impl File for RealFile {
         std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
     }
 
-    fn is_open_to_write(&self) -> bool {
-        mapped::is_open_to_write(&self.file).unwrap_or_else(|| self.is_written_by_this_process())
+    fn writer(&self) -> Option<Writer> {
+        match mapped::is_open_to_write(&self.file) {
+            Some(false) => None,
+            Some(true) if self.is_written_by_this_process() == Some(false) => Some(Writer::Others),
+            Some(true) => Some(Writer::ThisProcess),
+            // Leases are not available, as on network file systems and for files of others.
+            None => (self.is_written_by_this_process() == Some(true)).then_some(Writer::ThisProcess),
+        }
+    }
+
+    fn other_writer(&self) -> Option<String> {
+        let own = self.file.metadata().ok()?;
+        let number = |process: &fs::DirEntry| process.file_name().to_str()?.parse::<u32>().ok();
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let mut others =
+            processes.filter(|process| number(process).is_some_and(|number| number != std::process::id()));
+        let other = others.find(|process| has_open_to_write(&process.path(), &own) == Some(true))?;
+        let program = fs::read_to_string(other.path().join("comm")).unwrap_or_default();
+        Some(format!("{} ({})", number(&other)?, program.trim()))
     }
 
     fn map(&self, len: u64) -> Option<Mapped> {

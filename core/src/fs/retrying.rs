@@ -7,7 +7,7 @@
 //! What writes is not repeated here. After an error nobody knows what was written, and a second sync succeeds without the
 //! bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
-use super::{File, Files, How, LockAttempt, Mapped, MayPass, Space, Status};
+use super::{File, Files, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -195,8 +195,12 @@ impl File for RetryingFile {
         self.again(|file| file.set_owner(uid, gid))
     }
 
-    fn is_open_to_write(&self) -> bool {
-        self.inner.is_open_to_write()
+    fn writer(&self) -> Option<Writer> {
+        self.inner.writer()
+    }
+
+    fn other_writer(&self) -> Option<String> {
+        self.inner.other_writer()
     }
 
     fn map(&self, len: u64) -> Option<Mapped> {

@@ -371,7 +371,9 @@ impl Index {
     pub(crate) fn doubt_all(&mut self, up_to: Seq) {
         let highest = self.entries().first().map(IndexEntry::seq).unwrap_or_default();
         let after = Seq { id: highest.id.saturating_add(1), ..highest };
-        [Names::Any, Names::Unknown].map(|names| self.set_gone_begun(names, after.max(up_to)));
+        for names in [Names::Any, Names::Unknown] {
+            self.set_gone_begun(names, after.max(up_to));
+        }
     }
 
     /// The newest of them of which nobody has recorded whose files it was given, as C SCR wrote it: only times say what it may have

@@ -61,6 +61,7 @@ impl Session {
             last_names: None,
             flushes: Flushes::default(),
             folders: Folders::default(),
+            has_warned_of_writer: false,
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),

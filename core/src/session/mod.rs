@@ -64,6 +64,8 @@ pub struct Session {
     last_names: Option<NamePattern>,
     flushes: Flushes,
     folders: Folders,
+    /// Whether the user knows of another process that has a file open for writing.
+    has_warned_of_writer: bool,
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,

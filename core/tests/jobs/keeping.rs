@@ -750,6 +750,43 @@ fn a_file_that_is_still_open_keeps_its_dataset_from_becoming_complete() {
     }
 }
 
+/// No checkpoint was complete while a program ran that the application had started with the file open.
+#[test]
+fn a_file_that_only_another_process_has_open_is_complete_and_a_warning_names_that_process() {
+    for bypass in ["0", "1"] {
+        let world = job().set("SCR_CACHE_BYPASS", bypass);
+        let outcome = world.run(|application| {
+            let mut started = Vec::new();
+            for step in 1..=2 {
+                application.begin(step).unwrap();
+                application.fill(step, some).unwrap();
+                let name = file_name(step, application.rank, 0);
+                let path = application.session().route_file(name.as_bytes()).unwrap();
+                if application.rank == Rank(1) {
+                    let open = std::fs::OpenOptions::new().append(true).open(path_of(&path)).unwrap();
+                    // It has the file until its input ends.
+                    let program = std::process::Command::new("cat")
+                        .stdin(std::process::Stdio::piped())
+                        .stdout(open)
+                        .spawn();
+                    started.push(program.unwrap());
+                }
+                application.session().complete_output(true).unwrap();
+            }
+            let first = started.first().map(std::process::Child::id);
+            for mut program in started {
+                drop(program.stdin.take());
+                program.wait().unwrap();
+            }
+            first
+        });
+        let process = format!("process {} (cat) still has it open for writing", outcome.ranks[1].unwrap());
+        outcome.line_with(&["WARNING: rank 1 on n1", "rank_1.0 is closed here", &process]);
+        assert_eq!(outcome.lines.iter().filter(|line| line.contains("still has it open")).count(), 1);
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+    }
+}
+
 /// It took the dataset that the first job was writing for one that had died with its job.
 #[test]
 fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writing() {

@@ -9,7 +9,7 @@ mod unsynced;
 pub use given_up::given_up;
 pub use unsynced::Random;
 
-use super::{File, Files, How, LockAttempt, Space, Status};
+use super::{File, Files, How, LockAttempt, Space, Status, Writer};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -460,8 +460,12 @@ impl FaultyFile {
 }
 
 impl File for FaultyFile {
-    fn is_open_to_write(&self) -> bool {
-        self.inner.is_open_to_write()
+    fn writer(&self) -> Option<Writer> {
+        self.inner.writer()
+    }
+
+    fn other_writer(&self) -> Option<String> {
+        self.inner.other_writer()
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {

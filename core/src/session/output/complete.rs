@@ -12,6 +12,7 @@ use crate::flush::Flushes;
 use crate::ledger::{Request, Whose};
 use crate::message::throughput;
 use crate::session::{Error, OutputFlags, Phase, Session};
+use std::path::PathBuf;
 use std::time::Duration;
 
 impl Session {
@@ -41,6 +42,7 @@ impl Session {
             self.restart.leave_lost(&self.job, &self.cache);
         }
         let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
+        self.warn_of_writer(output.open_elsewhere.take());
         let opened = match measured {
             Ok(opened) if failed == 0 => opened,
             measured => {
@@ -133,6 +135,17 @@ impl Session {
         let mut totals = sums(output, measured.is_err());
         all_reduce(comm, &mut totals, Op::Sum)?;
         Ok((measured, totals))
+    }
+
+    /// Warns once of another process that has a file open for writing which this process has closed.
+    fn warn_of_writer(&mut self, found: Option<(PathBuf, String)>) {
+        let Some((path, process)) = found.filter(|_| !self.has_warned_of_writer) else { return };
+        self.has_warned_of_writer = true;
+        self.job.report.warn_here(&format!(
+            "{} is closed here, and process {process} still has it open for writing; the file counts as complete: if that process \
+             is to write some of it, let it end before SCR_Complete_output",
+            path.display()
+        ));
     }
 
     /// Protects this rank's part, and records that the dataset is complete once all have done so.

@@ -20,7 +20,7 @@ use crate::cache::verify::Opened;
 use crate::cache::{Cache, FilesGiven};
 use crate::comm::{Comm, CommError, Rank, Traffic};
 use crate::flush::folder_owners::assign_owners;
-use crate::fs::{At, Durability, FsError, How, Kind};
+use crate::fs::{At, Durability, File, FsError, How, Kind, Writer};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use crate::prefix::{FileName, Overwritten};
@@ -37,6 +37,8 @@ pub(super) struct Output {
     shared: SharedFiles,
     /// Files that this rank could not be given a path for, each with the reason.
     unrouted: BTreeMap<PathBuf, String>,
+    /// A file that only another process has open for writing, and that process.
+    open_elsewhere: Option<(PathBuf, String)>,
     /// The paths that this rank means by the names of its files.
     meant: Meant,
     flags: OutputFlags,
@@ -64,6 +66,7 @@ impl Output {
             part,
             journal,
             unrouted: BTreeMap::new(),
+            open_elsewhere: None,
             meant: Meant::default(),
             flags: OutputFlags::default(),
             may_replace: false,
@@ -153,8 +156,12 @@ impl Output {
         self.expect_all_routed()?;
         let mut opened = Opened::new();
         for at in 0..self.record.files.len() {
-            if self.shared.borrowed(&self.record.files[at].name).is_some() {
-                // The rank that has claimed it looks at it; this one does once all have closed it.
+            if let Some(path) = self.shared.borrowed(&self.record.files[at].name) {
+                // The rank that has claimed it takes its length; this one links it once all have closed it.
+                let open = job.files().open(path, How::Read);
+                if open.is_ok_and(|file| writer_of(job, &*file) == Some(Writer::ThisProcess)) {
+                    return Err(InvalidError::StillOpen { path: path.to_owned() });
+                }
                 continue;
             }
             let path = PartPlace::file(&self.part, &self.record, &self.record.files[at]);
@@ -168,11 +175,12 @@ impl Output {
             let in_place = self.record.protection.bypass;
             let unsynced = |source| InvalidError::Unsynced { path: path.clone(), source };
             let open = if in_place { Some(open.map_err(unsynced)?) } else { open.ok() };
-            if open
-                .as_ref()
-                .is_some_and(|file| stays(|| file.is_open_to_write(), |time| job.files().pause(time)))
-            {
-                return Err(InvalidError::StillOpen { path });
+            match open.as_ref().map(|file| (file, writer_of(job, &**file))) {
+                Some((_, Some(Writer::ThisProcess))) => return Err(InvalidError::StillOpen { path }),
+                Some((file, Some(Writer::Others))) if self.open_elsewhere.is_none() => {
+                    self.open_elsewhere = file.other_writer().map(|process| (path.clone(), process));
+                }
+                _ => (),
             }
             if let Some(file) = open.as_ref().filter(|_| in_place && !planted(Bug::BypassNotSynced)) {
                 // No record says that it is there before: a record may outlive bytes that the power takes away.
@@ -214,15 +222,19 @@ impl Output {
     }
 }
 
-/// Whether it holds for longer than a moment. A process that the application starts has all open files, until it executes its
-/// program.
-fn stays(holds: impl Fn() -> bool, mut pause: impl FnMut(Duration)) -> bool {
+fn writer_of(job: &Job, file: &dyn File) -> Option<Writer> {
+    lasting_writer(|| file.writer(), |time| job.files().pause(time))
+}
+
+/// Who has a file open for writing. This process counts if it has for longer than a moment: another thread may be closing it.
+fn lasting_writer(look: impl Fn() -> Option<Writer>, mut pause: impl FnMut(Duration)) -> Option<Writer> {
     let mut looks = MOMENT.iter();
-    while holds() {
-        let Some(&millis) = looks.next() else { return true };
-        pause(Duration::from_millis(millis));
+    loop {
+        match (look(), looks.next()) {
+            (Some(Writer::ThisProcess), Some(&millis)) => pause(Duration::from_millis(millis)),
+            (found, _) => return found,
+        }
     }
-    false
 }
 
 const MOMENT: [u64; 5] = [1, 3, 10, 30, 100];
@@ -288,10 +300,13 @@ mod tests {
     fn a_file_that_is_open_for_a_moment_only_is_waited_for() {
         for (looks, expected) in [(0_u32, false), (1, false), (5, false), (6, true), (100, true)] {
             let left = Cell::new(looks);
-            let is_open = || left.replace(left.get().saturating_sub(1)) > 0;
+            let look = || (left.replace(left.get().saturating_sub(1)) > 0).then_some(Writer::ThisProcess);
             let mut waited = Duration::ZERO;
-            assert_eq!(stays(is_open, |time| waited += time), expected, "{looks}");
+            let is_open = lasting_writer(look, |time| waited += time).is_some();
+            assert_eq!(is_open, expected, "{looks}");
             assert!(waited < Duration::from_millis(200));
         }
+        let at_once = lasting_writer(|| Some(Writer::Others), |_| panic!("it does not matter how long"));
+        assert_eq!(at_once, Some(Writer::Others));
     }
 }
