@@ -4,6 +4,7 @@
 //! are in the processor's cache when they are summed, and no file is read twice.
 
 use super::checksum::Checksum;
+use crate::fs::copy::write_data;
 use crate::fs::{self, File, Mapped};
 use crate::parallel::at_a_time;
 use crc32fast::Hasher;
@@ -17,6 +18,8 @@ pub(crate) struct LogicalFile {
     parts: Vec<Part>,
     len: u64,
     summed: bool,
+    /// Whether all is zero that has not been written here.
+    is_of_zeros: bool,
 }
 
 /// One of the files.
@@ -43,7 +46,12 @@ impl LogicalFile {
                 Part { path, file, start, len: bytes, sum: Mutex::default(), mapped: OnceLock::new() }
             })
             .collect();
-        Self { parts, len, summed }
+        Self { parts, len, summed, is_of_zeros: false }
+    }
+
+    /// The files have just been made, of zeros that take no room: zeros that are written there take none either.
+    pub(crate) fn of_zeros(self) -> Self {
+        Self { is_of_zeros: self.summed, ..self }
     }
 
     /// The checksum of each file, in order. Reads what has not passed by, with this many threads. `None` where none are kept.
@@ -140,9 +148,15 @@ impl Bytes for LogicalFile {
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
             part.check_not_borrowed(at, range.len())?;
-            part.file
-                .write_at(at, &buffer[range.clone()])
-                .map_err(|error| part.error("write", at, &error))?;
+            let (bytes, end) = (&buffer[range.clone()], at + range.len() as u64);
+            // What has a checksum has been written before.
+            let is_zero = self.is_of_zeros && part.sum().gaps(at..end).first() == Some(&(at..end));
+            let written = if is_zero {
+                write_data(&*part.file, at, bytes).map(drop)
+            } else {
+                part.file.write_at(at, bytes)
+            };
+            written.map_err(|error| part.error("write", at, &error))?;
             if self.summed {
                 part.sum().take_in(at, &buffer[range]);
             }

@@ -165,25 +165,30 @@ impl PartDir {
         [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
     }
 
-    /// Opens the redundancy file to be rewritten, with whatever bytes it may hold; it is `len` bytes long. The filemap has
-    /// begun before.
+    /// Opens the redundancy file to be rewritten, with whatever bytes it may hold, and says whether they are all zeros; it is
+    /// `len` bytes long. The filemap has begun before.
     pub(crate) fn create_redundancy(
         &self,
         files: &dyn Files,
         open: &KeptOpen,
         len: u64,
-    ) -> io::Result<Box<dyn File>> {
+    ) -> io::Result<(Box<dyn File>, bool)> {
         let path = self.redundancy();
         if files.rename(&self.spare(), &path).is_ok() {
             let file = open.take(files, &path).map_or_else(|| files.open(&path, How::Update), Ok)?;
-            if file.status()?.len != len {
+            // Its holes would be filled with zeros.
+            let is_emptied = file.has_holes();
+            if is_emptied {
+                file.set_len(0)?;
+            }
+            if is_emptied || file.status()?.len != len {
                 file.set_len(len)?;
             }
-            return Ok(file);
+            return Ok((file, is_emptied));
         }
         let file = files.open(&path, How::Replace(0o600))?;
         file.set_len(len)?;
-        Ok(file)
+        Ok((file, true))
     }
 
     /// Removes the folders in which nothing is.

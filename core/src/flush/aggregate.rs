@@ -8,6 +8,7 @@ use super::SourceFile;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{any, route_trees};
 use crate::comm::{Collective, CommError, Rank};
+use crate::fs::copy::write_data;
 use crate::fs::verify::{block_size, compare, open_whole, FileError};
 use crate::fs::{retried, At, Files, How, MAX_TREE_BYTES};
 use crate::job::Job;
@@ -209,7 +210,8 @@ fn copy(
             return Err(FileError::Size { path: file.source.clone(), expected: file.bytes, found: done });
         }
         hasher.update(&block[..count]);
-        target.write_at(offset + done, &block[..count]).at("write", path)?;
+        // The container has just been made, and the list of its files at its end gives it its length.
+        write_data(&*target, offset + done, &block[..count]).at("write", path)?;
         done += count as u64;
     }
     let crc = hasher.finalize();

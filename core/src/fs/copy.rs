@@ -2,6 +2,7 @@
 
 use super::verify::{block_size, compare, open_whole, FileError};
 use super::{At, File, Files, How, Status};
+use std::io;
 use std::ops::Range;
 use std::path::Path;
 
@@ -53,11 +54,7 @@ impl Copy<'_> {
                 break;
             }
             hasher.update(bytes);
-            for data in data_in(bytes) {
-                let at = offset + data.start as u64;
-                written = offset + data.end as u64;
-                copy.write_at(at, &bytes[data]).at("write", to)?;
-            }
+            written = write_data(&*copy, offset, bytes).at("write", to)?.unwrap_or(written);
             offset += count as u64;
             (self.progress)(count as u64);
         }
@@ -75,6 +72,17 @@ impl Copy<'_> {
         }
         Ok(hasher.finalize())
     }
+}
+
+/// Writes a block where a file has nothing but zeros yet: pages of zeros are left out. Gives the end of what was written, if
+/// anything was. The file may be shorter than the end of the block.
+pub(crate) fn write_data(file: &dyn File, offset: u64, block: &[u8]) -> io::Result<Option<u64>> {
+    let mut end = None;
+    for data in data_in(block) {
+        end = Some(offset + data.end as u64);
+        file.write_at(offset + data.start as u64, &block[data])?;
+    }
+    Ok(end)
 }
 
 /// Makes a file again at `to`, with new bytes and a new name, which a sync then proves. `to` may be the file itself. It is written

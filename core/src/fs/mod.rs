@@ -205,6 +205,10 @@ pub trait File: Send + Sync {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Whether the file takes less room than it has bytes.
+    fn has_holes(&self) -> bool {
+        false
+    }
     /// Who has the file open for writing, as far as the system tells. Only for a file that was opened for reading.
     fn writer(&self) -> Option<Writer> {
         None

@@ -261,6 +261,10 @@ impl File for RealFile {
         std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
     }
 
+    fn has_holes(&self) -> bool {
+        self.file.metadata().is_ok_and(|status| status.blocks() < status.len() / 512)
+    }
+
     fn writer(&self) -> Option<Writer> {
         match mapped::is_open_to_write(&self.file) {
             Some(false) => None,

@@ -195,6 +195,10 @@ impl File for RetryingFile {
         self.again(|file| file.set_owner(uid, gid))
     }
 
+    fn has_holes(&self) -> bool {
+        self.inner.has_holes()
+    }
+
     fn writer(&self) -> Option<Writer> {
         self.inner.writer()
     }

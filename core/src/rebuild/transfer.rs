@@ -8,6 +8,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::verify::{Loss, Lost};
 use crate::comm::collective::route;
 use crate::comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
+use crate::fs::copy::write_data;
 use crate::fs::{At, File, Files, FsError, How};
 use crate::job::Job;
 use crate::param;
@@ -171,11 +172,18 @@ impl Stream {
     fn write_block(&mut self, block: &[u8]) {
         self.advance();
         let lost = self.at_risk();
-        let (path, file, _) = &self.files[self.current];
+        let (path, file, bytes) = &self.files[self.current];
+        let end = self.offset + block.len() as u64;
         if let Some(file) = file {
-            keep_error(&mut self.outcome, lost, file.write_at(self.offset, block).at("write", path));
+            let written = write_data(&**file, self.offset, block);
+            let extended = written.and_then(|written| match written {
+                // It ends with a hole.
+                written if end == *bytes && written != Some(end) => file.set_len(end),
+                _ => Ok(()),
+            });
+            keep_error(&mut self.outcome, lost, extended.at("write", path));
         }
-        self.offset += block.len() as u64;
+        self.offset = end;
     }
 }
 

@@ -97,13 +97,14 @@ impl Protect<'_> {
 
     /// Creates a redundancy file; a scheme that keeps none has none.
     fn create_redundancy(&self, part: &PartDir, length: u64) -> Result<LogicalFile, FsError> {
-        let mut open = Vec::new();
-        if length > 0 {
-            let path = part.redundancy();
-            let file = part.create_redundancy(self.job.files(), self.cache.kept_open(), length);
-            open.push((path.clone(), file.at("create", &path)?, length));
+        if length == 0 {
+            return Ok(LogicalFile::new(Vec::new(), true));
         }
-        Ok(LogicalFile::new(open, true))
+        let path = part.redundancy();
+        let file = part.create_redundancy(self.job.files(), self.cache.kept_open(), length);
+        let (file, is_empty) = file.at("create", &path)?;
+        let made = LogicalFile::new(vec![(path, file, length)], true);
+        Ok(if is_empty { made.of_zeros() } else { made })
     }
 }
 

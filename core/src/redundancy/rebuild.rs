@@ -105,7 +105,7 @@ fn create_data(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> 
         let path = part.file_being_rebuilt(record, number);
         Ok((path.clone(), create(files, &path, file.bytes)?, file.bytes))
     });
-    Ok(LogicalFile::new(made.collect::<Result<_, FsError>>()?, true))
+    Ok(LogicalFile::new(made.collect::<Result<_, FsError>>()?, true).of_zeros())
 }
 
 fn create_redundancy(
@@ -117,7 +117,7 @@ fn create_redundancy(
         let path = part.redundancy_being_rebuilt();
         Ok((path.clone(), create(files, &path, redundancy.bytes)?, redundancy.bytes))
     });
-    Ok(LogicalFile::new(made.transpose()?.into_iter().collect(), true))
+    Ok(LogicalFile::new(made.transpose()?.into_iter().collect(), true).of_zeros())
 }
 
 fn create(files: &dyn Files, path: &Path, bytes: u64) -> Result<Box<dyn File>, FsError> {

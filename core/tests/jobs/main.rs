@@ -26,6 +26,7 @@
 //! | `scavenged` | what dead jobs have left in cache is made whole in the prefix directory |
 //! | `shared_path` | stores on a path that several nodes see |
 //! | `shared_files` | files that several ranks write |
+//! | `sparse` | files with holes stay as small as they are |
 //! | `imported` | files that were written without scr become a dataset |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
@@ -76,6 +77,7 @@ mod scavenged;
 mod scrubbed;
 mod shared_files;
 mod shared_path;
+mod sparse;
 mod syslog;
 mod transports;
 mod unreadable;

@@ -460,6 +460,10 @@ impl FaultyFile {
 }
 
 impl File for FaultyFile {
+    fn has_holes(&self) -> bool {
+        self.inner.has_holes()
+    }
+
     fn writer(&self) -> Option<Writer> {
         self.inner.writer()
     }
