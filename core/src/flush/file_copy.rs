@@ -7,7 +7,7 @@ use super::closing::{sync_folders, Staged};
 use super::step::StepError;
 use super::{Options, SourceFile};
 use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
-use crate::fs::{retried, At, Durability, Files, How, Status};
+use crate::fs::{permissions, retried, At, Durability, Files, How, Status};
 use crate::prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io::ErrorKind;
@@ -153,7 +153,10 @@ pub(crate) fn remove_staging(files: &dyn Files, copies: &[FileCopy]) -> bool {
 /// Makes a staging file. Its permissions are set when it has arrived; until then only this user can read it, unless
 /// everybody may.
 fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), StepError> {
-    let mode = if options.metadata { copy.file.permissions() | OWNER_WRITES } else { FILE_MODE };
+    let mode = match options.metadata {
+        true => permissions::to_create(files, copy.file.permissions()) | OWNER_WRITES,
+        false => FILE_MODE,
+    };
     let made = match files.open(&copy.staging, How::Create(mode)) {
         // The rank that makes the folder is not there yet.
         Err(error) if error.kind() == ErrorKind::NotFound => {
@@ -203,7 +206,11 @@ fn apply_metadata(files: &dyn Files, copy: &FileCopy, found: Status, owner: bool
         if let Some(origin) = origin {
             file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
         }
-        file.set_mode(permissions).and_then(|()| file.sync()).at("set the permissions of", &copy.staging)?;
+        let set = permissions::set(files, &*file, permissions);
+        let is_changed = set.at("set the permissions of", &copy.staging)? || origin.is_some();
+        if is_changed {
+            file.sync().at("sync", &copy.staging)?;
+        }
     }
     let accessed = copy.origin.map_or(copy.file.mtime, |origin| origin.atime);
     Ok(files.set_times(&copy.staging, accessed, copy.file.mtime).at("set the times of", &copy.staging)?)

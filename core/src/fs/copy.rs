@@ -1,7 +1,7 @@
 //! One file copied in one pass with its checksum: from the prefix directory into cache, or the other way when it is scavenged.
 
 use super::verify::{block_size, compare, open_whole, FileError};
-use super::{At, File, Files, How, Status};
+use super::{permissions, At, File, Files, How, Status};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -43,7 +43,8 @@ impl Copy<'_> {
         to: &Path,
         wanted: &Attributes,
     ) -> Result<u32, FileError> {
-        let copy = self.files.open(to, How::Replace(0o600)).at("create", to)?;
+        let mode = if self.metadata { permissions::to_create(self.files, wanted.mode & 0o777) } else { 0 };
+        let copy = self.files.open(to, How::Replace(mode | 0o600)).at("create", to)?;
         let mut block = vec![0; block_size(self.block_bytes)];
         let mut hasher = crc32fast::Hasher::new();
         let (mut offset, mut written) = (0_u64, 0_u64);
@@ -66,7 +67,7 @@ impl Copy<'_> {
             copy.set_len(offset).at("extend", to)?;
         }
         if self.metadata {
-            copy.set_mode(wanted.mode & 0o777).at("set the permissions of", to)?;
+            permissions::set(self.files, &*copy, wanted.mode & 0o777).at("set the permissions of", to)?;
             let times = copy.set_times(wanted.atime, wanted.mtime);
             times.at("set the times of", to)?;
         }

@@ -263,6 +263,10 @@ impl Files for HeldDirs {
         }
     }
 
+    fn umask(&self) -> u32 {
+        RealFiles.umask()
+    }
+
     fn machine(&self) -> Vec<u8> {
         RealFiles.machine()
     }

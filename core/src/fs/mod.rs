@@ -12,6 +12,7 @@
 //! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
 //! | `copy` | one file copied, with its checksum |
+//! | `permissions` | those of a copy in another folder |
 //! | `range` | a part of a file, read like a file |
 //! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
 //! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
@@ -35,6 +36,7 @@ mod limit;
 mod lock;
 mod mapped;
 mod owned;
+pub(crate) mod permissions;
 mod range;
 mod real;
 mod retrying;
@@ -205,6 +207,10 @@ pub trait File: Send + Sync {
         let _ = (uid, gid);
         Err(io::ErrorKind::Unsupported.into())
     }
+    /// Whether it has an access control list, of which the bits for the group are the mask.
+    fn has_access_list(&self) -> bool {
+        false
+    }
     /// Whether the file takes less room than it has bytes.
     fn has_holes(&self) -> bool {
         false
@@ -318,6 +324,10 @@ pub trait Files: Send + Sync {
     /// now on all layers that were made of this one reach it through `dir`.
     fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
         let _ = (path, dir);
+    }
+    /// The permissions that the system takes away from new files of this process, where that is known.
+    fn umask(&self) -> u32 {
+        0
     }
     /// What all processes that see each other's locks have in common and no other machine has; empty where that is
     /// not known.

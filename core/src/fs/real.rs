@@ -82,6 +82,15 @@ impl Files for RealFiles {
         HeldDirs::default().through(path, dir)
     }
 
+    fn umask(&self) -> u32 {
+        static UMASK: OnceLock<u32> = OnceLock::new();
+        *UMASK.get_or_init(|| {
+            let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+            let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+            umask.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0)
+        })
+    }
+
     fn machine(&self) -> Vec<u8> {
         static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
         BOOT.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()).clone()
@@ -259,6 +268,11 @@ impl File for RealFile {
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
+    }
+
+    fn has_access_list(&self) -> bool {
+        let none: &mut [u8] = &mut [];
+        rustix::fs::fgetxattr(&self.file, "system.posix_acl_access", none).is_ok()
     }
 
     fn has_holes(&self) -> bool {

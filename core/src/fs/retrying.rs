@@ -130,6 +130,10 @@ impl Files for Retrying {
         self.inner.hold_instead(path, dir);
     }
 
+    fn umask(&self) -> u32 {
+        self.inner.umask()
+    }
+
     fn machine(&self) -> Vec<u8> {
         self.inner.machine()
     }
@@ -193,6 +197,10 @@ impl File for RetryingFile {
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         self.again(|file| file.set_owner(uid, gid))
+    }
+
+    fn has_access_list(&self) -> bool {
+        self.inner.has_access_list()
     }
 
     fn has_holes(&self) -> bool {

@@ -14,7 +14,7 @@ use crate::cache::place::PartPlace;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::{compare, open_data, open_redundancy, Damage, Extent, Opened, Verified};
 use crate::comm::set::SetComm;
-use crate::fs::{At, File, Files, FsError, How};
+use crate::fs::{permissions, At, File, Files, FsError, How};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
 use scr_plugin_api::Scheme;
@@ -103,7 +103,7 @@ impl SetRepair<'_> {
 fn create_data(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> Result<LogicalFile, FsError> {
     let made = record.files.iter().enumerate().map(|(number, file)| {
         let path = part.file_being_rebuilt(record, number);
-        Ok((path.clone(), create(files, &path, file.bytes)?, file.bytes))
+        Ok((path.clone(), create(files, &path, file.bytes, file.mode & PERMISSIONS)?, file.bytes))
     });
     Ok(LogicalFile::new(made.collect::<Result<_, FsError>>()?, true).of_zeros())
 }
@@ -115,13 +115,14 @@ fn create_redundancy(
 ) -> Result<LogicalFile, FsError> {
     let made = record.redundancy.map(|redundancy| {
         let path = part.redundancy_being_rebuilt();
-        Ok((path.clone(), create(files, &path, redundancy.bytes)?, redundancy.bytes))
+        Ok((path.clone(), create(files, &path, redundancy.bytes, 0o600)?, redundancy.bytes))
     });
     Ok(LogicalFile::new(made.transpose()?.into_iter().collect(), true).of_zeros())
 }
 
-fn create(files: &dyn Files, path: &Path, bytes: u64) -> Result<Box<dyn File>, FsError> {
-    let file = files.open(path, How::Replace(0o600)).at("create", path)?;
+fn create(files: &dyn Files, path: &Path, bytes: u64, mode: u32) -> Result<Box<dyn File>, FsError> {
+    let mode = permissions::to_create(files, mode) | 0o600;
+    let file = files.open(path, How::Replace(mode)).at("create", path)?;
     file.set_len(bytes).at("create", path)?;
     Ok(file)
 }
@@ -148,7 +149,7 @@ fn put_in_place(
     for (from, to, mode) in made {
         if is_wanted {
             let file = files.open(&from, How::Read).at("open", &from)?;
-            file.set_mode(mode).at("set the permissions of", &from)?;
+            permissions::set(files, &*file, mode).at("set the permissions of", &from)?;
             files.rename(&from, &to).at("put a rebuilt file in the place of", &to)?;
         } else {
             // Nothing relies on what is left, and the next start clears it away.

@@ -27,6 +27,7 @@
 //! | `shared_path` | stores on a path that several nodes see |
 //! | `shared_files` | files that several ranks write |
 //! | `sparse` | files with holes stay as small as they are |
+//! | `access_lists` | files have the rights that the list of the prefix directory gives |
 //! | `imported` | files that were written without scr become a dataset |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
@@ -44,6 +45,7 @@
     reason = "tests make and look at real files, and may fail"
 )]
 
+mod access_lists;
 mod aggregated;
 mod chosen;
 mod costs;

@@ -431,6 +431,10 @@ impl Files for FaultyFiles {
         self.inner.hold_instead(path, dir);
     }
 
+    fn umask(&self) -> u32 {
+        self.inner.umask()
+    }
+
     fn machine(&self) -> Vec<u8> {
         let machine = self.state().machine.clone();
         machine.unwrap_or_else(|| self.inner.machine())
@@ -460,6 +464,10 @@ impl FaultyFile {
 }
 
 impl File for FaultyFile {
+    fn has_access_list(&self) -> bool {
+        self.inner.has_access_list()
+    }
+
     fn has_holes(&self) -> bool {
         self.inner.has_holes()
     }
