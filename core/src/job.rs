@@ -3,7 +3,7 @@
 
 use crate::comm::collective::{agree, agree_at, all_gather, broadcast_tree, same_everywhere};
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
-use crate::descriptor::{check_cache_in_use, passes_through, Descriptors, NODE, WORLD};
+use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use crate::env::Env;
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
@@ -58,7 +58,7 @@ impl Job {
         let Some(built) = built else { return Err(Error::Disabled) };
         warn_other_requests(&*comm, app, &report)?;
         let descriptors = agreed_descriptors(&*comm, &node, built)?;
-        if let Some(problem) = check_cache_in_use(&params, &descriptors) {
+        for problem in cautions(&params, &descriptors) {
             report.warn(&problem.to_string());
         }
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;

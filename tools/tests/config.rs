@@ -164,7 +164,7 @@ fn a_system_file_may_lock_and_is_checked_as_one() {
         (format!("{}: nothing is wrong\n", file.display()), Some(0))
     );
     // Problems of the system file itself are not reported for a user's file.
-    let file = scr.write("my.conf", "SCR_FLUSH=3\n");
+    let file = scr.write("my.conf", "SCR_CACHE_BYPASS=1\nSCR_FLUSH=3\n");
     let checked =
         scr.in_prefix(&["config", "--check"]).arg(&file).env("SCR_CACHE_SIZE", "x").output().unwrap();
     assert_eq!(text(&checked), format!("{}: nothing is wrong\n", file.display()));

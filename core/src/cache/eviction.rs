@@ -13,7 +13,7 @@ use super::stale::StalePart;
 use super::{record_withdrawn, Cache, StoreInUse, RECORDING};
 use crate::comm::collective::{all_reduce, any, first_rank, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
-use crate::descriptor::Evict;
+use crate::descriptor::{protects, Evict};
 use crate::error::Error;
 use crate::fs::verify::expect_bytes;
 use crate::fs::{Files, FsError};
@@ -48,6 +48,13 @@ pub(crate) struct Limit {
     most: u64,
     /// Whether the newest checkpoint that a run can restart from stays in any case.
     keep_newest: bool,
+}
+
+impl Limit {
+    /// Whether there is room for the newest checkpoint that survives the loss of a node, beside the newest of all if that stays.
+    fn has_room_for_strong(self) -> bool {
+        self.most > u64::from(self.keep_newest)
+    }
 }
 
 /// Which datasets had files in the prefix directory that another one is given.
@@ -90,7 +97,8 @@ impl Cache {
     }
 
     /// The dataset to evict next from a store that keeps more than its limit. Datasets from which no run can restart leave
-    /// first, then the oldest ones. Output stays that exists only in cache, or that the application is about to read.
+    /// first, then the oldest ones. The newest one that survives the loss of a node does not leave for weaker ones. Output stays
+    /// that exists only in cache, or that the application is about to read.
     pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
         if self.count_in(store) <= limit.most {
             return None;
@@ -100,7 +108,8 @@ impl Cache {
             let kept = self.datasets.iter().filter(|cached| is_kept(cached) && limit.keep_newest);
             kept.max_by_key(|cached| cached.seq()).map(CachedDataset::id)
         };
-        let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts)];
+        let strong = self.newest_strong().filter(|_| limit.has_room_for_strong());
+        let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts), strong];
         let may_leave = |cached: &&CachedDataset| {
             let stays = cached.offered || cached.must_stay() && !cached.is_being_flushed();
             cached.store == store && !kept.contains(&Some(cached.id())) && !stays
@@ -108,6 +117,17 @@ impl Cache {
         let all = self.datasets.iter().filter(may_leave);
         let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.seq()))?;
         Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
+    }
+
+    /// The newest checkpoint of which a run can restart after the loss of a node, if it is in cache only.
+    fn newest_strong(&self) -> Option<u64> {
+        let is_strong = |cached: &&CachedDataset| {
+            let protection = &cached.record.protection;
+            let outlives = protects(&protection.scheme) || self.outlives_nodes(&protection.store);
+            cached.counts() && (outlives || cached.is_flushed())
+        };
+        let newest = self.datasets.iter().filter(is_strong).max_by_key(|cached| cached.seq())?;
+        (!newest.is_flushed()).then(|| newest.id())
     }
 
     /// Removes the remains of datasets that no run can rebuild now, as the room is needed. Gives whether there were any. Collective.

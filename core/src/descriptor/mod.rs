@@ -19,10 +19,11 @@ mod store;
 
 pub use group::{Groups, NODE, WORLD};
 pub(crate) use keys::meant;
+pub(crate) use redundancy::protects;
 pub use redundancy::{Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 
-use crate::param::{self, Cause, ConfigError, Params, Problem};
+use crate::param::{self, Cause, ConfigError, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -112,8 +113,34 @@ pub(crate) fn passes_through(params: &Params) -> bool {
     !params.get(&param::ENABLE) && params.get(&param::PASS_THROUGH)
 }
 
+/// Settings that are valid and probably unwanted, as far as they show that before there are nodes.
+pub fn cautions(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
+    let mut problems: Vec<_> = check_cache_in_use(params, descriptors).into_iter().collect();
+    problems.extend(descriptors.stores.iter().filter_map(|store| check_mixed(descriptors, store)));
+    problems
+}
+
+/// The problem of a store that keeps one dataset, if that may be a weak one or one that survives the loss of a node.
+fn check_mixed(descriptors: &Descriptors, store: &Store) -> Option<Problem> {
+    let all = descriptors.redundancy.all();
+    let here = || all.iter().filter(|one| !one.bypass && one.store == store.name);
+    let weak = here().find(|one| !protects(&one.scheme))?;
+    let strong = here().find(|one| protects(&one.scheme))?;
+    if store.count > 1 || store.view == View::Global {
+        return None;
+    }
+    let (path, scheme) = (store.path.display(), &strong.scheme);
+    let why = format!(
+        "it keeps one dataset (COUNT={}), so the next one of CKPT={} ({}) evicts that of CKPT={} ({scheme}), which survives the loss \
+         of a node: write `STORE={path} COUNT=2', or name another store in `CKPT={} STORE=/ssd ...'",
+        store.count, weak.index, weak.scheme, strong.index, strong.index
+    );
+    let cause = Cause::Unusable { name: format!("STORE={path}"), why };
+    Some(Problem { origin: store.origin.clone(), cause })
+}
+
 /// The problem of settings for the cache, if every dataset bypasses it and nobody has asked for that.
-pub fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
+fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
     let in_use = descriptors.redundancy.all().iter().any(|descriptor| !descriptor.bypass);
     if in_use || params.origin(&param::CACHE_BYPASS).is_set() || passes_through(params) {
         return None;
@@ -124,7 +151,12 @@ pub fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<
         param::SET_SIZE.info(),
         param::SET_FAILURES.info(),
     ];
-    let parameters = for_cache.into_iter().filter_map(|info| params.named(info.name));
+    // A site may say how those flush who use the cache.
+    let for_flushes = [param::FLUSH.info(), param::FLUSH_TYPE.info(), param::FLUSH_ASYNC.info()];
+    let named = |info: &'static param::Info| params.named(info.name);
+    let flushes = for_flushes.into_iter().filter_map(named);
+    let flushes = flushes.filter(|one| !matches!(one.origin, Origin::SystemFile(_)));
+    let parameters = for_cache.into_iter().filter_map(named).chain(flushes);
     let parameters = parameters.map(|one| (&one.origin, one.info.name.to_owned()));
     let lines = ["STORE", "CKPT"].into_iter().flat_map(|name| params.lines(name));
     let lines = lines.filter(|line| line.item("BYPASS").is_none());

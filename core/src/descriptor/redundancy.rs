@@ -45,6 +45,11 @@ pub(super) const KEYS: &[&str] =
 const FIXED: &[&str] = &["SINGLE", "PARTNER", "XOR"];
 const INTERVAL: Kind = Kind::Count { least: 1, most: u64::MAX };
 
+/// Whether what a scheme has protected survives the loss of a node.
+pub(crate) fn protects(scheme: &str) -> bool {
+    !scheme.eq_ignore_ascii_case("SINGLE")
+}
+
 impl Redundancy {
     /// As a tree, as datasets record it.
     pub fn to_tree(&self) -> KvTree {

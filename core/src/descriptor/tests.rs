@@ -403,6 +403,29 @@ fn settings_for_a_cache_that_nothing_goes_to_are_reported_once() {
         assert_eq!(unused_cache(&format!("{text}\nSCR_CACHE_BYPASS=0")), None, "it is used");
         assert_eq!(unused_cache(&format!("{text}\nSCR_CACHE_BYPASS=1")), None, "it is meant");
     }
-    assert_eq!(unused_cache("SCR_FLUSH=1"), None);
+    assert!(unused_cache("SCR_FLUSH=1").unwrap().contains(": SCR_FLUSH: it has no effect"));
     assert_eq!(unused_cache("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR BYPASS=0"), None);
+}
+
+#[test]
+fn a_store_that_keeps_one_of_weak_and_strong_datasets_is_reported_with_the_lines_that_help() {
+    let lines = "SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=SINGLE BYPASS=0\nCKPT=1 INTERVAL=5 TYPE=XOR BYPASS=0\n";
+    let found = |more: &str| {
+        let env = world_of(&[(USER, &format!("{lines}{more}"))]).env();
+        let (params, mut problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
+        let descriptors = Descriptors::build(&params, &mut problems).unwrap();
+        cautions(&params, &descriptors).iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for more in ["", "STORE=/dev/shm COUNT=1\n"] {
+        let [problem] = &found(more)[..] else { panic!("one problem of {more}") };
+        for words in
+            ["CKPT=0 (SINGLE)", "CKPT=1 (XOR)", "`STORE=/dev/shm COUNT=2'", "`CKPT=1 STORE=/ssd ...'"]
+        {
+            assert!(problem.contains(words), "{problem}");
+        }
+    }
+    for more in ["STORE=/dev/shm COUNT=2\n", "SCR_CACHE_SIZE=2\n", "STORE=/dev/shm GROUP=WORLD\n"] {
+        assert_eq!(found(more), Vec::<String>::new(), "{more}");
+    }
+    assert_eq!(found("STORE=/ssd\nCKPT=1 STORE=/ssd\n"), Vec::<String>::new(), "each has a store of its own");
 }

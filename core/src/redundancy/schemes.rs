@@ -11,7 +11,7 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::Cache;
 use crate::comm::{Collective, CollectiveError, CommError, Rank};
-use crate::descriptor::Redundancy;
+use crate::descriptor::{protects, Redundancy};
 use crate::error::Error;
 use crate::fs::At;
 use crate::job::Job;
@@ -246,5 +246,5 @@ fn warn_unprotected(job: &Job, cache: &Cache, group: &str, placement: &Placement
 }
 
 fn uses_redundancy(descriptor: &Redundancy) -> bool {
-    !descriptor.bypass && !descriptor.scheme.eq_ignore_ascii_case("SINGLE")
+    !descriptor.bypass && protects(&descriptor.scheme)
 }

@@ -1216,3 +1216,39 @@ fn a_store_without_room_for_a_record_is_reported_by_init_with_the_settings_that_
         assert!(error.contains(settings) && error.contains("rank 0 on n0"), "{error}");
     }
 }
+
+/// Two weak ones were kept, and after the loss of a node there was nothing.
+#[test]
+fn the_newest_checkpoint_that_survives_a_node_is_not_evicted_by_weaker_ones() {
+    let lines = "SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=SINGLE\nCKPT=1 INTERVAL=3 TYPE=XOR\n";
+    for has_room_for_three in [true, false] {
+        let mut world = job().set("SCR_CACHE_SIZE", "2");
+        std::fs::write(world.prefix().join(".scrconf"), lines).unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        world.files = Arc::new(faulty.clone());
+        world.run(|application| {
+            (1..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+            if !has_room_for_three {
+                faulty.pretend_room(10);
+            }
+            (4..=8).for_each(|step| application.checkpoint(step, some).unwrap());
+            let kept = (1..=8).filter(|&step| has(&world, application.rank, step)).collect::<Vec<_>>();
+            assert_eq!(kept, [6, 8], "room for three: {has_room_for_three}");
+        });
+        world.lose("n1");
+        world.run(|application| application.restart(some)).all_gave(&Some(6));
+    }
+}
+
+/// What is in the prefix directory survives as well.
+#[test]
+fn a_checkpoint_leaves_for_weaker_ones_once_a_newer_one_is_flushed() {
+    let world = job().set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "5");
+    let lines = "SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=SINGLE\nCKPT=1 INTERVAL=3 TYPE=XOR\n";
+    std::fs::write(world.prefix().join(".scrconf"), lines).unwrap();
+    world.run(|application| {
+        (1..=5).for_each(|step| application.checkpoint(step, some).unwrap());
+        let kept = (1..=5).filter(|&step| has(&world, application.rank, step)).collect::<Vec<_>>();
+        assert_eq!(kept, [4, 5]);
+    });
+}

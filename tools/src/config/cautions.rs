@@ -2,8 +2,7 @@
 //! folder, settings for the cache in a job that does not use it.
 
 use scr_core::comm::Rank;
-use scr_core::descriptor::hostlist;
-use scr_core::descriptor::{check_cache_in_use, Descriptors, NODE, WORLD};
+use scr_core::descriptor::{cautions, hostlist, Descriptors, NODE, WORLD};
 use scr_core::param::{self, Cause, Origin, Params, Problem};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -11,7 +10,7 @@ use std::path::Path;
 /// Facts to know before there is a job.
 pub(super) fn find(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
     let mut problems: Vec<_> = readable_password(params).into_iter().collect();
-    problems.extend(check_cache_in_use(params, descriptors));
+    problems.extend(cautions(params, descriptors));
     problems.extend(groups_without_nodes(params, descriptors));
     problems
 }
