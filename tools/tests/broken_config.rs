@@ -213,7 +213,12 @@ const PLUGINS: &[Case] = &[
         2,
         "from 1 to 255",
     ),
-    ("asynchronous with a transport that waits", b"SCR_FLUSH_ASYNC=1", 1, "set SCR_FLUSH_TYPE=PTHREAD"),
+    (
+        "asynchronous with a transport that waits",
+        b"SCR_FLUSH_ASYNC=1\nSCR_FLUSH_TYPE=SYNC",
+        1,
+        "set SCR_FLUSH_TYPE=PTHREAD",
+    ),
     ("a restart without a fetch", b"SCR_FETCH=0\nSCR_GLOBAL_RESTART=1", 2, "contradict each other"),
     ("a time without a watchdog", b"SCR_WATCHDOG_TIMEOUT=600", 1, "no watchdog looks at the time"),
     ("a watchdog without a time", b"SCR_WATCHDOG=1", 1, "does not know how long is too long"),

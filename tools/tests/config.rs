@@ -275,3 +275,22 @@ fn a_check_shows_every_mistake_that_keeps_a_job_from_starting() {
         assert_eq!(checked.matches("(no job starts with this)").count(), mistakes.len(), "{checked}");
     }
 }
+
+#[test]
+fn no_line_of_the_settings_is_wider_than_was_asked_for_and_descriptors_read_back() {
+    let scr = Installation::with_system_file("");
+    let run = |columns: &str| {
+        let mut command = scr.in_prefix(&["config"]);
+        let output = command.env("COLUMNS", columns).env("SCR_PREFIX", "/p").output().unwrap();
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let narrow = run("80");
+    assert!(narrow.lines().all(|line| line.chars().count() <= 80), "{narrow}");
+    let lines = |text: &str| text.lines().filter(|line| line.starts_with("CKPT=0")).count();
+    assert_eq!((lines(&run("1000")), lines(&narrow)), (1, 2), "{narrow}");
+    let descriptors: String =
+        narrow.lines().skip_while(|line| !line.is_empty()).map(|l| l.to_owned() + "\n").collect();
+    let file = scr.write("prefix/my.conf", format!("SCR_COPY_TYPE=FILE\nSCR_CACHE_BYPASS=1\n{descriptors}"));
+    let checked = scr.in_prefix(&["config", "--check"]).arg(&file).output().unwrap();
+    assert_eq!(text(&checked), format!("{}: nothing is wrong\n", file.display()));
+}

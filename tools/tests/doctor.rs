@@ -74,6 +74,10 @@ fn a_whole_installation_needs_no_mending() {
         assert!(has_line(&output, "good", words), "{words}: {}", out(&output));
     }
     assert!(out(&output).ends_with("nothing has to be fixed\n"), "{}", out(&output));
+    assert!(!out(&output).contains("nothing is kept on the nodes"), "{}", out(&output));
+    let bypass = doctor(&whole(), &[], &[("SCR_CACHE_BYPASS", "1")]);
+    assert!(code(&bypass) == 0, "{}", out(&bypass));
+    assert!(has_line(&bypass, "note", "nothing is kept on the nodes or protected by them"), "{bypass:?}");
     let off = doctor(&whole(), &[], &[("SCR_ENABLE", "0")]);
     assert!(code(&off) == 0 && has_line(&off, "note", "environment: SCR_ENABLE=0 turns scr off"), "{off:?}");
 }

@@ -72,6 +72,11 @@ impl Descriptors {
         self.redundancy.choose(checkpoint_id, is_checkpoint, is_output)
     }
 
+    /// Whether every dataset goes straight to the prefix directory.
+    pub fn all_bypass(&self) -> bool {
+        self.redundancy.all().iter().all(|descriptor| descriptor.bypass)
+    }
+
     /// The store of this name, or else of this path.
     pub fn store(&self, name: &str) -> Option<&Store> {
         let by_name = self.stores.iter().find(|store| store.name == name);
@@ -113,6 +118,10 @@ pub(crate) fn passes_through(params: &Params) -> bool {
     !params.get(&param::ENABLE) && params.get(&param::PASS_THROUGH)
 }
 
+/// What is said of a run in which every dataset goes straight to the prefix directory.
+pub const NOTHING_ON_NODES: &str = "every dataset goes straight to the prefix directory (SCR_CACHE_BYPASS=1, the default): nothing \
+                                    is kept on the nodes or protected by them; to use them, set SCR_CACHE_BYPASS=0";
+
 /// Settings that are valid and probably unwanted, as far as they show that before there are nodes.
 pub fn cautions(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
     let mut problems: Vec<_> = check_cache_in_use(params, descriptors).into_iter().collect();
@@ -141,8 +150,7 @@ fn check_mixed(descriptors: &Descriptors, store: &Store) -> Option<Problem> {
 
 /// The problem of settings for the cache, if every dataset bypasses it and nobody has asked for that.
 fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
-    let in_use = descriptors.redundancy.all().iter().any(|descriptor| !descriptor.bypass);
-    if in_use || params.origin(&param::CACHE_BYPASS).is_set() || passes_through(params) {
+    if !descriptors.all_bypass() || params.origin(&param::CACHE_BYPASS).is_set() || passes_through(params) {
         return None;
     }
     let for_cache = [

@@ -291,7 +291,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("SCR_HOP_DISTANCE=2", 1, "of a former version", true),
     ("CKPTDESC=0 TYPE=XOR", 1, "describe checkpoints with CKPT lines", true),
     ("CACHEDESC=/tmp SIZE=1", 1, "describe storage with STORE lines", true),
-    ("SCR_FLUSH_ASYNC=1", 1, "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC contradict", true),
+    ("SCR_FLUSH_ASYNC=1\nSCR_FLUSH_TYPE=SYNC", 1, "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC contradict", true),
     ("SCR_CACHE_BYPASS=0\nSCR_CACHE_SIZE=0", 2, "SCR_CACHE_SIZE keeps no dataset in /dev/shm", true),
     ("SCR_COPY_TYPE=RS\nSCR_SET_FAILURES=8", 2, "SET_FAILURES=8 with SET_SIZE=8", true),
     ("SCR_GROUP=RACK", 1, "SCR_GROUP names the group RACK, which is not defined; the groups are NODE, WORLD", false),

@@ -4,7 +4,7 @@
 //! `CKPT=0 TYPE` asks. The settings are kept as text lines in the prefix directory, so that the commands see them.
 
 use super::file::{
-    check_keys, is_text, limited, load_with_status, parse, unknown, Setting, Source, DESCRIPTORS,
+    check_keys, is_text, limited, load_with_status, parse, readable, unknown, Setting, Source, DESCRIPTORS,
 };
 use super::line::{quoted, words, Pair, Words};
 use super::origin::Origin;
@@ -142,7 +142,7 @@ impl AppConfig {
         }
     }
 
-    fn own(&self, query: &Query) -> Option<String> {
+    pub(super) fn own(&self, query: &Query) -> Option<String> {
         match &query.item {
             Some((id, key)) => {
                 let setting = self.settings.get(&query.name, id)?;
@@ -240,11 +240,7 @@ fn check(setting: &Setting) -> Result<(), Cause> {
     if info.scope == Scope::SystemFile {
         return Err(Cause::WrongPlace { name: setting.name.clone(), allowed: info.scope.allowed() });
     }
-    if setting.value.contains('$') {
-        return Ok(());
-    }
-    let read = info.kind.read(&setting.value, Path::new("/"));
-    read.map(drop).map_err(|rejected| Cause::rejected(rejected, setting.name.clone(), setting.value.clone()))
+    readable(setting)
 }
 
 #[cfg(test)]
@@ -357,6 +353,19 @@ mod tests {
         let error = ask(&applied(&["CKPT=1 TYPE=XOR", "CKPT=0 TYPE=RS"])).unwrap_err();
         assert!(error.contains("several CKPT lines") && error.contains("`CKPT="), "{error}");
         assert_eq!(ask(&applied(&[])), Ok(Some("0".to_owned())), "of the file");
+    }
+
+    #[test]
+    fn a_variable_without_a_value_is_an_empty_value_and_no_setting_is_none() {
+        let env = world_of(&[]).env();
+        let config = applied(&["SCR_CURRENT=$UNSET", "CKPT=0 NOTE=$UNSET", "SCR_FLUSH=9"]);
+        let (params, _) = Params::resolve(&Settings::load(&env, &config), &env);
+        for params in [None, Some(&params)] {
+            let query = |text| config.query(params, &env, text).unwrap();
+            assert_eq!(query("SCR_CURRENT").as_deref(), Some(""));
+            assert_eq!(query("CKPT=0 NOTE").as_deref(), Some(""));
+            assert_eq!((query("SCR_JOB_NAME"), query("SCR_FLUSH").as_deref()), (None, Some("9")));
+        }
     }
 
     #[test]

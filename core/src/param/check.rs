@@ -147,7 +147,10 @@ mod tests {
     #[test]
     fn each_contradiction_is_reported_once_with_both_settings() {
         let cases: &[(&[(&str, &str)], &str)] = &[
-            (&[("SCR_FLUSH_ASYNC", "1")], "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC"),
+            (
+                &[("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "SYNC")],
+                "SCR_FLUSH_ASYNC=1 and SCR_FLUSH_TYPE=SYNC",
+            ),
             (&[("SCR_FLUSH_POSTSTAGE", "1")], "SCR_FLUSH_POSTSTAGE=1 and SCR_FLUSH_ASYNC=0"),
             (&[("SCR_GLOBAL_RESTART", "1"), ("SCR_FETCH", "0")], "SCR_GLOBAL_RESTART=1 and SCR_FETCH=0"),
             (&[("SCR_WATCHDOG", "1")], "SCR_WATCHDOG=1 and SCR_WATCHDOG_TIMEOUT=(unset)"),

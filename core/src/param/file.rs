@@ -191,7 +191,15 @@ pub(crate) fn parse(
     for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
         let origin = origin(FileLine { file: Arc::clone(&file), line: number });
         let mut found = Vec::new();
-        if let Some(setting) = setting(line, &origin, &mut found) {
+        let setting = setting(line, &origin, &mut found).filter(|setting| {
+            // A value that cannot be read takes the place of none that can.
+            let is_second = settings.get(&setting.name, "").is_some();
+            let wrong = if is_second { readable(setting).err() } else { None };
+            let is_taken = wrong.is_none();
+            found.extend(wrong);
+            is_taken
+        });
+        if let Some(setting) = setting {
             for (name, earlier) in settings.add(setting) {
                 if let Some(earlier) = earlier.place().cloned() {
                     found.push(Cause::Duplicate { name, earlier });
@@ -228,6 +236,13 @@ fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Se
         }
     };
     from_words(words, origin, problems)
+}
+
+/// Whether the value of a parameter makes sense, as far as can be seen before variables are replaced.
+pub(super) fn readable(setting: &Setting) -> Result<(), Cause> {
+    let Some(info) = find(&setting.name).filter(|_| !setting.value.contains('$')) else { return Ok(()) };
+    let read = info.kind.read(&setting.value, Path::new("/"));
+    read.map(drop).map_err(|rejected| Cause::rejected(rejected, setting.name.clone(), setting.value.clone()))
 }
 
 /// Refuses a line that is longer than any line needs to be.

@@ -11,8 +11,8 @@ use super::origin::{FileLine, Origin};
 use super::problem::Problem;
 use super::resolve::{resolve_one, undefined, Locks, Parameter};
 use super::settings::Settings;
-use super::table::{Param, PREFIX, TABLE};
-use super::value::FromValue;
+use super::table::{self, Param, PREFIX, TABLE};
+use super::value::{FromValue, Value};
 use crate::env::Env;
 use std::collections::BTreeMap;
 use std::mem::discriminant;
@@ -53,7 +53,7 @@ impl Params {
             true => settings.prefix_parameter().clone(),
             false => resolve_one(info, of(info.name), &locks, env, &mut problems),
         });
-        let values = values.collect();
+        let values = with_transport(values.collect());
         let lines = DESCRIPTORS.iter().flat_map(|name| lines(name, of(name), &locks, env, &mut problems));
         let lines = lines.collect();
         let params = Self { values, lines, locks };
@@ -97,6 +97,21 @@ impl Params {
         self.lines.iter().filter(move |line| line.name == name)
     }
 }
+
+/// The values, with a transport that copies while the application computes where that is asked for and nobody names one.
+fn with_transport(mut values: Vec<Parameter>) -> Vec<Parameter> {
+    let is_asynchronous = values[table::FLUSH_ASYNC.index()].value == Value::Bool(true);
+    let transport = &mut values[table::FLUSH_TYPE.index()];
+    if is_asynchronous && !transport.is_set() {
+        let text = Some(ASYNCHRONOUS.to_owned());
+        transport.value = Value::Text(ASYNCHRONOUS.to_owned());
+        (transport.shared, transport.text) = (text.clone(), text);
+    }
+    values
+}
+
+/// The transport of asynchronous flushes for which nobody names one.
+const ASYNCHRONOUS: &str = "PTHREAD";
 
 /// The descriptor lines of a name that count. CKPT lines belong together, so they come from one source; of the STORE
 /// and GROUPS lines, the first source that describes a store or a host counts for it.
@@ -233,6 +248,19 @@ mod tests {
         let expected =
             format!("{USER}:2: SCR_CACHE_SIZE holds `ten', which is not a whole number; it is ignored");
         assert_eq!(texts(&problems), [expected]);
+    }
+
+    /// The first value was forgotten, and the default counted.
+    #[test]
+    fn a_value_that_cannot_be_used_takes_the_place_of_none_in_the_same_file() {
+        for second in ["-1", "ten", "99999999999999999999999"] {
+            let text = format!("SCR_FLUSH=20\nSCR_FLUSH={second}\n");
+            let (params, problems) = resolved(&world_of(&[(USER, &text)]), &[]);
+            assert_eq!(params.get(&table::FLUSH), 20, "{second}");
+            assert!(
+                matches!(&texts(&problems)[..], [one] if one.starts_with(&format!("{USER}:2: SCR_FLUSH")))
+            );
+        }
     }
 
     #[test]

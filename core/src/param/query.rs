@@ -1,6 +1,7 @@
 //! What `SCR_Config` answers: the effective value of a parameter, with a session or before there is one.
 
 use super::app::{refused, Action, AppConfig, Query, Request};
+use super::expand::Variables;
 use super::file::DESCRIPTORS;
 use super::params::Params;
 use super::problem::{Cause, ConfigError};
@@ -22,11 +23,13 @@ impl AppConfig {
         let Action::Query(query) = Request::parse(text)?.0 else {
             return Err(refused(Cause::NotAQuery { text: text.trim().to_string() }));
         };
-        if let Some(params) = params {
-            return effective(params, &query);
-        }
-        let (params, _) = Params::resolve(&Settings::load(env, self), env);
-        effective(&params, &query)
+        let found = match params {
+            Some(params) => effective(params, &query)?,
+            None => effective(&Params::resolve(&Settings::load(env, self), env).0, &query)?,
+        };
+        // As with C SCR: what the application has set to a variable without a value is set, and empty.
+        let is_empty = |own: &String| Variables::of(env).expand_path(own).0.is_empty();
+        Ok(found.or_else(|| self.own(&query).filter(is_empty).map(|_| String::new())))
     }
 }
 

@@ -1,6 +1,7 @@
 //! The settings that a run prints first. At `SCR_DEBUG=1` those that somebody has set; at 2 every parameter, and the descriptors
 //! made of them, as C SCR prints them at 1.
 
+use crate::descriptor::NOTHING_ON_NODES;
 use crate::job::Job;
 use crate::param::Value;
 use scr_plugin_api::KvTree;
@@ -8,6 +9,9 @@ use std::fmt::Write as _;
 
 /// Reports the settings of a run.
 pub(super) fn report_settings(job: &Job) {
+    if job.descriptors.all_bypass() {
+        job.report.info(NOTHING_ON_NODES);
+    }
     for parameter in job.params.iter() {
         let value = match &parameter.value {
             Value::Unset => "(null)".to_owned(),

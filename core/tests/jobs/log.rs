@@ -293,3 +293,21 @@ fn the_settings_are_listed_first_and_the_password_is_not() {
     assert!(schemes.contains("\n          TYPE = XOR"), "{schemes}");
     outcome.line_with(&["Group descriptors:"]);
 }
+
+/// The log named the cache, in which nothing was.
+#[test]
+fn in_bypass_mode_the_log_names_the_prefix_directory_and_the_first_line_says_so() {
+    let world = logging(2, 2).set("SCR_CACHE_BYPASS", "1").set("SCR_DEBUG", "1");
+    let outcome = world.run(|application| application.checkpoint(1, even).unwrap());
+    let (prefix, cache) = (world.prefix(), world.dir().join("nodes"));
+    let (prefix, cache) = (prefix.display().to_string(), cache.display().to_string());
+    let notes: Vec<_> =
+        log_of(&world).into_iter().flat_map(|entry| [entry.note, entry.from, entry.to]).flatten().collect();
+    assert!(notes.contains(&prefix), "{notes:?}");
+    assert!(notes.iter().all(|note| !note.starts_with(&cache)), "{notes:?}");
+    let first = outcome.lines.iter().find(|line| !line.contains("WARNING")).expect("a line");
+    assert!(first.contains("nothing is kept on the nodes or protected by them"), "{first}");
+    let cached =
+        logging(2, 2).set("SCR_DEBUG", "1").run(|application| application.checkpoint(1, even).unwrap());
+    assert!(!cached.has_line_with("nothing is kept on the nodes"), "{:?}", cached.lines);
+}

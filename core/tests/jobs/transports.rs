@@ -147,3 +147,18 @@ fn a_transport_that_could_not_be_opened_is_tried_again_for_the_next_dataset() {
     world.lose("n1");
     world.run(|application| application.restart(sizes)).all_gave(&Some(2));
 }
+
+/// It stayed synchronous, with two warnings.
+#[test]
+fn an_asynchronous_flush_for_which_nobody_names_a_transport_is_made_by_threads() {
+    let world = World::new(2, 2).set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1").set("SCR_DEBUG", "2");
+    let run = world.run(|application| {
+        application.checkpoint(1, sizes).unwrap();
+        application.finalize().unwrap();
+    });
+    run.line_with(&["SCR_FLUSH_TYPE=PTHREAD"]);
+    assert!(!run.has_line_with("WARNING"), "{:?}", run.lines);
+    world.lose("n0");
+    world.lose("n1");
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+}

@@ -3,7 +3,7 @@
 use super::configuration::Configuration;
 use super::finding::{jsons, origin_json};
 use crate::output::{show, warn, Answer};
-use crate::table::Table;
+use crate::table::{Table, Width};
 use anyhow::Result;
 use scr_core::descriptor::Descriptors;
 use scr_core::param::Parameter;
@@ -86,14 +86,26 @@ impl Lines {
 
     /// As lines of a configuration file.
     fn text(&self) -> String {
-        let line = |start: String, keys: &BTreeMap<String, String>| {
-            keys.iter().fold(start, |line, (key, value)| format!("{line} {key}={value}")) + "\n"
-        };
-        let groups = self.groups.iter().map(|(host, keys)| line(format!("GROUPS={host}"), keys));
-        let stores = self.stores.iter().map(|(path, keys)| line(format!("STORE={path}"), keys));
-        let checkpoints = self.checkpoints.iter().map(|(index, keys)| line(format!("CKPT={index}"), keys));
+        let columns = Width::of_output().columns;
+        let groups = self.groups.iter().map(|(host, keys)| lines(&format!("GROUPS={host}"), keys, columns));
+        let stores = self.stores.iter().map(|(path, keys)| lines(&format!("STORE={path}"), keys, columns));
+        let checkpoints = self.checkpoints.iter();
+        let checkpoints = checkpoints.map(|(index, keys)| lines(&format!("CKPT={index}"), keys, columns));
         groups.chain(stores).chain(checkpoints).collect()
     }
+}
+
+/// A descriptor in lines of no more columns than that, each with its beginning, as a file may have it.
+fn lines(start: &str, keys: &BTreeMap<String, String>, columns: usize) -> String {
+    let (mut text, mut line) = (String::new(), start.to_owned());
+    for (key, value) in keys {
+        let pair = format!(" {key}={value}");
+        if line != start && line.chars().count() + pair.chars().count() > columns {
+            text += &(std::mem::replace(&mut line, start.to_owned()) + "\n");
+        }
+        line += &pair;
+    }
+    text + &line + "\n"
 }
 
 /// The values of a tree of depth one.

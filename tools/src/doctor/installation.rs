@@ -6,6 +6,7 @@ use crate::environment;
 use crate::machine::process;
 use crate::machine::Manifests;
 use anyhow::{bail, ensure, Context, Result};
+use scr_core::descriptor::NOTHING_ON_NODES;
 use scr_core::env::Env;
 use scr_core::message::amount;
 use scr_core::param::{self, Params};
@@ -75,15 +76,23 @@ fn plugins(env: &Env) -> Result<String> {
 }
 
 fn settings(env: &Env, params: &Params) -> Vec<Check> {
-    let check = |problem| Check::new(Verdict::Bad, "settings", problem);
-    match problems(env) {
-        none if none.is_empty() && !params.get(&param::ENABLE) => {
+    let found = problems(env);
+    let mut checks = match found.is_empty() {
+        true if !params.get(&param::ENABLE) => {
             let origin = params.origin(&param::ENABLE);
-            vec![Check::new(Verdict::Note, "settings", format!("{origin}: SCR_ENABLE=0 turns scr off"))]
+            return vec![Check::new(
+                Verdict::Note,
+                "settings",
+                format!("{origin}: SCR_ENABLE=0 turns scr off"),
+            )];
         }
-        none if none.is_empty() => vec![Check::new(Verdict::Good, "settings", "nothing is wrong")],
-        problems => problems.into_iter().map(check).collect(),
+        true => vec![Check::new(Verdict::Good, "settings", "nothing is wrong")],
+        false => found.into_iter().map(|problem| Check::new(Verdict::Bad, "settings", problem)).collect(),
+    };
+    if environment::descriptors(params).is_ok_and(|descriptors| descriptors.all_bypass()) {
+        checks.push(Check::new(Verdict::Note, "settings", NOTHING_ON_NODES));
     }
+    checks
 }
 
 fn prefix(params: &Params) -> Check {

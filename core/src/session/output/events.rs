@@ -78,8 +78,11 @@ fn event(job: &Job, event: Event, record: &RankRecord) -> Record {
     Record::event(event).note(base_of(job, record).display().to_string()).dataset(&record.dataset)
 }
 
-/// The base of the store that a dataset goes to.
+/// The base of the store that a dataset goes to, or the prefix directory.
 fn base_of(job: &Job, record: &RankRecord) -> PathBuf {
+    if record.protection.bypass {
+        return job.prefix.dir().to_owned();
+    }
     let name = &record.protection.store;
     job.descriptors.store(name).map_or_else(|| PathBuf::from(name), |store| store.path.clone())
 }
