@@ -23,6 +23,8 @@ use std::time::Duration;
 const STALE_SECONDS: i64 = 30;
 /// So often the lock is made young again during long work.
 const REFRESHED: Duration = Duration::from_secs(STALE_SECONDS as u64 / 3);
+/// After so many looks, about two seconds, the user is told.
+const LOOKS_IN_SILENCE: u32 = 400;
 /// So many looks, some minutes, before it is given up.
 const MOST_LOOKS: u32 = 60_000;
 
@@ -59,7 +61,7 @@ impl dyn Files + '_ {
             return Ok(Updated { value: work(None), locked: true, everywhere: true });
         }
         let mine = Mine::create(self, lock)?;
-        for _ in 0..MOST_LOOKS {
+        for look in 0..MOST_LOOKS {
             match mine.try_take()? {
                 Taken::Yes => {
                     mine.forget_own_name();
@@ -73,7 +75,7 @@ impl dyn Files + '_ {
                 }
                 Taken::No => {
                     mine.break_if_dead().inspect_err(|_| mine.forget_own_name())?;
-                    self.pause(PAUSE);
+                    self.pause_for(lock, look);
                 }
             }
         }
@@ -125,9 +127,21 @@ impl dyn Files + '_ {
         Ok(true)
     }
 
+    /// A pause between two looks at a lock. Says once what it waits for, if that takes long.
+    pub(super) fn pause_for(&self, lock: &Path, look: u32) {
+        if look == LOOKS_IN_SILENCE {
+            self.notice(&format!(
+                "waiting for {}, which another job or command has locked; one that was stopped or has died is waited for up to \
+                 half a minute",
+                lock.display()
+            ));
+        }
+        self.pause(PAUSE);
+    }
+
     fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
         let (path, file) = self.open_system_lock(lock)?;
-        match self.wait_for_lock(&*file, MOST_LOOKS) {
+        match self.wait_for_lock(&path, &*file, MOST_LOOKS) {
             None => Err(FsError::KeptLocked { path }),
             Some(locked) => Ok(Updated { value: work(), locked, everywhere: false }),
         }
@@ -310,6 +324,7 @@ mod tests {
     use super::super::faulty::{FaultyFiles, What};
     use super::super::{RealFiles, Retrying};
     use super::*;
+    use crate::testing::wait_until;
     use std::fs;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::Arc;
@@ -372,6 +387,27 @@ mod tests {
         assert_eq!(stopped.try_lock(), LockAttempt::Taken);
         stopped.set_times((1000, 0), (1000, 0)).unwrap();
         assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+    }
+
+    /// A job or a command said nothing for half a minute.
+    #[test]
+    fn a_lock_that_is_waited_for_is_named_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.never_pause();
+        let lock = dir.path().join("lock");
+        fs::write(&lock, "another machine").unwrap();
+        let until_said = files.clone();
+        let held = lock.clone();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                wait_until(|| !until_said.notices().is_empty());
+                fs::remove_file(held).unwrap();
+            });
+            assert_eq!((&files as &dyn Files).exclusively(&lock, || 7).unwrap().value, 7);
+        });
+        let said = files.notices();
+        assert!(said.len() == 1 && said[0].contains(&format!("waiting for {}", lock.display())), "{said:?}");
     }
 
     #[test]

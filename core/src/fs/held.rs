@@ -274,4 +274,8 @@ impl Files for HeldDirs {
     fn pause(&self, time: Duration) {
         RealFiles.pause(time);
     }
+
+    fn notice(&self, line: &str) {
+        RealFiles.notice(line);
+    }
 }

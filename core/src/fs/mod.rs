@@ -338,6 +338,8 @@ pub trait Files: Send + Sync {
     fn pause(&self, _: Duration) {
         std::thread::yield_now();
     }
+    /// Tells the user what this process waits for.
+    fn notice(&self, _: &str) {}
     /// The layer below this one, if this one repeats what fails with an error that may pass.
     fn without_retries(&self) -> Option<&dyn Files> {
         None

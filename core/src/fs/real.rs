@@ -99,6 +99,11 @@ impl Files for RealFiles {
     fn pause(&self, time: Duration) {
         std::thread::sleep(time);
     }
+
+    /// One write, so that the lines of several processes stay whole. A closed pipe must not end the application.
+    fn notice(&self, line: &str) {
+        drop(io::stderr().lock().write_all(format!("scr: {line}\n").as_bytes()));
+    }
 }
 
 /// When what is below a folder was made. A link is not followed.

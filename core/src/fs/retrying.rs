@@ -142,6 +142,10 @@ impl Files for Retrying {
         self.inner.pause(time);
     }
 
+    fn notice(&self, line: &str) {
+        self.inner.notice(line);
+    }
+
     fn without_retries(&self) -> Option<&dyn Files> {
         Some(&*self.inner)
     }

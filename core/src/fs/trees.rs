@@ -116,7 +116,7 @@ impl dyn Files + '_ {
         for _ in 0..MAX_REOPENS {
             let file = self.open(path, how).at("open", path)?;
             let opened = file.status().at("look at", path)?;
-            let Some(locked) = self.wait_for_lock(&*file, MOST_LOOKS) else {
+            let Some(locked) = self.wait_for_lock(path, &*file, MOST_LOOKS) else {
                 return Err(FsError::KeptLocked { path: path.to_owned() });
             };
             match self.status(path) {
@@ -139,11 +139,11 @@ impl dyn Files + '_ {
     /// Waits for the lock of an open file, but not forever: a job must not hang because a holder of the lock was stopped. Returns
     /// whether it got the lock, or `None` if another process keeps it. It is no error if the file system has no locks, or none
     /// for readers.
-    pub(super) fn wait_for_lock(&self, file: &dyn File, most_looks: u32) -> Option<bool> {
-        for _ in 0..most_looks {
+    pub(super) fn wait_for_lock(&self, path: &Path, file: &dyn File, most_looks: u32) -> Option<bool> {
+        for look in 0..most_looks {
             match file.try_lock() {
                 LockAttempt::Taken => return Some(true),
-                LockAttempt::Held => self.pause(PAUSE),
+                LockAttempt::Held => self.pause_for(path, look),
                 LockAttempt::NoLocks => return Some(false),
             }
         }

@@ -83,6 +83,8 @@ struct FaultState {
     meant: Option<Meant>,
     stopped: bool,
     hurries: bool,
+    /// What the user was told.
+    notices: Vec<String>,
     /// Whether a write that fails gets half of its bytes down.
     tears: bool,
     room: Option<u64>,
@@ -192,6 +194,11 @@ impl FaultyFiles {
     /// Pauses return at once.
     pub fn never_pause(&self) {
         self.state().hurries = true;
+    }
+
+    /// What the user was told about waiting.
+    pub fn notices(&self) -> Vec<String> {
+        self.state().notices.clone()
     }
 
     /// Operations of this kind are not permitted, as on a file system that does not know them.
@@ -442,6 +449,10 @@ impl Files for FaultyFiles {
 
     fn pause(&self, time: Duration) {
         self.inner.pause(if self.state().hurries { Duration::ZERO } else { time });
+    }
+
+    fn notice(&self, line: &str) {
+        self.state().notices.push(line.to_owned());
     }
 }
 
