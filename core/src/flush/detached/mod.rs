@@ -60,7 +60,7 @@ impl Flush<'_> {
         let pause = Duration::from_micros(self.job.params.get(&param::FLUSH_ASYNC_USLEEP)).max(LEAST_PAUSE);
         // The pauses are the same on all ranks, unlike the clocks.
         let mut waited = Duration::ZERO;
-        let mut limit: Option<WaitLimit> = None;
+        let (mut limit, mut is_said): (Option<WaitLimit>, bool) = (None, false);
         let arrived = loop {
             let (running, failed, moved) = self.detached_progress(run);
             let mut sums = [u64::from(running), u64::from(failed), moved];
@@ -74,6 +74,14 @@ impl Flush<'_> {
                 .get_or_insert_with(|| WaitLimit::begin(Duration::MAX, MOST_STANDING, waited, all_moved));
             if !limit.lasts(waited, all_moved) {
                 break if running { Err(StepError::Standing { waited: MOST_STANDING }) } else { Ok(()) };
+            }
+            if waited >= SILENCE && !std::mem::replace(&mut is_said, true) {
+                self.job.report.notice(&format!(
+                    "waiting for the flush of {}, of which {all_moved} bytes have been copied; it is given up once nothing has moved \
+                     for {} s",
+                    label(&run.record.dataset),
+                    MOST_STANDING.as_secs()
+                ));
             }
             self.files().pause(pause);
             waited += pause;
@@ -133,5 +141,7 @@ impl Flush<'_> {
     }
 }
 
+/// After so long the user is told what the application waits for.
+const SILENCE: Duration = Duration::from_secs(10);
 /// So long an application waits for transfers that do not get on. A congested file system stands still for minutes at times.
 const MOST_STANDING: Duration = Duration::from_secs(300);

@@ -580,6 +580,10 @@ fn a_transfer_that_does_not_get_on_is_given_up() {
         flush.finish(started).unwrap_err().to_string()
     });
     assert!(outcomes.iter().all(|text| text.contains("nothing has been copied for 300 s")), "{outcomes:?}");
+    let said = nodes.stage.said.lock().unwrap().clone();
+    let waiting: Vec<_> =
+        said.iter().filter(|line| line.contains("waiting for the flush of a, of which")).collect();
+    assert_eq!(waiting.len(), 1, "SCR_Finalize said nothing for minutes: {said:?}");
     assert_eq!(transport.stopped.lock().unwrap().len(), 4, "what still moves is stopped");
     assert!(!nodes.stage.is_listed(1));
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());

@@ -109,6 +109,8 @@ pub(crate) struct Stage {
     nodes: u32,
     /// Microseconds between two polls of a flush.
     pub(crate) pause: u64,
+    /// What the user was told.
+    pub(crate) said: Mutex<Vec<String>>,
 }
 
 /// A copy of all that a stage stored at some moment.
@@ -127,7 +129,7 @@ impl Stage {
         let dir = scratch();
         let prefix = Prefix::new(dir.path().join("prefix"));
         fs::create_dir(prefix.dir()).unwrap();
-        let stage = Self { dir, prefix, ranks, nodes: 1, pause: 1000 };
+        let stage = Self { dir, prefix, ranks, nodes: 1, pause: 1000, said: Mutex::default() };
         fs::create_dir(stage.control(0)).unwrap();
         stage
     }
@@ -232,7 +234,9 @@ impl Stage {
             job.env.files = files_of(rank);
             let control = self.control(node);
             let flush = Flush { job: &job, control: &control, transport: transport.clone(), options };
-            body(&flush, rank.index())
+            let value = body(&flush, rank.index());
+            self.said.lock().unwrap().extend(env.output().take_info());
+            value
         })
         .unwrap()
     }
