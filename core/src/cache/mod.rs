@@ -91,6 +91,8 @@ pub(crate) struct Cache {
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
     unread: BTreeSet<u64>,
+    /// Datasets in the prefix directory of which it is known that they cannot be deleted.
+    undeleted: BTreeSet<u64>,
 }
 
 impl Cache {
@@ -117,12 +119,18 @@ impl Cache {
             left: Vec::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
+            undeleted: BTreeSet::new(),
         })
     }
 
     /// Keeps a dataset in the prefix directory that this run could not read, for a reason that may pass.
     pub(crate) fn keep_in_prefix(&mut self, id: u64) {
         self.unread.insert(id);
+    }
+
+    /// Whether it was not known yet that a dataset cannot be deleted from the prefix directory.
+    pub(crate) fn is_first_undeleted(&mut self, id: u64) -> bool {
+        self.undeleted.insert(id)
     }
 
     /// Whether this run may delete a dataset from the prefix directory to make room for newer ones: not one that it is flushing.

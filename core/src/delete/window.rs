@@ -95,7 +95,11 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
         match dataset(job, id) {
             Err(Error::Comm(error)) => return Err(error.into()),
             Err(error) => {
-                job.report.error(&crate::describe(&error));
+                // The next flush tries again, and nothing has to be said again.
+                if cache.is_first_undeleted(id) {
+                    let why = crate::describe(&error);
+                    job.report.error(&format!("{why}; it stays, and this is not said of it again"));
+                }
                 if !is_still_whole(job, id)? {
                     cache.lose_copy(id);
                 }

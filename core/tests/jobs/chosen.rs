@@ -590,3 +590,21 @@ fn a_checkpoint_that_the_window_has_deleted_in_part_is_flushed_again_from_cache(
     lose_all(&world);
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
+
+/// The error came with each flush.
+#[test]
+fn an_archived_checkpoint_that_cannot_be_deleted_is_reported_once() {
+    let world = job().set("SCR_PREFIX_SIZE", "1").set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", "0");
+    let run = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if application.rank == Rank(0) {
+            let (there, archive) = (world.prefix().join("ckpt.1"), world.dir().join("archive"));
+            std::fs::rename(&there, &archive).unwrap();
+            std::os::unix::fs::symlink(&archive, &there).unwrap();
+        }
+        (2..=4).for_each(|step| application.checkpoint(step, some).unwrap());
+    });
+    let said = run.lines.iter().filter(|line| line.contains("ERROR") && line.contains("deleting dataset 1 "));
+    assert_eq!(said.count(), 1, "{:?}", run.lines);
+    assert!(!world.prefix().join("ckpt.2").exists() && world.dir().join("archive").exists());
+}
