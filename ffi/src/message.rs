@@ -29,18 +29,14 @@ pub(crate) fn failure_text(call: &str, error: &dyn std::error::Error) -> String 
     }
 }
 
-/// Prints why a call failed; what was printed before is only counted.
+/// Prints why a call failed. What differs from a failure before in numbers only, as the names of datasets do, is counted, and
+/// printed for the 10th, the 100th time and so on.
 pub(crate) fn failed(text: &str) {
-    let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
-    if printed.texts.iter().any(|known| known == text) {
-        printed.repeated += 1;
-        return;
+    match PRINTED.lock().unwrap_or_else(PoisonError::into_inner).count(text) {
+        Some(1) => line("ERROR", text),
+        Some(times) => line("ERROR", &format!("{text} (failed {times} times like this)")),
+        None => (),
     }
-    if printed.texts.len() == MOST_TEXTS {
-        printed.texts.pop_front();
-    }
-    printed.texts.push_back(text.to_owned());
-    line("ERROR", text);
 }
 
 /// Prints how many failures were not printed, when the library is shut down.
@@ -56,13 +52,34 @@ pub(crate) fn count_repeated() {
 
 /// The failures that this process has printed last.
 struct Printed {
-    texts: VecDeque<String>,
+    /// Their texts without numbers, and how often each came.
+    shapes: VecDeque<(String, u64)>,
+    /// Those that were not printed.
     repeated: u64,
 }
 
-static PRINTED: Mutex<Printed> = Mutex::new(Printed { texts: VecDeque::new(), repeated: 0 });
+impl Printed {
+    /// How often a failure has come, where it is to be printed.
+    fn count(&mut self, text: &str) -> Option<u64> {
+        let shape: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
+        if let Some((_, times)) = self.shapes.iter_mut().find(|(known, _)| *known == shape) {
+            *times += 1;
+            let times = *times;
+            let is_round = 10_u64.checked_pow(times.ilog10()) == Some(times);
+            self.repeated += u64::from(!is_round);
+            return is_round.then_some(times);
+        }
+        if self.shapes.len() == MOST_SHAPES {
+            self.shapes.pop_front();
+        }
+        self.shapes.push_back((shape, 1));
+        Some(1)
+    }
+}
+
+static PRINTED: Mutex<Printed> = Mutex::new(Printed { shapes: VecDeque::new(), repeated: 0 });
 /// How many different failures are remembered.
-const MOST_TEXTS: usize = 100;
+const MOST_SHAPES: usize = 100;
 
 thread_local! {
     /// The text of this thread's last failed call; empty before the first.
@@ -115,4 +132,25 @@ fn speaker() -> String {
     }
     mpi_library::world_rank()
         .map_or_else(|| format!("process {}", std::process::id()), |rank| format!("rank {rank}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ten checkpoints with a wrong path gave fifty lines of four ranks.
+    #[test]
+    fn failures_that_differ_in_numbers_only_are_printed_now_and_then() {
+        let mut printed = Printed { shapes: VecDeque::new(), repeated: 0 };
+        let mut said = Vec::new();
+        for step in 1..=120 {
+            said.extend(printed.count(&format!("SCR_Route_file: `/x/ckpt.{step}/a' lies elsewhere")));
+        }
+        assert_eq!((said, printed.repeated), (vec![1, 10, 100], 117));
+        assert_eq!(printed.count("SCR_Complete_output: `ckpt.1' failed"), Some(1), "another failure");
+        for other in 0..MOST_SHAPES {
+            printed.count(&"x".repeat(other + 1));
+        }
+        assert_eq!(printed.count("SCR_Complete_output: `ckpt.2' failed"), Some(1), "forgotten");
+    }
 }
