@@ -225,7 +225,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Run jobs", &["run", "halt", "prerun", "postrun", "poststage", "agent"]),
     ("Look after datasets", &["index", "flush-file", "inspect", "copy", "scrub"]),
     ("Settings, plugins and nodes", &["config", "doctor", "plugin", "check-node", "clean"]),
-    ("Logs", &["log", "ckpt-interval", "log-event", "log-transfer"]),
+    ("Logs", &["log", "ckpt-interval", "plan", "log-event", "log-transfer"]),
     (
         "For scripts",
         &[

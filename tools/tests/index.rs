@@ -309,7 +309,8 @@ fn a_damaged_index_is_kept_beside_a_new_one_of_all_complete_datasets() {
     assert!(said.contains("index.scr is damaged") && said.contains("index.scr.damaged.1"), "{said}");
     let kept = std::fs::read(path.with_file_name("index.scr.damaged.1"));
     assert_eq!(kept.expect("it is kept"), b"no index at all");
-    assert!(scr(prefix.path(), &[]).stderr.is_empty());
+    let again = scr(prefix.path(), &[]);
+    assert!(!String::from_utf8_lossy(&again.stderr).contains("damaged"));
 }
 
 #[test]

@@ -240,8 +240,7 @@ fn time_unit(suffix: &str) -> Option<u64> {
         "h" | "hour" | "hours" => Some(3600),
         "d" | "day" | "days" => Some(24 * 3600),
         "w" | "week" | "weeks" => Some(7 * 24 * 3600),
-        // As long as on average in the calendar.
-        "y" | "year" | "years" => Some(31_556_952),
+        "y" | "year" | "years" => Some(31_557_600),
         _ => None,
     }
 }

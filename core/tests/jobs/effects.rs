@@ -55,7 +55,7 @@ const ROWS: &[Row] = &[
     Row("SCR_FETCH_BYPASS", "1", Here(seen::fetch_bypass)),
     Row("SCR_FETCH_WIDTH", "1", Here(seen::fetch_width)),
     Row("SCR_FLUSH", "1", Here(seen::is_in_prefix_after_a_checkpoint)),
-    Row("SCR_FLUSH_TYPE", "PTHREAD", Here(seen::flush_type)),
+    Row("SCR_FLUSH_TYPE", "SYNC", Here(seen::flush_type)),
     Row("SCR_FLUSH_WIDTH", "1", Here(seen::flush_width)),
     Row("SCR_FLUSH_ASYNC", "1", Here(seen::flush_async)),
     Row("SCR_FLUSH_ASYNC_BW", "1000", Here(seen::flush_async_bw)),

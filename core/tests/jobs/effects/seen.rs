@@ -123,7 +123,7 @@ pub(super) fn fetch_width(setting: &Setting) -> bool {
 
 pub(super) fn flush_type(setting: &Setting) -> bool {
     let world = setting.on(one().set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1"));
-    is_flushed_detached(&world)
+    !is_flushed_detached(&world)
 }
 
 pub(super) fn flush_width(setting: &Setting) -> bool {
