@@ -62,6 +62,10 @@ impl Job {
             report.warn(&problem.to_string());
         }
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
+        if let Some(watch) = comm.watch() {
+            let nodes = nodes.clone();
+            watch.name_by(Box::new(move |rank| format!("{rank} on {}", nodes.name(rank))));
+        }
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         expect_one_prefix(&*comm, &env, &raw, &prefix)?;
         let folder = common_folder(&*comm, &env)?;

@@ -9,7 +9,7 @@ use scr_plugin_api::KvTree;
 pub use super::agree::{agree, agree_at, same_everywhere};
 use super::frame::{self, Reader, Writer};
 pub use super::route::{route, route_trees};
-use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag};
+use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag, Watch};
 use std::ops::Range;
 
 /// How values of all ranks become one.
@@ -87,6 +87,12 @@ pub fn broadcast_tree(comm: &dyn Comm, root: Rank, tree: &KvTree) -> Result<KvTr
 /// # Errors
 /// [`CommError`] of the communicator; [`CommError::WrongLength`] where ranks give different numbers of values.
 pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
+    reduce(comm, values, op)?;
+    comm.watch().into_iter().for_each(Watch::all_have_come);
+    Ok(())
+}
+
+fn reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
     let (me, size) = (comm.rank().0, comm.size());
     // Ranks beyond a power of two give their values to a neighbour, and get the result from it.
     let power = 1 << size.ilog2();

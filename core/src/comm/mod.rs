@@ -14,6 +14,7 @@
 //! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `mpi` | ranks of an MPI job |
 //! | `thread` | ranks as threads of one process; `world`: what those share |
+//! | `watched` | which ranks have not come, where a call waits for them |
 
 mod agree;
 mod awaited;
@@ -26,10 +27,12 @@ pub mod set;
 pub(crate) mod standins;
 pub mod thread;
 mod values;
+pub(crate) mod watched;
 mod world;
 
 pub use agree::{AnyError, Collective, CollectiveError, Mismatch, RankError, RankErrors};
 pub use values::RankValues;
+pub use watched::Watch;
 
 /// A rank in the whole run, from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -210,6 +213,11 @@ pub trait Comm {
     /// The rank of this communicator that stands for a rank of a run, where one does.
     fn stand_in(&self, rank: Rank) -> Option<Rank> {
         (rank.0 < self.size()).then_some(rank)
+    }
+
+    /// What looks after ranks that do not come, where anything does.
+    fn watch(&self) -> Option<&Watch> {
+        None
     }
 
     /// The rank of the run that this rank stands for.

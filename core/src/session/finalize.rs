@@ -10,6 +10,7 @@ impl Session {
     /// # Errors
     /// [`Error::State`] within a phase.
     pub fn should_exit(&mut self) -> Result<bool, Error> {
+        self.begin_call("SCR_Should_exit");
         self.expect_idle("SCR_Should_exit")?;
         self.with_flushes(Flushes::poll)?;
         Ok(halt::reason(&self.job)?.is_some())
@@ -26,6 +27,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn finalize(mut self) -> Result<(), Error> {
+        self.begin_call("SCR_Finalize");
         if !matches!(self.phase, Phase::Idle | Phase::Refused) {
             self.job
                 .report

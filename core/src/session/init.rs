@@ -11,6 +11,7 @@ use crate::cache::flush_file::Left;
 use crate::cache::part::MAX_ID;
 use crate::cache::{bases, Cache, CachedDataset};
 use crate::comm::collective::{any, broadcast};
+use crate::comm::watched::Watched;
 use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
@@ -20,6 +21,7 @@ use crate::fs::Durability;
 use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
+use crate::message::Reporter;
 use crate::param::{self, AppConfig};
 use crate::prefix::{tidy, FlushEntry, Nodes, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
@@ -33,7 +35,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
     pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
-        let mut job = Job::begin(comm, env, app)?;
+        let mut job = Job::begin(watched(comm, &env), env, app)?;
         let mut schemes = Schemes::new(&job)?;
         job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
         let cache = Cache::open(&mut job)?;
@@ -179,6 +181,15 @@ impl Session {
         }
         Ok((in_prefix, found.of_other_size))
     }
+}
+
+/// The communicator, with a report of ranks that do not come.
+fn watched(comm: Box<dyn Comm>, env: &Env) -> Box<dyn Comm> {
+    let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, 0);
+    let clock = env.clock.clone();
+    let watched = Watched::new(comm, move || clock.elapsed(), move |text| report.warn_here(text));
+    watched.watch().into_iter().for_each(|watch| watch.begin("SCR_Init"));
+    Box::new(watched)
 }
 
 /// There are checkpoints, and this run begins with none of them, which is reported with what can be done, or refused.

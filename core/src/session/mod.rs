@@ -122,6 +122,11 @@ impl Session {
         &self.job.report
     }
 
+    /// A call of all ranks begins.
+    fn begin_call(&self, call: &'static str) {
+        self.job.comm.watch().into_iter().for_each(|watch| watch.begin(call));
+    }
+
     /// Refuses a call that is legal between phases only. `call` is its name, for the message.
     ///
     /// # Errors

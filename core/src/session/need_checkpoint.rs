@@ -74,6 +74,7 @@ impl Session {
     /// # Errors
     /// [`Error::State`] within a phase.
     pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
+        self.begin_call("SCR_Need_checkpoint");
         self.expect_idle("SCR_Need_checkpoint")?;
         self.with_flushes(Flushes::poll)?;
         self.times.asked += 1;
