@@ -16,6 +16,7 @@ use scr_core::comm::mpi::MpiComm;
 use scr_core::comm::Comm as _;
 use scr_core::session::{Error as SessionError, OutputFlags, Session};
 use std::ffi::{c_char, c_int};
+use std::time::{Duration, Instant};
 
 const FLAG_CHECKPOINT: c_int = 1;
 const FLAG_OUTPUT: c_int = 2;
@@ -34,7 +35,7 @@ pub extern "C" fn SCR_Init() -> c_int {
         };
         mpi_library::require_running()?;
         mpi_library::require_thread()?;
-        let comm = MpiComm::of_world()?;
+        let comm = MpiComm::of_world_looking(&mut Absence::default().look())?;
         // One rank alone must not turn back: the others would wait for it.
         let env = environment().map_err(|failure| scr_core::describe(&failure));
         let env = agree(&comm, env).map_err(Failure::Environments)?;
@@ -61,6 +62,40 @@ pub extern "C" fn SCR_Init() -> c_int {
     }
     code
 }
+
+/// Ranks that have not called `SCR_Init`. Before there is a communicator nothing can be asked of them: the first rank and the last
+/// say that they wait.
+#[derive(Default)]
+struct Absence {
+    since: Option<Instant>,
+    has_said: bool,
+}
+
+impl Absence {
+    fn look(mut self) -> impl FnMut() {
+        move || {
+            let waited = self.since.get_or_insert_with(Instant::now).elapsed();
+            if self.has_said || waited < LONG {
+                return;
+            }
+            self.has_said = true;
+            if mpi_library::is_first_or_last_rank() {
+                message::warn(&absence(waited));
+            }
+        }
+    }
+}
+
+fn absence(waited: Duration) -> String {
+    format!(
+        "SCR_Init has waited {} s for ranks that have not called it: all ranks of MPI_COMM_WORLD have to. If the programs of \
+         a coupled job share MPI_COMM_WORLD, each of them has to call it",
+        waited.as_secs()
+    )
+}
+
+/// Ranks may begin so much later than others.
+const LONG: Duration = Duration::from_secs(60);
 
 /// An application that aborts ends all ranks, and the first one has to print the reason before.
 fn wait_for_the_first_rank() {

@@ -81,6 +81,15 @@ pub(crate) fn world_rank() -> Option<c_int> {
     (code == SUCCESS).then_some(rank)
 }
 
+/// Whether this is the first rank of the job or the last one.
+pub(crate) fn is_first_or_last_rank() -> bool {
+    let mut size = 0;
+    let Some(rank) = world_rank() else { return false };
+    // SAFETY: MPI runs, as it has just given the rank; the size has room.
+    let code = unsafe { ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &raw mut size) };
+    rank == 0 || code == SUCCESS && rank.saturating_add(1) == size
+}
+
 /// From now on MPI_Finalize calls `last_call` first, while MPI can still be used.
 ///
 /// Standard section: 11.2.4 (MPI 4.0), attributes of `MPI_COMM_SELF` are deleted before all else.

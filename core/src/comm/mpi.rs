@@ -38,7 +38,15 @@ impl MpiComm {
     /// [`CommError::Unusable`] before `MPI_Init` and after `MPI_Finalize`, [`CommError::Mpi`] for what the
     /// library reports.
     pub fn of_world() -> Result<Self, CommError> {
-        let handle = Handle::of_world()?;
+        Self::of_world_looking(&mut || ())
+    }
+
+    /// The same; while it waits for other ranks it calls `look` now and then.
+    ///
+    /// # Errors
+    /// As for [`of_world`](Self::of_world).
+    pub fn of_world_looking(look: &mut dyn FnMut()) -> Result<Self, CommError> {
+        let handle = Handle::of_world(look)?;
         let rank = handle.rank()?;
         let (traffic, awaited, own) = (Cell::default(), Awaited::default(), RefCell::default());
         Ok(Self { handle, rank, piece: LARGEST_PIECE, longest_wait: LONGEST_WAIT, traffic, awaited, own })

@@ -146,6 +146,14 @@ pub enum Cause {
         /// The variable.
         variable: String,
     },
+    /// The value is nothing but variables that are not set.
+    #[error("{name} holds nothing but {}, which is not set; it is ignored", of_value(name, variable))]
+    NothingLeft {
+        /// The parameter.
+        name: String,
+        /// The first of the variables.
+        variable: String,
+    },
     /// The same thing was set before in the same file.
     #[error("{} is set a second time, after {earlier}; the later one counts", quote(name))]
     Duplicate {
@@ -450,7 +458,14 @@ impl Problem {
     /// unknown what that is.
     pub fn stops(&self) -> bool {
         let is_irreplaceable = |name| find(name).is_some_and(Info::is_irreplaceable);
-        matches!(self.cause, Cause::Unreadable { .. }) || self.cause.ignored().is_some_and(is_irreplaceable)
+        match &self.cause {
+            Cause::Unreadable { .. } => true,
+            // An application may pass on a variable that is not always set, except for a place.
+            Cause::NothingLeft { name, .. } => {
+                is_irreplaceable(name) && find(name).is_some_and(Info::is_path)
+            }
+            cause => cause.ignored().is_some_and(is_irreplaceable),
+        }
     }
 }
 

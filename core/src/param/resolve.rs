@@ -179,6 +179,10 @@ fn usable(
         Origin::Default => (setting.value.clone(), Vec::new()),
         _ => Variables::of(env).expand_as(info.kind, &setting.value),
     };
+    if let Some(problem) = nothing_left(info.name, &text, &missing, &setting.origin) {
+        problems.push(problem);
+        return None;
+    }
     problems.extend(undefined(info.name, missing, &setting.origin));
     let (value, cause) = match info.kind.read(&text, &env.current_dir) {
         Ok(_) if text.is_empty() => (None, Some(Cause::Empty { name: info.name.to_string() })),
@@ -191,6 +195,12 @@ fn usable(
     };
     problems.extend(cause.map(|cause| Problem::new(&setting.origin, cause)));
     Some((value?, text))
+}
+
+/// The problem of a value of which nothing is left once its variables are replaced, as they are not set.
+pub(super) fn nothing_left(name: &str, text: &str, missing: &[String], origin: &Origin) -> Option<Problem> {
+    let variable = missing.first().filter(|_| text.is_empty())?.clone();
+    Some(Problem::new(origin, Cause::NothingLeft { name: name.to_string(), variable }))
 }
 
 /// The variables that a value names and that are not set, as problems.

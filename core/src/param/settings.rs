@@ -10,7 +10,7 @@ use super::file::{is_text, load, load_with_status, unknown, Setting, Source};
 use super::line::Pair;
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
-use super::resolve::{resolve_one, undefined, Locks, Parameter};
+use super::resolve::{nothing_left, resolve_one, undefined, Locks, Parameter};
 use super::safe::{counts, refused_variable, SafePrefixes};
 use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, Value};
@@ -271,12 +271,20 @@ fn environment(env: &Env, problems: &mut Vec<Problem>) -> Source {
 
 /// Replaces the variables in values that all ranks share.
 fn expand_shared(source: &mut Source, env: &Env, problems: &mut Vec<Problem>) {
+    let mut lost = Vec::new();
     for setting in source.iter_mut() {
         let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
         let (text, missing) = Variables::of(env).expand_as(info.kind, &setting.value);
-        problems.extend(undefined(&setting.name, missing, &setting.origin));
+        match nothing_left(info.name, &text, &missing, &setting.origin) {
+            Some(problem) => {
+                problems.push(problem);
+                lost.push(info.name);
+            }
+            None => problems.extend(undefined(&setting.name, missing, &setting.origin)),
+        }
         setting.value = text;
     }
+    source.retain(|setting| !lost.contains(&setting.name.as_str()));
 }
 
 /// Defaults that rank 0 takes from its environment.

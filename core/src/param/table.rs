@@ -61,6 +61,11 @@ impl Info {
         .iter()
         .any(|info| info.name == self.name)
     }
+
+    /// Whether its value is a path.
+    pub(super) fn is_path(&self) -> bool {
+        self.kind == Kind::Path
+    }
 }
 
 /// The value of a parameter that is not set.

@@ -316,6 +316,9 @@ fn a_place_that_cannot_be_used_is_not_replaced_by_another() {
         ("SCR_CURRENT", "new\nline"),
         ("SCR_CONF_FILE", "/there/is/no/such/file"),
         ("SCR_REQUIRE_RESTART", "maybe"),
+        // As in a published script, outside of the batch job that sets it.
+        ("SCR_CACHE_BASE", "$BB_DIR"),
+        ("SCR_PREFIX", "${BB_DIR}"),
     ] {
         let world = World::new(2, 2).set(name, value);
         let run = world.try_run(|job| job.err().map(|error| error.to_string()));
@@ -332,4 +335,51 @@ fn a_place_that_cannot_be_used_is_not_replaced_by_another() {
         let error = run.ranks[1].as_deref().unwrap_or_else(|| panic!("{line}: no session begins"));
         assert!(error.contains("/prefix/.scrconf:1: "), "{error}");
     }
+}
+
+/// An application may pass on a variable that is not always set.
+#[test]
+fn a_checkpoint_to_restart_from_may_be_a_variable_that_is_not_set() {
+    let world = World::new(2, 2).set("SCR_CURRENT", "$RESTART_FROM");
+    let run = world.run(|_| ());
+    run.line_with(&[
+        "WARNING",
+        "SCR_CURRENT holds nothing but $RESTART_FROM, which is not set; it is ignored",
+    ]);
+}
+
+/// With `SINGLE` in the shared store the run began anew after the loss of a node, and `COUNT` on a `CKPT` line kept it from starting.
+#[test]
+fn a_shared_store_for_every_second_checkpoint_survives_a_node_as_in_a_published_file() {
+    let world = World::new(4, 2).set("SCR_COPY_TYPE", "FILE");
+    let (local, shared) = (world.node("$SCR_NODE_NAME"), world.dir().join("shared"));
+    let (local, shared) = (local.display(), shared.display());
+    let text = format!(
+        "STORE={local}/tmp GROUP=NODE COUNT=1\nSTORE={local}/shm GROUP=NODE COUNT=2\nSTORE={shared} GROUP=WORLD COUNT=1\n\
+         CKPT=0 INTERVAL=1 GROUP=NODE STORE={local}/shm TYPE=SINGLE COUNT=2\n\
+         CKPT=1 INTERVAL=2 GROUP=WORLD STORE={shared} TYPE=SINGLE COUNT=1\n"
+    );
+    std::fs::write(world.prefix().join(".scrconf"), text).unwrap();
+    let run = world.run(|application| (1..=5).for_each(|step| application.checkpoint(step, uneven).unwrap()));
+    run.line_with(&["CKPT=1 has no key COUNT, did you mean COUNT on a STORE line?"]);
+    world.lose("n1");
+    world.run(|application| application.restart(uneven)).all_gave(&Some(4));
+}
+
+/// The store of a folder lies in that of another one, and the control directory in both.
+#[test]
+fn stores_in_folders_of_one_device_keep_weak_and_strong_checkpoints_apart() {
+    let world = World::new(4, 4).set("SCR_COPY_TYPE", "FILE");
+    let base = world.node("$SCR_NODE_NAME");
+    let base = base.display();
+    let text = format!(
+        "STORE={base}/single COUNT=2\nSTORE={base}/xor COUNT=1\n\
+         CKPT=0 INTERVAL=1 STORE={base}/single TYPE=SINGLE\nCKPT=1 INTERVAL=3 STORE={base}/xor TYPE=XOR\n"
+    );
+    std::fs::write(world.prefix().join(".scrconf"), text).unwrap();
+    let run = world.run(|application| (1..=5).for_each(|step| application.checkpoint(step, uneven).unwrap()));
+    assert!(!run.has_line_with("WARNING"), "{:?}", run.lines);
+    world.run(|application| application.restart(uneven)).all_gave(&Some(5));
+    world.lose("n2");
+    world.run(|application| application.restart(uneven)).all_gave(&Some(3));
 }

@@ -52,13 +52,29 @@ pub(super) fn check_running() -> Result<(), CommError> {
 }
 
 impl Handle {
-    /// A copy of the communicator of all ranks. Collective.
-    pub(super) fn of_world() -> Result<Self, CommError> {
+    /// A copy of the communicator of all ranks. Collective; while it waits for others it calls `look`.
+    pub(super) fn of_world(look: &mut dyn FnMut()) -> Result<Self, CommError> {
         check_running()?;
-        // SAFETY: reads two constants of the library.
-        let (world, mut comm) = unsafe { (ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_NULL) };
-        // SAFETY: MPI is running, and `comm` is a place for a handle.
-        check("MPI_Comm_dup", unsafe { ffi::MPI_Comm_dup(world, &raw mut comm) })?;
+        // SAFETY: reads constants of the library.
+        let (world, mut comm, mut request) =
+            unsafe { (ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_NULL, ffi::RSMPI_REQUEST_NULL) };
+        // SAFETY: MPI is running; `comm` and `request` are places for handles that stay where they are until the request is complete.
+        let code = unsafe { ffi::MPI_Comm_idup(world, &raw mut comm, &raw mut request) };
+        check("MPI_Comm_idup", code)?;
+        let (mut done, mut patience) = (0, Patience::default());
+        loop {
+            let mut status = MaybeUninit::<ffi::MPI_Status>::uninit();
+            // SAFETY: the request was started above; `done` and `status` are places for the results.
+            let code = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, status.as_mut_ptr()) };
+            check("MPI_Test", code)?;
+            if done != 0 {
+                break;
+            }
+            patience.rest();
+            if patience.is_long() {
+                look();
+            }
+        }
         let mut handle = Self { comm, size: 0, not_send: PhantomData };
         // SAFETY: `comm` was made just now; the handler is a constant of the library.
         let code = unsafe { ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN) };
