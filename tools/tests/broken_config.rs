@@ -72,7 +72,7 @@ const VALUES: &[Case] = &[
         "two values that are each other",
         b"SCR_CACHE_BASE=$SCR_CNTL_BASE\nSCR_CNTL_BASE=$SCR_CACHE_BASE",
         2,
-        "uses $SCR_CACHE_BASE",
+        "nothing but $SCR_CACHE_BASE",
     ),
 ];
 
