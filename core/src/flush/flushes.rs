@@ -456,7 +456,6 @@ impl Flushes {
                         if must_arrive && !planted(Bug::ReplacedCountsAsFlushed) =>
                     {
                         set_superseded(site.cache, id);
-                        refuse_output(site, id);
                     }
                     _ => (),
                 }
@@ -665,13 +664,6 @@ fn set_copy(cache: &mut Cache, id: u64, copy: PrefixCopy) {
 fn set_superseded(cache: &mut Cache, id: u64) {
     if let Some(cached) = cache.dataset_mut(id) {
         cached.superseded = true;
-    }
-}
-
-/// Later runs try no more to flush what is output alone: nothing can give it its place back.
-fn refuse_output(site: &FlushSite<'_>, id: u64) {
-    if let Some(cached) = site.cache.dataset(id).filter(|cached| !cached.record.dataset.checkpoint) {
-        cached.record_refused(site.job);
     }
 }
 

@@ -132,9 +132,7 @@ impl Session {
             let claim = Claim::lay(self.job.files(), &restored.part.filemap());
             let cached = CachedDataset::new(restored.record, restored.part, claim, store);
             let (refused, verified) = (restored.refused, restored.verified);
-            // Output alone is refused by a newer dataset that has its place.
-            let superseded = refused && !cached.record.dataset.checkpoint;
-            self.cache.insert(CachedDataset { refused, verified, superseded, ..cached });
+            self.cache.insert(CachedDataset { refused, verified, ..cached });
             self.is_redundancy_unread = true;
         }
         let mut removed = Vec::new();

@@ -818,38 +818,6 @@ fn a_checkpoint_whose_place_newer_output_has_makes_no_end_of_a_run_fail() {
     }
 }
 
-/// Each run tried again, with an error.
-#[test]
-fn output_whose_place_a_newer_dataset_has_is_reported_once() {
-    let mut world = world("0").set("SCR_CACHE_SIZE", "3");
-    let files = FaultyFiles::new(RealFiles);
-    files.only(|what, path| what == What::Rename && path.ends_with(".scr/scr.dataset.1/rank2file.0.0"));
-    files.fail_from(1, ErrorKind::StorageFull);
-    world.own_files.insert(Rank(0), Arc::new(files));
-    let write_output = |application: &mut Application, name: &str, step: u64| {
-        let rank = application.rank;
-        let session = application.session();
-        session.start_output(Some(name.as_bytes()), OutputFlags { checkpoint: false, output: true }).unwrap();
-        let routed = session.route_file(file("b", rank).as_bytes()).unwrap();
-        std::fs::write(path_of(&routed), contents(step, rank, 0, BYTES)).unwrap();
-        session.complete_output(true)
-    };
-    world.run(|application| write_output(application, "one", 1).unwrap_err());
-    world.own_files.clear();
-    let nodes = std::mem::replace(&mut world.nodes, vec!["n8".to_owned(), "n9".to_owned()]);
-    world.run(|application| write_output(application, "two", 2).unwrap());
-    world.nodes = nodes;
-    let count = |world: &World| {
-        let run = world.run(|application| drop(application.finalize()));
-        run.lines.iter().filter(|line| line.contains("dataset one was not flushed")).count()
-    };
-    assert_eq!((count(&world), count(&world), count(&world)), (1, 0, 0));
-    for rank in 0..2 {
-        let bytes = std::fs::read(world.prefix().join(file("b", Rank(rank)))).unwrap();
-        assert!(bytes == contents(2, Rank(rank), 0, BYTES), "the newer output is as it was");
-    }
-}
-
 /// An agent whose copies have arrived.
 struct Arrived;
 
