@@ -36,7 +36,7 @@ use crate::flush::{FlushSite, Flushes};
 use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
-use crate::prefix::{FileName, Running};
+use crate::prefix::Running;
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
@@ -44,6 +44,7 @@ use folders::Folders;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
+use route::Listed;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -88,8 +89,8 @@ enum Phase {
     Output(Box<Output>),
     /// Between `SCR_Start_restart` and `SCR_Complete_restart`.
     Restart {
-        /// The names of the files of all ranks, once this rank has asked for a file of another one.
-        listed: Option<BTreeSet<FileName>>,
+        /// The files of all ranks in the prefix directory, once this rank has asked for a file of another one.
+        listed: Option<Listed>,
         /// The paths that this rank means by the names that it has routed.
         meant: Meant,
         /// Why scr has given this rank no path for a file, the first time that happened.

@@ -4,12 +4,14 @@
 //! must resolve to a place under the prefix directory.
 
 use super::{Error, Phase, Session, MAX_FILENAME};
-use crate::cache::CachedDataset;
-use crate::fs::How;
+use crate::cache::filemap::Filemap;
+use crate::cache::{Cache, CachedDataset};
+use crate::fs::verify::expect_bytes;
+use crate::fs::{How, MAX_TREE_BYTES};
 use crate::job::Job;
 use crate::param;
 use crate::prefix::{FileName, PrefixError, Rank2File};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -46,10 +48,12 @@ impl Session {
                 let checkpoint = self.restart.checkpoint(&self.cache);
                 let checkpoint =
                     checkpoint.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
-                let routed = route_restart(&self.job, checkpoint, name, listed).and_then(|(file, path)| {
-                    meant.record(&self.job, &file, absolute(&self.job, name))?;
-                    Ok(path)
-                });
+                let routed = route_restart(&self.job, &self.cache, checkpoint, name, listed).and_then(
+                    |(file, path)| {
+                        meant.record(&self.job, &file, absolute(&self.job, name))?;
+                        Ok(path)
+                    },
+                );
                 routed.inspect_err(|error| _ = unrouted.get_or_insert_with(|| crate::describe(error)))
             }
         }
@@ -66,13 +70,15 @@ impl Session {
     }
 }
 
-/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or, in the prefix directory, one that another rank wrote, as the
-/// ranks may share the files of a dataset. `listed` are the names of all ranks, once they are known.
+/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or one that another rank wrote,
+/// as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or in the prefix directory.
+/// `listed` are the files of all ranks there, once they are known.
 fn route_restart(
     job: &Job,
+    cache: &Cache,
     cached: &CachedDataset,
     name: &[u8],
-    listed: &mut Option<BTreeSet<FileName>>,
+    listed: &mut Option<Listed>,
 ) -> Result<(FileName, Vec<u8>), Error> {
     let record = &cached.record;
     // Whether the application reads the checkpoint where it lies in the prefix directory.
@@ -83,20 +89,31 @@ fn route_restart(
         return Ok((own.clone(), readable(job, &path)?));
     }
     let below = below_prefix(job, name, |path| Ok(job.prefix.name_of(job.files(), path)))?;
-    if in_prefix && is_there {
+    if !in_prefix {
+        let beside = files_beside(job, cache, cached);
+        if let Some(found) = exactly(job, name, &beside.keys()) {
+            return Ok((found.clone(), readable(job, &beside[found])?));
+        }
+    }
+    if is_there {
         let listed = match listed {
             Some(listed) => listed,
-            None => listed.insert(names_of_all(job, record.id_in_prefix)?),
+            None => listed.insert(files_of_all(job, record.id_in_prefix)?),
         };
-        if let Some(other) = stands_for(job, name, &listed.iter()) {
-            return Ok((other.clone(), readable(job, &job.prefix.file(other))?));
+        if let Some(other) = stands_for(job, name, &listed.keys()) {
+            let path = job.prefix.file(other);
+            if !in_prefix {
+                expect_recorded(job, &path, listed[other])?;
+            }
+            return Ok((other.clone(), readable(job, &path)?));
         }
     }
     let resolved =
         if below.as_bytes() == name { String::new() } else { format!(" ({below} in the prefix directory)") };
+    let cure = if in_prefix { "" } else { FILES_OF_OTHERS };
     Err(Error::Argument {
         what: format!(
-            "`{}'{resolved} is not a file that rank {} wrote in {}",
+            "`{}'{resolved} is not a file that rank {} wrote in {}{cure}",
             String::from_utf8_lossy(name),
             job.rank(),
             record.label()
@@ -104,9 +121,62 @@ fn route_restart(
     })
 }
 
+/// What lets ranks read files that ranks on other nodes wrote.
+const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; a file that a rank on another node wrote is read in the \
+    prefix directory: with SCR_GLOBAL_RESTART=1 the ranks read every checkpoint there, and with SCR_FETCH_BYPASS=1 those that are \
+    fetched";
+
+/// The files of a dataset in the prefix directory, with their lengths and checksums, where those are known.
+pub(super) type Listed = BTreeMap<FileName, (Option<u64>, Option<u32>)>;
+
+/// The files of other ranks that lie in the cache of this one, and where. All parts were compared when the run began.
+fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<FileName, PathBuf> {
+    let mates = cache.stores()[cached.store].placement.mates(job.rank());
+    let mut found = BTreeMap::new();
+    for part in mates.into_iter().filter(|&mate| mate != job.rank()).map(|mate| cached.part.of_rank(mate)) {
+        let map = job.files().read_all(&part.filemap(), MAX_TREE_BYTES).map(|bytes| Filemap::parse(&bytes));
+        let record = map.ok().and_then(|map| map.record);
+        if let Some(record) = record.filter(|record| record.begun == cached.record.begun) {
+            found.extend(record.files.into_iter().map(|file| (file.name.clone(), part.file(&file.name))));
+        }
+    }
+    found
+}
+
+/// Nobody keeps others from replacing this file meanwhile, so its bytes are compared before it is read.
+fn expect_recorded(job: &Job, path: &Path, (bytes, crc): (Option<u64>, Option<u32>)) -> Result<(), Error> {
+    let Some(bytes) = bytes else { return Ok(()) };
+    let block = job.params.get(&param::FILE_BUF_SIZE);
+    expect_bytes(job.files(), path, bytes, crc, block)
+        .map_err(|error| Error::Argument { what: crate::describe(&error) })
+}
+
 /// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the
 /// file, or name it otherwise: then it is that of the one file that `name` fits.
 fn stands_for<'a>(
+    job: &Job,
+    name: &[u8],
+    recorded: &(impl Iterator<Item = &'a FileName> + Clone),
+) -> Option<&'a FileName> {
+    // Never the base name alone where folders are given: it may belong to another rank's file.
+    let ending = || {
+        let given = given_name(name).filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
+        let given = OsStr::from_bytes(given.as_bytes());
+        let fits = |name: &&FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
+        let mut fitting = recorded.clone().filter(fits);
+        fitting.next().filter(|_| fitting.next().is_none())
+    };
+    exactly(job, name, recorded).or_else(ending)
+}
+
+/// A relative name as if the current folder were the prefix directory, and its end that no folder can change.
+fn given_name(name: &[u8]) -> Option<FileName> {
+    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))))?;
+    FileName::parse(given.as_os_str().as_bytes()).ok()
+}
+
+/// As [`stands_for`], without a guess from the end of the name.
+fn exactly<'a>(
     job: &Job,
     name: &[u8],
     recorded: &(impl Iterator<Item = &'a FileName> + Clone),
@@ -120,26 +190,15 @@ fn stands_for<'a>(
         Ok(below) => Some(below.to_owned()),
         Err(_) => job.prefix.name_of(job.files(), path),
     };
-    // The name as if the current folder were the prefix directory, and its end that no folder can change.
-    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))));
-    let given = given.and_then(|given| FileName::parse(given.as_os_str().as_bytes()).ok());
-    let as_given = || given.as_ref().and_then(named);
-    // Never the base name alone where folders are given: it may belong to another rank's file.
-    let ending = || {
-        let given = given.as_ref().filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
-        let given = OsStr::from_bytes(given.as_bytes());
-        let fits = |name: &&FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
-        let mut fitting = recorded.clone().filter(fits);
-        fitting.next().filter(|_| fitting.next().is_none())
-    };
-    exact(plain).or_else(|| exact(followed)).or_else(as_given).or_else(ending)
+    exact(plain).or_else(|| exact(followed)).or_else(|| given_name(name).as_ref().and_then(named))
 }
 
-/// The names of the files of all ranks of a dataset in the prefix directory.
-fn names_of_all(job: &Job, id: u64) -> Result<BTreeSet<FileName>, Error> {
+/// The files of all ranks of a dataset in the prefix directory.
+fn files_of_all(job: &Job, id: u64) -> Result<Listed, Error> {
     let lists = Rank2File::read(job.files(), &job.prefix, id);
     let lists = lists.map_err(|error| Error::Argument { what: crate::describe(&error) })?;
-    Ok(lists.by_rank().iter().flatten().map(|file| file.name.clone()).collect())
+    let files = lists.by_rank().iter().flatten();
+    Ok(files.map(|file| (file.name.clone(), (file.bytes, file.crc))).collect())
 }
 
 /// The path of a file that this process can read.

@@ -375,3 +375,79 @@ fn a_shared_file_takes_its_room_once() {
         assert_eq!(run.has_line_with("evicts an old dataset"), is_crowded, "{}", run.lines.join("\n"));
     }
 }
+
+/// Rank 0 writes a file that all ranks read; nothing else can be read by others in cache.
+fn write_root(application: &mut Application) {
+    let rank = application.rank;
+    begin(application, 1);
+    let session = application.session();
+    if rank == Rank(0) {
+        let path = session.route_file(b"ckpt.1/root").unwrap();
+        std::fs::write(path_of(&path), block(7, rank)).unwrap();
+    }
+    let path = session.route_file(own(rank).as_bytes()).unwrap();
+    std::fs::write(path_of(&path), block(101, rank)).unwrap();
+    session.complete_output(true).unwrap();
+}
+
+/// What each rank says of the root file: nothing if it has read it, every byte as it was written.
+fn read_root(application: &mut Application) -> Option<String> {
+    let rank = application.rank;
+    let session = application.session();
+    session.start_restart().unwrap();
+    let own = session.route_file(own(rank).as_bytes()).unwrap();
+    assert!(std::fs::read(path_of(&own)).unwrap() == block(101, rank), "other bytes");
+    let root = session.route_file(b"ckpt.1/root").map(|path| {
+        assert!(std::fs::read(path_of(&path)).unwrap() == block(7, Rank(0)), "other bytes");
+    });
+    session.complete_restart(true).unwrap();
+    root.err().map(|error| error.to_string())
+}
+
+/// Only rank 0 got its path, except in bypass mode.
+#[test]
+fn all_ranks_read_a_file_that_one_has_written_where_their_node_or_the_prefix_directory_has_it() {
+    let world = World::new(4, 2);
+    world.run(write_root);
+    let run = world.run(read_root);
+    assert_eq!(run.ranks[..2], [None, None], "the node of rank 0 has it");
+    for why in &run.ranks[2..] {
+        let why = why.as_ref().unwrap();
+        assert!(why.contains("nor one in the cache of its node"), "{why}");
+        assert!(why.contains("SCR_GLOBAL_RESTART=1") && why.contains("SCR_FETCH_BYPASS=1"), "{why}");
+    }
+    // It is flushed and still in cache, rebuilt there, fetched, and read in place.
+    let mut world = World::new(4, 2).set("SCR_FLUSH", "1");
+    world.run(|application| {
+        write_root(application);
+        application.finalize().unwrap();
+    });
+    world.run(read_root).all_gave(&None);
+    world.lose("n0");
+    world.run(read_root).all_gave(&None);
+    ["n0", "n1"].iter().for_each(|node| world.lose(node));
+    world.run(read_root).all_gave(&None);
+    for setting in ["SCR_GLOBAL_RESTART", "SCR_FETCH_BYPASS"] {
+        ["n0", "n1"].iter().for_each(|node| world.lose(node));
+        world.put(setting, "1");
+        world.run(read_root).all_gave(&None);
+        world.take_out(setting);
+    }
+}
+
+/// The file in the prefix directory is compared before another rank reads it.
+#[test]
+fn a_root_file_that_was_changed_in_the_prefix_directory_is_not_handed_out() {
+    let world = World::new(4, 2).set("SCR_FLUSH", "1");
+    world.run(|application| {
+        write_root(application);
+        application.finalize().unwrap();
+    });
+    let root = world.prefix().join("ckpt.1/root");
+    let mut bytes = std::fs::read(&root).unwrap();
+    bytes[10] ^= 1;
+    std::fs::write(&root, bytes).unwrap();
+    let run = world.run(read_root);
+    assert_eq!(run.ranks[..2], [None, None]);
+    assert!(run.ranks[2..].iter().all(|why| why.as_ref().is_some_and(|why| why.contains("ckpt.1/root"))));
+}
