@@ -255,10 +255,10 @@ impl<F: Facts> Decision<'_, F> {
                     rivals.newer = rivals.newer.max(Some(other.id));
                 }
                 Some(token) if token != IN_PLACE => rivals.before = Some(token.to_owned()),
-                None if self.held(Some(other.clone()), dataset.run)?.is_some() => {
-                    rivals.held = Some(other.id)
+                None => {
+                    rivals.held = self.held(Some(other.clone()), dataset.run)?.or(rivals.held);
+                    rivals.replaces.extend((!is_named_so).then_some(other.id));
                 }
-                None if !is_named_so => rivals.replaces.push(other.id),
                 _ => {}
             }
         }
@@ -274,7 +274,7 @@ impl<F: Facts> Decision<'_, F> {
             None => found.name == dataset.name,
         };
         let stays = !is_same && (found.is_valid() || self.under_way(&found)?.is_some());
-        Ok(stays.then(|| Refusal::NumberTaken { id: dataset.id, name: found.name }))
+        Ok(stays.then_some(Refusal::NumberTaken { id: dataset.id, name: found.name }))
     }
 
     /// The same also where the other dataset has not taken its name yet: its flush is on record.

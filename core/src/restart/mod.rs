@@ -5,6 +5,7 @@
 
 mod attempts;
 mod current;
+mod kept;
 mod prefix_state;
 
 pub(crate) use current::Chosen;
@@ -209,10 +210,26 @@ impl Restart {
             }
             job.report.error(&what);
             // What has replaced it may be complete by now.
-            self.loaded = find_older(from, None, self.given_up)?;
+            self.loaded = find_left(from, self.given_up, |_| true)?;
             has_changed = true;
         }
         Ok(has_changed)
+    }
+
+    /// Files of the checkpoint were another job's while the application read them: the newest one left takes its place. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn leave_replaced(
+        &mut self,
+        from: &mut Fetcher<'_>,
+        replaced: &CheckpointId,
+    ) -> Result<(), Error> {
+        from.cache.dataset_mut(replaced.id).into_iter().for_each(|cached| cached.superseded = true);
+        attempts::forget(from.job);
+        // What has replaced it may be complete by now.
+        self.loaded = find_left(from, self.given_up, |seq| seq != replaced.seq)?;
+        Ok(())
     }
 
     /// The application reads nothing in the prefix directory any more.
@@ -265,7 +282,7 @@ impl Restart {
             return Ok(false);
         }
         let Some(left) = unchosen.or(left) else { return Ok(false) };
-        self.loaded = find_older(from, Some(left), self.given_up)?;
+        self.loaded = find_left(from, self.given_up, |seq| seq < left)?;
         self.owes_one &= self.loaded.is_some();
         Ok(true)
     }
@@ -305,7 +322,7 @@ impl Restart {
 
     fn go_to_older(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         if let Some(left) = self.loaded.take() {
-            self.loaded = find_older(from, Some(left.seq), self.given_up)?;
+            self.loaded = find_left(from, self.given_up, |seq| seq < left.seq)?;
         }
         Ok(())
     }
@@ -390,22 +407,21 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
     ));
 }
 
-/// Finds the next older checkpoint than the one at `than`, or the newest: in the prefix directory if the newest one left is there,
-/// or else in cache.
-fn find_older(
+/// Finds the newest checkpoint of those that are left: in the prefix directory if it is there, or else in cache.
+fn find_left(
     from: &mut Fetcher<'_>,
-    than: Option<Seq>,
     given_up: GivenUp,
+    is_left: impl Fn(Seq) -> bool,
 ) -> Result<Option<CheckpointId>, Error> {
-    let is_older = |seq: Seq| than.is_none_or(|than| seq < than) && !given_up.has(seq);
-    let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_older(cached.seq()));
+    let is_left = |seq: Seq| is_left(seq) && !given_up.has(seq);
+    let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
     let cached = newest(from);
     if !from.job.params.get(&param::FETCH) {
         return Ok(cached);
     }
     let above = cached.map(|cached| cached.seq);
     let is_between =
-        |candidate: &Candidate| is_older(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
+        |candidate: &Candidate| is_left(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
     let fetched = from.first(&Search { at_start: false, wanted: None, is_eligible: &is_between })?;
     // A fetch may have made room for itself.
     Ok(fetched.or_else(|| newest(from)))

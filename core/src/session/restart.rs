@@ -6,7 +6,7 @@ use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
 use crate::comm::collective::any;
-use crate::comm::AnyError;
+use crate::comm::{AnyError, RankErrors};
 use crate::fetch::Fetcher;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
@@ -52,7 +52,8 @@ impl Session {
     }
 
     /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. If it has failed only where scr gave
-    /// no path for a file, nothing is wrong with the checkpoint, and the next run offers it again. Collective.
+    /// no path for a file, nothing is wrong with the checkpoint, and the next run offers it again. It also fails if another job was
+    /// given files to write over that the application has read. Collective.
     ///
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
@@ -66,17 +67,7 @@ impl Session {
             }
         };
         self.verify_redundancy()?;
-        let apart = meant.compare_all(&self.job)?;
-        let counts = !valid && unrouted.is_none() && apart.is_ok();
-        let own = match apart {
-            Err(apart) => Err(AnyError::from(apart)),
-            Ok(()) if valid => Ok(()),
-            Ok(()) => {
-                let why = unrouted.unwrap_or_else(|| "the application could not read its files".to_owned());
-                Err(why.into())
-            }
-        };
-        let outcome = self.job.agree(own);
+        let failed = self.restart_failure(valid, &meant, unrouted)?;
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
         let is_output = self.cache.offered().is_some();
@@ -84,36 +75,72 @@ impl Session {
             self.cache.offer(None);
             self.cache.evict_flushed_output(&self.job);
         }
-        let Err(error) = outcome else {
+        let Some(Failure { why, cause }) = failed else {
             self.job.log.add_entry(event(Event::RestartSuccess, &loaded));
             return Ok(());
         };
-        let why = error.agreed()?;
         self.job.log.add_entry(event(Event::RestartFail, &loaded).note(why.to_string()));
+        let name = loaded.name_text();
         if is_output {
-            return Err(Error::Refused(format!("reading back `{}' failed: {why}", loaded.name_text())));
+            return Err(Error::Refused(format!("reading back `{name}' failed: {why}")));
         }
-        let [counts] = any(&*self.job.comm, [counts])?;
-        // An older checkpoint may come into its place.
+        // Another checkpoint may come into its place.
         self.with_flushes(Flushes::finish_all)?;
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
-        if counts {
-            self.restart.refuse(&mut from)?;
-        } else {
-            self.restart.pass_over(&mut from)?;
-        }
+        let (next, kept) = match cause {
+            Cause::Application => {
+                self.restart.refuse(&mut from)?;
+                ("the next older one", String::new())
+            }
+            Cause::Refusal => {
+                self.restart.pass_over(&mut from)?;
+                let kept = format!("; `{name}' is not marked as failed, and the next run offers it again");
+                ("the next older one", kept)
+            }
+            Cause::Replaced => {
+                self.restart.leave_replaced(&mut from, &loaded)?;
+                ("the newest one that is left", format!("; `{name}' is not marked as failed"))
+            }
+        };
         from.report_left_alone();
         self.count_from_restart();
-        let next = self.restart.checkpoint(&self.cache);
-        let next = next.map_or("there is no older one".to_owned(), |next| {
-            format!("the next older one is `{}'", next.checkpoint().name_text())
-        });
-        let name = loaded.name_text();
-        let kept = match counts {
-            true => String::new(),
-            false => format!("; `{name}' is not marked as failed, and the next run offers it again"),
+        let next = match self.restart.checkpoint(&self.cache) {
+            Some(other) => format!("{next} is `{}'", other.checkpoint().name_text()),
+            None if cause == Cause::Replaced => "there is no other one".to_owned(),
+            None => "there is no older one".to_owned(),
         };
         Err(Error::Refused(format!("restarting from `{name}' failed: {why}{kept}; {next}")))
+    }
+
+    /// Why the restart has failed, if it has on any rank. Collective.
+    fn restart_failure(
+        &self,
+        valid: bool,
+        meant: &Meant,
+        unrouted: Option<String>,
+    ) -> Result<Option<Failure>, Error> {
+        // All ranks have read their files once this is done.
+        let apart = meant.compare_all(&self.job)?;
+        let kept = self.restart.expect_kept(&self.job, &self.cache)?;
+        let is_replaced = kept.is_err();
+        let is_applications = !valid && unrouted.is_none() && apart.is_ok();
+        let own = match (kept, apart) {
+            (Err(replaced), _) => Err(AnyError::from(replaced)),
+            (Ok(()), Err(apart)) => Err(apart.into()),
+            (Ok(()), Ok(())) if valid => Ok(()),
+            (Ok(()), Ok(())) => {
+                let why = unrouted.unwrap_or_else(|| "the application could not read its files".to_owned());
+                Err(why.into())
+            }
+        };
+        let Err(error) = self.job.agree(own) else { return Ok(None) };
+        let why = error.agreed()?;
+        let cause = match any(&*self.job.comm, [is_replaced, is_applications])? {
+            [true, _] => Cause::Replaced,
+            [false, true] => Cause::Application,
+            [false, false] => Cause::Refusal,
+        };
+        Ok(Some(Failure { why, cause }))
     }
 
     /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,
@@ -153,6 +180,22 @@ impl Session {
             self.last_checkpoint = number;
         }
     }
+}
+
+/// Why a restart has failed, the same on all ranks.
+struct Failure {
+    why: RankErrors,
+    cause: Cause,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cause {
+    /// The application could not use the checkpoint.
+    Application,
+    /// The application has asked for what it may not have. Nothing is wrong with the checkpoint.
+    Refusal,
+    /// Another job has written over files of the checkpoint, or may have.
+    Replaced,
 }
 
 fn event(event: Event, checkpoint: &CheckpointId) -> Record {

@@ -5,10 +5,11 @@ use scr_core::comm::Rank;
 use scr_core::flush::{finalize_arrived, FlushOutcome};
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::{Files, How, RealFiles};
-use scr_core::prefix::Prefix;
+use scr_core::prefix::{Index, Prefix};
 use scr_core::scavenge::drop_dataset;
 use scr_core::session::{Error, OutputFlags, Session};
 use std::io::ErrorKind;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Barrier, Mutex};
@@ -380,4 +381,141 @@ fn a_run_that_writes_in_place_is_not_kept_from_it_by_one_that_has_read_there() {
         written
     });
     run.ranks[0].as_ref().unwrap().all_gave(&Ok(()));
+}
+
+/// The file that each rank writes over in every checkpoint, in the prefix directory itself.
+fn own_file(rank: Rank) -> String {
+    format!("state/rank_{rank}")
+}
+
+/// Begins a checkpoint in the same files as all others, and writes the first bytes.
+fn begin_over(application: &mut Application, step: u64) {
+    let flags = OutputFlags { checkpoint: true, output: false };
+    application.session().start_output(Some(format!("ckpt.{step}").as_bytes()), flags).unwrap();
+    write_over(application, step, BYTES / 3);
+}
+
+fn write_over(application: &mut Application, step: u64, bytes: usize) {
+    let rank = application.rank;
+    let path = application.session().route_file(own_file(rank).as_bytes()).unwrap();
+    let file = std::fs::OpenOptions::new().create(true).truncate(false).write(true).open(path_of(&path));
+    file.unwrap().write_all_at(&contents(step, rank, 0, BYTES)[..bytes], 0).unwrap();
+}
+
+fn checkpoint_over(application: &mut Application, step: u64) {
+    begin_over(application, step);
+    write_over(application, step, BYTES);
+    application.session().complete_output(true).unwrap();
+}
+
+/// The name of a checkpoint that was offered, and the step whose bytes it had, if they were of one step.
+type Read = Option<(String, Option<u64>)>;
+
+/// Asks for the checkpoint and reads it.
+fn read_over(application: &mut Application) -> Read {
+    let rank = application.rank;
+    let name = String::from_utf8(application.session().have_restart().unwrap()?).unwrap();
+    application.session().start_restart().unwrap();
+    let path = application.session().route_file(own_file(rank).as_bytes()).unwrap();
+    let found = std::fs::read(path_of(&path)).unwrap();
+    Some((name, (1..=9).find(|&step| found == contents(step, rank, 0, BYTES))))
+}
+
+/// Both jobs restart from `ckpt.1`, and the other one goes on while this one reads. `go_on` writes over the files once all ranks of
+/// this one have opened the checkpoint, and before they read. Gives for each rank the error of the restart, the next offer, and
+/// whether the bytes of that were right.
+fn read_beside(
+    world: &World,
+    go_on: fn(&mut Application),
+    is_valid: fn(Option<u64>) -> bool,
+) -> Vec<(String, Read)> {
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        let name = application.session().have_restart().unwrap().unwrap();
+        assert_eq!(
+            (name, application.session().start_restart().unwrap()),
+            (b"ckpt.1".into(), b"ckpt.1".into())
+        );
+        turns.wait();
+        if application.rank == Rank(0) {
+            world.run(|other| {
+                assert_eq!(read_over(other).unwrap(), ("ckpt.1".to_owned(), Some(1)));
+                other.session().complete_restart(true).unwrap();
+                go_on(other);
+            });
+        }
+        turns.wait();
+        let rank = application.rank;
+        let path = application.session().route_file(own_file(rank).as_bytes()).unwrap();
+        let found = std::fs::read(path_of(&path)).unwrap();
+        let step = (1..=9).find(|&step| found == contents(step, rank, 0, BYTES));
+        assert!(step != Some(1) || rank != Rank(0), "the other job has written");
+        let why = application.session().complete_restart(is_valid(step)).unwrap_err().to_string();
+        let next = read_over(application);
+        if next.is_some() {
+            application.session().complete_restart(true).unwrap();
+        }
+        (why, next)
+    });
+    run.ranks
+}
+
+fn one_job_in_place() -> World {
+    let world = World::new(4, 2).set("SCR_CACHE_BYPASS", "1");
+    world.run(|application| checkpoint_over(application, 1));
+    world
+}
+
+/// The restart succeeded with bytes of both checkpoints.
+#[test]
+fn a_restart_fails_if_another_job_has_begun_to_write_over_the_files_that_it_has_read() {
+    for is_valid in [(|_| true) as fn(Option<u64>) -> bool, |step| step == Some(1)] {
+        let world = one_job_in_place();
+        for (why, next) in read_beside(&world, |other| begin_over(other, 2), is_valid) {
+            let words = ["was given", "state/rank_", "SCR_PREFIX", "`ckpt.1' is not marked as failed"];
+            assert!(words.iter().all(|word| why.contains(word)), "{why}");
+            assert_eq!(next, None);
+        }
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert!(index.entry(1).unwrap().failed.is_none());
+    }
+}
+
+/// The other job has forgotten by then what it was given, and what it wrote is complete: that is read instead.
+#[test]
+fn a_restart_goes_on_with_the_checkpoint_that_another_job_has_written_over_the_one_that_it_read() {
+    for is_valid in [(|_| true) as fn(Option<u64>) -> bool, |step| step == Some(1)] {
+        let world = one_job_in_place();
+        for (why, next) in read_beside(&world, |other| checkpoint_over(other, 2), is_valid) {
+            let words =
+                ["has replaced or removed it", "SCR_PREFIX", "the newest one that is left is `ckpt.2'"];
+            assert!(words.iter().all(|word| why.contains(word)), "{why}");
+            assert_eq!(next, Some(("ckpt.2".to_owned(), Some(2))));
+        }
+        // It stayed complete in the index while this job read it, and later runs were offered it with the bytes of the other one.
+        let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+        assert!(index.entry(1).is_none_or(|entry| !entry.complete));
+    }
+}
+
+/// A record of the file is older than the run, and checksums have proven since that nothing was written.
+#[test]
+fn a_restart_succeeds_where_a_file_was_given_out_earlier_and_its_checksum_is_right() {
+    let world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_CACHE_BYPASS", "0");
+    world.run(|application| checkpoint_over(application, 1));
+    world.lose("n0");
+    world.lose("n1");
+    let world = world.set("SCR_CACHE_BYPASS", "1").set("SCR_FETCH_BYPASS", "1");
+    world.run(|application| {
+        let flags = OutputFlags { checkpoint: true, output: false };
+        application.session().start_output(Some(b"ckpt.2"), flags).unwrap();
+        let name = own_file(application.rank);
+        application.session().route_file(name.as_bytes()).unwrap();
+    });
+    let run = world.run(|application| {
+        let read = read_over(application);
+        application.session().complete_restart(true).unwrap();
+        read
+    });
+    run.all_gave(&Some(("ckpt.1".to_owned(), Some(1))));
 }
