@@ -158,7 +158,7 @@ fn a_leaf_that_cannot_be_read_fails_the_fetch_on_all_ranks_and_only_damage_marks
     let files = FaultyFiles::new(RealFiles);
     files.count_all();
     files.only_below(&leaf);
-    files.fail_from(1, ErrorKind::Other);
+    files.fail_from(1, ErrorKind::TimedOut);
     let error = fetch_with(&files, &stage.prefix, 5, &candidate_of(&cached), &to, OPTIONS).unwrap_err();
     let text = error.to_string();
     assert!(matches!(error, FetchError::Failed { .. }), "{text}");
@@ -585,22 +585,41 @@ fn without_sizes_at_least_the_sum_must_be_right() {
     assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_some());
 }
 
+/// What lists the datasets cannot be used, and is not damaged, so that nothing is written in its place: a new index might lack some.
 #[test]
-fn all_ranks_report_an_unreadable_index() {
-    let stage = Stage::new(3);
-    stage.prefix.make_scr_dir(&RealFiles).unwrap();
-    fs::write(stage.prefix.index_file(), b"no tree").unwrap();
-    let all = run(3, |comm| candidates(&comm, &RealFiles, &stage.prefix, None).unwrap_err()).unwrap();
-    assert!(all.iter().all(|error| error.to_string().contains("index.scr")), "{all:?}");
-    assert!(all.windows(2).all(|two| two[0] == two[1]));
-    assert!(matches!(all[1], FetchError::Index { is_damaged: true, .. }), "a retry cannot help");
+fn all_ranks_report_an_index_that_cannot_be_read_or_is_of_a_later_version() {
+    let all_fail = |files: &dyn Files, prefix: &Prefix, words: &[&str]| {
+        let before = fs::read(prefix.index_file()).unwrap();
+        let all = run(3, |comm| candidates(&comm, files, prefix, None).unwrap_err()).unwrap();
+        let may_pass = |error: &FetchError| matches!(error, FetchError::Index { is_damaged: false, .. });
+        assert!(all.iter().all(may_pass), "{all:?}");
+        assert!(words.iter().all(|word| all[0].to_string().contains(word)), "{all:?}");
+        assert!(all.windows(2).all(|two| two[0] == two[1]));
+        assert!(fs::read(prefix.index_file()).unwrap() == before);
+    };
+    let (stage, _) = flushed(3, 1, "a");
     let files = FaultyFiles::new(RealFiles);
-    files.only_below(stage.prefix.index_file());
+    files.never_pause();
     files.count_all();
+    files.only_below(stage.prefix.index_file());
     files.fail_from(1, ErrorKind::TimedOut);
-    let all = run(3, |comm| candidates(&comm, &files, &stage.prefix, None).unwrap_err()).unwrap();
-    let may_pass = |error: &FetchError| matches!(error, FetchError::Index { is_damaged: false, .. });
-    assert!(all.iter().all(may_pass), "{all:?}");
+    all_fail(&files, &stage.prefix, &["index.scr"]);
+    let real: &dyn Files = &RealFiles;
+    let mut tree = real.read_tree(&stage.prefix.index_file()).unwrap().unwrap();
+    tree.set("VERSION", 3);
+    fs::write(stage.prefix.index_file(), tree.to_file_bytes()).unwrap();
+    all_fail(&RealFiles, &stage.prefix, &["index.scr", "3"]);
+}
+
+/// It listed nothing any more, so that a run began without a checkpoint.
+#[test]
+fn a_damaged_index_is_replaced_and_lists_the_datasets_for_all_ranks() {
+    let (stage, cached) = flushed(3, 1, "a");
+    fs::write(stage.prefix.index_file(), b"no tree").unwrap();
+    let all = run(3, |comm| candidates(&comm, &RealFiles, &stage.prefix, None).unwrap()).unwrap();
+    let suspect = |found: &Candidate| found.seq.id == 1 && found.suspect;
+    assert!(all.iter().all(|found| matches!(&found.list[..], [one] if suspect(one))), "{all:?}");
+    assert!(all.windows(2).all(|two| two[0] == two[1]) && stage.is_right(&cached));
 }
 
 #[test]
