@@ -71,7 +71,7 @@ impl<'a> LedgerDir<'a> {
         match read() {
             Err(damage) if damage.is_damage() => match self.transact(&Request::Confirm) {
                 Ok(_) => read(),
-                Err(_) => Err(damage),
+                Err(why) => Err(PrefixError::Unhealed { damage: damage.into(), why: why.into() }),
             },
             read => read,
         }

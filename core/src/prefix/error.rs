@@ -19,6 +19,14 @@ pub enum PrefixError {
         /// What to do.
         advice: &'static str,
     },
+    /// An index is damaged, and the new one that would take its place cannot be written.
+    #[error("{}; no new index can take its place: {}", crate::describe(damage), crate::describe(why))]
+    Unhealed {
+        /// What is wrong with it.
+        damage: Box<PrefixError>,
+        /// What is in the way.
+        why: Box<PrefixError>,
+    },
     /// Another directory is in its place, or none.
     #[error(
         "the prefix directory {} of this run is not there, or another directory is in its place: mount its file system on this node, \
@@ -223,6 +231,18 @@ impl PrefixError {
     pub(crate) fn is_for_want_of_permission(&self) -> bool {
         use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
         matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(PermissionDenied | ReadOnlyFilesystem)))
+    }
+
+    /// Whether one dataset is refused, and another one may not be.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Superseded { .. }
+                | Self::NumberTaken { .. }
+                | Self::Ended { .. }
+                | Self::InUse { .. }
+                | Self::NotItsTurn { .. }
+        )
     }
 
     /// Whether what is stored is itself wrong, so that a retry cannot help.

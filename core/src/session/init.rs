@@ -68,6 +68,7 @@ impl Session {
             computing_since: began,
             earlier: BTreeSet::new(),
             is_redundancy_unread: false,
+            has_told_unsaved: false,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;

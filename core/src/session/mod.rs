@@ -74,6 +74,8 @@ pub struct Session {
     earlier: BTreeSet<Vec<u8>>,
     /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
     is_redundancy_unread: bool,
+    /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
+    has_told_unsaved: bool,
 }
 
 /// Where a session stands.

@@ -9,6 +9,7 @@
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
 //! | `effects` | each parameter has its effect, wherever it is set |
 //! | `histories` | random histories of runs: what comes back is right, and nothing promised is lost |
+//! | `healed` | an index that is damaged while a job runs is replaced, or the user learns that nothing is saved |
 //! | `halting` | a job stops on each condition, and runs on where none holds |
 //! | `passing` | `SCR_ENABLE=0` with `SCR_PASS_THROUGH=1`: a job without a cache restarts from what there is |
 //! | `keeping` | which datasets stay in cache, and for how long |
@@ -55,6 +56,7 @@ mod descriptors;
 mod effects;
 mod folders;
 mod halting;
+mod healed;
 mod histories;
 mod identity;
 mod imported;

@@ -11,7 +11,9 @@ use crate::job::Job;
 use crate::ledger::LedgerDir;
 use crate::param;
 use crate::planted::{planted, Bug};
-use crate::prefix::{rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, RestartPoint};
+use crate::prefix::{
+    rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, PrefixError, RestartPoint,
+};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
@@ -125,7 +127,7 @@ impl Session {
         }
         self.end_flushes_before(record)?;
         self.flushes.wait_until_recorded(&self.job);
-        let taken = take_name(&self.job, record);
+        let taken = take_name(&self.job, record, &mut self.has_told_unsaved);
         if taken.is_err() {
             self.cache.remove_part(&self.job, &self.cache.part_of(record));
         }
@@ -221,15 +223,32 @@ impl Wanted<'_> {
 /// If the files of a dataset are written in the prefix directory itself, the index lists it as begun before the first path is given
 /// out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count, or that
 /// nobody has listed yet.
-fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
+fn take_name(job: &Job, record: &RankRecord, has_told: &mut bool) -> Collective<bool> {
     let begin = |ledger: LedgerDir<'_>| ledger.begin_in_place(&record.dataset);
     let taken = match job.rank() {
         Rank(0) => closing::after_earlier_flushes(job.files(), &job.prefix, None, &job.local_time(), begin),
         _ => Ok(false),
     };
+    tell_unsaved(job, &taken, has_told);
     let own = job.agree(taken)?;
     let [is_any_left] = any(&*job.comm, [own])?;
     Ok(is_any_left)
+}
+
+/// Says once that nothing can be saved any more, until something can: an application may look at no code, and compute for nothing.
+fn tell_unsaved(job: &Job, taken: &Result<bool, PrefixError>, has_told: &mut bool) {
+    let Err(error) = taken else {
+        *has_told = false;
+        return;
+    };
+    if !error.is_refusal() && !std::mem::replace(has_told, true) {
+        job.report.error(&format!(
+            "this job can save nothing any more: each dataset is listed in the index of the prefix directory before the \
+             application writes its files there, and the index cannot be changed: {}. Correct that while the job runs, or end \
+             the job",
+            crate::describe(error)
+        ));
+    }
 }
 
 /// The name of a dataset that the application gives none.
