@@ -361,9 +361,7 @@ impl Cache {
         let in_place = older.iter().filter(|cached| cached.record.protection.bypass);
         let in_place: Vec<u64> = in_place.map(|cached| cached.id()).collect();
         let older: Vec<u64> = older.into_iter().map(CachedDataset::id).collect();
-        for cached in self.datasets.iter_mut().filter(|cached| older.contains(&cached.id())) {
-            cached.superseded = true;
-        }
+        older.iter().for_each(|&id| self.supersede(id));
         self.withdraw(job, &in_place)?;
         Ok(FilesGiven { newer: None, replaced: older })
     }

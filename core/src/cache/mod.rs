@@ -243,6 +243,11 @@ impl Cache {
         self.datasets.iter_mut().find(|cached| cached.id() == id)
     }
 
+    /// A newer dataset has the name of this one, or a file of it: it is not read in the prefix directory any more, nor copied there.
+    pub(crate) fn supersede(&mut self, id: u64) {
+        self.dataset_mut(id).into_iter().for_each(|cached| cached.superseded = true);
+    }
+
     /// The output that the application is about to read back.
     pub(crate) fn offered(&self) -> Option<&CachedDataset> {
         self.datasets.iter().find(|cached| cached.offered)

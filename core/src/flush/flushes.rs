@@ -455,7 +455,7 @@ impl Flushes {
                     FlushError::Superseded { .. }
                         if must_arrive && !planted(Bug::ReplacedCountsAsFlushed) =>
                     {
-                        set_superseded(site.cache, id);
+                        site.cache.supersede(id);
                     }
                     _ => (),
                 }
@@ -575,7 +575,7 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     }
     let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;
     for other in tree.get("REPLACED").into_iter().flat_map(KvTree::keys_as::<u64>) {
-        set_superseded(site.cache, other);
+        site.cache.supersede(other);
     }
     Ok(())
 }
@@ -658,12 +658,6 @@ fn dataset(cache: &Cache, id: u64) -> &CachedDataset {
 fn set_copy(cache: &mut Cache, id: u64, copy: PrefixCopy) {
     if let Some(cached) = cache.dataset_mut(id) {
         cached.copy = copy;
-    }
-}
-
-fn set_superseded(cache: &mut Cache, id: u64) {
-    if let Some(cached) = cache.dataset_mut(id) {
-        cached.superseded = true;
     }
 }
 

@@ -203,7 +203,7 @@ impl Restart {
                 break;
             }
             let what = format!("`{}' is not read: its files were replaced", checkpoint.name_text());
-            from.cache.dataset_mut(checkpoint.id).into_iter().for_each(|cached| cached.superseded = true);
+            from.cache.supersede(checkpoint.id);
             if from.cache.offered().is_some() {
                 from.cache.offer(None);
                 return Err(Error::Refused(what));
@@ -225,7 +225,7 @@ impl Restart {
         from: &mut Fetcher<'_>,
         replaced: &CheckpointId,
     ) -> Result<(), Error> {
-        from.cache.dataset_mut(replaced.id).into_iter().for_each(|cached| cached.superseded = true);
+        from.cache.supersede(replaced.id);
         attempts::forget(from.job);
         // What has replaced it may be complete by now.
         self.loaded = find_left(from, self.given_up, |seq| seq != replaced.seq)?;
