@@ -1,8 +1,8 @@
 //! The ledger: the life of every dataset under a prefix directory is one value, and one function changes it.
 //!
-//! [`Ledger`] is that value: what `index.scr` and `ids.scr` say. [`decide`] is that function. It is pure: it gets the ledger, a
-//! [`Request`] and [`Facts`] about the world beside the two files, and gives the [`Event`]s to record, or a reason against them.
-//! [`Ledger::apply`] makes an event part of the value. A flush, a fetch or a deletion moves bytes and names, and asks here.
+//! [`Ledger`] is that value: what `index.scr` and `ids.scr` say. `decide` is that function. It is pure: it gets the ledger, a
+//! `Request` and `Facts` about the world beside the two files, and gives the `Event`s to record, or a reason against them.
+//! `Ledger::apply` makes an event part of the value. A flush, a fetch or a deletion moves bytes and names, and asks here.
 //!
 //! | part | responsibility |
 //! |---|---|
@@ -13,8 +13,6 @@
 //! | `dir` | the two files: the only code that reads and writes them, under the one lock |
 //! | `pending` | the record of a flush under way |
 //! | `heal` | a new index in the place of a damaged one |
-//! | `promises` | what all of this is for: ten sentences, and ten functions that check them |
-//! | `world` | the small world in which the promises are checked for every interleaving |
 
 mod decide;
 mod dir;
