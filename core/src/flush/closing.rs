@@ -193,6 +193,11 @@ pub(crate) fn finish(
 ) -> Result<(), StepError> {
     alone(files, prefix, |fence| {
         let closing = Closing { files, prefix, record, fence };
+        match pending::expect(files, prefix, &closing.record.token, closing.record.dataset.id) {
+            // Another process has finished it since it was recorded.
+            Err(PrefixError::Ended { .. }) if closing.counts()? => return Ok(()),
+            found => found?,
+        }
         closing.begin_again()?;
         let finished = closing.finish(closing.staged()?, now);
         if finished.as_ref().is_err_and(StepError::is_damage) {
@@ -484,7 +489,7 @@ fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Resu
 }
 
 /// Fails where a process with the lock has lost it.
-fn expect_lock(fence: Option<Fence<'_>>, target: &Path) -> Result<(), FsError> {
+pub(crate) fn expect_lock(fence: Option<Fence<'_>>, target: &Path) -> Result<(), FsError> {
     match fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
         true => Err(FsError::LockLost { path: target.to_owned() }),
         false => Ok(()),
@@ -630,7 +635,13 @@ impl<'a> Closing<'a> {
     fn resolve(&self, now: &str) -> CloseOutcome {
         let done = self.record.all_done(self.files, self.prefix);
         match done.map(|done| done && !planted(Bug::TakenBackAfterMark)) {
-            Ok(false) => match self.revoke(IfTaken::Revoke) {
+            // A process that has ended it before may have removed marks already.
+            Ok(false) => match self.revoke(if planted(Bug::TakenBackAfterMark) {
+                IfTaken::Revoke
+            } else {
+                IfTaken::Leave
+            }) {
+                Ok(false) => self.roll_forward(now),
                 // Who has the lock by now may close it.
                 Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
                 Err(_) => {
@@ -640,11 +651,15 @@ impl<'a> Closing<'a> {
                 }
                 Ok(_) => CloseOutcome::TakenBack,
             },
-            Ok(true) => match self.finish_or_take_back(now) {
-                Ok(None) => CloseOutcome::Complete,
-                Ok(Some(_)) => CloseOutcome::TakenBack,
-                Err(error) => CloseOutcome::Unfinished(describe(&error)),
-            },
+            Ok(true) => self.roll_forward(now),
+            Err(error) => CloseOutcome::Unfinished(describe(&error)),
+        }
+    }
+
+    fn roll_forward(&self, now: &str) -> CloseOutcome {
+        match self.finish_or_take_back(now) {
+            Ok(None) => CloseOutcome::Complete,
+            Ok(Some(_)) => CloseOutcome::TakenBack,
             Err(error) => CloseOutcome::Unfinished(describe(&error)),
         }
     }
@@ -716,6 +731,12 @@ impl<'a> Closing<'a> {
         self.ledger().transact(&Request::Confirm)?;
         self.clear_away(&self.record)?;
         Ok(Some((!counts).then(|| "its dataset was complete, and counts no more".to_owned())))
+    }
+
+    /// Whether it has made its dataset complete, and that still counts.
+    fn counts(&self) -> Result<bool, PrefixError> {
+        let progress = self.ledger().index()?.progress(&self.record.dataset, &self.record.token);
+        Ok(progress == FlushProgress::Ended { counts: true })
     }
 
     /// If it has made its dataset complete before, that counts no more: its files are to get their names once more.

@@ -42,7 +42,9 @@ pub(crate) fn decide<F: Facts>(
         }
         Request::NameAgain { dataset, by } => {
             let counts = index.progress(dataset, by) == FlushProgress::Ended { counts: true };
-            commit(counts.then(|| took(dataset, by, None)))
+            // Another process may have finished it, and then nobody would do so again.
+            let is_due = counts && decision.facts.is_on_record(by)?;
+            commit(is_due.then(|| took(dataset, by, None)))
         }
         Request::TakeBack { dataset, by, even_if_taken } => {
             match index.progress(dataset, by) != FlushProgress::NotTaken && !even_if_taken {

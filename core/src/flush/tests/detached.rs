@@ -2,7 +2,8 @@
 
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
 use crate::flush::closing::{
-    close, drop_datasets, finalize_arrived, finalize_pending, forget, resolve, Closers, Share, Staged,
+    close, drop_datasets, finalize_arrived, finalize_pending, finish, forget, resolve, CloseOutcome, Closers,
+    Share, Staged,
 };
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, PollResult, Which};
@@ -878,4 +879,41 @@ fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
     // Nobody deletes any more.
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
     assert!(stage.is_listed(1) && stage.is_right(&cached));
+}
+
+/// A flush whose files have their names, and which another process has then made complete.
+fn completed_by_another(stage: &Stage) -> pending::PendingFlush {
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.ends_with("summary.scr"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &stage.cache(1, "a"));
+    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
+    assert!(files.stopped() && stage.is_listed(1));
+    record
+}
+
+/// That process had removed the marks, and not yet the record. The job took the flush back, and reported that it had failed.
+#[test]
+fn a_job_learns_that_its_flush_is_complete_though_the_marks_are_gone() {
+    let stage = Stage::new(2);
+    let record = completed_by_another(&stage);
+    record.write(&RealFiles, &stage.prefix).unwrap();
+    assert_eq!(resolve(&RealFiles, &stage.prefix, &record, NOW), CloseOutcome::Complete);
+    assert!(stage.is_listed(1));
+    assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
+}
+
+/// `scr index --build` waited for the lock while a run that began finished what it had recorded. Then it took the names again, found
+/// no record, and the dataset was complete no more.
+#[test]
+fn a_flush_that_another_process_has_finished_meanwhile_stays_complete() {
+    let stage = Stage::new(2);
+    let record = completed_by_another(&stage);
+    LedgerDir { files: &RealFiles, prefix: &stage.prefix }
+        .transact(&Request::NameAgain { dataset: &record.dataset, by: "1.x" })
+        .unwrap();
+    assert!(stage.is_listed(1), "without a record nobody would give the names");
+    finish(&RealFiles, &stage.prefix, record, NOW).unwrap();
+    assert!(stage.is_listed(1));
 }
