@@ -13,12 +13,15 @@
 //! | `dir` | the two files: the only code that reads and writes them, under the one lock |
 //! | `pending` | the record of a flush under way |
 //! | `heal` | a new index in the place of a damaged one |
+//! | `promises` | what all of this is for: ten sentences, and ten functions that check them |
+//! | `tests/world` | the small world in which the promises are checked for every interleaving |
 
 mod decide;
 mod dir;
 mod facts;
 mod heal;
 pub(crate) mod pending;
+mod promises;
 mod request;
 mod state;
 #[cfg(test)]
@@ -28,6 +31,7 @@ pub(crate) use decide::decide;
 pub use dir::LedgerDir;
 pub(crate) use dir::{Committed, RecordedLists, Turn};
 pub(crate) use facts::{Facts, Sharing};
+pub use promises::Promise;
 pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;
 

@@ -10,6 +10,7 @@ mod parameters;
 use scr_core::descriptor::Descriptors;
 use scr_core::env::Env;
 use scr_core::fs::RealFiles;
+use scr_core::ledger::Promise;
 use scr_core::param::{AppConfig, Params, Settings, TABLE};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -40,6 +41,16 @@ fn the_page_of_languages_has_every_subroutine_of_fortran_with_its_arguments() {
         subroutines += 1;
     }
     assert!(subroutines > 15, "{subroutines}");
+}
+
+#[test]
+fn the_page_on_trust_begins_with_the_promises() {
+    let page =
+        std::fs::read_to_string(repository().join("docs/developer/trust.md")).expect("the page is there");
+    let row = |(number, promise): (usize, &Promise)| format!("| {number} | {} |", promise.text());
+    let rows: Vec<_> = (1..).zip(Promise::ALL).map(row).collect();
+    let shown: Vec<_> = page.lines().filter(|line| line.starts_with("| ")).skip(1).take(rows.len()).collect();
+    assert_eq!(shown, rows);
 }
 
 #[test]

@@ -1,3 +1,4 @@
 //! The ledger as its users see it.
 
 mod numbers;
+mod world;

@@ -1,0 +1,241 @@
+//! How one process ends a flush: `Closing` in `flush/closing.rs`.
+
+use super::{
+    dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Outcome, Record, State, Why, World, SAVING,
+};
+
+impl World {
+    fn go(&self, state: &mut State, who: usize, at: At) -> bool {
+        self.frame(state, who).at = at;
+        true
+    }
+
+    fn frame<'s>(&self, state: &'s mut State, who: usize) -> &'s mut Frame {
+        let actor = &mut state.actors[who];
+        &mut actor.frames[actor.depth as usize - 1]
+    }
+
+    /// The next step of ending the flush. False if it has to wait.
+    pub(super) fn close(&mut self, state: &mut State, who: usize) -> bool {
+        let frame = *self.frame(state, who);
+        let flush = frame.flush as usize;
+        match frame.at {
+            At::Find => self.find(state, who, frame),
+            At::Ended => self.clear_away_if_ended(state, who, flush),
+            At::Revoke { even_if_taken } => self.take_back(state, who, frame, even_if_taken),
+            At::Take => self.take(state, who, frame),
+            At::Rename(_) | At::Away(_) if !self.may_go_on(state, who) => {
+                self.pop(state, who, Outcome::Postponed)
+            }
+            At::Rename(file) => self.name(state, who, flush, file),
+            At::Away(file) => {
+                if let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) {
+                    state.disk.staged[flush][staging] = std::mem::take(&mut state.disk.files[target]);
+                }
+                self.go(state, who, At::Back(file))
+            }
+            At::Back(file) => {
+                if let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) {
+                    self.rename(state, flush, staging, target);
+                }
+                self.go(state, who, At::Rename(file + 1))
+            }
+            At::Commit => self.commit(state, who, flush),
+            At::Forget => {
+                state.disk.is_marked[flush] = false;
+                if state.disk.records[flush] == Record::Usable {
+                    state.disk.records[flush] = Record::None;
+                }
+                self.pop(state, who, Outcome::Complete)
+            }
+            At::ClearStaging(_) | At::ClearMarks(_) if !self.may_go_on(state, who) => {
+                self.pop(state, who, Outcome::Postponed)
+            }
+            At::ClearStaging(outcome) => {
+                if flush != SAVING && state.disk.has_lists[flush] {
+                    state.disk.staged[flush] = Default::default();
+                }
+                self.go(state, who, At::ClearMarks(outcome))
+            }
+            At::ClearMarks(outcome) => {
+                state.disk.is_marked[flush] = false;
+                self.go(state, who, At::ClearRecord(outcome))
+            }
+            At::ClearRecord(outcome) => {
+                state.disk.records[flush] = Record::None;
+                self.pop(state, who, outcome)
+            }
+        }
+    }
+
+    fn find(&mut self, state: &mut State, who: usize, frame: Frame) -> bool {
+        if !self.lock(state, who) {
+            return false;
+        }
+        if frame.why == Why::Deletion {
+            self.ask(state, Ask::ReleaseDeletion);
+            return self.pop(state, who, Outcome::Complete);
+        }
+        let flush = frame.flush as usize;
+        if frame.why == Why::Finish {
+            if state.disk.records[flush] != Record::Usable {
+                let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+                return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::Postponed });
+            }
+            self.ask(state, Ask::NameAgain(frame.flush));
+            return self.go(state, who, At::Take);
+        }
+        let is_marked = state.disk.is_marked[flush];
+        let at = match (state.disk.records[flush], frame.why) {
+            (Record::Usable, Why::TakeBack) => At::Revoke { even_if_taken: true },
+            (Record::Usable, Why::EndArrived) if !is_marked => {
+                return self.pop(state, who, Outcome::Postponed);
+            }
+            (Record::Usable, _) if is_marked => At::Ended,
+            (Record::Usable, _) => At::Revoke { even_if_taken: false },
+            (Record::Revoked, Why::Earlier | Why::EndArrived) => At::ClearStaging(Outcome::TakenBack),
+            (_, Why::Resolve) => {
+                let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+                let outcome = if counts { Outcome::Complete } else { Outcome::TakenBack };
+                return self.pop(state, who, outcome);
+            }
+            _ => return self.pop(state, who, Outcome::Complete),
+        };
+        self.go(state, who, at)
+    }
+
+    fn clear_away_if_ended(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
+        let FlushProgress::Ended { counts } = self.progress(state, flush) else {
+            return self.check(state, who, flush);
+        };
+        if counts && state.disk.has_lists[dataset_of(flush)] && self.lacks_a_name(state, flush) {
+            self.ask(state, Ask::NameAgain(flush as u8));
+            return self.check(state, who, flush);
+        }
+        let outcome = if counts { Outcome::Complete } else { Outcome::TakenBack };
+        self.go(state, who, At::ClearStaging(outcome))
+    }
+
+    fn check(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
+        match self.can_be_named(state, flush) {
+            true => self.go(state, who, At::Take),
+            false => self.fail(state, who, flush),
+        }
+    }
+
+    fn lacks_a_name(&self, state: &State, flush: usize) -> bool {
+        self.files_of(dataset_of(flush)).any(|(staging, _)| state.disk.staged[flush][staging] != Bytes::None)
+    }
+
+    fn take_back(&mut self, state: &mut State, who: usize, frame: Frame, even_if_taken: bool) -> bool {
+        if !self.may_go_on(state, who) {
+            return self.pop(state, who, Outcome::Postponed);
+        }
+        let flush = frame.flush as usize;
+        let counted = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+        if self.ask(state, Ask::TakeBack { flush: frame.flush, even_if_taken })
+            == (Answer::Refused { is_damage: true })
+        {
+            return self.go(state, who, At::Ended);
+        }
+        // Since it was complete it may be dropped, or replaced by a newer dataset, or listed by other means.
+        let is_dropped = state.told.dropping[dataset_of(flush)];
+        state.told.taken_back[flush] |= !is_dropped && (counted || !state.told.completed[flush]);
+        if frame.why == Why::Resolve && !state.disk.is_marked[flush] {
+            return self.pop(state, who, Outcome::TakenBack);
+        }
+        self.go(state, who, At::ClearStaging(Outcome::TakenBack))
+    }
+
+    /// Each file is in its staging file, or has its name already.
+    fn can_be_named(&self, state: &State, flush: usize) -> bool {
+        let dataset = dataset_of(flush);
+        let is_there = |(staging, target): (usize, usize)| {
+            state.disk.staged[flush][staging] != Bytes::None || is_same(state.disk.files[target], dataset)
+        };
+        state.disk.has_lists[dataset] && self.files_of(dataset).all(is_there)
+    }
+
+    fn take(&mut self, state: &mut State, who: usize, frame: Frame) -> bool {
+        self.frame(state, who).waits = false;
+        let has_failed = frame.waits && state.actors[who].outcome == Outcome::Postponed;
+        if has_failed || !self.may_go_on(state, who) {
+            return self.pop(state, who, Outcome::Postponed);
+        }
+        match self.ask(state, Ask::Take { flush: frame.flush, closer: who as u8 + 1 }) {
+            Answer::Done { .. } => self.go(state, who, At::Rename(0)),
+            Answer::Refused { is_damage: true } => self.fail(state, who, frame.flush as usize),
+            Answer::Refused { .. } => self.pop(state, who, Outcome::Postponed),
+            Answer::After(other) if frame.waited == other.wrapping_add(2) => {
+                self.pop(state, who, Outcome::Postponed)
+            }
+            Answer::After(other) => {
+                let own = self.frame(state, who);
+                (own.waited, own.waits) = (other.wrapping_add(2), true);
+                self.push(state, who, other, Why::End);
+                true
+            }
+        }
+    }
+
+    fn name(&mut self, state: &mut State, who: usize, flush: usize, file: u8) -> bool {
+        let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) else {
+            return self.go(state, who, At::Commit);
+        };
+        let is_staged = state.disk.staged[flush][staging] != Bytes::None;
+        match self.rename(state, flush, staging, target) {
+            true if is_staged => self.go(state, who, At::Rename(file + 1)),
+            true => self.go(state, who, At::Away(file)),
+            false => self.fail(state, who, flush),
+        }
+    }
+
+    /// Gives a file its name, if it has not got it yet.
+    pub(super) fn rename(&self, state: &mut State, flush: usize, staging: usize, target: usize) -> bool {
+        let staged = std::mem::take(&mut state.disk.staged[flush][staging]);
+        if staged == Bytes::None {
+            return is_same(state.disk.files[target], dataset_of(flush));
+        }
+        state.disk.files[target] = staged;
+        true
+    }
+
+    fn commit(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
+        match self.ask(state, Ask::Complete { flush: flush as u8, closer: who as u8 + 1 }) {
+            Answer::Refused { is_damage: true } => self.fail(state, who, flush),
+            Answer::Done { .. } => {
+                self.tell_complete(state, flush);
+                self.go(state, who, At::Forget)
+            }
+            _ => self.pop(state, who, Outcome::Postponed),
+        }
+    }
+
+    pub(super) fn tell_complete(&self, state: &mut State, flush: usize) {
+        state.told.completed[flush] = true;
+        let dataset = dataset_of(flush);
+        state.told.complete[dataset] = true;
+        if flush == SAVING {
+            (state.told.damaged[dataset], state.told.given_over[dataset]) = (false, false);
+        }
+    }
+
+    /// What is found damaged, or comes too late, is taken back, unless somebody else has ended it.
+    fn fail(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
+        let is_ended = matches!(self.progress(state, flush), FlushProgress::Ended { .. });
+        match is_ended && self.frame(state, who).why != Why::Finish {
+            true => self.go(state, who, At::Ended),
+            false => self.go(state, who, At::Revoke { even_if_taken: true }),
+        }
+    }
+}
+
+/// Whether a file has the bytes of a dataset, as its checksum says.
+pub(super) fn is_same(bytes: Bytes, dataset: usize) -> bool {
+    let found = match bytes {
+        Bytes::None => return false,
+        Bytes::Of(of) => u32::from(of),
+        Bytes::Torn(of) => 8 + u32::from(of),
+    };
+    super::compare(super::Path::new(""), Some(dataset as u32), Some(found)).is_ok()
+}
