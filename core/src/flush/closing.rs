@@ -441,8 +441,9 @@ pub(super) fn close<C: Closers>(
         if !early {
             ledger.commit(record, &by, closer.map(|closer| closer.number), now)?;
         }
-        if !in_place {
-            // The dataset counts already; what is left of the record is cleared away by the next run.
+        // The dataset counts already; what is left of the record is cleared away by the next run. Whoever has the lock by now may be
+        // giving the names anew.
+        if !in_place && expect_lock(fence, prefix.dir()).is_ok() {
             let _ = record.forget(files, prefix);
         }
         Ok(())

@@ -167,7 +167,10 @@ impl<F: Facts> Decision<'_, F> {
             return Ok(ended);
         }
         if is_flush && !planted(Bug::NameTakenBeforeCopied) {
-            let is_ended = index.progress(dataset, by) == FlushProgress::Ended { counts: true };
+            // Also one whose dataset was refused since. What was saved from a cache is built more than once.
+            let progress = index.progress(dataset, by);
+            let is_ended =
+                matches!(progress, FlushProgress::Ended { counts } if counts || !by.starts_with(SAVED));
             let is_others = closer.is_none() && index.closer(dataset.id, by).is_some();
             if is_ended || is_others || !self.facts.is_on_record(by)? {
                 return Ok(ended);

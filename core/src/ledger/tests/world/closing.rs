@@ -41,6 +41,7 @@ impl World {
                 self.go(state, who, At::Rename(file + 1))
             }
             At::Commit => self.commit(state, who, flush),
+            At::Forget if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Complete),
             At::Forget => {
                 state.disk.is_marked[flush] = false;
                 if state.disk.records[flush] == Record::Usable {
