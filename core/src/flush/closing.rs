@@ -249,15 +249,29 @@ pub(crate) fn drop_datasets(
         Ok(ledger.index()?.entries().into_iter().filter(|entry| which.means(entry)).collect())
     };
     ledger.refuse_held(&meant()?, run)?;
-    let ended = abandon(files, prefix, |dataset| which.means_described(dataset))?;
+    let mut ended = abandon(files, prefix, |dataset| which.means_described(dataset))?;
     for entry in meant()?.iter().filter(|entry| entry.is_valid()) {
         if files.remove_if_there(&prefix.import_mark(entry.id))? {
             let folder = prefix.dataset_dir(entry.id);
             files.sync_dir(&folder).at("sync", &folder)?;
         }
     }
-    let dropped = ledger.transact(&Request::Drop { which, run })?;
-    Ok((!dropped.events.is_empty() || ended, dropped.caution))
+    let mut last = None;
+    loop {
+        let request = Request::Drop { which, run };
+        match ledger.attempt::<PrefixError>(&request, &mut Sharing::default(), &mut |_| Ok(()))? {
+            Turn::Done(dropped) => return Ok((!dropped.events.is_empty() || ended, dropped.caution)),
+            // Its flush was on record only after the others had been taken back.
+            Turn::After(token) if last.as_ref() != Some(&token) => {
+                ended |= abandon(files, prefix, |dataset| which.means_described(dataset))?;
+                last = Some(token);
+            }
+            Turn::After(token) => {
+                let why = "it is there again".to_owned();
+                return Err(PrefixError::NotItsTurn { token, why });
+            }
+        }
+    }
 }
 
 /// Rolls back the flushes of a name, however far they are. Gives whether there was any.

@@ -114,7 +114,7 @@ struct Rivals {
 
 impl<F: Facts> Decision<'_, F> {
     fn begin(&mut self, dataset: &DatasetDescriptor) -> Result<Verdict, F::Error> {
-        let rivals = match self.rivals(dataset)? {
+        let rivals = match self.rivals(dataset, None)? {
             Err(refusal) => return Ok(Verdict::Refused(refusal)),
             Ok(rivals) => rivals,
         };
@@ -156,7 +156,7 @@ impl<F: Facts> Decision<'_, F> {
         closer: Option<&str>,
     ) -> Result<Verdict, F::Error> {
         let (index, is_flush) = (self.ledger.index(), by != IN_PLACE);
-        let replaces = match self.turn(dataset, is_flush)? {
+        let replaces = match self.turn(dataset, Some(by))? {
             Err(verdict) => return Ok(verdict),
             Ok(replaces) => replaces,
         };
@@ -185,7 +185,7 @@ impl<F: Facts> Decision<'_, F> {
         make_current: MakeCurrent,
         now: &str,
     ) -> Result<Verdict, F::Error> {
-        Ok(match self.turn(dataset, false)? {
+        Ok(match self.turn(dataset, None)? {
             Err(verdict) => verdict,
             Ok(replaces) => {
                 let completed = completed(self.ledger.index(), dataset, None, make_current, now);
@@ -197,14 +197,22 @@ impl<F: Facts> Decision<'_, F> {
     fn drop(&mut self, which: Dropping<'_>, run: u64) -> Result<Verdict, F::Error> {
         let index = self.ledger.index();
         let meant: Vec<IndexEntry> = index.entries().into_iter().filter(|entry| which.means(entry)).collect();
-        if !matches!(which, Dropping::CheckpointsAfter(_)) {
-            for entry in &meant {
-                if let Some(id) = self.held(Some(entry.clone()), run)? {
-                    return Ok(Verdict::Refused(Refusal::InUse { id }));
-                }
+        let by_name = !matches!(which, Dropping::CheckpointsAfter(_));
+        for entry in meant.iter().filter(|_| by_name) {
+            if let Some(id) = self.held(Some(entry.clone()), run)? {
+                return Ok(Verdict::Refused(Refusal::InUse { id }));
+            }
+            // It gives files their names until it is taken back.
+            let by = if entry.is_valid() { None } else { self.under_way(entry)? };
+            if let Some(token) = by.filter(|&by| by != IN_PLACE && by != DELETION) {
+                return Ok(Verdict::After(token.to_owned()));
             }
         }
-        let left = meant.iter().rev().map(|entry| Event::Left(entry.id));
+        // One that was begun since they were withdrawn may be in a cache.
+        let withdrawn = meant.iter().filter(|_| by_name);
+        let withdrawn =
+            withdrawn.map(|entry| Event::Withdrawn { seq: entry.seq(), why: Withdrawal::Removed });
+        let left = withdrawn.chain(meant.iter().rev().map(|entry| Event::Left(entry.id)));
         let name = match which {
             Dropping::Named(name) => {
                 Some(name).filter(|name| index.id_of(name).is_some() || !meant.is_empty())
@@ -219,9 +227,10 @@ impl<F: Facts> Decision<'_, F> {
     fn turn(
         &mut self,
         dataset: &DatasetDescriptor,
-        is_flush: bool,
+        by: Option<&str>,
     ) -> Result<Result<Vec<u64>, Verdict>, F::Error> {
-        Ok(match self.rivals(dataset)? {
+        let is_flush = by.is_some_and(|by| by != IN_PLACE);
+        Ok(match self.rivals(dataset, by)? {
             Err(refusal) => Err(Verdict::Refused(refusal)),
             Ok(Rivals { newer: Some(newer), .. }) => Err(Verdict::Refused(Refusal::Superseded { newer })),
             Ok(Rivals { held: Some(id), .. }) if is_flush => Err(Verdict::Refused(Refusal::InUse { id })),
@@ -230,7 +239,11 @@ impl<F: Facts> Decision<'_, F> {
         })
     }
 
-    fn rivals(&mut self, dataset: &DatasetDescriptor) -> Result<Result<Rivals, Refusal>, F::Error> {
+    fn rivals(
+        &mut self,
+        dataset: &DatasetDescriptor,
+        by: Option<&str>,
+    ) -> Result<Result<Rivals, Refusal>, F::Error> {
         let index = self.ledger.index();
         if let Some(refusal) = self.other_listed(dataset)? {
             return Ok(Err(refusal));
@@ -238,9 +251,13 @@ impl<F: Facts> Decision<'_, F> {
         let (mut rivals, own) = (Rivals::default(), index.seq_of(dataset));
         for other in index.entries() {
             if other.id == dataset.id {
-                // Another job may be deleting the files of an earlier flush of it, which are to be files of this one.
+                // Another job may be deleting the files of an earlier flush of it, or another process be giving them their names:
+                // they are to be files of this flush.
                 let is_deleted = !other.is_valid() && other.taken.as_deref() == Some(DELETION);
-                rivals.before = rivals.before.or_else(|| is_deleted.then(|| DELETION.to_owned()));
+                let taken = if other.is_valid() { None } else { self.under_way(&other)? };
+                let by_another = taken.filter(|&taken| taken != IN_PLACE && Some(taken) != by);
+                let before = if is_deleted { Some(DELETION) } else { by_another };
+                rivals.before = rivals.before.or(before.map(str::to_owned));
                 continue;
             }
             let by = if other.is_valid() { None } else { self.under_way(&other)? };

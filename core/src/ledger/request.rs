@@ -73,6 +73,7 @@ impl Request<'_> {
                 | Self::GiveBack { .. }
                 | Self::TakeNames { .. }
                 | Self::Withdraw { .. }
+                | Self::Drop { .. }
                 | Self::GoBack(_)
                 | Self::Purge(_)
                 | Self::Refuse { .. }

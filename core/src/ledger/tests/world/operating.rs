@@ -404,10 +404,18 @@ impl World {
                         .filter(is_older)
                         .for_each(|older| state.told.given_over[older] = true);
                 }
-                if let Answer::Done { .. } = self.ask(state, Ask::Drop) {
-                    for of in (0..DATASETS).filter(|&of| state.actors[who].dropped[of]) {
-                        state.told.gone[of] = true;
+                match self.ask(state, Ask::Drop) {
+                    Answer::Done { .. } => {
+                        for of in (0..DATASETS).filter(|&of| state.actors[who].dropped[of]) {
+                            state.told.gone[of] = true;
+                        }
                     }
+                    // Its flush was on record only after the others had been taken back.
+                    Answer::After(_) => {
+                        state.actors[who].waited = 0;
+                        return self.goto(state, who, 1);
+                    }
+                    Answer::Refused { .. } => (),
                 }
                 self.end_op(state, who)
             }

@@ -206,8 +206,8 @@ fn every_promise_is_kept_in_every_state_of_the_small_world() {
     visit_all(scenarios());
 }
 
-/// A command beside two datasets of two runs, and a lock that is lost in each. A drop is not among them: a job that is giving files
-/// their names while its dataset is dropped may replace those of another job that takes the name then.
+/// A command beside two datasets of two runs, and a lock that is lost in each. A drop is not among them: between the moment in which a
+/// flush is taken back and the removal of its staging files, its job may still give one of them a name that another job has taken.
 #[test]
 #[ignore = "it takes minutes"]
 fn every_promise_is_kept_in_every_state_of_a_wider_world() {
