@@ -16,8 +16,9 @@ fn damage(world: &World) {
     std::fs::write(world.prefix().join(".scr/index.scr"), b"not an index").unwrap();
 }
 
+/// The datasets that are complete; none while the index is damaged, as a flush in the background has not come to it yet.
 fn complete(world: &World) -> Vec<u64> {
-    let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    let Ok(index) = Index::read(&RealFiles, &Prefix::new(world.prefix())) else { return Vec::new() };
     let mut ids: Vec<u64> =
         index.entries().into_iter().filter(IndexEntry::is_valid).map(|entry| entry.id).collect();
     ids.sort_unstable();
@@ -32,8 +33,7 @@ fn modes() -> [World; 3] {
     })
 }
 
-/// Asks at every step of the computation, until these are in the prefix directory. All ranks see the same: the index changes only
-/// in calls.
+/// Asks at every step of the computation, until these are in the prefix directory. Between the two turns no rank is in a call.
 fn wait_until_complete(world: &World, application: &mut Application, turns: &Barrier, ids: &[u64]) {
     loop {
         assert!(!application.session().should_exit().unwrap());
