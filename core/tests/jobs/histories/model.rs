@@ -109,6 +109,7 @@ impl Model {
 
     /// Executes one run, and checks that it kept what was promised.
     pub(super) fn check_run(&mut self, run: &Run) -> Result<(), String> {
+        let run = &Run { wants: self.named(run, run.wants), ..run.clone() };
         self.runs += 1;
         self.prepare(run);
         let faulty = FaultyFiles::new(RealFiles);
@@ -153,6 +154,17 @@ impl Model {
                 self.runs, self.saved
             )
         })
+    }
+
+    /// The name that the user gives. A user who names a checkpoint answers for files without checksums, so none names one that
+    /// another program has begun to write over.
+    fn named(&self, run: &Run, wants: Option<u8>) -> Option<u8> {
+        let place = run.settings.other_prefix;
+        let is_damaged = |name: &str| {
+            let mut shared = self.versions.iter().filter(|version| share(&version.name, name));
+            shared.any(|version| self.saved.is_damaged(place, version.number))
+        };
+        wants.filter(|&wanted| !(self.unsummed.contains(&place) && is_damaged(&name_of(wanted))))
     }
 
     fn run(&self, run: &Run, first: u64) -> Outcome<Seen> {
@@ -213,6 +225,7 @@ impl Model {
     /// What a run restarts from is there for the next one on other nodes, if it ends normally; and if the user has gone back to
     /// it, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
     fn end_well(&mut self, run: &Run, wants: Option<u8>, elsewhere: Vec<usize>) -> Result<(), String> {
+        let wants = self.named(run, wants);
         let settings = Settings { flush: run.settings.flush.max(1), window: 0, ..run.settings.clone() };
         let (reaction, failed) = (Reaction::Take, failed(&self.world));
         let probe =
