@@ -1,16 +1,17 @@
 //! A library is checked before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
 use super::elf::{self, ElfProblem};
-use super::load;
 use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
 use crate::fs::{retried, File, Files, How, Status};
 use scr_plugin_api::KvTree;
 use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A library that may be loaded: it stays open, so what was checked is what will be loaded.
 pub struct CheckedLibrary {
@@ -85,15 +86,22 @@ pub fn check_library(
     if status.len > MAX_LIBRARY_BYTES {
         return Err(CheckError::TooLarge { path: real, found: status.len });
     }
-    if let Some(sha256) = load::known_sha256(&status) {
+    if let Some(sha256) = known().get(&identity(&status)).cloned() {
         return Ok(CheckedLibrary { file, path: real, bytes: status.len, sha256, status });
     }
     let bytes = retried(files, |_| read_all(&*file, status.len))
         .map_err(|source| CheckError::Unreadable { path: real.clone(), source })?;
     elf::check(&bytes).map_err(|problem| CheckError::Elf { path: real.clone(), problem })?;
     let sha256 = hexadecimal(&Sha256::digest(&bytes));
+    known().insert(identity(&status), sha256.clone());
     let bytes = bytes.len() as u64;
     Ok(CheckedLibrary { file, path: real, bytes, sha256, status })
+}
+
+/// The hashes of the libraries that this process has read, by [`identity`]: a library that nothing has changed is read once.
+fn known() -> MutexGuard<'static, BTreeMap<String, String>> {
+    static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The report of a rank on a library that it has checked, to the ranks of its node: its real path, and which file it is.

@@ -120,14 +120,6 @@ pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
     }
 }
 
-/// The hash of this file, if this process has loaded it and nothing has changed it since: then nobody needs to read it again.
-pub(super) fn known_sha256(status: &Status) -> Option<String> {
-    let what_changes = |status: &Status| (status.identity, status.len, status.mtime, status.ctime);
-    let loaded = loaded();
-    let known = loaded.iter().find(|known| what_changes(&known.status) == what_changes(status));
-    known.map(|known| known.sha256.clone())
-}
-
 fn loaded() -> MutexGuard<'static, Vec<Loaded>> {
     LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }

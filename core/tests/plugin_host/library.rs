@@ -280,19 +280,23 @@ fn a_library_that_changed_after_it_was_loaded_is_refused_and_one_that_was_replac
 }
 
 #[test]
-fn a_library_that_is_loaded_already_and_has_not_changed_is_not_read_again() {
+fn a_library_that_was_checked_or_loaded_and_has_not_changed_is_not_read_again() {
     let world = world_with(&fs::read(built("obedient")).unwrap());
-    let reads = || {
+    let reads = |load: bool| {
         let files = FaultyFiles::new(RealFiles);
         files.count_all();
         let env = Env { files: Arc::new(files.clone()), ..env(None) };
         let host = PluginHost::new(&env, Some(&world.path("p").display().to_string()));
-        host.open(PluginKind::Scheme, "TRY").unwrap();
+        let found = host.find(PluginKind::Scheme, "TRY").unwrap();
+        match load {
+            false => drop(found.check(&env).unwrap()),
+            true => drop(found.open(&env).unwrap()),
+        }
         let is_of_library =
             |operation: &&Operation| operation.what == What::Read && operation.path.ends_with("try.so");
         files.operations().iter().filter(is_of_library).count()
     };
-    assert_eq!([reads(), reads()], [1, 0]);
+    assert_eq!([reads(false), reads(true), reads(true)], [1, 0, 0]);
 }
 
 #[test]
