@@ -51,9 +51,10 @@ impl Session {
         Ok(checkpoint.name)
     }
 
-    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. If it has failed only where scr gave
-    /// no path for a file, nothing is wrong with the checkpoint, and the next run offers it again. It also fails if another job was
-    /// given files to write over that the application has read. Collective.
+    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. If scr gave a rank that failed no path
+    /// for a file, nothing is known against the checkpoint, and the next run offers it again: the other ranks may have failed only
+    /// as the application reduces the flag. It also fails if another job was given files to write over that the application has
+    /// read. Collective.
     ///
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
@@ -123,7 +124,7 @@ impl Session {
         let apart = meant.compare_all(&self.job)?;
         let kept = self.restart.expect_kept(&self.job, &self.cache)?;
         let is_replaced = kept.is_err();
-        let is_applications = !valid && unrouted.is_none() && apart.is_ok();
+        let is_refusal = apart.is_err() || !valid && unrouted.is_some();
         let own = match (kept, apart) {
             (Err(replaced), _) => Err(AnyError::from(replaced)),
             (Ok(()), Err(apart)) => Err(apart.into()),
@@ -135,10 +136,10 @@ impl Session {
         };
         let Err(error) = self.job.agree(own) else { return Ok(None) };
         let why = error.agreed()?;
-        let cause = match any(&*self.job.comm, [is_replaced, is_applications])? {
+        let cause = match any(&*self.job.comm, [is_replaced, is_refusal])? {
             [true, _] => Cause::Replaced,
-            [false, true] => Cause::Application,
-            [false, false] => Cause::Refusal,
+            [false, true] => Cause::Refusal,
+            [false, false] => Cause::Application,
         };
         Ok(Some(Failure { why, cause }))
     }

@@ -146,10 +146,16 @@ fn a_restart_that_fails_since_scr_refuses_a_name_does_not_count_against_the_chec
             let words = ["rank 1", "`ckpt.2/nobodys' is not a file", "the next run offers it again"];
             assert!(words.iter().all(|word| error.contains(word)), "{error}");
         }
-        // Where another rank has read its files and cannot use them, it counts.
+        // An application usually reduces the flag, so that all ranks fail.
         world.run(|application| {
             ask(application);
-            let usable = application.rank.0 > 1;
+            let error = application.session().complete_restart(false).unwrap_err().to_string();
+            assert!(error.contains("offers it again"), "{error}");
+        });
+        // Without a refusal, a rank that has read its files and cannot use them counts.
+        world.run(|application| {
+            application.session().start_restart().unwrap();
+            let usable = application.rank.0 > 0;
             let error = application.session().complete_restart(usable).unwrap_err().to_string();
             assert!(!error.contains("offers it again"), "{error}");
         });
