@@ -6,9 +6,9 @@ use crate::comm::collective::{any, broadcast_tree};
 use crate::comm::{CommError, Rank};
 use crate::error::Error;
 use crate::job::Job;
-use crate::ledger::Request;
+use crate::ledger::{beyond_window, Request};
 use crate::param;
-use crate::prefix::{DatasetDescriptor, Index, IndexEntry, PrefixError};
+use crate::prefix::{Index, PrefixError};
 use scr_plugin_api::KvTree;
 
 /// Deletes a dataset with all its files from the prefix directory. Collective.
@@ -77,7 +77,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let is_held =
         |index: &Index, id: u64| index.entry(id).is_some_and(|entry| ledger.is_held(&entry, job.run.number));
     let goes = |index: &Index| {
-        let surplus = surplus(index, size, newest, |id| cache.could_read(id));
+        let surplus = beyond_window(index, size, newest, |id| cache.could_read(id));
         Ok(surplus.into_iter().filter(|&id| !is_held(index, id)).collect())
     };
     let surplus = match listed(job, READING, goes) {
@@ -140,61 +140,3 @@ fn listed(
 }
 
 const READING: &str = "reading the index of the prefix directory";
-
-/// The checkpoints that are older than the `size` newest ones that count, which `could_read` says. Output stays, and so do the
-/// current one and what another number of ranks wrote.
-fn surplus(index: &Index, size: usize, newest: u64, could_read: impl Fn(u64) -> bool) -> Vec<u64> {
-    let entries = index.entries();
-    let Some(newest) = index.entry(newest).map(|entry| entry.restart_point()) else { return Vec::new() };
-    let counting = entries.iter().filter(|entry| {
-        entry.is_candidate() && newest.replaces(entry.restart_point()) && could_read(entry.id)
-    });
-    let Some(oldest) = counting.map(IndexEntry::restart_point).nth(size - 1) else { return Vec::new() };
-    entries
-        .iter()
-        .filter(|entry| {
-            entry.seq() < oldest.seq
-                && newest.replaces(entry.restart_point())
-                && !entry.current
-                && entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint)
-        })
-        .map(|entry| entry.id)
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_window_keeps_the_newest_that_count_and_all_output() {
-        let mut index = Index::new();
-        for id in 1..=6 {
-            let name = format!("ckpt.{id}").into_bytes();
-            let output = id == 2;
-            let dataset = DatasetDescriptor { id, name, checkpoint: true, output, ..Default::default() };
-            index.record(&dataset, true);
-        }
-        index.mark_failed(5, "now");
-        let plain = DatasetDescriptor { id: 7, name: b"out".to_vec(), output: true, ..Default::default() };
-        index.record(&plain, true);
-        assert_eq!(surplus(&index, 2, 6, |_| true), [3, 1]);
-        assert_eq!(surplus(&index, 2, 4, |_| true), [1], "of those before it");
-        assert_eq!(surplus(&index, 3, 6, |_| true), [1]);
-        assert_eq!(surplus(&index, 2, 6, |id| id != 4), [1], "the two newest that could be read");
-        assert!(surplus(&index, 9, 6, |_| true).is_empty());
-    }
-
-    /// Two starts with the wrong number of ranks took the only checkpoint of the right number away.
-    #[test]
-    fn the_window_leaves_alone_what_another_number_of_ranks_wrote() {
-        let mut index = Index::new();
-        for (id, ranks) in [(1, Some(4)), (2, Some(3)), (3, Some(4)), (4, Some(3)), (5, Some(3)), (6, None)] {
-            let name = format!("ckpt.{id}").into_bytes();
-            index
-                .record(&DatasetDescriptor { id, name, checkpoint: true, ranks, ..Default::default() }, true);
-        }
-        assert_eq!(surplus(&index, 1, 5, |_| true), [4, 2]);
-        assert_eq!(surplus(&index, 1, 6, |_| true), [5, 4, 3, 2, 1], "C SCR does not say how many");
-    }
-}

@@ -12,6 +12,7 @@
 //! | `facts` | what the function may ask about the world |
 //! | `dir` | the two files: the only code that reads and writes them, under the one lock |
 //! | `pending` | the record of a flush under way |
+//! | `window` | which checkpoints `SCR_PREFIX_SIZE` has deleted |
 //! | `heal` | a new index in the place of a damaged one |
 //! | `promises` | what all of this is for: ten sentences, and ten functions that check them |
 //! | `tests/world` | the small world in which the promises are checked for every interleaving |
@@ -26,6 +27,7 @@ mod request;
 mod state;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub(crate) use decide::decide;
 pub use dir::LedgerDir;
@@ -34,6 +36,7 @@ pub(crate) use facts::{Facts, Sharing};
 pub use promises::Promise;
 pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;
+pub(crate) use window::beyond_window;
 
 /// Whether the lock is still that of this process, or was broken, since it seemed dead.
 pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
