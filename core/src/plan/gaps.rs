@@ -93,11 +93,25 @@ impl Belief {
             .then_some(Self { failures: 1.0, seconds: mean_seconds })
     }
 
+    /// What stands for a mean time that is none: a failure in a hundred years.
+    pub(super) const fn of_a_century() -> Self {
+        Self { failures: 1.0, seconds: 3.155_76e9 }
+    }
+
     /// What is believed after so many more failures in so many seconds. Times that are negative or no numbers teach nothing.
     #[must_use]
     pub fn after(self, failures: u32, seconds: f64) -> Self {
         let seconds = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };
         Self { failures: self.failures + f64::from(failures), seconds: self.seconds + seconds }
+    }
+
+    /// What is believed of failures of either of two independent kinds: mean and variance add up.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        let rate = self.rate() + other.rate();
+        let variance = self.failures / self.seconds.powi(2) + other.failures / other.seconds.powi(2);
+        let seconds = rate / variance;
+        Self { failures: rate * seconds, seconds }
     }
 
     /// Failures per second that are to be expected. The waste of a plan grows in proportion to the rate, so that the best plan

@@ -6,9 +6,11 @@
 //! - `gaps`: times between failures, and what is known of their rate
 //! - `simulate`: a job with its failures, event by event
 //! - `advice`: the interval for a job, from what it has measured
+//! - `auto`: the plan of a running job
 //! - `losses`: which losses of nodes a redundancy scheme survives
 
 mod advice;
+mod auto;
 mod gaps;
 mod losses;
 mod model;
@@ -17,6 +19,7 @@ mod simulate;
 mod stage;
 
 pub use advice::{advise, daly, young, Advice, CacheCosts, Costs, CostsError};
+pub use auto::{Auto, Experience, Fixed, Kind, Stated};
 pub use gaps::{Belief, Gaps, Random};
 pub use losses::{partner_survival, survival};
 pub use model::{Forecast, Level, Machine, MachineError, Plan, PlanError, Recovery, MOST_LEVELS};

@@ -1,0 +1,240 @@
+//! The interval of a running job: from what it has measured, from how it has failed so far, and from what the site states.
+//!
+//! A site states how long a node lasts, and how long the whole system. That weighs as much as one failure of each. What the job
+//! lives through then weighs more and more.
+
+use super::advice::{CacheCosts, Costs, CostsError};
+use super::gaps::Belief;
+use super::search::best_interval;
+
+/// What the checkpoints of a job in cache are like.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Kind {
+    /// Seconds that one stops the job.
+    pub checkpoint: f64,
+    /// Whether it survives the loss of a node.
+    pub protects: bool,
+    /// Every this many checkpoints are of this kind, or of one that survives more.
+    pub every: u64,
+}
+
+/// What a job has measured and lived through, over all runs that its log knows.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Experience {
+    /// The kinds of checkpoints in cache, from the one that survives least; none if all go straight to the prefix directory.
+    pub kinds: Vec<Kind>,
+    /// Seconds of a flush, or of a checkpoint that goes straight to the prefix directory.
+    pub flush: f64,
+    /// The share of a flush during which the job computes, from 0 to 1.
+    pub hidden: f64,
+    /// Seconds from a failure until the job computes again, from cache and from the prefix directory.
+    pub restart: f64,
+    /// As above.
+    pub fetch: f64,
+    /// Seconds of all runs.
+    pub seconds: f64,
+    /// Failures so far that took a node.
+    pub lost_nodes: u32,
+    /// Failures after which the job went on from the prefix directory.
+    pub fatal: u32,
+    /// All other failures.
+    pub processes: u32,
+}
+
+/// What a site states.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Stated {
+    /// Seconds between two failures of one node.
+    pub node: f64,
+    /// Seconds between two failures that take all nodes.
+    pub system: f64,
+    /// Nodes of the job.
+    pub nodes: u64,
+}
+
+/// What the settings leave no choice about.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Fixed {
+    /// One of this many checkpoints is flushed; 0 for none.
+    pub flush_every: Option<u64>,
+}
+
+/// When to write checkpoints, and which to flush.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Auto {
+    /// Seconds of computing between two checkpoints, an hour at most.
+    pub interval: f64,
+    /// One of this many is flushed.
+    pub flush_every: u64,
+    /// The share of time that brings the job forward.
+    pub efficiency: f64,
+    /// The best interval lies between these with a probability of 95 %, given how little is known of failures.
+    pub between: (f64, f64),
+}
+
+impl Experience {
+    /// The plan that loses least time.
+    ///
+    /// # Errors
+    /// [`CostsError`]: a time is negative or no number.
+    pub fn plan(&self, stated: &Stated, fixed: Fixed) -> Result<Auto, CostsError> {
+        let costs = self.costs(stated);
+        let machine = costs.machine(Belief::rate)?;
+        let flushes: Vec<u32> = match fixed.flush_every {
+            _ if self.kinds.is_empty() => vec![0],
+            Some(every) => vec![between(self.per_flush(every))],
+            None => FLUSHES.to_vec(),
+        };
+        let tried = flushes.into_iter().map(|flush| {
+            let counts = self.counts(flush);
+            let (interval, efficiency) = best_interval(&machine, &counts);
+            (counts, interval, efficiency)
+        });
+        let best = tried.max_by(|one, other| one.2.total_cmp(&other.2));
+        let (counts, interval, efficiency) = best.unwrap_or_default();
+        let with = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
+            Ok(best_interval(&costs.machine(rate)?, &counts).0.min(LONGEST))
+        };
+        let flush_every =
+            counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
+        Ok(Auto {
+            interval: interval.min(LONGEST),
+            flush_every,
+            efficiency,
+            between: (with(|belief| belief.bounds().1)?, with(|belief| belief.bounds().0)?),
+        })
+    }
+
+    fn costs(&self, stated: &Stated) -> Costs {
+        let prior = |mean: f64| Belief::stated(mean).unwrap_or(NEVER);
+        // Nothing is stated of failures that leave all nodes as they are: they are believed to be as frequent as lost nodes.
+        let of_a_node = prior(stated.node / stated.nodes.max(1) as f64);
+        let processes = of_a_node.after(self.processes, self.seconds);
+        let nodes = of_a_node.after(self.lost_nodes, self.seconds);
+        let system = prior(stated.system).after(self.fatal, self.seconds);
+        let of = |kind: &Kind, survives| CacheCosts {
+            checkpoint: kind.checkpoint,
+            restart: self.restart,
+            survives,
+        };
+        let (cache, fatal) = match *self.kinds {
+            [] => (Vec::new(), processes.or(nodes).or(system)),
+            [ref only] if only.protects => (vec![of(only, processes.or(nodes))], system),
+            [ref only] => (vec![of(only, processes)], nodes.or(system)),
+            [ref weak, ref strong, ..] => (vec![of(weak, processes), of(strong, nodes)], system),
+        };
+        Costs { cache, flush: self.flush, hidden: self.hidden, fetch: self.fetch, fatal }
+    }
+
+    /// Checkpoints of each kind between two of the next, with so many of the highest between two flushes.
+    fn counts(&self, flush: u32) -> Vec<u32> {
+        match *self.kinds {
+            [] => Vec::new(),
+            [_] => vec![flush],
+            [_, ref strong, ..] => vec![between(strong.every), flush],
+        }
+    }
+
+    /// Where one of `every` checkpoints is flushed, one of this many of the highest kind is.
+    fn per_flush(&self, every: u64) -> u64 {
+        match *self.kinds {
+            [_, ref strong, ..] if every > 0 => (every / strong.every.max(1)).max(1),
+            _ => every,
+        }
+    }
+}
+
+/// Checkpoints between two of every so many; without any, as if there were very few.
+fn between(every: u64) -> u32 {
+    u32::try_from(every.wrapping_sub(1)).unwrap_or(SELDOM).min(SELDOM)
+}
+
+/// However rare failures are, this much work is not risked: what is measured may be wrong, too.
+const LONGEST: f64 = 3600.0;
+const SELDOM: u32 = 10_000;
+/// A time that a site does not state in earnest.
+const NEVER: Belief = Belief::of_a_century();
+/// How many checkpoints between two flushes are tried. The efficiency is flat around the best one.
+const FLUSHES: [u32; 22] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 17, 21, 26, 32, 40, 50, 63, 80, 126, 251, 999];
+
+#[cfg(test)]
+mod tests {
+    use super::super::advice::{advise, daly};
+    use super::*;
+
+    const DAY: f64 = 86_400.0;
+
+    fn stated() -> Stated {
+        Stated { node: 5.0 * 365.25 * DAY, system: 30.0 * DAY, nodes: 1000 }
+    }
+
+    fn cached() -> Experience {
+        let kinds = vec![Kind { checkpoint: 2.0, protects: true, every: 1 }];
+        Experience { kinds, flush: 300.0, hidden: 0.9, restart: 60.0, fetch: 600.0, ..Experience::default() }
+    }
+
+    #[test]
+    fn in_bypass_mode_the_interval_is_dalys() {
+        let job = Experience { flush: 20.0, restart: 60.0, fetch: 60.0, ..Experience::default() };
+        let plan = job.plan(&Stated { nodes: 4000, ..stated() }, Fixed::default()).unwrap();
+        // Twice as many failures as nodes are lost, and those of the system.
+        let rate = 2.0 * 4000.0 / (5.0 * 365.25 * DAY) + 1.0 / (30.0 * DAY);
+        let best = daly(20.0, 1.0 / rate);
+        assert!((plan.interval / best - 1.0).abs() < 0.02, "{plan:?} beside {best}");
+        assert_eq!(plan.flush_every, 1);
+    }
+
+    #[test]
+    fn with_one_kind_in_cache_it_is_as_good_as_the_best_plan() {
+        let job = cached();
+        let (plan, best) =
+            (job.plan(&stated(), Fixed::default()).unwrap(), advise(&job.costs(&stated())).unwrap());
+        assert!(plan.efficiency > best.efficiency - 1e-4, "{plan:?} beside {best:?}");
+        assert!(plan.interval < LONGEST && plan.flush_every > 1);
+        assert!(plan.between.0 < plan.interval && plan.interval <= plan.between.1);
+    }
+
+    #[test]
+    fn dearer_checkpoints_and_fewer_failures_make_it_longer_up_to_an_hour() {
+        let interval = |job: &Experience| job.plan(&stated(), Fixed::default()).unwrap().interval;
+        let job = cached();
+        let dearer = Experience { kinds: vec![Kind { checkpoint: 8.0, ..job.kinds[0] }], ..job.clone() };
+        assert!(interval(&dearer) > 1.5 * interval(&job));
+        let failing = Experience { processes: 9, seconds: DAY, ..job.clone() };
+        assert!(interval(&failing) < interval(&job));
+        let steady = Experience { seconds: 9000.0 * DAY, ..job };
+        assert_eq!(interval(&steady), LONGEST);
+    }
+
+    #[test]
+    fn what_the_settings_fix_is_kept() {
+        let job = cached();
+        for (fixed, every) in [(Some(7), 7), (Some(1), 1), (Some(0), 10_001)] {
+            let plan = job.plan(&stated(), Fixed { flush_every: fixed }).unwrap();
+            assert_eq!(plan.flush_every, every);
+        }
+        let strong = Kind { checkpoint: 6.0, protects: true, every: 5 };
+        let weak = Kind { checkpoint: 1.0, protects: false, every: 1 };
+        let both = Experience { kinds: vec![weak, strong], ..job };
+        let plan = both.plan(&stated(), Fixed::default()).unwrap();
+        assert_eq!(plan.flush_every % 5, 0, "{plan:?}");
+        assert_eq!(both.plan(&stated(), Fixed { flush_every: Some(20) }).unwrap().flush_every, 20);
+    }
+
+    #[test]
+    fn nodes_without_protection_are_lost_with_their_data() {
+        let weak =
+            Experience { kinds: vec![Kind { checkpoint: 2.0, protects: false, every: 1 }], ..cached() };
+        let (weak, strong) =
+            (weak.plan(&stated(), Fixed::default()), cached().plan(&stated(), Fixed::default()));
+        assert!(weak.unwrap().flush_every < strong.unwrap().flush_every);
+    }
+
+    #[test]
+    fn times_that_are_none_are_refused_and_a_site_that_states_nothing_is_no_harm() {
+        let wrong = Experience { flush: f64::NAN, ..cached() };
+        assert!(wrong.plan(&stated(), Fixed::default()).is_err());
+        let nothing = Stated { node: 0.0, system: f64::INFINITY, nodes: 0 };
+        assert!(cached().plan(&nothing, Fixed::default()).unwrap().interval > 0.0);
+    }
+}
