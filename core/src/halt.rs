@@ -8,6 +8,7 @@ use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::param;
 use crate::prefix::{Begun, Halt, HaltReason, KnownEnd, PrefixError};
+use std::time::Duration;
 
 /// The halt conditions of a run.
 #[derive(Debug, Default)]
@@ -112,20 +113,37 @@ fn agreed(job: &Job, own: Option<HaltReason>) -> Result<Option<String>, CommErro
 
 /// Why the job should halt, after `completed` more checkpoints; on rank 0 only. A halt file that cannot be read halts nothing.
 pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<HaltReason> {
+    look_ahead(job, completed).reason
+}
+
+/// What is known of the end of a job.
+#[derive(Debug, Default)]
+pub(crate) struct Outlook {
+    /// Why it should halt now.
+    pub(crate) reason: Option<HaltReason>,
+    /// The time until its allocation ends.
+    pub(crate) left: Option<Duration>,
+}
+
+/// The same now, and how long the allocation lasts; on rank 0 only.
+pub(crate) fn outlook(job: &Job) -> Outlook {
+    look_ahead(job, 0)
+}
+
+fn look_ahead(job: &Job, completed: u64) -> Outlook {
     let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
     let (job_id, time) = (job.params.get(&param::JOB_ID), job.params.get(&param::END_TIME));
     let allocation = KnownEnd { job_id: &job_id, time: time.and_then(|time| i64::try_from(time).ok()) };
-    match read(job, completed > 0) {
-        // The end of the last run does not stop this one. Only programs that start jobs check for it.
-        Ok(halt) if halt.is_finalized() => {
-            let rest = Halt { exit_reason: None, ..halt };
-            rest.reason(now, allocation)
-        }
-        Ok(halt) => halt.reason(now, allocation),
-        Err(error) => {
-            job.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
-            None
-        }
+    let halt = read(job, completed > 0).unwrap_or_else(|error| {
+        job.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
+        Halt::default()
+    });
+    let left = halt.end_of(allocation, now).map(|end| end.saturating_sub(now));
+    // The end of the last run does not stop this one. Only programs that start jobs check for it.
+    let halt = if halt.is_finalized() { Halt { exit_reason: None, ..halt } } else { halt };
+    Outlook {
+        reason: halt.reason(now, allocation),
+        left: left.map(|left| Duration::from_secs(u64::try_from(left).unwrap_or(0))),
     }
 }
 

@@ -45,6 +45,21 @@ pub(crate) struct Flushes {
     retry_pending: bool,
     /// Whether the user knows that a transport copies only while the application waits.
     warned_synchronous: bool,
+    /// Which checkpoints are flushed where the run plans that itself.
+    planned: Option<Planned>,
+}
+
+/// One of `every` checkpoints is flushed, counted from the last that was.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    every: u64,
+    last: u64,
+}
+
+impl Planned {
+    pub(super) fn is_due(self, checkpoint: u64) -> bool {
+        checkpoint.saturating_sub(self.last) >= self.every
+    }
 }
 
 /// A flush under way while the application computes.
@@ -72,6 +87,12 @@ impl FlushKind {
 }
 
 impl Flushes {
+    /// From here on one of `every` checkpoints is flushed, counted from the last that was, or else from `checkpoint`.
+    pub(crate) fn flush_one_of(&mut self, every: u64, checkpoint: u64) {
+        let last = self.planned.map_or(checkpoint, |planned| planned.last);
+        self.planned = Some(Planned { every, last });
+    }
+
     /// Flushes a dataset that has just become complete, if it is due, and output that could not be flushed before. If a dataset is of
     /// use only in the prefix directory, the call fails when it does not get there; a checkpoint is safe in cache, so there an
     /// error is only reported. Collective.
@@ -82,9 +103,11 @@ impl Flushes {
             report_only(site.job, flushed)?;
         }
         let cached = dataset(site.cache, id);
-        if !policy::is_due(site.job, cached, self.retry_pending) {
+        if !policy::is_due(site.job, cached, self.planned, self.retry_pending) {
             return Ok(());
         }
+        let number = cached.record.dataset.checkpoint_id;
+        self.planned.iter_mut().for_each(|planned| planned.last = number.unwrap_or(planned.last));
         let must_arrive = policy::must_arrive(cached);
         let flushed = if self.is_async(site, id)? { self.begin(site, id) } else { self.flush(site, id) };
         if must_arrive {

@@ -3,6 +3,7 @@
 //! Every Nth checkpoint is due, counted over all runs; output always is. A dataset that could not be flushed stays in cache.
 //! Output is retried at every occasion and is not evicted before; instead of a failed checkpoint, the next one is due.
 
+use super::flushes::Planned;
 use super::host_options::host_options;
 use super::{MakeCurrent, NoTransport, Options, SourceFile};
 use crate::cache::record::FileRecord;
@@ -17,11 +18,21 @@ use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use std::collections::BTreeMap;
 
-/// Whether a dataset is to be flushed as soon as it is complete. `retry_pending`: a checkpoint could not be flushed.
-pub(super) fn is_due(job: &Job, cached: &CachedDataset, retry_pending: bool) -> bool {
+/// Whether a dataset is to be flushed as soon as it is complete. A plan of the run says which, or else the setting.
+/// `retry_pending`: a checkpoint could not be flushed.
+pub(super) fn is_due(
+    job: &Job,
+    cached: &CachedDataset,
+    planned: Option<Planned>,
+    retry_pending: bool,
+) -> bool {
     let dataset = &cached.record.dataset;
     let every = job.params.get(&param::FLUSH);
-    let turn = every > 0 && dataset.checkpoint_id.is_some_and(|checkpoint| checkpoint.is_multiple_of(every));
+    let is_turn = |checkpoint: u64| match planned {
+        Some(planned) => planned.is_due(checkpoint),
+        None => every > 0 && checkpoint.is_multiple_of(every),
+    };
+    let turn = dataset.checkpoint_id.is_some_and(is_turn);
     let periodic = dataset.checkpoint && (turn || every > 0 && retry_pending);
     must_arrive(cached) || periodic
 }
@@ -37,7 +48,7 @@ pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
     let params = &job.params;
     let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
     let due = |cached: &&CachedDataset| {
-        cached.is_unflushed() && !cached.refused && (all || is_due(job, cached, false))
+        cached.is_unflushed() && !cached.refused && (all || is_due(job, cached, None, false))
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
 }

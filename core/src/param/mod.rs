@@ -43,4 +43,4 @@ pub(crate) use resolve::scheme_name;
 pub use resolve::Parameter;
 pub use settings::{FileOf, Settings};
 pub use table::*;
-pub use value::{normalise, FromValue, Kind, Value};
+pub use value::{normalise, FromValue, Interval, Kind, Value};

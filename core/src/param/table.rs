@@ -3,7 +3,7 @@
 //! A constant per parameter carries the type of its value, so asking for another type does not compile:
 //! `params.get(&param::CACHE_SIZE)` is a `u64`. Documentation, `scr config` and `SCR_Config` read [`TABLE`].
 
-use super::value::Kind;
+use super::value::{Interval, Kind};
 use crate::build;
 use std::marker::PhantomData;
 use std::path::PathBuf;
@@ -289,12 +289,17 @@ parameters! {
          of ranks wrote. A checkpoint that the run could not read is kept too, and does not count.";
     PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init deletes all datasets from the prefix directory, including output.";
-    CHECKPOINT_INTERVAL: u64 = "SCR_CHECKPOINT_INTERVAL", COUNT, text("0"), Anywhere,
-        "SCR_Need_checkpoint returns true on every Nth call; 0 to ignore the number of calls.";
+    CHECKPOINT_INTERVAL: Interval = "SCR_CHECKPOINT_INTERVAL", Kind::CountOrAuto, text("0"), Anywhere,
+        "SCR_Need_checkpoint returns true on every Nth call; 0 to ignore the number of calls; AUTO to measure what checkpoints cost, \
+         and to ask for them when that loses least time.";
     CHECKPOINT_SECONDS: Duration = "SCR_CHECKPOINT_SECONDS", Kind::Seconds, text("0"), Anywhere,
         "Minimum time between checkpoints for SCR_Need_checkpoint; 0 to ignore time.";
     CHECKPOINT_OVERHEAD: f64 = "SCR_CHECKPOINT_OVERHEAD", Kind::Number { most: 100.0 }, text("0"), Anywhere,
         "Maximum percent of time spent on checkpoints for SCR_Need_checkpoint; 0 to ignore cost.";
+    MTBF_NODE: Duration = "SCR_MTBF_NODE", Kind::Seconds, text("5years"), Anywhere,
+        "Time between failures of one node, for SCR_CHECKPOINT_INTERVAL=AUTO. It counts as much as one failure that was seen.";
+    MTBF_SYSTEM: Duration = "SCR_MTBF_SYSTEM", Kind::Seconds, text("30days"), Anywhere,
+        "The same for failures after which no node has its cache any more.";
     HALT_EXIT: bool = "SCR_HALT_EXIT", Kind::Bool, text("0"), Anywhere,
         "Whether SCR ends the application when a halt condition holds.";
     HALT_SECONDS: Duration = "SCR_HALT_SECONDS", Kind::Seconds, text("0"), Anywhere,

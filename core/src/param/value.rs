@@ -17,6 +17,8 @@ pub enum Kind {
         /// Largest allowed.
         most: u64,
     },
+    /// A whole number, or `AUTO`.
+    CountOrAuto,
     /// A whole number that may be negative, down to `least`.
     Whole {
         /// Smallest allowed.
@@ -58,7 +60,7 @@ pub enum Value {
     Unset,
     /// Of [`Kind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Count`] and [`Kind::Bytes`].
+    /// Of [`Kind::Count`], [`Kind::CountOrAuto`] and [`Kind::Bytes`].
     Count(u64),
     /// Of [`Kind::Whole`].
     Whole(i64),
@@ -66,7 +68,7 @@ pub enum Value {
     Seconds(Duration),
     /// Of [`Kind::Number`].
     Number(f64),
-    /// Of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`] and [`Kind::Name`].
+    /// Of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`], [`Kind::Name`] and [`Kind::CountOrAuto`].
     Text(String),
     /// Of [`Kind::Path`], absolute and normalised.
     Path(PathBuf),
@@ -91,6 +93,13 @@ impl Kind {
             Kind::Count { least, most } => {
                 let number = text.parse::<i128>().map_err(|_| self.malformed())?;
                 in_range(number, least, most).map(Value::Count)
+            }
+            Kind::CountOrAuto if text.eq_ignore_ascii_case(AUTO) => Ok(Value::Text(AUTO.to_owned())),
+            Kind::CountOrAuto => {
+                Kind::Count { least: 0, most: u64::MAX }.read(text, base).map_err(|why| match why {
+                    Rejected::Malformed(_) => self.malformed(),
+                    out @ Rejected::OutOfRange { .. } => out,
+                })
             }
             Kind::Whole { least } => {
                 let number = text.parse::<i128>().map_err(|_| self.malformed())?;
@@ -130,6 +139,7 @@ impl Kind {
         match self {
             Kind::Bool => "0 or 1".to_string(),
             Kind::Count { .. } | Kind::Whole { .. } => "a whole number".to_string(),
+            Kind::CountOrAuto => format!("a whole number or {AUTO}"),
             Kind::Bytes { .. } => "a number of bytes such as 131072, 128KB or 1GB".to_string(),
             Kind::Seconds => {
                 "a number of seconds such as 3600, or a length of time such as 1h30m".to_string()
@@ -148,6 +158,7 @@ impl Kind {
         match self {
             Kind::Bool => "0 or 1",
             Kind::Count { .. } | Kind::Whole { .. } => "count",
+            Kind::CountOrAuto => "count or AUTO",
             Kind::Bytes { .. } => "bytes",
             Kind::Seconds => "seconds",
             Kind::Number { .. } => "number",
@@ -163,6 +174,9 @@ impl Kind {
         Rejected::Malformed(self.expected())
     }
 }
+
+/// The word for a number that the job finds out itself.
+const AUTO: &str = "AUTO";
 
 /// A hundred years: more is a mistake, and sums of times stay far from overflowing.
 const MOST_SECONDS: u64 = 100 * 366 * 24 * 3600;
@@ -311,6 +325,31 @@ values! {
     String: Value::Text(value) => Some(value.clone());
     PathBuf: Value::Path(value) => Some(value.clone());
     Vec<PathBuf>: Value::Paths(value) => Some(value.clone());
+}
+
+/// A number, or none yet: the job finds it out itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Interval {
+    /// Every so many; 0 for never.
+    Every(u64),
+    /// `AUTO`.
+    Auto,
+}
+
+impl Default for Interval {
+    fn default() -> Self {
+        Self::Every(0)
+    }
+}
+
+impl FromValue for Interval {
+    fn from_value(value: &Value) -> Option<Self> {
+        match value {
+            Value::Count(every) => Some(Self::Every(*every)),
+            Value::Text(auto) if auto == AUTO => Some(Self::Auto),
+            _ => None,
+        }
+    }
 }
 
 /// A parameter that may be unset.

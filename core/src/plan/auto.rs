@@ -64,7 +64,7 @@ pub struct Fixed {
 pub struct Auto {
     /// Seconds of computing between two checkpoints, an hour at most.
     pub interval: f64,
-    /// One of this many is flushed.
+    /// One of this many is flushed; 0 for none.
     pub flush_every: u64,
     /// The share of time that brings the job forward.
     pub efficiency: f64,
@@ -78,7 +78,11 @@ impl Experience {
     /// # Errors
     /// [`CostsError`]: a time is negative or no number.
     pub fn plan(&self, stated: &Stated, fixed: Fixed) -> Result<Auto, CostsError> {
-        let costs = self.costs(stated);
+        let mut costs = self.costs(stated);
+        if fixed.flush_every == Some(0) && !self.kinds.is_empty() {
+            // No interval helps against failures after which everything is lost.
+            costs.fatal = NEVER;
+        }
         let machine = costs.machine(Belief::rate)?;
         let flushes: Vec<u32> = match fixed.flush_every {
             _ if self.kinds.is_empty() => vec![0],
@@ -95,11 +99,10 @@ impl Experience {
         let with = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
             Ok(best_interval(&costs.machine(rate)?, &counts).0.min(LONGEST))
         };
-        let flush_every =
-            counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
+        let every = counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
         Ok(Auto {
             interval: interval.min(LONGEST),
-            flush_every,
+            flush_every: fixed.flush_every.filter(|_| !self.kinds.is_empty()).unwrap_or(every),
             efficiency,
             between: (with(|belief| belief.bounds().1)?, with(|belief| belief.bounds().0)?),
         })
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn what_the_settings_fix_is_kept() {
         let job = cached();
-        for (fixed, every) in [(Some(7), 7), (Some(1), 1), (Some(0), 10_001)] {
+        for (fixed, every) in [(Some(7), 7), (Some(1), 1), (Some(0), 0)] {
             let plan = job.plan(&stated(), Fixed { flush_every: fixed }).unwrap();
             assert_eq!(plan.flush_every, every);
         }

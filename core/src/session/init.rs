@@ -2,6 +2,7 @@
 //!
 //! Datasets in cache are recovered first. If there is no checkpoint among them, one is fetched from the prefix directory.
 
+use super::auto::AutoInterval;
 use super::folders::Folders;
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
@@ -60,6 +61,7 @@ impl Session {
             restart: Restart::default(),
             last_checkpoint: 0,
             times: CheckpointTimes::new(began),
+            auto: AutoInterval::default(),
             last_names: None,
             flushes: Flushes::default(),
             folders: Folders::default(),

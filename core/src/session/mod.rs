@@ -6,7 +6,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
-//! | `need_checkpoint` | `SCR_Need_checkpoint` |
+//! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
 //! | `route` | `SCR_Route_file` |
 //! | `folders` | the name of a file below the prefix directory, by whatever links it is written |
@@ -15,6 +15,7 @@
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
 
+mod auto;
 mod finalize;
 mod folders;
 mod init;
@@ -40,6 +41,7 @@ use crate::prefix::Running;
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
+use auto::AutoInterval;
 use folders::Folders;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
@@ -61,6 +63,7 @@ pub struct Session {
     /// Number of the last checkpoint, counted over all runs of the job.
     last_checkpoint: u64,
     times: CheckpointTimes,
+    auto: AutoInterval,
     /// This rank's names in the last dataset in cache, which had no name on two ranks.
     last_names: Option<NamePattern>,
     flushes: Flushes,

@@ -1,11 +1,11 @@
 //! `SCR_Need_checkpoint`: is it time for a checkpoint? See the guide's section "Need checkpoint".
 
-use super::{Error, Session};
+use super::{auto, Error, Session};
 use crate::comm::collective::broadcast;
 use crate::comm::Rank;
 use crate::flush::Flushes;
-use crate::halt;
-use crate::param;
+use crate::halt::{self, Outlook};
+use crate::param::{self, Interval};
 use std::time::Duration;
 
 /// How many checkpoints there were, and how long they took.
@@ -33,10 +33,20 @@ impl CheckpointTimes {
         self.count += 1;
     }
 
+    /// When the last one was complete.
+    pub(super) fn last(&self) -> Option<Duration> {
+        self.last
+    }
+
+    /// The time since then, or since the session began.
+    pub(super) fn since(&self, now: Duration) -> Duration {
+        now.saturating_sub(self.last.unwrap_or(self.began))
+    }
+
     /// Whether the settings want a checkpoint now.
     fn is_due(&self, now: Duration, wanted: &Wanted) -> bool {
-        let by_count = wanted.interval > 0 && self.asked.is_multiple_of(wanted.interval);
-        let since = now.saturating_sub(self.last.unwrap_or(self.began));
+        let by_count = matches!(wanted.interval, Interval::Every(every) if every > 0 && self.asked.is_multiple_of(every));
+        let since = self.since(now);
         let by_time = !wanted.seconds.is_zero() && since >= wanted.seconds;
         by_count || by_time || self.is_cheap(since, wanted.overhead)
     }
@@ -56,7 +66,7 @@ impl CheckpointTimes {
 
 /// The settings of `SCR_Need_checkpoint`.
 struct Wanted {
-    interval: u64,
+    interval: Interval,
     seconds: Duration,
     overhead: f64,
 }
@@ -64,7 +74,7 @@ struct Wanted {
 impl Wanted {
     /// Whether no parameter says when a checkpoint is due.
     fn is_unset(&self) -> bool {
-        self.interval == 0 && self.seconds.is_zero() && self.overhead <= 0.0
+        self.interval == Interval::Every(0) && self.seconds.is_zero() && self.overhead <= 0.0
     }
 }
 
@@ -90,13 +100,28 @@ impl Session {
                  SCR_CHECKPOINT_SECONDS and SCR_CHECKPOINT_OVERHEAD is set",
             );
         }
-        let due = if self.job.rank() == Rank(0) {
-            let halting = halt::own_reason(&self.job, 0).is_some();
-            Some(vec![u8::from(halting || self.times.is_due(self.job.env.clock.elapsed(), &wanted))])
-        } else {
-            None
-        };
-        Ok(broadcast(&*self.job.comm, Rank(0), due.unwrap_or_default())? == [1])
+        let own = if self.job.rank() == Rank(0) { self.own_answer(&wanted) } else { Vec::new() };
+        let answer = broadcast(&*self.job.comm, Rank(0), own)?;
+        let Some((&due, flush_every)) = answer.split_first() else { return Ok(false) };
+        if let Ok(every) = flush_every.try_into().map(u64::from_le_bytes) {
+            self.flushes.flush_one_of(every, self.last_checkpoint);
+        }
+        Ok(due == 1)
+    }
+
+    /// Whether a checkpoint is due, as one byte, and one of how many is to be flushed where that is planned.
+    fn own_answer(&mut self, wanted: &Wanted) -> Vec<u8> {
+        let now = self.job.env.clock.elapsed();
+        let Outlook { reason, left } = halt::outlook(&self.job);
+        let mut due = reason.is_some() || self.times.is_due(now, wanted);
+        let mut flush_every = None;
+        if auto::is_wanted(&self.job) {
+            due |= self.auto.is_due(&self.job, &self.times, now, left);
+            flush_every = self.auto.flush_every(&self.job);
+        }
+        let mut answer = vec![u8::from(due)];
+        answer.extend(flush_every.into_iter().flat_map(u64::to_le_bytes));
+        answer
     }
 }
 
@@ -104,7 +129,7 @@ impl Session {
 mod tests {
     use super::*;
 
-    const NOTHING: Wanted = Wanted { interval: 0, seconds: Duration::ZERO, overhead: 0.0 };
+    const NOTHING: Wanted = Wanted { interval: Interval::Every(0), seconds: Duration::ZERO, overhead: 0.0 };
 
     fn secs(count: u64) -> Duration {
         Duration::from_secs(count)
@@ -122,7 +147,7 @@ mod tests {
         let answers: Vec<bool> = (0..6)
             .map(|_| {
                 times.asked += 1;
-                times.is_due(secs(1), &Wanted { interval: 3, ..NOTHING })
+                times.is_due(secs(1), &Wanted { interval: Interval::Every(3), ..NOTHING })
             })
             .collect();
         assert_eq!(answers, [false, false, true, false, false, true]);

@@ -71,6 +71,8 @@ const ROWS: &[Row] = &[
     Row("SCR_PREFIX_SIZE", "1", Here(seen::prefix_size)),
     Row("SCR_PREFIX_PURGE", "1", Here(seen::prefix_purge)),
     Row("SCR_CHECKPOINT_INTERVAL", "2", Here(seen::checkpoint_interval)),
+    Row("SCR_MTBF_NODE", "1", Here(seen::mtbf)),
+    Row("SCR_MTBF_SYSTEM", "1", Here(seen::mtbf)),
     Row("SCR_CHECKPOINT_SECONDS", "1000", Here(seen::checkpoint_seconds)),
     Row("SCR_CHECKPOINT_OVERHEAD", "1", Here(seen::checkpoint_overhead)),
     Row("SCR_HALT_EXIT", "1", Here(seen::halt_exit)),

@@ -48,6 +48,7 @@
 
 mod access_lists;
 mod aggregated;
+mod auto_interval;
 mod chosen;
 mod costs;
 mod crash;

@@ -74,6 +74,9 @@ impl Session {
         let (write, encode, whole) = (written - started, now - written, now - started);
         let spent = Spent { write, encode, whole, files, bytes };
         events::completed(&self.job, &self.cache, &record, &spent);
+        if flags.checkpoint {
+            self.auto.add_checkpoint(&record, whole);
+        }
         let claim = journal.into_claim();
         let dataset = CachedDataset { may_replace, ..CachedDataset::new(record, part, claim, store) };
         let outcome = self.after_complete(dataset, flags);
@@ -205,7 +208,15 @@ impl Session {
         let (id, store) = (dataset.id(), dataset.store);
         self.cache.add_complete(&self.job, dataset)?;
         self.cache.record_in_cache(&self.job, self.cache.next_victim(store));
+        let before = self.job.elapsed();
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
+        if self
+            .cache
+            .dataset(id)
+            .is_some_and(|cached| cached.is_flushed() && !cached.record.protection.bypass)
+        {
+            self.auto.add_flush(self.job.elapsed() - before);
+        }
         self.cache.evict_flushed_output(&self.job);
         self.cache.remove_stale_for(&self.job, id);
         self.evict_to(store, self.cache.limit_after(store))?;

@@ -242,6 +242,20 @@ pub(super) fn checkpoint_interval(setting: &Setting) -> bool {
     needs_checkpoint(&setting.on(one()))
 }
 
+/// Where failures are frequent, another checkpoint is due soon.
+pub(super) fn mtbf(setting: &Setting) -> bool {
+    let world = setting.on(one().set("SCR_CHECKPOINT_INTERVAL", "AUTO").set("SCR_FLUSH", "1"));
+    let outcome = world.run(|application| {
+        application.begin(1).unwrap();
+        application.wait(2);
+        application.fill(1, some).unwrap();
+        application.session().complete_output(true).unwrap();
+        application.wait(60);
+        application.session().need_checkpoint().unwrap()
+    });
+    outcome.ranks[0]
+}
+
 pub(super) fn checkpoint_seconds(setting: &Setting) -> bool {
     needs_checkpoint(&setting.on(one()))
 }

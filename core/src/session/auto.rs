@@ -1,0 +1,169 @@
+//! `SCR_CHECKPOINT_INTERVAL=AUTO`: a checkpoint is due when that loses least time, by what the run measures.
+//!
+//! Every rank times its checkpoints, and rank 0 alone decides: it plans anew when a cost has changed.
+
+use super::need_checkpoint::CheckpointTimes;
+use crate::cache::record::RankRecord;
+use crate::descriptor::{protects, Descriptors};
+use crate::job::Job;
+use crate::param::{self, Interval};
+use crate::plan::{Auto, Experience, Fixed, Kind, Stated};
+use std::time::Duration;
+
+/// What the run has measured, and the plan that follows.
+#[derive(Debug, Default)]
+pub(super) struct AutoInterval {
+    /// Checkpoints in cache that do not survive the loss of a node, and those that do.
+    weak: Cost,
+    strong: Cost,
+    /// Flushes that the application waits for, and checkpoints that go straight to the prefix directory.
+    flush: Cost,
+    plan: Option<Plan>,
+    /// When the application has asked last, and how long it computes between two questions.
+    asked: Option<Duration>,
+    step: Cost,
+}
+
+/// A plan, and what it was made for.
+#[derive(Debug)]
+struct Plan {
+    auto: Auto,
+    costs: [Option<f64>; 3],
+    /// Seconds of a checkpoint and its flush.
+    of_one: f64,
+}
+
+/// What the last few of something took, in seconds: each weighs twice as much as the one before it.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Cost(Option<f64>);
+
+impl Cost {
+    fn add(&mut self, took: Duration) {
+        let took = took.as_secs_f64();
+        self.0 = Some(self.0.map_or(took, |before| f64::midpoint(before, took)));
+    }
+}
+
+/// Whether the user wants it.
+pub(super) fn is_wanted(job: &Job) -> bool {
+    job.params.get(&param::CHECKPOINT_INTERVAL) == Interval::Auto
+}
+
+impl AutoInterval {
+    /// A checkpoint took this long, without a flush.
+    pub(super) fn add_checkpoint(&mut self, record: &RankRecord, took: Duration) {
+        let kind = match &record.protection {
+            direct if direct.bypass => &mut self.flush,
+            cached if protects(&cached.scheme) => &mut self.strong,
+            _ => &mut self.weak,
+        };
+        kind.add(took);
+    }
+
+    /// The application has waited this long for a flush.
+    pub(super) fn add_flush(&mut self, took: Duration) {
+        self.flush.add(took);
+    }
+
+    /// Whether a checkpoint is due: at once while nothing is known of what one costs; in the middle of the step that the planned
+    /// time falls into; and once before the allocation ends, which is `left` from now.
+    pub(super) fn is_due(
+        &mut self,
+        job: &Job,
+        times: &CheckpointTimes,
+        now: Duration,
+        left: Option<Duration>,
+    ) -> bool {
+        if let Some(asked) = self.asked.replace(now) {
+            if times.last().is_none_or(|last| last <= asked) {
+                self.step.add(now.saturating_sub(asked));
+            }
+        }
+        self.renew_plan(job);
+        let Some(plan) = &self.plan else { return true };
+        let (since, step) = (times.since(now), self.step.0.unwrap_or(0.0));
+        let is_last_chance = left.is_some_and(|left| {
+            let until = left.as_secs_f64() - step - 2.0 * plan.of_one;
+            until <= 0.0 && since.as_secs_f64() > -until
+        });
+        since.as_secs_f64() + step / 2.0 >= plan.auto.interval || is_last_chance
+    }
+
+    /// One of how many checkpoints is to be flushed; `None` where that is not planned.
+    pub(super) fn flush_every(&self, job: &Job) -> Option<u64> {
+        let is_free = !job.params.origin(&param::FLUSH).is_set() && self.flush.0.is_some();
+        self.plan.as_ref().filter(|_| is_free).map(|plan| plan.auto.flush_every)
+    }
+
+    fn renew_plan(&mut self, job: &Job) {
+        let costs = [self.weak.0, self.strong.0, self.flush.0];
+        let is_near = |(new, old): (&Option<f64>, &Option<f64>)| match (new, old) {
+            (Some(new), Some(old)) => (new - old).abs() <= 0.1 * old,
+            (new, old) => new == old,
+        };
+        let is_known = |plan: &Plan| costs.iter().zip(&plan.costs).all(is_near);
+        if costs == [None; 3] || self.plan.as_ref().is_some_and(is_known) {
+            return;
+        }
+        let experience = self.experience(&job.descriptors);
+        let params = &job.params;
+        let seconds = |of: Duration| of.as_secs_f64();
+        let stated = Stated {
+            node: seconds(params.get(&param::MTBF_NODE)),
+            system: seconds(params.get(&param::MTBF_SYSTEM)),
+            nodes: job.nodes.count() as u64,
+        };
+        let is_free = !params.origin(&param::FLUSH).is_set() && self.flush.0.is_some();
+        let fixed = Fixed { flush_every: (!is_free).then(|| params.get(&param::FLUSH)) };
+        match experience.plan(&stated, fixed) {
+            Ok(auto) => {
+                job.report.info(&explain(&experience, &auto));
+                let of_one = experience.kinds.last().map_or(0.0, |kind| kind.checkpoint) + experience.flush;
+                self.plan = Some(Plan { auto, costs, of_one });
+            }
+            Err(error) => job.report.error(&format!("SCR_CHECKPOINT_INTERVAL=AUTO: {error}")),
+        }
+    }
+
+    fn experience(&self, descriptors: &Descriptors) -> Experience {
+        // Of a kind that was not written yet, the other one says what it may cost.
+        let of = |cost: Cost| cost.0.or(self.strong.0).or(self.weak.0);
+        let every = |is_strong: bool| {
+            let all = descriptors.redundancy.all().into_iter().filter(|one| !one.bypass && !one.output);
+            all.filter(|one| protects(&one.scheme) == is_strong).map(|one| one.interval).min()
+        };
+        let kind = |cost, protects| Some(Kind { checkpoint: of(cost)?, protects, every: every(protects)? });
+        let kinds: Vec<_> = [kind(self.weak, false), kind(self.strong, true)].into_iter().flatten().collect();
+        let highest = kinds.last().map_or(0.0, |kind| kind.checkpoint);
+        Experience {
+            flush: self.flush.0.unwrap_or(highest),
+            restart: USUAL_RESTART,
+            fetch: USUAL_RESTART,
+            kinds,
+            ..Experience::default()
+        }
+    }
+}
+
+/// The plan and its reasons in one line.
+fn explain(experience: &Experience, auto: &Auto) -> String {
+    let Auto { interval, flush_every, efficiency, between: (low, high) } = auto;
+    let costs: Vec<String> =
+        experience.kinds.iter().map(|kind| format!("{:.3} s", kind.checkpoint)).collect();
+    let flushed = match flush_every {
+        0 => "none is flushed".to_owned(),
+        every => format!("one of {every} is flushed"),
+    };
+    let cached =
+        if costs.is_empty() { String::new() } else { format!("a checkpoint costs {}, ", costs.join(" or ")) };
+    format!(
+        "checkpoint interval: {interval:.0} s of computing, {flushed}: {cached}a flush {:.3} s; \
+         {:.1} % of the time brings the job forward; failures are known so well that the best interval is between {low:.0} and \
+         {high:.0} s",
+        experience.flush,
+        efficiency * 100.0
+    )
+}
+
+/// Seconds from a failure until the job computes again, as long as none was seen: the interval hardly depends on it.
+const USUAL_RESTART: f64 = 60.0;
