@@ -47,7 +47,8 @@ struct Selection {
     /// Exit with 0 if a dataset is in the prefix directory, with 1 if not or if it is not known
     #[arg(long, value_name = "ID")]
     id: Option<u64>,
-    /// Print where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE; exit with 1 if it is not known
+    /// Print where a dataset is: CACHE, PFS, FLUSHING, SYNC_FLUSHING, or NONE; exit with 1 if it is not known. One in bypass mode
+    /// is at CACHE only until the index of the prefix directory lists it, as with C SCR
     #[arg(short = 'L', long, value_name = "ID")]
     location: Option<u64>,
     /// Print the name of a dataset; exit with 1 if it is not known
@@ -152,7 +153,7 @@ impl Selection {
             }
             Self { needflush: Some(id), .. } => {
                 let (datasets, elsewhere) = within_reach(one(id));
-                Reply { elsewhere, ..Reply::is_so(datasets, |entry| !entry.is_at(Location::Prefix)) }
+                Reply { elsewhere, ..Reply::is_so(datasets, FlushEntry::needs_flush) }
             }
             Self { id: Some(id), .. } => Reply::is_so(one(id), |entry| entry.is_at(Location::Prefix)),
             Self { location: Some(id), .. } => Reply::of_each(one(id), places),
@@ -192,20 +193,33 @@ impl Reply {
                 "name": name(entry),
                 "checkpoint": entry.checkpoint,
                 "output": entry.output,
-                "locations": entry.locations.iter().map(|location| location.key()).collect::<Vec<_>>(),
-                "needs_flush": !entry.is_at(Location::Prefix),
+                "locations": locations(entry).map(Location::key).collect::<Vec<_>>(),
+                "bypass": entry.bypass,
+                "needs_flush": entry.needs_flush(),
             })
         });
         json!({ "answer": self.yes, "datasets": rows.collect::<Vec<_>>() })
     }
 }
 
+/// The locations, without the cache if that has no files of the dataset.
+fn locations(entry: &FlushEntry) -> impl Iterator<Item = Location> + '_ {
+    let locations = entry.locations.iter().copied();
+    locations.filter(|location| *location != Location::Cache || entry.is_on_nodes())
+}
+
+/// For scripts: those of C SCR know the word `CACHE` for a dataset in bypass mode that the index does not list.
 fn places(entry: &FlushEntry) -> String {
-    let keys: Vec<_> = entry.locations.iter().map(|location| location.key()).collect();
-    if keys.is_empty() {
-        "NONE".to_owned()
-    } else {
-        keys.join(" ")
+    joined(entry, Location::Cache.key())
+}
+
+/// The locations, and this word for files that lie in place while nothing lists them.
+fn joined(entry: &FlushEntry, unlisted: &str) -> String {
+    let keys: Vec<_> = locations(entry).map(Location::key).collect();
+    match (keys.is_empty(), entry.locations.is_empty()) {
+        (false, _) => keys.join(" "),
+        (true, false) => unlisted.to_owned(),
+        (true, true) => "NONE".to_owned(),
     }
 }
 
@@ -222,10 +236,13 @@ fn table(entries: &[FlushEntry]) -> String {
     };
     let mut table = Table::with_head(&["DSET", "KIND", "LOCATION", "NAME"]);
     for entry in entries {
-        table.row([entry.id.to_string(), kind(entry).to_owned(), places(entry), name(entry)]);
+        table.row([entry.id.to_string(), kind(entry).to_owned(), joined(entry, UNLISTED), name(entry)]);
     }
     table.text()
 }
+
+/// In the table: the files lie under the prefix directory, and its index does not list them.
+const UNLISTED: &str = "UNLISTED";
 
 #[cfg(test)]
 mod tests {
@@ -293,6 +310,32 @@ mod tests {
         let needs = |id, job_id| ask(Selection { needflush: Some(id), ..selection() }, job_id).0;
         assert!(needs(8, "7") && !needs(9, "7") && needs(9, "6"));
         assert_eq!(ask(Selection { list_ckpt: true, ..selection() }, "7").1, "8 7 6 3\n");
+    }
+
+    /// It said `CACHE`, though no node had a byte of it.
+    #[test]
+    fn a_dataset_in_bypass_mode_is_in_no_cache() {
+        let mut file = FlushFile::default();
+        for id in [1, 2] {
+            let name = format!("set.{id}").into_bytes();
+            let dataset = DatasetDescriptor { id, name, checkpoint: true, ..Default::default() };
+            file.record_in_cache(&dataset, true);
+        }
+        file.add_location(1, Location::Prefix);
+        let ask = |selection: Selection| selection.ask(&file, None, "7");
+        let place = |id| ask(Selection { location: Some(id), ..selection() }).text;
+        assert_eq!([place(1), place(2)], ["PFS\n", "CACHE\n"], "as C SCR answers");
+        let needs = |id| ask(Selection { needflush: Some(id), ..selection() }).yes;
+        assert_eq!([needs(1), needs(2)], [false, true]);
+        let text = "\
+DSET  KIND  LOCATION  NAME
+2     CKPT  UNLISTED  set.2
+1     CKPT  PFS       set.1
+";
+        let all = ask(selection());
+        assert_eq!(all.text, text);
+        let facts = ["locations", "bypass", "needs_flush"].map(|key| all.json()["datasets"][1][key].clone());
+        assert_eq!(Value::from(facts.to_vec()), json!([["PFS"], true, false]));
     }
 
     /// As the developer's manual has it, the answer is the other way round.

@@ -475,10 +475,12 @@ impl Flushes {
                 let must_arrive = policy::must_arrive(dataset(site.cache, id));
                 match error {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
-                    FlushError::Superseded { .. }
+                    FlushError::Superseded { newer, .. }
                         if must_arrive && !planted(Bug::ReplacedCountsAsFlushed) =>
                     {
                         site.cache.supersede(id);
+                        // Later runs neither try nor say it again.
+                        update_flush_file(site.job, |flush| flush.record_replaced(id, newer));
                     }
                     _ => (),
                 }

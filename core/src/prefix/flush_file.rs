@@ -1,11 +1,14 @@
 //! `flush.scr`: where the datasets of this allocation are, so that the commands know what is left to copy.
 //!
 //! ```text
-//! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>}
+//! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>, BYPASS/1,
+//!               REPLACED/<id>}
 //! LOST/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, NAME/<name>}
 //! ```
 //!
-//! `LOST` is only in a file of scr: the checkpoints that have made room for a newer one, while that is not complete.
+//! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `BYPASS`, for a
+//! dataset whose files lie under the prefix directory, so that `CACHE` means its records alone; and `REPLACED`, for one that was
+//! not flushed since the dataset of that id, which is newer, has files of it.
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
@@ -49,6 +52,10 @@ pub struct FlushEntry {
     pub locations: Vec<Location>,
     /// Its descriptor, if it could be read.
     pub dataset: Option<DatasetDescriptor>,
+    /// The newer dataset that has its name or files of it, if a flush has found one.
+    pub replaced_by: Option<u64>,
+    /// Whether the application wrote its files under the prefix directory, and the cache has only records of it.
+    pub bypass: bool,
 }
 
 impl FlushEntry {
@@ -110,12 +117,36 @@ impl FlushEntry {
         })
     }
 
+    /// Whether a flush was refused for a newer dataset that the index still has whole.
+    pub(crate) fn is_replaced_in(&self, index: &Index) -> bool {
+        let newer = self.replaced_by.and_then(|newer| index.entry(newer));
+        newer.is_some_and(|newer| newer.is_valid() && newer.seq() > self.seq())
+    }
+
     /// Whether it is a checkpoint in a cache, of this allocation or another one.
     pub(crate) fn is_cached_checkpoint(&self) -> bool {
         self.checkpoint && self.is_at(Location::Cache)
     }
 
-    /// Whether it is there.
+    /// Whether it is to be copied to the prefix directory, or listed there.
+    pub fn needs_flush(&self) -> bool {
+        !self.is_at(Location::Prefix) && self.replaced_by.is_none()
+    }
+
+    /// Whether the nodes have its files.
+    pub fn is_on_nodes(&self) -> bool {
+        self.is_at(Location::Cache) && !self.bypass
+    }
+
+    /// Where it is as long as the index does not have it, in words.
+    pub fn where_unlisted(&self) -> &'static str {
+        match self.bypass {
+            true => "lies in the prefix directory, whose index does not list it",
+            false => "is in cache only",
+        }
+    }
+
+    /// Whether it is there. The cache also has one in bypass mode, without the files.
     pub fn is_at(&self, location: Location) -> bool {
         self.locations.contains(&location)
     }
@@ -179,6 +210,9 @@ impl FlushFile {
             index => index?,
         };
         for entry in entries {
+            if entry.replaced_by.is_some() && !entry.is_replaced_in(&index) {
+                file.tree.entry(DATASET, entry.id).remove(REPLACED);
+            }
             let is_recorded = entry.is_at(Location::Prefix);
             let listed = match is_recorded {
                 true => entry.id_in(&index),
@@ -266,12 +300,27 @@ impl FlushFile {
             output: is_set("OUTPUT"),
             locations: Location::ALL.into_iter().filter(is_at).collect(),
             dataset: tree.get("DSETDESC").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok()),
+            replaced_by: tree.parse(REPLACED).ok().flatten(),
+            bypass: is_set("BYPASS"),
         })
     }
 
     /// Records a dataset and one place where it is, besides those it was at.
     pub fn record(&mut self, dataset: &DatasetDescriptor, location: Location) {
         locate(self.describe(DATASET, dataset), location);
+    }
+
+    /// Records a dataset that the cache has, in bypass mode only the records of it.
+    pub fn record_in_cache(&mut self, dataset: &DatasetDescriptor, bypass: bool) {
+        self.record(dataset, Location::Cache);
+        set_or_remove(self.tree.entry(DATASET, dataset.id), "BYPASS", bypass.then_some(1));
+    }
+
+    /// Records that a dataset was not flushed, as a newer one has its name or files of it.
+    pub(crate) fn record_replaced(&mut self, id: u64, newer: u64) {
+        if self.tree.find(DATASET, id).is_some() {
+            self.tree.entry(DATASET, id).set(REPLACED, newer);
+        }
     }
 
     /// Records that a checkpoint has left the cache, and is nowhere else, while no newer one is complete.
@@ -338,7 +387,7 @@ impl FlushFile {
 
     /// Whether a dataset is known, and not on the parallel file system yet.
     pub fn needs_flush(&self, id: u64) -> bool {
-        self.entry(id).is_some_and(|entry| !entry.is_at(Location::Prefix))
+        self.entry(id).is_some_and(|entry| entry.needs_flush())
     }
 
     /// The highest id of any dataset.
@@ -349,6 +398,7 @@ impl FlushFile {
 
 const DATASET: &str = "DATASET";
 const LOST: &str = "LOST";
+const REPLACED: &str = "REPLACED";
 
 /// As C SCR does, which lists the last one first.
 fn locate(entry: &mut KvTree, location: Location) {

@@ -27,6 +27,8 @@ pub(crate) struct PrefixState {
     complete: Vec<Known>,
     /// The datasets that were purged from there.
     purged: Vec<u64>,
+    /// Those that an earlier run could not flush, as newer ones have files of them.
+    replaced: Vec<Seq>,
     /// The datasets that are not to come back from cache.
     withdrawn: Withdrawn,
     /// The newest one that was begun there and is not complete.
@@ -91,12 +93,14 @@ impl PrefixState {
         let seq =
             |entry: &KvTree| Some(Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? });
         let number = |key| tree.parse(key).ok().flatten();
+        let seqs = |key| tree.get(key).into_iter().flat_map(KvTree::iter).filter_map(|(_, entry)| seq(entry));
         Self {
             highest: number("HIGHEST").unwrap_or(0),
             first: tree.get("FIRST").and_then(Candidate::from_tree),
             is_chosen: tree.text("CHOSEN") == Some("1"),
             complete: all_known("PFS"),
             purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
+            replaced: seqs("REPLACED").collect(),
             last_begun: tree.get("BEGUN").and_then(seq),
             lost: all_known("LOST"),
             of_other_ranks: tree
@@ -146,6 +150,7 @@ impl PrefixState {
             let id = cached.record.id_in_prefix;
             // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
             cached.superseded |= self.purged.contains(&id) && !cached.record.dataset.checkpoint;
+            cached.superseded |= self.replaced.contains(&cached.seq());
             // A dataset that is also in cache is flushed again.
             let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
             let (own, dataset) = (cached.seq(), &cached.record.dataset);
@@ -199,8 +204,11 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     for id in ids_file.purged() {
         tree.entry("PURGED", id);
     }
-    let of_other_ranks = flush
-        .entries()
+    let entries = flush.entries();
+    for entry in entries.iter().filter(|entry| entry.is_replaced_in(&index)) {
+        tree.child("REPLACED").put(entry.id.to_string(), seq_tree(entry.seq()));
+    }
+    let of_other_ranks = entries
         .into_iter()
         .filter(|entry| entry.is_cached_checkpoint() && entry.restart_point().ranks != Some(job.comm.size()));
     of_other_ranks.for_each(|entry| _ = tree.child("CACHED").child(entry.name));

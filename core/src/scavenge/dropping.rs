@@ -3,7 +3,7 @@
 use crate::flush::closing;
 use crate::fs::Files;
 use crate::ledger::{Dropping, LedgerDir, Request};
-use crate::prefix::{FlushEntry, FlushFile, IndexEntry, Location, Prefix, PrefixError, Seq};
+use crate::prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
 
 /// What was known of a dataset that was dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -76,7 +76,7 @@ fn drop_named(
     if !known.is_empty() {
         found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?;
     }
-    known.retain(|entry| entry.is_at(Location::Cache));
+    known.retain(FlushEntry::is_on_nodes);
     let in_cache = known.iter().map(|entry| entry.id).collect();
     Ok(Dropped { name: name.to_vec(), found, in_cache, caution })
 }

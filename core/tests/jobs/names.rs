@@ -8,6 +8,7 @@ use scr_core::flush::poll_transfers;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::{OwnedDir, RealFiles};
 use scr_core::prefix::{Index, Prefix};
+use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, Transport};
 use std::io::ErrorKind;
@@ -816,6 +817,45 @@ fn a_checkpoint_whose_place_newer_output_has_makes_no_end_of_a_run_fail() {
         let bytes = std::fs::read(world.prefix().join(file("b", Rank(rank)))).unwrap();
         assert!(bytes == contents(2, Rank(rank), 0, BYTES), "the output is as it was");
     }
+}
+
+/// Each run tried again, with an error.
+#[test]
+fn output_that_is_a_checkpoint_too_and_was_replaced_is_reported_once() {
+    let both = OutputFlags { checkpoint: true, output: true };
+    let mut world = world("0").set("SCR_CACHE_SIZE", "3");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Rename && path.ends_with(".scr/scr.dataset.1/rank2file.0.0"));
+    files.fail_from(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(0), Arc::new(files));
+    let write_both = |application: &mut Application, name: &str, step: u64| {
+        let rank = application.rank;
+        let session = application.session();
+        session.start_output(Some(name.as_bytes()), both).unwrap();
+        let routed = session.route_file(file("b", rank).as_bytes()).unwrap();
+        std::fs::write(path_of(&routed), contents(step, rank, 0, BYTES)).unwrap();
+        session.complete_output(true)
+    };
+    world.run(|application| write_both(application, "one", 1).unwrap_err());
+    world.own_files.clear();
+    let nodes = std::mem::replace(&mut world.nodes, vec!["n8".to_owned(), "n9".to_owned()]);
+    world.run(|application| write_both(application, "two", 2).unwrap());
+    world.nodes = nodes;
+    let count = |world: &World| {
+        let run = world.run(|application| drop(application.finalize()));
+        run.lines.iter().filter(|line| line.contains("dataset one was not flushed")).count()
+    };
+    assert_eq!((count(&world), count(&world), count(&world)), (1, 0, 0));
+    let is_in_place = |step| {
+        (0..2).map(Rank).all(|rank| {
+            std::fs::read(world.prefix().join(file("b", rank))).unwrap() == contents(step, rank, 0, BYTES)
+        })
+    };
+    assert!(is_in_place(2), "the newer output is as it was");
+    // Nothing is in its way any more.
+    drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"two").unwrap();
+    assert_eq!(count(&world), 0);
+    assert!(is_in_place(1), "the older one was flushed");
 }
 
 /// An agent whose copies have arrived.

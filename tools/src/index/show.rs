@@ -1,5 +1,5 @@
-//! The datasets of a prefix directory, newest first: as a table, and as JSON. Those that lie only in cache are among them, as
-//! the flush file says.
+//! The datasets of a prefix directory, newest first: as a table, and as JSON. Those that the index does not list are among them,
+//! as the flush file says: they lie only in cache, or in place.
 
 use crate::output::on_one_line;
 use chrono::{Local, TimeZone};
@@ -8,7 +8,7 @@ use scr_core::prefix::{DatasetDescriptor, FlushEntry, FlushFile, Index, IndexEnt
 use serde_json::{json, Value};
 use std::cmp::Reverse;
 
-/// A dataset that the index lists, or that lies only in cache.
+/// A dataset that the index lists, or that only the flush file knows.
 pub(super) struct Row {
     seq: Seq,
     name: Vec<u8>,
@@ -20,29 +20,30 @@ pub(super) struct Row {
 
 /// All datasets, the newest first.
 pub(super) fn rows(index: &Index, flush: &FlushFile) -> Vec<Row> {
-    let cached: Vec<_> = flush.entries().into_iter().filter(|entry| entry.is_at(Location::Cache)).collect();
-    let allocation = |entry: &FlushEntry| entry.allocation().unwrap_or_default().to_owned();
+    let known: Vec<_> = flush.entries().into_iter().filter(|entry| entry.is_at(Location::Cache)).collect();
+    let allocation =
+        |entry: &FlushEntry| entry.is_on_nodes().then(|| entry.allocation().unwrap_or_default().to_owned());
     let mut rows: Vec<_> = index
         .entries()
         .into_iter()
         .map(|listed| {
-            let copy = cached.iter().find(|entry| entry.id == listed.id && entry.name == listed.name);
+            let copy = known.iter().find(|entry| entry.id == listed.id && entry.name == listed.name);
             Row {
                 seq: listed.seq(),
                 name: listed.name.clone(),
                 dataset: listed.dataset.clone(),
-                in_cache: copy.map(allocation),
+                in_cache: copy.and_then(allocation),
                 listed: Some(listed),
             }
         })
         .collect();
-    let unlisted = cached.iter().filter(|entry| index.entry(entry.id).is_none());
+    let unlisted = known.iter().filter(|entry| index.entry(entry.id).is_none());
     rows.extend(unlisted.map(|entry| Row {
         seq: entry.dataset.as_ref().map_or_else(|| entry.seq(), |dataset| index.seq_of(dataset)),
         name: entry.name.clone(),
         dataset: entry.dataset.clone(),
         listed: None,
-        in_cache: Some(allocation(entry)),
+        in_cache: allocation(entry),
     }));
     rows.sort_by_key(|row| Reverse(row.seq));
     rows
@@ -70,11 +71,12 @@ impl Row {
             None => ("-", None, false),
         };
         let only_in_cache = self.only_in_cache_of().map(|_| "only in cache");
+        let unlisted = self.listed.is_none().then_some("not listed yet");
         let dataset = self.dataset.as_ref();
         let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
         [
             valid.to_owned(),
-            only_in_cache.or(flushed).unwrap_or_default().to_owned(),
+            only_in_cache.or(unlisted).or(flushed).unwrap_or_default().to_owned(),
             number(dataset.and_then(|dataset| dataset.ranks)),
             dataset.and_then(|dataset| dataset.bytes).map_or_else(String::new, amount),
             dataset.and_then(written).unwrap_or_default(),
@@ -146,9 +148,13 @@ mod tests {
         index.set_current("ckpt.18");
         flush.record(&dataset(18), Location::Cache);
         flush.record(&DatasetDescriptor { job_id: "77".to_owned(), ..dataset(24) }, Location::Cache);
+        // In bypass mode: nothing of them is on a node.
+        flush.record_in_cache(&dataset(12), true);
+        flush.record_in_cache(&dataset(30), true);
         let rows = rows(&index, &flush);
         let expected = "\
 DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
+  30 -     not listed yet         64     30 GiB                      ckpt.30
   24 -     only in cache          64     24 GiB                      ckpt.24
   18 YES   2014-01-14T11:26:06    64     18 GiB                    * ckpt.18
   12 YES   2014-01-14T11:26:06    64     12 GiB                      ckpt.12
@@ -159,7 +165,8 @@ DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
         assert_eq!(unsaved, [("ckpt.24".to_owned(), "77")]);
         let json = json(&rows);
         let facts = ["id", "valid", "in_index", "in_cache", "ranks", "bytes", "created"]
-            .map(|key| json["datasets"][0][key].clone());
+            .map(|key| json["datasets"][1][key].clone());
+        assert_eq!(json["datasets"][3]["in_cache"], false, "it lies in place");
         assert_eq!(Value::from(facts.to_vec()), json!([24, false, false, true, 64, 24_u64 << 30, null]));
     }
 }

@@ -115,9 +115,10 @@ pub(super) fn finish(
 /// The datasets that the settings of a finished application leave in cache.
 fn given_up(dataset: &FlushEntry) -> String {
     format!(
-        "dataset {id} `{}' is in cache only, and is not saved: the application has finished, and SCR_FLUSH=0; to save it all \
+        "dataset {id} `{}' {}, and is not saved: the application has finished, and SCR_FLUSH=0; to save it all \
          the same, run `scr copy --id {id}' on every node and then `scr index --build {id}'",
         String::from_utf8_lossy(&dataset.name),
+        dataset.where_unlisted(),
         id = dataset.id
     )
 }
@@ -162,6 +163,8 @@ impl Unsaved {
         let mut entries = file.entries();
         let is_ours =
             |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
+        // No copy can take the place of a newer dataset: a run has said so.
+        entries.retain(|entry| entry.replaced_by.is_none() || entry.is_at(Location::Prefix));
         entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
         let checkpoints = entries.iter().filter(|entry| entry.checkpoint);
         let flushed: Vec<_> = checkpoints.filter(|entry| entry.is_at(Location::Prefix)).collect();
@@ -225,7 +228,7 @@ impl Scavenge<'_> {
             1 => "1 node".to_owned(),
             many => format!("{many} nodes"),
         };
-        (self.warn)(&format!("{label} is in cache only: saving it from {nodes}"));
+        (self.warn)(&format!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();
