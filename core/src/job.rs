@@ -2,6 +2,7 @@
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
 use crate::comm::collective::{agree, agree_at, all_gather, broadcast_tree, same_everywhere};
+use crate::comm::watched::Pace;
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use crate::env::Env;
@@ -64,6 +65,7 @@ impl Job {
         let (nodes, processors) = nodes_and_processors(&*comm, &env, &node)?;
         if let Some(watch) = comm.watch() {
             let nodes = nodes.clone();
+            watch.set_pace(Pace::of(params.get(&param::LATE_SECS)));
             watch.name_by(Box::new(move |rank| format!("{rank} on {}", nodes.name(rank))));
         }
         let prefix = prefix_of(&*comm, &*env.files, &params)?;

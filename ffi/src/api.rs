@@ -13,10 +13,11 @@ use crate::state::{entry, State};
 use crate::text::{self, Text};
 use scr_core::comm::collective::{agree, barrier};
 use scr_core::comm::mpi::MpiComm;
-use scr_core::comm::Comm as _;
-use scr_core::session::{Error as SessionError, OutputFlags, Session};
+use scr_core::comm::{Comm as _, Rank};
+use scr_core::env::Env;
+use scr_core::param::AppConfig;
+use scr_core::session::{Absence, Error as SessionError, OutputFlags, Session};
 use std::ffi::{c_char, c_int};
-use std::time::{Duration, Instant};
 
 const FLAG_CHECKPOINT: c_int = 1;
 const FLAG_OUTPUT: c_int = 2;
@@ -35,9 +36,9 @@ pub extern "C" fn SCR_Init() -> c_int {
         };
         mpi_library::require_running()?;
         mpi_library::require_thread()?;
-        let comm = MpiComm::of_world_looking(&mut Absence::default().look())?;
         // One rank alone must not turn back: the others would wait for it.
         let env = environment().map_err(|failure| scr_core::describe(&failure));
+        let comm = meet_all_ranks(env.as_ref().ok(), &config)?;
         let env = agree(&comm, env).map_err(Failure::Environments)?;
         message::speak_as(comm.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
         let session = match Session::init(Box::new(comm), env, &config) {
@@ -63,39 +64,17 @@ pub extern "C" fn SCR_Init() -> c_int {
     code
 }
 
-/// Ranks that have not called `SCR_Init`. Before there is a communicator nothing can be asked of them: the first rank and the last
-/// say that they wait.
-#[derive(Default)]
-struct Absence {
-    since: Option<Instant>,
-    has_said: bool,
+/// A communicator of all ranks. While this rank waits for the others, it names those that do not come.
+fn meet_all_ranks(env: Option<&Env>, config: &AppConfig) -> Result<MpiComm, Failure> {
+    let number = |number: Option<c_int>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
+    let (rank, size) = (Rank(number(mpi_library::world_rank())), number(mpi_library::world_size()));
+    let mut absence = env.map(|env| Absence::begin(env, config, rank, size));
+    let comm = MpiComm::of_world_looking(&mut || {
+        absence.as_mut().and_then(Absence::look).iter().for_each(|text| message::warn(text));
+    })?;
+    absence.into_iter().for_each(Absence::end);
+    Ok(comm)
 }
-
-impl Absence {
-    fn look(mut self) -> impl FnMut() {
-        move || {
-            let waited = self.since.get_or_insert_with(Instant::now).elapsed();
-            if self.has_said || waited < LONG {
-                return;
-            }
-            self.has_said = true;
-            if mpi_library::is_first_or_last_rank() {
-                message::warn(&absence(waited));
-            }
-        }
-    }
-}
-
-fn absence(waited: Duration) -> String {
-    format!(
-        "SCR_Init has waited {} s for ranks that have not called it: all ranks of MPI_COMM_WORLD have to. If the programs of \
-         a coupled job share MPI_COMM_WORLD, each of them has to call it",
-        waited.as_secs()
-    )
-}
-
-/// Ranks may begin so much later than others.
-const LONG: Duration = Duration::from_secs(60);
 
 /// An application that aborts ends all ranks, and the first one has to print the reason before.
 fn wait_for_the_first_rank() {

@@ -74,20 +74,20 @@ extern "C" {
 
 /// This process's rank in `MPI_COMM_WORLD`, while MPI runs and this thread may ask it.
 pub(crate) fn world_rank() -> Option<c_int> {
-    require_running().and_then(|()| require_thread()).ok()?;
-    let mut rank = 0;
-    // SAFETY: MPI runs, and the rank has room.
-    let code = unsafe { ffi::MPI_Comm_rank(ffi::RSMPI_COMM_WORLD, &raw mut rank) };
-    (code == SUCCESS).then_some(rank)
+    of_world(ffi::MPI_Comm_rank)
 }
 
-/// Whether this is the first rank of the job or the last one.
-pub(crate) fn is_first_or_last_rank() -> bool {
-    let mut size = 0;
-    let Some(rank) = world_rank() else { return false };
-    // SAFETY: MPI runs, as it has just given the rank; the size has room.
-    let code = unsafe { ffi::MPI_Comm_size(ffi::RSMPI_COMM_WORLD, &raw mut size) };
-    rank == 0 || code == SUCCESS && rank.saturating_add(1) == size
+/// How many ranks `MPI_COMM_WORLD` has, where this can be asked.
+pub(crate) fn world_size() -> Option<c_int> {
+    of_world(ffi::MPI_Comm_size)
+}
+
+fn of_world(ask: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int) -> Option<c_int> {
+    require_running().and_then(|()| require_thread()).ok()?;
+    let mut number = 0;
+    // SAFETY: MPI runs, the number has room, and both functions that this gets ask for one of a communicator.
+    let code = unsafe { ask(ffi::RSMPI_COMM_WORLD, &raw mut number) };
+    (code == SUCCESS).then_some(number)
 }
 
 /// From now on MPI_Finalize calls `last_call` first, while MPI can still be used.

@@ -16,6 +16,8 @@ pub enum Program {
     ApiMisuse,
     /// Restarts and copies what it gets to a folder.
     CopyRestart,
+    /// One rank comes late to a call.
+    Late,
     /// The example.
     Heat2d,
     /// The suite of all communicators, over MPI. Not of C.
@@ -30,6 +32,7 @@ impl Program {
             Program::CkptTest => "tests/programs/ckpt_test.c",
             Program::ApiMisuse => "tests/programs/api_misuse.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
+            Program::Late => "tests/programs/late.c",
             Program::Heat2d => "examples/heat2d.c",
             Program::CommSuite => "ffi/examples/comm_suite.rs",
             Program::Scr => "tools/src/main.rs",

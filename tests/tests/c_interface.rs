@@ -138,6 +138,26 @@ on_each_mpi! {
         }
     }
 
+    /// They hung without a word, or with one that named nobody.
+    fn a_rank_that_has_not_come_is_named_and_may_come_later(mpi: Mpi) {
+        for (late, call, named) in [
+            (2, "init", "rank 0: SCR_Init has waited"),
+            (0, "init", "rank 3: SCR_Init has waited"),
+            (3, "start", "SCR_Start_output has waited"),
+        ] {
+            let mut cluster = Cluster::new(2);
+            let come = cluster.scratch().join("come");
+            let job = cluster.job(mpi, 4, Program::Late).args([&late.to_string(), call, &come.display().to_string()]);
+            let mut job = job.env("SCR_LATE_SECS", 1).start();
+            job.wait_for(&format!("s for 1 of 4 ranks to call it: rank {late}"));
+            std::fs::write(&come, "").unwrap();
+            let done = job.finish().expect_success();
+            assert!(done.prints(named), "{late} {call}");
+            let left = std::fs::read_dir(cluster.prefix().join(".scr")).unwrap().flatten();
+            assert!(!left.into_iter().any(|left| left.file_name().to_string_lossy().starts_with("arrived")));
+        }
+    }
+
     fn an_installed_tree_works_after_it_was_moved(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let moved = cluster.scratch().join("moved tree");

@@ -1,9 +1,9 @@
 //! Who has not come: a call that waits long for ranks that have not made it says which ones.
 //!
 //! Only what the application holds up is watched: from the beginning of a call until all ranks are known to have come. What scr does
-//! then may take its time. A rank that waits looks at the clock whenever its exchange asks whether to go on. After a minute rank 0
-//! asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself does not, the last rank asks.
-//! Nobody else is disturbed: a rank that comes later takes the old questions then.
+//! then may take its time. A rank that waits looks at the clock whenever its exchange asks whether to go on. After a minute
+//! (`SCR_LATE_SECS`) rank 0 asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself does not,
+//! the last rank asks. Nobody else is disturbed: a rank that comes later takes the old questions then.
 
 use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use std::cell::{Cell, RefCell};
@@ -19,8 +19,65 @@ pub(crate) struct Watched {
 /// Gives a rank with its node.
 type NameOf = Box<dyn Fn(Rank) -> String>;
 
+/// When ranks look after each other.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Pace {
+    /// Ranks may differ by so much in what they compute before a call.
+    long: Duration,
+    /// A rank that has waited for less does not look, and one that waits answers within this time.
+    pub(crate) short: Duration,
+}
+
+impl Pace {
+    /// Ranks that come later than this are named; zero for none.
+    pub(crate) fn of(long: Duration) -> Self {
+        Self { long, short: long / 6 }
+    }
+
+    /// Whether no rank is to be named.
+    pub(crate) fn is_never(self) -> bool {
+        self.long.is_zero()
+    }
+
+    /// When a rank asks that looks after the others: rank 0, or later the last one.
+    fn asks(self, rank: Rank) -> Duration {
+        if rank == Rank(0) {
+            self.long
+        } else {
+            self.long + 2 * self.short
+        }
+    }
+
+    /// How long it waits for answers.
+    fn answers(self) -> Duration {
+        self.short + self.short / 2
+    }
+
+    /// When it knows who has come.
+    pub(crate) fn knows(self, rank: Rank) -> Duration {
+        self.asks(rank) + self.answers()
+    }
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self::of(Duration::from_secs(60))
+    }
+}
+
+/// The ranks of a list, of which a long one is cut.
+pub(crate) fn shown(names: impl ExactSizeIterator<Item = String>) -> String {
+    let many = names.len();
+    let mut shown: Vec<_> = names.take(SHOWN).collect();
+    if many > SHOWN {
+        shown.push(format!("{} more", many - SHOWN));
+    }
+    format!("{} {}", if many == 1 { "rank" } else { "ranks" }, shown.join(", "))
+}
+
 /// What is known of the ranks in the call that is under way.
 pub struct Watch {
+    pace: Cell<Pace>,
     elapsed: Box<dyn Fn() -> Duration>,
     say: Box<dyn Fn(&str)>,
     name_of: RefCell<Option<NameOf>>,
@@ -56,6 +113,11 @@ impl Watch {
         self.have_come.set(true);
     }
 
+    /// From now on ranks that come later than this are named.
+    pub(crate) fn set_pace(&self, pace: Pace) {
+        self.pace.set(pace);
+    }
+
     /// From now on messages name the nodes, too.
     pub(crate) fn name_by(&self, name_of: NameOf) {
         self.name_of.replace(Some(name_of));
@@ -80,6 +142,7 @@ impl Watched {
         say: impl Fn(&str) + 'static,
     ) -> Self {
         let watch = Watch {
+            pace: Cell::default(),
             elapsed: Box::new(elapsed),
             say: Box::new(say),
             name_of: RefCell::default(),
@@ -97,23 +160,20 @@ impl Watched {
 
     /// Looks after the others, now that an exchange has waited since `began`.
     fn look(&self, began: Duration) -> Result<(), CommError> {
-        let (now, rank) = ((self.watch.elapsed)(), self.rank());
+        let (now, rank, pace) = ((self.watch.elapsed)(), self.rank(), self.watch.pace.get());
         let waited = now.saturating_sub(began);
-        if waited < SHORT {
+        if waited < pace.short || pace.is_never() {
             return Ok(());
         }
         self.take_messages()?;
-        let asks = match rank {
-            Rank(0) => waited >= LONG,
-            last if last.0 + 1 == self.size() => waited >= LONG + 2 * SHORT && !self.watch.was_asked.get(),
-            _ => false,
-        };
+        let may_ask = rank == Rank(0) || rank.0 + 1 == self.size() && !self.watch.was_asked.get();
+        let asks = may_ask && waited >= pace.asks(rank);
         match self.watch.asked.get() {
             None if asks => {
                 self.watch.asked.set(Some(now));
                 self.send(&self.others(), ASK)
             }
-            Some(asked) if now.saturating_sub(asked) >= SHORT + SHORT / 2 => {
+            Some(asked) if now.saturating_sub(asked) >= pace.answers() => {
                 self.report(waited);
                 Ok(())
             }
@@ -165,17 +225,12 @@ impl Watched {
             Some((_, other)) => format!("{} is in {other}", watch.name(*rank)),
             None => watch.name(*rank),
         };
-        let mut names: Vec<_> = missing.iter().take(SHOWN).map(of).collect();
-        if missing.len() > SHOWN {
-            names.push(format!("{} more", missing.len() - SHOWN));
-        }
-        let ranks = if missing.len() == 1 { "rank" } else { "ranks" };
         (watch.say)(&format!(
-            "{call} has waited {} s for {} of {} ranks to call it: {ranks} {}; all ranks have to",
+            "{call} has waited {} s for {} of {} ranks to call it: {}; all ranks have to",
             waited.as_secs(),
             missing.len(),
             self.size(),
-            names.join(", "),
+            shown(missing.iter().map(of)),
         ));
     }
 }
@@ -230,11 +285,7 @@ impl Comm for Watched {
 const TAG: Tag = Tag(43);
 const ASK: u8 = b'?';
 const HERE: u8 = b'!';
-/// Ranks may differ by so much in what they compute before a call.
-const LONG: Duration = Duration::from_secs(60);
-/// A rank that has waited for less does not look, and one that waits answers within this time.
-const SHORT: Duration = Duration::from_secs(10);
-/// So many ranks are named.
+/// A list names at most this many ranks.
 const SHOWN: usize = 12;
 
 #[cfg(test)]

@@ -374,6 +374,8 @@ parameters! {
         "Password of that user.";
     LOG_DB_CA: Option<PathBuf> = "SCR_LOG_DB_CA", Kind::Path, DefaultValue::Unset, Anywhere,
         "File with certificates of authorities (PEM). With it the connection to the database is encrypted, and the server's certificate is checked.";
+    LATE_SECS: Duration = "SCR_LATE_SECS", Kind::Seconds, text("60"), Anywhere,
+        "A collective call names the ranks that have not made it after so many seconds; 0 for never.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
         "Whether scr_run ends a run that writes no checkpoint within the expected time.";
     WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, DefaultValue::Unset, Anywhere,

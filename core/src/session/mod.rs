@@ -5,6 +5,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
+//! | `absence` | which ranks have not come to `SCR_Init`, before they can be asked |
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
 //! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
@@ -15,6 +16,7 @@
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
 
+mod absence;
 mod auto;
 mod finalize;
 mod folders;
@@ -28,6 +30,7 @@ mod route;
 mod settings_report;
 
 pub use crate::error::Error;
+pub use absence::Absence;
 
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;

@@ -1,0 +1,241 @@
+//! Who has not come to `SCR_Init`: a rank that waits long for the first communicator says which ranks have not called it.
+//!
+//! Before there is a communicator of scr, nothing can be asked by messages: on that of the application, a receive of its own might
+//! take them. So each rank that has waited for a while writes the time at its place in `.scr/arrived.<job>`. After a minute rank 0
+//! reads the file, or the last rank if rank 0 is missing. A time before the start of the reading process is of another run. A job
+//! whose ranks come at once writes nothing.
+
+use crate::comm::watched::{shown, Pace};
+use crate::comm::Rank;
+use crate::describe;
+use crate::env::Env;
+use crate::fs::{At, FsError, How};
+use crate::param::{self, AppConfig, Params, Settings};
+use crate::prefix::{Prefix, PrefixError, FILE_MODE};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// One rank's wait for the others.
+pub struct Absence<'a> {
+    env: &'a Env,
+    app: &'a AppConfig,
+    rank: Rank,
+    size: u32,
+    began: Duration,
+    pace: Pace,
+    /// When there is something to do again.
+    next: Duration,
+    /// The file, once this rank is in it.
+    arrivals: Option<Result<PathBuf, PrefixError>>,
+    has_said: bool,
+}
+
+impl<'a> Absence<'a> {
+    /// The wait of this rank begins.
+    pub fn begin(env: &'a Env, app: &'a AppConfig, rank: Rank, size: u32) -> Self {
+        // The files of settings are read only if it takes long.
+        let seconds = env.variable(param::LATE_SECS.info().name).and_then(|text| text.parse().ok());
+        let pace = seconds.map(|seconds| Pace::of(Duration::from_secs(seconds))).unwrap_or_default();
+        let began = env.clock.elapsed();
+        Self { env, app, rank, size, began, pace, next: pace.short, arrivals: None, has_said: false }
+    }
+
+    /// Gives what the user should hear now. To be called now and then while this rank waits.
+    pub fn look(&mut self) -> Option<String> {
+        let waited = self.env.clock.elapsed().saturating_sub(self.began);
+        if waited < self.next || self.has_said || self.pace.is_never() {
+            return None;
+        }
+        let arrivals = match self.arrivals.take() {
+            Some(arrivals) => arrivals,
+            None => self.arrive(),
+        };
+        self.next = waited + self.pace.short;
+        let said = self.asks_at().filter(|asks_at| waited >= *asks_at).and_then(|_| self.report(&arrivals));
+        self.arrivals = Some(arrivals);
+        self.has_said = said.is_some();
+        said.map(|whom| {
+            format!(
+                "SCR_Init has waited {} s for {whom}; all ranks of MPI_COMM_WORLD have to. If the programs of a coupled job share \
+                 MPI_COMM_WORLD, each of them has to call it",
+                waited.as_secs()
+            )
+        })
+    }
+
+    /// All ranks have come.
+    pub fn end(self) {
+        if let (Some(Ok(path)), Some(_)) = (&self.arrivals, self.asks_at()) {
+            // One that stays counts for no later run.
+            let _ = self.env.files.remove_file(path);
+        }
+    }
+
+    /// When this rank looks after the others, if it is one that does.
+    fn asks_at(&self) -> Option<Duration> {
+        let is_last = self.rank.0 + 1 == self.size;
+        (self.rank == Rank(0) || is_last).then(|| self.pace.knows(self.rank))
+    }
+
+    /// Reads the settings, and records that this rank is here.
+    fn arrive(&mut self) -> Result<PathBuf, PrefixError> {
+        let (params, _) = Params::resolve(&Settings::load(self.env, self.app), self.env);
+        self.pace = Pace::of(params.get(&param::LATE_SECS));
+        let files = &*self.env.files;
+        let prefix = Prefix::at(files, &params.get(&param::PREFIX));
+        prefix.make_scr_dir(files)?;
+        let path = prefix.scr_file(&format!("arrived.{}", params.get(&param::JOB_ID)));
+        let place = u64::from(self.rank.0) * BYTES as u64;
+        let time = self.now().to_be_bytes();
+        let written = files.open(&path, How::Ensure(FILE_MODE)).and_then(|file| file.write_at(place, &time));
+        written.at("write", &path)?;
+        Ok(path)
+    }
+
+    /// The ranks that have not come, or why they are not known. Nothing if all have, or if rank 0 is here to report it.
+    fn report(&self, arrivals: &Result<PathBuf, PrefixError>) -> Option<String> {
+        let missing = match arrivals {
+            Ok(path) => self.missing(path).map_err(|error| describe(&error)),
+            Err(error) => Err(describe(error)),
+        };
+        let missing = match missing {
+            Ok(missing) => missing,
+            Err(why) => return Some(format!("ranks that have not called it ({why})")),
+        };
+        let is_ours = self.rank == Rank(0) || missing.first() == Some(&Rank(0));
+        (is_ours && !missing.is_empty()).then(|| {
+            let names = shown(missing.iter().map(Rank::to_string));
+            format!("{} of {} ranks to call it: {names}", missing.len(), self.size)
+        })
+    }
+
+    fn missing(&self, path: &Path) -> Result<Vec<Rank>, FsError> {
+        let mut bytes = vec![0; self.size as usize * BYTES];
+        self.env.files.open(path, How::Read).and_then(|file| file.read_at(0, &mut bytes)).at("read", path)?;
+        let (times, _) = bytes.as_chunks::<BYTES>();
+        let start = self.now().saturating_sub(self.age().saturating_add(SKEW)).max(1);
+        let is_here = |rank: &Rank| *rank == self.rank || u64::from_be_bytes(times[rank.index()]) >= start;
+        Ok((0..self.size).map(Rank).filter(|rank| !is_here(rank)).collect())
+    }
+
+    fn now(&self) -> u64 {
+        self.env.least_run()
+    }
+
+    /// How long this process runs, in seconds. If the system does not say, no file is too old.
+    fn age(&self) -> u64 {
+        let read = |path: &str| self.env.files.read_about_system(path);
+        let uptime = read("/proc/uptime").and_then(|text| text.split('.').next()?.parse::<u64>().ok());
+        // The name of the program comes before, in parentheses.
+        let start = read("/proc/self/stat")
+            .and_then(|stat| stat.rsplit_once(") ")?.1.split(' ').nth(START)?.parse::<u64>().ok());
+        let age = uptime.zip(start).map_or(u64::MAX, |(uptime, start)| uptime.saturating_sub(start / TICKS));
+        age.max(self.env.clock.elapsed().saturating_sub(self.began).as_secs())
+    }
+}
+
+/// The seconds since the epoch of one rank.
+const BYTES: usize = 8;
+/// The place of the start time in `/proc/<pid>/stat`, after the name, and its unit: a hundredth of a second.
+const START: usize = 19;
+const TICKS: u64 = 100;
+/// The clocks of two nodes may differ by so many seconds.
+const SKEW: u64 = 60;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::TestEnv;
+    use crate::fs::RealFiles;
+    use std::sync::Arc;
+    use tempfile::TempDir;
+
+    /// A job of four ranks.
+    fn job(settings: &[(&str, &str)]) -> (TempDir, TestEnv) {
+        let dir = tempfile::tempdir().unwrap();
+        let env = Env::for_test(Arc::new(RealFiles), dir.path());
+        env.clock().set_since_epoch(Duration::from_secs(1 << 30));
+        let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
+        (dir, env)
+    }
+
+    /// What those ranks say that come, and when. At last all have come.
+    fn wait(env: &TestEnv, come: &[u32]) -> Vec<(u32, u64, String)> {
+        let (world, app) = (env.env(), AppConfig::default());
+        let mut ranks: Vec<_> =
+            come.iter().map(|&rank| Absence::begin(&world, &app, Rank(rank), 4)).collect();
+        let mut said = Vec::new();
+        for second in 1..200 {
+            env.clock().advance(Duration::from_secs(1));
+            for rank in &mut ranks {
+                let number = rank.rank.0;
+                said.extend(rank.look().map(|text| (number, second, text)));
+            }
+        }
+        ranks.into_iter().for_each(Absence::end);
+        said
+    }
+
+    const REST: &str = "; all ranks of MPI_COMM_WORLD have to. If the programs of a coupled job share MPI_COMM_WORLD, each of \
+                        them has to call it";
+
+    #[test]
+    fn rank_0_names_the_ranks_that_have_not_come_after_a_minute() {
+        let (dir, env) = job(&[]);
+        let text = format!("SCR_Init has waited 80 s for 2 of 4 ranks to call it: ranks 1, 3{REST}");
+        assert_eq!(wait(&env, &[0, 2]), [(0, 80, text)]);
+        assert!(!dir.path().join(".scr/arrived.defjobid").exists());
+    }
+
+    #[test]
+    fn the_last_rank_names_rank_0() {
+        let (dir, env) = job(&[]);
+        let text = format!("SCR_Init has waited 100 s for 1 of 4 ranks to call it: rank 0{REST}");
+        assert_eq!(wait(&env, &[1, 2, 3]), [(3, 100, text)]);
+        assert!(!dir.path().join(".scr/arrived.defjobid").exists());
+    }
+
+    #[test]
+    fn nothing_is_said_where_all_wait_or_where_nobody_wants_it() {
+        let (_dir, env) = job(&[]);
+        assert_eq!(wait(&env, &[0, 1, 2, 3]), []);
+        let (dir, env) = job(&[("SCR_LATE_SECS", "0")]);
+        assert_eq!(wait(&env, &[0]), []);
+        assert!(!dir.path().join(".scr").exists());
+    }
+
+    #[test]
+    fn the_time_is_a_setting() {
+        let (_dir, env) = job(&[("SCR_LATE_SECS", "6")]);
+        let said = wait(&env, &[0, 1]);
+        assert!(
+            matches!(&said[..], [(0, 8, text)] if text.contains("2 of 4 ranks to call it: ranks 2, 3;")),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn what_an_earlier_run_has_left_counts_for_nothing() {
+        let (dir, env) = job(&[]);
+        std::fs::create_dir(dir.path().join(".scr")).unwrap();
+        let old = (1_u64 << 20).to_be_bytes();
+        std::fs::write(dir.path().join(".scr/arrived.defjobid"), [old; 9].concat()).unwrap();
+        let said = wait(&env, &[0]);
+        assert!(
+            matches!(&said[..], [(0, _, text)] if text.contains("3 of 4 ranks to call it: ranks 1, 2, 3;")),
+            "{said:?}"
+        );
+    }
+
+    #[test]
+    fn a_prefix_directory_that_cannot_be_used_is_named() {
+        let (dir, env) = job(&[]);
+        std::fs::write(dir.path().join(".scr"), "").unwrap();
+        let said = wait(&env, &[0, 1]);
+        let why = "SCR_Init has waited 80 s for ranks that have not called it (";
+        assert!(
+            matches!(&said[..], [(0, 80, text)] if text.starts_with(why) && text.contains(".scr")),
+            "{said:?}"
+        );
+    }
+}
