@@ -80,15 +80,7 @@ for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.
 done
 if command -v mdbook >/dev/null; then scripts/book.sh "$prefix/share/doc/scr/html"; fi # the same pages as a site
 put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles # finds the tree it lies in
-# The sources of the crates that a vendor's plugin needs, as a package registry would have them.
-packaged=$(mktemp -d) && trap 'rm -rf "$packaged"' EXIT
-${CARGO:-cargo} package --quiet --no-verify --exclude-lockfile --offline --allow-dirty --target-dir "$packaged" \
-    -p scr-plugin-api -p scr-core -p scr-conformance 2>"$packaged/log" || { cat "$packaged/log" >&2; exit 1; }
-for crate in scr-plugin-api scr-core scr-conformance; do
-    rm -rf "$prefix/share/scr/crates/$crate" && install -d "$prefix/share/scr/crates/$crate"
-    tar -xzf "$packaged/package/$crate"-[0-9]*.crate --strip-components 1 -C "$prefix/share/scr/crates/$crate"
-    rm -f "$prefix/share/scr/crates/$crate"/{Cargo.toml.orig,.cargo_vcs_info.json} # the latter from a clone only
-done
+scripts/plugin-crates.sh "$prefix/share/scr/crates"
 # What the pages link to: an unchanged sample, the header, example programs.
 put 644 etc/scr.conf share/doc/scr/etc
 install -d "$prefix/share/doc/scr/ffi/include"

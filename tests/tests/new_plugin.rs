@@ -67,10 +67,16 @@ impl Vendor {
         let (source, plugins) = (self.folder.join(format!("scr-{name}")), self.folder.join("plugins"));
         // Apart from the workspace's own, but the same for all of these tests: most of it is the crates of others.
         let target = repository().join("target/new-plugin");
+        // Of the crates of others it has what came with scr, and nothing else.
+        let home = self.folder.join("no-registry");
         for verb in ["test", "build"] {
             let mut cargo = Command::new(env!("CARGO"));
             // The workspace's tests set what a vendor has not.
-            cargo.env_remove("CARGO_TARGET_DIR").args([verb, "--offline", "--target-dir"]).arg(&target);
+            cargo
+                .env("CARGO_HOME", &home)
+                .env_remove("CARGO_TARGET_DIR")
+                .args([verb, "--offline", "--target-dir"])
+                .arg(&target);
             succeeds(cargo.current_dir(&source));
         }
         std::fs::create_dir(&plugins).expect("a folder for plugins");

@@ -97,12 +97,19 @@ fn a_list_shows_which_plugins_no_job_can_use_and_why() {
 
 /// Its manifest named the installation that wrote it, and so it could not be built elsewhere.
 #[test]
-fn a_new_plugin_brings_the_crates_of_scr_and_has_relative_paths() {
+fn a_new_plugin_brings_all_crates_and_has_relative_paths() {
     let scr = Installation::with_system_file("");
     for name in ["scr-plugin-api", "scr-core", "scr-conformance"] {
         scr.write(format!("share/scr/crates/{name}/src/deep/lib.rs"), name);
     }
-    for (kind, crates) in [("scheme", 3), ("log-sink", 1)] {
+    let without = scr.in_prefix(&["plugin", "new", "scheme", "mine"]).output().unwrap();
+    let why = "share/scr/crates/vendor.tar.gz with tar";
+    assert!(code(&without) == 2 && err(&without).contains(why), "{}", err(&without));
+    scr.write("others/vendor/libc/LICENSE-MIT", "free");
+    let mut tar = Command::new("tar");
+    tar.arg("-czf").arg(scr.path("share/scr/crates/vendor.tar.gz")).arg("-C").arg(scr.path("others"));
+    assert!(tar.arg("vendor").status().unwrap().success());
+    for (kind, crates) in [("scheme", 4), ("log-sink", 2)] {
         let made = scr.in_prefix(&["plugin", "new", kind, "mine", "--into", kind]).output().unwrap();
         assert_eq!(code(&made), 0, "{}", err(&made));
         let folder = scr.path("prefix").join(kind);
@@ -112,6 +119,9 @@ fn a_new_plugin_brings_the_crates_of_scr_and_has_relative_paths() {
         assert_eq!(fs::read_dir(folder.join("crates")).unwrap().count(), crates);
         let source = fs::read_to_string(folder.join("crates/scr-plugin-api/src/deep/lib.rs")).unwrap();
         assert_eq!(source, "scr-plugin-api");
+        let config = fs::read_to_string(folder.join(".cargo/config.toml")).unwrap();
+        assert!(config.contains("\ndirectory = \"crates/vendor\"\n"), "{config}");
+        assert_eq!(fs::read(folder.join("crates/vendor/libc/LICENSE-MIT")).unwrap(), b"free");
     }
 }
 

@@ -10,6 +10,7 @@ use scr_core::plugin::PluginKind;
 use scr_plugin_api::abi::API_VERSION;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// Kinds of plugins as their authors name them.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -71,8 +72,10 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     let crate_manifest =
         filled(include_str!("template/Cargo.toml.in")) + &dependencies(&template, sources.is_some());
     if let Some(sources) = sources {
-        let copy = |name| copy_tree(&sources.join(name), &folder.join(CRATES).join(name));
-        template.crates().try_for_each(copy)?;
+        let copies = folder.join(CRATES);
+        template.crates().try_for_each(|name| copy_tree(&sources.join(name), &copies.join(name)))?;
+        unpack(&sources.join("vendor.tar.gz"), &copies)?;
+        write(&folder.join(".cargo/config.toml"), include_str!("template/config.toml.in"))?;
     }
     let manifest = filled(include_str!("template/manifest.toml.in")) + &filled(template.manifest);
     write(&folder.join("Cargo.toml"), &crate_manifest)?;
@@ -162,6 +165,16 @@ fn copy_tree(from: &Path, to: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Unpacks the crates of others.
+fn unpack(archive: &Path, to: &Path) -> Result<()> {
+    let unpacking = || format!("cannot unpack {} with tar", archive.display());
+    let status = Command::new("tar").arg("-xzf").arg(archive).arg("-C").arg(to).status();
+    match status.with_context(unpacking)?.success() {
+        true => Ok(()),
+        false => bail!(unpacking()),
+    }
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {
