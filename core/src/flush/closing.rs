@@ -160,7 +160,7 @@ fn end_token(
     token: &str,
     now: &str,
 ) -> Result<(), PrefixError> {
-    let end = |fence: Fence<'_>| match pending::find(files, prefix, token) {
+    let end = |fence: Fence<'_>| match pending::find_left(files, prefix, token) {
         // Who deletes has this lock.
         _ if token == DELETION => {
             let released = LedgerDir { files, prefix }.transact(&Request::Release(Whose::Deletion));
@@ -373,10 +373,10 @@ fn resolve_unread(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why
 /// Removes the marks and the record of a flush that was rolled back, where no staging file is left.
 pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, none_left: bool) {
     // The next run finds what is left through the record.
-    let _ = alone(files, prefix, |_| {
+    let _ = alone(files, prefix, |fence| {
         pending::revoke(files, prefix, &record.token)?;
         match none_left {
-            true => PendingFlush { revoked: true, ..record.clone() }.forget(files, prefix),
+            true => Closing { files, prefix, record: record.clone(), fence }.forget_revoked(),
             false => Ok(()),
         }
     });
@@ -744,7 +744,8 @@ impl<'a> Closing<'a> {
         }
         // Who did it may have failed to sync the index.
         self.ledger().transact(&Request::Confirm)?;
-        self.clear_away(&self.record)?;
+        self.remove_staging()?;
+        self.forget(&self.record)?;
         Ok(Some((!counts).then(|| "its dataset was complete, and counts no more".to_owned())))
     }
 
@@ -849,25 +850,40 @@ impl<'a> Closing<'a> {
         if !self.record.revoked {
             self.revoke(IfTaken::Revoke)?;
         }
-        Ok(self.clear_away_revoked()?)
+        self.clear_away_revoked()
     }
 
     /// Removes what is left of a flush that is revoked.
-    fn clear_away_revoked(&self) -> Result<(), FsError> {
-        self.clear_away(&PendingFlush { revoked: true, ..self.record.clone() })
+    fn clear_away_revoked(&self) -> Result<(), PrefixError> {
+        self.remove_staging()?;
+        self.forget_revoked()
     }
 
-    /// Removes the staging files of a flush, and its record. Whoever has the lock by now may have given a file its staging name.
-    fn clear_away(&self, record: &PendingFlush) -> Result<(), FsError> {
-        // Without its lists the staging files are unknown; they stay, and do no harm.
+    /// Frees the names that it has taken, and forgets it. No staging file is left.
+    fn forget_revoked(&self) -> Result<(), PrefixError> {
+        self.ledger().transact(&Request::Release(Whose::Flush(&self.record.token)))?;
+        self.forget(&PendingFlush { revoked: true, ..self.record.clone() })
+    }
+
+    fn forget(&self, record: &PendingFlush) -> Result<(), PrefixError> {
+        self.expect_lock()?;
+        Ok(record.forget(self.files, self.prefix)?)
+    }
+
+    /// Removes the staging files. Whoever has the lock by now may have given a file its staging name.
+    fn remove_staging(&self) -> Result<(), PrefixError> {
+        let staged = match self.staged() {
+            // Without its lists the staging files are unknown; they stay, and do no harm.
+            Err(error) if error.is_damage() => Vec::new(),
+            staged => staged?,
+        };
         // What was saved from the nodes stays, to be built once more.
-        let is_saved = record.token.starts_with(SAVED);
-        for file in self.staged().unwrap_or_default().iter().filter(|_| !is_saved) {
+        let is_saved = self.record.token.starts_with(SAVED);
+        for file in staged.iter().filter(|_| !is_saved) {
             self.expect_lock()?;
             self.files.remove_if_there(&file.staging)?;
         }
-        self.expect_lock()?;
-        record.forget(self.files, self.prefix)
+        Ok(())
     }
 
     /// Each file once, though several ranks may share it.

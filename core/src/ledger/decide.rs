@@ -5,7 +5,7 @@
 //! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way.
 //! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs.
 
-use super::{Dropping, Event, Facts, Ledger, MakeCurrent, Refusal, Request, Verdict, Whose, SAVED};
+use super::{Dropping, Event, Facts, Ledger, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose, SAVED};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
     DatasetDescriptor, FlushProgress, Index, IndexEntry, PrefixId, Seq, Withdrawal, DELETION, IN_PLACE,
@@ -35,7 +35,7 @@ pub(crate) fn decide<F: Facts>(
         Request::BeginInPlace(dataset) => return decision.begin_in_place(dataset),
         Request::TakeNames { dataset, by, closer } => return decision.take_names(dataset, by, closer),
         Request::Complete { dataset, by, closer, make_current, now } => {
-            complete(index, dataset, by, closer, make_current, now)
+            return decision.complete(dataset, by, closer, make_current, now)
         }
         Request::ListWhole { dataset, make_current, now } => {
             return decision.list_whole(dataset, make_current, now)
@@ -43,17 +43,18 @@ pub(crate) fn decide<F: Facts>(
         Request::NameAgain { dataset, by } => {
             let counts = index.progress(dataset, by) == FlushProgress::Ended { counts: true };
             // Another process may have finished it, and then nobody would do so again.
-            let is_due = counts && decision.facts.is_on_record(by)?;
+            let is_due = counts && decision.facts.recorded(by)? == Recorded::UnderWay;
             commit(is_due.then(|| took(dataset, by, None)))
         }
         Request::TakeBack { dataset, by, even_if_taken } => {
             match index.progress(dataset, by) != FlushProgress::NotTaken && !even_if_taken {
                 true => Verdict::Refused(Refusal::Ended { id: dataset.id }),
-                false => {
-                    let released = index.is_taken_by(dataset.id, by).then_some(Event::Released(dataset.id));
-                    commit(released.into_iter().chain([Event::Revoked(by.to_owned())]))
-                }
+                // What it has taken is not free before its staging files are gone: a rank of its job may be about to rename one.
+                false => commit([Event::Revoked(by.to_owned())]),
             }
+        }
+        Request::Release(Whose::Flush(by)) if decision.facts.recorded(by)? == Recorded::UnderWay => {
+            commit(None)
         }
         Request::Release(whose) => commit(release(index, whose)),
         Request::Hold { id, name, run } => match index.is_whole(id, name) {
@@ -172,11 +173,36 @@ impl<F: Facts> Decision<'_, F> {
             let is_ended =
                 matches!(progress, FlushProgress::Ended { counts } if counts || !by.starts_with(SAVED));
             let is_others = closer.is_none() && index.closer(dataset.id, by).is_some();
-            if is_ended || is_others || !self.facts.is_on_record(by)? {
+            if is_ended || is_others || self.facts.recorded(by)? != Recorded::UnderWay {
                 return Ok(ended);
             }
         }
         Ok(commit([took(dataset, by, closer)].into_iter().chain(replaces.into_iter().map(Event::Replaced))))
+    }
+
+    fn complete(
+        &mut self,
+        dataset: &DatasetDescriptor,
+        by: &str,
+        closer: Option<&str>,
+        make_current: MakeCurrent,
+        now: &str,
+    ) -> Result<Verdict, F::Error> {
+        let index = self.ledger.index();
+        let is_taken = match index.progress(dataset, by) {
+            // Another process has closed it too, and was first.
+            FlushProgress::Ended { counts: true } => return Ok(commit(None)),
+            progress => progress == FlushProgress::Taken,
+        };
+        let is_its_own = is_taken && index.closer(dataset.id, by) == closer;
+        if is_its_own && (by == IN_PLACE || self.facts.recorded(by)? == Recorded::UnderWay) {
+            return Ok(commit(completed(index, dataset, Some(by), make_current, now)));
+        }
+        Ok(Verdict::Refused(match closer {
+            // The one that has the lock by now closes it.
+            Some(_) if is_taken && !is_its_own => Refusal::OtherCloser,
+            _ => Refusal::Ended { id: dataset.id },
+        }))
     }
 
     fn list_whole(
@@ -308,15 +334,15 @@ impl<F: Facts> Decision<'_, F> {
         Ok(name.map(|name| Refusal::NumberTaken { id: dataset.id, name }))
     }
 
-    /// Who may be giving files the names of a dataset that is not complete, if anybody still may: a flush that is on record, or a
-    /// run.
+    /// Who may be giving files the names of a dataset that is not complete, if anybody still may: a flush that is on record, though
+    /// it is revoked, or a run.
     fn under_way<'e>(&mut self, entry: &'e IndexEntry) -> Result<Option<&'e str>, F::Error> {
         let Some(by) = entry.taken.as_deref().filter(|_| !entry.superseded) else { return Ok(None) };
         let is_under_way = match by {
             IN_PLACE => self.facts.may_run()?,
             // A process that waits for it learns whether its own lives.
             DELETION => true,
-            token => self.facts.is_on_record(token)?,
+            token => self.facts.recorded(token)? != Recorded::Nothing,
         };
         Ok(Some(by).filter(|_| is_under_way))
     }
@@ -337,26 +363,6 @@ fn begin_run(ledger: &Ledger, seen: u64) -> Vec<Event> {
     let prefix = ledger.prefix_id().unwrap_or_else(PrefixId::random);
     let marked = index.wants_mark(&prefix, last).then(|| Event::Marked { prefix: prefix.clone(), last });
     [Event::RunBegan { number: last.saturating_add(1), prefix, last }].into_iter().chain(marked).collect()
-}
-
-fn complete(
-    index: &Index,
-    dataset: &DatasetDescriptor,
-    by: &str,
-    closer: Option<&str>,
-    make_current: MakeCurrent,
-    now: &str,
-) -> Verdict {
-    match index.progress(dataset, by) {
-        FlushProgress::Taken if index.closer(dataset.id, by) == closer => {
-            commit(completed(index, dataset, Some(by), make_current, now))
-        }
-        // Another process has closed it too, and was first.
-        FlushProgress::Ended { counts: true } => commit(None),
-        // The one that has the lock by now closes it.
-        FlushProgress::Taken if closer.is_some() => Verdict::Refused(Refusal::OtherCloser),
-        _ => Verdict::Refused(Refusal::Ended { id: dataset.id }),
-    }
 }
 
 fn completed(
@@ -402,7 +408,7 @@ fn withdraw(
 }
 
 fn release(index: &Index, whose: Whose) -> Vec<Event> {
-    let taken = |by: &'static str, only: Option<u64>| {
+    let taken = |by: &str, only: Option<u64>| {
         let taken = index.taken_by(by).into_iter().filter(move |&id| only.is_none_or(|only| only == id));
         taken.map(Event::Released).collect::<Vec<_>>()
     };
@@ -413,6 +419,7 @@ fn release(index: &Index, whose: Whose) -> Vec<Event> {
     match whose {
         Whose::Writer(id) => taken(IN_PLACE, Some(id)),
         Whose::Reader(run) => readers(Some(run)),
+        Whose::Flush(token) => taken(token, None),
         Whose::Deletion => taken(DELETION, None),
         Whose::Earlier { writers: false } => readers(None),
         Whose::Earlier { writers: true } => readers(None).into_iter().chain(taken(IN_PLACE, None)).collect(),

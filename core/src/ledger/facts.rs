@@ -16,14 +16,26 @@ pub(crate) trait Facts {
     /// Whether a run may be under way in the prefix directory.
     fn may_run(&mut self) -> Result<bool, Self::Error>;
 
-    /// Whether the flush of this token is on record, so that somebody may still close it.
-    fn is_on_record(&mut self, token: &str) -> Result<bool, Self::Error>;
+    /// What is on record of the flush of this token.
+    fn recorded(&mut self, token: &str) -> Result<Recorded, Self::Error>;
 
     /// The name of a dataset other than this one that has its number, and whose flush is on record.
     fn other_of_number(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Vec<u8>>, Self::Error>;
 
     /// Whether a dataset has a file in common with another one.
     fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, Self::Error>;
+}
+
+/// What is on record of a flush.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub(crate) enum Recorded {
+    /// Nothing, or nothing that anybody could use.
+    #[default]
+    Nothing,
+    /// Somebody may still close it.
+    UnderWay,
+    /// Nobody closes it any more. Its staging files may be left, and a rank of its job may still give one of them its name.
+    Revoked,
 }
 
 /// The facts under a prefix directory.
@@ -40,12 +52,13 @@ impl Facts for FactsOfFiles<'_> {
         Ok(Running::may_be_any(self.files, self.prefix))
     }
 
-    fn is_on_record(&mut self, token: &str) -> Result<bool, PrefixError> {
-        match pending::find(self.files, self.prefix, token) {
+    fn recorded(&mut self, token: &str) -> Result<Recorded, PrefixError> {
+        match pending::find_left(self.files, self.prefix, token) {
             Err(PendingError::Fs(error)) if !error.is_damage() => Err(error.into()),
-            // Nobody can close it with such a record.
-            Err(_) => Ok(false),
-            Ok(found) => Ok(found.is_some()),
+            // Nobody can close it, or clear it away, with such a record.
+            Err(_) | Ok(None) => Ok(Recorded::Nothing),
+            Ok(Some(record)) if record.revoked => Ok(Recorded::Revoked),
+            Ok(Some(_)) => Ok(Recorded::UnderWay),
         }
     }
 

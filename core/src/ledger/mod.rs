@@ -32,7 +32,7 @@ mod window;
 pub(crate) use decide::decide;
 pub use dir::LedgerDir;
 pub(crate) use dir::{Committed, RecordedLists, Turn};
-pub(crate) use facts::{Facts, Sharing};
+pub(crate) use facts::{Facts, Recorded, Sharing};
 pub use promises::Promise;
 pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;

@@ -186,6 +186,21 @@ pub(crate) fn find(
     Ok(found)
 }
 
+/// The same, or what is left of the flush if it is revoked.
+pub(crate) fn find_left(
+    files: &dyn Files,
+    prefix: &Prefix,
+    token: &str,
+) -> Result<Option<PendingFlush>, PendingError> {
+    match find(files, prefix, token)? {
+        None => {
+            let left = read(files, &revoked_path(prefix, token), token)?;
+            Ok(left.map(|left| PendingFlush { revoked: true, ..left }))
+        }
+        found => Ok(found),
+    }
+}
+
 /// The record of a flush as it is now, under the name that it had.
 pub(crate) fn find_again(
     files: &dyn Files,

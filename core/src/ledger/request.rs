@@ -35,7 +35,7 @@ pub(crate) enum Request<'a> {
     /// A flush is given up, also where its dataset has taken its names, or only where it has not.
     TakeBack { dataset: &'a DatasetDescriptor, by: &'a str, even_if_taken: bool },
     /// Names or files are not in use any more.
-    Release(Whose),
+    Release(Whose<'a>),
     /// A run is about to read the files of a dataset where they lie.
     Hold { id: u64, name: &'a [u8], run: u64 },
     /// The datasets leave the index, and their files stay.
@@ -93,11 +93,13 @@ impl Request<'_> {
 
 /// Who does not use names or files any more.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Whose {
+pub(crate) enum Whose<'a> {
     /// The application that writes this dataset in place.
     Writer(u64),
     /// A run that reads files where they lie.
     Reader(u64),
+    /// The flush of this token, which is revoked, and no staging file of it is left.
+    Flush(&'a str),
     /// Whoever deletes, for a process that has the lock of a deletion.
     Deletion,
     /// Applications of earlier runs: all that read in place, and with `writers` those that write there.

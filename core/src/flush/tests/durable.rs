@@ -206,7 +206,7 @@ fn who_ends_a_flush_later_makes_names_anew_whose_sync_has_failed() {
     for at in 1.. {
         let stage = Stage::new(2);
         let cached = stage.cache(1, "a");
-        stop_before_names(&stage, &cached);
+        stage.stop_before_names(&cached);
         let mut done = Vec::new();
         let mut fault = None;
         for is_faulty in [true, true, false] {
@@ -225,18 +225,6 @@ fn who_ends_a_flush_later_makes_names_anew_whose_sync_has_failed() {
         }
     }
     assert!(failed >= 5, "{failed} folders");
-}
-
-/// A flush that has its mark, and none of its files has its name.
-fn stop_before_names(stage: &Stage, cached: &Cached) {
-    let files = FaultyFiles::new(RealFiles);
-    let below = stage.prefix.dir().to_owned();
-    files.only(move |what, path| {
-        what == What::Rename && path.starts_with(&below) && path.extension() == Some("part".as_ref())
-    });
-    files.stop_at(1);
-    let _ = stage.flush(&files, &through(&RealFiles), "1.x", cached);
-    assert!(files.stopped() && !stage.is_listed(1) && stage.prefix.scr_file("done.1.x.0").exists());
 }
 
 /// The bytes of a file that is in place are not synced twice either, nor is its name.

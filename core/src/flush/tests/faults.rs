@@ -3,9 +3,11 @@
 
 use super::stage::{through, Cached, Kept, Stage, NOW};
 use crate::flush::closing::{finalize_arrived, finalize_pending};
-use crate::flush::{FlushError, FlushReport};
+use crate::flush::{FlushError, FlushReport, MakeCurrent};
 use crate::fs::faulty::{FaultyFiles, Operation, What};
 use crate::fs::RealFiles;
+use crate::ledger::{LedgerDir, Request};
+use crate::prefix::{staging_file, PrefixError};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
@@ -251,6 +253,43 @@ fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
             assert!(stage.leftovers().is_empty(), "{context}: {:?}", stage.leftovers());
         }
     }
+}
+
+/// They were free once it was revoked, and a rank of its job, which stood before a rename, replaced a file of the newer dataset.
+#[test]
+fn the_names_of_a_flush_that_is_taken_back_are_free_when_no_staging_file_of_it_is_left() {
+    let stage = Stage::new(RANKS);
+    let cached = stage.cache(1, "a");
+    stage.stop_before_names(&cached);
+    let ledger = LedgerDir::new(&RealFiles, &stage.prefix);
+    let take_back = Request::TakeBack { dataset: &cached.dataset, by: "1.x", even_if_taken: true };
+    ledger.transact(&take_back).unwrap();
+    let (dataset, by) = (&cached.dataset, "1.x");
+    let complete =
+        Request::Complete { dataset, by, closer: None, make_current: MakeCurrent::IfNewest, now: NOW };
+    let refused = ledger.transact(&complete).unwrap_err();
+    assert!(matches!(refused, PrefixError::Ended { id: 1 }), "{refused:?}");
+    let newer = stage.cache(2, "a");
+    stage.flush_well("2.x", &newer);
+    let targets = cached.by_rank.iter().flatten().map(|file| stage.prefix.file(&file.name));
+    let late = targets.filter(|target| std::fs::rename(staging_file(target, "1.x"), target).is_ok());
+    assert_eq!(late.count(), 0, "files of the newer dataset were replaced");
+    assert!(stage.is_listed(2) && stage.is_right(&newer) && stage.leftovers().is_empty());
+}
+
+/// The same where no other flush wants them: the one that clears the staging files away frees the names.
+#[test]
+fn a_flush_that_is_taken_back_leaves_no_taken_name() {
+    let stage = Stage::new(RANKS);
+    let cached = stage.cache(1, "a");
+    stage.stop_before_names(&cached);
+    let taken = || stage.index().entry(1).and_then(|entry| entry.taken);
+    assert_eq!(taken().as_deref(), Some("1.x"));
+    std::fs::remove_file(stage.prefix.scr_file("done.1.x.0")).unwrap();
+    std::fs::rename(stage.prefix.scr_file("flush.1.x"), stage.prefix.scr_file("revoked.1.x")).unwrap();
+    finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();
+    assert_eq!(taken(), None);
+    assert!(stage.leftovers().is_empty());
 }
 
 /// A dataset that is complete, and of which a file has changed since. It is in cache as it was.

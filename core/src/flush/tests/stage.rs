@@ -4,6 +4,7 @@ use crate::comm::thread::run;
 use crate::comm::{Comm, Rank};
 use crate::env::Env;
 use crate::flush::{Flush, FlushError, FlushReport, MakeCurrent, Options, SourceFile};
+use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
 use crate::job::Job;
 use crate::param::AppConfig;
@@ -287,6 +288,19 @@ impl Stage {
         let report = self.flush(&RealFiles, &through(&RealFiles), token, cached).unwrap();
         assert_eq!(Some(report.files), cached.dataset.files);
         assert_eq!(Some(report.bytes), cached.dataset.bytes);
+    }
+
+    /// A flush that has its mark and has taken its names, and none of its files has one.
+    pub(crate) fn stop_before_names(&self, cached: &Cached) {
+        let files = FaultyFiles::new(RealFiles);
+        let below = self.prefix.dir().to_owned();
+        files.only(move |what, path| {
+            what == What::Rename && path.starts_with(&below) && path.extension() == Some("part".as_ref())
+        });
+        files.stop_at(1);
+        let _ = self.flush(&files, &through(&RealFiles), "1.x", cached);
+        let is_marked = self.prefix.scr_file("done.1.x.0").exists();
+        assert!(files.stopped() && !self.is_listed(1) && is_marked);
     }
 
     pub(crate) fn index(&self) -> Index {

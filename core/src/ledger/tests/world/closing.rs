@@ -1,7 +1,7 @@
 //! How one process ends a flush: `Closing` in `flush/closing.rs`.
 
 use super::{
-    dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Outcome, Record, State, Why, World, SAVING,
+    dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Outcome, Recorded, State, Why, World, SAVING,
 };
 
 impl World {
@@ -44,8 +44,8 @@ impl World {
             At::Forget if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Complete),
             At::Forget => {
                 state.disk.is_marked[flush] = false;
-                if state.disk.records[flush] == Record::Usable {
-                    state.disk.records[flush] = Record::None;
+                if state.disk.records[flush] == Recorded::UnderWay {
+                    state.disk.records[flush] = Recorded::Nothing;
                 }
                 self.pop(state, who, Outcome::Complete)
             }
@@ -56,14 +56,21 @@ impl World {
                 if flush != SAVING && state.disk.has_lists[flush] {
                     state.disk.staged[flush] = Default::default();
                 }
-                self.go(state, who, At::ClearMarks(outcome))
+                match state.disk.records[flush] == Recorded::Revoked {
+                    true => self.go(state, who, At::Release),
+                    false => self.go(state, who, At::ClearMarks(outcome)),
+                }
+            }
+            At::Release => {
+                self.ask(state, Ask::ReleaseFlush(frame.flush));
+                self.go(state, who, At::ClearMarks(Outcome::TakenBack))
             }
             At::ClearMarks(outcome) => {
                 state.disk.is_marked[flush] = false;
                 self.go(state, who, At::ClearRecord(outcome))
             }
             At::ClearRecord(outcome) => {
-                state.disk.records[flush] = Record::None;
+                state.disk.records[flush] = Recorded::Nothing;
                 self.pop(state, who, outcome)
             }
         }
@@ -79,7 +86,7 @@ impl World {
         }
         let flush = frame.flush as usize;
         if frame.why == Why::Finish {
-            if state.disk.records[flush] != Record::Usable {
+            if state.disk.records[flush] != Recorded::UnderWay {
                 let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
                 return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::Postponed });
             }
@@ -88,19 +95,19 @@ impl World {
         }
         let is_marked = state.disk.is_marked[flush];
         let at = match (state.disk.records[flush], frame.why) {
-            (Record::Usable, Why::TakeBack) => At::Revoke { even_if_taken: true },
-            (Record::Usable, Why::EndArrived) if !is_marked => {
+            (Recorded::UnderWay, Why::TakeBack) => At::Revoke { even_if_taken: true },
+            (Recorded::UnderWay, Why::EndArrived) if !is_marked => {
                 return self.pop(state, who, Outcome::Postponed);
             }
-            (Record::Usable, _) if is_marked => At::Ended,
-            (Record::Usable, _) => At::Revoke { even_if_taken: false },
-            (Record::Revoked, Why::Earlier | Why::EndArrived) => At::ClearStaging(Outcome::TakenBack),
+            (Recorded::UnderWay, _) if is_marked => At::Ended,
+            (Recorded::UnderWay, _) => At::Revoke { even_if_taken: false },
             (_, Why::Resolve) => {
                 let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
                 let outcome = if counts { Outcome::Complete } else { Outcome::TakenBack };
                 return self.pop(state, who, outcome);
             }
-            _ => return self.pop(state, who, Outcome::Complete),
+            (Recorded::Revoked, _) => At::ClearStaging(Outcome::TakenBack),
+            (Recorded::Nothing, _) => return self.pop(state, who, Outcome::Complete),
         };
         self.go(state, who, at)
     }

@@ -9,7 +9,7 @@
 
 use super::super::promises::{Fate, Promise, Restart, Says, View};
 use super::super::{
-    decide, Dropping, Event, Facts, Ledger, MakeCurrent, Refusal, Request, Verdict, Whose, SAVED,
+    decide, Dropping, Event, Facts, Ledger, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose, SAVED,
 };
 use crate::fetch::{in_order, Candidate};
 use crate::flush::closing::expect_lock;
@@ -100,14 +100,6 @@ enum Op {
     Damage(usize),
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
-enum Record {
-    #[default]
-    None,
-    Usable,
-    Revoked,
-}
-
 /// Whose bytes a file has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 enum Bytes {
@@ -123,7 +115,7 @@ enum Bytes {
 struct Disk {
     ledger: u32,
     has_lists: [bool; DATASETS],
-    records: [Record; FLUSHES],
+    records: [Recorded; FLUSHES],
     is_marked: [bool; FLUSHES],
     /// The staging files of each flush: its own and the shared one.
     staged: [[Bytes; 2]; FLUSHES],
@@ -195,6 +187,8 @@ enum At {
     Commit,
     Forget,
     ClearStaging(Outcome),
+    /// The names of one that is revoked are free.
+    Release,
     ClearMarks(Outcome),
     ClearRecord(Outcome),
 }
@@ -256,6 +250,7 @@ enum Ask {
     ReleaseReader,
     ReleaseEarlier,
     ReleaseDeletion,
+    ReleaseFlush(u8),
     Hold(u8),
     Withdraw { begun: [bool; DATASETS], named_a: bool },
     Drop,
@@ -271,7 +266,7 @@ enum Ask {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Known {
     may_run: bool,
-    records: [Record; FLUSHES],
+    records: [Recorded; FLUSHES],
     has_lists: [bool; DATASETS],
 }
 
@@ -296,8 +291,8 @@ impl Facts for FactsOfWorld<'_> {
         Ok(self.known.may_run)
     }
 
-    fn is_on_record(&mut self, token: &str) -> Result<bool, Infallible> {
-        Ok(self.known.records[flush_of(token)] == Record::Usable)
+    fn recorded(&mut self, token: &str) -> Result<Recorded, Infallible> {
+        Ok(self.known.records[flush_of(token)])
     }
 
     fn other_of_number(&mut self, _: &DatasetDescriptor) -> Result<Option<Vec<u8>>, Infallible> {
@@ -455,8 +450,8 @@ impl World {
 
     fn revoke(&self, state: &mut State, flush: usize) {
         let record = &mut state.disk.records[flush];
-        if *record == Record::Usable {
-            *record = Record::Revoked;
+        if *record == Recorded::UnderWay {
+            *record = Recorded::Revoked;
         }
     }
 
@@ -466,7 +461,9 @@ impl World {
         let of_flush = |flush: u8| &datasets[dataset_of(flush as usize)];
         let by = match ask {
             Ask::Take { flush, .. } | Ask::Complete { flush, .. } => token(flush as usize),
-            Ask::NameAgain(flush) | Ask::TakeBack { flush, .. } => token(flush as usize),
+            Ask::NameAgain(flush) | Ask::TakeBack { flush, .. } | Ask::ReleaseFlush(flush) => {
+                token(flush as usize)
+            }
             _ => IN_PLACE.to_owned(),
         };
         let (by, now, make_current) = (&*by, "now", MakeCurrent::IfNewest);
@@ -499,6 +496,7 @@ impl World {
             Ask::ReleaseWriter(it) => Request::Release(Whose::Writer(of(it).id)),
             Ask::ReleaseReader => Request::Release(Whose::Reader(2)),
             Ask::ReleaseEarlier => Request::Release(Whose::Earlier { writers: true }),
+            Ask::ReleaseFlush(_) => Request::Release(Whose::Flush(by)),
             Ask::ReleaseDeletion => Request::Release(Whose::Deletion),
             Ask::Hold(it) => Request::Hold { id: of(it).id, name: &of(it).name, run: 2 },
             Ask::Withdraw { named_a: by_name, .. } => {

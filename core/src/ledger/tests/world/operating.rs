@@ -2,7 +2,7 @@
 
 use super::closing::is_same;
 use super::{
-    Answer, Ask, Bytes, Op, Outcome, Reads, Record, State, Why, World, DATASETS, FLUSHES, RUN_1, RUN_2,
+    Answer, Ask, Bytes, Op, Outcome, Reads, Recorded, State, Why, World, DATASETS, FLUSHES, RUN_1, RUN_2,
     SAVING, SHARED,
 };
 
@@ -60,13 +60,8 @@ impl World {
     /// One flush after the other, each once.
     fn end_all(&mut self, state: &mut State, who: usize, why: Why, is_meant: impl Fn(usize) -> bool) -> bool {
         let next = state.actors[who].waited as usize;
-        let is_on_record = |flush: &usize| {
-            let is_it = match why {
-                Why::TakeBack => state.disk.records[*flush] == Record::Usable,
-                _ => state.disk.records[*flush] != Record::None,
-            };
-            is_it && is_meant(*flush)
-        };
+        let is_on_record =
+            |flush: &usize| state.disk.records[*flush] != Recorded::Nothing && is_meant(*flush);
         match (next..FLUSHES).find(is_on_record) {
             None => self.end_op(state, who),
             Some(flush) => {
@@ -156,7 +151,7 @@ impl World {
             },
             1 => {
                 state.disk.has_lists[dataset] = true;
-                state.disk.records[dataset] = Record::Usable;
+                state.disk.records[dataset] = Recorded::UnderWay;
                 self.goto(state, who, 4)
             }
             4 => {
@@ -185,8 +180,8 @@ impl World {
             },
             9 => {
                 state.disk.is_marked[dataset] = false;
-                if state.disk.records[dataset] == Record::Usable {
-                    state.disk.records[dataset] = Record::None;
+                if state.disk.records[dataset] == Recorded::UnderWay {
+                    state.disk.records[dataset] = Recorded::Nothing;
                 }
                 self.end_op(state, who)
             }
@@ -202,7 +197,8 @@ impl World {
                 if !self.lock(state, who) {
                     return false;
                 }
-                (state.disk.records[dataset], state.disk.is_marked[dataset]) = (Record::None, false);
+                self.ask(state, Ask::ReleaseFlush(flush));
+                (state.disk.records[dataset], state.disk.is_marked[dataset]) = (Recorded::Nothing, false);
                 self.unlock(state, who);
                 self.end_op(state, who)
             }
@@ -351,7 +347,7 @@ impl World {
             }
             1 => {
                 state.disk.is_marked[SAVING] = true;
-                state.disk.records[SAVING] = Record::Usable;
+                state.disk.records[SAVING] = Recorded::UnderWay;
                 self.goto(state, who, 2)
             }
             2 => {
@@ -380,7 +376,7 @@ impl World {
             1 => {
                 let next = state.actors[who].waited as usize;
                 let is_it = |flush: &usize| {
-                    named_a[super::dataset_of(*flush)] && state.disk.records[*flush] == Record::Usable
+                    named_a[super::dataset_of(*flush)] && state.disk.records[*flush] != Recorded::Nothing
                 };
                 match (next..FLUSHES).find(is_it) {
                     None => self.goto(state, who, 2),
@@ -431,7 +427,7 @@ impl World {
         if state.actors.iter().enumerate().any(|(other, actor)| other != who && closes(actor)) {
             return false;
         }
-        if state.disk.records[dataset] != Record::None
+        if state.disk.records[dataset] != Recorded::Nothing
             || !state.disk.has_lists[dataset]
             || !self.files_of(dataset).all(|(_, file)| is_same(state.disk.files[file], dataset))
         {
