@@ -184,26 +184,21 @@ fn end_token(
 }
 
 /// Ends a flush of which every byte is known to be right: the files get their names, and the dataset is listed. Its record and
-/// its lists are on disk, so that it is ended by the next run if this process is not.
+/// its lists are on disk, so that it is ended by the next run if this process is not. Gives why it was taken back, if it was.
 pub(crate) fn finish(
     files: &dyn Files,
     prefix: &Prefix,
     record: PendingFlush,
     now: &str,
-) -> Result<(), StepError> {
+) -> Result<Option<String>, StepError> {
     alone(files, prefix, |fence| {
         let closing = Closing { files, prefix, record, fence };
         match pending::expect(files, prefix, &closing.record.token, closing.record.dataset.id) {
-            // Another process has finished it since it was recorded.
-            Err(PrefixError::Ended { .. }) if closing.counts()? => return Ok(()),
-            found => found?,
+            Ok(()) => closing.finish_or_take_back(now),
+            // Another process has ended it since it was recorded.
+            Err(ended @ PrefixError::Ended { .. }) => Ok((!closing.counts()?).then(|| describe(&ended))),
+            Err(error) => Err(error.into()),
         }
-        closing.begin_again()?;
-        let finished = closing.finish(closing.staged()?, now);
-        if finished.as_ref().is_err_and(StepError::is_damage) {
-            closing.take_back()?;
-        }
-        finished
     })?
 }
 
@@ -738,8 +733,10 @@ impl<'a> Closing<'a> {
     fn clear_away_if_ended(&self) -> Result<Option<Option<String>>, StepError> {
         let progress = self.ledger().index()?.progress(&self.record.dataset, &self.record.token);
         let FlushProgress::Ended { counts } = progress else { return Ok(None) };
-        if counts && self.lacks_a_name()? {
-            self.begin_again()?;
+        // What was saved from a cache is built more than once.
+        if (counts || self.is_saved()) && self.lacks_a_name()? {
+            let PendingFlush { dataset, token: by, .. } = &self.record;
+            self.ledger().transact(&Request::NameAgain { dataset, by })?;
             return Ok(None);
         }
         // Who did it may have failed to sync the index.
@@ -755,10 +752,8 @@ impl<'a> Closing<'a> {
         Ok(progress == FlushProgress::Ended { counts: true })
     }
 
-    /// If it has made its dataset complete before, that counts no more: its files are to get their names once more.
-    fn begin_again(&self) -> Result<(), PrefixError> {
-        let PendingFlush { dataset, token: by, .. } = &self.record;
-        self.ledger().transact(&Request::NameAgain { dataset, by }).map(drop)
+    fn is_saved(&self) -> bool {
+        self.record.token.starts_with(SAVED)
     }
 
     /// Whether a file is still in its staging file. After a power failure the index may say more than the folders have.
@@ -878,8 +873,7 @@ impl<'a> Closing<'a> {
             staged => staged?,
         };
         // What was saved from the nodes stays, to be built once more.
-        let is_saved = self.record.token.starts_with(SAVED);
-        for file in staged.iter().filter(|_| !is_saved) {
+        for file in staged.iter().filter(|_| !self.is_saved()) {
             self.expect_lock()?;
             self.files.remove_if_there(&file.staging)?;
         }

@@ -302,11 +302,9 @@ impl<'a> Builder<'a> {
         catalog.write_lists(&record.dataset, &lists)?;
         record.write(self.files(), self.prefix)?;
         let now = self.env.local_time();
-        match closing::finish(self.files(), self.prefix, record, &now) {
-            Err(error) if error.is_damage() => {
-                return Ok(Outcome::Incomplete { why: crate::describe(&error) })
-            }
-            finished => finished.map_err(|error| BuildError::Step(crate::describe(&error)))?,
+        let finished = closing::finish(self.files(), self.prefix, record, &now);
+        if let Some(why) = finished.map_err(|error| BuildError::Step(crate::describe(&error)))? {
+            return Ok(Outcome::Incomplete { why });
         }
         self.remove_unfinished_copies(scan);
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })

@@ -13,7 +13,7 @@ use crate::flush::{Flush, Options, SourceFile};
 use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles, Retrying};
 use crate::ledger::pending;
-use crate::ledger::{Dropping, LedgerDir, Request, Sharing, Turn};
+use crate::ledger::{Closer, Dropping, LedgerDir, Request, Sharing, Turn};
 use crate::prefix::fixtures::let_look_dead;
 use crate::prefix::{staging_file, DELETION};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
@@ -914,6 +914,43 @@ fn a_flush_that_another_process_has_finished_meanwhile_stays_complete() {
         .transact(&Request::NameAgain { dataset: &record.dataset, by: "1.x" })
         .unwrap();
     assert!(stage.is_listed(1), "without a record nobody would give the names");
-    finish(&RealFiles, &stage.prefix, record, NOW).unwrap();
+    assert_eq!(finish(&RealFiles, &stage.prefix, record, NOW).unwrap(), None);
     assert!(stage.is_listed(1));
+}
+
+/// That process had lost the lock to `scr index --build`, which then took the complete dataset back and called it incomplete.
+#[test]
+fn a_flush_that_another_process_makes_complete_while_it_is_finished_is_not_taken_back() {
+    let stage = Arc::new(Stage::new(2));
+    let cached = stage.cache(1, "a");
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.ends_with("summary.scr"));
+    files.stop_at(1);
+    let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
+    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let other = Some(Closer { number: "other", has_lock: &|| true });
+    let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
+    let turn = ledger.take(&record.dataset, "1.x", other, &mut Sharing::default()).unwrap();
+    assert!(files.stopped() && matches!(turn, Turn::Done(())) && stage.is_right(&cached));
+    let kept = stage.keep();
+    let mut completed = 0;
+    for at in 1.. {
+        stage.put_back(&kept);
+        let files = FaultyFiles::new(RealFiles);
+        files.count_all();
+        let theirs = record.clone();
+        let outcome = while_stopped_at(&files, at, &stage, move |stage| {
+            LedgerDir { files: &RealFiles, prefix: &stage.prefix }
+                .commit(&theirs, "1.x", Some("other"), NOW)
+                .is_ok()
+        });
+        let finished = finish(&files, &stage.prefix, record.clone(), NOW).unwrap();
+        assert!(finished.is_none(), "at {at}: {finished:?}");
+        assert!(stage.is_listed(1) && stage.is_right(&cached), "at {at}");
+        if !files.was_interrupted() {
+            break;
+        }
+        completed += u32::from(*outcome.lock().unwrap() == Some(true));
+    }
+    assert!(completed > 5, "{completed}");
 }

@@ -90,8 +90,7 @@ impl World {
                 let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
                 return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::Postponed });
             }
-            self.ask(state, Ask::NameAgain(frame.flush));
-            return self.go(state, who, At::Take);
+            return self.go(state, who, At::Ended);
         }
         let is_marked = state.disk.is_marked[flush];
         let at = match (state.disk.records[flush], frame.why) {
@@ -116,7 +115,8 @@ impl World {
         let FlushProgress::Ended { counts } = self.progress(state, flush) else {
             return self.check(state, who, flush);
         };
-        if counts && state.disk.has_lists[dataset_of(flush)] && self.lacks_a_name(state, flush) {
+        let is_due = counts || flush == SAVING;
+        if is_due && state.disk.has_lists[dataset_of(flush)] && self.lacks_a_name(state, flush) {
             self.ask(state, Ask::NameAgain(flush as u8));
             return self.check(state, who, flush);
         }
@@ -230,8 +230,7 @@ impl World {
 
     /// What is found damaged, or comes too late, is taken back, unless somebody else has ended it.
     fn fail(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
-        let is_ended = matches!(self.progress(state, flush), FlushProgress::Ended { .. });
-        match is_ended && self.frame(state, who).why != Why::Finish {
+        match matches!(self.progress(state, flush), FlushProgress::Ended { .. }) {
             true => self.go(state, who, At::Ended),
             false => self.go(state, who, At::Revoke { even_if_taken: true }),
         }

@@ -187,7 +187,7 @@ fn scenarios() -> Vec<Scenario> {
     all.extend(commands.map(|command| Scenario {
         command,
         end: 1,
-        stale: u8::from(command == Command::EndArrived),
+        stale: u8::from(matches!(command, Command::EndArrived | Command::Save | Command::DamageAndSave)),
         ..ALONE
     }));
     let of_one = [Command::Delete, Command::Save];
@@ -210,7 +210,7 @@ fn every_promise_is_kept_in_every_state_of_the_small_world() {
 #[test]
 #[ignore = "it takes minutes"]
 fn every_promise_is_kept_in_every_state_of_a_wider_world() {
-    let commands = [Command::EndArrived, Command::Delete, Command::Drop];
+    let commands = [Command::EndArrived, Command::Delete, Command::Drop, Command::Save];
     visit_all(commands.map(|command| Scenario { command, end: 2, ..ALONE }).to_vec());
 }
 
