@@ -3,9 +3,12 @@
 //! Nothing keeps another job from writing its own checkpoints over files that this one reads in place: an application that writes
 //! there cannot wait. But each file is recorded before it is given out to be written over, and the index says which datasets have
 //! lost files before such a record goes. So whoever has read all files, and finds neither then, has read the right bytes.
+//!
+//! The index cannot say that of a dataset in place that was never listed. Its files then must be as they were when the run began:
+//! unchanged since they were recorded.
 
 use super::Restart;
-use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::record::FileRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::any;
 use crate::comm::{CommError, Rank};
@@ -22,6 +25,9 @@ pub(crate) enum ReplacedError {
     /// Somebody was given a file of it.
     #[error("another job was given {} to write over while this one read it; {CURE}", path.display())]
     GivenOut { path: PathBuf },
+    /// It was never listed, so only its time tells.
+    #[error("{} was changed while this job read it; {CURE}", path.display())]
+    Changed { path: PathBuf },
     /// Its name or its files belong to another dataset, or it was deleted.
     #[error("another job or a command has replaced or removed it while this job read its files; {CURE}")]
     NotWhole,
@@ -51,7 +57,7 @@ impl Restart {
         let Some(cached) = self.checkpoint(cache).filter(|cached| cached.is_read_in_prefix(job)) else {
             return Ok(Ok(()));
         };
-        let kept = cached.record.files.iter().try_for_each(|file| expect_kept(job, &cached.record, file));
+        let kept = cached.record.files.iter().try_for_each(|file| expect_kept(job, cached, file));
         // A record of a file goes after the index has changed: so the index is asked once all ranks have looked for records.
         let [is_given_out] = any(&*job.comm, [kept.is_err()])?;
         Ok(match job.rank() {
@@ -63,7 +69,6 @@ impl Restart {
 
 fn expect_whole(job: &Job, cached: &CachedDataset) -> Result<(), ReplacedError> {
     let checkpoint = cached.checkpoint();
-    // One that could not be listed is nobody else's either.
     let is_kept = !cached.is_flushed()
         || job
             .ledger()
@@ -73,14 +78,18 @@ fn expect_whole(job: &Job, cached: &CachedDataset) -> Result<(), ReplacedError> 
 }
 
 /// The record of a file may be older than this run. Then its checksum was right when the dataset was offered, and still is.
-fn expect_kept(job: &Job, record: &RankRecord, file: &FileRecord) -> Result<(), ReplacedError> {
-    let files = job.files();
-    if !Overwritten::since(files, &job.prefix, &file.name, record.seq())? {
+fn expect_kept(job: &Job, cached: &CachedDataset, file: &FileRecord) -> Result<(), ReplacedError> {
+    let (files, record) = (job.files(), &cached.record);
+    let is_given_out = Overwritten::since(files, &job.prefix, &file.name, record.seq())?;
+    if !is_given_out && cached.is_flushed() {
         return Ok(());
     }
     let path = record.prefix_path(file);
     let is_untouched =
         !record.protection.bypass || files.status(&path).at("look at", &path)?.mtime == file.mtime;
+    if !is_given_out {
+        return is_untouched.then_some(()).ok_or(ReplacedError::Changed { path });
+    }
     let block_bytes = job.params.get(&param::FILE_BUF_SIZE);
     let is_proven = is_untouched
         && file.crc.is_some()

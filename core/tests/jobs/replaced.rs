@@ -498,6 +498,44 @@ fn a_restart_goes_on_with_the_checkpoint_that_another_job_has_written_over_the_o
     }
 }
 
+/// Its lists could not be written, by any run. So nothing in the index told the run what the other job had done, and the restart
+/// succeeded with bytes of both.
+#[test]
+fn a_restart_fails_if_another_job_has_written_over_a_checkpoint_that_was_never_listed() {
+    let mut world = World::new(4, 2).set("SCR_CACHE_BYPASS", "1");
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.never_pause();
+    faulty.only(|_, path| path.display().to_string().contains("/.scr/scr.dataset.1"));
+    faulty.fail_from(1, ErrorKind::PermissionDenied);
+    world.files = Arc::new(faulty);
+    world.run(|application| {
+        begin_over(application, 1);
+        write_over(application, 1, BYTES);
+        application.session().complete_output(true).unwrap_err();
+    });
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        assert_eq!(application.session().have_restart().unwrap().unwrap(), b"ckpt.1");
+        application.session().start_restart().unwrap();
+        turns.wait();
+        if application.rank == Rank(0) {
+            let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+            assert!(index.entry(1).is_none_or(|entry| !entry.complete));
+            world.run(|other| checkpoint_over(other, 2));
+        }
+        turns.wait();
+        let name = own_file(application.rank);
+        application.session().route_file(name.as_bytes()).unwrap();
+        let completed = application.session().complete_restart(true);
+        (completed.map_err(|error| error.to_string()), read_over(application))
+    });
+    for (completed, next) in run.ranks {
+        let why = completed.unwrap_err();
+        assert!(why.contains("state/rank_") && why.contains("SCR_PREFIX"), "{why}");
+        assert_eq!(next, Some(("ckpt.2".to_owned(), Some(2))));
+    }
+}
+
 /// A record of the file is older than the run, and checksums have proven since that nothing was written.
 #[test]
 fn a_restart_succeeds_where_a_file_was_given_out_earlier_and_its_checksum_is_right() {
