@@ -77,7 +77,7 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     let polled = match find_control_dir(env, &environment::params(env)) {
         Ok(Some(control)) => {
             under_way = agent::under_way(control.path());
-            poll_transfers_anew(env, &control, &|name, options| transports.open(name, options))
+            poll_transfers_anew(env, &control, &|name, options| transports.open(name, options), prefix)
         }
         Ok(None) => PollResult::default(),
         // This node does not finish what another user has planted.

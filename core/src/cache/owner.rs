@@ -27,12 +27,23 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Of a record, as seen from the directory at `prefix`, which has the id `id`. A record without an id belongs to whichever is at
-    /// its path.
+    /// Of a record, as seen from the directory at `prefix`, which has the id `id`.
     pub(crate) fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
         let recorded = Path::new(OsStr::from_bytes(&record.prefix));
-        let has_id = record.prefix_id.as_ref().is_none_or(|recorded| Some(recorded) == id);
-        match record.prefix_id.as_ref() {
+        Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id)
+    }
+
+    /// The same of what is recorded for a directory that was at a path and had an id. A record without an id belongs to whichever is
+    /// at its path.
+    pub(crate) fn of_path(
+        recorded: &Path,
+        recorded_id: Option<&PrefixId>,
+        files: &dyn Files,
+        prefix: &Prefix,
+        id: Option<&PrefixId>,
+    ) -> Self {
+        let has_id = recorded_id.is_none_or(|recorded| Some(recorded) == id);
+        match recorded_id {
             _ if recorded == prefix.dir() => [Self::Predecessor, Self::This][usize::from(has_id)],
             _ if !has_id => Self::Other,
             _ if is_same_folder(files, recorded, prefix.dir()) => Self::This,

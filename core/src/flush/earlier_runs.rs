@@ -5,7 +5,7 @@
 //! due. It does not wait for nodes that it does not have.
 
 use super::closing;
-use super::detached::{poll_some, PollResult, Transports, Which};
+use super::detached::{poll_some, Here, PollResult, Transports, Which};
 use super::outcome::{FlushOutcome, CURE};
 use super::pauses::WaitLimit;
 use crate::comm::collective::{all_reduce, any, broadcast, Op};
@@ -66,10 +66,11 @@ fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {
 fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<(), CommError> {
     let transports = Transports::new(host, &job.env, &job.params);
     let leads = job.nodes.leader(job.rank()) == job.rank();
+    let here = Here { prefix: &job.prefix, id: job.run.prefix.as_ref() };
     let poll = || {
         let open = |name: &str, options: &_| transports.open(name, options);
         match leads {
-            true => poll_some(job.files(), control, &open, &job.local_time(), Which::To(&job.prefix)),
+            true => poll_some(job.files(), control, &open, &job.local_time(), Which::To(here)),
             false => PollResult::default(),
         }
     };

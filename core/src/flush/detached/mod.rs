@@ -16,7 +16,7 @@
 mod monitor;
 pub(crate) mod record;
 
-pub(crate) use monitor::{poll_some, Which};
+pub(crate) use monitor::{poll_some, Here, Which};
 pub use monitor::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 
 use super::pauses::{WaitLimit, LEAST_PAUSE};
@@ -39,6 +39,7 @@ impl Flush<'_> {
         let record = TransferRecord {
             token: run.record.token.clone(),
             prefix: job.prefix.dir().to_owned(),
+            prefix_id: job.run.prefix.clone(),
             rank: job.rank().0,
             node: job.nodes.number(job.rank()),
             mates: job.nodes.mates(job.rank()).iter().map(|rank| rank.0).collect(),

@@ -6,22 +6,24 @@
 //! was rolled back has no record below the prefix directory any more. Its copies are stopped and their staging files removed.
 
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
+use crate::cache::owner::Owner;
 use crate::descriptor::{Descriptors, Store};
 use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone};
 use crate::flush::file_copy;
 use crate::flush::step::StepError;
 use crate::flush::FlushOutcome;
 use crate::fs::{Files, FsError, OwnedDir};
-use crate::ledger::pending::{self, PendingFlush};
+use crate::ledger::pending::{self, PendingError, PendingFlush};
 use crate::ledger::Fence;
 use crate::param::Params;
 use crate::plugin::{PluginHost, PluginLoadError};
-use crate::prefix::Prefix;
+use crate::prefix::{Prefix, PrefixId};
 use crate::{describe, env::Env};
 use scr_plugin_api::{CopyState, KvTree, PluginError, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Gives a transport by its name, with these options.
@@ -110,36 +112,64 @@ pub fn poll_transfers(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) ->
     poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::All)
 }
 
-/// The same, and copies that have failed for good are begun again: somebody asks for it, who may have removed the cause.
-pub fn poll_transfers_anew(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) -> PollResult {
-    poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::AllAnew)
+/// The same, and copies that have failed for good are begun again: somebody asks for it, who may have removed the cause. Flushes to
+/// `prefix` are found also where it had another path when they began.
+pub fn poll_transfers_anew(
+    env: &Env,
+    control: &OwnedDir,
+    open: OpenTransport<'_>,
+    prefix: &Prefix,
+) -> PollResult {
+    let id = PrefixId::read(&*env.files, prefix).ok().flatten();
+    let which = Which::AllAnew(Here { prefix, id: id.as_ref() });
+    poll_some(&**control.files(), control.path(), open, &env.local_time(), which)
+}
+
+/// A prefix directory where it is now.
+#[derive(Clone, Copy)]
+pub(crate) struct Here<'a> {
+    pub(crate) prefix: &'a Prefix,
+    pub(crate) id: Option<&'a PrefixId>,
+}
+
+impl Here<'_> {
+    /// Whether a flush goes there, though the directory may have been renamed since it began.
+    fn has(&self, record: &TransferRecord, files: &dyn Files) -> bool {
+        let recorded_id = record.prefix_id.as_ref();
+        Owner::of_path(&record.prefix, recorded_id, files, self.prefix, self.id) == Owner::This
+    }
 }
 
 /// Which flushes are meant.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub(crate) enum Which<'a> {
     All,
     /// And what has failed for good is begun again.
-    AllAnew,
+    AllAnew(Here<'a>),
     /// That of a token.
     Of(&'a str),
     /// Those to a prefix directory.
-    To(&'a Prefix),
+    To(Here<'a>),
 }
 
 impl Which<'_> {
     fn may_be(self, token: &str) -> bool {
         match self {
             Self::Of(wanted) => wanted == token,
-            Self::All | Self::AllAnew | Self::To(_) => true,
+            Self::All | Self::AllAnew(_) | Self::To(_) => true,
         }
     }
 
-    fn is(self, record: &TransferRecord) -> bool {
-        match self {
-            Self::To(prefix) => record.prefix == prefix.dir(),
-            Self::All | Self::AllAnew | Self::Of(_) => self.may_be(&record.token),
+    /// The record, with the path that its prefix directory has now, if it is meant.
+    fn find(self, mut record: TransferRecord, files: &dyn Files) -> Option<TransferRecord> {
+        if let Self::To(here) | Self::AllAnew(here) = self {
+            let is_here = here.has(&record, files);
+            if is_here && record.prefix != here.prefix.dir() {
+                record.belong_to(here.prefix);
+            }
+            return Some(record).filter(|_| is_here || matches!(self, Self::AllAnew(_)));
         }
+        Some(record).filter(|record| self.may_be(&record.token))
     }
 }
 
@@ -187,7 +217,7 @@ impl TransferMonitor<'_> {
         // Even if nodes share one folder by mistake, each has its own mark.
         let mut by_token: BTreeMap<(String, u32), Vec<TransferRecord>> = BTreeMap::new();
         let (records, bad) = record::list(self.files, self.control)?;
-        for record in records.into_iter().filter(|record| which.is(record)) {
+        for record in records.into_iter().filter_map(|record| which.find(record, self.files)) {
             by_token.entry((record.token.clone(), record.node)).or_default().push(record);
         }
         polled.errors.extend(bad.iter().map(|error: &RecordError| describe(error)));
@@ -200,13 +230,16 @@ impl TransferMonitor<'_> {
         let prefix = Prefix::new(records[0].prefix.clone());
         let pending = match pending::find(self.files, &prefix, &records[0].token) {
             Ok(Some(pending)) => pending,
-            Ok(None) => return self.clear_away(&records, polled),
+            Ok(None) => return self.end_unrecorded(&prefix, &records, polled),
+            Err(PendingError::Fs(error)) if error.kind() == Some(ErrorKind::NotFound) => {
+                return polled.postpone(&MovedError { path: records[0].prefix.clone() });
+            }
             Err(error) => return polled.postpone(&error),
         };
         for record in &mut records {
             match &record.state {
                 TransferState::Copying => self.poll_record(record, polled),
-                TransferState::Failed(_) if which == Which::AllAnew => self.repeat(record, polled),
+                TransferState::Failed(_) if matches!(which, Which::AllAnew(_)) => self.repeat(record, polled),
                 TransferState::Failed(_) | TransferState::Arrived => (),
             }
         }
@@ -214,6 +247,19 @@ impl TransferMonitor<'_> {
         let arrived = records.iter().filter(|record| record.state == TransferState::Arrived).count();
         if arrived == records[0].mates.len() && self.sync_names(&prefix, &pending, &mut records, polled) {
             self.arrive(&prefix, &pending, &records, polled);
+        }
+    }
+
+    /// The flush has no record at this path. If another prefix directory is there, that says nothing of the flush: it can go on where
+    /// the right one is now, and this node need not wait for it.
+    fn end_unrecorded(&self, prefix: &Prefix, records: &[TransferRecord], polled: &mut PollResult) {
+        let record = &records[0];
+        match PrefixId::read(self.files, prefix) {
+            Err(error) => polled.postpone(&error),
+            Ok(found) if record.prefix_id.is_none() || found == record.prefix_id => {
+                self.clear_away(records, polled);
+            }
+            Ok(_) => polled.errors.push(describe(&MovedError { path: record.prefix.clone() })),
         }
     }
 
@@ -389,6 +435,17 @@ impl TransferMonitor<'_> {
             }
         }
     }
+}
+
+/// The prefix directory of a flush is not where it was when the flush began.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "the flush of this node to {} cannot go on: that prefix directory is not there. If its file system is away, mount it. If the directory \
+     was renamed, rename it back, or start the job, or `scr poststage' on this node, with SCR_PREFIX set to the new path",
+    path.display()
+)]
+struct MovedError {
+    path: PathBuf,
 }
 
 /// The marks of a flush.

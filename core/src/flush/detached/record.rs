@@ -8,7 +8,7 @@ use crate::flush::file_copy::FileCopy;
 use crate::flush::{MakeCurrent, Options, SourceFile};
 use crate::fs::{Durability, Files, FsError, Kind, Status};
 use crate::prefix::rank2file::FAN_OUT;
-use crate::prefix::{staging_file, FileName};
+use crate::prefix::{staging_file, FileName, Prefix, PrefixId};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -20,8 +20,9 @@ use std::path::{Path, PathBuf};
 pub(crate) struct TransferRecord {
     /// The flush.
     pub(crate) token: String,
-    /// The prefix directory.
+    /// The prefix directory, and its random id, which it keeps when it is renamed.
     pub(crate) prefix: PathBuf,
+    pub(crate) prefix_id: Option<PrefixId>,
     pub(crate) rank: u32,
     /// The number of the node, which is that of its mark.
     pub(crate) node: u32,
@@ -61,11 +62,21 @@ impl TransferRecord {
         remove(files, control, &self.token, self.rank)
     }
 
+    /// From here on the prefix directory is at this path.
+    pub(super) fn belong_to(&mut self, prefix: &Prefix) {
+        self.prefix = prefix.dir().to_owned();
+        for copy in &mut self.copies {
+            copy.target = prefix.file(&copy.file.name);
+            copy.staging = staging_file(&copy.target, &self.token);
+        }
+    }
+
     fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.set("VERSION", VERSION);
         tree.set("TOKEN", &self.token);
         tree.set_bytes("PREFIX", self.prefix.as_os_str().as_bytes());
+        self.prefix_id.iter().for_each(|id| tree.set("PREFIX_ID", id));
         tree.set("RANK", self.rank);
         tree.set("NODE", self.node);
         for mate in &self.mates {
@@ -110,6 +121,7 @@ impl TransferRecord {
         Ok(Self {
             token,
             prefix,
+            prefix_id: tree.text("PREFIX_ID").and_then(PrefixId::parse),
             copies,
             rank: tree.require("RANK")?,
             node: tree.require("NODE")?,
@@ -335,6 +347,7 @@ pub(crate) mod tests {
         TransferRecord {
             token: "3.17f.0a".to_owned(),
             prefix: "/pfs".into(),
+            prefix_id: PrefixId::parse(&"0af1".repeat(8)),
             rank,
             node: 2,
             mates: vec![4, 5],

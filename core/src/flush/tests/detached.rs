@@ -6,7 +6,7 @@ use crate::flush::closing::{
     Share, Staged,
 };
 use crate::flush::detached::record;
-use crate::flush::detached::{poll_some, PollResult, Which};
+use crate::flush::detached::{poll_some, Here, PollResult, Which};
 use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
@@ -15,7 +15,7 @@ use crate::fs::{Files, How, RealFiles, Retrying};
 use crate::ledger::pending;
 use crate::ledger::{Closer, Dropping, LedgerDir, Request, Sharing, Turn};
 use crate::prefix::fixtures::let_look_dead;
-use crate::prefix::{staging_file, DELETION};
+use crate::prefix::{staging_file, Index, Prefix, PrefixId, DELETION};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::BTreeSet;
 use std::fs;
@@ -57,8 +57,16 @@ impl Nodes {
     }
 
     fn poll(&self, node: u32) -> PollResult {
+        self.poll_some(node, Which::All)
+    }
+
+    fn poll_some(&self, node: u32, which: Which<'_>) -> PollResult {
         let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport));
-        poll_some(&RealFiles, &self.control(node), &open, NOW, Which::All)
+        poll_some(&RealFiles, &self.control(node), &open, NOW, which)
+    }
+
+    fn anew(&self) -> Which<'_> {
+        Which::AllAnew(Here { prefix: &self.stage.prefix, id: None })
     }
 
     fn records(&self, node: u32) -> usize {
@@ -115,6 +123,51 @@ fn poststage_finishes_an_arrived_flush_only_once() {
     let finalized = ended.iter().filter(|ended| matches!(ended, FlushOutcome::Finalized(_))).count();
     assert_eq!((finalized, ended.len()), (1, 1), "{ended:?}");
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
+}
+
+/// Agents took the flush for ended where another directory was at the old path, and forgot it. A run in the renamed one did not wait
+/// for it.
+#[test]
+fn a_flush_goes_on_in_a_prefix_directory_that_was_renamed_and_is_not_forgotten_meanwhile() {
+    let nodes = Nodes::new();
+    let old = &nodes.stage.prefix;
+    old.make_scr_dir(&RealFiles).unwrap();
+    LedgerDir::new(&RealFiles, old).begin_run(1).unwrap();
+    let id = PrefixId::read(&RealFiles, old).unwrap();
+    let cached = nodes.stage.cache(1, "a");
+    nodes.begin(&cached, OPTIONS);
+    let new = Prefix::new(nodes.stage.dir.path().join("renamed"));
+    fs::rename(old.dir(), new.dir()).unwrap();
+    for is_replaced in [false, true] {
+        if is_replaced {
+            old.make_scr_dir(&RealFiles).unwrap();
+            LedgerDir::new(&RealFiles, old).begin_run(1).unwrap();
+        }
+        let polled = nodes.poll(0);
+        let [why] = &polled.errors[..] else { panic!("{polled:?}") };
+        let words = ["was renamed", "scr poststage", "SCR_PREFIX", &*old.dir().display().to_string()];
+        assert!(words.iter().all(|word| why.contains(word)), "{why}");
+        // The file system of one that is missing may only be away.
+        assert_eq!(
+            (polled.unfinished, polled.failed, nodes.records(0)),
+            (!is_replaced, false, 2),
+            "{polled:?}"
+        );
+    }
+    let there = Here { prefix: &new, id: id.as_ref() };
+    let other = Here { prefix: old, id: None };
+    assert_eq!(nodes.poll_some(0, Which::To(other)), PollResult::default());
+    // A run that begins does the first, and `scr poststage` the second.
+    for (node, which) in [(0, Which::To(there)), (1, Which::AllAnew(there))] {
+        let polled = nodes.poll_some(node, which);
+        assert!(polled.errors.is_empty() && !polled.unfinished, "{polled:?}");
+    }
+    let index = Index::read(&RealFiles, &new).unwrap();
+    assert!(index.entry(1).is_some_and(|entry| entry.is_valid()));
+    for file in cached.by_rank.iter().flatten() {
+        assert_eq!(fs::read(new.file(&file.name)).unwrap(), cached.bytes[&file.name]);
+    }
+    assert!(Index::read(&RealFiles, old).unwrap().entries().is_empty());
 }
 
 /// Several may look at once, on several nodes.
@@ -378,9 +431,8 @@ fn copies_that_have_failed_are_begun_again_when_somebody_asks_for_it() {
     transport.fails.store(false, Ordering::SeqCst);
     // An agent does not try for ever.
     (0..2).for_each(|node| assert!(nodes.poll(node).failed));
-    let open = |_: &str, _: &KvTree| Ok(Arc::clone(&nodes.transport));
     for node in 0..2 {
-        let polled = poll_some(&RealFiles, &nodes.control(node), &open, NOW, Which::AllAnew);
+        let polled = nodes.poll_some(node, nodes.anew());
         assert!(polled.unfinished && !polled.failed, "{polled:?}");
         assert!(polled.notices[0].ends_with("are copied again"), "{polled:?}");
     }
@@ -411,7 +463,7 @@ fn a_name_that_could_not_be_synced_before_the_mark_is_made_anew() {
         }
         failed += 1;
         (0..2).for_each(|_| drop(poll(Which::All)));
-        (0..2).for_each(|_| drop(poll(Which::AllAnew)));
+        (0..2).for_each(|_| drop(poll(nodes.anew())));
         let mark = nodes.stage.prefix.scr_file(&format!("done.{TOKEN}.0"));
         assert!(mark.exists(), "operation {at}");
         let staging = |file: &SourceFile| staging_file(&nodes.stage.prefix.file(&file.name), TOKEN);

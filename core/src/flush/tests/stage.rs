@@ -8,7 +8,7 @@ use crate::fs::faulty::{FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles};
 use crate::job::Job;
 use crate::param::AppConfig;
-use crate::prefix::{DatasetDescriptor, FileName, Index, Prefix};
+use crate::prefix::{DatasetDescriptor, FileName, Index, Prefix, PrefixId};
 use crate::redundancy::plugins::TransportInUse;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::collections::HashMap;
@@ -231,6 +231,7 @@ impl Stage {
                 .with_variable("SCR_LOG_ENABLE", "0");
             env.clock().set_since_epoch(SINCE_EPOCH);
             let mut job = Job::begin(Box::new(comm), env.env(), &AppConfig::default()).unwrap();
+            job.run.prefix = PrefixId::read(&RealFiles, &self.prefix).unwrap();
             // What fails is to fail in the flush.
             job.env.files = files_of(rank);
             let control = self.control(node);
