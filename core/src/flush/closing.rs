@@ -18,7 +18,9 @@ use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{unique_number, At, Files, FsError, How};
 use crate::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
-use crate::ledger::{Closer, Dropping, Fence, Ledger, LedgerDir, Request, Sharing, Turn, Whose, SAVED};
+use crate::ledger::{
+    Closer, Dropping, Ending, Fence, Ledger, LedgerDir, Request, Sharing, Turn, Whose, Wish, SAVED,
+};
 use crate::planted::{planted, Bug};
 use crate::prefix::{
     staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, IndexEntry, Location, Prefix,
@@ -40,7 +42,7 @@ pub(crate) fn finalize_pending(
     prefix: &Prefix,
     now: &str,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
-    end_all(files, prefix, now, Missing::TakeBack)
+    end_all(files, prefix, now, Wish::End)
 }
 
 /// Finishes every flush below a prefix whose data has arrived, though the application has died or never called again.
@@ -54,7 +56,7 @@ pub fn finalize_arrived(
     prefix: &Prefix,
     now: &str,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
-    end_all(files, prefix, now, Missing::Leave)
+    end_all(files, prefix, now, Wish::EndArrived)
 }
 
 /// Finishes the flush of this token if its data has arrived, and gives what became of it where anything is under way by that
@@ -67,7 +69,7 @@ pub(crate) fn finalize_now(
 ) -> Result<Option<Option<FlushOutcome>>, StepError> {
     let ended = try_alone(files, prefix, |fence| {
         let Some(record) = pending::find(files, prefix, token)? else { return Ok(None) };
-        Ok::<_, PendingError>(Some(Closing { files, prefix, record, fence }.end(now, Missing::Leave)))
+        Ok::<_, PendingError>(Some(Closing { files, prefix, record, fence }.end(now, Wish::EndArrived)))
     })?;
     Ok(ended.transpose()?)
 }
@@ -167,7 +169,7 @@ fn end_token(
             released.err().map(|error| describe(&error))
         }
         Ok(Some(record)) => {
-            let ended = Closing { files, prefix, record, fence }.end(now, Missing::TakeBack);
+            let ended = Closing { files, prefix, record, fence }.end(now, Wish::End);
             matches!(ended, FlushOutcome::Postponed { .. }).then(|| ended.to_string())
         }
         Ok(None) => None,
@@ -566,28 +568,14 @@ pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
     staging_file(path, &format!("{token}.{:x}", unique_number()))
 }
 
-/// What to do about a flush that has not all arrived.
-#[derive(Clone, Copy, PartialEq)]
-enum Missing {
-    TakeBack,
-    Leave,
-}
-
-/// What to do about a flush that is to be revoked and whose dataset has taken its name.
-#[derive(Clone, Copy, PartialEq)]
-enum IfTaken {
-    Revoke,
-    Leave,
-}
-
 fn end_all(
     files: &dyn Files,
     prefix: &Prefix,
     now: &str,
-    missing: Missing,
+    wish: Wish,
 ) -> Result<Vec<FlushOutcome>, PrefixError> {
     let end = |found| match found {
-        FoundRecord::Usable(record) => end_alone(files, prefix, &record, now, missing),
+        FoundRecord::Usable(record) => end_alone(files, prefix, &record, now, wish),
         FoundRecord::Damaged(path, error) => {
             Some(FlushOutcome::Unusable { path, why: describe(&error), is_damaged: true })
         }
@@ -603,13 +591,13 @@ fn end_alone(
     prefix: &Prefix,
     record: &PendingFlush,
     now: &str,
-    missing: Missing,
+    wish: Wish,
 ) -> Option<FlushOutcome> {
     let postponed = |why| FlushOutcome::postponed(files, prefix, record, why);
     let ended = alone(files, prefix, |fence| {
         // Somebody may have ended it while this process waited for the lock.
         match pending::find_again(files, prefix, record) {
-            Ok(Some(record)) => Some(Closing { files, prefix, record, fence }.end(now, missing)),
+            Ok(Some(record)) => Some(Closing { files, prefix, record, fence }.end(now, wish)),
             Ok(None) => None,
             Err(error) => Some(postponed(describe(&error))),
         }
@@ -643,26 +631,25 @@ impl<'a> Closing<'a> {
     }
 
     fn resolve(&self, now: &str) -> CloseOutcome {
-        let done = self.record.all_done(self.files, self.prefix);
-        match done.map(|done| done && !planted(Bug::TakenBackAfterMark)) {
-            // A process that has ended it before may have removed marks already.
-            Ok(false) => match self.revoke(if planted(Bug::TakenBackAfterMark) {
-                IfTaken::Revoke
-            } else {
-                IfTaken::Leave
-            }) {
-                Ok(false) => self.roll_forward(now),
-                // Who has the lock by now may close it.
-                Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
-                Err(_) => {
-                    // A file system that is full has no room for a lock, and this process has not closed it.
-                    let _ = pending::revoke(self.files, self.prefix, &self.record.token);
-                    CloseOutcome::TakenBack
-                }
-                Ok(_) => CloseOutcome::TakenBack,
+        let even_if_taken = match self.record.all_done(self.files, self.prefix) {
+            Err(error) => return CloseOutcome::Unfinished(describe(&error)),
+            Ok(is_marked) => match Ending::of(self.record.recorded(), is_marked, Wish::Resolve) {
+                Ending::RollForward | Ending::Leave => return self.roll_forward(now),
+                Ending::Nothing | Ending::ClearAway => return CloseOutcome::TakenBack,
+                Ending::Revoke { even_if_taken } => even_if_taken,
             },
-            Ok(true) => self.roll_forward(now),
-            Err(error) => CloseOutcome::Unfinished(describe(&error)),
+        };
+        match self.revoke(even_if_taken) {
+            // A process that has ended it before may have removed marks already.
+            Ok(false) => self.roll_forward(now),
+            Ok(true) => CloseOutcome::TakenBack,
+            // Who has the lock by now may close it.
+            Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
+            Err(_) => {
+                // A file system that is full has no room for a lock, and this process has not closed it.
+                let _ = pending::revoke(self.files, self.prefix, &self.record.token);
+                CloseOutcome::TakenBack
+            }
         }
     }
 
@@ -679,33 +666,30 @@ impl<'a> Closing<'a> {
         expect_lock(Some(self.fence), &pending::flush_path(self.prefix, &self.record.token))
     }
 
-    fn end(&self, now: &str, missing: Missing) -> FlushOutcome {
+    fn end(&self, now: &str, wish: Wish) -> FlushOutcome {
         let dataset = self.record.dataset.clone();
-        let ended = match self.record.done(self.files, self.prefix) {
-            Ok(_) if self.record.revoked => {
-                let why = "it was given up, and not all of it was removed".to_owned();
-                self.clear_away_revoked().map(|()| Some(why)).map_err(StepError::from)
-            }
-            Ok(done) if done < self.record.marks && missing == Missing::Leave => {
-                return FlushOutcome::Waiting { dataset, done, marks: self.record.marks };
-            }
-            Ok(done) if done < self.record.marks => {
-                let why = "it was interrupted before all files had arrived".to_owned();
-                match self.revoke(IfTaken::Leave) {
-                    Ok(true) => self.clear_away_revoked().map(|()| Some(why)).map_err(StepError::from),
-                    // Its job was only slow.
-                    Ok(false) => self.finish_or_take_back(now),
-                    Err(error) => Err(error.into()),
+        let taken_back = |why: &str| self.clear_away_revoked().map(|()| Some(why.to_owned()));
+        let done = self.record.done(self.files, self.prefix);
+        let ended = done.map_err(StepError::from).and_then(|done| {
+            let (recorded, marks) = (self.record.recorded(), self.record.marks);
+            match Ending::of(recorded, done >= marks, wish) {
+                Ending::Nothing | Ending::Leave => {
+                    return Ok(FlushOutcome::Waiting { dataset: dataset.clone(), done, marks })
                 }
+                Ending::ClearAway => Ok(taken_back("it was given up, and not all of it was removed")?),
+                Ending::Revoke { even_if_taken } if self.revoke(even_if_taken)? => {
+                    Ok(taken_back("it was interrupted before all files had arrived")?)
+                }
+                Ending::Revoke { .. } | Ending::RollForward => self.finish_or_take_back(now),
             }
-            Ok(_) => self.finish_or_take_back(now),
-            Err(error) => Err(error.into()),
-        };
-        match ended {
-            Ok(None) => FlushOutcome::Finalized(dataset),
-            Ok(Some(why)) => FlushOutcome::Revoked { dataset, why },
-            Err(error) => FlushOutcome::postponed(self.files, self.prefix, &self.record, describe(&error)),
-        }
+            .map(|ended| match ended {
+                None => FlushOutcome::Finalized(dataset.clone()),
+                Some(why) => FlushOutcome::Revoked { dataset: dataset.clone(), why },
+            })
+        });
+        ended.unwrap_or_else(|error| {
+            FlushOutcome::postponed(self.files, self.prefix, &self.record, describe(&error))
+        })
     }
 
     /// Finishes it; or takes it back, and says why.
@@ -832,9 +816,9 @@ impl<'a> Closing<'a> {
 
     /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
     /// has not done so finds no record. Gives whether it is revoked; who has lost the lock revokes nothing.
-    fn revoke(&self, if_taken: IfTaken) -> Result<bool, PrefixError> {
+    fn revoke(&self, even_if_taken: bool) -> Result<bool, PrefixError> {
         let PendingFlush { dataset, token: by, .. } = &self.record;
-        let request = Request::TakeBack { dataset, by, even_if_taken: if_taken == IfTaken::Revoke };
+        let request = Request::TakeBack { dataset, by, even_if_taken };
         match self.ledger().transact_if(&request, &mut |_| Ok(self.expect_lock()?)) {
             Err(PrefixError::Ended { .. }) => Ok(false),
             revoked => revoked.map(|_| true),
@@ -843,7 +827,7 @@ impl<'a> Closing<'a> {
 
     fn take_back(&self) -> Result<(), PrefixError> {
         if !self.record.revoked {
-            self.revoke(IfTaken::Revoke)?;
+            self.revoke(true)?;
         }
         self.clear_away_revoked()
     }

@@ -56,9 +56,8 @@ impl Facts for FactsOfFiles<'_> {
         match pending::find_left(self.files, self.prefix, token) {
             Err(PendingError::Fs(error)) if !error.is_damage() => Err(error.into()),
             // Nobody can close it, or clear it away, with such a record.
-            Err(_) | Ok(None) => Ok(Recorded::Nothing),
-            Ok(Some(record)) if record.revoked => Ok(Recorded::Revoked),
-            Ok(Some(_)) => Ok(Recorded::UnderWay),
+            Err(_) => Ok(Recorded::Nothing),
+            Ok(found) => Ok(found.map_or(Recorded::Nothing, |record| record.recorded())),
         }
     }
 

@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `request` | what can be asked for, what can happen, and why it may not |
 //! | `decide` | the function |
+//! | `ending` | what a process does about a flush that it finds |
 //! | `state` | the value, and how an event changes it |
 //! | `facts` | what the function may ask about the world |
 //! | `dir` | the two files: the only code that reads and writes them, under the one lock |
@@ -19,6 +20,7 @@
 
 mod decide;
 mod dir;
+mod ending;
 mod facts;
 mod heal;
 pub(crate) mod pending;
@@ -32,6 +34,7 @@ mod window;
 pub(crate) use decide::decide;
 pub use dir::LedgerDir;
 pub(crate) use dir::{Committed, RecordedLists, Turn};
+pub(crate) use ending::{Ending, Wish};
 pub(crate) use facts::{Facts, Recorded, Sharing};
 pub use promises::Promise;
 pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};

@@ -7,7 +7,7 @@
 //! whoever finds that record removes what is left.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::{MakeCurrent, Sharing};
+use super::{MakeCurrent, Recorded, Sharing};
 use crate::fs::{At, Durability, Files, FsError, How};
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
@@ -131,6 +131,14 @@ impl PendingFlush {
         files.remove_if_there(&self.recorded_mark(prefix))?;
         files.remove_if_there(&self.path(prefix))?;
         sync(files, prefix)
+    }
+
+    /// What is on record of it.
+    pub(crate) fn recorded(&self) -> Recorded {
+        match self.revoked {
+            true => Recorded::Revoked,
+            false => Recorded::UnderWay,
+        }
     }
 
     /// Where its record lies.

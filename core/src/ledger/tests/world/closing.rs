@@ -1,5 +1,6 @@
 //! How one process ends a flush: `Closing` in `flush/closing.rs`.
 
+use super::super::super::{Ending, Wish};
 use super::{
     dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Outcome, Recorded, State, Why, World, SAVING,
 };
@@ -92,23 +93,26 @@ impl World {
             }
             return self.go(state, who, At::Ended);
         }
-        let is_marked = state.disk.is_marked[flush];
-        let at = match (state.disk.records[flush], frame.why) {
-            (Recorded::UnderWay, Why::TakeBack) => At::Revoke { even_if_taken: true },
-            (Recorded::UnderWay, Why::EndArrived) if !is_marked => {
-                return self.pop(state, who, Outcome::Postponed);
-            }
-            (Recorded::UnderWay, _) if is_marked => At::Ended,
-            (Recorded::UnderWay, _) => At::Revoke { even_if_taken: false },
-            (_, Why::Resolve) => {
-                let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
-                let outcome = if counts { Outcome::Complete } else { Outcome::TakenBack };
-                return self.pop(state, who, outcome);
-            }
-            (Recorded::Revoked, _) => At::ClearStaging(Outcome::TakenBack),
-            (Recorded::Nothing, _) => return self.pop(state, who, Outcome::Complete),
+        let (recorded, is_marked) = (state.disk.records[flush], state.disk.is_marked[flush]);
+        if frame.why == Why::Resolve && recorded != Recorded::UnderWay {
+            let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+            return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::TakenBack });
+        }
+        if frame.why == Why::TakeBack && recorded == Recorded::UnderWay {
+            return self.go(state, who, At::Revoke { even_if_taken: true });
+        }
+        let wish = match frame.why {
+            Why::EndArrived => Wish::EndArrived,
+            Why::Resolve => Wish::Resolve,
+            _ => Wish::End,
         };
-        self.go(state, who, at)
+        match Ending::of(recorded, is_marked, wish) {
+            Ending::Nothing => self.pop(state, who, Outcome::Complete),
+            Ending::Leave => self.pop(state, who, Outcome::Postponed),
+            Ending::ClearAway => self.go(state, who, At::ClearStaging(Outcome::TakenBack)),
+            Ending::Revoke { even_if_taken } => self.go(state, who, At::Revoke { even_if_taken }),
+            Ending::RollForward => self.go(state, who, At::Ended),
+        }
     }
 
     fn clear_away_if_ended(&mut self, state: &mut State, who: usize, flush: usize) -> bool {

@@ -1,0 +1,45 @@
+//! What a process that ends flushes does about one that it finds: one decision, for jobs, runs and commands.
+
+use super::Recorded;
+use crate::planted::{planted, Bug};
+
+/// What somebody wants of a flush that is on record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wish {
+    /// It ends now, one way or the other.
+    End,
+    /// It ends if every byte has arrived.
+    EndArrived,
+    /// Its own job has had an error.
+    Resolve,
+}
+
+/// What is to be done about it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// Somebody else has ended it.
+    Nothing,
+    /// It is left as it is.
+    Leave,
+    /// What is left of it is removed.
+    ClearAway,
+    /// It is taken back, also where its dataset has taken its names, or only where it has not.
+    Revoke { even_if_taken: bool },
+    /// Its files get their names.
+    RollForward,
+}
+
+impl Ending {
+    /// Of a flush of which this is on record, and all marks or not.
+    pub(crate) fn of(recorded: Recorded, is_marked: bool, wish: Wish) -> Self {
+        let is_marked = is_marked && !(wish == Wish::Resolve && planted(Bug::TakenBackAfterMark));
+        match (recorded, wish) {
+            (Recorded::Nothing, _) => Self::Nothing,
+            (Recorded::Revoked, _) => Self::ClearAway,
+            (Recorded::UnderWay, _) if is_marked => Self::RollForward,
+            (Recorded::UnderWay, Wish::EndArrived) => Self::Leave,
+            // Its job may only be slow.
+            (Recorded::UnderWay, _) => Self::Revoke { even_if_taken: planted(Bug::TakenBackAfterMark) },
+        }
+    }
+}
