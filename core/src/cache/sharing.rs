@@ -23,8 +23,9 @@ pub(crate) struct Sharing<'a> {
 /// The ranks of a node do not see the same folder.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "{} is not the folder that rank {leader} of the same node sees there: name a folder that all ranks of a node share, without \
-     a variable that differs between them", folder.display()
+    "{} is not the folder that rank {leader} of the same node sees there: if several containers have one host name, set \
+     SCR_NODE_NAME in each to a name of its own; otherwise name a folder that all ranks of a node share, without a variable that \
+     differs between them", folder.display()
 )]
 struct ApartError {
     folder: PathBuf,
@@ -204,6 +205,8 @@ mod tests {
         for message in all.unwrap() {
             let (rank, folder) = ("rank 1 on n0", dir.path().join("1").display().to_string());
             assert!(message.contains(rank) && message.contains(&folder), "{message}");
+            // Containers on one machine may have one host name: only storage tells that they are not one node.
+            assert!(message.contains("set SCR_NODE_NAME in each"), "{message}");
         }
         for folder in ["0", "1"] {
             assert_eq!(std::fs::read_dir(dir.path().join(folder)).unwrap().count(), 0, "a mark is left");

@@ -1,9 +1,11 @@
 //! `scr doctor`: checks an installation, and the allocation that it runs in, and says what to fix.
 //!
 //! - `installation`: library, plugins, launcher, settings
+//! - `logout`: whether a logout takes datasets away
 //! - `node`: what can be checked on each node, and its comparison
 
 mod installation;
+mod logout;
 mod node;
 
 use crate::environment;

@@ -1,7 +1,7 @@
 //! The checks of a node, and the comparison of all nodes of the allocation.
 
 use super::installation::libraries;
-use super::{Check, Verdict};
+use super::{logout, Check, Verdict};
 use crate::environment;
 use crate::machine::health::{check_store, command_here};
 use crate::machine::process::Limit;
@@ -66,6 +66,9 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
             &descriptors.control,
         )])
         .collect();
+    if !descriptors.all_bypass() {
+        checks.extend(logout::check(env, descriptors.stores.iter().map(|store| store.path.clone())));
+    }
     checks.extend(huge_pages(descriptors.stores.iter().map(|store| store.path.as_path())));
     checks.iter_mut().for_each(|check| check.subject = format!("{}: {}", env.host, check.subject));
     checks
