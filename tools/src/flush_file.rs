@@ -285,6 +285,10 @@ mod tests {
     fn only_a_known_dataset_outside_the_prefix_directory_needs_a_flush() {
         let needs = |id| answer(&Selection { needflush: Some(id), ..selection() }, None);
         assert_eq!([3, 6, 99].map(|id| needs(id).0), [true, false, false]);
+        let mut replaced = file();
+        replaced.record_replaced(3, 6);
+        let ask = Selection { needflush: Some(3), ..selection() };
+        assert!(!ask.ask(&replaced, None, "7").yes, "a newer one has its files");
     }
 
     /// They were listed as left to copy, although no node of this allocation had anything of them.

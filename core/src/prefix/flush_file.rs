@@ -317,7 +317,7 @@ impl FlushFile {
     }
 
     /// Records that a dataset was not flushed, as a newer one has its name or files of it.
-    pub(crate) fn record_replaced(&mut self, id: u64, newer: u64) {
+    pub fn record_replaced(&mut self, id: u64, newer: u64) {
         if self.tree.find(DATASET, id).is_some() {
             self.tree.entry(DATASET, id).set(REPLACED, newer);
         }

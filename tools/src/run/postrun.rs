@@ -364,6 +364,9 @@ mod tests {
         // With the id of no job, or of another one, nothing may be called safe.
         assert_eq!(ids(&unsaved.elsewhere), [8]);
         assert_eq!(ids(&Unsaved::of(&file, "defjobid").elsewhere), [8, 7, 6, 5, 1]);
+        // Each command tried again to save it, in vain.
+        file.record_replaced(6, 9);
+        assert_eq!(ids(&Unsaved::of(&file, "7").output), [1]);
         let unsaved = Unsaved::of(&FlushFile::default(), "7");
         assert_eq!((unsaved.output.len(), unsaved.checkpoints.len()), (0, 0));
     }
