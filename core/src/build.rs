@@ -1,4 +1,4 @@
-//! What a build can set: the defaults of a few parameters, the place of the system file, the kind of file locks.
+//! The settings of a build: the defaults of a few parameters, the place of the system file, the kind of file locks.
 //!
 //! The Makefile has a variable for each, named as the option of C SCR's build. It passes the value to the compiler
 //! with `SCR_BUILD_` before its name, so that the environment of a job never ends up in a library.

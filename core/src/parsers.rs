@@ -160,7 +160,7 @@ fn settings(bytes: &[u8]) {
     black_box(Settings::from_tree(&tree(bytes))).ok();
 }
 
-/// What ranks send each other.
+/// Messages between ranks.
 fn messages(bytes: &[u8]) {
     comm::parse_messages(bytes);
     black_box(lists::from_tree(&tree(bytes)));

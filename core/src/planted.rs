@@ -21,7 +21,7 @@ macro_rules! bugs {
             /// All of them.
             pub const ALL: &[Self] = &[$(Self::$bug),*];
 
-            /// What goes wrong.
+            /// The effect.
             pub fn what(self) -> &'static str {
                 match self {
                     $(Self::$bug => $what,)*

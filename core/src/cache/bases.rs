@@ -46,7 +46,7 @@ fn add(env: &Env, known: &Path, job_folder: &Path, bases: &BTreeSet<&Path>) -> R
     files.write_tree(&folder.path().join(NAME), &tree, 0o600, Durability::Unsynced)
 }
 
-/// The bases that a job has recorded in its folder. What is no absolute path is none.
+/// The bases that a job has recorded in its folder. Only absolute paths count.
 pub fn recorded(files: &dyn Files, job_folder: &Path) -> BTreeSet<PathBuf> {
     let tree = files.read_tree(&job_folder.join(NAME)).ok().flatten().unwrap_or_default();
     let bases = tree.get("BASE").into_iter().flat_map(KvTree::keys);

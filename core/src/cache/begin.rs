@@ -176,13 +176,13 @@ impl Drop for DatasetIds {
     }
 }
 
-/// What a full store means, and what to do.
+/// The meaning of a full store, and the cure.
 const NO_RECORDS: &str =
     "without room for its record no dataset can begin, not even one that bypasses the cache. Make room \
                           there, or let SCR_CACHE_BASE or a STORE line name another folder";
 /// The least that the record of one rank takes in a store.
 const RECORD_BYTES: u64 = 4096;
-/// So many ids are reserved at a time.
+/// A run reserves this many ids at a time.
 const BLOCK: u64 = 64;
-/// So many ids are tried for a dataset where other jobs have them.
+/// A dataset tries at most this many ids if other jobs have them.
 const MOST_IDS: u32 = 100;

@@ -32,7 +32,7 @@ pub(crate) struct CachedDataset {
     pub(crate) offered: bool,
     /// Whether the flush file says that it is in cache.
     pub(crate) listed: bool,
-    /// Of files that lie in the prefix directory: whether any may have replaced one that was there before.
+    /// Whether any file in the prefix directory may have replaced one that was there before.
     pub(crate) may_replace: bool,
     /// How much of this rank's part equals its record.
     pub(crate) verified: Verified,
@@ -54,7 +54,7 @@ impl CheckpointId {
     }
 }
 
-/// What there is of a cached dataset in the prefix directory.
+/// The copy of a cached dataset in the prefix directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PrefixCopy {
     /// No complete copy.
@@ -116,7 +116,7 @@ impl CachedDataset {
         CheckpointId { id: self.id(), seq: self.seq(), name: self.record.dataset.name.clone() }
     }
 
-    /// What this rank's part takes in cache. A file that ranks have linked counts for each of them in part, and once in all.
+    /// The bytes of this rank's part in cache. A file that ranks have linked counts for each of them in part, and once in all.
     pub(crate) fn cache_bytes(&self, files: &dyn Files) -> u64 {
         let redundancy = self.record.redundancy.map_or(0, |file| file.bytes);
         if self.record.protection.bypass {

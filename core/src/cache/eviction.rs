@@ -341,7 +341,7 @@ impl Cache {
     /// # Errors
     /// As for [`withdraw`](Self::withdraw).
     pub(crate) fn give_files_to(&mut self, job: &Job, owner: &RankRecord) -> Result<FilesGiven, Error> {
-        // Of a dataset that lies in cache too, the index says later whether a flush has replaced files.
+        // For a dataset that lies in cache too, the index says later whether a flush has replaced files.
         let in_place = owner.protection.bypass;
         let lies_there = |cached: &&CachedDataset| {
             cached.record.protection.bypass || in_place && cached.has_files_in_prefix()
@@ -423,7 +423,7 @@ impl Cache {
         self.open.close_removed();
     }
 
-    /// What the newest dataset took of which this rank has found remains.
+    /// The bytes of the newest dataset of which this rank has found remains.
     fn bytes_of_remains(&self) -> u64 {
         let newest = self.stale.iter().filter_map(|stale| stale.seq).max();
         let its = self.stale.iter().filter(|stale| stale.seq.is_some() && stale.seq == newest);
@@ -436,12 +436,12 @@ impl Cache {
 }
 
 impl StoreInUse {
-    /// What may still be written; an answer above `enough` may be too low.
+    /// The bytes that may still be written; an answer above `enough` may be too low.
     pub(super) fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
         room::room(files, &self.cache, &self.memory, enough)
     }
 
-    /// What of its `SIZE` a store has left with so many datasets.
+    /// The rest of the `SIZE` of a store that has this many datasets.
     fn room_of_size(&self, there: u64) -> Option<Room> {
         let kept = self.last_bytes.saturating_mul(there);
         self.size.map(|size| Room { bytes: size.saturating_sub(kept), by: LimitedBy::Size })
@@ -486,7 +486,7 @@ fn report(job: &Job, done: Result<(), FsError>) {
 }
 
 const TAG: Tag = Tag(42);
-/// What may make room.
+/// The ways to make room.
 const CLEAN: &str = "`scr clean --dead' removes what jobs that are over have left on a node";
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;

@@ -106,7 +106,7 @@ impl Journal {
     /// Begins a filemap with its first entry. It must not be there yet; after an error it is not.
     fn begin(files: &dyn Files, path: &Path, first: &Entry<'_>) -> io::Result<Self> {
         let file = files.open(path, How::Create(0o600))?;
-        // Where a file system has no locks, only the record of running jobs protects the part.
+        // If a file system has no locks, only the record of running jobs protects the part.
         let _ = file.try_lock();
         let journal = Self { file, valid_len: Cell::new(0), torn: Cell::new(false) };
         let written = journal.write_once(&beginning(first));
@@ -148,7 +148,7 @@ impl Journal {
         self.write(files, &[frame(&Entry::Prepared(record, kept)), frame(&Entry::Complete)].concat())
     }
 
-    /// What an attempt that failed has written is cut off before the next one.
+    /// The remains of a failed attempt are cut off before the next one.
     fn write(&self, files: &dyn Files, bytes: &[u8]) -> io::Result<()> {
         retried(files, |_| self.write_once(bytes))
     }
@@ -185,7 +185,7 @@ impl Journal {
 }
 
 /// That a process counts on a part in cache: it holds the lock of the system on the filemap until it removes the part, or ends.
-/// Nobody else removes the part meanwhile.
+/// No other process removes the part meanwhile.
 #[derive(Default)]
 pub(crate) struct Claim {
     /// Open as long as it counts; none where it cannot be opened.
@@ -198,7 +198,7 @@ impl Claim {
     pub(crate) fn lay(files: &dyn Files, path: &Path) -> Self {
         // Some file systems lock only what is open to be written.
         let file = files.open(path, How::Update).ok();
-        // Where a file system has no locks, nobody is known to have it.
+        // If a file system has no locks, no process is known to have it.
         let is_ours = file.as_ref().is_none_or(|file| file.try_lock() != LockAttempt::Held);
         Self { file, is_ours }
     }

@@ -150,7 +150,7 @@ impl Cache {
     }
 }
 
-/// What a run has found that is not its own.
+/// The datasets that a run has found and that are not its own.
 pub(crate) struct Left<'a> {
     /// Whether the cache of this allocation was purged.
     pub(crate) is_purged: bool,
@@ -160,7 +160,7 @@ pub(crate) struct Left<'a> {
     pub(crate) is_other_job: bool,
 }
 
-/// So many checkpoints in the caches of other allocations are remembered that runs have passed over.
+/// The file remembers this many checkpoints in caches of other allocations that runs have passed over.
 const MOST_PASSED_OVER: usize = 16;
 
 /// The id of the allocation that has a dataset, if it is another one.

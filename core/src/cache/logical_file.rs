@@ -62,7 +62,7 @@ impl LogicalFile {
         let unread = |part| Part::unread(part).into_iter().map(move |piece| (part, piece));
         let pieces: Vec<(&Part, Range<u64>)> = self.parts.iter().flat_map(unread).collect();
         let bytes: u64 = pieces.iter().map(|(_, piece)| piece.end - piece.start).sum();
-        // What one thread reads in one go is not worth a second one.
+        // A second thread does not pay if one thread reads everything in one go.
         let threads = threads.min(u32::try_from(bytes / PIECE as u64).unwrap_or(u32::MAX));
         let hashers = at_a_time(threads, &pieces, |(part, piece)| part.hash(piece.clone()));
         for ((part, piece), hasher) in pieces.into_iter().zip(hashers) {
@@ -149,7 +149,7 @@ impl Bytes for LogicalFile {
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
             part.check_not_borrowed(at, range.len())?;
             let (bytes, end) = (&buffer[range.clone()], at + range.len() as u64);
-            // What has a checksum has been written before.
+            // Bytes with a checksum have been written before.
             let is_zero = self.is_of_zeros && part.sum().gaps(at..end).first() == Some(&(at..end));
             let written = if is_zero {
                 write_data(&*part.file, at, bytes).map(drop)
@@ -227,7 +227,7 @@ impl Part {
         Ok(())
     }
 
-    /// What has not passed by, in pieces for one thread each.
+    /// The bytes that have not passed by, in pieces for one thread each.
     fn unread(&self) -> Vec<Range<u64>> {
         let gaps = self.sum().gaps(0..self.len).into_iter();
         let pieces = gaps.flat_map(|gap| {

@@ -183,13 +183,13 @@ impl Cache {
         self.stores.iter().position(|known| known.name == store).unwrap_or(0)
     }
 
-    /// Where this rank's part of a dataset lies: in a store of this run, whatever the store of the record was called.
+    /// The place of this rank's part of a dataset: in a store of this run, whatever the store of the record was called.
     pub(crate) fn part_of(&self, record: &RankRecord) -> PartDir {
         let store = &self.stores[self.store_index(&record.protection.store)];
         PartDir::new(&store.cache, record.dataset.id, record.rank)
     }
 
-    /// Where a part of this rank lies that comes back: as [`part_of`](Self::part_of) says, unless a dataset of another prefix
+    /// The place of a part of this rank that comes back: as [`part_of`](Self::part_of) says, unless a dataset of another prefix
     /// directory with the same number lies there. Then it is a folder that has this node's name and that of the prefix directory.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! Where one rank's part of a dataset lies in cache, and how it is removed.
+//! The place of one rank's part of a dataset in cache, and its removal.
 //!
 //! ```text
 //! <base>/<user>/scr.<allocation>/scr.dataset.<id>/
@@ -62,7 +62,7 @@ impl PartDir {
         self.dataset.join(format!("r{}", self.rank))
     }
 
-    /// Where a file of this name lies.
+    /// The place of the file of this name.
     pub(crate) fn file(&self, name: &FileName) -> PathBuf {
         self.data().join(OsStr::from_bytes(name.base()))
     }
@@ -77,7 +77,7 @@ impl PartDir {
         self.hidden().join(format!("redundancy_{}", self.rank))
     }
 
-    /// Where this rank packs the files of its node into one, for a flush.
+    /// The file into which this rank packs the files of its node, for a flush.
     pub(crate) fn container(&self) -> PathBuf {
         self.hidden().join(format!("container_{}", self.rank))
     }
@@ -156,7 +156,7 @@ impl PartDir {
         // As in `clear`: from here on it is no part, and its files belong to nobody.
         ignore(ErrorKind::NotFound, files.rename(&map, &gone)).at("rename", &map)?;
         ignore(ErrorKind::NotFound, files.rename(&redundancy, &self.spare())).at("rename", &redundancy)?;
-        // What is recorded is mostly all there is.
+        // The recorded files are mostly all there is.
         let is_removed = |file: &FileRecord| files.remove_file(&self.file(&file.name)).is_ok();
         if !(record.files.iter().all(is_removed) && files.remove_dir(&self.data()).is_ok()) {
             self.remove_data(files)?;
@@ -438,7 +438,7 @@ mod tests {
         assert!(!second.dataset().exists());
     }
 
-    /// What is left of the part that was there before must not become bytes of the new one.
+    /// The remains of the part that was there before must not become bytes of the new one.
     #[test]
     fn a_removal_that_was_cut_short_is_finished_by_whoever_finds_it() {
         let cut_short = || {

@@ -1,4 +1,4 @@
-//! Where the files of one rank's part lie: in cache, in the prefix directory, or scavenged.
+//! The places of the files of one rank's part: in cache, in the prefix directory, or scavenged.
 //!
 //! Code that protects, rebuilds or checks a part asks here, so that the same code serves all of these places.
 
@@ -13,9 +13,9 @@ use std::path::{Path, PathBuf};
 
 /// The places of one part.
 pub(crate) trait PartPlace {
-    /// Where a file of the part lies.
+    /// The place of a file of the part.
     fn file(&self, record: &RankRecord, file: &FileRecord) -> PathBuf;
-    /// Where the nth file of the part is written until it is known to be right. In the same folder.
+    /// The path of the nth file of the part until it is known to be right. In the same folder.
     fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf;
     /// The redundancy file.
     fn redundancy(&self) -> PathBuf;

@@ -167,7 +167,7 @@ impl RankRecord {
         self.files.iter().map(|file| file.bytes).sum()
     }
 
-    /// Where a file of it lies in the prefix directory.
+    /// The place of a file of it in the prefix directory.
     pub(crate) fn prefix_path(&self, file: &FileRecord) -> PathBuf {
         file.name.below(Path::new(OsStr::from_bytes(&self.prefix)))
     }
@@ -243,7 +243,7 @@ impl RankRecord {
         Ok(record)
     }
 
-    /// What must hold between the fields, so that nothing that uses them needs to ask again.
+    /// The conditions between the fields, so that nothing that uses them needs to ask again.
     fn check(&self) -> Result<(), FieldError> {
         let wrong = |key: &str, found: String, expected| FieldError::Malformed {
             key: key.to_owned(),

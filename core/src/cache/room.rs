@@ -18,7 +18,7 @@ pub(crate) struct Room {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum LimitedBy {
-    /// What was said of the store.
+    /// The `SIZE` of the store.
     Size,
     FileSystem,
     /// The memory of the node.
@@ -169,7 +169,7 @@ mod tests {
     /// Files of the kernel, and their text.
     type OfKernel<'a> = &'a [(&'a str, &'a str)];
 
-    /// What a store in memory has left where the kernel says this.
+    /// The room of a store in memory, if the kernel says it.
     fn room_with(of_kernel: OfKernel<'_>) -> Option<(u64, String)> {
         let kernel = tempfile::tempdir().unwrap();
         for (name, text) in of_kernel {

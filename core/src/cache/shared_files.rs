@@ -66,7 +66,7 @@ impl SharedFiles {
                     None => (),
                 }
             }
-            // Nobody can claim anything here, and two ranks with one file are found when the dataset is completed.
+            // No rank can claim anything here, and two ranks with one file are found when the dataset is completed.
             Err(_) => (),
         }
         self.borrowed.get(name).map(PathBuf::as_path)
@@ -82,7 +82,7 @@ impl SharedFiles {
         Some(PartDir::new(&cache, record.dataset.id, record.rank))
     }
 
-    /// Where a file is written that another rank has claimed.
+    /// The path of a file that another rank has claimed.
     pub(crate) fn borrowed(&self, name: &FileName) -> Option<&Path> {
         self.borrowed.get(name).map(PathBuf::as_path)
     }

@@ -64,7 +64,7 @@ impl<'a> Sharing<'a> {
         let made_one = matches!(made, Ok(true));
         let missed = leads && matches!(made, Ok(false));
         let [is_shared, is_unknown] = any(self.comm, [missed, made.is_err()])?;
-        // Where a leader could not look, a mark that is missing says nothing.
+        // If a leader could not look, a missing mark says nothing.
         let sees = is_unknown || leads || files.status(&mark).is_ok();
         let apart = || ApartError { folder: folder.to_owned(), leader };
         let together = agree_at(self.comm, self.nodes.name(me), if sees { Ok(()) } else { Err(apart()) });
@@ -146,7 +146,7 @@ mod tests {
     use crate::fs::RealFiles;
     use tempfile::TempDir;
 
-    /// What each of six ranks on six nodes finds, with a folder for each letter; `-` is a folder that is not there.
+    /// The result of each of six ranks on six nodes, with a folder for each letter; `-` is a folder that is not there.
     fn groups(letters: &str) -> Vec<u32> {
         let dir = TempDir::new().unwrap();
         for letter in letters.chars().filter(|letter| *letter != '-') {

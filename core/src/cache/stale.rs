@@ -14,7 +14,7 @@ pub(crate) struct StalePart {
     key: Option<DatasetKey>,
     /// The place of that dataset.
     pub(super) seq: Option<Seq>,
-    /// What the whole part took in cache.
+    /// The bytes of the whole part in cache.
     pub(super) bytes: u64,
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct StoreInUse {
     pub(crate) name: String,
     /// The cache directory of this job on it.
     pub(crate) root: OwnedDir,
-    /// Where this rank's new datasets go: the job's cache directory, or this node's folder in it.
+    /// The place of this rank's new datasets: the job's cache directory, or this node's folder in it.
     pub(crate) cache: PathBuf,
     /// Which ranks see the same folder.
     pub(crate) placement: Placement,

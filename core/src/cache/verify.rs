@@ -7,7 +7,7 @@ use crate::fs::{At, File, Files, FsError, How};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::PluginError;
 
-/// What a part lacks. Its redundancy can be computed again as long as no member of its set lacks data.
+/// The loss of a part. Its redundancy can be computed again as long as no member of its set lacks data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Lost {
     /// Its redundancy, and nothing else.
@@ -16,7 +16,7 @@ pub(crate) enum Lost {
     Data,
 }
 
-/// What a part lacks, and why.
+/// The loss of a part, and its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Loss {
     pub(crate) lost: Lost,

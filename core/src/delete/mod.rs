@@ -29,7 +29,7 @@ pub(crate) struct Deleting<'a> {
     /// Name of this node, for messages.
     pub(crate) node: &'a str,
     pub(crate) prefix: &'a Prefix,
-    /// The number of its run. What another run reads in place stays.
+    /// The number of its run. Datasets that another run reads in place stay.
     pub(crate) run: u64,
 }
 
@@ -42,7 +42,7 @@ impl Deleting<'_> {
         if self.comm.rank() != Rank(0) {
             return self.run_alone(id, Ok(None));
         }
-        // Who gives files names meanwhile waits for this.
+        // Processes that give files names meanwhile wait for this.
         let mut run = None;
         match closing::alone(self.files, self.prefix, |fence| run = Some(self.run_alone(id, Ok(Some(fence)))))
         {

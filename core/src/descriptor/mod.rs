@@ -33,9 +33,9 @@ use std::path::Path;
 pub struct Descriptors {
     /// How processes are grouped.
     pub groups: Groups,
-    /// Where datasets can be cached, in the order in which they were described.
+    /// The places where datasets can be cached, in the order of their description.
     pub stores: Vec<Store>,
-    /// Where the control directory is.
+    /// The place of the control directory.
     pub control: Store,
     /// How datasets are protected.
     pub redundancy: Redundancies,
@@ -118,7 +118,7 @@ pub(crate) fn passes_through(params: &Params) -> bool {
     !params.get(&param::ENABLE) && params.get(&param::PASS_THROUGH)
 }
 
-/// What is said of a run in which every dataset goes straight to the prefix directory.
+/// The message on a run in which every dataset goes straight to the prefix directory.
 pub const NOTHING_ON_NODES: &str = "every dataset goes straight to the prefix directory (SCR_CACHE_BYPASS=1, the default): nothing \
                                     is kept on the nodes or protected by them; to use them, set SCR_CACHE_BYPASS=0";
 

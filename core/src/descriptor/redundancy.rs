@@ -35,7 +35,7 @@ pub struct Redundancy {
     pub set_failures: u32,
     /// Further options of the scheme.
     pub options: BTreeMap<String, String>,
-    /// Where it was described.
+    /// The place of its description.
     pub origin: Origin,
 }
 
@@ -144,7 +144,7 @@ impl Redundancies {
     fn by_interval(&self, checkpoint_id: u64) -> &Redundancy {
         let dividing =
             self.others.iter().filter(|descriptor| checkpoint_id.checked_rem(descriptor.interval) == Some(0));
-        // Of equal ones the last is taken, so backwards the first. Those with interval 1 are for output only.
+        // The last of equal ones is taken, so backwards the first. Those with interval 1 are for output only.
         let largest = dividing.rev().max_by_key(|descriptor| descriptor.interval);
         largest.filter(|descriptor| descriptor.interval > 1).unwrap_or(&self.every)
     }

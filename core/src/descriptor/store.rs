@@ -36,7 +36,7 @@ pub struct Store {
     pub size: Option<u64>,
     /// Options for the transport.
     pub options: BTreeMap<String, String>,
-    /// Where it was described.
+    /// The place of its description.
     pub origin: Origin,
 }
 
@@ -47,7 +47,7 @@ pub struct FlushBy {
     pub transport: String,
     /// Its options, as they were written.
     pub options: BTreeMap<String, String>,
-    /// Where they were written.
+    /// The place where they were written.
     pub origin: Origin,
 }
 

@@ -10,7 +10,7 @@ const USER: &str = "/pfs/run1/.scrconf";
 
 type Built = (Result<Descriptors, ConfigError>, Vec<Problem>);
 
-/// What a user file comes to, with everything that is wrong with it.
+/// The descriptors of a user file, with everything that is wrong with it.
 fn built(text: &str) -> Built {
     let env = world_of(&[(USER, text)]).env();
     let (params, mut problems) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);

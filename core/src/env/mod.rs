@@ -50,7 +50,7 @@ pub struct Env {
     pub files: Arc<dyn Files>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Where lines for the user go.
+    /// The output for lines to the user.
     pub output: Arc<dyn Output>,
     /// Looks at what may hang.
     pub watch: Watch,
@@ -64,11 +64,11 @@ pub trait Clock: Send + Sync {
     fn elapsed(&self) -> Duration;
 }
 
-/// Where lines for the user go. A line comes without its line end.
+/// The output for lines to the user. A line comes without its line end.
 pub trait Output: Send + Sync {
     /// Information: standard output.
     fn info(&self, line: &str);
-    /// What went wrong: standard error.
+    /// Errors and warnings: standard error.
     fn error(&self, line: &str);
 }
 

@@ -1,4 +1,4 @@
-//! Whose files this process trusts: those of root, of the user and of the owner of the installation, where nobody else
+//! The users whose files this process trusts: those of root, of the user and of the owner of the installation, where nobody else
 //! can change them. A program with more rights than its user does not trust that user.
 
 use super::Env;

@@ -246,7 +246,7 @@ fn checksums_are_compared_in_cache_and_in_place_unless_they_are_switched_off() {
     }
 }
 
-/// Of a whole block nothing became a hole if there was a byte in it.
+/// No part of a block became a hole if there was a byte in it.
 #[test]
 fn a_hole_stays_a_hole_however_little_lies_between_it_and_the_next_one() {
     let stage = Stage::new(1);
@@ -271,7 +271,7 @@ fn a_hole_stays_a_hole_however_little_lies_between_it_and_the_next_one() {
     assert!(fs::metadata(&copy.path).unwrap().blocks() * 512 < len / 4);
 }
 
-/// What can happen to a dataset while nobody looks.
+/// The accidents of a dataset between two runs.
 type Damage = fn(&Stage);
 
 fn damages() -> Vec<(&'static str, Damage)> {
@@ -371,7 +371,7 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
     }
 }
 
-/// Of a file of several ranks that is copied for each of them, every copy is compared with the checksum.
+/// Every copy of a file that several ranks have is compared with the checksum.
 #[test]
 fn each_copy_of_a_file_of_several_ranks_is_compared() {
     let stage = Stage::new(2);

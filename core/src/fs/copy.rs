@@ -6,7 +6,7 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-/// What is all zeros and as long as this becomes a hole: file systems keep track of no less.
+/// Zeros of at least this length become a hole: file systems keep track of no less.
 const PAGE: usize = 4096;
 
 /// The expected length and checksum of a copy.
@@ -115,7 +115,7 @@ pub(crate) fn copy_anew(
 
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// Where in a block there is anything but pages of zeros, as few and as long pieces as can be.
+/// The pieces of a block that are not pages of zeros, as few and as long as can be.
 fn data_in(block: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
     let pages = block.chunks(PAGE).map(|page| page.iter().any(|&byte| byte != 0));
     let mut pages = (0..).step_by(PAGE).zip(pages).peekable();

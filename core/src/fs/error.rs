@@ -35,7 +35,7 @@ pub enum FsError {
         doing: &'static str,
         /// To which path.
         path: PathBuf,
-        /// What the system reported.
+        /// The error of the system.
         source: io::Error,
     },
     /// A file is larger than a file of its kind may be.
@@ -53,7 +53,7 @@ pub enum FsError {
     Tree {
         /// Which.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         source: FileFormError,
     },
     /// A file is a tree, but a field of it is missing or malformed.
@@ -69,7 +69,7 @@ pub enum FsError {
     /// Something that is no folder stands where one is needed.
     #[error("{} is needed as a folder and is {found}; move it away", path.display())]
     NotAFolder {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Its kind.
         found: &'static str,
@@ -77,7 +77,7 @@ pub enum FsError {
     /// Something that is no file stands where a lock is needed.
     #[error("{} is needed as a lock and is {found}; move it away", path.display())]
     NotALock {
-        /// Where.
+        /// The path.
         path: PathBuf,
         /// Its kind.
         found: &'static str,
@@ -85,7 +85,7 @@ pub enum FsError {
     /// A base folder that is not to be made is not there.
     #[error("{} is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1", path.display())]
     NoBase {
-        /// Where.
+        /// The path.
         path: PathBuf,
     },
     /// A folder that must be private belongs to somebody else.

@@ -25,7 +25,7 @@ const STALE_SECONDS: i64 = 30;
 const REFRESHED: Duration = Duration::from_secs(STALE_SECONDS as u64 / 3);
 /// After so many looks, about two seconds, the user is told.
 const LOOKS_IN_SILENCE: u32 = 400;
-/// So many looks, some minutes, before it is given up.
+/// The number of looks before it gives up, after some minutes.
 const MOST_LOOKS: u32 = 60_000;
 
 impl dyn Files + '_ {
@@ -274,7 +274,7 @@ impl<'a> Mine<'a> {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             found => found.at("look at", self.lock)?,
         };
-        // Nobody's lock, and no link is followed to a file that is not below the prefix directory.
+        // This is the lock of no process, and no link is followed to a file that is not below the prefix directory.
         if named.kind != Kind::File {
             return Err(FsError::NotALock { path: self.lock.to_owned(), found: named.kind.name() });
         }

@@ -11,7 +11,7 @@ use std::sync::Once;
 /// The descriptors of files that this process may have locked. In a child no lock may be waited for, so there is no list.
 static LOCKED: [AtomicI32; MOST_LOCKED] = [const { AtomicI32::new(NONE) }; MOST_LOCKED];
 
-/// What more files are locked, a child keeps.
+/// A child keeps the locks of further files.
 const MOST_LOCKED: usize = 1024;
 const NONE: i32 = -1;
 

@@ -35,7 +35,7 @@ struct HeldDir {
     folders: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
 }
 
-/// So many folders stay open: those of the newest dataset and of the one before.
+/// This many folders stay open: those of the newest dataset and of the one before.
 const MOST_FOLDERS: usize = 8;
 
 /// A path below a directory that is held open, or `.` for that itself.
@@ -132,7 +132,7 @@ impl HeldDirs {
         Ok(Some(Below { held, path }))
     }
 
-    /// Where a name is changed. The name of a held directory itself stands in another one.
+    /// The folder in which a name is changed. The name of a held directory itself stands in another one.
     fn changed<'a>(&'a self, path: &'a Path) -> io::Result<Option<Below<'a>>> {
         Ok(self.below(path)?.filter(|below| !below.is_held_itself()))
     }

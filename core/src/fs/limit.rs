@@ -12,7 +12,7 @@ pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<
     match open() {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => {
             let limit = getrlimit(Resource::Nofile);
-            // Where it cannot be raised, or another thread has done so already, the second attempt fails.
+            // If it cannot be raised, or another thread has done so already, the second attempt fails.
             let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
             open()
         }

@@ -90,7 +90,7 @@ impl Kind {
     }
 }
 
-/// Who has a file open for writing.
+/// The processes that have a file open for writing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Writer {
     /// This process: bytes may be in its memory that are missing in the file.
@@ -124,7 +124,7 @@ pub struct Status {
     pub links: u64,
 }
 
-/// What a file system has for more files.
+/// The room of a file system for more files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Space {
     /// Bytes that this user may still write. `None` where the file system has no limit of its own.
@@ -215,7 +215,7 @@ pub trait File: Send + Sync {
     fn has_holes(&self) -> bool {
         false
     }
-    /// Who has the file open for writing, as far as the system tells. Only for a file that was opened for reading.
+    /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for reading.
     fn writer(&self) -> Option<Writer> {
         None
     }
@@ -301,7 +301,7 @@ pub trait Files: Send + Sync {
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open(path, How::Folder)?.sync()
     }
-    /// What the file system of a path has for more files.
+    /// The room of the file system of a path for more files.
     ///
     /// # Errors
     /// The system's error.

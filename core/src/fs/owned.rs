@@ -23,7 +23,7 @@ const WORLD_WRITES: u32 = 0o002;
 /// Only its owner may rename or remove what is in the directory.
 const STICKY: u32 = 0o1000;
 
-/// So many further names are tried if other users have taken the user's own.
+/// The number of further names to try if other users have taken the user's own.
 const MOST_TAKEN: u32 = 16;
 
 /// A directory of this user that nobody else can write to, open.

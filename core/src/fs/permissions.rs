@@ -9,7 +9,7 @@ use std::io;
 
 /// With what permissions a copy of a file with these permissions is created.
 pub(crate) fn to_create(files: &dyn Files, permissions: u32) -> u32 {
-    // What has no right at all in a class was not meant to have one.
+    // A file without any right in a class was not meant to have one.
     let given_back =
         |class: u32| if permissions & class == 0 { 0 } else { files.umask() & class & READ_WRITE };
     permissions | given_back(0o070) | given_back(0o007)

@@ -3,7 +3,7 @@
 use super::{File, LockAttempt, Status};
 use std::io::{self, ErrorKind};
 
-/// So many bytes of a file, from `start` on. It is only read.
+/// A range of a file, from `start` on. It is only read.
 pub(crate) struct FileRange<'a> {
     pub(crate) file: &'a dyn File,
     pub(crate) start: u64,

@@ -299,7 +299,7 @@ mod tests {
         assert_eq!(faulty.mutations(), 7);
     }
 
-    /// What the system has lost would count as stored after a second sync.
+    /// Bytes that the system has lost would count as stored after a second sync.
     #[test]
     fn a_folder_is_opened_again_and_not_synced_again() {
         assert_eq!(tried(3, ErrorKind::TimedOut, |files, dir| files.sync_dir(dir)), (5, true));

@@ -19,7 +19,7 @@ pub const MAX_TREE_BYTES: u64 = 1 << 28;
 const MAX_REOPENS: u32 = 100;
 /// Between two looks whether a lock is free.
 pub(super) const PAUSE: Duration = Duration::from_millis(5);
-/// So many looks, some ten seconds, before it is given up: what is done under such a lock takes a moment.
+/// The number of looks before it gives up, after some ten seconds: work under such a lock takes a moment.
 const MOST_LOOKS: u32 = 2_000;
 
 /// The result of changing a file in place.
@@ -34,7 +34,7 @@ pub struct Updated<R> {
 }
 
 impl<R> Updated<R> {
-    /// What the user has to see to where the file system does not keep others out on all machines.
+    /// The duty of the user if the file system does not keep others out on all machines.
     pub fn caution(&self) -> Option<&'static str> {
         match (self.locked, self.everywhere) {
             (true, true) => None,

@@ -118,9 +118,9 @@ pub(crate) enum FileError {
     Size {
         /// The file.
         path: PathBuf,
-        /// What was recorded.
+        /// The recorded value.
         expected: u64,
-        /// What is there.
+        /// The value that is there.
         found: u64,
     },
     /// A file has other bytes than were recorded.
@@ -130,9 +130,9 @@ pub(crate) enum FileError {
     Checksum {
         /// The file.
         path: PathBuf,
-        /// What was recorded.
+        /// The recorded value.
         expected: u32,
-        /// What was found.
+        /// The value that was found.
         found: u32,
     },
     /// A file is missing.

@@ -8,7 +8,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// So many numbers are tried.
+/// The number of attempts.
 const MAX_TEMPORARIES: u32 = 10;
 
 /// The durability of a write.
@@ -40,7 +40,7 @@ impl dyn Files + '_ {
         }
     }
 
-    /// What the system says of itself in a file such as `/proc/meminfo`, if it does.
+    /// The text of a file such as `/proc/meminfo` in which the system describes itself, if it does.
     pub(crate) fn read_about_system(&self, path: impl AsRef<Path>) -> Option<String> {
         String::from_utf8(self.read_all(path.as_ref(), 1 << 20).ok()?).ok()
     }
@@ -91,7 +91,7 @@ impl dyn Files + '_ {
             })
             .and_then(|()| {
                 let renamed = self.rename(&temporary, path).at("rename a new file to", path);
-                // Whoever has taken the lock has removed the new file.
+                // The process that has taken the lock has removed the new file.
                 renamed.map_err(|error| match error.is_not_found() && !may_replace() {
                     true => FsError::LockLost { path: path.to_owned() },
                     false => error,

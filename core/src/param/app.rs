@@ -15,7 +15,7 @@ use crate::env::{Distrust, Env, Trusted};
 use std::fmt::Write as _;
 use std::path::Path;
 
-/// Where the settings of the application are kept, below the prefix directory.
+/// The file with the settings of the application, below the prefix directory.
 pub const APP_CONF: &str = ".scr/app.conf";
 
 /// The settings of the application so far.

@@ -25,9 +25,9 @@ pub(crate) const DESCRIPTORS: &[&str] = &[GROUPS, STORE, CKPT];
 const MOST_BYTES: u64 = 8 << 20;
 /// A longer line is skipped.
 const MOST_LINE_BYTES: usize = 16 << 10;
-/// So many keys of a descriptor count.
+/// The most keys of a descriptor that count.
 const MOST_KEYS: usize = 256;
-/// So many problems of a file are reported.
+/// The most problems of a file that are reported.
 const MOST_PROBLEMS: usize = 1000;
 
 /// A parameter or a descriptor line as it was set; variables are not expanded.
@@ -266,7 +266,7 @@ pub(crate) fn is_text(text: &str) -> bool {
 }
 
 impl LineFault {
-    /// What is wrong with this line.
+    /// The fault of this line.
     pub(super) fn cause(self, line: &str) -> Cause {
         match self {
             LineFault::Unterminated(quote) => Cause::Unterminated { quote, name: name_of(line) },
@@ -275,7 +275,7 @@ impl LineFault {
     }
 }
 
-/// What a line begins with.
+/// The beginning of a line.
 fn name_of(line: &str) -> String {
     line.split('=').next().unwrap_or_default().trim().to_owned()
 }
@@ -303,7 +303,7 @@ fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Optio
             pairs.map(|pair| format!("{}={}", pair.key, pair.value)).chain(words.rest).collect();
         if !rest.is_empty() {
             problems.push(Cause::AfterValue { name: first.key, rest: rest.join(" ") });
-            // What was meant may be another value than its first word.
+            // The user may have meant another value than its first word.
             return None;
         }
     }

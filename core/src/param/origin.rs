@@ -1,4 +1,4 @@
-//! Where a setting was made.
+//! The place where a setting was made.
 
 use std::fmt;
 use std::path::Path;
@@ -13,7 +13,7 @@ pub struct FileLine {
     pub line: u32,
 }
 
-/// Where a value comes from.
+/// The source of a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {

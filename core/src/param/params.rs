@@ -67,7 +67,7 @@ impl Params {
         self.values.get(param.index()).and_then(|found| T::from_value(&found.value)).unwrap_or_default()
     }
 
-    /// Where the value of a parameter was set.
+    /// The place where the value of a parameter was set.
     pub fn origin<T>(&self, param: &Param<T>) -> &Origin {
         self.values.get(param.index()).map_or(&Origin::Default, |found| &found.origin)
     }
@@ -159,7 +159,7 @@ impl Line {
         self.items.iter().find(|item| item.key == key)
     }
 
-    /// Where a key was set. A descriptor may be described on several lines.
+    /// The place where a key was set. A descriptor may be described on several lines.
     pub(crate) fn origin_of(&self, key: &str) -> Origin {
         self.origin.at_line(self.item(key).map_or(0, |item| item.line))
     }

@@ -1,4 +1,4 @@
-//! What is wrong with a setting, where it was made, and what to do about it.
+//! Faults of settings, with their place and the cure.
 //!
 //! A [`Problem`] is reported and the run continues with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
@@ -14,9 +14,9 @@ use thiserror::Error;
 /// Something wrong with a setting.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Problem {
-    /// Where the setting was made.
+    /// The place where the setting was made.
     pub origin: Origin,
-    /// What is wrong.
+    /// The fault.
     pub cause: Cause,
 }
 
@@ -25,18 +25,18 @@ pub(crate) fn sort(problems: &mut [Problem]) {
     problems.sort_by_key(|problem| problem.origin.place().map(|place| (place.file.clone(), place.line)));
 }
 
-/// What is wrong with the configuration, so that the run cannot continue.
+/// The fault of a configuration with which the run cannot continue.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[error("{}", list(.0))]
 pub struct ConfigError(Vec<Problem>);
 
 impl ConfigError {
-    /// What it is, and where; at least one.
+    /// The faults with their places; at least one.
     pub fn problems(&self) -> &[Problem] {
         &self.0
     }
 
-    /// What it is, without where.
+    /// The fault without its place.
     pub fn causes(&self) -> String {
         self.0.iter().map(|problem| problem.cause.to_string()).collect::<Vec<_>>().join("; ")
     }
@@ -94,7 +94,7 @@ pub enum Cause {
     Retired {
         /// The name.
         name: String,
-        /// What to use instead.
+        /// The name to use instead.
         advice: &'static str,
     },
     /// A value that former versions had.
@@ -104,7 +104,7 @@ pub enum Cause {
         name: String,
         /// The value that was found.
         former: String,
-        /// What it means.
+        /// The meaning.
         now: String,
     },
     /// The value does not read as what it should be.
@@ -112,9 +112,9 @@ pub enum Cause {
     Malformed {
         /// The parameter or key.
         name: String,
-        /// What it holds.
+        /// The value that it holds.
         found: String,
-        /// What it should hold.
+        /// The values that it may hold.
         expected: String,
     },
     /// The value is too small or too large.
@@ -122,7 +122,7 @@ pub enum Cause {
     OutOfRange {
         /// The parameter or key.
         name: String,
-        /// What it holds.
+        /// The value that it holds.
         found: String,
         /// Smallest allowed.
         least: String,
@@ -159,7 +159,7 @@ pub enum Cause {
     Duplicate {
         /// The parameter or key.
         name: String,
-        /// Where it was set first.
+        /// The place where it was set first.
         earlier: FileLine,
     },
     /// The same thing is described twice.
@@ -167,7 +167,7 @@ pub enum Cause {
     Twice {
         /// What.
         name: String,
-        /// Where it was described first.
+        /// The place of its first description.
         earlier: FileLine,
     },
     /// A line, or what is left of it, has no `=`.
@@ -186,13 +186,13 @@ pub enum Cause {
     AfterValue {
         /// The parameter.
         name: String,
-        /// What follows.
+        /// The text that follows.
         rest: String,
     },
     /// A parameter is to be changed where it can only be asked for.
     #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is ignored", quote(text))]
     NotAQuery {
-        /// What was asked.
+        /// The question.
         text: String,
     },
     /// A line has more bytes than any line needs.
@@ -224,7 +224,7 @@ pub enum Cause {
     Unterminated {
         /// Which quote.
         quote: char,
-        /// What the line begins with.
+        /// The beginning of the line.
         name: String,
     },
     /// A line starts with `=`.
@@ -244,7 +244,7 @@ pub enum Cause {
     Unusable {
         /// The line or parameter.
         name: String,
-        /// What is wrong.
+        /// The fault.
         why: String,
     },
     /// A file cannot be read.
@@ -260,13 +260,13 @@ pub enum Cause {
     WrongPlace {
         /// The parameter.
         name: String,
-        /// Where it can be set.
+        /// The places where it can be set.
         allowed: &'static str,
     },
     /// The prefix directory cannot be changed by the file that was found in it.
     #[error("SCR_PREFIX cannot be changed to {} by the file found in {}; set it in the environment", found.display(), prefix.display())]
     PrefixMoved {
-        /// What the file says.
+        /// The value in the file.
         found: PathBuf,
         /// The prefix directory.
         prefix: PathBuf,
@@ -296,7 +296,7 @@ pub enum Cause {
         second: String,
         /// Why they contradict each other.
         why: &'static str,
-        /// What happens, or what to do.
+        /// The effect, or the cure.
         now: &'static str,
     },
     /// The numbers of the checkpoint descriptors are not 0, 1, 2 and so on.
@@ -378,11 +378,11 @@ pub enum Cause {
     TooManyFailures {
         /// The parameter or descriptor.
         name: String,
-        /// What it asks for.
+        /// The request.
         failures: u32,
         /// The size of its sets.
         set_size: u32,
-        /// What is used.
+        /// The value that is used.
         used: u32,
     },
     /// The store keeps no dataset, but datasets go there.

@@ -1,4 +1,4 @@
-//! What `SCR_Config` answers: the effective value of a parameter, with a session or before there is one.
+//! The answers of `SCR_Config`: the effective value of a parameter, with a session or before there is one.
 
 use super::app::{refused, Action, AppConfig, Query, Request};
 use super::expand::Variables;

@@ -1,4 +1,4 @@
-//! What users wrote, as messages quote it: short, on one line, without secrets; and the known name they may have meant.
+//! Texts of users as messages quote them: short, on one line, without secrets; and the known name they may have meant.
 
 use super::table::{find, TABLE};
 use super::value::Kind;
@@ -33,7 +33,7 @@ pub(super) fn range(found: &str, least: &str, most: &str) -> String {
     }
 }
 
-/// What comes before a secret: up to the name of a parameter that holds one, or a name that may stand for it.
+/// The text before a secret: up to the name of a parameter that holds one, or a name that may stand for it.
 fn before_secret(text: &str) -> Option<&str> {
     let is_end = |c: char| c.is_whitespace() || "=:".contains(c);
     let mut start = 0;

@@ -22,7 +22,7 @@ pub struct Parameter {
     pub value: Value,
     /// Its value as it was set, with variables replaced; `None` where it has none.
     pub text: Option<String>,
-    /// Where it was set.
+    /// The place where it was set.
     pub origin: Origin,
     /// Its text on all ranks: variables are not replaced, and this rank's own environment does not count.
     pub(super) shared: Option<String>,

@@ -1,4 +1,4 @@
-//! What rank 0 reads for all ranks: its environment, the files and `SCR_Config`.
+//! The settings that rank 0 reads for all ranks: its environment, the files and `SCR_Config`.
 //!
 //! Only rank 0 asks the file system; the others get the same settings as a tree. Values that all ranks share, such
 //! as the prefix directory and most parameters, are expanded here with the variables of rank 0: ranks with different
@@ -196,7 +196,7 @@ fn dir_of(prefix: &Parameter) -> &Path {
     }
 }
 
-/// Whose a configuration file is.
+/// The owner of a configuration file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FileOf {
     /// A user's.

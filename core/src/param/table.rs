@@ -36,7 +36,7 @@ pub struct Info {
     pub kind: Kind,
     /// Its value if it is not set.
     pub default: DefaultValue,
-    /// Where it can be set.
+    /// The places where it can be set.
     pub scope: Scope,
     /// One line about it.
     pub help: &'static str,
@@ -107,7 +107,7 @@ impl DefaultValue {
     }
 }
 
-/// Where a parameter can be set. The environment of rank 0 counts for all ranks, except where noted.
+/// The places where a parameter can be set. The environment of rank 0 counts for all ranks, except where noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Scope {
     /// Everywhere: environment, files, `SCR_Config`.

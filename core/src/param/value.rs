@@ -58,21 +58,21 @@ pub enum Kind {
 pub enum Value {
     /// Not set, and without a default.
     Unset,
-    /// Of [`Kind::Bool`].
+    /// The value of [`Kind::Bool`].
     Bool(bool),
     /// Of [`Kind::Count`], [`Kind::CountOrAuto`] and [`Kind::Bytes`].
     Count(u64),
-    /// Of [`Kind::Whole`].
+    /// The value of [`Kind::Whole`].
     Whole(i64),
-    /// Of [`Kind::Seconds`].
+    /// The value of [`Kind::Seconds`].
     Seconds(Duration),
-    /// Of [`Kind::Number`].
+    /// The value of [`Kind::Number`].
     Number(f64),
     /// Of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`], [`Kind::Name`] and [`Kind::CountOrAuto`].
     Text(String),
-    /// Of [`Kind::Path`], absolute and normalised.
+    /// The value of [`Kind::Path`], absolute and normalised.
     Path(PathBuf),
-    /// Of [`Kind::Paths`], each absolute and normalised.
+    /// The value of [`Kind::Paths`], each absolute and normalised.
     Paths(Vec<PathBuf>),
 }
 
@@ -223,7 +223,7 @@ fn length(text: &str) -> Option<i128> {
         let end = rest[unit..].find(is_of_number).map_or(rest.len(), |next| unit + next);
         let part = rest[..end].trim_end();
         let is_only = sum.is_none() && end == rest.len();
-        // Of several parts each has a unit, and none a sign.
+        // Each of several parts has a unit, and none a sign.
         if !is_only && (part.len() == unit || part.starts_with(['-', '+'])) {
             return None;
         }

@@ -13,7 +13,7 @@ use crate::prefix::PrefixFile;
 use scr_plugin_api::{KvTree, LogEntry};
 use std::path::Path;
 
-/// What the corpus of a parser begins with.
+/// The first samples in the corpus of a parser.
 pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
     let record = |rank| sample(rank).to_tree();
     let mut trees = vec![KvTree::new()];

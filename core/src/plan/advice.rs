@@ -5,7 +5,7 @@ use super::model::{Level, Machine, MachineError, Plan, Recovery};
 use super::search::{best_interval, best_plan};
 use thiserror::Error;
 
-/// What checkpoints of one kind in cache cost, in seconds, and what they are for.
+/// The cost of checkpoints of one kind in cache, in seconds, and their purpose.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CacheCosts {
     /// For how long a checkpoint stops the job.
@@ -16,7 +16,7 @@ pub struct CacheCosts {
     pub survives: Belief,
 }
 
-/// What a job has measured, in seconds.
+/// The measurements of a job, in seconds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Costs {
     /// Checkpoints in cache, from the kind that survives least.
@@ -72,7 +72,7 @@ impl Costs {
             rate: rate(kind.survives),
         };
         let mut levels: Vec<Level> = self.cache.iter().map(level).collect();
-        // What is flushed is a checkpoint of the highest kind in cache first.
+        // Each flushed checkpoint is a checkpoint of the highest kind in cache first.
         let cached = self.cache.last().map_or(0.0, |kind| kind.checkpoint);
         levels.push(Level {
             write: cached + self.flush * (1.0 - self.hidden),

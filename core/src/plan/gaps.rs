@@ -42,7 +42,7 @@ pub enum Gaps {
 }
 
 impl Gaps {
-    /// What turns [`Self::draw`]'s values into ones with this mean.
+    /// The factor that turns [`Self::draw`]'s values into ones with this mean.
     pub(super) fn scale(self, mean: f64) -> f64 {
         match self {
             Self::Exponential => mean,
@@ -77,7 +77,7 @@ fn gamma(x: f64) -> f64 {
     (2.0 * std::f64::consts::PI).sqrt() * series * base.powf(x + 0.5) * (-base).exp()
 }
 
-/// What is believed of a failure rate: a gamma distribution, as if `failures` had been seen in `seconds`.
+/// The belief about a failure rate: a gamma distribution, as if `failures` had been seen in `seconds`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Belief {
     failures: f64,
@@ -85,7 +85,7 @@ pub struct Belief {
 }
 
 impl Belief {
-    /// What a stated mean time between failures weighs: as much as one failure that was seen after that time.
+    /// The weight of a stated mean time between failures: as much as one failure that was seen after that time.
     ///
     /// Nothing is learned from a time that is not positive and finite; then it is `None`.
     pub fn stated(mean_seconds: f64) -> Option<Self> {
@@ -98,7 +98,7 @@ impl Belief {
         Self { failures: 1.0, seconds: 3.155_76e9 }
     }
 
-    /// What is believed after so many more failures in so many seconds. Times that are negative or no numbers teach nothing.
+    /// The belief after more failures in some seconds. Times that are negative or no numbers teach nothing.
     #[must_use]
     pub fn after(self, failures: u32, seconds: f64) -> Self {
         let seconds = if seconds.is_finite() { seconds.max(0.0) } else { 0.0 };

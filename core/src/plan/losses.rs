@@ -34,7 +34,7 @@ pub fn partner_survival(nodes: u64, lost: u64) -> f64 {
     if lost > nodes / 2 {
         return 0.0;
     }
-    // Of a ring, N / (N - m) * C(N - m, m) subsets of m have no two neighbours.
+    // In a ring, N / (N - m) * C(N - m, m) subsets of m have no two neighbours.
     let (all, rest) = (nodes as f64, (nodes - lost) as f64);
     let factors = (0..lost.min(nodes)).map(|at| (rest - at as f64) / (all - at as f64));
     let chance = factors.take_while(|factor| *factor > 0.0).product::<f64>() * all / rest;

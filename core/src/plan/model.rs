@@ -26,7 +26,7 @@ pub struct Level {
     pub rate: f64,
 }
 
-/// What it costs to go back.
+/// The cost of going back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Recovery {
     /// As much as the level of the checkpoint says, whatever has failed. So the published model has it.
@@ -52,7 +52,7 @@ pub struct Plan {
     pub counts: Vec<u32>,
 }
 
-/// What a plan leads to.
+/// The result of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Forecast {
     /// The share of the time that brings the job forward.
@@ -139,7 +139,7 @@ impl Machine {
         &self.levels
     }
 
-    /// What it costs to go back.
+    /// The cost of going back.
     pub fn recovery(&self) -> Recovery {
         self.recovery
     }
@@ -163,7 +163,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What a plan leads to.
+    /// The result of a plan.
     ///
     /// # Errors
     /// [`PlanError`]: the plan does not fit the machine.
@@ -222,7 +222,7 @@ impl<'a> Chain<'a> {
         let interval = |write: &f64| Stage::lasting(plan.interval + write, &rates);
         let recover = |level: &Level| {
             let mut stage = Stage::lasting(level.recover, &rates);
-            // What has not arrived yet is lost with all the work since.
+            // A copy that has not arrived yet is lost with all the work since.
             stage.done.time += stage.done.probability * level.hidden;
             stage
         };

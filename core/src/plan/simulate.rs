@@ -6,7 +6,7 @@
 use super::gaps::{Gaps, Random};
 use super::model::{writes, Machine, Plan, PlanError, Recovery, MOST_LEVELS};
 
-/// What a simulated job has seen.
+/// The record of a simulated job.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Outcome {
     /// The share of the time that has brought the job forward.

@@ -49,7 +49,7 @@ impl Mul for Exit {
     }
 }
 
-/// What happens any number of times before a stage is left: it returns to its start through `again`, and leaves otherwise.
+/// The loop of a stage before it is left: it returns to its start through `again`, and leaves otherwise.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Loop {
     pub(super) again: Exit,
@@ -78,7 +78,7 @@ impl Stage {
     const EMPTY: Self =
         Self { done: Exit::CERTAIN, failed: [Exit { probability: 0.0, time: 0.0 }; MOST_LEVELS] };
 
-    /// So many seconds with failures of these rates, one for each level.
+    /// A span of seconds with failures of these rates, one for each level.
     pub(super) fn lasting(seconds: f64, rates: &[f64]) -> Self {
         let rate: f64 = rates.iter().sum();
         let expected = rate * seconds;

@@ -54,7 +54,7 @@ pub enum PluginLoadError {
     OtherVersion {
         /// The manifest.
         path: PathBuf,
-        /// What it is.
+        /// Its kind.
         kind: PluginKind,
         /// Its name.
         name: String,
@@ -74,25 +74,25 @@ pub enum PluginLoadError {
         path: PathBuf,
         /// The library.
         library: PathBuf,
-        /// What the manifest says.
+        /// The value in the manifest.
         claimed: String,
-        /// What the library has.
+        /// The value in the library.
         found: String,
     },
     /// Its options are not allowed.
     #[error("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Options {
-        /// What is wrong with each.
+        /// The fault of each.
         errors: Vec<OptionError>,
     },
     /// The plugin itself refuses.
     #[error("the {kind} {name} refuses: {error}")]
     Refused {
-        /// What it is.
+        /// Its kind.
         kind: PluginKind,
         /// Its name.
         name: String,
-        /// What it says.
+        /// Its error.
         error: PluginError,
     },
 }
@@ -128,9 +128,9 @@ fn searched(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
 
 /// A plugin that is loaded.
 pub struct OpenPlugin {
-    /// What its manifest says.
+    /// Its manifest.
     pub manifest: Manifest,
-    /// Where its library really lies.
+    /// The real path of its library.
     pub path: PathBuf,
     /// SHA-256 of its library, in hexadecimal.
     pub sha256: String,

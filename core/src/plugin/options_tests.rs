@@ -1,4 +1,4 @@
-//! What a configuration line may give a plugin.
+//! The options that a configuration line may give a plugin.
 
 use super::super::manifest::Manifest;
 use super::*;

@@ -26,7 +26,7 @@ use std::path::Path;
 pub(crate) struct Member {
     /// Its name.
     pub(crate) name: FileName,
-    /// Where in the container it begins.
+    /// The byte of the container at which it begins.
     pub(crate) offset: u64,
     /// Its length.
     pub(crate) bytes: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Member {
     pub(crate) mtime: (i64, u32),
 }
 
-/// What lies in a container.
+/// The contents of a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Contents {
     /// The dataset.
@@ -63,7 +63,7 @@ impl Contents {
         tree
     }
 
-    /// What follows the bytes of the files.
+    /// The trailer after the bytes of the files.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
         let mut bytes = self.to_tree().to_file_bytes();
         let length = bytes.len() as u64;
@@ -127,7 +127,7 @@ impl Contents {
     }
 }
 
-/// What lies in all containers of a dataset, which must have every rank once.
+/// The contents of all containers of a dataset, which must have every rank once.
 ///
 /// # Errors
 /// As [`Contents::read`].

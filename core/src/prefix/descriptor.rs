@@ -65,7 +65,7 @@ pub struct DatasetDescriptor {
     pub job_name: String,
     /// Id of the allocation.
     pub job_id: String,
-    /// Where it ran.
+    /// The cluster on which it ran.
     pub cluster: String,
     /// Its number among the checkpoints, where it is one.
     pub checkpoint_id: Option<u64>,

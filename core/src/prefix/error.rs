@@ -14,17 +14,17 @@ pub enum PrefixError {
     /// It is damaged, and there is a way out.
     #[error("{}; {advice}", crate::describe(fault))]
     Damaged {
-        /// What is wrong with it.
+        /// The fault.
         fault: FsError,
-        /// What to do.
+        /// The cure.
         advice: &'static str,
     },
     /// An index is damaged, and the new one that would take its place cannot be written.
     #[error("{}; no new index can take its place: {}", crate::describe(damage), crate::describe(why))]
     Unhealed {
-        /// What is wrong with it.
+        /// The fault.
         damage: Box<PrefixError>,
-        /// What is in the way.
+        /// The obstacle.
         why: Box<PrefixError>,
     },
     /// Another directory is in its place, or none.
@@ -96,7 +96,7 @@ pub enum PrefixError {
     NotItsTurn {
         /// The other flush.
         token: String,
-        /// What is in its way.
+        /// The obstacle.
         why: String,
     },
     /// A folder below the prefix directory is a symbolic link.
@@ -112,7 +112,7 @@ pub enum PrefixError {
     Container {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: &'static str,
     },
     /// The lists of files do not fit together.
@@ -120,7 +120,7 @@ pub enum PrefixError {
     Rank2File {
         /// Which file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         reason: Rank2FileFault,
     },
 }
@@ -156,7 +156,7 @@ pub enum Rank2FileFault {
     RanksMissing {
         /// How many.
         missing: u32,
-        /// Of how many.
+        /// The number of all ranks.
         ranks: u32,
         /// The lowest of them.
         first: Rank,
@@ -184,7 +184,7 @@ pub enum Rank2FileFault {
     /// A file's name leads out of the prefix directory, or nowhere.
     #[error("rank {rank} has the file `{name}', which is not a path below the prefix directory")]
     NameOutside {
-        /// Whose file.
+        /// The owner of the file.
         rank: Rank,
         /// Its name.
         name: String,
@@ -192,7 +192,7 @@ pub enum Rank2FileFault {
     /// A file's name is too long for C SCR to read.
     #[error("rank {rank} has a file with a name of {found} bytes, and {most} are allowed: `{name}'")]
     NameTooLong {
-        /// Whose file.
+        /// The owner of the file.
         rank: Rank,
         /// Its name.
         name: String,

@@ -13,7 +13,7 @@ use std::str::FromStr;
 
 /// The longest name in bytes: C SCR keeps names in buffers of one byte more.
 pub const MAX_NAME_BYTES: usize = 1023;
-/// What Linux allows for one part of a path.
+/// The most bytes that Linux allows for one part of a path.
 const MAX_PART_BYTES: usize = 255;
 /// The library's own folder.
 const HIDDEN: &[u8] = b".scr";
@@ -331,7 +331,7 @@ mod tests {
     fn a_staging_file_lies_beside_its_target_under_a_name_of_its_own() {
         let staging = |name: &str| staging_file(&Path::new("/pfs/d").join(name), "7.x");
         assert_eq!(staging("f"), Path::new("/pfs/d/.f.7.x.part"));
-        // Where it fits it shows the whole name.
+        // If it fits, it shows the whole name.
         let longest = "a".repeat(MAX_PART_BYTES - "..7.x.part".len());
         assert_eq!(staging(&longest), Path::new(&format!("/pfs/d/.{longest}.7.x.part")));
         let (one, two) = (staging(&("a".repeat(254) + "1")), staging(&("a".repeat(254) + "2")));

@@ -24,7 +24,7 @@ pub struct FlushFile {
     tree: KvTree,
 }
 
-/// Where a dataset is, or on its way to.
+/// The place of a dataset, or the place that it is on its way to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Location {
     /// In cache.
@@ -48,7 +48,7 @@ pub struct FlushEntry {
     pub checkpoint: bool,
     /// Whether it is output that the user wants kept.
     pub output: bool,
-    /// Where it is.
+    /// Its places.
     pub locations: Vec<Location>,
     /// Its descriptor, if it could be read.
     pub dataset: Option<DatasetDescriptor>,
@@ -138,7 +138,7 @@ impl FlushEntry {
         self.is_at(Location::Cache) && !self.bypass
     }
 
-    /// Where it is as long as the index does not have it, in words.
+    /// The place of a dataset that the index does not have, in words.
     pub fn where_unlisted(&self) -> &'static str {
         match self.bypass {
             true => "lies in the prefix directory, whose index does not list it",
@@ -153,7 +153,7 @@ impl FlushEntry {
 }
 
 impl Location {
-    /// Of a dataset that is being copied.
+    /// The marks of a dataset that is being copied.
     pub const UNDER_WAY: [Location; 2] = [Location::Flushing, Location::SyncFlushing];
     const ALL: [Location; 4] =
         [Location::Cache, Location::Prefix, Location::Flushing, Location::SyncFlushing];
@@ -219,7 +219,7 @@ impl FlushFile {
                 false => Some(entry.id).filter(|_| entry.is_whole_in(&index)),
             };
             let is_looked_at = asked.map_or_else(|| entry.is_at(Location::Cache), |id| id == entry.id);
-            // What cannot be looked at is not lost, and keeps nobody from saving the others.
+            // A dataset that cannot be looked at is not lost, and keeps nobody from saving the others.
             let is_lost = |id| matches!(Rank2File::loss(files, prefix, id), Ok(Some(_)));
             match listed.is_some_and(|id| !is_looked_at || !is_lost(id)) {
                 true => _ = file.add_location(entry.id, Location::Prefix),

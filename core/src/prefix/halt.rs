@@ -11,13 +11,13 @@ use scr_plugin_api::KvTree;
 use std::path::Path;
 use std::time::Duration;
 
-/// What to do about a damaged file.
+/// The cure for a damaged file.
 const OF_DAMAGE: &str = "`scr halt --remove' takes the file away, and every condition with it";
 
 /// The conditions on which the job should stop.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Halt {
-    /// So many checkpoints are still to be completed.
+    /// The number of checkpoints that are still to be completed.
     pub checkpoints_left: Option<i64>,
     /// Stop once this time has come.
     pub exit_after: Option<i64>,
@@ -44,7 +44,7 @@ pub struct ChangedEnd {
     pub time: i64,
 }
 
-/// What a job or a command knows of its allocation.
+/// The knowledge of a job or a command about its allocation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct KnownEnd<'a> {
     /// Its id.
@@ -91,7 +91,7 @@ pub enum HaltReason {
 }
 
 impl HaltReason {
-    /// What the user can do to start the job of this prefix directory all the same.
+    /// The way to start the job of this prefix directory all the same.
     pub fn cure(&self, prefix: &Path) -> String {
         let remove = format!("scr halt --remove {}", prefix.display());
         match self {

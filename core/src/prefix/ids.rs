@@ -297,7 +297,7 @@ impl Withdrawn {
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
     }
 
-    /// What somebody has gone back over, in the order of time.
+    /// The datasets that a run has gone back over, in the order of time.
     pub(crate) fn between(tree: &KvTree) -> Vec<Between> {
         let all = tree.get(BETWEEN).into_iter().flat_map(KvTree::iter);
         let mut all: Vec<Between> = all

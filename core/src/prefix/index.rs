@@ -39,7 +39,7 @@ const UNRECORDED: &str = "UNRECORDED";
 enum Names {
     /// Whether they are recorded does not matter.
     Any,
-    /// Nobody has recorded them.
+    /// No run has recorded them.
     Unknown,
 }
 
@@ -51,7 +51,7 @@ const FLUSHED_BY: &str = "FLUSHED_BY";
 pub(crate) const IN_PLACE: &str = "in place";
 /// Keeps a dataset's names while its files are being removed.
 pub(crate) const DELETION: &str = "deletion";
-/// What to do about a damaged one.
+/// The cure for a damaged one.
 const OF_DAMAGE: &str = "move it away, and `scr index --build' rebuilds it";
 
 /// The list of datasets, as it is in memory.
@@ -506,7 +506,7 @@ impl Index {
         ids
     }
 
-    /// Nobody gives files the names of this dataset any more.
+    /// No process gives files the names of this dataset any more.
     pub(crate) fn release(&mut self, id: u64) {
         self.alter(id, |entry| _ = entry.remove(TAKEN));
     }

@@ -1,4 +1,4 @@
-//! Where everything lies below the prefix directory.
+//! The places of all files below the prefix directory.
 
 use super::shared::Known;
 use super::{FileName, LinkFault, PrefixError};
@@ -96,7 +96,7 @@ impl Prefix {
         Some(self.follow(files, path).ok()??.below)
     }
 
-    /// What this process has left in files that others change as well.
+    /// The knowledge of this process about files that others change as well.
     pub(super) fn known(&self) -> &Known {
         &self.known
     }
@@ -131,7 +131,7 @@ impl Prefix {
         self.scr_file("halt.scr")
     }
 
-    /// Where this allocation's datasets are.
+    /// The file with the places of this allocation's datasets.
     pub fn flush_file(&self) -> PathBuf {
         self.scr_file("flush.scr")
     }

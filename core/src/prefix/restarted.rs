@@ -80,7 +80,7 @@ impl Restarted {
 }
 
 const FILE: &str = "current.scr";
-/// What to do about a damaged file.
+/// The cure for a damaged file.
 const OF_DAMAGE: &str = "remove it to go back to the checkpoint that SCR_CURRENT names, or unset SCR_CURRENT";
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub(crate) trait Shared: Default {
     /// Its durability.
     const WAIT: Durability;
 
-    /// Where it lies.
+    /// Its path.
     fn path(prefix: &Prefix) -> PathBuf;
 
     /// As it is written.
@@ -50,7 +50,7 @@ pub(crate) trait Shared: Default {
     }
 }
 
-/// What this process knows of the shared files.
+/// The knowledge of this process about the shared files.
 #[derive(Clone, Default)]
 pub(super) struct Known(Arc<Mutex<Left>>);
 
@@ -58,7 +58,7 @@ pub(super) struct Known(Arc<Mutex<Left>>);
 struct Left {
     /// The bytes of each file as this process has left it, and the tree that they contain.
     files: HashMap<PathBuf, (Vec<u8>, KvTree)>,
-    /// What the user is still to be told.
+    /// The messages that the user is still to get.
     notes: Vec<String>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct LocalPart {
     pub(crate) map: Filemap,
     /// Whether it is known what it lacks. Until then, and if it was never prepared, it counts for nothing.
     pub(crate) is_inspected: bool,
-    /// What it lacks, as far as the lengths of its files say.
+    /// Its loss, as far as the lengths of its files show it.
     pub(crate) loss: Option<Loss>,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct PartReport {
     pub(crate) holder: Rank,
     /// Whether the holder has all the files, with their right lengths. The redundancy may be lost.
     pub(crate) has_data: bool,
-    /// What it lacks, if the holder has the part.
+    /// Its loss, if the holder has the part.
     pub(crate) loss: Option<Loss>,
     /// The record.
     pub(crate) record: RankRecord,
@@ -76,7 +76,7 @@ impl LocalPart {
         self.loss.is_some()
     }
 
-    /// Of two copies of a part the better one has the larger value.
+    /// The better one of two copies of a part has the larger value.
     pub(super) fn quality(&self) -> (bool, bool, bool, PartState) {
         (self.has_data(), !self.lacks_redundancy(), !self.map.damaged, self.map.state)
     }

@@ -27,7 +27,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What became of a cached dataset.
+/// The fate of a cached dataset.
 pub(crate) enum Recovered {
     /// Every rank has its part, and every byte is what it was.
     Restored(Box<Restored>),
@@ -204,14 +204,14 @@ struct Recovery<'a> {
     local: &'a [&'a LocalPart],
     /// The copy of this rank's part that is used, with all its data.
     copy: Option<&'a PartReport>,
-    /// What is lost of it, and why.
+    /// Its losses, with their causes.
     loss: Option<Loss>,
     record: Option<&'a RankRecord>,
     /// Whether any part says that the application has refused it.
     refused: bool,
     /// Whether its scheme could not be loaded, which says nothing about the dataset; the same on all ranks.
     scheme_fails: Rc<Cell<bool>>,
-    /// Where its part is or will be, once that is known.
+    /// The place of its part, present or future, once that is known.
     place: Option<PartDir>,
     journal: Option<Journal>,
     /// Whether this rank has started its part again, so that giving up destroys nothing valid.
@@ -226,7 +226,7 @@ struct Recovery<'a> {
     lost: Option<&'a BTreeSet<DatasetKey>>,
 }
 
-/// What lies where a part is to be.
+/// The part that lies where another one is to be.
 enum Occupant {
     /// Nothing that counts.
     None,

@@ -58,7 +58,7 @@ impl Plugins {
         self.transports.borrow_mut().retain(|_, loaded| loaded.is_ok());
     }
 
-    /// Where they come from.
+    /// Their source.
     pub(crate) fn host(&self) -> &PluginHost {
         &self.host
     }
@@ -166,9 +166,9 @@ pub(crate) enum UseError {
     /// It does not take the options of a line.
     #[error("{origin}")]
     Line {
-        /// Where the line stands.
+        /// The place of the line.
         origin: Origin,
-        /// What is wrong.
+        /// The fault.
         source: Box<PluginLoadError>,
     },
     /// The scheme does not read what it once wrote.
@@ -190,7 +190,7 @@ pub(crate) enum UseError {
 }
 
 impl UseError {
-    /// What is wrong with a plugin's options, with where they were written.
+    /// The faults of a plugin's options, with the places where they were written.
     fn of_line(origin: &Origin, source: PluginLoadError) -> Self {
         match origin {
             Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {

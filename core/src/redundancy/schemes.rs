@@ -178,7 +178,7 @@ impl Schemes {
         &self.plugins
     }
 
-    /// Where plugins are found.
+    /// The folders of plugins.
     pub(crate) fn plugin_host(&self) -> &PluginHost {
         self.plugins.host()
     }

@@ -39,7 +39,7 @@ impl Chosen {
     }
 }
 
-/// What the user wants of the restart, by `SCR_CURRENT`.
+/// The wish of the user for the restart, by `SCR_CURRENT`.
 pub(super) enum Wish {
     /// Nothing.
     None,

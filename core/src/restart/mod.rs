@@ -31,7 +31,7 @@ pub(crate) struct Restart {
     /// Whether [`find_first`](Self::find_first) has been called.
     found: bool,
     loaded: Option<CheckpointId>,
-    /// What this run or an earlier one has gone back beyond.
+    /// The place to which this run or an earlier one has gone back.
     given_up: GivenUp,
     /// Whether there was a checkpoint to restart from, and the application has neither taken it away nor begun to write since.
     owes_one: bool,
@@ -109,7 +109,7 @@ impl Restart {
     fn go_back(&mut self, from: &mut Fetcher<'_>, chosen: &Chosen) -> Result<(), Error> {
         self.loaded = chosen.load(from, true)?;
         let Some(loaded) = &self.loaded else { return Ok(()) };
-        // What the index has of its name stays, though cache has given an older one.
+        // The entry of its name in the index stays, though cache has given an older one.
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
         went_back.abandon_newer(from.job, &chosen.name)?;
         current::record_chosen(from.job, &loaded.name, &went_back)?;
@@ -209,7 +209,7 @@ impl Restart {
                 return Err(Error::Refused(what));
             }
             job.report.error(&what);
-            // What has replaced it may be complete by now.
+            // The dataset that has replaced it may be complete by now.
             self.loaded = find_left(from, self.given_up, |_| true)?;
             has_changed = true;
         }
@@ -227,7 +227,7 @@ impl Restart {
     ) -> Result<(), Error> {
         from.cache.supersede(replaced.id);
         attempts::forget(from.job);
-        // What has replaced it may be complete by now.
+        // The dataset that has replaced it may be complete by now.
         self.loaded = find_left(from, self.given_up, |seq| seq != replaced.seq)?;
         Ok(())
     }
@@ -287,7 +287,7 @@ impl Restart {
         Ok(true)
     }
 
-    /// Where the checkpoint cannot be read any more, the newest one in cache takes its place.
+    /// If the checkpoint cannot be read any more, the newest one in cache takes its place.
     pub(crate) fn leave_lost(&mut self, job: &Job, cache: &Cache) {
         let is_readable = |id: u64| {
             let global = job.params.get(&param::GLOBAL_RESTART);

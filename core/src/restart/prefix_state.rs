@@ -304,7 +304,7 @@ fn is_same_in_prefix(job: &Job, record: &RankRecord, suspect: bool) -> Result<()
 mod tests {
     use super::*;
 
-    /// Where a node was away, two datasets may have been given one number, and even one name.
+    /// If a node was away, two datasets may have been given one number, and even one name.
     #[test]
     fn a_dataset_in_cache_is_the_one_of_its_number_only_if_name_and_time_say_so() {
         let is = |created, name: &str, other| {

@@ -34,7 +34,7 @@ pub struct Builder<'a> {
     pub(super) trusts_times: bool,
 }
 
-/// What became of a dataset.
+/// The fate of a dataset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Built {
     /// Its number.
@@ -72,7 +72,7 @@ pub enum Outcome {
     },
     /// It is not whole, and counts for nothing.
     Incomplete {
-        /// What is missing.
+        /// The missing parts.
         why: String,
     },
 }
@@ -108,7 +108,7 @@ pub enum BuildError {
     NoName {
         /// Its name.
         name: String,
-        /// Where it was searched for.
+        /// The places that were searched.
         folder: PathBuf,
     },
     /// The prefix directory cannot be read or written.

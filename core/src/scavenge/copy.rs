@@ -26,15 +26,15 @@ use std::sync::Arc;
 pub struct Copier<'a> {
     /// The file layer.
     pub files: &'a dyn Files,
-    /// Where to.
+    /// The destination.
     pub prefix: &'a Prefix,
-    /// Who copies.
+    /// The node that copies.
     pub uid: u32,
     /// The name of this node.
     pub node: &'a str,
     /// Bytes per block: `SCR_FILE_BUF_SIZE`.
     pub block_bytes: u64,
-    /// So many parts are copied at a time.
+    /// The number of parts that are copied at a time.
     pub width: u32,
     /// Called again and again with the number of further bytes that are copied, and the number of all bytes.
     pub progress: &'a (dyn Fn(u64, u64) + Sync),
@@ -58,7 +58,7 @@ pub struct Copied {
 /// One rank's part.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CopiedPart {
-    /// Whose it is.
+    /// Its owner.
     pub rank: u32,
     /// Files that were copied, with the redundancy file.
     pub files: u64,

@@ -23,10 +23,10 @@ pub enum DeleteError {
     Thread(#[from] RunError),
 }
 
-/// What became of a name.
+/// The fate of a name.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Deleted {
-    /// What was known of its copies in cache, from which no run restarts any more.
+    /// Its known copies in cache, from which no run restarts any more.
     pub dropped: Dropped,
     /// Why files of it may remain.
     pub notes: Vec<String>,

@@ -5,7 +5,7 @@ use crate::fs::Files;
 use crate::ledger::{Dropping, LedgerDir, Request};
 use crate::prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
 
-/// What was known of a dataset that was dropped.
+/// The knowledge about a dataset that was dropped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// The name that was looked for.
@@ -81,7 +81,7 @@ fn drop_named(
     Ok(Dropped { name: name.to_vec(), found, in_cache, caution })
 }
 
-/// What the flush file says; nothing if it is damaged.
+/// The datasets of the flush file; none if it is damaged.
 fn known(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FlushEntry>, PrefixError> {
     match FlushFile::read(files, prefix) {
         Err(error) if error.is_damage() => Ok(Vec::new()),

@@ -1,4 +1,4 @@
-//! What only seems to be stored after a sync has failed: the system may have dropped it, and the next sync succeeds without it.
+//! Bytes that only seem to be stored after a failed sync: the system may have dropped it, and the next sync succeeds without it.
 
 use super::{Operation, What};
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ pub fn given_up(there: impl IntoIterator<Item = PathBuf>, done: &[Operation]) ->
     for Operation { what, path, to, failed, .. } in done {
         match (what, to) {
             (What::OpenToWrite, _) if !failed && there.insert(path.clone()) => _ = new.insert(path.clone()),
-            // What was not there was not renamed.
+            // A file that was not there was not renamed.
             (What::Rename, Some(to)) if !failed && there.remove(path) => {
                 [&mut new, &mut names].into_iter().for_each(|all| _ = (all.remove(path), all.remove(to)));
                 there.insert(to.clone());

@@ -83,7 +83,7 @@ struct FaultState {
     meant: Option<Meant>,
     stopped: bool,
     hurries: bool,
-    /// What the user was told.
+    /// The messages to the user.
     notices: Vec<String>,
     /// Whether a write that fails gets half of its bytes down.
     tears: bool,
@@ -102,7 +102,7 @@ type Meant = Arc<dyn Fn(What, &Path) -> bool + Send + Sync>;
 
 #[derive(Clone, Copy)]
 enum Fault {
-    /// Of these operations each fails.
+    /// Each of these operations fails.
     Span(u64, u64, io::ErrorKind),
     Stop {
         at: u64,
@@ -110,7 +110,7 @@ enum Fault {
     },
 }
 
-/// What becomes of one operation.
+/// The fate of one operation.
 enum Verdict {
     Go,
     Fail(io::Error),
@@ -196,7 +196,7 @@ impl FaultyFiles {
         self.state().hurries = true;
     }
 
-    /// What the user was told about waiting.
+    /// The messages to the user about waiting.
     pub fn notices(&self) -> Vec<String> {
         self.state().notices.clone()
     }
@@ -296,7 +296,7 @@ impl FaultyFiles {
         verdict
     }
 
-    /// What stable storage lacks from here on, or has.
+    /// The contents of stable storage from here on.
     fn record<T>(&self, done: io::Result<T>, record: impl Fn(&mut Unsynced, &T)) -> io::Result<T> {
         if let Ok(value) = &done {
             self.state().unsynced.iter_mut().for_each(|folder| record(folder, value));
@@ -317,7 +317,7 @@ impl FaultyFiles {
 }
 
 impl FaultState {
-    /// Where a file of the kernel lies, if it is pretended.
+    /// The place of a file of the kernel, if it is pretended.
     fn file_of_kernel(&self, path: &Path) -> Option<PathBuf> {
         let is_of_kernel = path.starts_with("/proc") || path.starts_with("/sys");
         let kernel = self.kernel.as_ref().filter(|_| is_of_kernel)?;

@@ -165,7 +165,7 @@ impl Unsynced {
         file.set_times(kept.mtime, kept.mtime)
     }
 
-    /// What is there now: all paths, and the bytes of all files.
+    /// The present state: all paths, and the bytes of all files.
     fn look(&self) -> (BTreeMap<PathBuf, Bound>, HashMap<Inode, Stored>) {
         let (mut there, mut bytes) = (BTreeMap::new(), HashMap::new());
         let mut todo = vec![self.root.clone()];
@@ -264,7 +264,7 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// What each of many crashes leaves of a folder in which `work` was done, after an `old` file of three pages was stored.
+    /// The remains after each of many crashes of a folder in which `work` was done, after an `old` file of three pages was stored.
     fn after_crashes(work: impl Fn(&dyn Files, &Path)) -> HashSet<String> {
         let outcome = |seed: u64| {
             let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ const MAX_LEVELS: u32 = 32;
 /// A part that lists files, as the maps lead to it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Leaf {
-    /// Where it lies.
+    /// Its path.
     path: PathBuf,
     /// The byte at which it begins.
     offset: u64,

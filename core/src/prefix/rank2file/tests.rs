@@ -176,7 +176,7 @@ fn a_run_without_ranks_has_no_lists() {
     assert!(Rank2File::new(vec![]).write(&RealFiles, &prefix, ID).is_err());
 }
 
-/// What the reader says after `change` was made to one of the parts of nine ranks.
+/// The result of the reader after `change` was made to one of the parts of nine ranks.
 fn after(part: &str, change: impl FnOnce(&mut KvTree)) -> Rank2FileFault {
     let (_dir, prefix) = dataset();
     write::write(&RealFiles, &prefix, ID, &lists(9), 2).unwrap();
