@@ -1,4 +1,4 @@
-//! What unit tests of several modules share.
+//! Helpers that unit tests of several modules share.
 
 use std::time::{Duration, Instant};
 

@@ -333,7 +333,7 @@ impl Cache {
         self.record_evicted(job, &cached);
     }
 
-    /// Whoever writes files in the prefix directory calls this before they count: the application has been given the paths of
+    /// A writer of files in the prefix directory calls this before they count: the application has been given the paths of
     /// `owner`, or a flush is about to copy it there. Older datasets that lie there with one of its files are given up there:
     /// those that lie nowhere else leave. If a newer one has such a file, nothing is given up: `owner` must not be written there.
     /// Collective.

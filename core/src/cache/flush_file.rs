@@ -138,7 +138,7 @@ impl Cache {
         }
     }
 
-    /// Records that a dataset has left. Where it was the newest checkpoint, and is nowhere else, later runs are to say so.
+    /// Records that a dataset has left. If it was the newest checkpoint, and is nowhere else, later runs are to say so.
     pub(super) fn record_evicted(&self, job: &Job, cached: &CachedDataset) {
         let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
         let is_wanted = cached.counts() && !cached.passed_over && !cached.is_flushed();

@@ -334,7 +334,7 @@ impl Cache {
             });
         let cached = in_cache.iter().filter_map(|&id| self.dataset(id)).map(CachedDataset::seq);
         let mut seqs: Vec<Seq> = seqs.chain(cached).collect();
-        // What an earlier run writes from now on belongs to nobody's past, and has a place in between too.
+        // A dataset that an earlier run writes from now on belongs to nobody's past, and has a place in between too.
         let by_name = over.is_none();
         let over = over.filter(|_| !job.run.is_second);
         let mut record = || {

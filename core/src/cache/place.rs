@@ -59,7 +59,7 @@ enum Flaw {
     /// Something else is in its place.
     #[error("{} is {found}", path.display())]
     NotAFile {
-        /// Where.
+        /// Its path.
         path: PathBuf,
         /// Its kind.
         found: &'static str,
@@ -88,7 +88,7 @@ enum Flaw {
     },
 }
 
-/// What a part lacks, as far as that can be seen without reading it: a file of it, or its redundancy file, is not there with the
+/// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
 /// length that its record gives.
 pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let mut data = record.files.iter();

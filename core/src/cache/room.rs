@@ -31,7 +31,7 @@ pub(crate) enum LimitedBy {
 #[derive(Default)]
 pub(crate) struct MemoryLimits(OnceLock<Vec<Group>>);
 
-/// What may still be written to the store at `cache`, by the limit that leaves least. `None` where none is known. An answer above
+/// The bytes that the store at `cache` still takes, by the limit that leaves least. `None` where none is known. An answer above
 /// `enough` may be too low.
 pub(crate) fn room(files: &dyn Files, cache: &Path, memory: &MemoryLimits, enough: u64) -> Option<Room> {
     let space = files.space(cache).ok()?;

@@ -65,7 +65,7 @@ impl Tag {
 /// One message to send.
 #[derive(Debug, Clone, Copy)]
 pub struct Outgoing<'a> {
-    /// Whom it goes to; oneself is legal.
+    /// The receiver; oneself is legal.
     pub to: Rank,
     /// The bytes; they may be none.
     pub bytes: &'a [u8],
@@ -74,7 +74,7 @@ pub struct Outgoing<'a> {
 /// One message to receive, of a length known beforehand.
 #[derive(Debug)]
 pub struct Incoming<'a> {
-    /// Whom it comes from.
+    /// The sender.
     pub from: Rank,
     /// The buffer for it, exactly as long as the message.
     pub bytes: &'a mut [u8],
@@ -215,7 +215,7 @@ pub trait Comm {
         (rank.0 < self.size()).then_some(rank)
     }
 
-    /// What looks after ranks that do not come, where anything does.
+    /// The watch for ranks that do not come, if there is one.
     fn watch(&self) -> Option<&Watch> {
         None
     }

@@ -1,4 +1,4 @@
-//! Who has not come: a call that waits long for ranks that have not made it says which ones.
+//! The ranks that have not come: a call that waits long names those that have not made it.
 //!
 //! Only what the application holds up is watched: from the beginning of a call until all ranks are known to have come. What scr does
 //! then may take its time. A rank that waits looks at the clock whenever its exchange asks whether to go on. After a minute
@@ -75,7 +75,7 @@ pub(crate) fn shown(names: impl ExactSizeIterator<Item = String>) -> String {
     format!("{} {}", if many == 1 { "rank" } else { "ranks" }, shown.join(", "))
 }
 
-/// What is known of the ranks in the call that is under way.
+/// The knowledge about the ranks in the call that is under way.
 pub struct Watch {
     pace: Cell<Pace>,
     elapsed: Box<dyn Fn() -> Duration>,
@@ -347,7 +347,7 @@ mod tests {
         [&[kind][..], &number.to_be_bytes(), call.as_bytes()].concat()
     }
 
-    /// What a rank says, and what it sends, while it waits in its second call for so many seconds.
+    /// The messages of a rank to the user and to others, while it waits in its second call for so many seconds.
     fn waits(
         rank: u32,
         until: u64,

@@ -223,7 +223,7 @@ struct Builder<'a> {
     groups: &'a Groups,
     stores: &'a [Store],
     problems: &'a mut Vec<Problem>,
-    /// What no run starts with. What it is about is kept, so that the rest of it is checked too.
+    /// Faults with which no run starts. The faulty line is kept, so that the rest of it is checked too.
     fatal: &'a mut Vec<Problem>,
 }
 

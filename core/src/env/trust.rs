@@ -18,15 +18,15 @@ pub enum Distrust {
     /// It belongs to somebody else.
     #[error("{} belongs to user {uid}, who is neither root nor you nor the owner of the installation; copy it to a folder of yours", path.display())]
     Owner {
-        /// What.
+        /// The path.
         path: PathBuf,
-        /// Whose it is.
+        /// Its owner.
         uid: u32,
     },
     /// Others may write it.
     #[error("{} may be written by others (mode {:04o}); run chmod go-w on it", path.display(), mode & 0o7777)]
     Mode {
-        /// What.
+        /// The path.
         path: PathBuf,
         /// Its permission bits.
         mode: u32,

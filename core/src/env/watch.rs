@@ -19,7 +19,7 @@ pub(crate) enum WatchStatus {
 }
 
 /// The thread that polls, one for all clones. It starts when there is something to poll, sleeps while there is nothing, and ends
-/// after the last clone is dropped. Nobody waits for it: it may be blocked in a file system that does not answer.
+/// after the last clone is dropped. No thread waits for it: it may be blocked in a file system that does not answer.
 #[derive(Clone, Default)]
 pub struct Watch(Arc<Watcher>);
 

@@ -585,7 +585,7 @@ fn without_sizes_at_least_the_sum_must_be_right() {
     assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_some());
 }
 
-/// What lists the datasets cannot be used, and is not damaged, so that nothing is written in its place: a new index might lack some.
+/// The index cannot be used, and is not damaged, so that nothing is written in its place: a new index might lack some.
 #[test]
 fn all_ranks_report_an_index_that_cannot_be_read_or_is_of_a_later_version() {
     let all_fail = |files: &dyn Files, prefix: &Prefix, words: &[&str]| {

@@ -121,7 +121,7 @@ pub enum FsError {
         /// Which.
         path: PathBuf,
     },
-    /// Where a part is to be rebuilt lies one of another dataset.
+    /// A part of another dataset lies where one is to be rebuilt.
     #[error("{} is the filemap of another dataset: {by}", path.display())]
     Occupied {
         /// The filemap.

@@ -27,7 +27,7 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Where the bytes of an open file lie in memory, from the first time that it is mapped; it says nothing of whether they may
+/// The place of the bytes of an open file in memory, from the first time that it is mapped; it says nothing of whether they may
 /// be touched.
 pub(super) type Mapping = Mutex<Option<Arc<MmapRaw>>>;
 

@@ -329,7 +329,7 @@ pub trait Files: Send + Sync {
     fn umask(&self) -> u32 {
         0
     }
-    /// What all processes that see each other's locks have in common and no other machine has; empty where that is
+    /// A text that all processes that see each other's locks share, and no other machine has; empty if it is
     /// not known.
     fn machine(&self) -> Vec<u8> {
         Vec::new()

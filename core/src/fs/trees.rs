@@ -74,7 +74,7 @@ impl dyn Files + '_ {
     /// # Errors
     /// As for `read_tree`.
     pub fn read_locked(&self, path: &Path) -> Result<Option<KvTree>, FsError> {
-        // NFS gives an exclusive lock only to who may write. Who may not reads without.
+        // NFS gives an exclusive lock to writers only. A process that may not write reads without.
         let opened = match self.open_locked(path, How::Update) {
             Err(error) if may_not_write(&error) => self.open_locked(path, How::Read),
             other => other,

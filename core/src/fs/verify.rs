@@ -48,7 +48,7 @@ pub(crate) fn open_checked(
     Ok((file, as_recorded(path, status, expected)?))
 }
 
-/// What is known of a regular file that must be as long as was recorded. It is not opened, so a network file system may have known
+/// The status of a regular file that must be as long as was recorded. It is not opened, so a network file system may have known
 /// it for a while: this is for what was written on this node.
 pub(crate) fn status_checked(
     files: &dyn Files,

@@ -142,7 +142,7 @@ impl dyn Files + '_ {
     }
 }
 
-/// All bytes of an open file that has at most `limit`. What its status says may be wrong: files of the kernel have no length there,
+/// All bytes of an open file that has at most `limit`. Its status may be wrong: files of the kernel have no length there,
 /// and others may grow.
 pub(super) fn read_open(file: &dyn File, path: &Path, limit: u64) -> Result<Vec<u8>, FsError> {
     let most = usize::try_from(limit).unwrap_or(usize::MAX);

@@ -260,7 +260,7 @@ fn too_many_keys(setting: &Setting) -> Cause {
     Cause::TooManyKeys { line: format!("{}={}", setting.name, setting.value), most: MOST_KEYS }
 }
 
-/// Whether a text holds nothing that no value can hold. What was not UTF-8 has become U+FFFD.
+/// Whether a text holds nothing that no value can hold. Bytes that were not UTF-8 have become U+FFFD.
 pub(crate) fn is_text(text: &str) -> bool {
     !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
 }

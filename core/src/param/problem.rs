@@ -165,7 +165,7 @@ pub enum Cause {
     /// The same thing is described twice.
     #[error("{} is described a second time, after {earlier}; the line is ignored", quote(name))]
     Twice {
-        /// What.
+        /// Its name.
         name: String,
         /// The place of its first description.
         earlier: FileLine,
@@ -239,7 +239,7 @@ pub enum Cause {
         /// The parameter.
         name: String,
     },
-    /// What a setting names cannot be used, such as a plugin that is not there or does not take its options.
+    /// A setting names something that cannot be used, such as a plugin that is not there or does not take its options.
     #[error("{name}: {why}")]
     Unusable {
         /// The line or parameter.

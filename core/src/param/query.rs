@@ -9,7 +9,7 @@ use super::settings::Settings;
 use crate::env::Env;
 
 impl AppConfig {
-    /// What counts for a parameter now: from `params` where a session has them, or else from the environment, the
+    /// The present value of a parameter: from `params` where a session has them, or else from the environment, the
     /// files and what was set so far. `None` where nobody has set it, whether it has a default or not.
     ///
     /// # Errors

@@ -489,7 +489,7 @@ mod tests {
         assert_eq!(flush_and_debug(world_of(&[])), (10, 2, 1), "a file that is not there is reported");
     }
 
-    /// What `SCR_Config` has named in the last run is kept in the prefix directory, where anybody may have put it.
+    /// The names that `SCR_Config` gave in the last run are kept in the prefix directory, where anybody may have put them.
     #[test]
     fn the_application_of_another_user_names_no_file() {
         let files = [("/pfs/run1/.scr/app.conf", "SCR_CONF_FILE=/x.conf\n"), ("/x.conf", "SCR_FLUSH=3\n")];

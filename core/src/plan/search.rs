@@ -7,7 +7,7 @@ use super::model::{Machine, Plan};
 
 /// The best interval with these counts, and the efficiency that it leads to.
 pub fn best_interval(machine: &Machine, counts: &[u32]) -> (f64, f64) {
-    // Young's interval for the mean cost is near it. Where a job can hardly get on at all, it lies below.
+    // Young's interval for the mean cost is near it. If a job can hardly get on at all, it lies below.
     let (mut share, mut cost) = (1.0, 0.0);
     for (at, level) in machine.levels().iter().enumerate() {
         let more = counts.get(at).map_or(0.0, |&count| f64::from(count) / (f64::from(count) + 1.0));

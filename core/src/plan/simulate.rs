@@ -79,7 +79,7 @@ struct Job<'a> {
     horizon: f64,
     /// Checkpoints that stand: how far the job has got.
     done: u64,
-    /// Of the newest checkpoint of the highest level: when it is there, and which one is there until then.
+    /// The newest checkpoint of the highest level: when it is there, and which one is there until then.
     arrives: f64,
     arrived: u64,
     failures: Vec<u64>,

@@ -42,7 +42,7 @@ impl Manifest {
     }
 }
 
-/// What is wrong with the plugins that the descriptors name, as far as it can be seen without loading them. No job starts with what
+/// The faults of the plugins that the descriptors name, as far as it can be seen without loading them. No job starts with what
 /// is added to `fatal`: its datasets would be protected by nothing, or would never leave the cache.
 pub fn check_plugins(
     host: &PluginHost,

@@ -340,7 +340,7 @@ impl Withdrawn {
         all
     }
 
-    /// Of too many, the older half is forgotten by place. From then on no dataset that is as old counts unless the index lists it:
+    /// The older half of too many is forgotten by place. From then on no dataset that is as old counts unless the index lists it:
     /// to lose one is not as bad as to restart from a wrong one.
     fn limit(tree: &mut KvTree) {
         let (mut named, mut between) = (Self::named(tree), Self::between(tree));

@@ -62,7 +62,7 @@ impl Overwritten {
         Ok(Self::read(files, prefix, name)?.is_some_and(|last| last.by > owner))
     }
 
-    /// Forgets a file: the dataset that was given it is complete. What cannot be removed does no harm to newer datasets.
+    /// Forgets a file: the dataset that was given it is complete. A file that cannot be removed does no harm to newer datasets.
     pub(crate) fn forget(files: &dyn Files, prefix: &Prefix, name: &FileName) {
         let _ = files.remove_if_there(&path(prefix, name));
     }

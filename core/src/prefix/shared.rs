@@ -161,12 +161,12 @@ impl Locked<'_> {
         (self.is_ours)()
     }
 
-    /// Reads a file. What other processes have begun to write in its place is removed.
+    /// Reads a file. Files that other processes have begun to write in its place are removed.
     pub(crate) fn read<T: Shared>(&self) -> Result<Held<T>, PrefixError> {
         self.files.remove_unfinished(&T::path(self.prefix))?;
         Ok(match find::<T>(self.files, self.prefix)? {
             Some(ReadFile { bytes, content, is_known: true }) => Held { content, safe: Some(bytes) },
-            // Whoever has left it may have failed to sync it, and the change be there already.
+            // The process that has left it may have failed to sync it, and the change be there already.
             Some(found) if T::WAIT == Durability::Synced => Held { content: found.content, safe: None },
             // Packed anew it may be other bytes, and says the same.
             found => {

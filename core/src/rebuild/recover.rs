@@ -60,7 +60,7 @@ pub(crate) enum Unrecovered {
     TooMuchLost { refused: bool },
 }
 
-/// Brings one dataset back. Of newer copies of it too much is `lost`. Collective.
+/// Brings one dataset back. Too much of its newer copies is `lost`. Collective.
 pub(crate) fn recover(
     on: Rebuild<'_>,
     key: DatasetKey,
@@ -299,7 +299,7 @@ impl<'a> Recovery<'a> {
         Ok(Restored { record: record.clone(), part, refused: self.refused, verified })
     }
 
-    /// Fetches this rank's part where it lies on another node, and sends others theirs. What did not come is asked for again, as the
+    /// Fetches this rank's part where it lies on another node, and sends others theirs. Files that did not come are asked for again, as the
     /// error may pass. Returns whether anything moved anywhere.
     fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
         let job = self.on.job;
@@ -444,7 +444,7 @@ impl<'a> Recovery<'a> {
         self.local.iter().copied().filter(|local| local.owner == owner).max_by_key(|local| local.quality())
     }
 
-    /// Where this rank's part is or will be: where it lies already, though that may be the folder of another node on a path
+    /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on a path
     /// that all see, or else in this node's.
     fn place(&mut self, record: &RankRecord) -> PartDir {
         let (on, own) = (self.on, self.own_copy());
@@ -470,7 +470,7 @@ impl<'a> Recovery<'a> {
         written
     }
 
-    /// Makes this rank's part ready to be filled. What may be the part itself stays until every byte of it is rebuilt: the dataset
+    /// Makes this rank's part ready to be filled. Files that may be the part itself stay until every byte of it is rebuilt: the dataset
     /// may still turn out to have lost too much.
     fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), FsError> {
         let files = self.on.job.files();
@@ -495,7 +495,7 @@ impl<'a> Recovery<'a> {
         let arrives = self.copy.is_some_and(|copy| copy.holder != record.rank);
         let map = match Filemap::read(self.on.job.files(), part) {
             Err(error) if error.is_not_found() => return Ok(Occupant::None),
-            // What arrives has the names of what is there.
+            // The files that arrive have the names of those that are there.
             Err(error) if arrives => return Err(error),
             Err(_) => return Ok(Occupant::Unknown),
             Ok(map) => map,

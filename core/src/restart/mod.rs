@@ -262,7 +262,7 @@ impl Restart {
         self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
     }
 
-    /// Where the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes its
+    /// If the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes its
     /// place. Once the application has begun, nothing is fetched for that. Collective.
     ///
     /// # Errors
@@ -503,7 +503,7 @@ pub(crate) fn newest_cached(
     cache: &Cache,
     is_wanted: impl Fn(&CachedDataset) -> bool,
 ) -> Option<CheckpointId> {
-    // Where all files are read in the prefix directory, they must have got there, under their names.
+    // If all files are read in the prefix directory, they must have got there, under their names.
     let global = job.params.get(&param::GLOBAL_RESTART);
     let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
     let usable = all.filter(|cached| !global || cached.has_files_in_prefix() && !cached.superseded);

@@ -209,7 +209,7 @@ impl<'a> Builder<'a> {
                 match (Rank2File::loss(self.files(), self.prefix, id)?, &scan) {
                     (None, _) if self.trusts_times => return self.relist(id, Some(entry)),
                     (None, _) => return Ok(built(Outcome::Already)),
-                    // What was saved since from cache takes the place of what is lost.
+                    // Files that were saved since from cache take the place of lost ones.
                     (Some(_), Some(scan)) if self.has_files(scan) => {}
                     (Some(why), _) => {
                         let why = format!("{why}; {TO_SAVE_AGAIN}");

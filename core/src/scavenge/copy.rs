@@ -162,7 +162,7 @@ impl Copier<'_> {
         Ok(parts)
     }
 
-    /// Where parts may lie in a cache directory. On a path that several nodes see, each begins with its own folder and goes
+    /// The folders of parts in a cache directory. On a path that several nodes see, each begins with its own folder and goes
     /// on with the next one, so that what a lost node has left is saved by one that has done its own, and seldom by two.
     fn places(&self, cache: &Path) -> Vec<PathBuf> {
         let mut nodes = node_dir::all(self.files, cache).unwrap_or_default();

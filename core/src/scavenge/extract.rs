@@ -47,7 +47,7 @@ impl From<FileError> for ExtractError {
     }
 }
 
-/// What was written out.
+/// The files that were written out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extracted {
     /// Number of the dataset.
@@ -60,10 +60,10 @@ pub struct Extracted {
     pub bytes: u64,
 }
 
-/// Writes out the files of a dataset. Of one that has no containers all files must be there.
+/// Writes out the files of a dataset. All files of one without containers must be there.
 ///
 /// # Errors
-/// [`ExtractError`]. What was written before stays, and counts as there already the next time.
+/// [`ExtractError`]. Files written before stay, and count as there already the next time.
 pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, ExtractError> {
     let files = &*env.files;
     let index = LedgerDir { files, prefix }.index()?;

@@ -38,7 +38,7 @@ pub(crate) struct ScavengedMap {
 }
 
 impl ScavengedMap {
-    /// Of what a cache says; `None` where the part was not prepared, or the application has refused the dataset.
+    /// The map of a cache; `None` where the part was not prepared, or the application has refused the dataset.
     pub(super) fn of(map: &Filemap) -> Option<Self> {
         let complete = match map.state {
             PartState::Prepared => false,
@@ -48,7 +48,7 @@ impl ScavengedMap {
         Some(Self { complete, record: map.record.clone()?, neighbours: map.neighbours.clone() })
     }
 
-    /// Of a part in cache that belongs to this prefix directory.
+    /// The map of a part in cache that belongs to this prefix directory.
     pub(super) fn read(
         files: &dyn Files,
         prefix: &Prefix,

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 /// Files that are to become a dataset.
 #[derive(Clone, Copy)]
 pub struct Import<'a> {
-    /// Where the command runs.
+    /// The world in which the command runs.
     pub env: &'a Env,
     /// The prefix directory that the files lie in.
     pub prefix: &'a Prefix,
@@ -106,7 +106,7 @@ pub enum ImportError {
     /// In cache a rank has one folder for all its files.
     #[error("rank {rank} would have two files named `{base}', and the files of a rank need different names in cache")]
     BaseTwice {
-        /// Whose they are.
+        /// Their rank.
         rank: usize,
         /// The last part of both names.
         base: String,
@@ -130,7 +130,7 @@ pub enum ImportError {
         id: u64,
         /// Its name.
         name: String,
-        /// What is known of it.
+        /// Its facts.
         folder: PathBuf,
     },
     /// A file is being written.
@@ -340,7 +340,7 @@ impl Import<'_> {
             }
             return Err(error);
         }
-        // Where it stays, it goes before the dataset leaves the index.
+        // If it stays, it goes before the dataset leaves the index.
         let _ = files.remove_file(&mark);
         let caution = (!running.is_known()).then_some(
             "scr could not check whether a job runs in the prefix directory, as its file system has no locks; if one did, take \

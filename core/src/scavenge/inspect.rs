@@ -32,7 +32,7 @@ pub struct Inventory {
 /// A part in cache.
 struct Part {
     map: ScavengedMap,
-    /// What it lacks, by the lengths of its files.
+    /// Its loss, by the lengths of its files.
     lost: Option<Lost>,
 }
 
@@ -61,7 +61,7 @@ pub struct Inspected {
 }
 
 impl Inventory {
-    /// Inspects the caches of this node. What cannot be read counts as lost, and is reported.
+    /// Inspects the caches of this node. Parts that cannot be read count as lost, and are reported.
     ///
     /// # Errors
     /// The prefix directory cannot be read.
@@ -213,7 +213,7 @@ fn judge(
     let mut losses: BTreeMap<Rank, Option<Lost>> =
         (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
     for (rank, lost) in found {
-        // Of two copies the better one counts.
+        // The better one of two copies counts.
         losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
     }
     let losses: BTreeMap<Rank, Lost> =

@@ -1,6 +1,6 @@
 //! The paths of the files of a scavenged dataset below the prefix directory: each has a hidden name beside its own, like the
 //! staging files of a flush. The dataset gets its names when it is known to be whole, as every other one: see `flush::closing`.
-//! What was written in place is only read, where it lies.
+//! Files that were written in place are only read, where they lie.
 
 use super::filemap::redundancy_name;
 use crate::cache::place::PartPlace;
@@ -46,7 +46,7 @@ pub(super) fn token(id: u64) -> String {
     format!("{SAVED}{id}")
 }
 
-/// The name of a file while a node copies it: it gets its own name after its last byte. Nobody else who copies it has this one.
+/// The name of a file while a node copies it: it gets its own name after its last byte. No other process that copies it has this one.
 pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
     staging_file(path, &format!("{}.{}.{:x}", copying(id), node.replace('/', "_"), unique_number()))
 }

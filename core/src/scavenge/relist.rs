@@ -319,7 +319,7 @@ mod tests {
         assert!(matches!(add_listed(&stage, true), Outcome::Listed { verified: false, .. }));
         replaced.set_modified(written).unwrap();
         assert!(add(&stage).is_complete());
-        // Of one that is listed it settles the doubt as well. One that is not whole it does not list.
+        // It settles the doubt about one that is listed as well, and does not list one that is not whole.
         replaced.set_modified(std::time::SystemTime::now()).unwrap();
         assert!(matches!(add_listed(&stage, true), Outcome::Listed { .. }));
         let renewed = std::fs::metadata(&summary).unwrap().modified().unwrap();

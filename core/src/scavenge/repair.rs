@@ -198,5 +198,5 @@ fn batches(sets: BTreeSet<Vec<Rank>>) -> Vec<BTreeSet<Rank>> {
     batches
 }
 
-/// So many ranks are worked for at a time, or as many as one set has.
+/// The number of ranks that are worked for at a time, or as many as one set has.
 const MOST_THREADS: usize = 1024;

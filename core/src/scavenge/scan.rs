@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// A scavenged dataset.
 #[derive(Debug)]
 pub(super) struct Scan {
-    /// What is known of the parts of the ranks. Not of each: a damaged filemap may claim any number of them.
+    /// The knowledge about parts of ranks. Not about each: a damaged filemap may claim any number of them.
     parts: BTreeMap<Rank, Known>,
     /// Any record; what it says of the whole dataset all of them say.
     pub(super) any: RankRecord,
@@ -18,7 +18,7 @@ pub(super) struct Scan {
     pub(super) passed_over: Vec<String>,
 }
 
-/// What is known of a rank's part.
+/// The knowledge about a rank's part.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Known {
     /// Its record: its own, or the one that a neighbour has kept.
@@ -42,7 +42,7 @@ impl Scan {
         Ok(Self::of(&found.maps, passed_over))
     }
 
-    /// Of these filemaps. An id may have been used twice where ids could not be reserved; the newer dataset counts.
+    /// The scan of these filemaps. An id may have been used twice where ids could not be reserved; the newer dataset counts.
     pub(super) fn of(maps: &[ScavengedMap], mut passed_over: Vec<String>) -> Option<Self> {
         let records = maps.iter().map(|map| &map.record);
         let any = records.max_by_key(|record| DatasetKey::of(record)).cloned()?;
@@ -63,7 +63,7 @@ impl Scan {
         self.parts.values().filter_map(|known| known.record.as_ref())
     }
 
-    /// What is known of a rank's part.
+    /// The knowledge about a rank's part.
     pub(super) fn part(&self, rank: Rank) -> &Known {
         self.parts.get(&rank).unwrap_or(&NOTHING)
     }

@@ -1,4 +1,4 @@
-//! Who has not come to `SCR_Init`: a rank that waits long for the first communicator says which ranks have not called it.
+//! The ranks that have not come to `SCR_Init`: a rank that waits long for the first communicator names them.
 //!
 //! Before there is a communicator of scr, nothing can be asked by messages: on that of the application, a receive of its own might
 //! take them. So each rank that has waited for a while writes the time at its place in `.scr/arrived.<job>`. After a minute rank 0
@@ -159,7 +159,7 @@ mod tests {
         (dir, env)
     }
 
-    /// What those ranks say that come, and when. At last all have come.
+    /// The messages of the ranks that come, and their times. At last all have come.
     fn wait(env: &TestEnv, come: &[u32]) -> Vec<(u32, u64, String)> {
         let (world, app) = (env.env(), AppConfig::default());
         let mut ranks: Vec<_> =

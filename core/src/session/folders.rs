@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is known of the folders below the prefix directory.
+/// The knowledge about the folders below the prefix directory.
 #[derive(Default)]
 pub(super) struct Folders {
     /// Folders that led through no link, without the numbers in their names: another checkpoint has another number.

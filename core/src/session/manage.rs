@@ -138,7 +138,7 @@ impl Session {
         Ok(in_cache)
     }
 
-    /// What was dropped or deleted may be what the application was about to restart from.
+    /// The dropped or deleted dataset may be the one that the application was about to restart from.
     fn leave_dropped(&mut self, name: &[u8]) -> Result<(), Error> {
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
         if self.restart.leave_dropped(&mut from, name)? {
@@ -187,7 +187,7 @@ fn make_current(job: &Job, name: &[u8]) -> Result<(), Error> {
     job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))
 }
 
-/// What rank 0 finds of one dataset in the index, on all ranks.
+/// The findings of rank 0 on one dataset in the index, on all ranks.
 fn find_listed(job: &Job, find: impl FnOnce(&Index) -> Option<Listed>) -> Result<Option<Listed>, Error> {
     let found = match job.rank() {
         Rank(0) => job.ledger().look(find),

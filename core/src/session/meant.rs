@@ -14,7 +14,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What this rank means by the names of a phase.
+/// The meaning of the names of a phase on this rank.
 #[derive(Default)]
 pub(super) struct Meant {
     /// For each name the path that is meant, if that is not the file of this name below the prefix directory.

@@ -84,7 +84,7 @@ pub struct Session {
     has_told_unsaved: bool,
 }
 
-/// Where a session stands.
+/// The state of a session.
 #[derive(Default)]
 enum Phase {
     /// Between phases.

@@ -121,7 +121,7 @@ fn route_restart(
     })
 }
 
-/// What lets ranks read files that ranks on other nodes wrote.
+/// The settings that let ranks read files that ranks on other nodes wrote.
 const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; a file that a rank on another node wrote is read in the \
     prefix directory: with SCR_GLOBAL_RESTART=1 the ranks read every checkpoint there, and with SCR_FETCH_BYPASS=1 those that are \
     fetched";
@@ -143,7 +143,7 @@ fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<Fi
     found
 }
 
-/// Nobody keeps others from replacing this file meanwhile, so its bytes are compared before it is read.
+/// Nothing keeps others from replacing this file meanwhile, so its bytes are compared before it is read.
 fn expect_recorded(job: &Job, path: &Path, (bytes, crc): (Option<u64>, Option<u32>)) -> Result<(), Error> {
     let Some(bytes) = bytes else { return Ok(()) };
     let block = job.params.get(&param::FILE_BUF_SIZE);

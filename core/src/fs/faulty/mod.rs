@@ -165,7 +165,7 @@ impl FaultyFiles {
         self.only(move |_, path| path.starts_with(&below));
     }
 
-    /// Counts, records and fails only such operations. Where ranks race, a count of all of them differs from run to run.
+    /// Counts, records and fails only such operations. If ranks race, a count of all of them differs from run to run.
     pub fn only(&self, meant: impl Fn(What, &Path) -> bool + Send + Sync + 'static) {
         self.state().meant = Some(Arc::new(meant));
     }

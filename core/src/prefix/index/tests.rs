@@ -200,7 +200,7 @@ fn what_was_begun_and_never_complete_stays_known_without_its_entry() {
         index.record(&DatasetDescriptor { run: 6, ..dataset(7, "c") }, false);
         index.drop_name("c");
         assert_eq!(index.last_begun(), Some(Seq { run: 6, id: 7 }));
-        // Of these nobody has recorded the names, as C SCR does not; of the next one scr has.
+        // No run has recorded the names of these, as with C SCR; scr has recorded those of the next one.
         assert_eq!(index.last_begun_unrecorded(), Some(Seq { run: 6, id: 7 }));
         let of_scr = DatasetDescriptor { run: 7, ranks: Some(4), ..dataset(8, "d") };
         index.record(&of_scr, false);

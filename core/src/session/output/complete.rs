@@ -236,7 +236,7 @@ impl Session {
     /// has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or stays.
     pub(super) fn make_room(&mut self, store: &str, mut warn: Option<Crowded>) -> Result<(), Error> {
         let store = self.cache.store_index(store);
-        // What no run can use leaves first, and that may be enough.
+        // Remains that no run can use leave first, and that may be enough.
         if self.cache.clear_remains(&self.job)? {
             warn = self.cache.crowded(&self.job, store);
             let Some(first) = first_rank(&*self.job.comm, warn.is_some())? else { return Ok(()) };
