@@ -18,6 +18,8 @@ pub enum Program {
     CopyRestart,
     /// One rank comes late to a call.
     Late,
+    /// Ranks write files together.
+    MpiIo,
     /// The example.
     Heat2d,
     /// The suite of all communicators, over MPI. Not of C.
@@ -33,6 +35,7 @@ impl Program {
             Program::ApiMisuse => "tests/programs/api_misuse.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Late => "tests/programs/late.c",
+            Program::MpiIo => "tests/programs/mpi_io.c",
             Program::Heat2d => "examples/heat2d.c",
             Program::CommSuite => "ffi/examples/comm_suite.rs",
             Program::Scr => "tools/src/main.rs",
