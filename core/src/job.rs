@@ -177,6 +177,11 @@ impl Job {
             .map_err(|error| error.doing("making the folder .scr in the prefix directory (SCR_PREFIX)"))
     }
 
+    /// Whether the ranks are a part of those that were launched together, and others of them may have sessions of their own.
+    pub(crate) fn is_part(&self) -> bool {
+        self.comm.size() < self.comm.launch_size()
+    }
+
     /// This rank.
     pub(crate) fn rank(&self) -> Rank {
         self.comm.rank()

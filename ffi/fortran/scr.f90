@@ -30,6 +30,12 @@ module scr
             integer, intent(out) :: ierror
         end subroutine
 
+        ! Starts it for the processes of a communicator, a handle of the module mpi or comm%MPI_VAL of mpi_f08. Collective.
+        subroutine scr_init_comm(comm, ierror)
+            integer, intent(in) :: comm
+            integer, intent(out) :: ierror
+        end subroutine
+
         ! Shuts it down, before MPI_Finalize. Collective.
         subroutine scr_finalize(ierror)
             integer, intent(out) :: ierror

@@ -21,6 +21,9 @@
 /* SCR_Config with a code, for the interfaces of other languages alone. */
 int scr_config_with_code(const char *line, char **value);
 
+/* SCR_Init_comm with a handle as Fortran has it, for these interfaces alone. */
+int scr_init_comm_of_fortran(int comm);
+
 /* ---- Strings ---- */
 
 /* Copies `text` without its trailing blanks to `name`, which has SCR_MAX_FILENAME bytes. What is too long gets no null: the
@@ -65,6 +68,11 @@ static int first_of(int one, int other)
 SUBROUTINE(scr_init, (int *ierror))
 {
     *ierror = SCR_Init();
+}
+
+SUBROUTINE(scr_init_comm, (const int *comm, int *ierror))
+{
+    *ierror = scr_init_comm_of_fortran(*comm);
 }
 
 SUBROUTINE(scr_finalize, (int *ierror))

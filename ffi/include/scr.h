@@ -1,9 +1,10 @@
 /* scr.h: the C interface of the scr checkpoint/restart runtime.
  *
- * Call SCR_Init after MPI_Init and SCR_Finalize before MPI_Finalize. Between the two, every call is collective
- * over MPI_COMM_WORLD, except SCR_Route_file, SCR_Get_version, SCR_Last_error and the queries of SCR_Config. No call ends
- * the application unless the user asked for it (SCR_HALT_EXIT=1). A failed call prints one line on standard error,
- * returns one of the codes below, and sets its output flag to 0. After a failed SCR_Init, calls print nothing.
+ * Call SCR_Init or SCR_Init_comm after MPI_Init, and SCR_Finalize before MPI_Finalize. Between the two, every call is
+ * collective over MPI_COMM_WORLD or the communicator given, except SCR_Route_file, SCR_Get_version, SCR_Last_error and the
+ * queries of SCR_Config. No call ends the application unless the user asked for it (SCR_HALT_EXIT=1). A failed call prints
+ * one line on standard error, returns one of the codes below, and sets its output flag to 0. After a failed SCR_Init, calls
+ * print nothing.
  */
 #ifndef SCR_H
 #define SCR_H
@@ -44,13 +45,14 @@ extern "C" {
 
 /* ---- Start and end ---- */
 
+/* For all processes. After SCR_Finalize, another call begins another session. The end of this file has SCR_Init_comm. */
 int SCR_Init(void);
 int SCR_Finalize(void);
 
 /* ---- Configuration ---- */
 
-/* "NAME=value" sets and "NAME=" unsets a parameter. Both return NULL and are legal only before SCR_Init.
- * "NAME" returns its value at any time: NULL if it has none, otherwise a string that the caller must free(). */
+/* "NAME=value" sets and "NAME=" unsets a parameter. Both return NULL and are legal only before SCR_Init; what they set
+ * holds until SCR_Finalize. "NAME" returns its value at any time: NULL if it has none, otherwise a string that the caller must free(). */
 const char* SCR_Config(const char* config);
 
 /* The same, with the arguments of printf. */
@@ -116,3 +118,21 @@ const char* SCR_Last_error(void);
 #endif
 
 #endif /* SCR_H */
+
+/* Include mpi.h before this header to get what follows. */
+#if defined(MPI_VERSION) && !defined(SCR_H_COMM)
+#define SCR_H_COMM
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* SCR_Init for the processes of a communicator, all of which call it. scr works on a duplicate: `comm` may be freed at any time.
+ * Each of several communicators in one launch needs a prefix directory of its own. An addition to the interface of C SCR. */
+int SCR_Init_comm(MPI_Comm comm);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif

@@ -5,7 +5,7 @@
  * exception passes: that is a fault of the program, for which no good checkpoint must be given up. It leaves the restart
  * open on this rank. The other ranks wait, so the exception must end the job, as one that nobody catches does.
  * Calls that fail throw scr::Error, whose what() is the library's own message. All are collective over
- * MPI_COMM_WORLD, apart from route().
+ * MPI_COMM_WORLD, or the communicator that the scr::Library was given, apart from route().
  */
 #ifndef SCR_HPP
 #define SCR_HPP
@@ -150,10 +150,14 @@ private:
     std::string name_;
 };
 
-/* A run under the library, from SCR_Init to finalize(); between MPI_Init and MPI_Finalize. */
+/* A run under the library, from SCR_Init to finalize(); between MPI_Init and MPI_Finalize. One at a time. */
 class Library {
 public:
     Library() { detail::check(SCR_Init()); }
+#ifdef MPI_VERSION /* where mpi.h was included before */
+    /* For the processes of this communicator. */
+    explicit Library(MPI_Comm comm) { detail::check(SCR_Init_comm(comm)); }
+#endif
     Library(const Library &) = delete;
     Library &operator=(const Library &) = delete;
 

@@ -1,7 +1,8 @@
 """The Python interface of the scr checkpoint/restart runtime.
 
 A thin layer over ``libscr.so``, without a build step. Every function needs a running MPI and is collective over
-``MPI_COMM_WORLD``, apart from ``route_file``, ``config``, ``version`` and ``last_error``::
+``MPI_COMM_WORLD``, or the communicator that ``init`` was given, apart from ``route_file``, ``config``, ``version`` and
+``last_error``::
 
     from mpi4py import MPI
     import scr
@@ -27,7 +28,10 @@ and so on. A failed call raises ``scr.Error``, a ``RuntimeError`` with the libra
 import ctypes
 import os
 import pathlib
-from typing import Iterable, Mapping, Optional, Tuple, Type, Union
+from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Tuple, Type, Union
+
+if TYPE_CHECKING:
+    from mpi4py.MPI import Comm as _Comm
 
 __all__ = [
     "Error", "FLAG_NONE", "FLAG_CHECKPOINT", "FLAG_OUTPUT", "MAX_FILENAME", "Output", "Restart", "RouteError",
@@ -63,11 +67,13 @@ class RouteError(Error):
 # ---- Start and end ----
 
 
-def init(params: Union[None, str, Iterable[str], Mapping[str, object]] = None) -> None:
-    """Starts the library, after MPI was initialized.
+def init(params: Union[None, str, Iterable[str], Mapping[str, object]] = None, comm: Optional["_Comm"] = None) -> None:
+    """Starts the library, after MPI was initialized. After ``finalize`` it starts it again.
 
     ``params`` are settings to make before: a line for ``config``, several of them, or a mapping of names to values,
-    where ``None`` unsets.
+    where ``None`` unsets. They hold until ``finalize``.
+
+    ``comm`` is a communicator of mpi4py, all of whose processes call this; without it, all processes do.
     """
     if params is None:
         lines: Iterable[str] = []
@@ -79,7 +85,8 @@ def init(params: Union[None, str, Iterable[str], Mapping[str, object]] = None) -
         lines = params
     for line in lines:
         config(str(line))
-    _check(_lib().SCR_Init())
+    # Fortran's handle is a number under every MPI.
+    _check(_lib().SCR_Init() if comm is None else _lib().scr_init_comm_of_fortran(comm.py2f()))
 
 
 def finalize() -> None:
@@ -265,6 +272,7 @@ _text, _flag = ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)
 #: What each function takes and gives.
 _PROTOTYPES = {
     "SCR_Init": ([], ctypes.c_int),
+    "scr_init_comm_of_fortran": ([ctypes.c_int], ctypes.c_int),
     "SCR_Finalize": ([], ctypes.c_int),
     "scr_config_with_code": ([_text, ctypes.POINTER(ctypes.c_void_p)], ctypes.c_int),
     "SCR_Route_file": ([_text, _text], ctypes.c_int),

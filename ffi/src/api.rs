@@ -9,7 +9,7 @@ use crate::message;
 use crate::mpi_library;
 use crate::place::environment;
 use crate::shutdown;
-use crate::state::{entry, State};
+use crate::state::{entry, forget_reports, State};
 use crate::text::{self, Text};
 use scr_core::comm::collective::{agree, barrier};
 use scr_core::comm::mpi::MpiComm;
@@ -22,27 +22,39 @@ use std::ffi::{c_char, c_int};
 const FLAG_CHECKPOINT: c_int = 1;
 const FLAG_OUTPUT: c_int = 2;
 
-/// Starts the library.
+/// Starts the library for all processes.
 #[no_mangle]
 pub extern "C" fn SCR_Init() -> c_int {
+    start("SCR_Init", mpi_library::world)
+}
+
+/// Starts the library for the processes of a communicator.
+#[no_mangle]
+pub extern "C" fn SCR_Init_comm(comm: mpi::ffi::MPI_Comm) -> c_int {
+    start("SCR_Init_comm", || comm)
+}
+
+/// [`SCR_Init_comm`] with a handle as Fortran has it, for the interfaces for other languages.
+#[no_mangle]
+pub extern "C" fn scr_init_comm_of_fortran(comm: c_int) -> c_int {
+    start("SCR_Init_comm", || mpi_library::of_fortran(comm))
+}
+
+/// `comm` is called while MPI runs.
+fn start(call: &'static str, comm: impl Fn() -> mpi::ffi::MPI_Comm) -> c_int {
     let (mut refused, mut by_all) = (false, false);
-    let code = entry("SCR_Init", |state| {
-        let config = match state {
-            State::NotStarted(config) | State::Refused(config) => config.clone(),
-            State::Running(..) => return Err(Failure::StartedTwice),
-            State::Disabled => return Err(Failure::StartedTwice),
-            State::Ended => return Err(Failure::Ended),
-            State::Broken => return Err(Failure::Broken),
-        };
+    let code = entry(call, |state| {
+        let config = state.settings()?.clone();
+        forget_reports();
         mpi_library::require_running()?;
         mpi_library::require_thread()?;
         // One rank alone must not turn back: the others would wait for it.
         let env = environment().map_err(|failure| scr_core::describe(&failure));
-        let comm = meet_all_ranks(env.as_ref().ok(), &config)?;
-        let env = agree(&comm, env).map_err(Failure::Environments)?;
-        message::speak_as(comm.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
-        let session = match Session::init(Box::new(comm), env, &config) {
-            Err(SessionError::Disabled) => return disable(state),
+        let duplicate = meet(call, comm(), env.as_ref().ok(), &config)?;
+        let env = agree(&duplicate, env).map_err(Failure::Environments)?;
+        message::speak_as(duplicate.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
+        let session = match Session::init(Box::new(duplicate), env, &config) {
+            Err(SessionError::Disabled) => return disable(state, config),
             Err(error) => {
                 *state = State::Refused(config);
                 let failure = Failure::from(error);
@@ -54,38 +66,43 @@ pub extern "C" fn SCR_Init() -> c_int {
         *state = State::Running(Box::new(session), config);
         mpi_library::at_finalize(shutdown::mpi_ends)
     });
-    shutdown::exit_if_wanted("SCR_Init");
+    shutdown::exit_if_wanted(call);
     if refused && message::is_first_rank() {
         message::note("SCR_Init has failed: until it is called again and succeeds, every call fails and nothing is saved");
     }
     if by_all {
-        wait_for_the_first_rank();
+        wait_for_the_first_rank(comm());
     }
     code
 }
 
-/// A communicator of all ranks. While this rank waits for the others, it names those that do not come.
-fn meet_all_ranks(env: Option<&Env>, config: &AppConfig) -> Result<MpiComm, Failure> {
-    let number = |number: Option<c_int>| number.and_then(|number| u32::try_from(number).ok()).unwrap_or(0);
-    let (rank, size) = (Rank(number(mpi_library::world_rank())), number(mpi_library::world_size()));
-    let mut absence = env.map(|env| Absence::begin(env, config, rank, size));
-    let comm = MpiComm::of_world_looking(&mut || {
-        absence.as_mut().and_then(Absence::look).iter().for_each(|text| message::warn(text));
+/// A duplicate of a communicator. While this rank waits for the others, it names those that do not come.
+fn meet(
+    call: &'static str,
+    parent: mpi::ffi::MPI_Comm,
+    env: Option<&Env>,
+    config: &AppConfig,
+) -> Result<MpiComm, Failure> {
+    let mut absence = None;
+    let duplicate = mpi_library::duplicate_of(parent, &mut || {
+        let (Some(env), Some((rank, size))) = (env, mpi_library::rank_and_size(parent)) else { return };
+        let absence = absence.get_or_insert_with(|| Absence::begin(call, env, config, Rank(rank), size));
+        absence.look().iter().for_each(|text| message::warn(text));
     })?;
     absence.into_iter().for_each(Absence::end);
-    Ok(comm)
+    Ok(duplicate)
 }
 
 /// An application that aborts ends all ranks, and the first one has to print the reason before.
-fn wait_for_the_first_rank() {
-    if let Ok(comm) = MpiComm::of_world() {
+fn wait_for_the_first_rank(comm: mpi::ffi::MPI_Comm) {
+    if let Ok(comm) = mpi_library::duplicate_of(comm, &mut || ()) {
         // Without it the message may be lost, and nothing else.
         let _ = barrier(&comm);
     }
 }
 
-fn disable(state: &mut State) -> Result<(), Failure> {
-    *state = State::Disabled;
+fn disable(state: &mut State, config: AppConfig) -> Result<(), Failure> {
+    *state = State::Disabled(config);
     if message::is_first_rank() {
         message::note("SCR is disabled by SCR_ENABLE=0: every call to it fails from here on; SCR_PASS_THROUGH=1 lets them succeed");
     }

@@ -44,14 +44,10 @@ pub unsafe extern "C" fn scr_config_with_code(config: *const c_char, value: *mut
     })
 }
 
-/// Before the start a line may set, unset or ask; later it may only ask. The answer is the effective value, whoever set it.
+/// Between sessions a line may set, unset or ask; within one it may only ask. The answer is the effective value, whoever set it.
 fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
     let asks = Request::parse(line)?.is_query();
     match state {
-        State::NotStarted(config) | State::Refused(config) if asks => {
-            Ok(config.query(None, &environment()?, line)?)
-        }
-        State::NotStarted(config) | State::Refused(config) => Ok(config.apply(line)?),
         State::Running(session, config) if asks => {
             Ok(config.query(Some(session.params()), &environment()?, line)?)
         }
@@ -60,9 +56,8 @@ fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
             let name = line.split('=').next().unwrap_or(line).trim().to_owned();
             Err(Failure::SetAfterInit { name })
         }
-        State::Disabled => Err(Failure::Disabled),
-        State::Ended => Err(Failure::Ended),
-        State::Broken => Err(Failure::Broken),
+        between_sessions if asks => Ok(between_sessions.settings()?.query(None, &environment()?, line)?),
+        between_sessions => Ok(between_sessions.settings()?.apply(line)?),
     }
 }
 

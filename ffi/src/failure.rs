@@ -38,9 +38,11 @@ pub(crate) enum Failure {
     NotStarted,
     #[error("SCR_Init has failed")]
     Refused,
-    #[error("the library is running already; call this once")]
+    #[error(
+        "the library is running already; a process has one session at a time, so call SCR_Finalize first"
+    )]
     StartedTwice,
-    #[error("SCR is shut down; nothing can be called after SCR_Finalize")]
+    #[error("SCR is shut down; call SCR_Init to begin again")]
     Ended,
     #[error("an earlier call hit a defect of the library; this process can no longer use scr")]
     Broken,
@@ -108,7 +110,8 @@ impl Failure {
             | Failure::StartedTwice
             | Failure::Ended
             | Failure::SetAfterInit { .. } => Code::State,
-            Failure::Null { .. }
+            Failure::Comm(CommError::Unfit { .. })
+            | Failure::Null { .. }
             | Failure::TooLong { .. }
             | Failure::AnswerTooLong { .. }
             | Failure::UnknownFlags { .. }

@@ -6,15 +6,24 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, CStr, CString};
 use std::io::Write;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The source of messages, once a session has set it.
-static SPEAKER: OnceLock<(u32, String)> = OnceLock::new();
+/// The source of messages, once a session has set it: the rank in its communicator, and the node.
+static SPEAKER: Mutex<Option<(u32, String)>> = Mutex::new(None);
 
 /// From now on lines carry this rank and node.
 pub(crate) fn speak_as(rank: u32, node: &str) {
-    // A second session does not come; if it did, it would be the same rank on the same node.
-    let _ = SPEAKER.set((rank, node.to_owned()));
+    *held(&SPEAKER) = Some((rank, node.to_owned()));
+}
+
+/// A session begins, whose ranks may be others. Its failures are printed, whatever failed before.
+pub(crate) fn forget_session() {
+    *held(&SPEAKER) = None;
+    *held(&PRINTED) = Printed::new();
+}
+
+fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a call failed, with its causes, on one line.
@@ -32,7 +41,7 @@ pub(crate) fn failure_text(call: &str, error: &dyn std::error::Error) -> String 
 /// Prints why a call failed. What differs from a failure before in numbers only, as the names of datasets do, is counted, and
 /// printed for the 10th, the 100th time and so on.
 pub(crate) fn failed(text: &str) {
-    match PRINTED.lock().unwrap_or_else(PoisonError::into_inner).count(text) {
+    match held(&PRINTED).count(text) {
         Some(1) => line("ERROR", text),
         Some(times) => line("ERROR", &format!("{text} (failed {times} times like this)")),
         None => (),
@@ -41,7 +50,7 @@ pub(crate) fn failed(text: &str) {
 
 /// Prints how many failures were not printed, when the library is shut down.
 pub(crate) fn count_repeated() {
-    let repeated = std::mem::take(&mut PRINTED.lock().unwrap_or_else(PoisonError::into_inner).repeated);
+    let repeated = std::mem::take(&mut held(&PRINTED).repeated);
     if repeated > 0 {
         let calls = if repeated == 1 { "1 more call".to_owned() } else { format!("{repeated} more calls") };
         note(&format!(
@@ -59,6 +68,10 @@ struct Printed {
 }
 
 impl Printed {
+    const fn new() -> Self {
+        Self { shapes: VecDeque::new(), repeated: 0 }
+    }
+
     /// How often a failure has come, where it is to be printed.
     fn count(&mut self, text: &str) -> Option<u64> {
         let shape: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
@@ -77,7 +90,7 @@ impl Printed {
     }
 }
 
-static PRINTED: Mutex<Printed> = Mutex::new(Printed { shapes: VecDeque::new(), repeated: 0 });
+static PRINTED: Mutex<Printed> = Mutex::new(Printed::new());
 /// How many different failures are remembered.
 const MOST_SHAPES: usize = 100;
 
@@ -114,9 +127,8 @@ pub(crate) fn note(text: &str) {
 
 /// Whether this rank prints what all ranks would print. Without MPI every process prints.
 pub(crate) fn is_first_rank() -> bool {
-    SPEAKER
-        .get()
-        .map_or_else(|| mpi_library::world_rank().is_none_or(|rank| rank == 0), |(rank, _)| *rank == 0)
+    let speaker = held(&SPEAKER).as_ref().map(|(rank, _)| *rank == 0);
+    speaker.unwrap_or_else(|| mpi_library::world_rank().is_none_or(|rank| rank == 0))
 }
 
 fn line(kind: &str, text: &str) {
@@ -127,7 +139,7 @@ fn line(kind: &str, text: &str) {
 }
 
 fn speaker() -> String {
-    if let Some((rank, node)) = SPEAKER.get() {
+    if let Some((rank, node)) = held(&SPEAKER).as_ref() {
         return format!("rank {rank} on {node}");
     }
     mpi_library::world_rank()
@@ -141,7 +153,7 @@ mod tests {
     /// Ten checkpoints with a wrong path gave fifty lines of four ranks.
     #[test]
     fn failures_that_differ_in_numbers_only_are_printed_now_and_then() {
-        let mut printed = Printed { shapes: VecDeque::new(), repeated: 0 };
+        let mut printed = Printed::new();
         let mut said = Vec::new();
         for step in 1..=120 {
             said.extend(printed.count(&format!("SCR_Route_file: `/x/ckpt.{step}/a' lies elsewhere")));

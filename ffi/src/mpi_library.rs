@@ -1,8 +1,10 @@
-//! Calls to MPI by the C interface itself: whether MPI runs, and a callback for its end.
+//! Calls to MPI by the C interface itself: whether MPI runs, communicators of the application, and a callback for MPI's end.
 
 use crate::failure::Failure;
 use mpi::ffi;
+use scr_core::comm::mpi::MpiComm;
 use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::OnceLock;
 
 /// Fails unless MPI is between its start and its end, and is the kind of MPI that this library was built with.
@@ -70,30 +72,58 @@ const LONGEST_VERSION: usize = 16 * 1024;
 
 extern "C" {
     fn scr_built_with_open_mpi() -> c_int;
+    fn scr_comm_of_fortran(comm: c_int) -> ffi::MPI_Comm;
+}
+
+/// The communicator of all processes.
+pub(crate) fn world() -> ffi::MPI_Comm {
+    // SAFETY: a constant of the library.
+    unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
+/// The communicator of a handle as Fortran has it. MPI runs.
+pub(crate) fn of_fortran(comm: c_int) -> ffi::MPI_Comm {
+    // SAFETY: takes a number, and looks it up.
+    unsafe { scr_comm_of_fortran(comm) }
+}
+
+/// A duplicate of a communicator of the application; while it waits for other ranks it calls `look`.
+pub(crate) fn duplicate_of(comm: ffi::MPI_Comm, look: &mut dyn FnMut()) -> Result<MpiComm, Failure> {
+    // SAFETY: the application has given a communicator; a handle that is none is a fault that MPI itself cannot find either.
+    Ok(unsafe { MpiComm::duplicate_of(comm, look) }?)
 }
 
 /// This process's rank in `MPI_COMM_WORLD`, while MPI runs and this thread may ask it.
 pub(crate) fn world_rank() -> Option<c_int> {
-    of_world(ffi::MPI_Comm_rank)
-}
-
-/// How many ranks `MPI_COMM_WORLD` has, where this can be asked.
-pub(crate) fn world_size() -> Option<c_int> {
-    of_world(ffi::MPI_Comm_size)
-}
-
-fn of_world(ask: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int) -> Option<c_int> {
     require_running().and_then(|()| require_thread()).ok()?;
+    number(world(), ffi::MPI_Comm_rank)
+}
+
+/// The rank of this process in a communicator, and how many ranks that has. MPI runs, and this thread may call it.
+pub(crate) fn rank_and_size(comm: ffi::MPI_Comm) -> Option<(u32, u32)> {
+    let of = |ask| number(comm, ask).and_then(|number| u32::try_from(number).ok());
+    Some((of(ffi::MPI_Comm_rank)?, of(ffi::MPI_Comm_size)?))
+}
+
+fn number(
+    comm: ffi::MPI_Comm,
+    ask: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int,
+) -> Option<c_int> {
     let mut number = 0;
-    // SAFETY: MPI runs, the number has room, and both functions that this gets ask for one of a communicator.
-    let code = unsafe { ask(ffi::RSMPI_COMM_WORLD, &raw mut number) };
+    // SAFETY: MPI runs, as callers have made sure, the number has room, and both functions that this gets ask for one of a
+    // communicator.
+    let code = unsafe { ask(comm, &raw mut number) };
     (code == SUCCESS).then_some(number)
 }
 
-/// From now on MPI_Finalize calls `last_call` first, while MPI can still be used.
+/// From now on MPI_Finalize calls `last_call` first, while MPI can still be used. Once is enough for all sessions.
 ///
 /// Standard section: 11.2.4 (MPI 4.0), attributes of `MPI_COMM_SELF` are deleted before all else.
 pub(crate) fn at_finalize(last_call: DeleteFunction) -> Result<(), Failure> {
+    static IS_SET: AtomicBool = AtomicBool::new(false);
+    if IS_SET.load(Ordering::Relaxed) {
+        return Ok(());
+    }
     let mut key = 0;
     // SAFETY: MPI runs (the only caller has made a communicator); both functions are of the type asked for.
     let code = unsafe {
@@ -104,7 +134,9 @@ pub(crate) fn at_finalize(last_call: DeleteFunction) -> Result<(), Failure> {
     let code = unsafe { ffi::MPI_Comm_set_attr(ffi::RSMPI_COMM_SELF, key, std::ptr::null_mut()) };
     checked("MPI_Comm_set_attr", code)?;
     // SAFETY: the attribute keeps the key alive until it is deleted.
-    checked("MPI_Comm_free_keyval", unsafe { ffi::MPI_Comm_free_keyval(&raw mut key) })
+    checked("MPI_Comm_free_keyval", unsafe { ffi::MPI_Comm_free_keyval(&raw mut key) })?;
+    IS_SET.store(true, Ordering::Relaxed);
+    Ok(())
 }
 
 /// Ends MPI, for the one case in which the library ends the process: the user asked for it.

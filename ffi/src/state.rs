@@ -14,23 +14,35 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 
-/// The state of the process.
+/// The state of the process. Between sessions it has what SCR_Config has set for the next one.
 pub(crate) enum State {
-    /// Before SCR_Init: what SCR_Config has set so far.
+    /// Before SCR_Init.
     NotStarted(AppConfig),
     /// After SCR_Init has failed, which may be called again: other calls fail, and no more is said about it.
     Refused(AppConfig),
     /// Between SCR_Init and SCR_Finalize. The settings stay for queries.
     Running(Box<Session>, AppConfig),
-    /// After SCR_Init with `SCR_ENABLE=0`: every call fails, and no more is said about it.
-    Disabled,
-    /// After SCR_Finalize, or after MPI_Finalize without it.
-    Ended,
+    /// After SCR_Init with `SCR_ENABLE=0`, which may be called again: other calls fail, and no more is said about it.
+    Disabled(AppConfig),
+    /// After SCR_Finalize, or after MPI_Finalize without it. SCR_Init begins another session.
+    Ended(AppConfig),
     /// A call panicked. The session is left as it is: no code that touches it can be trusted.
     Broken,
 }
 
 impl State {
+    /// The settings for the next session.
+    pub(crate) fn settings(&mut self) -> Result<&mut AppConfig, Failure> {
+        match self {
+            State::NotStarted(config)
+            | State::Refused(config)
+            | State::Disabled(config)
+            | State::Ended(config) => Ok(config),
+            State::Running(..) => Err(Failure::StartedTwice),
+            State::Broken => Err(Failure::Broken),
+        }
+    }
+
     /// The running session, for a call that may talk to other ranks.
     pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
         if matches!(self, State::Running(..)) {
@@ -45,16 +57,17 @@ impl State {
             State::Running(session, _) => Ok(session),
             State::NotStarted(_) => Err(Failure::NotStarted),
             State::Refused(_) => Err(Failure::Refused),
-            State::Disabled => Err(Failure::Disabled),
-            State::Ended => Err(Failure::Ended),
+            State::Disabled(_) => Err(Failure::Disabled),
+            State::Ended(_) => Err(Failure::Ended),
             State::Broken => Err(Failure::Broken),
         }
     }
 
-    /// Takes the session out, if there is one; SCR is shut down from here on.
+    /// Takes the session out, if there is one. Its settings end with it: the next one must not go back to a checkpoint, or begin in a
+    /// prefix directory, that was named for this one.
     pub(crate) fn take_session(&mut self) -> Result<Session, Failure> {
         self.session()?;
-        match std::mem::replace(self, State::Ended) {
+        match std::mem::replace(self, State::Ended(AppConfig::default())) {
             State::Running(session, _) => Ok(*session),
             _ => Err(Failure::Ended),
         }
@@ -100,12 +113,20 @@ fn report(call: &'static str, failure: &Failure) {
 /// Whether a call is illegal only because the phase that it belongs to could not be begun, on any rank. An application that looks
 /// at no code makes such calls on every rank.
 fn follows_shared_failure(call: &'static str, failure: &Failure) -> bool {
-    static NOT_BEGUN: AtomicBool = AtomicBool::new(false);
     if call.starts_with("SCR_Start_") {
         NOT_BEGUN.store(failure.is_shared(), Ordering::Relaxed);
         return false;
     }
     failure.code() == Code::State && NOT_BEGUN.load(Ordering::Relaxed)
+}
+
+/// Whether the last call that begins a phase has failed on all ranks.
+static NOT_BEGUN: AtomicBool = AtomicBool::new(false);
+
+/// Nothing that was said of an earlier session counts for one that begins.
+pub(crate) fn forget_reports() {
+    NOT_BEGUN.store(false, Ordering::Relaxed);
+    message::forget_session();
 }
 
 /// Runs `body`; a panic becomes an error and puts the session out of reach.

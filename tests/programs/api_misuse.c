@@ -291,11 +291,11 @@ static void after_finalize(void)
     int flag = 7;
 
     refused(SCR_Finalize(), SCR_ERR_STATE, "a second Finalize");
-    refused(SCR_Init(), SCR_ERR_STATE, "Init after Finalize");
     refused(SCR_Need_checkpoint(&flag), SCR_ERR_STATE, "Need_checkpoint after Finalize");
     refused(SCR_Start_checkpoint(), SCR_ERR_STATE, "Start_checkpoint after Finalize");
     refused(SCR_Route_file("a", file), SCR_ERR_STATE, "Route_file after Finalize");
     expect(strcmp(SCR_Get_version(), SCR_VERSION) == 0, "Get_version after Finalize");
+    answers("SCR_CHECKPOINT_SECONDS", NULL); /* it has ended with the session */
 }
 
 int main(int argc, char **argv)

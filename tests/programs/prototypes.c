@@ -1,7 +1,10 @@
 /* Every function with exactly the type that C SCR v3.1's header gives it: a pointer of that type takes it without
- * a cast, in C and in C++; and SCR_Last_error, which is our own. Compiled together with prototypes_again.c, so that the header defines nothing twice. */
+ * a cast, in C and in C++; and SCR_Last_error and SCR_Init_comm, which are our own. Compiled together with prototypes_again.c, so that the header defines nothing twice. */
 #include "scr.h"
-#include "scr.h" /* twice is the same as once */
+#ifdef WITH_MAIN
+#include <mpi.h>
+#endif
+#include "scr.h" /* twice is the same as once, but after mpi.h there is one more */
 
 int use_all(int argc);
 
@@ -19,12 +22,17 @@ int use_all(int argc)
     const char *(*configf)(const char *, ...) = SCR_Configf;
     char *(*version)(void) = SCR_Get_version;
     const char *(*last_error)(void) = SCR_Last_error;
+#ifdef WITH_MAIN
+    int (*communicator)(MPI_Comm) = SCR_Init_comm;
+#else
+    int communicator = 1;
+#endif
     char buffer[SCR_MAX_FILENAME];
     const char *macros[] = {SCR_MAJOR_VERSION, SCR_MINOR_VERSION, SCR_PATCH_VERSION, SCR_VERSION};
     const int flags = SCR_FLAG_NONE | SCR_FLAG_CHECKPOINT | SCR_FLAG_OUTPUT;
 
     buffer[0] = macros[0][0];
     return argc > 1000 && nothing[argc % 3] && valid[argc % 3] && flag[argc % 2] && name[argc % 3] && route &&
-           start_output && have_restart && start_restart && config && configf && version && last_error && buffer[0] && flags == 3 &&
+           start_output && have_restart && start_restart && config && configf && version && last_error && communicator && buffer[0] && flags == 3 &&
            SCR_SUCCESS == 0 && SCR_FAILURE == 1 && SCR_MAX_FILENAME == 1024;
 }

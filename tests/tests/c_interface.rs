@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Every function of `scr.h`.
-const FUNCTIONS: [&str; 19] = [
+const FUNCTIONS: [&str; 20] = [
     "SCR_Complete_checkpoint",
     "SCR_Complete_output",
     "SCR_Complete_restart",
@@ -20,6 +20,7 @@ const FUNCTIONS: [&str; 19] = [
     "SCR_Get_version",
     "SCR_Have_restart",
     "SCR_Init",
+    "SCR_Init_comm",
     "SCR_Last_error",
     "SCR_Need_checkpoint",
     "SCR_Route_file",
@@ -30,7 +31,7 @@ const FUNCTIONS: [&str; 19] = [
 ];
 
 /// Further functions, for the interfaces for other languages.
-const FOR_LANGUAGES: [&str; 1] = ["scr_config_with_code"];
+const FOR_LANGUAGES: [&str; 2] = ["scr_config_with_code", "scr_init_comm_of_fortran"];
 
 #[test]
 fn the_header_compiles_as_c_from_two_files() {

@@ -157,6 +157,12 @@ pub enum CommError {
         /// Why, and what to do.
         why: &'static str,
     },
+    /// The application has given a communicator that no messages can be sent on.
+    #[error("{why}")]
+    Unfit {
+        /// Why, and what to do.
+        why: &'static str,
+    },
     /// The MPI library reported an error.
     #[error("{call} failed: {text}")]
     Mpi {
@@ -204,6 +210,11 @@ pub trait Comm {
 
     /// The traffic that this rank has sent so far.
     fn traffic(&self) -> Traffic;
+
+    /// Number of processes that were started together, of which the ranks may be a part.
+    fn launch_size(&self) -> u32 {
+        self.size()
+    }
 
     /// The rank of a run that a rank of this communicator stands for: itself, but where threads stand in for ranks.
     fn stands_for(&self, rank: Rank) -> Rank {

@@ -1,7 +1,7 @@
 //! Ranks of an MPI job.
 //!
-//! It works on a copy of the communicator of all ranks, needs no thread level, and never blocks inside the library, since there
-//! are often more ranks than processors. It starts a receive only when its message has arrived. So it can give up a receive
+//! It works on a duplicate of a communicator, needs no thread level, and never blocks inside the library, since there are often
+//! more ranks than processors. It starts a receive only when its message has arrived. So it can give up a receive
 //! without cancelling anything, and detects a wrong length before a byte is written. (Open MPI over TCP writes past the end of a
 //! buffer that is too short for a long message.) A message too long for MPI's counts is sent in pieces: full ones, and a last
 //! one that is shorter and may be empty, so that `take` also sees its end.
@@ -11,6 +11,8 @@ mod calls;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::time::Duration;
+
+use ::mpi::ffi;
 
 use self::calls::{check_running, Arrived, Handle, Requests};
 use super::awaited::Awaited;
@@ -32,21 +34,26 @@ pub struct MpiComm {
 }
 
 impl MpiComm {
-    /// A communicator of all ranks of the job. All ranks call it.
+    /// A communicator of all processes of the launch. All of them call it.
     ///
     /// # Errors
-    /// [`CommError::Unusable`] before `MPI_Init` and after `MPI_Finalize`, [`CommError::Mpi`] for what the
-    /// library reports.
+    /// As for [`duplicate_of`](Self::duplicate_of).
     pub fn of_world() -> Result<Self, CommError> {
-        Self::of_world_looking(&mut || ())
+        // SAFETY: the communicator of MPI itself.
+        unsafe { Self::duplicate_of(calls::world(), &mut || ()) }
     }
 
-    /// The same; while it waits for other ranks it calls `look` now and then.
+    /// A communicator of the ranks of `parent`, all of which call it. While it waits for them it calls `look` now and then.
     ///
     /// # Errors
-    /// As for [`of_world`](Self::of_world).
-    pub fn of_world_looking(look: &mut dyn FnMut()) -> Result<Self, CommError> {
-        let handle = Handle::of_world(look)?;
+    /// [`CommError::Unusable`] before `MPI_Init` and after `MPI_Finalize`, [`CommError::Unfit`] where `parent` has no ranks or two
+    /// groups, [`CommError::Mpi`] for what the library reports.
+    ///
+    /// # Safety
+    /// `parent` is a communicator that lives, or `MPI_COMM_NULL`.
+    pub unsafe fn duplicate_of(parent: ffi::MPI_Comm, look: &mut dyn FnMut()) -> Result<Self, CommError> {
+        // SAFETY: the caller's promise.
+        let handle = unsafe { Handle::duplicate_of(parent, look) }?;
         let rank = handle.rank()?;
         let (traffic, awaited, own) = (Cell::default(), Awaited::default(), RefCell::default());
         Ok(Self { handle, rank, piece: LARGEST_PIECE, longest_wait: LONGEST_WAIT, traffic, awaited, own })
@@ -74,8 +81,8 @@ impl MpiComm {
         loop {
             let end = message.len();
             message.resize(end + bytes, 0);
-            let mut requests = Requests::new(self.longest_wait);
-            requests.receive(&self.handle, arrived.from, tag, &mut message[end..])?;
+            let mut requests = Requests::new(&self.handle, self.longest_wait);
+            requests.receive(arrived.from, tag, &mut message[end..])?;
             let mut patience = Patience::default();
             while requests.active() > 0 {
                 requests.progress(|_| ())?;
@@ -181,13 +188,17 @@ impl Comm for MpiComm {
     fn traffic(&self) -> Traffic {
         self.traffic.get()
     }
+
+    fn launch_size(&self) -> u32 {
+        calls::world_size().unwrap_or(self.size())
+    }
 }
 
 /// One exchange under way.
 struct Batch<'a, 'b> {
     comm: &'a MpiComm,
     tag: Tag,
-    requests: Requests<'b>,
+    requests: Requests<'a, 'b>,
     /// For each request, the receive that it is a piece of; sends have none.
     owners: Vec<Option<usize>>,
     receives: Vec<Receive<'b>>,
@@ -231,7 +242,7 @@ impl<'a, 'b> Batch<'a, 'b> {
             found_all: false,
         };
         let receives = receives.iter_mut().map(receive).collect();
-        let (requests, owners) = (Requests::new(comm.longest_wait), Vec::new());
+        let (requests, owners) = (Requests::new(&comm.handle, comm.longest_wait), Vec::new());
         let mut batch = Self { comm, tag, requests, owners, receives, queues, come, wrong: None };
         for send in sends {
             if send.to == comm.rank {
@@ -247,7 +258,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         let mut rest = bytes;
         loop {
             let (piece, after) = rest.split_at(rest.len().min(self.comm.piece));
-            self.requests.send(&self.comm.handle, to, self.tag, piece)?;
+            self.requests.send(to, self.tag, piece)?;
             self.owners.push(None);
             if piece.len() < self.comm.piece {
                 return Ok(());
@@ -304,7 +315,7 @@ impl<'a, 'b> Batch<'a, 'b> {
         receive.rest = rest;
         receive.pieces += 1;
         receive.found_all = expected < piece;
-        self.requests.receive(&self.comm.handle, arrived.from, self.tag, buffer)?;
+        self.requests.receive(arrived.from, self.tag, buffer)?;
         self.owners.push(Some(place));
         Ok(())
     }

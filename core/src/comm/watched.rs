@@ -269,6 +269,10 @@ impl Comm for Watched {
         self.comm.traffic()
     }
 
+    fn launch_size(&self) -> u32 {
+        self.comm.launch_size()
+    }
+
     fn stands_for(&self, rank: Rank) -> Rank {
         self.comm.stands_for(rank)
     }

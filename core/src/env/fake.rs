@@ -29,6 +29,7 @@ impl Env {
             uid: 1000,
             is_privileged: false,
             processors: 1,
+            began: SystemTime::UNIX_EPOCH,
             install_dir: None,
             record_base: None,
             files: Retrying::around(files),
@@ -67,6 +68,13 @@ impl TestEnv {
     #[must_use]
     pub fn with_privileges(mut self) -> Self {
         self.env.is_privileged = true;
+        self
+    }
+
+    /// Sets the time since the epoch at which the process began.
+    #[must_use]
+    pub fn with_beginning(mut self, since_epoch: Duration) -> Self {
+        self.env.began = SystemTime::UNIX_EPOCH + since_epoch;
         self
     }
 

@@ -42,6 +42,8 @@ pub struct Env {
     pub is_privileged: bool,
     /// Processors that this process may run on.
     pub processors: u32,
+    /// When this process began.
+    pub began: SystemTime,
     /// Folder of the installation: `lib/libscr.so` lies below it. `None` where it is not known.
     pub install_dir: Option<PathBuf>,
     /// The base folder that every installation knows, where a job records where it keeps datasets. `None`: nowhere.
@@ -89,9 +91,14 @@ impl Env {
         u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
     }
 
+    /// The time in seconds since the epoch.
+    pub(crate) fn seconds(&self) -> u64 {
+        self.micros() / 1_000_000
+    }
+
     /// The number of a run that begins now is higher, or the same if it cannot be recorded: the time in seconds.
     pub(crate) fn least_run(&self) -> u64 {
-        self.micros() / 1_000_000
+        self.seconds()
     }
 }
 

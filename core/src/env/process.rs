@@ -33,6 +33,7 @@ impl Env {
             is_privileged: is_privileged(),
             processors: std::thread::available_parallelism()
                 .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
+            began: began().unwrap_or_else(SystemTime::now),
             install_dir,
             record_base: Some(build::CNTL_BASE.unwrap_or(build::LOCAL_BASE).into()),
             files: Retrying::around(files),
@@ -54,6 +55,24 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String
     })
     .collect()
 }
+
+/// When this process began.
+fn began() -> Option<SystemTime> {
+    let since_boot = ticks_of_beginning(&std::fs::read_to_string("/proc/self/stat").ok()?)?;
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let now = Duration::new(now.tv_sec.try_into().ok()?, now.tv_nsec.try_into().ok()?);
+    let age = now.checked_sub(Duration::from_millis(since_boot.checked_mul(1000 / TICKS_PER_SECOND)?))?;
+    SystemTime::now().checked_sub(age)
+}
+
+/// The 22nd field. The second one is the name of the program in parentheses, which may hold any letters.
+fn ticks_of_beginning(stat: &str) -> Option<u64> {
+    let (_, from_third) = stat.rsplit_once(')')?;
+    from_third.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// The unit of times in `/proc`, on every processor that scr runs on.
+const TICKS_PER_SECOND: u64 = 100;
 
 /// Whether the file of the program gave it the rights of another user or group (set-user-ID, set-group-ID).
 fn is_privileged() -> bool {
@@ -123,6 +142,15 @@ mod tests {
         let latin = || OsString::from_vec(b"/caf\xe9".to_vec());
         let found = variables([("SCR_PREFIX".into(), latin()), ("HOME".into(), latin())].into_iter());
         assert_eq!(found, BTreeMap::from([("SCR_PREFIX".to_string(), "/caf\u{fffd}".to_string())]));
+    }
+
+    #[test]
+    fn the_beginning_of_this_process_is_known() {
+        let stat = "7 (a) b (c) S 1 7 7 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 4711 99 1";
+        assert_eq!(ticks_of_beginning(stat), Some(4711));
+        assert_eq!(ticks_of_beginning("7 (a"), None);
+        let age = began().unwrap().elapsed().unwrap();
+        assert!(age < Duration::from_secs(86_400), "{age:?}");
     }
 
     #[test]

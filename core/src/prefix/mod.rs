@@ -70,7 +70,7 @@ pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub(crate) use restarted::Restarted;
 pub use running::newest_allocation;
-pub(crate) use running::Running;
+pub(crate) use running::{OtherRun, Running};
 pub use summary::Summary;
 pub(crate) use tidy::tidy;
 pub(crate) use unsynced::Unsynced;

@@ -25,12 +25,39 @@ struct RunLock {
     read: u64,
 }
 
+/// Another run that has not ended.
+#[derive(Debug, PartialEq)]
+pub(crate) struct OtherRun {
+    /// As it describes itself.
+    pub(crate) line: String,
+    /// When it began, in seconds since the epoch. `None` if it is just beginning, or could not write that.
+    began: Option<u64>,
+}
+
+impl OtherRun {
+    /// Whether it may have begun at this time or later, in seconds since the epoch.
+    pub(crate) fn may_have_begun_since(&self, time: u64) -> bool {
+        self.began.is_none_or(|began| began >= time)
+    }
+
+    fn of(text: &str) -> Self {
+        let (line, began) = text.split_once('\t').unwrap_or((text, ""));
+        Self { line: line.to_owned(), began: began.parse().ok() }
+    }
+}
+
 impl Running {
-    /// Says that a run has begun, described by one line. Gives the line of another one that has not ended. Never waits.
-    pub(crate) fn begin(files: &dyn Files, prefix: &Prefix, line: &str) -> (Self, Option<String>) {
+    /// Says that a run has begun, described by one line, and when, in seconds since the epoch. Gives another one that has not
+    /// ended. Never waits.
+    pub(crate) fn begin(
+        files: &dyn Files,
+        prefix: &Prefix,
+        line: &str,
+        began: u64,
+    ) -> (Self, Option<OtherRun>) {
         let (mut running, mut other) = (Self::default(), None);
         for path in paths(prefix) {
-            match running.register(files, &path, &format!("{line}\n")) {
+            match running.register(files, &path, &format!("{line}\t{began}\n")) {
                 Ok(found) => other = other.or(found),
                 Err(error) => {
                     // Whether more runs hold the files that follow is not known.
@@ -42,8 +69,8 @@ impl Running {
         (running, other)
     }
 
-    /// Locks one of the files, if this run has none yet. Gives the line of the run that has locked it.
-    fn register(&mut self, files: &dyn Files, path: &Path, line: &str) -> io::Result<Option<String>> {
+    /// Locks one of the files, if this run has none yet. Gives the run that has locked it.
+    fn register(&mut self, files: &dyn Files, path: &Path, line: &str) -> io::Result<Option<OtherRun>> {
         let how = if self.is_known() { How::Update } else { How::Ensure(LOCKABLE) };
         let to_write = files.open(path, how)?;
         keep_from_readers(&*to_write, &to_write.status()?);
@@ -61,7 +88,7 @@ impl Running {
             let first = line_at(&*to_read, 0);
             // If this fails, the other one gets no warning.
             let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
-            return Ok(Some(first));
+            return Ok(Some(OtherRun::of(&first)));
         }
         if !self.is_known() {
             // Without it another run is warned as well, with fewer words.
@@ -106,7 +133,7 @@ impl Running {
         let claim = self.lock.as_mut()?;
         let len = claim.file.status().ok()?.len;
         let from = std::mem::replace(&mut claim.read, len);
-        (len > from).then(|| line_at(&*claim.file, from))
+        (len > from).then(|| OtherRun::of(&line_at(&*claim.file, from)).line)
     }
 }
 

@@ -15,8 +15,8 @@ use crate::ledger::LedgerDir;
 use crate::parallel::at_a_time;
 use crate::param;
 use crate::prefix::{
-    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Index, Prefix, PrefixError, PrefixFile,
-    Running, Unsynced, FILE_MODE, MAX_NAME_BYTES,
+    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Index, OtherRun, Prefix, PrefixError,
+    PrefixFile, Running, Unsynced, FILE_MODE, MAX_NAME_BYTES,
 };
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -179,8 +179,8 @@ impl Import<'_> {
         self.refuse_claimed(&names)?;
         self.prefix.make_scr_dir(self.files())?;
         let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
-        let (running, other) = Running::begin(self.files(), self.prefix, &line);
-        if let Some(line) = other {
+        let (running, other) = Running::begin(self.files(), self.prefix, &line, self.env.seconds());
+        if let Some(OtherRun { line, .. }) = other {
             return Err(ImportError::JobRuns { line });
         }
         let read = self.read(&all.into_iter().collect::<Vec<_>>())?;

@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// One rank's wait for the others.
 pub struct Absence<'a> {
+    /// The call that waits: `SCR_Init` on all processes, or `SCR_Init_comm`.
+    call: &'static str,
     env: &'a Env,
     app: &'a AppConfig,
     rank: Rank,
@@ -32,12 +34,12 @@ pub struct Absence<'a> {
 
 impl<'a> Absence<'a> {
     /// The wait of this rank begins.
-    pub fn begin(env: &'a Env, app: &'a AppConfig, rank: Rank, size: u32) -> Self {
+    pub fn begin(call: &'static str, env: &'a Env, app: &'a AppConfig, rank: Rank, size: u32) -> Self {
         // The files of settings are read only if it takes long.
         let seconds = env.variable(param::LATE_SECS.info().name).and_then(|text| text.parse().ok());
         let pace = seconds.map(|seconds| Pace::of(Duration::from_secs(seconds))).unwrap_or_default();
         let began = env.clock.elapsed();
-        Self { env, app, rank, size, began, pace, next: pace.short, arrivals: None, has_said: false }
+        Self { call, env, app, rank, size, began, pace, next: pace.short, arrivals: None, has_said: false }
     }
 
     /// Gives what the user should hear now. To be called now and then while this rank waits.
@@ -55,11 +57,16 @@ impl<'a> Absence<'a> {
         self.arrivals = Some(arrivals);
         self.has_said = said.is_some();
         said.map(|whom| {
-            format!(
-                "SCR_Init has waited {} s for {whom}; all ranks of MPI_COMM_WORLD have to. If the programs of a coupled job share \
-                 MPI_COMM_WORLD, each of them has to call it",
-                waited.as_secs()
-            )
+            let (of, cure) = match self.call {
+                "SCR_Init" => (
+                    "MPI_COMM_WORLD",
+                    ". If only some of them use scr, as in a coupled job, let these call SCR_Init_comm with a communicator of \
+                     their own",
+                ),
+                _ => ("the communicator", ""),
+            };
+            let (call, waited) = (self.call, waited.as_secs());
+            format!("{call} has waited {waited} s for {whom}; all ranks of {of} have to{cure}")
         })
     }
 
@@ -163,7 +170,7 @@ mod tests {
     fn wait(env: &TestEnv, come: &[u32]) -> Vec<(u32, u64, String)> {
         let (world, app) = (env.env(), AppConfig::default());
         let mut ranks: Vec<_> =
-            come.iter().map(|&rank| Absence::begin(&world, &app, Rank(rank), 4)).collect();
+            come.iter().map(|&rank| Absence::begin("SCR_Init", &world, &app, Rank(rank), 4)).collect();
         let mut said = Vec::new();
         for second in 1..200 {
             env.clock().advance(Duration::from_secs(1));
@@ -176,8 +183,8 @@ mod tests {
         said
     }
 
-    const REST: &str = "; all ranks of MPI_COMM_WORLD have to. If the programs of a coupled job share MPI_COMM_WORLD, each of \
-                        them has to call it";
+    const REST: &str = "; all ranks of MPI_COMM_WORLD have to. If only some of them use scr, as in a coupled job, let these call \
+                        SCR_Init_comm with a communicator of their own";
 
     #[test]
     fn rank_0_names_the_ranks_that_have_not_come_after_a_minute() {

@@ -13,7 +13,7 @@ use crate::cache::part::MAX_ID;
 use crate::cache::{bases, Cache, CachedDataset};
 use crate::comm::collective::{any, broadcast};
 use crate::comm::watched::Watched;
-use crate::comm::{Comm, CommError, Rank};
+use crate::comm::{Comm, Rank};
 use crate::delete;
 use crate::env::Env;
 use crate::fetch::Fetcher;
@@ -23,12 +23,13 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::message::Reporter;
-use crate::param::{self, AppConfig};
-use crate::prefix::{tidy, FlushEntry, Nodes, PrefixError, Running, Seq, Withdrawal};
+use crate::param::{self, AppConfig, Origin};
+use crate::prefix::{tidy, FlushEntry, Nodes, OtherRun, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
 use std::collections::BTreeSet;
+use std::time::{Duration, UNIX_EPOCH};
 
 impl Session {
     /// Begins a session. Collective over all ranks of `comm`.
@@ -37,6 +38,8 @@ impl Session {
     /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
     pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
         let mut job = Job::begin(watched(comm, &env), env, app)?;
+        let (running, is_shared) = begin_running(&job)?;
+        job.run.is_second = running.is_second();
         let mut schemes = Schemes::new(&job)?;
         job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
         let cache = Cache::open(&mut job)?;
@@ -50,8 +53,6 @@ impl Session {
             Some(end) => start.until(end),
             None => start,
         });
-        let (running, is_shared) = begin_running(&job)?;
-        job.run.is_second = running.is_second();
         let mut session = Self {
             job,
             cache,
@@ -211,30 +212,59 @@ pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Err
 /// Registers this job in the prefix directory, and warns if another one runs there at the same time: its flushes under way look
 /// as if it had died, and of two datasets of one name one is lost. Returns whether the other one is of the same allocation, and
 /// so has the same cache. Collective.
-fn begin_running(job: &Job) -> Result<(Running, bool), CommError> {
+///
+/// # Errors
+/// Another part of this launch has begun in the prefix directory: each would restart from what the other has written.
+fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
     let (running, other) = if job.rank() == Rank(0) { claim_prefix(job) } else { (Running::default(), None) };
+    let claimed = other.as_ref().and_then(|other| claimed_by_part(job, other));
+    let claimed = broadcast(&*job.comm, Rank(0), claimed.unwrap_or_default().into_bytes())?;
+    if !claimed.is_empty() {
+        return Err(Error::Config { why: String::from_utf8_lossy(&claimed).into_owned() });
+    }
+    if let Some(other) = &other {
+        warn_of_other_job(job, &other.line);
+    }
     let allocation = format!("allocation {},", job.params.get(&param::JOB_ID));
-    let [is_shared] = any(&*job.comm, [other.is_some_and(|other| other.starts_with(&allocation))])?;
+    let [is_shared] = any(&*job.comm, [other.is_some_and(|other| other.line.starts_with(&allocation))])?;
     Ok((running, is_shared))
 }
 
-fn claim_prefix(job: &Job) -> (Running, Option<String>) {
+/// Why a part of a launch cannot begin beside another run. One that began before the processes of this launch did is of an earlier
+/// launch, whose last process may just be ending.
+fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
+    let launched = job.env.began.duration_since(UNIX_EPOCH).unwrap_or_default();
+    let since = launched.saturating_sub(CLOCKS_DIFFER).as_secs();
+    (job.is_part() && other.may_have_begun_since(since)).then(|| {
+        let cure = match job.params.origin(&param::PREFIX) == &Origin::Environment {
+            true => "SCR_PREFIX of the environment wins over SCR_Config, so let each part set that variable itself",
+            false => "let each part call SCR_Config with SCR_PREFIX=... before SCR_Init_comm",
+        };
+        format!(
+            "another part of this launch, or another job, uses the prefix directory {} ({}): each part needs a prefix directory of \
+             its own; {cure}",
+            job.prefix.dir().display(),
+            other.line,
+        )
+    })
+}
+
+/// The clocks of two nodes may differ by so much.
+const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
+
+fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
     warn_of_other_launcher(job);
     let process = std::process::id();
     let line = format!("allocation {id}, rank 0 is process {process} on {node}, since {time}");
-    let (running, other) = Running::begin(job.files(), &job.prefix, &line);
-    if let Some(other) = &other {
-        warn_of_other_job(job, other);
-    }
-    (running, other)
+    Running::begin(job.files(), &job.prefix, &line, job.env.seconds())
 }
 
 /// Warns if the processes of a launcher do not find each other, and each of them is a job.
 fn warn_of_other_launcher(job: &Job) {
     let started = |name| job.env.variable(name)?.parse().ok().filter(|&number: &u32| number > 1);
     let variables = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-    if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.comm.size() == 1) {
+    if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.comm.launch_size() == 1) {
         job.report.warn(&format!(
             "the launcher has started {number} processes, and each of them is a job of one rank: it is the launcher of another \
              MPI. Start the job with the launcher of the MPI that the application is compiled with"

@@ -385,6 +385,9 @@ fn processes_of_another_launcher_that_do_not_find_each_other_are_told_so() {
     };
     assert!(begins(1, "4"));
     assert!(!begins(1, "1") && !begins(4, "4") && !begins(1, "many"));
+    // A rank of its own is a part of a launch here, and they know that.
+    let part = World::new(1, 1).set("PMI_SIZE", "4").part("part", &["n0"]);
+    assert!(!part.run(|_| ()).has_line_with("the launcher has started"));
 }
 
 /// It was tried again after the newer one had arrived, and took the name away from it.

@@ -2,7 +2,7 @@
 //! its files should be.
 
 use scr_core::comm::thread::{self, ThreadComm};
-use scr_core::comm::{Comm, Rank};
+use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use scr_core::env::{Env, TestEnv, Watch};
 use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 /// Nodes, a prefix directory and settings, which outlive the runs on them.
 pub(crate) struct World {
-    dir: TempDir,
+    dir: Arc<TempDir>,
     settings: BTreeMap<String, String>,
     /// What the application sets before it begins.
     application: AppConfig,
@@ -33,6 +33,10 @@ pub(crate) struct World {
     /// Variables that only one rank has.
     pub(crate) own_settings: BTreeMap<Rank, (String, String)>,
     runs: AtomicU64,
+    /// Processes of the launch that the ranks are a part of, where they are not all of it.
+    pub(crate) launched: Option<u32>,
+    /// When the processes of all runs began.
+    pub(crate) began: Duration,
 }
 
 /// Where a setting stands.
@@ -59,7 +63,7 @@ pub(crate) type Sizes = fn(Rank) -> Vec<usize>;
 impl World {
     /// `ranks` ranks on `nodes` nodes, in blocks; files go to cache and are protected by XOR.
     pub(crate) fn new(ranks: usize, nodes: usize) -> Self {
-        let dir = scratch();
+        let dir = Arc::new(scratch());
         std::fs::create_dir(dir.path().join("prefix")).expect("the prefix directory");
         let each = ranks.div_ceil(nodes);
         let world = Self {
@@ -73,6 +77,8 @@ impl World {
             own_folders: BTreeMap::new(),
             own_settings: BTreeMap::new(),
             runs: AtomicU64::new(0),
+            launched: None,
+            began: Duration::ZERO,
         };
         let base = world.dir.path().join("nodes/$SCR_NODE_NAME").display().to_string();
         world
@@ -82,6 +88,27 @@ impl World {
             .set("SCR_FLUSH", "0")
             .set("SCR_DEBUG", "1")
             .set("SCR_PLUGIN_PATH", &plugins().display().to_string())
+    }
+
+    /// Ranks on these nodes of the same machine, in a prefix directory of their own, with the same settings. They and others are
+    /// parts of one launch.
+    pub(crate) fn part(&self, prefix: &str, nodes: &[&str]) -> Self {
+        let mut part = Self {
+            dir: Arc::clone(&self.dir),
+            settings: self.settings.clone(),
+            application: self.application.clone(),
+            prefix: String::new(),
+            nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
+            files: Arc::clone(&self.files),
+            own_files: BTreeMap::new(),
+            own_folders: BTreeMap::new(),
+            own_settings: BTreeMap::new(),
+            runs: AtomicU64::new(0),
+            launched: Some(1000),
+            began: self.began,
+        };
+        part.turn_to(prefix);
+        part
     }
 
     pub(crate) fn set(mut self, name: &str, value: &str) -> Self {
@@ -156,6 +183,7 @@ impl World {
         let mut env = Env::for_test(files, folder)
             .with_host("login")
             .with_user("user1", rustix::process::getuid().as_raw())
+            .with_beginning(self.began)
             .with_variable("RANK", &rank.to_string());
         let node = &self.nodes[rank.index()];
         if !node.is_empty() {
@@ -265,7 +293,10 @@ impl World {
         &self,
         body: impl Fn(Result<Application, Error>) -> T + Sync,
     ) -> Outcome<T> {
-        self.run_over(|comm| Box::new(comm), body)
+        match self.launched {
+            None => self.run_over(|comm| Box::new(comm), body),
+            Some(launched) => self.run_over(|comm| Box::new(Part { comm, launched }), body),
+        }
     }
 
     /// As [`try_run`](Self::try_run), over another communicator around that of the threads.
@@ -317,6 +348,44 @@ impl<T> Outcome<T> {
 
     pub(crate) fn has_line_with(&self, word: &str) -> bool {
         self.lines.iter().any(|line| line.contains(word))
+    }
+}
+
+/// The communicator of a part of a launch.
+struct Part {
+    comm: ThreadComm,
+    launched: u32,
+}
+
+impl Comm for Part {
+    fn rank(&self) -> Rank {
+        self.comm.rank()
+    }
+
+    fn size(&self) -> u32 {
+        self.comm.size()
+    }
+
+    fn exchange(
+        &self,
+        tag: Tag,
+        sends: &[Outgoing<'_>],
+        receives: &mut [Incoming<'_>],
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+    ) -> Result<ExchangeEnd, CommError> {
+        self.comm.exchange(tag, sends, receives, check_cancel)
+    }
+
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+        self.comm.take(tag)
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.comm.traffic()
+    }
+
+    fn launch_size(&self) -> u32 {
+        self.launched
     }
 }
 

@@ -65,6 +65,7 @@ pub(crate) fn env(install_dir: Option<PathBuf>) -> Env {
         user: "user1".to_owned(),
         uid: fs::metadata("/proc/self").unwrap().uid(),
         is_privileged: false,
+        began: std::time::SystemTime::UNIX_EPOCH,
         processors: 1,
         install_dir,
         record_base: None,

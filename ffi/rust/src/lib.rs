@@ -4,8 +4,8 @@
 //! written is an [`Output`], and a checkpoint being read is a [`Restart`]; each ends what it began. One that is dropped
 //! without `complete`, as when `?` returns early, ends as invalid on all ranks: a dataset that was cut short never counts,
 //! and a checkpoint that was not read is given up for the next older one. A panic leaves it open on its rank, since no good
-//! checkpoint must be given up for a fault of the program. All calls are collective over `MPI_COMM_WORLD`, apart from
-//! `route`.
+//! checkpoint must be given up for a fault of the program. All calls are collective over `MPI_COMM_WORLD`, or the
+//! communicator that [`Library::init_comm`] was given, apart from `route`.
 //!
 //! The other ranks wait for one that has left with an error. So end the job then, as below, and build with
 //! `panic = "abort"`.
@@ -58,6 +58,7 @@
 mod raw;
 
 use mpi::environment::Universe;
+use mpi::topology::Communicator;
 use std::ffi::{c_int, CStr, CString, OsStr};
 use std::marker::PhantomData;
 use std::ops::BitOr;
@@ -81,6 +82,15 @@ impl<'mpi> Library<'mpi> {
     /// [`Error`] with the library's message, as where a setting cannot be used or `SCR_ENABLE=0`.
     pub fn init(_mpi: &'mpi Universe) -> Result<Self, Error> {
         raw::init()?;
+        Ok(Self { mpi: PhantomData })
+    }
+
+    /// Starts the library for the processes of a communicator, all of which call this. It works on a duplicate.
+    ///
+    /// # Errors
+    /// As for [`init`](Self::init).
+    pub fn init_comm(_mpi: &'mpi Universe, comm: &impl Communicator) -> Result<Self, Error> {
+        raw::init_comm(comm.as_raw())?;
         Ok(Self { mpi: PhantomData })
     }
 

@@ -1,6 +1,7 @@
 //! The functions of `scr.h` with a safe face: all of this crate's unsafe code.
 
 use crate::{checked, Error};
+use mpi::ffi::MPI_Comm;
 use std::ffi::{c_char, c_int, CStr, CString};
 
 /// `SCR_MAX_FILENAME`.
@@ -11,6 +12,7 @@ mod c {
 
     extern "C" {
         pub(super) fn SCR_Init() -> c_int;
+        pub(super) fn SCR_Init_comm(comm: super::MPI_Comm) -> c_int;
         pub(super) fn SCR_Finalize() -> c_int;
         pub(super) fn scr_config_with_code(line: *const c_char, value: *mut *mut c_char) -> c_int;
         pub(super) fn SCR_Route_file(name: *const c_char, file: *mut c_char) -> c_int;
@@ -33,6 +35,11 @@ mod c {
 pub(crate) fn init() -> Result<(), Error> {
     // SAFETY: a function without arguments, which refuses to run where MPI does not.
     outcome(unsafe { c::SCR_Init() })
+}
+
+pub(crate) fn init_comm(comm: MPI_Comm) -> Result<(), Error> {
+    // SAFETY: the handle of a communicator that the caller borrows meanwhile.
+    outcome(unsafe { c::SCR_Init_comm(comm) })
 }
 
 pub(crate) fn finalize() -> Result<(), Error> {

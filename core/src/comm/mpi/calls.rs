@@ -1,7 +1,9 @@
 //! All calls into the MPI library, with their return codes checked.
 //!
 //! This module keeps two rules. A buffer that MPI knows of stays borrowed until its request is complete: dropping [`Requests`]
-//! waits for that on every path, and ends the job where it waits in vain. And nothing here blocks inside the library.
+//! waits for that on every path, and ends the job where it waits in vain. And nothing here blocks inside the library. Errors on
+//! communicators of the application return as well while they are used here: its handlers, which may jump or throw, never run
+//! on frames of this library.
 //! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
 
 use std::io::Write;
@@ -30,7 +32,8 @@ pub(super) struct Arrived {
 }
 
 /// Sends and receives that have been started, with the buffers they use.
-pub(super) struct Requests<'b> {
+pub(super) struct Requests<'h, 'b> {
+    handle: &'h Handle,
     requests: Vec<ffi::MPI_Request>,
     active: usize,
     indices: Vec<c_int>,
@@ -52,14 +55,29 @@ pub(super) fn check_running() -> Result<(), CommError> {
 }
 
 impl Handle {
-    /// A copy of the communicator of all ranks. Collective; while it waits for others it calls `look`.
-    pub(super) fn of_world(look: &mut dyn FnMut()) -> Result<Self, CommError> {
+    /// A duplicate of a communicator, on which errors return. Collective; while it waits for others it calls `look`.
+    ///
+    /// # Safety
+    /// As for [`duplicate_of`](super::MpiComm::duplicate_of).
+    pub(super) unsafe fn duplicate_of(
+        parent: ffi::MPI_Comm,
+        look: &mut dyn FnMut(),
+    ) -> Result<Self, CommError> {
         check_running()?;
         // SAFETY: reads constants of the library.
-        let (world, mut comm, mut request) =
-            unsafe { (ffi::RSMPI_COMM_WORLD, ffi::RSMPI_COMM_NULL, ffi::RSMPI_REQUEST_NULL) };
-        // SAFETY: MPI is running; `comm` and `request` are places for handles that stay where they are until the request is complete.
-        let code = unsafe { ffi::MPI_Comm_idup(world, &raw mut comm, &raw mut request) };
+        let (mut comm, mut request) = unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_REQUEST_NULL) };
+        if parent == comm {
+            return Err(CommError::Unfit {
+                why: "the communicator is MPI_COMM_NULL; only its members call this",
+            });
+        }
+        // The duplicate inherits it, so that there is no moment at which it has another one.
+        // SAFETY: a communicator that lives, by the caller's promise.
+        let _errors_return = unsafe { ErrorsReturn::on(parent) }?;
+        // SAFETY: as above.
+        expect_one_group(unsafe { number_of("MPI_Comm_test_inter", parent, ffi::MPI_Comm_test_inter) }?)?;
+        // SAFETY: as above; `comm` and `request` are places for handles that stay where they are until the request is complete.
+        let code = unsafe { ffi::MPI_Comm_idup(parent, &raw mut comm, &raw mut request) };
         check("MPI_Comm_idup", code)?;
         let (mut done, mut patience) = (0, Patience::default());
         loop {
@@ -76,12 +94,8 @@ impl Handle {
             }
         }
         let mut handle = Self { comm, size: 0, not_send: PhantomData };
-        // SAFETY: `comm` was made just now; the handler is a constant of the library.
-        let code = unsafe { ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN) };
-        check("MPI_Comm_set_errhandler", code)?;
-        let mut size = 0;
-        // SAFETY: `comm` is a live communicator, `size` a place for a number.
-        check("MPI_Comm_size", unsafe { ffi::MPI_Comm_size(comm, &raw mut size) })?;
+        // SAFETY: the duplicate lives.
+        let size = unsafe { number_of("MPI_Comm_size", comm, ffi::MPI_Comm_size) }?;
         handle.size = u32::try_from(size).map_err(|_| strange("MPI_Comm_size"))?;
         Ok(handle)
     }
@@ -91,9 +105,8 @@ impl Handle {
     }
 
     pub(super) fn rank(&self) -> Result<Rank, CommError> {
-        let mut rank = 0;
-        // SAFETY: `comm` is a live communicator, `rank` a place for a number.
-        check("MPI_Comm_rank", unsafe { ffi::MPI_Comm_rank(self.comm, &raw mut rank) })?;
+        // SAFETY: `comm` is a live communicator.
+        let rank = unsafe { number_of("MPI_Comm_rank", self.comm, ffi::MPI_Comm_rank) }?;
         u32::try_from(rank).map(Rank).map_err(|_| strange("MPI_Comm_rank"))
     }
 
@@ -135,9 +148,10 @@ impl Drop for Handle {
     }
 }
 
-impl<'b> Requests<'b> {
-    pub(super) fn new(longest_wait: Duration) -> Self {
+impl<'h, 'b> Requests<'h, 'b> {
+    pub(super) fn new(handle: &'h Handle, longest_wait: Duration) -> Self {
         Self {
+            handle,
             requests: Vec::new(),
             active: 0,
             indices: Vec::new(),
@@ -153,47 +167,27 @@ impl<'b> Requests<'b> {
     }
 
     /// Starts a send, and gives its place in the list.
-    pub(super) fn send(
-        &mut self,
-        handle: &Handle,
-        to: Rank,
-        tag: Tag,
-        bytes: &'b [u8],
-    ) -> Result<usize, CommError> {
-        let (to, tag) = (number(to), c_int::from(tag.0));
+    pub(super) fn send(&mut self, to: Rank, tag: Tag, bytes: &'b [u8]) -> Result<usize, CommError> {
+        let (to, tag, comm) = (number(to), c_int::from(tag.0), self.handle.comm);
         let count = c_int::try_from(bytes.len()).map_err(|_| strange("MPI_Isend"))?;
         self.start("MPI_Isend", |request| {
             // SAFETY: the buffer is borrowed for longer than `self` lives, and `self` waits for the request.
             unsafe {
-                ffi::MPI_Isend(
-                    bytes.as_ptr().cast(),
-                    count,
-                    ffi::RSMPI_UINT8_T,
-                    to,
-                    tag,
-                    handle.comm,
-                    request,
-                )
+                ffi::MPI_Isend(bytes.as_ptr().cast(), count, ffi::RSMPI_UINT8_T, to, tag, comm, request)
             }
         })
     }
 
     /// Starts a receive, and gives its place in the list.
-    pub(super) fn receive(
-        &mut self,
-        handle: &Handle,
-        from: Rank,
-        tag: Tag,
-        bytes: &'b mut [u8],
-    ) -> Result<usize, CommError> {
-        let (from, tag) = (number(from), c_int::from(tag.0));
+    pub(super) fn receive(&mut self, from: Rank, tag: Tag, bytes: &'b mut [u8]) -> Result<usize, CommError> {
+        let (from, tag, comm) = (number(from), c_int::from(tag.0), self.handle.comm);
         let count = c_int::try_from(bytes.len()).map_err(|_| strange("MPI_Irecv"))?;
         self.start("MPI_Irecv", |request| {
             // SAFETY: the buffer is borrowed, for nobody else, for longer than `self` lives, and `self` waits
             // for the request.
             unsafe {
                 let buffer = bytes.as_mut_ptr().cast();
-                ffi::MPI_Irecv(buffer, count, ffi::RSMPI_UINT8_T, from, tag, handle.comm, request)
+                ffi::MPI_Irecv(buffer, count, ffi::RSMPI_UINT8_T, from, tag, comm, request)
             }
         })
     }
@@ -255,7 +249,7 @@ impl<'b> Requests<'b> {
     }
 }
 
-impl Requests<'_> {
+impl Requests<'_, '_> {
     /// Asks for each request by itself, as the library may fail for all of them at once. For a failed one it forgets the
     /// buffer and makes the request null.
     fn test_each(&mut self) {
@@ -271,7 +265,7 @@ impl Requests<'_> {
     }
 }
 
-impl Drop for Requests<'_> {
+impl Drop for Requests<'_, '_> {
     fn drop(&mut self) {
         // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
         let mut patience = Patience::default();
@@ -280,7 +274,7 @@ impl Drop for Requests<'_> {
                 self.test_each();
             }
             if patience.waited() > self.longest_wait {
-                abort(self.active, patience.waited());
+                abort(self.handle, self.active, patience.waited());
             }
             patience.rest();
         }
@@ -289,17 +283,86 @@ impl Drop for Requests<'_> {
 
 /// Ends the job. Who lets others have the buffers of messages under way lets the library send what lies there later, or write to
 /// memory in other use; and who waits for ever keeps the job from being started again.
-fn abort(active: usize, waited: Duration) {
+fn abort(handle: &Handle, active: usize, waited: Duration) {
     let text = format!(
         "SCR ERROR: after an error, {active} messages of this rank have not ended for {} s, as MPI has failed or another rank does not \
          answer: the job is aborted; start it again\n",
         waited.as_secs()
     );
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
-    // SAFETY: reads a constant of the library.
-    let world = unsafe { ffi::RSMPI_COMM_WORLD };
     // SAFETY: MPI is running, as requests are under way; this does not return.
-    unsafe { ffi::MPI_Abort(world, 1) };
+    unsafe { ffi::MPI_Abort(handle.comm, 1) };
+}
+
+/// The communicator of all processes of the launch.
+pub(super) fn world() -> ffi::MPI_Comm {
+    // SAFETY: reads a constant of the library.
+    unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
+/// How many processes the launch has.
+pub(super) fn world_size() -> Option<u32> {
+    check_running().ok()?;
+    // SAFETY: MPI is running, so this communicator lives.
+    let size = unsafe { number_of("MPI_Comm_size", world(), ffi::MPI_Comm_size) };
+    u32::try_from(size.ok()?).ok()
+}
+
+/// While this lives, errors on a communicator of the application return. It gets its own handler back then.
+struct ErrorsReturn {
+    comm: ffi::MPI_Comm,
+    handler: ffi::MPI_Errhandler,
+}
+
+impl ErrorsReturn {
+    /// # Safety
+    /// `comm` is a communicator that lives at least as long.
+    unsafe fn on(comm: ffi::MPI_Comm) -> Result<Self, CommError> {
+        let mut handler = MaybeUninit::uninit();
+        // SAFETY: the caller's promise, and a place for the handler.
+        let code = unsafe { ffi::MPI_Comm_get_errhandler(comm, handler.as_mut_ptr()) };
+        check("MPI_Comm_get_errhandler", code)?;
+        // SAFETY: the call has succeeded, so it has given the handler.
+        let errors = Self { comm, handler: unsafe { handler.assume_init() } };
+        // SAFETY: the caller's promise; the handler is a constant of the library.
+        let code = unsafe { ffi::MPI_Comm_set_errhandler(comm, ffi::RSMPI_ERRORS_RETURN) };
+        check("MPI_Comm_set_errhandler", code)?;
+        Ok(errors)
+    }
+}
+
+impl Drop for ErrorsReturn {
+    fn drop(&mut self) {
+        // SAFETY: the communicator lives, and the handler came from it. A failure leaves errors to return.
+        unsafe { ffi::MPI_Comm_set_errhandler(self.comm, self.handler) };
+        // SAFETY: a reference of our own, as the handler was asked for; it is used no more.
+        unsafe { ffi::MPI_Errhandler_free(&raw mut self.handler) };
+    }
+}
+
+/// Messages need the ranks of one group.
+fn expect_one_group(is_inter: c_int) -> Result<(), CommError> {
+    match is_inter {
+        0 => Ok(()),
+        _ => Err(CommError::Unfit {
+            why: "an intercommunicator has two groups; merge them with MPI_Intercomm_merge",
+        }),
+    }
+}
+
+/// A number that MPI gives for a communicator.
+///
+/// # Safety
+/// `ask` writes one number, and may be called with `comm`.
+unsafe fn number_of(
+    call: &'static str,
+    comm: ffi::MPI_Comm,
+    ask: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int,
+) -> Result<c_int, CommError> {
+    let mut number = 0;
+    // SAFETY: the caller's promise, and room for the number.
+    check(call, unsafe { ask(comm, &raw mut number) })?;
+    Ok(number)
 }
 
 fn flag(call: &'static str, ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> Result<bool, CommError> {
