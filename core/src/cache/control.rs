@@ -63,7 +63,7 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> 
     ));
     let nodes = control.make_below(Path::new(NODES), job.env.uid);
     let nodes = job.agree(nodes).map_err(doing)?;
-    let folder = own_folder(job, &seen, &nodes).map_err(doing)?;
+    let folder = own_folder(job, &seen, &nodes, "").map_err(doing)?;
     job.agree(nodes.make_below(&folder.below(Path::new("")), job.env.uid)).map_err(doing)
 }
 

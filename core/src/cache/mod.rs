@@ -202,9 +202,8 @@ impl Cache {
             return Ok(part);
         }
         let store = &self.stores[self.store_index(&record.protection.store)];
-        let id = record.prefix_id.as_ref().map(ToString::to_string).unwrap_or_default();
-        let (node, path) = (job.nodes.name(job.rank()), String::from_utf8_lossy(&record.prefix));
-        let name = format!("{node} {id} {path}");
+        let suffix = node_dir::suffix(record.prefix_id.as_ref(), &record.prefix);
+        let name = format!("{}{suffix}", job.nodes.name(job.rank()));
         let (assigned, _) = node_dir::assign(&store.root, job.env.uid, std::iter::once(&*name))?;
         let folder = assigned.get(&*name).unwrap_or(&store.cache);
         Ok(PartDir::new(folder, record.dataset.id, record.rank))

@@ -1,10 +1,14 @@
-//! The folders of nodes in a cache directory that several nodes see: `node.<n>`, each with the name of its node in it.
+//! The folders of nodes in a cache directory that several nodes see: `node.<n>`, each with the name of its node in it. Parts of one
+//! launch have such folders on every node: there the name is that of the node, followed by the id and the path of the prefix
+//! directory. Many parts may run on one node with the same ranks and ids of datasets.
 //!
 //! A number belongs to one node name for as long as the cache directory exists, and no two names share one: the node that
 //! creates the folder first has the number. The data in a folder identify themselves, so the name never decides whose data they
 //! are. It only leads a node back to its folder.
 
 use crate::fs::{At, Durability, Files, FsError, OwnedDir};
+use crate::job::Job;
+use crate::prefix::PrefixId;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -15,8 +19,30 @@ use std::path::{Path, PathBuf};
 pub(crate) struct NodeDir {
     number: u64,
     pub(crate) path: PathBuf,
-    /// The node's name; `None` where that was never written, or cannot be read.
+    /// The name in it; `None` where that was never written, or cannot be read.
     pub(crate) node: Option<String>,
+}
+
+impl NodeDir {
+    /// Whether it is one of this node.
+    pub(crate) fn is_of(&self, node: &str) -> bool {
+        let rest = self.node.as_deref().and_then(|name| name.strip_prefix(node));
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+    }
+}
+
+/// What follows the name of a node in the names of this job's folders.
+pub(crate) fn suffix_of(job: &Job) -> String {
+    match job.is_part() {
+        true => suffix(job.run.prefix.as_ref(), job.prefix_bytes()),
+        false => String::new(),
+    }
+}
+
+/// The same for a prefix directory.
+pub(super) fn suffix(id: Option<&PrefixId>, path: &[u8]) -> String {
+    let id = id.map(ToString::to_string).unwrap_or_default();
+    format!(" {id} {}", String::from_utf8_lossy(path))
 }
 
 /// The folders of nodes in a cache directory, by number. None where there is no such directory.
@@ -105,7 +131,8 @@ fn read_name(files: &dyn Files, dir: &Path) -> Option<String> {
     tree.text("NODE").map(str::to_owned)
 }
 
-fn write_name(files: &dyn Files, dir: &Path, node: &str) -> Result<(), FsError> {
+/// Writes the name of a folder into it, so that it is found again.
+pub(super) fn write_name(files: &dyn Files, dir: &Path, node: &str) -> Result<(), FsError> {
     let mut tree = KvTree::new();
     tree.set("NODE", node);
     files.write_tree(&dir.join(NAME), &tree, 0o600, Durability::Unsynced)

@@ -7,7 +7,7 @@
 //!     .scr/redundancy_<rank>    what the scheme keeps
 //!     .scr/container_<rank>     the files of a node packed into one, during a flush
 //! <base>/<user>/scr.<allocation>/.spare_<rank>
-//! <base>/<user>/scr.<allocation>/.claim_<id>.<begun>.<digest of a file's name>
+//! <base>/<user>/scr.<allocation>/.claim_<id>.<begun>.<digest of the prefix directory and a file's name>
 //! ```
 //!
 //! Where several nodes see the same base, each has a folder of its own for all that: see [`node_dir`](super::node_dir).
@@ -162,7 +162,7 @@ impl PartDir {
             self.remove_data(files)?;
         }
         files.remove_if_there(&gone)?;
-        [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
+        self.remove_empty_folders(files)
     }
 
     /// Opens the redundancy file to be rewritten, with whatever bytes it may hold, and says whether they are all zeros; it is
@@ -191,11 +191,10 @@ impl PartDir {
         Ok((file, true))
     }
 
-    /// Removes the folders in which nothing is.
+    /// Removes the folders that ranks share, where nothing is in them. The folder of a rank's files is removed with its contents alone,
+    /// while the filemap still has this rank's place: another job may have the same rank, whose folder is empty at first.
     pub(crate) fn remove_empty_folders(&self, files: &dyn Files) -> Result<(), FsError> {
-        [self.data(), self.hidden(), self.dataset.clone()]
-            .iter()
-            .try_for_each(|dir| remove_dir_if_empty(files, dir))
+        [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
     }
 
     /// Removes the part and leaves the folders that ranks share. A crash at any moment leaves either a part or something

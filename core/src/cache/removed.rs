@@ -1,10 +1,12 @@
 //! Directories of the job that are removed while it runs: by a cleaner of temporary files, by the epilog of another job, or
 //! by the system when the user's last session on the node ends. Their contents are lost, but later datasets are not.
 
-use super::Cache;
+use super::node_dir;
+use super::{Cache, StoreInUse};
 use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 type Make = fn(&dyn Files, &Path, &Path, u32) -> Result<OwnedDir, FsError>;
@@ -17,13 +19,13 @@ impl Cache {
     /// Something else is in the place of a directory, or it cannot be made.
     pub(super) fn remake_dirs(&mut self, job: &Job) -> Result<(), FsError> {
         let mut remade = BTreeSet::new();
-        for store in self.stores.iter_mut().filter(|store| store.cache == store.root.path()) {
+        for store in self.stores.iter_mut().filter(|store| !store.is_shared_by_nodes(job)) {
             let Some(described) = job.descriptors.stores.iter().find(|known| known.name == store.name) else {
                 continue;
             };
             let make = if described.mkdir { OwnedDir::make } else { OwnedDir::make_in };
             remade.extend(remake(job, &*self.unheld, &mut store.root, &described.path, make)?);
-            store.cache = store.root.path().to_owned();
+            remade.extend(remake_own(job, store)?);
         }
         let base = &job.descriptors.control.path;
         if *self.control.path() == base.join(job.job_folder()) {
@@ -39,6 +41,25 @@ impl Cache {
             }
         }
         Ok(())
+    }
+}
+
+/// Makes the folder of a part of a launch again in the cache directory, with the name that it had; gives its path then.
+fn remake_own(job: &Job, store: &mut StoreInUse) -> Result<Option<PathBuf>, FsError> {
+    let root = store.root.path().to_owned();
+    let Some(folder) = store.cache.file_name().filter(|_| job.is_part()).map(PathBuf::from) else {
+        store.cache = root;
+        return Ok(None);
+    };
+    store.cache = root.join(&folder);
+    match job.files().status(&store.cache) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            store.root.make_below(&folder, job.env.uid)?;
+            let name = format!("{}{}", job.nodes.name(job.rank()), store.suffix);
+            node_dir::write_name(job.files(), &store.cache, &name)?;
+            Ok(Some(store.cache.clone()))
+        }
+        _ => Ok(None),
     }
 }
 

@@ -7,7 +7,7 @@
 //! A claim is a second name of the claiming rank's filemap. It takes one step, needs no message, and says whose it is. Ranks
 //! that do not see the same store do not see each other's claims: [`clashes`] finds names that are claimed twice.
 
-use super::filemap::Filemap;
+use super::filemap::{Filemap, Journal};
 use super::node_dir;
 use super::part::PartDir;
 use super::record::RankRecord;
@@ -25,12 +25,15 @@ use std::path::{Path, PathBuf};
 pub(crate) struct SharedFiles {
     /// The cache directory of the store that all ranks see.
     root: PathBuf,
-    /// Whether nodes have folders of their own there.
+    /// Whether nodes have folders of their own there, and what follows their names.
     has_node_dirs: bool,
+    suffix: String,
     /// Whether other ranks see it.
     is_shared: bool,
-    /// Unique to the claims of this dataset.
+    /// Unique to the claims of this dataset among those of its prefix directory.
     dataset: String,
+    /// Another job of the allocation may begin a dataset of this number at the same moment.
+    prefix: Vec<u8>,
     claims: Vec<PathBuf>,
     /// Files that another rank has claimed, and where they are written.
     borrowed: BTreeMap<FileName, PathBuf>,
@@ -43,8 +46,10 @@ impl SharedFiles {
         Self {
             root: store.root.path().to_owned(),
             has_node_dirs: store.cache != store.root.path(),
+            suffix: store.suffix.clone(),
             is_shared: store.placement.mates(record.rank).len() > 1,
             dataset: format!("{}.{}", record.dataset.id, record.begun),
+            prefix: record.prefix.clone(),
             claims: Vec::new(),
             borrowed: BTreeMap::new(),
         }
@@ -55,7 +60,8 @@ impl SharedFiles {
         if !self.is_shared {
             return None;
         }
-        let claim = self.root.join(format!("{CLAIM}{}.{:032x}", self.dataset, digest(name)));
+        let digest = digest((&self.prefix, name));
+        let claim = self.root.join(format!("{CLAIM}{}.{digest:032x}", self.dataset));
         match files.link(&part.filemap(), &claim) {
             Ok(()) => self.claims.push(claim),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -76,7 +82,7 @@ impl SharedFiles {
     fn holder(&self, files: &dyn Files, claim: &Path) -> Option<PartDir> {
         let record = Filemap::parse(&files.read_all(claim, MAX_TREE_BYTES).ok()?).record?;
         let cache = match self.has_node_dirs {
-            true => node_dir::find(files, &self.root, &record.node)?,
+            true => node_dir::find(files, &self.root, &format!("{}{}", record.node, self.suffix))?,
             false => self.root.clone(),
         };
         Some(PartDir::new(&cache, record.dataset.id, record.rank))
@@ -192,12 +198,13 @@ fn between<'a>(mut name: &'a [u8], dataset: &[u8]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Removes the claims that runs which died have left. Another job of the allocation may be at work there: its ranks then do
-/// not know of each other's files, and it finds that out when it completes the dataset.
+/// Removes the claims that runs which died have left. Another job of the allocation may be at work there, and holds the filemaps
+/// that its claims lead to.
 pub(super) fn remove_claims(files: &dyn Files, cache: &Path) -> Result<(), FsError> {
     let is_claim = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(CLAIM));
-    let mut claims = files.list_if_there(cache)?.into_iter().filter(is_claim);
-    claims.try_for_each(|name| files.remove_if_there(&cache.join(name)).map(drop))
+    let claims = files.list_if_there(cache)?.into_iter().filter(is_claim).map(|name| cache.join(name));
+    let mut left = claims.filter(|claim| !Journal::is_held(files, claim));
+    left.try_for_each(|claim| files.remove_if_there(&claim).map(drop))
 }
 
 /// Two names with one digest do not occur, nor two patterns.

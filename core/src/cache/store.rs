@@ -26,6 +26,8 @@ pub(crate) struct StoreInUse {
     pub(crate) root: OwnedDir,
     /// The place of this rank's new datasets: the job's cache directory, or this node's folder in it.
     pub(crate) cache: PathBuf,
+    /// What follows the names of nodes in the names of their folders there.
+    pub(crate) suffix: String,
     /// Which ranks see the same folder.
     pub(crate) placement: Placement,
     /// Whether all nodes do by their configuration.
@@ -45,6 +47,13 @@ pub(crate) struct StoreInUse {
     pub(crate) is_full_still: bool,
     /// Whether the user knows that old datasets leave early.
     pub(crate) warned_crowded: bool,
+}
+
+impl StoreInUse {
+    /// Whether the folder of this node distinguishes it from others that see the store.
+    pub(crate) fn is_shared_by_nodes(&self, job: &Job) -> bool {
+        self.is_global || self.placement.count() < job.nodes.count()
+    }
 }
 
 /// Makes the job's folders in every store that is enabled. Collective.
@@ -72,9 +81,9 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
     let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
     let seen = sharing.of(&root, number).map_err(doing)?;
     check(job, store, &said, &seen)?;
-    let placement = seen.placement;
-    let cache = if is_global || placement.count() < job.nodes.count() {
-        own_folder(job, &placement, &root).map_err(doing)?.below(root.path())
+    let (placement, suffix) = (seen.placement, node_dir::suffix_of(job));
+    let cache = if is_global || placement.count() < job.nodes.count() || job.is_part() {
+        own_folder(job, &placement, &root, &suffix).map_err(doing)?.below(root.path())
     } else {
         root.path().to_owned()
     };
@@ -82,6 +91,7 @@ fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Resul
         name: store.name.clone(),
         root,
         cache,
+        suffix,
         placement,
         is_global,
         count: store.count,
@@ -129,12 +139,18 @@ fn check(job: &Job, store: &Store, said: &Placement, seen: &Seen) -> Result<(), 
 }
 
 /// The name of this node's own folder in a directory that others see as well. The first rank of those that do finds one
-/// for each node. Collective.
-pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Collective<EntryName> {
+/// for each node, by the name of the node and the suffix. Collective.
+pub(crate) fn own_folder(
+    job: &Job,
+    placement: &Placement,
+    dir: &OwnedDir,
+    suffix: &str,
+) -> Collective<EntryName> {
+    let name_of = |mate: Rank| format!("{}{suffix}", job.nodes.name(mate));
     let leads = placement.leader(job.rank()) == job.rank();
     let mates = if leads { placement.mates(job.rank()) } else { Vec::new() };
-    let nodes: BTreeSet<&str> = mates.iter().map(|&mate| job.nodes.name(mate)).collect();
-    let assigned = match node_dir::assign(dir, job.env.uid, nodes.into_iter()) {
+    let nodes: BTreeSet<String> = mates.iter().copied().map(name_of).collect();
+    let assigned = match node_dir::assign(dir, job.env.uid, nodes.iter().map(String::as_str)) {
         Ok((assigned, unnamed)) => {
             unnamed.iter().for_each(|error| job.report.error_here(&crate::describe(error)));
             Ok(assigned)
@@ -144,7 +160,7 @@ pub(crate) fn own_folder(job: &Job, placement: &Placement, dir: &OwnedDir) -> Co
     let assigned = job.agree(assigned)?;
     let folder_for = |mate: Rank| {
         let mut tree = KvTree::new();
-        let path = assigned.get(job.nodes.name(mate)).and_then(|path| path.file_name());
+        let path = assigned.get(name_of(mate).as_str()).and_then(|path| path.file_name());
         tree.set_bytes("FOLDER", path.unwrap_or_default().as_bytes());
         (mate, tree)
     };

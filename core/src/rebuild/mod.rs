@@ -209,10 +209,11 @@ fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
     }
     sorted.leave_to_twins(&*job.comm)?;
     sorted.ours.iter_mut().for_each(|part| part.map.belong_to(&job.prefix));
+    let suffix = node_dir::suffix_of(job);
     sorted.damaged.retain(|part| {
         let folder = part.part.dataset().parent();
         let node = folder.and_then(|folder| node_dir::node_of(job.files(), folder));
-        node.is_none_or(|node| job.nodes.has(&node))
+        node.is_none_or(|node| node.strip_suffix(&suffix).is_some_and(|node| job.nodes.has(node)))
     });
     Ok(sorted)
 }

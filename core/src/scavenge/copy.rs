@@ -166,7 +166,7 @@ impl Copier<'_> {
     /// on with the next one, so that what a lost node has left is saved by one that has done its own, and seldom by two.
     fn places(&self, cache: &Path) -> Vec<PathBuf> {
         let mut nodes = node_dir::all(self.files, cache).unwrap_or_default();
-        let own = nodes.iter().position(|dir| dir.node.as_deref() == Some(self.node));
+        let own = nodes.iter().position(|dir| dir.is_of(self.node));
         nodes.rotate_left(own.unwrap_or(0));
         std::iter::once(cache.to_owned()).chain(nodes.into_iter().map(|dir| dir.path)).collect()
     }

@@ -11,6 +11,7 @@
 //! | `histories` | random histories of runs: what comes back is right, and nothing promised is lost |
 //! | `healed` | an index that is damaged while a job runs is replaced, or the user learns that nothing is saved |
 //! | `halting` | a job stops on each condition, and runs on where none holds |
+//! | `parts` | parts of one launch, each with a session of its own |
 //! | `passing` | `SCR_ENABLE=0` with `SCR_PASS_THROUGH=1`: a job without a cache restarts from what there is |
 //! | `keeping` | which datasets stay in cache, and for how long |
 //! | `restarts` | what an application restarts from, and the errors if it cannot |
@@ -71,6 +72,7 @@ mod node_loss;
 mod one_rank;
 mod other_ranks;
 mod own_mounts;
+mod parts;
 mod passing;
 mod redundancy;
 mod remains;

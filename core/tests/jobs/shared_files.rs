@@ -11,7 +11,7 @@ use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 /// Bytes that each rank writes of a shared file. The last one writes a few more.
 const BLOCK: usize = 5000;
@@ -450,4 +450,29 @@ fn a_root_file_that_was_changed_in_the_prefix_directory_is_not_handed_out() {
     let run = world.run(read_root);
     assert_eq!(run.ranks[..2], [None, None]);
     assert!(run.ranks[2..].iter().all(|why| why.as_ref().is_some_and(|why| why.contains("ckpt.1/root"))));
+}
+
+/// It took the claims away, and each rank of the other one got a file of its own.
+#[test]
+fn a_part_of_a_launch_that_begins_leaves_the_files_alone_that_ranks_of_another_one_share() {
+    let machine = World::new(1, 1);
+    let part = |prefix: &str| machine.part(prefix, &["n0", "n0", "n0", "n0"]);
+    let (first, second) = (part("first"), part("second"));
+    let turns = Barrier::new(4);
+    first.run(|application| {
+        begin(application, 1);
+        turns.wait();
+        if application.rank == Rank(0) {
+            write(application, 1, of_all);
+            second.run(|application| begin(application, 1));
+        }
+        turns.wait();
+        if application.rank != Rank(0) {
+            write(application, 1, of_all);
+        }
+        turns.wait();
+        application.session().complete_output(true).unwrap();
+    });
+    first.run(|application| restart(application, of_all)).all_gave(&Some(1));
+    expect_no_claims(&first);
 }
