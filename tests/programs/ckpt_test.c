@@ -10,11 +10,13 @@
  *   BAD rank name what              a file is not what was written
  *   EXIT                            SCR_Should_exit said so
  *   DONE                            all went to its end
+ * Where the job has parts, each with a session and a prefix directory of its own, lines begin with `PART number: `.
  */
 #define _POSIX_C_SOURCE 200809L
+#include <mpi.h>
+
 #include "scr.h"
 
-#include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
@@ -48,16 +50,34 @@ struct options {
     int thread;          /* route the files in a thread other than that of MPI_Init */
     int read_only;       /* restart, and no more */
     int codes;           /* print the result of each dataset on every rank */
+    int parts;           /* so many parts, to which the ranks belong in turn */
+    int meet;            /* the parts meet after this dataset */
+    int kill_part;       /* the part of `kill_rank` */
+    int writers;         /* so many ranks use SCR, the first ones */
+    int coupled;         /* the ranks of another program do not */
+    int sessions;        /* so many sessions, one after the other */
 };
 
 /* What rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all ranks reach. */
 static const char *commands[4];
 
 static struct options o = {.datasets = 3, .files = 1, .size = 100000, .empty_rank = -1, .invalid_rank = -1,
-                           .reject_rank = -1, .kill_rank = -1, .kill_at = ""};
-static int rank, ranks;
+                           .reject_rank = -1, .kill_rank = -1, .kill_at = "", .sessions = 1};
+static int rank, ranks, part = -1;
+static MPI_Comm comm;
+
+/* Prints a line of the results. */
+#define tell(...) (begin_line(), printf(__VA_ARGS__))
+
+static void begin_line(void)
+{
+    if (part >= 0)
+        printf("PART %d: ", part);
+}
 
 /* ---- What a file holds ---- */
+
+enum { SALTS_OF_A_PART = 1000 };
 
 struct header {
     uint64_t salt;
@@ -128,7 +148,7 @@ static void file_name(char *out, size_t room, const char *dataset, int file)
 
 static void die_at(const char *point, int dataset)
 {
-    if (rank == o.kill_rank && dataset == o.kill_dataset && strcmp(point, o.kill_at) == 0)
+    if (rank == o.kill_rank && (part < 0 || part == o.kill_part) && dataset == o.kill_dataset && strcmp(point, o.kill_at) == 0)
         kill(getpid(), SIGKILL);
 }
 
@@ -140,10 +160,10 @@ static void run_at(const char *point, int dataset)
     for (size_t i = 0; i < sizeof commands / sizeof commands[0] && commands[i] != NULL; i++) {
         if (strncmp(commands[i], here, (size_t)length) != 0)
             continue;
-        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(comm);
         if (rank == 0 && system(commands[i] + length) != 0)
             printf("BAD 0 - a command failed: %s\n", commands[i] + length);
-        MPI_Barrier(MPI_COMM_WORLD);
+        MPI_Barrier(comm);
     }
 }
 
@@ -230,7 +250,7 @@ static void tell_codes(const char *name, int code)
 {
     int *codes = calloc((size_t)ranks, sizeof *codes);
 
-    MPI_Gather(&code, 1, MPI_INT, codes, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    MPI_Gather(&code, 1, MPI_INT, codes, 1, MPI_INT, 0, comm);
     if (rank == 0) {
         printf("CODES %s", name);
         for (int r = 0; r < ranks; r++)
@@ -250,7 +270,7 @@ static void write_dataset(int number)
     code = SCR_Start_output(o.unnamed ? NULL : name, flags);
     if (code != SCR_SUCCESS) {
         if (rank == 0)
-            printf("START %s %d\n", name, code);
+            tell("START %s %d\n", name, code);
         return;
     }
     die_at("start", number);
@@ -264,10 +284,14 @@ static void write_dataset(int number)
     set_alarm(number);
     code = SCR_Complete_output(valid);
     if (rank == 0)
-        printf("COMPLETE %s %d\n", name, code);
+        tell("COMPLETE %s %d\n", name, code);
     if (o.codes)
         tell_codes(name, code);
     die_at("after", number);
+    if (number == o.meet) {
+        MPI_Barrier(MPI_COMM_WORLD);
+        die_at("met", number);
+    }
 }
 
 /* ---- Reading ---- */
@@ -310,6 +334,10 @@ static int check_file(const char *dataset, int file, int64_t *salt)
             return bad(name, "is of another dataset than the files before it");
         }
         *salt = (int64_t)h.salt;
+        if (part >= 0 && *salt / SALTS_OF_A_PART != part) {
+            free(data);
+            return bad(name, "is of another part of the job");
+        }
     }
     expected = contents(dataset, file, h.salt, bytes);
     good = memcmp(data, expected, (size_t)bytes) == 0;
@@ -323,8 +351,8 @@ static int same_salt(int64_t salt)
 {
     int64_t low = salt < 0 ? INT64_MAX : salt, high = salt, lowest, highest;
 
-    MPI_Allreduce(&low, &lowest, 1, MPI_INT64_T, MPI_MIN, MPI_COMM_WORLD);
-    MPI_Allreduce(&high, &highest, 1, MPI_INT64_T, MPI_MAX, MPI_COMM_WORLD);
+    MPI_Allreduce(&low, &lowest, 1, MPI_INT64_T, MPI_MIN, comm);
+    MPI_Allreduce(&high, &highest, 1, MPI_INT64_T, MPI_MAX, comm);
     return highest < 0 || lowest == highest;
 }
 
@@ -350,16 +378,16 @@ static int restart(void)
             good = 0;
         if (SCR_Complete_restart(good) == SCR_SUCCESS) {
             if (rank == 0)
-                printf("RESTARTED %s\n", name);
+                tell("RESTARTED %s\n", name);
             return o.same_name ? 1 : atoi(name + strcspn(name, "0123456789"));
         }
         if (rank == 0)
-            printf("REFUSED %s\n", name);
+            tell("REFUSED %s\n", name);
         if (attempt == 1000)
             return bad(name, "comes again for ever");
     }
     if (rank == 0)
-        printf("FRESH\n");
+        tell("FRESH\n");
     return 0;
 }
 
@@ -377,6 +405,9 @@ static void parse(int argc, char **argv)
         {"--reject-rank", &o.reject_rank},   {"--reject", &o.reject},
         {"--kill-rank", &o.kill_rank},       {"--kill-dataset", &o.kill_dataset},
         {"--no-finalize", &o.no_finalize},   {"--read-only", &o.read_only},
+        {"--parts", &o.parts},               {"--meet", &o.meet},
+        {"--kill-part", &o.kill_part},       {"--writers", &o.writers},
+        {"--coupled", &o.coupled},           {"--sessions", &o.sessions},
         {"--codes", &o.codes},               {"--at-exit", &o.at_exit},           {"--thread", &o.thread},
     };
     const size_t count = sizeof numbers / sizeof numbers[0];
@@ -403,21 +434,40 @@ static void finalize_at_exit(void)
     SCR_Finalize();
 }
 
-int main(int argc, char **argv)
+/* The ranks that have a session together, or MPI_COMM_NULL for those that have none. */
+static void find_comm(void)
+{
+    const int color = o.parts > 0 ? rank % o.parts : o.writers > 0 && rank >= o.writers ? MPI_UNDEFINED : 1;
+
+    if (o.parts == 0 && o.writers == 0 && !o.coupled)
+        return;
+    MPI_Comm_split(MPI_COMM_WORLD, color, rank, &comm);
+    if (comm == MPI_COMM_NULL)
+        return;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    if (o.parts == 0)
+        return;
+    part = color;
+    o.salt += SALTS_OF_A_PART * part;
+}
+
+static int begin(void)
+{
+    if (part >= 0)
+        SCR_Configf("SCR_PREFIX=part.%d", part);
+    return comm == MPI_COMM_WORLD ? SCR_Init() : SCR_Init_comm(comm);
+}
+
+/* Whether there was a session. */
+static int session(void)
 {
     int last, stop = 0;
 
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
-    setvbuf(stdout, NULL, _IOLBF, 0);
-    parse(argc, argv);
-    if (o.at_exit)
-        atexit(finalize_at_exit);
-    if (SCR_Init() != SCR_SUCCESS) {
+    if (begin() != SCR_SUCCESS) {
         fprintf(stderr, "ckpt_test: SCR_Init failed\n");
         if (o.at_exit)
-            return MPI_Finalize();
+            return 0;
         MPI_Abort(MPI_COMM_WORLD, 3);
     }
     last = restart();
@@ -429,8 +479,28 @@ int main(int argc, char **argv)
         printf("EXIT\n");
     if (!o.no_finalize && SCR_Finalize() != SCR_SUCCESS)
         printf("BAD %d - SCR_Finalize failed\n", rank);
+    return 1;
+}
+
+int main(int argc, char **argv)
+{
+    int world_rank;
+
+    MPI_Init(&argc, &argv);
+    comm = MPI_COMM_WORLD;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &ranks);
+    world_rank = rank;
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    parse(argc, argv);
+    if (o.at_exit)
+        atexit(finalize_at_exit);
+    find_comm();
+    for (int i = 0; i < o.sessions && comm != MPI_COMM_NULL; i++)
+        if (!session())
+            return MPI_Finalize();
     MPI_Finalize();
-    if (rank == 0)
+    if (world_rank == 0)
         printf("DONE\n");
     return 0;
 }

@@ -7,7 +7,7 @@ program misuse
     character(len=SCR_MAX_FILENAME) :: path
     character(len=3) :: short
     character(len=16) :: value
-    integer :: ierror, flag, unit
+    integer :: ierror, flag, unit, comm
 
     call MPI_Init(ierror)
     call scr_config('SCR_FLUSHH=1', value, ierror)
@@ -53,5 +53,20 @@ program misuse
     call scr_complete_restart(1, ierror)
     if (ierror == SCR_SUCCESS) print '(a)', 'the restart is complete'
     call scr_finalize(ierror)
+
+    ! Another session, of a communicator that is freed at once.
+    call scr_config('SCR_CACHE_SIZE', value, ierror)
+    if (ierror == SCR_FAILURE) print '(a)', 'a setting ends with its session'
+    call scr_init_comm(MPI_COMM_NULL, ierror)
+    if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'a communicator without ranks is refused'
+    call MPI_Comm_dup(MPI_COMM_SELF, comm, ierror)
+    call scr_init_comm(comm, ierror)
+    if (ierror == SCR_SUCCESS) print '(a)', 'a session of a communicator begins'
+    call MPI_Comm_free(comm, ierror)
+    call scr_start_restart(value, ierror)
+    if (ierror == SCR_SUCCESS .and. value == 'step.1') print '(a)', 'and restarts'
+    call scr_complete_restart(1, ierror)
+    call scr_finalize(ierror)
+    if (ierror == SCR_SUCCESS) print '(a)', 'and ends'
     call MPI_Finalize(ierror)
 end program

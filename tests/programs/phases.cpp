@@ -3,13 +3,14 @@
  *
  *   fail    writes checkpoint `one`, begins `cut` and drops it by an exception on rank 1, writes `two`, and throws
  *   throw   throws while it reads a checkpoint
- *   read    reads the checkpoint, uses objects wrongly, and finalizes
+ *   read    reads the checkpoint, uses objects wrongly, and finalizes, with a communicator of its own
  */
+#include <mpi.h>
+
 #include "scr.hpp"
 
 #include <fstream>
 #include <iostream>
-#include <mpi.h>
 #include <sstream>
 
 namespace {
@@ -79,10 +80,22 @@ void refused_setting()
     say("SCR_FLUSH=" + scr::config("SCR_FLUSH").value_or("nothing"));
 }
 
+/* All ranks, in a communicator that is freed at once. */
+scr::Library own_communicator()
+{
+    struct Own {
+        MPI_Comm comm;
+        Own() { MPI_Comm_dup(MPI_COMM_WORLD, &comm); }
+        ~Own() { MPI_Comm_free(&comm); }
+    } own;
+
+    return scr::Library(own.comm);
+}
+
 void run(const std::string &mode)
 {
     refused_setting();
-    scr::Library library;
+    scr::Library library = mode == "read" ? own_communicator() : scr::Library();
     if (mode == "fail") {
         write("one", -1);
         write("cut", 1);

@@ -2,7 +2,7 @@
 //!
 //! - `fail` writes checkpoint `one`, drops `cut`, writes `two`, and ends with an error
 //! - `throw` panics while it reads a checkpoint
-//! - `read` reads the checkpoint and finalizes
+//! - `read` reads the checkpoint and finalizes, with a communicator of its own
 
 use mpi::traits::*;
 use scr::{Flags, Library};
@@ -17,7 +17,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     scr::config("SCR_FLUSH=7")?;
     println!("SCR_FLUSH={}", scr::config("SCR_FLUSH")?.unwrap_or_default());
-    let mut library = Library::init(&universe)?;
+    let mut library = match mode.as_str() {
+        "read" => Library::init_comm(&universe, &universe.world().duplicate())?,
+        _ => Library::init(&universe)?,
+    };
     if mode == "fail" {
         for name in ["one", "cut", "two"] {
             let output = library.output(name, Flags::CHECKPOINT)?;

@@ -14,6 +14,10 @@ pub enum Program {
     CkptTest,
     /// Calls everything wrongly.
     ApiMisuse,
+    /// Has one session after the other, on different communicators.
+    Sessions,
+    /// Is coupled with one that uses SCR, and does not use it itself.
+    Coupled,
     /// Restarts and copies what it gets to a folder.
     CopyRestart,
     /// One rank comes late to a call.
@@ -33,6 +37,8 @@ impl Program {
         match self {
             Program::CkptTest => "tests/programs/ckpt_test.c",
             Program::ApiMisuse => "tests/programs/api_misuse.c",
+            Program::Sessions => "tests/programs/sessions.c",
+            Program::Coupled => "tests/programs/coupled.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Late => "tests/programs/late.c",
             Program::MpiIo => "tests/programs/mpi_io.c",

@@ -130,6 +130,22 @@ on_each_mpi! {
         assert!(run.lines().any(|line| line.starts_with("CONFIG 4 SCR_Config: there is no parameter SCR_FLUSHH")), "a wrong setting is refused");
     }
 
+    fn halves_of_a_job_in_python_have_one_session_after_the_other(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "communicators in Python") else { return };
+        let tree = Tree::new(mpi);
+        let mut cluster = Cluster::new(2);
+        let script = cluster.scratch().join("halves.py");
+        std::fs::write(&script, HALVES_PY).unwrap();
+        let job = cluster.job(mpi, 4, Program::Heat2d).executable(&python).args([script.display()]);
+        let job = job.without(&["SCR_PREFIX"]).env("PYTHONPATH", tree.path.join("share/scr/python").display());
+        let run = job.run();
+        assert!(run.succeeded());
+        for line in ["READ half.0 None", "READ half.0 step.0", "READ half.1 None", "READ half.1 step.0"] {
+            assert_eq!(run.lines().filter(|found| *found == line).count(), 2, "{line}");
+        }
+        assert_eq!(run.lines().filter(|line| line.starts_with("REFUSED 3 SCR_Init_comm: ")).count(), 4);
+    }
+
     fn the_exercisers_write_and_restart_with_every_option(mpi: Mpi) {
         with_compiler("gfortran", "the exercisers", || {
             let tree = Tree::new(mpi);
@@ -244,6 +260,31 @@ while scr.have_restart():
         break
     print(f"REFUSED {checkpoint.name}\n", end="", flush=True)
 scr.finalize()
+"#;
+
+/// Each half of the ranks has two sessions, with a prefix directory of its own.
+const HALVES_PY: &str = r#"
+from mpi4py import MPI
+import scr
+
+half = MPI.COMM_WORLD.Split(MPI.COMM_WORLD.rank % 2, 0)
+prefix = f"half.{MPI.COMM_WORLD.rank % 2}"
+try:
+    scr.init(comm=MPI.COMM_NULL)
+except scr.Error as error:
+    print(f"REFUSED {error.code} {error}\n", end="", flush=True)
+for session in range(2):
+    scr.init({"SCR_PREFIX": prefix}, comm=half)
+    found = scr.have_restart()
+    if found:
+        with scr.restart() as checkpoint:
+            text = checkpoint.route(f"{found}/rank_{half.rank}").read_text()
+            if text != f"{prefix} {half.rank}":
+                raise SystemExit("this is not what was written")
+    print(f"READ {prefix} {found}\n", end="", flush=True)
+    with scr.output(f"step.{session}") as dataset:
+        dataset.route(f"step.{session}/rank_{half.rank}").write_text(f"{prefix} {half.rank}")
+    scr.finalize()
 "#;
 
 /// As the guide has it.
