@@ -222,6 +222,7 @@ impl Job {
             job_name: self.params.get(&param::JOB_NAME).unwrap_or_default(),
             cluster: self.params.get(&param::CLUSTER_NAME).unwrap_or_default(),
             ranks: Some(self.comm.size()),
+            any_ranks: self.params.get(&param::RESTART_OTHER_RANKS),
             ..DatasetDescriptor::default()
         }
     }

@@ -36,8 +36,9 @@ impl Cache {
             is_known && only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
         };
         let is_newer = |lost: &FlushEntry| {
-            let has_all = lost.restart_point().ranks.is_none_or(|ranks| ranks == job.comm.size());
-            has_all && lost.seq() > newest
+            let size = job.comm.size();
+            let is_for_us = lost.restart_point().ranks.is_none_or(|ranks| ranks == size);
+            (is_for_us || job.params.get(&param::RESTART_OTHER_RANKS)) && lost.seq() > newest
         };
         let lost = file.lost().into_iter().find(is_newer);
         let missing = file.entries().into_iter().find(is_missing);
@@ -83,7 +84,7 @@ impl Cache {
     /// older than what this run restarts from.
     pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
         let renewed = change_flush_file(job, FlushFile::renew, |flush| {
-            let newest = RestartPoint { seq: newest, ranks: Some(job.comm.size()) };
+            let newest = RestartPoint { seq: newest, ..job.descriptor_of_job().restart_point() };
             let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
             let mut passed_over = 0;
             for entry in flush.entries() {

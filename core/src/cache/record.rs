@@ -22,6 +22,8 @@ pub(crate) struct RankRecord {
     pub(crate) dataset: DatasetDescriptor,
     /// The id that it has in the prefix directory: another one where that was taken in cache when it was fetched.
     pub(crate) id_in_prefix: u64,
+    /// The number of ranks of the run that reads it in place, where another number wrote it. No other run uses such a record.
+    pub(crate) read_by: Option<u32>,
     /// When it was put into cache, in microseconds since the epoch: a dataset that is fetched twice is not mixed up.
     pub(crate) begun: u64,
     /// The prefix directory it belongs to, absolute.
@@ -118,6 +120,7 @@ impl RankRecord {
     ) -> Self {
         Self {
             id_in_prefix: dataset.id,
+            read_by: None,
             begun: dataset.created,
             dataset,
             prefix: job.prefix_bytes().to_vec(),
@@ -139,12 +142,12 @@ impl RankRecord {
 
     /// As what a job may restart from.
     pub(crate) fn restart_point(&self) -> RestartPoint {
-        RestartPoint { seq: self.seq(), ranks: self.dataset.ranks }
+        RestartPoint { seq: self.seq(), ..self.dataset.restart_point() }
     }
 
-    /// Number of ranks that wrote the dataset, which a record always knows.
+    /// Number of ranks that have a part of the dataset, which a record always knows.
     pub(crate) fn ranks(&self) -> u32 {
-        self.dataset.ranks.unwrap_or_default()
+        self.read_by.or(self.dataset.ranks).unwrap_or_default()
     }
 
     /// The dataset as the prefix directory knows it: a copy that was fetched may have another id in cache.
@@ -188,6 +191,9 @@ impl RankRecord {
         if self.id_in_prefix != self.dataset.id {
             tree.set("PREFIX_ID", self.id_in_prefix);
         }
+        if let Some(ranks) = self.read_by {
+            tree.set("READ_BY", ranks);
+        }
         tree.set("BEGUN", self.begun);
         tree.set_bytes("PREFIX", &self.prefix);
         if let Some(id) = &self.prefix_id {
@@ -228,6 +234,7 @@ impl RankRecord {
         let record = Self {
             id_in_prefix: tree.parse("PREFIX_ID")?.unwrap_or(dataset.id),
             dataset,
+            read_by: tree.parse("READ_BY")?,
             begun: tree.require("BEGUN")?,
             prefix: prefix.to_vec(),
             prefix_id: prefix_id(tree)?,
@@ -377,6 +384,7 @@ pub(crate) mod tests {
                 ..Default::default()
             },
             id_in_prefix: 7,
+            read_by: None,
             begun: 1_000_000,
             prefix: b"/pfs/user1/run".to_vec(),
             prefix_id: PrefixId::parse(&"0af1".repeat(8)),
@@ -408,6 +416,7 @@ pub(crate) mod tests {
         let mut record = sample(2);
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record.clone()));
         (record.id_in_prefix, record.dataset.run, record.prefix_id) = (3, 5, None);
+        record.read_by = Some(6);
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
     }
 

@@ -4,7 +4,6 @@
 
 use super::shared::Mine;
 use super::{Candidate, Fetch, FetchError, FetchedFile};
-use crate::comm::CommError;
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{compare, open_whole, FileError};
 use crate::fs::{retried, File, FileRange};
@@ -49,9 +48,7 @@ impl Fetch<'_> {
                 Err(error) => read = Err(error),
             }
         }
-        let (from, tree) = self.distribute(candidate, lists, read)?;
-        let malformed = || CommError::Malformed { from, what: "a list of files in a container" };
-        Ok(from_tree(&tree).ok_or_else(malformed)?)
+        self.distribute(candidate, lists, read, "a list of files in a container", from_tree)
     }
 
     /// Copies one file out of its container.
@@ -88,8 +85,12 @@ impl Fetch<'_> {
     /// All ranks call it.
     pub(super) fn not_in_place(&self, candidate: &Candidate) -> FetchError {
         let dataset = candidate.name_text();
+        let cure = match self.options.writers {
+            None => "run without SCR_GLOBAL_RESTART".to_owned(),
+            Some(writers) => format!("run with {writers} ranks"),
+        };
         let account = format!(
-            "its files lie in containers, and are not read in place: run without SCR_GLOBAL_RESTART, or write them out with \
+            "its files lie in containers, and are not read in place: {cure}, or write them out with \
              `scr index --extract {dataset}' and import them under another name"
         );
         FetchError::Failed { dataset, account, no_room: false }

@@ -18,7 +18,7 @@ use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::message::throughput;
 use crate::param;
-use crate::prefix::{DatasetDescriptor, FileName, Location};
+use crate::prefix::{rank2file, DatasetDescriptor, FileName, Location};
 use crate::redundancy::schemes::Schemes;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -65,9 +65,7 @@ impl<'a> Fetcher<'a> {
     /// Says what is left alone, since another number of ranks wrote it.
     pub(crate) fn report_left_alone(&self) {
         if let Some(what) = self.of_other_size() {
-            self.job
-                .report
-                .warn(&format!("{what}: it is left alone; start with as many ranks to restart from it"));
+            self.job.report.warn(&format!("{what}: it is left alone; to restart from it, {AS_MANY_RANKS}"));
         }
     }
 
@@ -228,10 +226,12 @@ impl<'a> Fetcher<'a> {
         let job = self.job;
         let descriptor = job.descriptors.choose(1, true, false);
         let mut protection = self.schemes.protection_of(job, self.cache, descriptor)?;
+        let writers = self.writers(candidate)?;
         protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);
         protection.bypass |= candidate.is_output;
         // In place the application would not find its files.
         protection.bypass &= !candidate.aggregated;
+        protection.bypass |= writers.is_some();
         let store = self.cache.store_index(&protection.store);
         if !protection.bypass && self.cache.do_remains_crowd(job, store)? {
             self.cache.clear_remains(job)?;
@@ -244,10 +244,12 @@ impl<'a> Fetcher<'a> {
             name: candidate.name.clone(),
             checkpoint: true,
             created: begun[0],
+            ranks: Some(writers.unwrap_or(job.comm.size())),
             ..job.descriptor_of_job()
         };
         let set = self.schemes.members(job, descriptor);
-        let mut record = RankRecord::begun(job, dataset, protection, set);
+        let read_by = writers.map(|_| job.comm.size());
+        let mut record = RankRecord { read_by, ..RankRecord::begun(job, dataset, protection, set) };
         // Its own id, unless cache has something under it.
         let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
@@ -275,6 +277,24 @@ impl<'a> Fetcher<'a> {
         Ok(checkpoint)
     }
 
+    /// The number of ranks that wrote the dataset, if it is another one than that of this run, and the application can read what any
+    /// number wrote. Collective.
+    fn writers(&self, candidate: &Candidate) -> Result<Option<u32>, CommError> {
+        let job = self.job;
+        if !job.params.get(&param::RESTART_OTHER_RANKS) {
+            return Ok(None);
+        }
+        let mut writers = [0];
+        if job.rank() == Rank(0) {
+            // Why it cannot be read is found out once more.
+            let ranks = rank2file::ranks(job.files(), &job.prefix, candidate.seq.id);
+            writers[0] = u64::from(ranks.unwrap_or(0));
+        }
+        all_reduce(&*job.comm, &mut writers, Op::Max)?;
+        let others = |&writers: &u32| writers != 0 && writers != job.comm.size();
+        Ok(u32::try_from(writers[0]).ok().filter(others))
+    }
+
     /// Copies a checkpoint's files into this rank's part and protects them.
     fn fill(
         &self,
@@ -287,6 +307,11 @@ impl<'a> Fetcher<'a> {
         let job = self.job;
         let fetched = self.copy(candidate, make_current, record, part, journal)?;
         record.files = fetched.files.iter().map(recorded).collect();
+        if record.read_by.is_some() {
+            // Ranks of a block may have written one together.
+            record.files.sort_by(|one, other| one.name.cmp(&other.name));
+            record.files.dedup_by(|one, other| one.name == other.name);
+        }
         let DatasetDescriptor { id, run, ranks, .. } = record.dataset;
         record.dataset = DatasetDescriptor { id, run, ranks, aggregated: false, ..fetched.dataset };
         let began = job.elapsed();
@@ -324,6 +349,7 @@ impl<'a> Fetcher<'a> {
                 metadata: job.params.get(&param::COPY_METADATA),
                 make_current,
                 global: job.params.get(&param::GLOBAL_RESTART),
+                writers: record.read_by.and(record.dataset.ranks),
             },
         };
         let mut bases = BTreeSet::new();
@@ -368,6 +394,10 @@ impl<'a> Fetcher<'a> {
         self.job.log.add_entry(moved.took(took).size(bytes, files));
     }
 }
+
+/// How to restart from what another number of ranks wrote.
+pub(crate) const AS_MANY_RANKS: &str =
+    "start with as many ranks, or with SCR_RESTART_OTHER_RANKS=1 if the application can read what another number of ranks wrote";
 
 /// The outcome for the candidates of one listing.
 enum FirstOf {

@@ -10,17 +10,19 @@
 //! | `into_cache` | a checkpoint becomes a dataset in cache |
 //! | `copy` | one file from the prefix directory into cache |
 //! | `aggregated` | files that lie in containers |
+//! | `readers` | which rank reads what another number of ranks wrote |
 //! | `shared` | a file of several ranks of a node is read once |
 
 mod aggregated;
 mod candidates;
 mod into_cache;
+mod readers;
 mod shared;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use candidates::{candidates, in_order, is_suspect, output, Candidate};
-pub(crate) use into_cache::{Fetcher, Search, Wanted};
+pub(crate) use into_cache::{Fetcher, Search, Wanted, AS_MANY_RANKS};
 pub(crate) use shared::Mates;
 
 use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
@@ -37,6 +39,7 @@ use crate::prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
     Summary,
 };
+use readers::Readers;
 use scr_plugin_api::KvTree;
 use shared::Mine;
 use std::path::{Path, PathBuf};
@@ -60,6 +63,9 @@ pub(crate) struct Options {
     pub(crate) make_current: bool,
     /// Whether ranks read files of other ranks: `SCR_GLOBAL_RESTART`. So they must lie under their names.
     pub(crate) global: bool,
+    /// The number of ranks that wrote the dataset, if it is another one than that of this run, and is meant: the files stay where
+    /// they are.
+    pub(crate) writers: Option<u32>,
 }
 
 /// Data that a rank needs to fetch.
@@ -231,9 +237,6 @@ impl Fetch<'_> {
 
     fn whole(&self, candidate: &Candidate, place: &mut ChoosePlace<'_>) -> Result<Fetched, FetchError> {
         let Learnt { dataset, mine, listed } = self.learn(candidate)?;
-        if dataset.aggregated && (self.options.bypass || self.options.global) {
-            return Err(self.not_in_place(candidate));
-        }
         let checks = self.options.checksums || candidate.suspect;
         let owners = if self.options.bypass && checks {
             folder_owners::assign_owners(self.comm, mine.iter().map(|mine| &mine.file.name))?
@@ -299,17 +302,26 @@ impl Fetch<'_> {
         let dataset = DatasetDescriptor::from_tree(dataset).map_err(malformed)?;
         let listed =
             (head.require("LISTED").map_err(malformed)?, head.require("LISTED_NANOS").map_err(malformed)?);
+        if dataset.aggregated && (self.options.bypass || self.options.global) {
+            return Err(self.not_in_place(candidate));
+        }
         let listed_files = self.read_lists(candidate, &leaves)?;
         let mine = self.read_containers(candidate, &dataset, listed_files)?;
         Ok(Learnt { dataset, mine, listed })
     }
 
-    /// The rank that a leaf is named after reads it, and sends every rank in it its own files.
+    fn readers(&self) -> Readers {
+        let readers = self.comm.size();
+        Readers { writers: self.options.writers.unwrap_or(readers), readers }
+    }
+
+    /// The rank that a leaf is named after reads it, or who reads the files of that one, and sends the readers of all ranks in it
+    /// their files.
     fn read_lists(&self, candidate: &Candidate, leaves: &[Leaf]) -> Result<Vec<Mine>, FetchError> {
         let id = candidate.seq.id;
         let malformed = |from| CommError::Malformed { from, what: "a list of files" };
         let (mut lists, mut read) = (Vec::new(), Ok(()));
-        let to_readers = leaves.iter().map(|leaf| (leaf.reader, leaf.to_tree())).collect();
+        let to_readers = leaves.iter().map(|leaf| (self.readers().of(leaf.reader), leaf.to_tree())).collect();
         for (from, tree) in route_trees(self.comm, to_readers)? {
             let leaf = Leaf::from_tree(self.prefix, id, &tree).ok_or_else(|| malformed(from))?;
             match leaf.read(self.files) {
@@ -317,41 +329,57 @@ impl Fetch<'_> {
                 Err(error) => read = Err(error),
             }
         }
-        let (from, tree) = self.distribute(candidate, self.lists_for_ranks(&lists), read)?;
-        Ok(shared::from_tree(&tree).ok_or_else(|| malformed(from))?)
+        let lists = self.lists_for_ranks(&lists);
+        self.distribute(candidate, lists, read, "a list of files", shared::from_tree)
     }
 
-    /// Sends lists to their ranks. Gives the list of this rank, with who has sent it; each rank must have one.
+    /// Sends the lists of the ranks that wrote the dataset to their readers. Gives those of this rank, which must have each once.
     fn distribute(
         &self,
         candidate: &Candidate,
         lists: Vec<(Rank, KvTree)>,
         read: Result<(), PrefixError>,
-    ) -> Result<(Rank, KvTree), FetchError> {
-        let id = candidate.seq.id;
-        let mut came = route_trees(self.comm, lists)?;
-        let unlisted = came.len() != 1;
+        what: &'static str,
+        parse: impl Fn(&KvTree) -> Option<Vec<Mine>>,
+    ) -> Result<Vec<Mine>, FetchError> {
+        let (id, readers) = (candidate.seq.id, self.readers());
+        let to_reader = |(writer, list)| {
+            let mut tree = KvTree::new();
+            tree.put(format!("{writer}"), list);
+            (readers.of(writer), tree)
+        };
+        let came = route_trees(self.comm, lists.into_iter().map(to_reader).collect())?;
+        let mut writers: Vec<u32> = came.iter().flat_map(|(_, tree)| tree.keys_as()).collect();
+        writers.sort_unstable();
+        let unlisted = !writers.iter().copied().eq(readers.writers_of(self.comm.rank()));
         let damaged = read.as_ref().is_err_and(PrefixError::is_damage);
         let [unread, unlisted_any, damaged] = any(self.comm, [read.is_err(), unlisted, damaged])?;
         if unread || unlisted_any {
             // A rank in a leaf that could not be read has nothing to say.
             let found =
                 read.and_then(
-                    |()| if unlisted && !unread { Err(self.unlisted(id, came.len())) } else { Ok(()) },
+                    |()| if unlisted && !unread { Err(self.unlisted(id, &writers)) } else { Ok(()) },
                 );
-            return self
-                .agree_on_outcome(candidate, damaged || !unread, found)
-                .map(|()| (self.comm.rank(), KvTree::new()));
+            return self.agree_on_outcome(candidate, damaged || !unread, found).map(|()| Vec::new());
         }
-        Ok(came.swap_remove(0))
+        let mut mine = Vec::new();
+        for (from, tree) in &came {
+            for (_, list) in tree.iter() {
+                mine.extend(parse(list).ok_or(CommError::Malformed { from: *from, what })?);
+            }
+        }
+        Ok(mine)
     }
 
-    /// Not one list has this rank.
-    fn unlisted(&self, id: u64, times: usize) -> PrefixError {
-        let (rank, ranks) = (self.comm.rank(), self.comm.size());
-        let reason = match times {
-            0 => Rank2FileFault::RanksMissing { missing: 1, ranks, first: rank },
-            _ => Rank2FileFault::RankTwice { rank },
+    /// The lists have a rank whose files this one reads not at all, or twice.
+    fn unlisted(&self, id: u64, writers: &[u32]) -> PrefixError {
+        let (ranks, mut all) = (self.readers().writers, self.readers().writers_of(self.comm.rank()));
+        let missing = all.find(|writer| !writers.contains(writer)).map(Rank);
+        let twice =
+            || writers.windows(2).find(|two| two[0] == two[1]).map_or(self.comm.rank(), |two| Rank(two[0]));
+        let reason = match missing {
+            Some(first) => Rank2FileFault::RanksMissing { missing: 1, ranks, first },
+            None => Rank2FileFault::RankTwice { rank: twice() },
         };
         PrefixError::Rank2File { path: self.prefix.rank2file(id), reason }
     }
@@ -371,7 +399,7 @@ impl Fetch<'_> {
             return Err(Refusal::Passing(format!("{} is that of the dataset `{name}'", path.display())));
         }
         let leaves = rank2file::leaves(self.files, self.prefix, id)?;
-        match leaves.iter().map(|leaf| leaf.ranks).find(|&ranks| ranks != self.comm.size()) {
+        match leaves.iter().map(|leaf| leaf.ranks).find(|&ranks| ranks != self.readers().writers) {
             Some(found) => Err(Refusal::Ranks(found)),
             None => Ok((summary.dataset, leaves, Summary::written_at(self.files, self.prefix, id)?)),
         }

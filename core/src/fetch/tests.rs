@@ -25,6 +25,7 @@ const OPTIONS: Options = Options {
     metadata: true,
     make_current: true,
     global: false,
+    writers: None,
 };
 
 /// Fetches a dataset to `to/<rank>/`, and checks that the result is the same on all ranks.

@@ -282,11 +282,13 @@ parameters! {
         "Whether to drop datasets newer than the current one from the index on restart.";
     REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them.";
+    RESTART_OTHER_RANKS: bool = "SCR_RESTART_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
+        "Whether the application can restart from a checkpoint that another number of ranks wrote.";
     REPLACE_OTHER_RANKS: bool = "SCR_REPLACE_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
         "Whether a dataset may take the name of a checkpoint that another number of ranks wrote.";
     PREFIX_SIZE: u64 = "SCR_PREFIX_SIZE", COUNT, text("0"), Anywhere,
         "How many checkpoints to keep in the prefix directory; 0 to keep all. Output is always kept, and so is what another number \
-         of ranks wrote. A checkpoint that the run could not read is kept too, and does not count.";
+         of ranks wrote, unless SCR_RESTART_OTHER_RANKS=1. A checkpoint that the run could not read is kept too, and does not count.";
     PREFIX_PURGE: bool = "SCR_PREFIX_PURGE", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init deletes all datasets from the prefix directory, including output.";
     CHECKPOINT_INTERVAL: Interval = "SCR_CHECKPOINT_INTERVAL", Kind::CountOrAuto, text("0"), Anywhere,

@@ -14,19 +14,22 @@ pub struct Seq {
 }
 
 /// A checkpoint as what a job may restart from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RestartPoint {
     /// Its place.
     pub seq: Seq,
     /// Number of ranks that wrote it, where that is known.
     pub ranks: Option<u32>,
+    /// Whether a job of any number of ranks can restart from it.
+    pub any_ranks: bool,
 }
 
 impl RestartPoint {
     /// Whether a job that could restart from `older` has no need of that one, as it can restart from this one. A job restarts only
-    /// from what as many ranks wrote.
+    /// from what as many ranks wrote, unless its application has said that it can do more.
     pub fn replaces(self, older: Self) -> bool {
-        self.seq >= older.seq && self.ranks.zip(older.ranks).is_none_or(|(own, other)| own == other)
+        let is_for_it = self.any_ranks || self.ranks.zip(older.ranks).is_none_or(|(own, other)| own == other);
+        self.seq >= older.seq && is_for_it
     }
 }
 
@@ -71,6 +74,8 @@ pub struct DatasetDescriptor {
     pub checkpoint_id: Option<u64>,
     /// Number of ranks that wrote it, where it is known: C SCR does not say.
     pub ranks: Option<u32>,
+    /// Whether the application can restart from it with any number of ranks.
+    pub any_ranks: bool,
     /// Number of files of all ranks, once it is complete.
     pub files: Option<u64>,
     /// Bytes in all of them.
@@ -98,6 +103,11 @@ impl DatasetDescriptor {
         Seq { run: self.run, id: self.id }
     }
 
+    /// As what a job may restart from.
+    pub(crate) fn restart_point(&self) -> RestartPoint {
+        RestartPoint { seq: self.seq(), ranks: self.ranks, any_ranks: self.any_ranks }
+    }
+
     /// As a tree, in C SCR's order.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
@@ -121,6 +131,7 @@ impl DatasetDescriptor {
         set_or_remove(tree, "SIZE", self.bytes);
         set_or_remove(tree, "COMPLETE", self.complete.map(u8::from));
         set_or_remove(tree, RANKS, self.ranks);
+        set_or_remove(tree, ANY_RANKS, self.any_ranks.then_some(1));
         set_or_remove(tree, AGGREGATED, self.aggregated.then_some(1));
         if self.run > 0 {
             tree.set(RUN, self.run);
@@ -147,6 +158,7 @@ impl DatasetDescriptor {
             cluster: text("CLUSTER")?,
             checkpoint_id,
             ranks: tree.parse(RANKS)?,
+            any_ranks: flag(tree, ANY_RANKS)?.unwrap_or(false),
             files: tree.parse("FILES")?,
             bytes: tree.parse("SIZE")?,
             complete: flag(tree, "COMPLETE")?,
@@ -159,6 +171,7 @@ impl DatasetDescriptor {
 /// C SCR writes none of these keys.
 pub(super) const RUN: &str = "RUN";
 pub(crate) const RANKS: &str = "RANKS";
+const ANY_RANKS: &str = "ANY_RANKS";
 const AGGREGATED: &str = "AGGREGATED";
 
 #[cfg(test)]
@@ -188,6 +201,7 @@ mod tests {
             job_name: "run".to_owned(),
             cluster: "hype".to_owned(),
             ranks: Some(u32::MAX),
+            any_ranks: true,
             complete: Some(false),
             ..DatasetDescriptor::default()
         };

@@ -76,7 +76,8 @@ impl FlushEntry {
 
     /// As what a job may restart from.
     pub fn restart_point(&self) -> RestartPoint {
-        RestartPoint { seq: self.seq(), ranks: self.dataset.as_ref().and_then(|dataset| dataset.ranks) }
+        let known = self.dataset.as_ref().map(DatasetDescriptor::restart_point);
+        RestartPoint { seq: self.seq(), ..known.unwrap_or_default() }
     }
 
     /// Whether what a cache has of it must not be forgotten: output, and a checkpoint, that are not in the prefix directory, while

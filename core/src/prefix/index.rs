@@ -101,7 +101,8 @@ impl IndexEntry {
 
     /// As what a job may restart from.
     pub fn restart_point(&self) -> RestartPoint {
-        RestartPoint { seq: self.seq(), ranks: self.dataset.as_ref().and_then(|dataset| dataset.ranks) }
+        let known = self.dataset.as_ref().map(DatasetDescriptor::restart_point);
+        RestartPoint { seq: self.seq(), ..known.unwrap_or_default() }
     }
 
     /// Whether its files are all there and never failed to be read.

@@ -72,7 +72,9 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     let job = on.job;
     let scan = scan::scan(job, on.cache)?;
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
-    let Sorted { mut ours, damaged, replaced, of_twins } = sort(job, scan.parts)?;
+    let Sorted { mut ours, damaged, replaced, of_twins, borrowed } = sort(job, scan.parts)?;
+    // This run finds out by itself what it reads there.
+    borrowed.iter().for_each(|part| remove_unless_held(job, part));
     report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
     if !on.is_shared {
@@ -171,14 +173,19 @@ pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
 }
 
 fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> Result<(), CommError> {
-    let Sorted { ours, damaged, replaced, .. } = sort(job, scan::scan(job, cache)?.parts)?;
-    let is_held = |part: &LocalPart| Journal::is_held(job.files(), &part.part.filemap());
-    for part in ours.iter().chain(&damaged).chain(&replaced).filter(|part| goes(part) && !is_held(part)) {
-        if let Err(error) = part.part.remove(job.files()) {
-            job.report.error_here(&crate::describe(&error));
-        }
-    }
+    let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, scan::scan(job, cache)?.parts)?;
+    let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
+    all.filter(|part| goes(part)).for_each(|part| remove_unless_held(job, part));
     barrier(&*job.comm)
+}
+
+fn remove_unless_held(job: &Job, part: &LocalPart) {
+    if Journal::is_held(job.files(), &part.part.filemap()) {
+        return;
+    }
+    if let Err(error) = part.part.remove(job.files()) {
+        job.report.error_here(&crate::describe(&error));
+    }
 }
 
 /// The parts in cache that this run may use or remove.
@@ -192,6 +199,8 @@ struct Sorted {
     replaced: Vec<LocalPart>,
     /// They belong to one at another path, with the id of this one.
     of_twins: Vec<LocalPart>,
+    /// With these a run has read in the prefix directory what another number of ranks wrote.
+    borrowed: Vec<LocalPart>,
 }
 
 /// Parts of another prefix directory are neither restarted from nor removed. Neither are parts whose filemaps say nothing in the
@@ -200,6 +209,7 @@ fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
     let mut sorted = Sorted::default();
     for part in parts {
         match part.map.record.as_ref().map(|record| Owner::in_job(record, job)) {
+            Some(Owner::This) if part.is_borrowed() => sorted.borrowed.push(part),
             Some(Owner::This) => sorted.ours.push(part),
             Some(Owner::Predecessor) => sorted.replaced.push(part),
             Some(Owner::Twin) => sorted.of_twins.push(part),

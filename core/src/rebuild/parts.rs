@@ -60,7 +60,12 @@ impl LocalPart {
         Some(UnusableDataset { seq: record.seq(), dataset: record.dataset.clone() })
     }
 
-    /// How many ranks wrote the dataset, where the filemap says it.
+    /// Whether it only says what a run has read in the prefix directory that another number of ranks wrote.
+    pub(super) fn is_borrowed(&self) -> bool {
+        self.map.record.as_ref().is_some_and(|record| record.read_by.is_some())
+    }
+
+    /// How many ranks have parts of the dataset, where the filemap says it.
     pub(crate) fn ranks(&self) -> Option<u32> {
         self.map.record.as_ref().map(RankRecord::ranks)
     }

@@ -16,7 +16,7 @@ use crate::comm::watched::Watched;
 use crate::comm::{Comm, Rank};
 use crate::delete;
 use crate::env::Env;
-use crate::fetch::Fetcher;
+use crate::fetch::{Fetcher, AS_MANY_RANKS};
 use crate::flush::{resolve_pending_flushes, Flushes, SharedSlots};
 use crate::fs::Durability;
 use crate::halt::HaltConditions;
@@ -96,8 +96,11 @@ impl Session {
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
-                let cure = "; to restart from it, end this run and start with as many ranks";
-                starts_without(from.job, &what, cure)?;
+                starts_without(
+                    from.job,
+                    &what,
+                    &format!("; to restart from it, end this run and {AS_MANY_RANKS}"),
+                )?;
             }
             (false, None, Some(why)) => starts_without(from.job, why, "")?,
             (_, Some(_), _) => from.report_left_alone(),

@@ -11,6 +11,7 @@
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
 //! | `route` | `SCR_Route_file` |
 //! | `folders` | the name of a file below the prefix directory, by whatever links it is written |
+//! | `listing` | `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file` |
 //! | `meant` | which paths the ranks mean by their names |
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
@@ -21,6 +22,7 @@ mod auto;
 mod finalize;
 mod folders;
 mod init;
+mod listing;
 mod manage;
 mod meant;
 mod need_checkpoint;
@@ -46,10 +48,10 @@ use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
 use auto::AutoInterval;
 use folders::Folders;
+use listing::Listed;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
-use route::Listed;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -97,7 +99,8 @@ enum Phase {
     Output(Box<Output>),
     /// Between `SCR_Start_restart` and `SCR_Complete_restart`.
     Restart {
-        /// The files of all ranks in the prefix directory, once this rank has asked for a file of another one.
+        /// The files of all ranks, if the application can restart with any number of ranks; or else those in the prefix
+        /// directory, once this rank has asked for a file of another one.
         listed: Option<Listed>,
         /// The paths that this rank means by the names that it has routed.
         meant: Meant,

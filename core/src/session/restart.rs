@@ -1,6 +1,7 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::init::starts_without;
+use super::listing::Listed;
 use super::meant::Meant;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
@@ -44,9 +45,14 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
-        self.job.report.notice(&format!("restarting from {}", cached.record.label()));
+        let listed = self.reads_other_ranks().then(|| Listed::of_all(&self.job, cached)).transpose()?;
+        let of_others = match cached.record.read_by.and(cached.record.dataset.ranks) {
+            Some(ranks) => format!(", which {ranks} ranks wrote"),
+            None => String::new(),
+        };
+        self.job.report.notice(&format!("restarting from {}{of_others}", cached.record.label()));
         self.restart.begin(&self.job, &self.cache);
-        self.phase = Phase::Restart { listed: None, meant: Meant::default(), unrouted: None };
+        self.phase = Phase::Restart { listed, meant: Meant::default(), unrouted: None };
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
     }

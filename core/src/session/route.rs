@@ -3,6 +3,7 @@
 //! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
 //! must resolve to a place under the prefix directory.
 
+use super::listing::Listed;
 use super::{Error, Phase, Session, MAX_FILENAME};
 use crate::cache::filemap::Filemap;
 use crate::cache::{Cache, CachedDataset};
@@ -10,7 +11,7 @@ use crate::fs::verify::expect_bytes;
 use crate::fs::{How, MAX_TREE_BYTES};
 use crate::job::Job;
 use crate::param;
-use crate::prefix::{FileName, PrefixError, Rank2File};
+use crate::prefix::{FileName, PrefixError};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -48,9 +49,15 @@ impl Session {
                 let checkpoint = self.restart.checkpoint(&self.cache);
                 let checkpoint =
                     checkpoint.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
+                // A name that scr has given means the same in every folder.
+                let gives_names = self.job.params.get(&param::RESTART_OTHER_RANKS);
+                let meant_by = |file: &FileName| match gives_names && file.as_bytes() == name {
+                    true => self.job.prefix.file(file),
+                    false => absolute(&self.job, name),
+                };
                 let routed = route_restart(&self.job, &self.cache, checkpoint, name, listed).and_then(
                     |(file, path)| {
-                        meant.record(&self.job, &file, absolute(&self.job, name))?;
+                        meant.record(&self.job, &file, meant_by(&file))?;
                         Ok(path)
                     },
                 );
@@ -98,12 +105,12 @@ fn route_restart(
     if is_there {
         let listed = match listed {
             Some(listed) => listed,
-            None => listed.insert(files_of_all(job, record.id_in_prefix)?),
+            None => listed.insert(Listed::read(job, record.id_in_prefix)?),
         };
-        if let Some(other) = stands_for(job, name, &listed.keys()) {
+        if let Some(other) = stands_for(job, name, &listed.names()) {
             let path = job.prefix.file(other);
             if !in_prefix {
-                expect_recorded(job, &path, listed[other])?;
+                expect_recorded(job, &path, listed.known(other))?;
             }
             return Ok((other.clone(), readable(job, &path)?));
         }
@@ -125,9 +132,6 @@ fn route_restart(
 const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; a file that a rank on another node wrote is read in the \
     prefix directory: with SCR_GLOBAL_RESTART=1 the ranks read every checkpoint there, and with SCR_FETCH_BYPASS=1 those that are \
     fetched";
-
-/// The files of a dataset in the prefix directory, with their lengths and checksums, where those are known.
-pub(super) type Listed = BTreeMap<FileName, (Option<u64>, Option<u32>)>;
 
 /// The files of other ranks that lie in the cache of this one, and where. All parts were compared when the run began.
 fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<FileName, PathBuf> {
@@ -191,14 +195,6 @@ fn exactly<'a>(
         Err(_) => job.prefix.name_of(job.files(), path),
     };
     exact(plain).or_else(|| exact(followed)).or_else(|| given_name(name).as_ref().and_then(named))
-}
-
-/// The files of all ranks of a dataset in the prefix directory.
-fn files_of_all(job: &Job, id: u64) -> Result<Listed, Error> {
-    let lists = Rank2File::read(job.files(), &job.prefix, id);
-    let lists = lists.map_err(|error| Error::Argument { what: crate::describe(&error) })?;
-    let files = lists.by_rank().iter().flatten();
-    Ok(files.map(|file| (file.name.clone(), (file.bytes, file.crc))).collect())
 }
 
 /// The path of a file that this process can read.

@@ -22,6 +22,7 @@
 //! | `node_loss` | checkpoints survive the loss of nodes, byte for byte |
 //! | `large_pages` | the same where the files in cache are mapped |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
+//! | `any_ranks` | a run restarts from what another number of ranks wrote, if the application can |
 //! | `other_ranks` | a run that cannot restart says so, and takes nothing away from one that can |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
@@ -49,6 +50,7 @@
 
 mod access_lists;
 mod aggregated;
+mod any_ranks;
 mod auto_interval;
 mod chosen;
 mod costs;

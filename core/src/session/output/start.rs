@@ -81,7 +81,9 @@ impl Session {
     /// Refuses the name of a checkpoint that another number of ranks wrote: a run with that many could not restart from it any
     /// more, and this one has not. Collective.
     fn protect_earlier(&mut self, name: &[u8]) -> Result<(), Error> {
-        if !self.earlier.contains(name) || self.job.params.get(&param::REPLACE_OTHER_RANKS) {
+        let params = &self.job.params;
+        let is_allowed = params.get(&param::REPLACE_OTHER_RANKS) || params.get(&param::RESTART_OTHER_RANKS);
+        if !self.earlier.contains(name) || is_allowed {
             return Ok(());
         }
         let own = if self.job.rank() == Rank(0) { self.ranks_of_earlier(name) } else { None };
@@ -108,7 +110,8 @@ impl Session {
         let listed = || {
             let index = self.job.ledger().index().ok()?;
             let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_candidate)?;
-            Some(RestartPoint { seq: entry.seq(), ranks: rank2file::ranks(files, prefix, entry.id).ok() })
+            let ranks = rank2file::ranks(files, prefix, entry.id).ok();
+            Some(RestartPoint { ranks, ..entry.restart_point() })
         };
         let cached = || {
             let is_it = |entry: &FlushEntry| entry.is_cached_checkpoint() && entry.name == name;

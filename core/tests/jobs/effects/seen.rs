@@ -214,6 +214,14 @@ pub(super) fn require_restart(setting: &Setting) -> bool {
     world.try_run(|begun| begun.is_err()).ranks[0]
 }
 
+pub(super) fn restart_other_ranks(setting: &Setting) -> bool {
+    let world = one().set("SCR_FLUSH", "1");
+    checkpoints(&world, 1);
+    let mut world = setting.on(world);
+    world.nodes.push("n0".to_owned());
+    world.run(|application| application.session().have_restart().unwrap().is_some()).ranks[0]
+}
+
 pub(super) fn replace_other_ranks(setting: &Setting) -> bool {
     let world = one().set("SCR_FLUSH", "1");
     checkpoints(&world, 1);

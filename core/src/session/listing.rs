@@ -1,0 +1,149 @@
+//! The files of all ranks of the checkpoint that is restarted from: `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file`.
+//!
+//! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects them,
+//! or reads those of another number of ranks in the prefix directory. The calls themselves are local.
+
+use super::{Error, Phase, Session};
+use crate::cache::record::RankRecord;
+use crate::cache::CachedDataset;
+use crate::comm::collective::{broadcast_tree, gather};
+use crate::comm::{CommError, Rank};
+use crate::flush::lists;
+use crate::job::Job;
+use crate::param;
+use crate::prefix::{FileName, PrefixFile, Rank2File};
+use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
+
+/// The files of all ranks of a dataset.
+pub(super) struct Listed {
+    by_rank: Vec<Vec<PrefixFile>>,
+    /// The length and the checksum of each, where those are known.
+    known: BTreeMap<FileName, (Option<u64>, Option<u32>)>,
+}
+
+impl Listed {
+    fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
+        let files = by_rank.iter().flatten();
+        let known = files.map(|file| (file.name.clone(), (file.bytes, file.crc))).collect();
+        Self { by_rank, known }
+    }
+
+    /// Those that the file lists of a dataset in the prefix directory have.
+    pub(super) fn read(job: &Job, id: u64) -> Result<Self, Error> {
+        let lists = Rank2File::read(job.files(), &job.prefix, id);
+        let lists = lists.map_err(|error| Error::Argument { what: crate::describe(&error) })?;
+        Ok(Self::new(lists.by_rank().to_vec()))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &FileName> + Clone {
+        self.known.keys()
+    }
+
+    /// The length and the checksum of a file, where those are known.
+    pub(super) fn known(&self, name: &FileName) -> (Option<u64>, Option<u32>) {
+        self.known.get(name).copied().unwrap_or_default()
+    }
+
+    /// The lists of the checkpoint that the application is about to read. Collective.
+    ///
+    /// # Errors
+    /// They cannot be read, or the ranks cannot talk.
+    pub(super) fn of_all(job: &Job, cached: &CachedDataset) -> Result<Self, Error> {
+        let record = &cached.record;
+        let own = match record.read_by {
+            Some(_) if job.rank() == Rank(0) => {
+                let lists = Rank2File::read(job.files(), &job.prefix, record.id_in_prefix);
+                lists.map(|lists| to_tree(lists.by_rank().iter().map(|list| lists::to_tree(list))))
+            }
+            Some(_) => Ok(KvTree::new()),
+            None => {
+                let all = gather(&*job.comm, Rank(0), own_list(record).pack())?.unwrap_or_default();
+                Ok(to_tree(all.iter().map(|packed| KvTree::unpack(packed).unwrap_or_default())))
+            }
+        };
+        let own = job
+            .agree(own)
+            .map_err(|error| error.doing(format!("reading the lists of {}", record.label())))?;
+        let tree = broadcast_tree(&*job.comm, Rank(0), &own)?;
+        let lists: Option<Vec<_>> = tree.iter().map(|(_, list)| lists::from_tree(list)).collect();
+        let malformed = CommError::Malformed { from: Rank(0), what: "the lists of all ranks" };
+        Ok(Self::new(lists.ok_or(malformed)?))
+    }
+}
+
+fn own_list(record: &RankRecord) -> KvTree {
+    let list = record.files.iter();
+    let list: Vec<_> = list
+        .map(|file| PrefixFile { name: file.name.clone(), bytes: Some(file.bytes), crc: file.crc })
+        .collect();
+    lists::to_tree(&list)
+}
+
+fn to_tree(lists: impl Iterator<Item = KvTree>) -> KvTree {
+    let mut tree = KvTree::new();
+    lists.enumerate().for_each(|(rank, list)| tree.put(rank.to_string(), list));
+    tree
+}
+
+impl Session {
+    /// The number of ranks that wrote the checkpoint that is being restarted from. Local.
+    ///
+    /// # Errors
+    /// [`Error::State`] outside of a restart.
+    pub fn restart_ranks(&self) -> Result<u32, Error> {
+        let _ = self.restart_phase("SCR_Restart_ranks")?;
+        let cached = self.restart.checkpoint(&self.cache);
+        Ok(cached.and_then(|cached| cached.record.dataset.ranks).unwrap_or(self.job.comm.size()))
+    }
+
+    /// How many files one of these ranks wrote. Local.
+    ///
+    /// # Errors
+    /// [`Error`] outside of a restart, if the application has not said that it can read what other ranks wrote, or if there is no
+    /// such rank.
+    pub fn restart_files(&self, rank: u32) -> Result<usize, Error> {
+        Ok(self.files_of("SCR_Restart_files", rank)?.len())
+    }
+
+    /// The name of one of them, below the prefix directory: [`route_file`](Self::route_file) takes it on every rank. Local.
+    ///
+    /// # Errors
+    /// As for [`restart_files`](Self::restart_files), or there is no such file.
+    pub fn restart_file(&self, rank: u32, number: usize) -> Result<Vec<u8>, Error> {
+        let files = self.files_of("SCR_Restart_file", rank)?;
+        let file = files.get(number).ok_or_else(|| Error::Argument {
+            what: format!(
+                "rank {rank} wrote {} files, counted from 0, and there is no file {number}",
+                files.len()
+            ),
+        })?;
+        Ok(file.name.as_bytes().to_vec())
+    }
+
+    fn files_of(&self, call: &'static str, rank: u32) -> Result<&[PrefixFile], Error> {
+        let listed = self.restart_phase(call)?;
+        let listed = listed.filter(|_| self.reads_other_ranks()).ok_or(Error::State {
+            call,
+            now: "without SCR_RESTART_OTHER_RANKS=1",
+            hint: "set it before SCR_Init, and each rank gets the names of the files of all",
+        })?;
+        let index = usize::try_from(rank).unwrap_or(usize::MAX);
+        let files = listed.by_rank.get(index).ok_or_else(|| Error::Argument {
+            what: format!("there is no rank {rank}: {} ranks wrote this checkpoint", listed.by_rank.len()),
+        })?;
+        Ok(files)
+    }
+
+    /// Whether the application can restart from what another number of ranks wrote.
+    pub(super) fn reads_other_ranks(&self) -> bool {
+        self.job.params.get(&param::RESTART_OTHER_RANKS)
+    }
+
+    fn restart_phase(&self, call: &'static str) -> Result<Option<&Listed>, Error> {
+        match &self.phase {
+            Phase::Restart { listed, .. } => Ok(listed.as_ref()),
+            _ => Err(self.wrong_phase(call)),
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! With `SCR_RESTART_OTHER_RANKS=1` a checkpoint of N ranks is offered to M ranks: every byte of every rank comes back, from the
+//! prefix directory and from cache, with as many nodes lost as the scheme survives, and N ranks can still restart until a new
+//! checkpoint is complete.
+
+use super::crash::sizes;
+use super::damage::flip;
+use super::world::{contents, file_name, files_below, path_of, Application, World};
+use scr_core::comm::Rank;
+use scr_core::fs::{Durability, Files, RealFiles};
+use scr_core::prefix::Prefix;
+use scr_core::scavenge::delete_dataset;
+use scr_core::session::Error;
+
+pub(super) fn with_ranks(world: &mut World, ranks: usize) {
+    world.nodes = (0..ranks).map(|rank| format!("n{rank}")).collect();
+}
+
+fn lose_all(world: &World) {
+    let nodes = world.dir().join("nodes");
+    std::fs::read_dir(nodes)
+        .unwrap()
+        .flatten()
+        .for_each(|node| std::fs::remove_dir_all(node.path()).unwrap());
+}
+
+/// A job of so many ranks, each on a node of its own, whose application can restart with any number of ranks.
+pub(super) fn job(ranks: usize, scheme: &str) -> World {
+    let world = World::new(ranks, ranks).set("SCR_COPY_TYPE", scheme);
+    world.set("SCR_RESTART_OTHER_RANKS", "1").set("SCR_SET_FAILURES", "1")
+}
+
+/// Restarts, and compares every byte of every file of all ranks that wrote the checkpoint. Gives its step and their number.
+pub(super) fn try_read_all(application: &mut Application) -> Result<Option<(u64, u32)>, Error> {
+    let Some(name) = application.session().have_restart()? else { return Ok(None) };
+    application.session().start_restart()?;
+    let step = String::from_utf8(name).unwrap().strip_prefix("ckpt.").unwrap().parse().unwrap();
+    let ranks = application.session().restart_ranks()?;
+    for rank in (0..ranks).map(Rank) {
+        let expected = sizes(rank);
+        assert_eq!(application.session().restart_files(rank.0)?, expected.len());
+        for (number, size) in expected.into_iter().enumerate() {
+            let name = application.session().restart_file(rank.0, number)?;
+            assert_eq!(String::from_utf8_lossy(&name), file_name(step, rank, number));
+            let path = application.session().route_file(&name)?;
+            let found = std::fs::read(path_of(&path)).expect("the routed path can be read");
+            assert!(
+                found == contents(step, rank, number, size),
+                "{} is not what was written",
+                path_of(&path).display()
+            );
+        }
+        assert!(application.session().restart_file(rank.0, sizes(rank).len()).is_err());
+    }
+    assert!(application.session().restart_files(ranks).is_err(), "there is no such rank");
+    application.session().complete_restart(true)?;
+    Ok(Some((step, ranks)))
+}
+
+pub(super) fn read_all(application: &mut Application) -> Option<(u64, u32)> {
+    try_read_all(application).expect("what is offered can be restarted from")
+}
+
+#[test]
+fn a_checkpoint_in_the_prefix_directory_is_read_by_any_number_of_ranks() {
+    for writers in 1..=8 {
+        for readers in 1..=8 {
+            let mut world = job(writers, "SINGLE").set("SCR_FLUSH", "1");
+            world.run(|application| application.checkpoint(1, sizes).unwrap());
+            lose_all(&world);
+            with_ranks(&mut world, readers);
+            // Twice: what the first run has read in place is of no use to the next one.
+            for _ in 0..if writers == readers { 1 } else { 2 } {
+                let run = world.run(read_all);
+                run.all_gave(&Some((1, u32::try_from(writers).unwrap())));
+            }
+        }
+    }
+}
+
+/// All that was in cache is lost: one checkpoint of four ranks, in the prefix directory.
+fn flushed_by_four(steps: u64) -> World {
+    let world = job(4, "SINGLE").set("SCR_FLUSH", "1");
+    world.run(|application| (1..=steps).for_each(|step| application.checkpoint(step, sizes).unwrap()));
+    lose_all(&world);
+    world
+}
+
+#[test]
+fn without_the_setting_it_is_left_alone_with_a_message_that_names_the_setting() {
+    let mut world = flushed_by_four(1);
+    world.put("SCR_RESTART_OTHER_RANKS", "0");
+    with_ranks(&mut world, 3);
+    let run = world.run(|application| application.session().have_restart().unwrap());
+    run.all_gave(&None);
+    run.line_with(&["ERROR", "was written by 4 ranks, and this run has 3", "SCR_RESTART_OTHER_RANKS=1"]);
+    // Nor does a run without it use what one with it has found there.
+    world.put("SCR_RESTART_OTHER_RANKS", "1");
+    world.run(read_all).all_gave(&Some((1, 4)));
+    world.put("SCR_RESTART_OTHER_RANKS", "0");
+    world.run(|application| application.session().have_restart().unwrap()).all_gave(&None);
+    with_ranks(&mut world, 4);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+}
+
+#[test]
+fn the_calls_are_refused_outside_of_a_restart_and_without_the_setting() {
+    let mut world = flushed_by_four(1);
+    world.run(|application| {
+        assert!(application.session().restart_ranks().is_err());
+        assert!(application.session().restart_files(0).is_err());
+        assert!(application.session().restart_file(0, 0).is_err());
+    });
+    world.put("SCR_RESTART_OTHER_RANKS", "0");
+    world.run(|application| {
+        application.session().have_restart().unwrap();
+        application.session().start_restart().unwrap();
+        assert_eq!(application.session().restart_ranks().unwrap(), 4);
+        let error = application.session().restart_files(0).unwrap_err().to_string();
+        assert!(error.contains("SCR_RESTART_OTHER_RANKS=1"), "{error}");
+    });
+}
+
+#[test]
+fn a_wrong_byte_of_any_rank_is_found_by_any_number_of_ranks_and_an_older_checkpoint_is_read() {
+    for readers in [1, 3, 4, 7] {
+        for file in ["rank_0.0", "rank_1.0", "rank_3.1"] {
+            let mut world = flushed_by_four(2);
+            flip(&world.prefix().join("ckpt.2").join(file), 0);
+            with_ranks(&mut world, readers);
+            let run = world.run(read_all);
+            run.all_gave(&Some((1, 4)));
+            run.line_with(&["`ckpt.2'", "is damaged and is marked as failed", file]);
+        }
+    }
+}
+
+#[test]
+fn a_list_that_lacks_a_rank_is_damage_for_any_number_of_ranks() {
+    let mut world = flushed_by_four(2);
+    let leaf = world.prefix().join(".scr/scr.dataset.2/rank2file.0.0");
+    let files: &dyn Files = &RealFiles;
+    let mut tree = files.read_tree(&leaf).unwrap().unwrap();
+    tree.child("RANK").remove("2");
+    files.write_tree(&leaf, &tree, 0o644, Durability::Unsynced).unwrap();
+    with_ranks(&mut world, 3);
+    world.run(read_all).all_gave(&Some((1, 4)));
+}
+
+#[test]
+fn files_in_containers_are_passed_over_with_a_message_that_says_what_to_do() {
+    let mut world = flushed_by_four(1).with_store("AGGREGATE=1");
+    world.run(|application| {
+        assert_eq!(application.restart(sizes), Some(1));
+        application.checkpoint(2, sizes).unwrap();
+    });
+    lose_all(&world);
+    with_ranks(&mut world, 3);
+    let run = world.run(read_all);
+    run.all_gave(&Some((1, 4)));
+    run.line_with(&["`ckpt.2'", "lie in containers", "run with 4 ranks", "scr index --extract"]);
+    with_ranks(&mut world, 4);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(2));
+}
+
+/// A name that scr has given is not one of the folder in which a rank is.
+#[test]
+fn ranks_in_different_folders_read_the_same_file_by_the_name_that_scr_gives() {
+    let mut world = flushed_by_four(1);
+    with_ranks(&mut world, 2);
+    world.put("SCR_PREFIX", &world.prefix().display().to_string());
+    for rank in 0..2 {
+        let folder = world.prefix().join(format!("folder{rank}"));
+        std::fs::create_dir(&folder).unwrap();
+        world.own_folders.insert(Rank(rank), folder);
+    }
+    world.run(read_all).all_gave(&Some((1, 4)));
+}
+
+#[test]
+fn a_file_that_ranks_wrote_together_is_read_by_any_number_of_ranks() {
+    for readers in [1, 2, 3, 8] {
+        let mut world = job(4, "SINGLE").set("SCR_CACHE_BYPASS", "1");
+        world.run(|application| {
+            application.begin(1).unwrap();
+            let path = application.session().route_file(b"ckpt.1/all").unwrap();
+            std::fs::write(path_of(&path), "of all").unwrap();
+            application.session().complete_output(true).unwrap();
+        });
+        with_ranks(&mut world, readers);
+        world.run(|application| {
+            application.session().have_restart().unwrap().expect("there is one");
+            application.session().start_restart().unwrap();
+            for rank in 0..4 {
+                assert_eq!(application.session().restart_files(rank).unwrap(), 1);
+                let name = application.session().restart_file(rank, 0).unwrap();
+                let path = application.session().route_file(&name).unwrap();
+                assert_eq!(std::fs::read(path_of(&path)).unwrap(), b"of all");
+            }
+            application.session().complete_restart(true).unwrap();
+        });
+    }
+}
+
+#[test]
+fn what_all_numbers_of_ranks_write_is_one_line_of_history() {
+    let mut world = flushed_by_four(2).set("SCR_PREFIX_SIZE", "2");
+    let has =
+        |world: &World, step: u64| !files_below(&world.prefix().join(format!("ckpt.{step}"))).is_empty();
+    for (ranks, last) in [(3, 2), (6, 3), (1, 4)] {
+        with_ranks(&mut world, ranks);
+        world.run(|application| {
+            assert_eq!(read_all(application).unwrap().0, last);
+            // The step after the last one, whose name another number of ranks may have used.
+            application.checkpoint(last + 1, sizes).unwrap();
+        });
+        lose_all(&world);
+        assert!(has(&world, last + 1) && has(&world, last) && !has(&world, last - 1), "the window goes on");
+    }
+    // A run that goes back writes over what other numbers of ranks wrote.
+    with_ranks(&mut world, 2);
+    world.put("SCR_CURRENT", "ckpt.4");
+    world.run(|application| {
+        assert_eq!(read_all(application), Some((4, 6)));
+        application.checkpoint(5, sizes).unwrap();
+    });
+    world.take_out("SCR_CURRENT");
+    world.run(read_all).all_gave(&Some((5, 2)));
+}
+
+/// A run of which the application can read only its own number of ranks does as before.
+#[test]
+fn a_run_without_the_setting_leaves_a_mixed_history_alone() {
+    let mut world = flushed_by_four(1).set("SCR_PREFIX_SIZE", "1");
+    world.put("SCR_RESTART_OTHER_RANKS", "0");
+    with_ranks(&mut world, 3);
+    world.run(|application| {
+        application.checkpoint(1, sizes).unwrap_err();
+        application.session().complete_output(true).unwrap_err();
+        (2..=3).for_each(|step| application.checkpoint(step, sizes).unwrap());
+    });
+    lose_all(&world);
+    with_ranks(&mut world, 4);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+    world.put("SCR_RESTART_OTHER_RANKS", "1");
+    lose_all(&world);
+    world.run(read_all).all_gave(&Some((3, 3)));
+}
+
+#[test]
+fn all_that_is_in_place_is_the_checkpoints_all_the_time_while_another_number_of_ranks_reads_it() {
+    let mut world = flushed_by_four(2);
+    with_ranks(&mut world, 3);
+    let prefix = Prefix::new(world.prefix());
+    let run = world.run(|application| {
+        application.session().have_restart().unwrap();
+        if application.rank == Rank(0) {
+            let error = delete_dataset(&RealFiles, &prefix, b"ckpt.2").unwrap_err();
+            assert!(error.to_string().contains("reads"), "{error}");
+        }
+        read_all(application)
+    });
+    run.all_gave(&Some((2, 4)));
+}
