@@ -145,12 +145,15 @@ impl Cache {
     /// Removes these parts for want of room. Gives whether any rank had any. Collective.
     fn clear(&self, job: &Job, remains: &[StalePart]) -> Result<bool, CommError> {
         let Some(first) = first_rank(&*job.comm, !remains.is_empty())? else { return Ok(false) };
-        let newest = remains.iter().filter_map(|stale| stale.seq).max();
-        if let Some(newest) = newest.filter(|_| first == job.rank()) {
-            job.report.warn_here(&format!(
-                "what is left of dataset {} leaves the cache for want of room: too much of it is lost for it to be rebuilt",
-                newest.id
-            ));
+        let newest = remains.iter().filter_map(|stale| Some((stale.seq?, stale.is_saved))).max();
+        if let Some((newest, is_saved)) = newest.filter(|_| first == job.rank()) {
+            let why = match is_saved {
+                true => "another number of ranks wrote it, and it is in the prefix directory as well",
+                false => "too much of it is lost for it to be rebuilt",
+            };
+            let id = newest.id;
+            job.report
+                .warn_here(&format!("what is left of dataset {id} leaves the cache for want of room: {why}"));
         }
         self.remove_stale(job, remains);
         Ok(true)

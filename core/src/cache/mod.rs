@@ -86,6 +86,8 @@ pub(crate) struct Cache {
     stale: Vec<StalePart>,
     /// Whether any rank knows of such a part.
     has_remains: bool,
+    /// Parts that another number of ranks wrote and that are nowhere else. They leave only once a newer checkpoint counts.
+    of_other_ranks: Vec<StalePart>,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<UnusableDataset>,
     ids: DatasetIds,
@@ -116,6 +118,7 @@ impl Cache {
             datasets: Vec::new(),
             stale: Vec::new(),
             has_remains: false,
+            of_other_ranks: Vec::new(),
             left: Vec::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
@@ -282,7 +285,14 @@ impl Cache {
             let stale = std::mem::take(&mut self.stale);
             self.has_remains = false;
             self.remove_stale(job, &stale);
+            let of_other_ranks = std::mem::take(&mut self.of_other_ranks);
+            self.remove_stale(job, &of_other_ranks);
         }
+    }
+
+    /// Keeps a part that another number of ranks wrote until a newer checkpoint counts.
+    pub(crate) fn keep_of_other_ranks(&mut self, part: StalePart) {
+        self.of_other_ranks.push(part);
     }
 
     /// Keeps parts that cannot be brought back until a newer checkpoint counts, or needs their room. Collective.

@@ -16,6 +16,8 @@ pub(crate) struct StalePart {
     pub(super) seq: Option<Seq>,
     /// The bytes of the whole part in cache.
     pub(super) bytes: u64,
+    /// Whether it is not lost at all: another number of ranks wrote it, and the prefix directory has it as well.
+    pub(crate) is_saved: bool,
 }
 
 /// A dataset of which this rank has found a part in cache that this run cannot use.
@@ -30,7 +32,18 @@ impl StalePart {
         let bytes = record.filter(|record| !record.protection.bypass).map_or(0, |record| {
             record.data_bytes().saturating_add(record.redundancy.map_or(0, |file| file.bytes))
         });
-        Self { part, key: record.map(DatasetKey::of), seq: record.map(RankRecord::seq), bytes }
+        Self {
+            part,
+            key: record.map(DatasetKey::of),
+            seq: record.map(RankRecord::seq),
+            bytes,
+            is_saved: false,
+        }
+    }
+
+    /// Whether it is of a dataset at one of these places, if the filemap says so.
+    pub(crate) fn is_at(&self, seqs: &[Seq]) -> bool {
+        self.seq.is_some_and(|seq| seqs.contains(&seq))
     }
 
     /// Whether its filemap still names the same dataset. One that named none may have been that of another job of the

@@ -20,7 +20,7 @@ use crate::cache::filemap::Journal;
 use crate::cache::node_dir;
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
-use crate::cache::record::DatasetKey;
+use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
 use crate::cache::verify::{verify_redundancy, Loss, Verified};
 use crate::cache::Cache;
@@ -32,6 +32,7 @@ use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
 use recover::{Recovered, Restored, Unrecovered};
+use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Data for the recovery of datasets in cache.
@@ -59,12 +60,34 @@ pub(crate) struct FoundDatasets {
     pub(crate) of_twins: Vec<u64>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
-    /// Those that another number of ranks wrote, newest first, each with both numbers; the same on all ranks.
-    pub(crate) of_other_size: Vec<String>,
+    /// Those that another number of ranks wrote, newest first; the same on all ranks.
+    pub(crate) of_other_size: Vec<OtherSize>,
+    /// The parts of those, as far as this rank reports them.
+    pub(crate) parts_of_other_size: Vec<StalePart>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
     /// The highest number of a run that has left anything of this prefix directory; the same on all ranks.
     pub(crate) highest_run: u64,
+}
+
+/// A dataset that another number of ranks wrote.
+pub(crate) struct OtherSize {
+    /// That it was, with both numbers.
+    pub(crate) what: String,
+    /// The record of any part of it.
+    pub(crate) record: RankRecord,
+    /// Whether the application has refused it.
+    pub(crate) refused: bool,
+}
+
+impl OtherSize {
+    /// Packs what one rank knows, to be sent to all.
+    fn of(job: &Job, what: String, refused: bool, local: &[&LocalPart]) -> Result<Option<Self>, CommError> {
+        let own = local.iter().find_map(|part| part.map.record.as_ref());
+        let packed = first_known(&*job.comm, own.map(|record| record.to_tree().pack()))?;
+        let record = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
+        Ok(record.map(|record| Self { what, record, refused }))
+    }
 }
 
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
@@ -113,10 +136,11 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
                     continue;
                 }
             }
-            Recovered::Unrecovered(Unrecovered::OtherSize(what)) => {
+            Recovered::Unrecovered(Unrecovered::OtherSize { what, refused }) => {
                 found.is_any_left = true;
-                found.of_other_size.push(what);
+                found.of_other_size.extend(OtherSize::of(job, what, refused, &local)?);
                 found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
+                found.parts_of_other_size.extend(local.into_iter().map(LocalPart::stale));
             }
             Recovered::Unrecovered(Unrecovered::NotTried) => {
                 found.is_any_left = true;

@@ -50,8 +50,8 @@ pub(crate) struct Restored {
 /// Why a dataset was not recovered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unrecovered {
-    /// It was written by another number of ranks, as this says; it is never removed by this run.
-    OtherSize(String),
+    /// It was written by another number of ranks, as `what` says. The application may have refused it before.
+    OtherSize { what: String, refused: bool },
     /// Another job may be writing it; it is never removed by this run.
     InUse,
     /// Its scheme cannot be used now; it is never removed by this run.
@@ -86,7 +86,7 @@ pub(crate) fn recover(
     if !same_size {
         let ranks = state.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
         let what = of_other_size(&label, ranks, job.comm.size());
-        return Ok(Recovered::Unrecovered(Unrecovered::OtherSize(what)));
+        return Ok(Recovered::Unrecovered(Unrecovered::OtherSize { what, refused: state.refused }));
     }
     let recovery = Recovery::new(on, local, reports, state.refused, Extent::Used);
     rebuild(on, key, &label, Recovery { lost: Some(lost), ..recovery })

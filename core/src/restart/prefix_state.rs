@@ -121,6 +121,12 @@ impl PrefixState {
         good.map(|known| &known.name).chain(&self.of_other_ranks).cloned().collect()
     }
 
+    /// Whether this very dataset is complete there.
+    pub(crate) fn has(&self, seq: Seq, name: &[u8]) -> bool {
+        let is_it = |known: &Known| known.seq == seq && known.name == name;
+        self.complete.iter().any(|known| is_it(known) && !known.failed && !known.superseded)
+    }
+
     /// The place of the checkpoint that a name stands for, if a run with the right number of ranks can restart from it.
     pub(super) fn place_of(&self, name: &[u8]) -> Option<Seq> {
         let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);

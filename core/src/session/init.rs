@@ -124,13 +124,21 @@ impl Session {
             rebuild::purge(&self.job, &self.cache)?;
         }
         let Self { job, cache, schemes, .. } = &*self;
-        let found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
+        let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;
         let (seen, own) = (found.highest_run, &self.job.run);
         if seen > own.number || seen == own.number && own.is_counted {
             // The records in the prefix directory were lost, or are an older copy.
             self.job.count_run(seen)?;
         }
         let mut in_prefix = PrefixState::read(&self.job)?;
+        let reads_others = self.reads_other_ranks() && self.job.params.get(&param::FETCH);
+        let of_other_size = match reads_others {
+            true => {
+                self.take_over(&mut found, &mut in_prefix)?;
+                Vec::new()
+            }
+            false => found.of_other_size.iter().map(|other| other.what.clone()).collect(),
+        };
         in_prefix.is_any_left = found.is_any_left;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
@@ -184,7 +192,7 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok((in_prefix, found.of_other_size))
+        Ok((in_prefix, of_other_size))
     }
 }
 

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | `absence` | which ranks have not come to `SCR_Init`, before they can be asked |
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
+//! | `foreign` | checkpoints that another number of ranks has left in cache only |
 //! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
 //! | `route` | `SCR_Route_file` |
@@ -21,6 +22,7 @@ mod absence;
 mod auto;
 mod finalize;
 mod folders;
+mod foreign;
 mod init;
 mod listing;
 mod manage;

@@ -261,3 +261,165 @@ fn all_that_is_in_place_is_the_checkpoints_all_the_time_while_another_number_of_
     });
     run.all_gave(&Some((2, 4)));
 }
+
+/// A scheme, how many nodes it needs, and how many losses it survives.
+type Scheme = (&'static str, usize, usize);
+const SCHEMES: [Scheme; 5] = [("SINGLE", 1, 0), ("PARTNER", 2, 1), ("XOR", 2, 1), ("RS", 2, 1), ("RS", 3, 2)];
+
+/// The nodes of so many ranks, in blocks.
+fn place(ranks: usize, nodes: usize) -> Vec<String> {
+    (0..ranks).map(|rank| format!("n{}", rank * nodes / ranks)).collect()
+}
+
+/// A job of so many ranks on so many nodes, and its checkpoint, which is in cache only.
+fn cached(ranks: usize, nodes: usize, (scheme, _, losses): Scheme) -> World {
+    let mut world = job(ranks, scheme).set("SCR_SET_FAILURES", &losses.max(1).to_string());
+    world.nodes = place(ranks, nodes);
+    world.run(|application| application.checkpoint(1, sizes).unwrap());
+    world
+}
+
+#[test]
+fn a_checkpoint_in_cache_is_read_by_any_number_of_ranks_with_as_many_nodes_lost_as_the_scheme_survives() {
+    for scheme in SCHEMES {
+        for (writers, readers) in (1..=8).flat_map(|writers| (1..=8).map(move |readers| (writers, readers))) {
+            let nodes = writers.min(readers);
+            if nodes < scheme.1 || writers == readers {
+                continue;
+            }
+            // Where the nodes have different numbers of ranks, some are not protected.
+            let is_even = writers.is_multiple_of(nodes);
+            let lost = if is_even { (writers + readers) % (scheme.2 + 1) } else { 0 };
+            let mut world = cached(writers, nodes, scheme);
+            (0..lost).for_each(|more| world.lose(&format!("n{}", (readers + more) % nodes)));
+            world.nodes = place(readers, nodes);
+            let run = world.run(read_all);
+            run.all_gave(&Some((1, u32::try_from(writers).unwrap())));
+            run.line_with(&["it is in cache only, and is made whole in the prefix directory first"]);
+            // Nothing was taken away from those who wrote it.
+            world.nodes = place(writers, nodes);
+            world.put("SCR_FETCH", "0");
+            world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+        }
+    }
+}
+
+#[test]
+fn the_ranks_that_wrote_a_checkpoint_can_restart_from_it_until_a_newer_one_is_complete() {
+    for flush in ["0", "1"] {
+        let xor = ("XOR", 2, 1);
+        let mut world = cached(4, 4, xor).set("SCR_FLUSH", flush);
+        world.nodes = place(8, 4);
+        world.run(|application| {
+            assert_eq!(read_all(application), Some((1, 4)));
+            // It never becomes complete.
+            application.write(2, sizes).unwrap();
+        });
+        world.put("SCR_FETCH", "0");
+        world.nodes = place(4, 4);
+        world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+        world.put("SCR_FETCH", "1");
+        world.nodes = place(8, 4);
+        world.run(|application| {
+            assert_eq!(read_all(application), Some((1, 4)));
+            application.checkpoint(2, sizes).unwrap();
+        });
+        let of_four = world
+            .cached_files()
+            .into_iter()
+            .filter(|path| path.display().to_string().contains("scr.dataset.1/"));
+        assert_eq!(of_four.count(), 0, "it has left for the newer one");
+        // And so on, to any other number, without one of the nodes.
+        world.nodes = place(3, 3);
+        world.run(read_all).all_gave(&Some((2, 8)));
+        world.nodes = place(5, 4);
+        world.run(read_all).all_gave(&Some((2, 8)));
+    }
+}
+
+#[test]
+fn of_a_checkpoint_of_which_too_much_is_lost_an_older_one_takes_the_place() {
+    let xor = ("XOR", 2, 1);
+    let mut world = cached(4, 4, xor).set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+    world.run(|application| application.checkpoint(2, sizes).unwrap());
+    world.put("SCR_FLUSH", "0");
+    world.run(|application| application.checkpoint(3, sizes).unwrap());
+    let kept = world.keep();
+    ["n1", "n2"].into_iter().for_each(|node| world.lose(node));
+    world.nodes = place(6, 4);
+    let run = world.run(read_all);
+    run.all_gave(&Some((2, 4)));
+    run.line_with(&["ERROR", "dataset 3 `ckpt.3' cannot be made whole in the prefix directory"]);
+    // The nodes were only away.
+    world.put_back(&kept);
+    world.nodes = place(4, 4);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(3));
+}
+
+#[test]
+fn a_wrong_byte_in_cache_is_made_right_with_redundancy_and_never_read_without() {
+    for (scheme, expected) in [(("XOR", 2, 1), Some((1, 4))), (("PARTNER", 2, 1), Some((1, 4)))] {
+        for file in ["rank_0.0", "rank_1.0", "rank_3.1"] {
+            let mut world = cached(4, 4, scheme);
+            flip(&world.cached_file(&[file]), 0);
+            world.nodes = place(5, 4);
+            world.run(read_all).all_gave(&expected);
+        }
+    }
+    let mut world = cached(4, 4, ("SINGLE", 1, 0)).set("SCR_CRC_ON_COPY", "1");
+    world.run(|application| application.checkpoint(2, sizes).unwrap());
+    flip(&world.cached_file(&["rank_3.1"]), 0);
+    world.nodes = place(3, 3);
+    world.run(read_all).all_gave(&None);
+}
+
+/// It would come back as the newest.
+#[test]
+fn a_checkpoint_in_cache_that_was_refused_or_dropped_is_not_taken_over() {
+    let xor = ("XOR", 2, 1);
+    let mut world = cached(4, 4, xor);
+    world.run(|application| {
+        application.session().have_restart().unwrap();
+        application.session().start_restart().unwrap();
+        application.session().complete_restart(false).unwrap_err();
+    });
+    world.nodes = place(6, 4);
+    world.run(read_all).all_gave(&None);
+    let mut world = cached(4, 4, xor);
+    let kept = world.keep();
+    world.run(|application| application.session().drop_dataset(b"ckpt.1").unwrap());
+    world.put_back(&kept);
+    world.nodes = place(6, 4);
+    world.run(read_all).all_gave(&None);
+}
+
+#[test]
+fn output_that_another_number_of_ranks_has_in_cache_only_stays_there() {
+    let mut world = World::new(4, 4).set("SCR_RESTART_OTHER_RANKS", "1");
+    // In the way of the folder of the output.
+    std::fs::write(world.prefix().join("ckpt.1"), b"").unwrap();
+    world.run(|application| {
+        application.output(1, sizes).unwrap_err();
+        application.checkpoint(2, sizes).unwrap();
+    });
+    world.nodes = place(5, 4);
+    world.run(|application| {
+        assert_eq!(read_all(application), Some((2, 4)));
+        application.checkpoint(3, sizes).unwrap();
+    });
+    assert!(!world.cached_file(&["scr.dataset.1/", "rank_0.0"]).as_os_str().is_empty());
+    std::fs::remove_file(world.prefix().join("ckpt.1")).unwrap();
+    world.nodes = place(4, 4);
+    world.run(|_| ());
+    assert!(!files_below(&world.prefix().join("ckpt.1")).is_empty(), "those who wrote it flush it");
+}
+
+#[test]
+fn a_checkpoint_in_cache_that_the_user_names_is_taken_over_though_there_is_a_newer_one() {
+    let xor = ("XOR", 2, 1);
+    let mut world = cached(4, 4, xor).set("SCR_CACHE_SIZE", "3");
+    world.run(|application| application.checkpoint(2, sizes).unwrap());
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.nodes = place(6, 4);
+    world.run(read_all).all_gave(&Some((1, 4)));
+}
