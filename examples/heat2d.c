@@ -1,8 +1,8 @@
 /* heat2d: heat spreads over a square plate, computed by all ranks together, with checkpoints through SCR.
  *
  * Each rank owns a block of rows and swaps its border rows with its two neighbours in every step. Every few
- * steps the ranks save their rows. A job that died continues from the last checkpoint and computes the same
- * answer. All calls of SCR are in `checkpoint`, `restart` and `main`. Without -DUSE_SCR, or with --no-scr, it is a
+ * steps the ranks save their rows. A job that died continues from the last checkpoint, with any number of ranks,
+ * and computes the same answer. All calls of SCR are in `checkpoint`, `restart` and `main`. Without -DUSE_SCR, or with --no-scr, it is a
  * plain MPI program.
  *
  *   mpicc -DUSE_SCR heat2d.c -o heat2d -lscr        mpirun -n 4 ./heat2d --steps 1000 --result heat.out
@@ -51,10 +51,10 @@ static void fail(const char *what, const char *why)
 
 /* ---- The computation ---- */
 
-/* First row of rank r: rows are dealt out as evenly as they go. */
-static int first_row(int size, int r)
+/* First row of rank r of n: rows are dealt out as evenly as they go. */
+static int first_row(int size, int r, int n)
 {
-    return (int)((long)size * r / ranks);
+    return (int)((long)size * r / n);
 }
 
 /* Cold everywhere, apart from two hot spots and one edge. */
@@ -75,8 +75,8 @@ static struct plate new_plate(int size)
     size_t bytes;
 
     p.size = size;
-    p.first = first_row(size, rank);
-    p.rows = first_row(size, rank + 1) - p.first;
+    p.first = first_row(size, rank, ranks);
+    p.rows = first_row(size, rank + 1, ranks) - p.first;
     bytes = (size_t)(p.rows + 2) * (size_t)size * sizeof(double);
     p.now = calloc(1, bytes);
     p.next = calloc(1, bytes);
@@ -148,20 +148,44 @@ static int save(const struct plate *p, int step, const char *path)
     return fclose(file) == 0 && good;
 }
 
-/* Loads this rank's rows from `path` into the spare field; gives the step they belong to, or -1. */
-static int load(struct plate *p, const char *path)
+/* Loads those rows of the file `path` into the spare field that are this rank's; gives the step they belong to, or -1. */
+static int load(struct plate *p, const char *path, int *loaded)
 {
-    const size_t points = (size_t)p->rows * (size_t)p->size;
+    const size_t row = (size_t)p->size * sizeof(double);
     struct header h;
     FILE *file = fopen(path, "rb");
-    int good;
+    int good, from = p->first, to = p->first + p->rows;
 
     if (file == NULL)
         return -1;
-    good = fread(&h, sizeof h, 1, file) == 1 && h.size == p->size && h.first == p->first && h.rows == p->rows &&
-           fread(p->next + p->size, sizeof(double), points, file) == points;
+    good = fread(&h, sizeof h, 1, file) == 1 && h.size == p->size;
+    if (good) {
+        from = h.first > from ? h.first : from;
+        to = h.first + h.rows < to ? h.first + h.rows : to;
+        good = from < to && fseek(file, (long)(sizeof h + (size_t)(from - h.first) * row), SEEK_SET) == 0 &&
+               fread(p->next + (size_t)(from - p->first + 1) * p->size, row, to - from, file) == (size_t)(to - from);
+    }
     fclose(file);
+    *loaded += to - from;
     return good ? h.step : -1;
+}
+
+/* Loads this rank's rows from the files of those ranks that had them: another number may have written the checkpoint. */
+static int load_rows(struct plate *p, const char *name)
+{
+    char file[SCR_MAX_FILENAME + 64], path[SCR_MAX_FILENAME];
+    int writers, loaded = 0, step = -1;
+
+    if (SCR_Restart_ranks(&writers) != SCR_SUCCESS)
+        return -1;
+    for (int r = 0; r < writers; r++) {
+        if (first_row(p->size, r + 1, writers) <= p->first || first_row(p->size, r, writers) >= p->first + p->rows)
+            continue;
+        snprintf(file, sizeof file, "%s/rank_%d.heat", name, r);
+        if (SCR_Route_file(file, path) != SCR_SUCCESS || (step = load(p, path, &loaded)) < 0)
+            return -1;
+    }
+    return loaded == p->rows ? step : -1;
 }
 
 static void checkpoint(const struct plate *p, int step)
@@ -182,14 +206,13 @@ static void checkpoint(const struct plate *p, int step)
 /* Loads the newest checkpoint that all ranks can read. Gives its step, or 0 if there is none. */
 static int restart(struct plate *p)
 {
-    char name[SCR_MAX_FILENAME], file[SCR_MAX_FILENAME + 64], path[SCR_MAX_FILENAME];
+    char name[SCR_MAX_FILENAME];
     int have, step;
 
     while (SCR_Have_restart(&have, name) == SCR_SUCCESS && have) {
         if (SCR_Start_restart(name) != SCR_SUCCESS)
             break;
-        snprintf(file, sizeof file, "%s/rank_%d.heat", name, rank);
-        step = SCR_Route_file(file, path) == SCR_SUCCESS ? load(p, path) : -1;
+        step = load_rows(p, name);
         if (SCR_Complete_restart(step >= 0) == SCR_SUCCESS) {
             swap_fields(p); /* only now: all ranks have read the same checkpoint */
             if (rank == 0)
@@ -221,7 +244,7 @@ static void answer(const struct plate *p, const char *path)
     if (path != NULL && (file = fopen(path, "wb")) == NULL)
         fail(path, strerror(errno));
     for (int from = 0; from < ranks; from++) {
-        for (int i = first_row(p->size, from); i < first_row(p->size, from + 1); i++) {
+        for (int i = first_row(p->size, from, ranks); i < first_row(p->size, from + 1, ranks); i++) {
             if (from == 0)
                 memcpy(row, p->now + (size_t)(i + 1) * p->size, (size_t)p->size * sizeof(double));
             else
@@ -299,6 +322,7 @@ int main(int argc, char **argv)
 #ifdef USE_SCR
     if (!o.no_scr) {
         SCR_Configf("SCR_CHECKPOINT_INTERVAL=%d", o.every); /* unless the environment or a file says otherwise */
+        SCR_Config("SCR_RESTART_OTHER_RANKS=1");
         if (SCR_Init() != SCR_SUCCESS)
             fail("SCR_Init failed", SCR_Last_error());
         step = restart(&p);

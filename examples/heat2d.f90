@@ -30,6 +30,7 @@ program heat2d
 
     write (setting, '("SCR_CHECKPOINT_INTERVAL=", i0)') every
     call scr_config(setting, value, ierror)
+    call scr_config('SCR_RESTART_OTHER_RANKS=1', value, ierror)
     call scr_init(ierror)
     if (ierror /= SCR_SUCCESS) call MPI_Abort(MPI_COMM_WORLD, 2, ierror)
     step = restart()
@@ -58,16 +59,16 @@ contains
         if (text /= '') read (text, *) number
     end function
 
-    ! First row of rank r: rows are dealt out as evenly as they go.
-    integer function first_row(r)
-        integer, intent(in) :: r
-        first_row = int(int(points, 8) * r / ranks)
+    ! First row of rank r of n: rows are dealt out as evenly as they go.
+    integer function first_row(r, n)
+        integer, intent(in) :: r, n
+        first_row = int(int(points, 8) * r / n)
     end function
 
     subroutine new_plate()
         integer :: row, column
-        first = first_row(rank)
-        rows = first_row(rank + 1) - first
+        first = first_row(rank, ranks)
+        rows = first_row(rank + 1, ranks) - first
         allocate (now(0:points - 1, 0:rows + 1), next(0:points - 1, 0:rows + 1))
         now = 0
         next = 0
@@ -133,7 +134,7 @@ contains
         call scr_start_output(name, SCR_FLAG_CHECKPOINT, ierror)
         if (ierror /= SCR_SUCCESS) return  ! the run goes on without this checkpoint
         valid = 0
-        call scr_route_file(file_of(name), path, ierror)
+        call scr_route_file(file_of(name, rank), path, ierror)
         if (ierror == SCR_SUCCESS) then
             open (newunit=unit, file=trim(path), access='stream', form='unformatted', status='replace', iostat=status)
             if (status == 0) write (unit, iostat=status) at, points, first, rows, now(:, 1:rows)
@@ -166,28 +167,48 @@ contains
         end do
     end function
 
-    ! Loads this rank's rows into the spare field; gives the step they belong to, or -1.
+    ! Loads this rank's rows into the spare field, from the files of those ranks that had them: another number may have
+    ! written the checkpoint. Gives the step they belong to, or -1.
     integer function load(name)
         character(len=*), intent(in) :: name
+        integer :: writers, r, from, to
+        load = -1
+        call scr_restart_ranks(writers, ierror)
+        if (ierror /= SCR_SUCCESS) return
+        do r = 0, writers - 1
+            from = max(first, first_row(r, writers))
+            to = min(first + rows, first_row(r + 1, writers)) - 1
+            if (from > to) cycle
+            load = load_rows(file_of(name, r), first_row(r, writers), from, to)
+            if (load < 0) return
+        end do
+    end function
+
+    ! Loads the rows from .. to of a file that begins with row begin; gives the step, or -1.
+    integer function load_rows(file, begin, from, to)
+        character(len=*), intent(in) :: file
+        integer, intent(in) :: begin, from, to
         character(len=SCR_MAX_FILENAME) :: path
         integer :: unit, status, header(4)
-        load = -1
-        call scr_route_file(file_of(name), path, ierror)
+        load_rows = -1
+        call scr_route_file(file, path, ierror)
         if (ierror /= SCR_SUCCESS) return
         open (newunit=unit, file=trim(path), access='stream', form='unformatted', status='old', iostat=status)
         if (status /= 0) return
         read (unit, iostat=status) header
-        if (status == 0 .and. all(header(2:4) == [points, first, rows])) then
-            read (unit, iostat=status) next(:, 1:rows)
-            if (status == 0) load = header(1)
+        if (status == 0 .and. all(header(2:3) == [points, begin])) then
+            read (unit, pos=17_8 + int(from - begin, 8) * points * 8, iostat=status) &
+                next(:, from - first + 1:to - first + 1)
+            if (status == 0) load_rows = header(1)
         end if
         close (unit)
     end function
 
-    function file_of(name) result(file)
+    function file_of(name, r) result(file)
         character(len=*), intent(in) :: name
+        integer, intent(in) :: r
         character(len=SCR_MAX_FILENAME) :: file
-        write (file, '(a, "/rank_", i0, ".heat")') trim(name), rank
+        write (file, '(a, "/rank_", i0, ".heat")') trim(name), r
     end function
 
     ! Gathers the rows at rank 0 in their order, and writes them.
@@ -203,7 +224,7 @@ contains
         open (newunit=unit, file=trim(answer_file), access='stream', form='unformatted', status='replace')
         write (unit) now(:, 1:rows)
         do from = 1, ranks - 1
-            do i = first_row(from), first_row(from + 1) - 1
+            do i = first_row(from, ranks), first_row(from + 1, ranks) - 1
                 call MPI_Recv(row, points, MPI_DOUBLE_PRECISION, from, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE, ierror)
                 write (unit) row
             end do

@@ -20,8 +20,8 @@ comm = MPI.COMM_WORLD
 rank, ranks = comm.rank, comm.size
 
 
-def first_row(size, r):
-    return size * r // ranks
+def first_row(size, r, of=ranks):
+    return size * r // of
 
 
 def initial(size, row, column):
@@ -71,11 +71,22 @@ def save(plate, step):
         print(f"heat2d: rank {rank}: {error}", file=sys.stderr, flush=True)
 
 
+def load_rows(checkpoint, size):
+    """This rank's rows, from the files of those ranks that had them: another number may have written the checkpoint."""
+    first, last, blocks = first_row(size, rank), first_row(size, rank + 1), []
+    for r in range(checkpoint.ranks):
+        begin, end = first_row(size, r, checkpoint.ranks), first_row(size, r + 1, checkpoint.ranks)
+        if begin < last and end > first:
+            rows = np.load(checkpoint.route(f"{checkpoint.name}/rank_{r}.npy"))
+            blocks.append(rows[max(first - begin, 0) : last - begin])
+    return np.concatenate(blocks)
+
+
 def restart(plate):
     """Loads the newest checkpoint that all ranks can read. Returns its step, or 0 if there is none."""
     while scr.have_restart():
         with scr.restart() as checkpoint:
-            rows = np.load(checkpoint.route(f"{checkpoint.name}/rank_{rank}.npy"))
+            rows = load_rows(checkpoint, plate.shape[1])
             if rows.shape != plate[1:-1].shape:
                 checkpoint.fail()
         if checkpoint.complete:
@@ -99,7 +110,7 @@ def main():
     size, steps, every = given
     kill_rank, kill_step = (int(text) for text in sys.argv[5:7]) if len(sys.argv) > 6 else (-1, 0)
     plate = new_plate(size)
-    scr.init({"SCR_CHECKPOINT_INTERVAL": every})
+    scr.init({"SCR_CHECKPOINT_INTERVAL": every, "SCR_RESTART_OTHER_RANKS": 1})
     step, stop = restart(plate), False
     while step < steps and not stop:
         plate = step_plate(plate)

@@ -96,6 +96,24 @@ module scr
             integer, intent(out) :: ierror
         end subroutine
 
+        ! How many processes wrote the checkpoint. With SCR_RESTART_OTHER_RANKS=1 it may be another number. Local.
+        subroutine scr_restart_ranks(n, ierror)
+            integer, intent(out) :: n, ierror
+        end subroutine
+
+        ! How many files one of them wrote; ranks count from 0. Local.
+        subroutine scr_restart_files(rank, count, ierror)
+            integer, intent(in) :: rank
+            integer, intent(out) :: count, ierror
+        end subroutine
+
+        ! Gives the name of one of them, for scr_route_file; files count from 1. Local.
+        subroutine scr_restart_file(rank, i, name, ierror)
+            integer, intent(in) :: rank, i
+            character(len=*), intent(out) :: name
+            integer, intent(out) :: ierror
+        end subroutine
+
         ! Ends it. If valid is 0 anywhere it fails everywhere, and the next older checkpoint is loaded. Collective.
         subroutine scr_complete_restart(valid, ierror)
             integer, intent(in) :: valid

@@ -169,6 +169,25 @@ SUBROUTINE(scr_start_restart, (char *name, int *ierror, size_t name_length))
         *ierror = SCR_Start_restart(NULL);
 }
 
+SUBROUTINE(scr_restart_ranks, (int *n, int *ierror))
+{
+    *ierror = SCR_Restart_ranks(n);
+}
+
+SUBROUTINE(scr_restart_files, (const int *rank, int *count, int *ierror))
+{
+    *ierror = SCR_Restart_files(*rank, count);
+}
+
+/* Files count from 1 in Fortran. */
+SUBROUTINE(scr_restart_file, (const int *rank, const int *i, char *name, int *ierror, size_t name_length))
+{
+    char found[SCR_MAX_FILENAME] = "";
+
+    *ierror = SCR_Restart_file(*rank, *i - 1, found);
+    *ierror = first_of(*ierror, write_text("SCR_RESTART_FILE", found, name, name_length));
+}
+
 SUBROUTINE(scr_complete_restart, (const int *valid, int *ierror))
 {
     *ierror = SCR_Complete_restart(*valid);

@@ -86,6 +86,15 @@ int SCR_Have_restart(int* flag, char* name);
 /* Begins reading the checkpoint. `name` may be NULL. */
 int SCR_Start_restart(char* name);
 
+/* With SCR_RESTART_OTHER_RANKS=1, SCR_Have_restart also offers what another number of processes wrote. Then, until
+ * SCR_Complete_restart, each process may read any file of the checkpoint. SCR_Restart_ranks returns in `n` how many
+ * processes wrote it, SCR_Restart_files in `count` how many files one of them wrote, and SCR_Restart_file in `name`
+ * (SCR_MAX_FILENAME bytes) the name of file i, which SCR_Route_file takes. Ranks and files count from 0. Local.
+ * Additions to the interface of C SCR. */
+int SCR_Restart_ranks(int* n);
+int SCR_Restart_files(int rank, int* count);
+int SCR_Restart_file(int rank, int i, char* name);
+
 /* Ends reading. If any process passes 0, it fails on all, and scr loads the next older checkpoint. */
 int SCR_Complete_restart(int valid);
 

@@ -5,7 +5,7 @@
  * exception passes: that is a fault of the program, for which no good checkpoint must be given up. It leaves the restart
  * open on this rank. The other ranks wait, so the exception must end the job, as one that nobody catches does.
  * Calls that fail throw scr::Error, whose what() is the library's own message. All are collective over
- * MPI_COMM_WORLD, or the communicator that the scr::Library was given, apart from route().
+ * MPI_COMM_WORLD, or the communicator that the scr::Library was given, apart from route() and the ranks and files of a Restart.
  */
 #ifndef SCR_HPP
 #define SCR_HPP
@@ -19,6 +19,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 /* SCR_Config with a code, for this interface alone; applications call scr::config. */
 extern "C" int scr_config_with_code(const char *line, char **value);
@@ -76,6 +77,12 @@ protected:
     Phase(Phase &&other) noexcept : end_(std::exchange(other.end_, nullptr)), on_exception_(other.on_exception_) {}
     Phase &operator=(Phase &&) = delete;
 
+    void require_open() const
+    {
+        if (end_ == nullptr)
+            throw std::logic_error("scr: this object has completed its phase, or was moved from");
+    }
+
     int finish(bool valid)
     {
         require_open();
@@ -83,12 +90,6 @@ protected:
     }
 
 private:
-    void require_open() const
-    {
-        if (end_ == nullptr)
-            throw std::logic_error("scr: this object has completed its phase, or was moved from");
-    }
-
     int (*end_)(int);
     OnException on_exception_;
     int exceptions_ = std::uncaught_exceptions();
@@ -130,6 +131,30 @@ public:
     Restart() : Restart(begin()) {}
 
     const std::string &name() const noexcept { return name_; }
+
+    /* How many ranks wrote it. With SCR_RESTART_OTHER_RANKS=1 it may be another number. Local. */
+    int ranks() const
+    {
+        require_open();
+        int n = 0;
+        detail::check(SCR_Restart_ranks(&n));
+        return n;
+    }
+
+    /* The names of the files that one of them wrote: `route` takes each on every rank. Local. */
+    std::vector<std::string> files(int rank) const
+    {
+        require_open();
+        int count = 0;
+        detail::check(SCR_Restart_files(rank, &count));
+        std::vector<std::string> names;
+        for (int i = 0; i < count; i++) {
+            char name[SCR_MAX_FILENAME] = "";
+            detail::check(SCR_Restart_file(rank, i, name));
+            names.emplace_back(name);
+        }
+        return names;
+    }
 
     /* Ends the restart: whether all ranks have read it. If not, the next older checkpoint is loaded. */
     bool complete(bool valid = true) { return finish(valid) == SCR_SUCCESS; }

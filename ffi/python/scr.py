@@ -1,7 +1,8 @@
 """The Python interface of the scr checkpoint/restart runtime.
 
 A thin layer over ``libscr.so``, without a build step. Every function needs a running MPI and is collective over
-``MPI_COMM_WORLD``, or the communicator that ``init`` was given, apart from ``route_file``, ``config``, ``version`` and
+``MPI_COMM_WORLD``, or the communicator that ``init`` was given, apart from ``route_file``, the ``restart_*`` functions,
+``config``, ``version`` and
 ``last_error``::
 
     from mpi4py import MPI
@@ -28,7 +29,7 @@ and so on. A failed call raises ``scr.Error``, a ``RuntimeError`` with the libra
 import ctypes
 import os
 import pathlib
-from typing import TYPE_CHECKING, Iterable, Mapping, Optional, Tuple, Type, Union
+from typing import TYPE_CHECKING, Iterable, List, Mapping, Optional, Tuple, Type, Union
 
 if TYPE_CHECKING:
     from mpi4py.MPI import Comm as _Comm
@@ -36,8 +37,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Error", "FLAG_NONE", "FLAG_CHECKPOINT", "FLAG_OUTPUT", "MAX_FILENAME", "Output", "Restart", "RouteError",
     "complete_output", "complete_restart", "config", "current", "delete", "drop", "finalize", "have_restart", "init",
-    "last_error", "need_checkpoint", "output", "restart", "route_file", "should_exit", "start_output",
-    "start_restart", "version",
+    "last_error", "need_checkpoint", "output", "restart", "restart_files", "restart_ranks", "route_file", "should_exit",
+    "start_output", "start_restart", "version",
 ]
 
 #: Properties of a dataset, to be combined with ``|``.
@@ -181,6 +182,20 @@ class Restart:
         self.valid = True
         self.unreadable = unreadable
 
+    @property
+    def ranks(self) -> int:
+        """How many ranks wrote it. With ``SCR_RESTART_OTHER_RANKS=1`` it may be another number. Local."""
+        return restart_ranks()
+
+    @property
+    def files(self) -> List[str]:
+        """The names of the files of all of them, each once: ``route`` takes each on every rank. Local."""
+        return list(dict.fromkeys(name for rank in range(self.ranks) for name in self.files_of(rank)))
+
+    def files_of(self, rank: int) -> List[str]:
+        """The names of the files of one of them. Local."""
+        return restart_files(rank)
+
     def route(self, name: PathLike) -> pathlib.Path:
         """The path at which to read this file. Local."""
         return pathlib.Path(os.fsdecode(route_file(name)))
@@ -223,6 +238,24 @@ def start_restart() -> str:
     name = ctypes.create_string_buffer(MAX_FILENAME)
     _check(_lib().SCR_Start_restart(name))
     return os.fsdecode(name.value)
+
+
+def restart_ranks() -> int:
+    """How many processes wrote the checkpoint that is being read. Local."""
+    count = ctypes.c_int(0)
+    _check(_lib().SCR_Restart_ranks(ctypes.byref(count)))
+    return count.value
+
+
+def restart_files(rank: int) -> List[str]:
+    """The names of the files that one of them wrote, for ``route_file``. Local. Needs ``SCR_RESTART_OTHER_RANKS=1``."""
+    count, names = ctypes.c_int(0), []
+    _check(_lib().SCR_Restart_files(int(rank), ctypes.byref(count)))
+    for number in range(count.value):
+        name = ctypes.create_string_buffer(MAX_FILENAME)
+        _check(_lib().SCR_Restart_file(int(rank), number, name))
+        names.append(os.fsdecode(name.value))
+    return names
 
 
 def complete_restart(valid: bool) -> bool:
@@ -281,6 +314,9 @@ _PROTOTYPES = {
     "SCR_Complete_output": ([ctypes.c_int], ctypes.c_int),
     "SCR_Have_restart": ([_flag, _text], ctypes.c_int),
     "SCR_Start_restart": ([_text], ctypes.c_int),
+    "SCR_Restart_ranks": ([_flag], ctypes.c_int),
+    "SCR_Restart_files": ([ctypes.c_int, _flag], ctypes.c_int),
+    "SCR_Restart_file": ([ctypes.c_int, ctypes.c_int, _text], ctypes.c_int),
     "SCR_Complete_restart": ([ctypes.c_int], ctypes.c_int),
     "SCR_Current": ([_text], ctypes.c_int),
     "SCR_Drop": ([_text], ctypes.c_int),

@@ -99,6 +99,19 @@ pub(crate) unsafe fn write_flag(flag: *mut c_int, answer: Result<bool, Failure>)
     answer.map(|_| ())
 }
 
+/// Stores a number.
+///
+/// # Safety
+/// `to` is NULL or points to an int.
+pub(crate) unsafe fn write_number(to: *mut c_int, number: u64, what: &'static str) -> Result<(), Failure> {
+    if to.is_null() {
+        return Err(Failure::Null { what, wanted: "an int" });
+    }
+    // SAFETY: not NULL, and so an int by the caller's promise.
+    unsafe { to.write(c_int::try_from(number).unwrap_or(c_int::MAX)) };
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

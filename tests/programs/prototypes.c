@@ -1,5 +1,5 @@
 /* Every function with exactly the type that C SCR v3.1's header gives it: a pointer of that type takes it without
- * a cast, in C and in C++; and SCR_Last_error and SCR_Init_comm, which are our own. Compiled together with prototypes_again.c, so that the header defines nothing twice. */
+ * a cast, in C and in C++; and our own. Compiled together with prototypes_again.c, so that the header defines nothing twice. */
 #include "scr.h"
 #ifdef WITH_MAIN
 #include <mpi.h>
@@ -27,12 +27,15 @@ int use_all(int argc)
 #else
     int communicator = 1;
 #endif
+    int (*restart_ranks)(int *) = SCR_Restart_ranks;
+    int (*restart_files)(int, int *) = SCR_Restart_files;
+    int (*restart_file)(int, int, char *) = SCR_Restart_file;
     char buffer[SCR_MAX_FILENAME];
     const char *macros[] = {SCR_MAJOR_VERSION, SCR_MINOR_VERSION, SCR_PATCH_VERSION, SCR_VERSION};
     const int flags = SCR_FLAG_NONE | SCR_FLAG_CHECKPOINT | SCR_FLAG_OUTPUT;
 
     buffer[0] = macros[0][0];
     return argc > 1000 && nothing[argc % 3] && valid[argc % 3] && flag[argc % 2] && name[argc % 3] && route &&
-           start_output && have_restart && start_restart && config && configf && version && last_error && communicator && buffer[0] && flags == 3 &&
+           start_output && have_restart && start_restart && config && configf && version && last_error && communicator && restart_ranks && restart_files && restart_file && buffer[0] && flags == 3 &&
            SCR_SUCCESS == 0 && SCR_FAILURE == 1 && SCR_MAX_FILENAME == 1024;
 }

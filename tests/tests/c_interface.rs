@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Every function of `scr.h`.
-const FUNCTIONS: [&str; 20] = [
+const FUNCTIONS: [&str; 23] = [
     "SCR_Complete_checkpoint",
     "SCR_Complete_output",
     "SCR_Complete_restart",
@@ -23,6 +23,9 @@ const FUNCTIONS: [&str; 20] = [
     "SCR_Init_comm",
     "SCR_Last_error",
     "SCR_Need_checkpoint",
+    "SCR_Restart_file",
+    "SCR_Restart_files",
+    "SCR_Restart_ranks",
     "SCR_Route_file",
     "SCR_Should_exit",
     "SCR_Start_checkpoint",

@@ -70,11 +70,12 @@ impl Session {
             let is_named = named.as_deref() == Some(&*record.dataset.name);
             if in_prefix.has(record.seq(), &record.dataset.name) {
                 saved.push(record.seq());
-            } else if newest.is_none_or(|newest| record.seq() > newest) || is_named {
-                if save(job, &self.cache, &self.schemes, other)? {
-                    saved.push(record.seq());
-                    newest = newest.max(Some(record.seq()));
-                }
+                continue;
+            }
+            let is_wanted = newest.is_none_or(|newest| record.seq() > newest) || is_named;
+            if is_wanted && save(job, &self.cache, &self.schemes, other)? {
+                saved.push(record.seq());
+                newest = newest.max(Some(record.seq()));
             }
         }
         Ok(saved)

@@ -6,10 +6,12 @@ use super::crash::sizes;
 use super::damage::flip;
 use super::world::{contents, file_name, files_below, path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Durability, Files, RealFiles};
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::delete_dataset;
 use scr_core::session::Error;
+use std::sync::Arc;
 
 pub(super) fn with_ranks(world: &mut World, ranks: usize) {
     world.nodes = (0..ranks).map(|rank| format!("n{rank}")).collect();
@@ -31,11 +33,20 @@ pub(super) fn job(ranks: usize, scheme: &str) -> World {
 
 /// Restarts, and compares every byte of every file of all ranks that wrote the checkpoint. Gives its step and their number.
 pub(super) fn try_read_all(application: &mut Application) -> Result<Option<(u64, u32)>, Error> {
+    try_read(application, None)
+}
+
+/// The same for a run of `writers` ranks, which reads of its own number what each rank wrote.
+fn try_read(application: &mut Application, writers: Option<u32>) -> Result<Option<(u64, u32)>, Error> {
+    let me = application.rank;
     let Some(name) = application.session().have_restart()? else { return Ok(None) };
     application.session().start_restart()?;
     let step = String::from_utf8(name).unwrap().strip_prefix("ckpt.").unwrap().parse().unwrap();
     let ranks = application.session().restart_ranks()?;
-    for rank in (0..ranks).map(Rank) {
+    let own_only = writers == Some(ranks);
+    // As many ranks as wrote it read what their own nodes have in cache, unless it is in the prefix directory.
+    let is_own = |rank: Rank| me == rank || !own_only;
+    for rank in (0..ranks).map(Rank).filter(|&rank| is_own(rank)) {
         let expected = sizes(rank);
         assert_eq!(application.session().restart_files(rank.0)?, expected.len());
         for (number, size) in expected.into_iter().enumerate() {
@@ -422,4 +433,41 @@ fn a_checkpoint_in_cache_that_the_user_names_is_taken_over_though_there_is_a_new
     world.put("SCR_CURRENT", "ckpt.1");
     world.nodes = place(6, 4);
     world.run(read_all).all_gave(&Some((1, 4)));
+}
+
+/// Every file operation of the run is a moment at which it dies, with a node in every second case. Those who wrote the checkpoint,
+/// or as many ranks as died, come after it.
+#[test]
+fn a_run_that_dies_at_any_operation_takes_no_checkpoint_away_from_any_number_of_ranks() {
+    let life = |mut application: Application| match try_read_all(&mut application) {
+        Ok(Some((1, 4))) if application.checkpoint(2, sizes).is_ok() => 2,
+        _ => 1,
+    };
+    let dies_at = |at: Option<u64>| {
+        let mut world = cached(4, 4, ("XOR", 2, 1)).set("SCR_FLUSH", "2");
+        let faulty = FaultyFiles::new(RealFiles);
+        at.into_iter().for_each(|at| if at % 2 == 0 { faulty.stop_at(at) } else { faulty.stop_torn_at(at) });
+        world.nodes = place(6, 4);
+        world.files = Arc::new(faulty.clone());
+        let died = world.try_run(|begun| begun.map_or(1, life));
+        world.files = Arc::new(RealFiles);
+        (world, *died.ranks.iter().min().unwrap(), faulty.mutations(), died.lines.join("\n"))
+    };
+    let (_, safe, all, _) = dies_at(None);
+    assert!(safe == 2 && all > 100, "the good run did {all} operations");
+    let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { 11 };
+    for at in (1..=all + 2).step_by(stride) {
+        let (mut world, safe, _, lines) = dies_at(Some(at));
+        if at % 3 == 0 {
+            world.lose("n2");
+        }
+        let ranks = if at % 4 < 2 { 4 } else { 6 };
+        world.nodes = place(ranks, 4);
+        let run = world.run(|application| try_read(application, u32::try_from(ranks).ok()).unwrap());
+        let found = run.ranks[0];
+        let story = || format!("stopped at {at}, {found:?}\n{lines}\n--- and then\n{}", run.lines.join("\n"));
+        assert!(run.ranks.iter().all(|other| *other == found), "{}", story());
+        assert!(matches!(found, Some((1, 4) | (2, 6))), "{}", story());
+        assert!(found.is_some_and(|(step, _)| step >= safe), "{}", story());
+    }
 }

@@ -225,6 +225,24 @@ impl Restart<'_> {
         route(name.as_ref())
     }
 
+    /// The number of ranks that wrote the checkpoint. With `SCR_RESTART_OTHER_RANKS=1` it may be another one than that of this
+    /// run. Local.
+    ///
+    /// # Errors
+    /// [`Error`]: none in a restart.
+    pub fn ranks(&self) -> Result<i32, Error> {
+        raw::restart_ranks()
+    }
+
+    /// The names of the files that one of these ranks wrote: [`route`](Self::route) takes each on every rank. Local.
+    ///
+    /// # Errors
+    /// [`Error`]: there is no such rank, or `SCR_RESTART_OTHER_RANKS` is not set.
+    pub fn files(&self, rank: i32) -> Result<Vec<PathBuf>, Error> {
+        let names = raw::restart_files(rank)?;
+        Ok(names.iter().map(|name| PathBuf::from(OsStr::from_bytes(name))).collect())
+    }
+
     /// Ends the restart; `valid` says whether this rank has read its files. Returns whether all ranks have; if not,
     /// the next older checkpoint is loaded.
     pub fn complete(mut self, valid: bool) -> bool {

@@ -21,6 +21,9 @@ mod c {
         pub(super) fn SCR_Complete_output(valid: c_int) -> c_int;
         pub(super) fn SCR_Have_restart(flag: *mut c_int, name: *mut c_char) -> c_int;
         pub(super) fn SCR_Start_restart(name: *mut c_char) -> c_int;
+        pub(super) fn SCR_Restart_ranks(n: *mut c_int) -> c_int;
+        pub(super) fn SCR_Restart_files(rank: c_int, count: *mut c_int) -> c_int;
+        pub(super) fn SCR_Restart_file(rank: c_int, i: c_int, name: *mut c_char) -> c_int;
         pub(super) fn SCR_Complete_restart(valid: c_int) -> c_int;
         pub(super) fn SCR_Current(name: *const c_char) -> c_int;
         pub(super) fn SCR_Drop(name: *const c_char) -> c_int;
@@ -86,6 +89,21 @@ pub(crate) fn have_restart() -> Result<Option<Vec<u8>>, Error> {
 pub(crate) fn start_restart() -> Result<Vec<u8>, Error> {
     // SAFETY: a buffer of the size that the library asks for.
     with_buffer(|buffer| unsafe { c::SCR_Start_restart(buffer) })
+}
+
+pub(crate) fn restart_ranks() -> Result<c_int, Error> {
+    let mut ranks = 0;
+    // SAFETY: room for the answer.
+    outcome(unsafe { c::SCR_Restart_ranks(&raw mut ranks) })?;
+    Ok(ranks)
+}
+
+pub(crate) fn restart_files(rank: c_int) -> Result<Vec<Vec<u8>>, Error> {
+    let mut count = 0;
+    // SAFETY: room for the answer.
+    outcome(unsafe { c::SCR_Restart_files(rank, &raw mut count) })?;
+    // SAFETY: a buffer of the size that the library asks for.
+    (0..count).map(|i| with_buffer(|buffer| unsafe { c::SCR_Restart_file(rank, i, buffer) })).collect()
 }
 
 pub(crate) fn complete_restart(valid: bool) -> Result<(), Error> {
