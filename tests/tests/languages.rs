@@ -13,13 +13,39 @@ on_each_mpi! {
     fn heat2d_in_c_survives_a_lost_node(mpi: Mpi) {
         let tree = Tree::new(mpi);
         tree.make("heat2d");
-        let options = |kill: bool| {
-            let mut options = vec![("size", SIZE), ("steps", STEPS), ("every", EVERY)];
-            options.extend(if kill { &[("kill-rank", 1), ("kill-step", 35)][..] } else { &[][..] });
-            let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
-            options.chain(["--result".to_owned(), "heat.out".to_owned()]).collect::<Vec<_>>()
-        };
         tree.expect_right_answer(&tree.examples().join("heat2d"), &options(true), &options(false));
+    }
+
+    fn heat2d_in_c_restarts_with_any_number_of_ranks(mpi: Mpi) {
+        let tree = Tree::new(mpi);
+        tree.make("heat2d");
+        for ranks in [1, 2, 3, 6, 8] {
+            let program = tree.examples().join("heat2d");
+            [Left::Cache, Left::OneNode, Left::Prefix].into_iter().for_each(|left| {
+                tree.expect_right_answer_of(ranks, left, &program, &options(true), &options(false));
+            });
+        }
+    }
+
+    fn heat2d_in_fortran_90_restarts_with_any_number_of_ranks(mpi: Mpi) {
+        with_compiler("gfortran", "heat2d in Fortran 90", || {
+            let tree = Tree::new(mpi);
+            tree.make("heat2d_f90");
+            let program = tree.examples().join("heat2d_f90");
+            for (ranks, left) in [(1, Left::Prefix), (3, Left::OneNode), (6, Left::Cache)] {
+                tree.expect_right_answer_of(ranks, left, &program, &numbers(true), &numbers(false));
+            }
+        });
+    }
+
+    fn heat2d_in_python_restarts_with_any_number_of_ranks(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "heat2d in Python") else { return };
+        let tree = Tree::new(mpi);
+        let script = tree.examples().join("heat2d.py").display().to_string();
+        let arguments = |kill: bool| [vec![script.clone()], numbers(kill)].concat();
+        for (ranks, left) in [(2, Left::Prefix), (3, Left::Cache), (6, Left::OneNode)] {
+            tree.expect_right_answer_of(ranks, left, &python, &arguments(true), &arguments(false));
+        }
     }
 
     fn heat2d_in_cpp_survives_a_lost_node(mpi: Mpi) {
@@ -307,6 +333,25 @@ fn numbers(kill: bool) -> Vec<String> {
     arguments
 }
 
+/// The options of heat2d in C.
+fn options(kill: bool) -> Vec<String> {
+    let mut options = vec![("size", SIZE), ("steps", STEPS), ("every", EVERY)];
+    options.extend(if kill { &[("kill-rank", 1), ("kill-step", 35)][..] } else { &[][..] });
+    let options = options.iter().flat_map(|(name, value)| [format!("--{name}"), value.to_string()]);
+    options.chain(["--result".to_owned(), "heat.out".to_owned()]).collect()
+}
+
+/// What is left of the checkpoint of a job that died on two nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Left {
+    /// Both caches. A job of one rank runs on the first node, and for it the other one counts as lost.
+    Cache,
+    /// One cache.
+    OneNode,
+    /// The copy in the prefix directory.
+    Prefix,
+}
+
 /// A copy of the installed tree at another place.
 struct Tree {
     mpi: Mpi,
@@ -413,6 +458,40 @@ impl Tree {
             );
             assert_eq!(outcome.prints("Restarted from "), run == "second", "{program} {options:?}");
         }
+    }
+
+    /// A run of four ranks is killed, and one of so many restarts and has the answer of a run without failures.
+    fn expect_right_answer_of(
+        &self,
+        ranks: u32,
+        left: Left,
+        executable: &Path,
+        killed: &[String],
+        restarted: &[String],
+    ) {
+        let case = format!("{ranks} ranks, {left:?}");
+        let mut cluster = Cluster::new(2);
+        let wanted = answer(&mut cluster, self.mpi);
+        let job = |cluster: &mut Cluster, ranks: u32, arguments: &[String]| {
+            let hosts: Vec<u32> = (0..ranks.min(2)).collect();
+            let job = cluster.job(self.mpi, ranks, Program::Heat2d).executable(executable).args(arguments);
+            let job = job.on(&hosts).env("SCR_FLUSH", i64::from(left == Left::Prefix));
+            job.env("PYTHONPATH", self.path.join("share/scr/python").display()).run()
+        };
+        let died = job(&mut cluster, 4, killed);
+        assert!(!died.succeeded() && !died.timed_out(), "{case}: the job was to die");
+        assert!(died.prints("checkpoint heat.000030 is complete"), "{case}");
+        match left {
+            Left::Cache => (),
+            Left::OneNode => cluster.lose_node(1),
+            Left::Prefix => (0..2).for_each(|node| cluster.lose_node(node)),
+        }
+        let done = job(&mut cluster, ranks, restarted);
+        assert!(done.succeeded(), "{case}");
+        assert!(done.prints("restarted from heat.000030"), "{case}");
+        assert_eq!(done.prints("is made whole in the prefix directory"), left != Left::Prefix, "{case}");
+        let found = std::fs::read(cluster.prefix().join("heat.out")).expect("the job wrote its answer");
+        assert!(found == wanted, "{case}: the answer differs from that of a run without failures");
     }
 
     /// One run is killed, its node is lost, and the next one restarts and has the answer of a run without failures.
