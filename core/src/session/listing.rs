@@ -4,8 +4,11 @@
 //! or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
 use super::{Error, Phase, Session};
+use crate::cache::filemap::Filemap;
+use crate::cache::node_dir;
+use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
-use crate::cache::CachedDataset;
+use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{broadcast_tree, gather};
 use crate::comm::{CommError, Rank};
 use crate::flush::lists;
@@ -14,19 +17,22 @@ use crate::param;
 use crate::prefix::{FileName, PrefixFile, Rank2File};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 /// The files of all ranks of a dataset.
 pub(super) struct Listed {
     by_rank: Vec<Vec<PrefixFile>>,
     /// The length and the checksum of each, where those are known.
     known: BTreeMap<FileName, (Option<u64>, Option<u32>)>,
+    /// Where copies of files that another number of ranks wrote may lie in the caches that this rank sees.
+    nearby: BTreeMap<FileName, PathBuf>,
 }
 
 impl Listed {
     fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
         let files = by_rank.iter().flatten();
         let known = files.map(|file| (file.name.clone(), (file.bytes, file.crc))).collect();
-        Self { by_rank, known }
+        Self { by_rank, known, nearby: BTreeMap::new() }
     }
 
     /// Those that the file lists of a dataset in the prefix directory have.
@@ -49,7 +55,7 @@ impl Listed {
     ///
     /// # Errors
     /// They cannot be read, or the ranks cannot talk.
-    pub(super) fn of_all(job: &Job, cached: &CachedDataset) -> Result<Self, Error> {
+    pub(super) fn of_all(job: &Job, cache: &Cache, cached: &CachedDataset) -> Result<Self, Error> {
         let record = &cached.record;
         let own = match record.read_by {
             Some(_) if job.rank() == Rank(0) => {
@@ -68,8 +74,37 @@ impl Listed {
         let tree = broadcast_tree(&*job.comm, Rank(0), &own)?;
         let lists: Option<Vec<_>> = tree.iter().map(|(_, list)| lists::from_tree(list)).collect();
         let malformed = CommError::Malformed { from: Rank(0), what: "the lists of all ranks" };
-        Ok(Self::new(lists.ok_or(malformed)?))
+        let listed = Self::new(lists.ok_or(malformed)?);
+        Ok(match record.read_by {
+            Some(_) => Self { nearby: nearby(job, cache, record), ..listed },
+            None => listed,
+        })
     }
+
+    /// Where a copy of this file may lie in a cache that this rank sees. Nobody has compared it.
+    pub(super) fn nearby(&self, name: &FileName) -> Option<&Path> {
+        self.nearby.get(name).map(PathBuf::as_path)
+    }
+}
+
+/// The files of the parts that those who wrote a dataset have left where this rank sees them.
+fn nearby(job: &Job, cache: &Cache, record: &RankRecord) -> BTreeMap<FileName, PathBuf> {
+    let mut found = BTreeMap::new();
+    for store in cache.stores() {
+        for place in node_dir::places(job.files(), store.root.path()).unwrap_or_default() {
+            for (id, rank) in look_through(job.files(), &place).parts {
+                let part = PartDir::new(&place, id, rank);
+                let theirs = Filemap::read(job.files(), &part).ok().and_then(|map| map.record);
+                let is_it = |theirs: &RankRecord| {
+                    theirs.seq() == record.seq() && theirs.dataset.name == record.dataset.name
+                };
+                let theirs = theirs.filter(|theirs| is_it(theirs) && !theirs.protection.bypass);
+                let files = theirs.into_iter().flat_map(|theirs| theirs.files);
+                found.extend(files.map(|file| (file.name.clone(), part.file(&file.name))));
+            }
+        }
+    }
+    found
 }
 
 fn own_list(record: &RankRecord) -> KvTree {

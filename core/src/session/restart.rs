@@ -45,7 +45,8 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
-        let listed = self.reads_other_ranks().then(|| Listed::of_all(&self.job, cached)).transpose()?;
+        let listed =
+            self.reads_other_ranks().then(|| Listed::of_all(&self.job, &self.cache, cached)).transpose()?;
         let of_others = match cached.record.read_by.and(cached.record.dataset.ranks) {
             Some(ranks) => format!(", which {ranks} ranks wrote"),
             None => String::new(),

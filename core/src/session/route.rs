@@ -91,7 +91,9 @@ fn route_restart(
     // Whether the application reads the checkpoint where it lies in the prefix directory.
     let is_there = cached.has_files_in_prefix() && !cached.superseded;
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
-    if let Some(own) = stands_for(job, name, &record.files.iter().map(|file| &file.name)) {
+    // Of what another number of ranks wrote no file is a rank's own: only among all of them can it be said which one is meant.
+    let own = record.files.iter().filter(|_| record.read_by.is_none()).map(|file| &file.name);
+    if let Some(own) = stands_for(job, name, &own) {
         let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
         return Ok((own.clone(), readable(job, &path)?));
     }
@@ -108,7 +110,10 @@ fn route_restart(
             None => listed.insert(Listed::read(job, record.id_in_prefix)?),
         };
         if let Some(other) = stands_for(job, name, &listed.names()) {
-            let path = job.prefix.file(other);
+            let path = match listed.nearby(other).filter(|path| is_whole(job, path, listed.known(other))) {
+                Some(nearby) => nearby.to_owned(),
+                None => job.prefix.file(other),
+            };
             if !in_prefix {
                 expect_recorded(job, &path, listed.known(other))?;
             }
@@ -145,6 +150,12 @@ fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<Fi
         }
     }
     found
+}
+
+/// Whether a copy in cache has all bytes of a file, which only its checksum proves.
+fn is_whole(job: &Job, path: &Path, known: (Option<u64>, Option<u32>)) -> bool {
+    let (Some(bytes), Some(crc)) = known else { return false };
+    expect_bytes(job.files(), path, bytes, Some(crc), job.params.get(&param::FILE_BUF_SIZE)).is_ok()
 }
 
 /// Nothing keeps others from replacing this file meanwhile, so its bytes are compared before it is read.

@@ -471,3 +471,53 @@ fn a_run_that_dies_at_any_operation_takes_no_checkpoint_away_from_any_number_of_
         assert!(found.is_some_and(|(step, _)| step >= safe), "{}", story());
     }
 }
+
+/// The paths that ranks get for a file, once for each rank.
+fn paths_of(world: &World, name: &str) -> Vec<std::path::PathBuf> {
+    let run = world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        application.session().start_restart().unwrap();
+        let path = path_of(&application.session().route_file(name.as_bytes()).unwrap()).to_owned();
+        application.session().complete_restart(true).unwrap();
+        path
+    });
+    run.ranks
+}
+
+#[test]
+fn a_file_that_lies_in_the_cache_of_its_node_is_read_there_if_every_byte_is_right() {
+    let mut world = cached(4, 4, ("XOR", 2, 1));
+    world.nodes = place(8, 4);
+    let paths = paths_of(&world, "ckpt.1/rank_1.0");
+    let (here, there) =
+        (world.cached_file(&["scr.dataset.1/", "rank_1.0"]), world.prefix().join("ckpt.1/rank_1.0"));
+    for (rank, path) in paths.iter().enumerate() {
+        assert_eq!(path, if rank / 2 == 1 { &here } else { &there });
+    }
+    flip(&here, 0);
+    assert!(paths_of(&world, "ckpt.1/rank_1.0").iter().all(|path| *path == there));
+    world.run(read_all).all_gave(&Some((1, 4)));
+}
+
+/// A rank compares the files of a few ranks, among which a base name may be unique that many ranks have used.
+#[test]
+fn a_name_without_its_folder_stands_for_no_file_if_several_ranks_wrote_one_of_that_name() {
+    let mut world = job(4, "SINGLE").set("SCR_FLUSH", "1");
+    world.run(|application| {
+        application.begin(1).unwrap();
+        let name = format!("ckpt.1/{}/state", application.rank);
+        let path = application.session().route_file(name.as_bytes()).unwrap();
+        std::fs::write(path_of(&path), name).unwrap();
+        application.session().complete_output(true).unwrap();
+    });
+    lose_all(&world);
+    with_ranks(&mut world, 5);
+    world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        application.session().start_restart().unwrap();
+        application.session().route_file(b"state").unwrap_err();
+        let path = application.session().route_file(b"ckpt.1/2/state").unwrap();
+        assert_eq!(std::fs::read(path_of(&path)).unwrap(), b"ckpt.1/2/state");
+        application.session().complete_restart(true).unwrap();
+    });
+}
