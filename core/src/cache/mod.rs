@@ -86,7 +86,7 @@ pub(crate) struct Cache {
     stale: Vec<StalePart>,
     /// Whether any rank knows of such a part.
     has_remains: bool,
-    /// Parts that another number of ranks wrote and that are nowhere else. They leave only once a newer checkpoint counts.
+    /// Parts that another number of ranks wrote. They leave only once a newer checkpoint counts.
     of_other_ranks: Vec<StalePart>,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<UnusableDataset>,
@@ -293,6 +293,18 @@ impl Cache {
     /// Keeps a part that another number of ranks wrote until a newer checkpoint counts.
     pub(crate) fn keep_of_other_ranks(&mut self, part: StalePart) {
         self.of_other_ranks.push(part);
+    }
+
+    /// This run restarts from the checkpoint at this place: of those that another number of ranks wrote and that the prefix directory
+    /// has as well, it and older ones may make room for a new one. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn release_of_other_ranks(&mut self, job: &Job, loaded: Option<Seq>) -> Result<(), CommError> {
+        let is_free = |part: &mut StalePart| part.is_saved && part.seq <= loaded;
+        self.stale.extend(self.of_other_ranks.extract_if(.., is_free));
+        [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
+        Ok(())
     }
 
     /// Keeps parts that cannot be brought back until a newer checkpoint counts, or needs their room. Collective.

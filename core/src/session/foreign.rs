@@ -39,10 +39,8 @@ impl Session {
         let checkpoints: Vec<Seq> = checkpoints.map(RankRecord::seq).collect();
         for mut part in std::mem::take(&mut found.parts_of_other_size) {
             part.is_saved = part.is_at(&saved);
-            match part.is_saved {
-                true => found.stale.push(part),
-                false if part.is_at(&checkpoints) => self.cache.keep_of_other_ranks(part),
-                false => (),
+            if part.is_saved || part.is_at(&checkpoints) {
+                self.cache.keep_of_other_ranks(part);
             }
         }
         Ok(())

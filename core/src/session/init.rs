@@ -90,7 +90,9 @@ impl Session {
         let Self { job, cache, schemes, restart, .. } = &mut session;
         let mut from = Fetcher { of_other_size, ..Fetcher::new(job, cache, schemes) };
         restart.find_first(&mut from, &in_prefix)?;
-        let is_found = restart.checkpoint(from.cache).is_some();
+        let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
+        from.cache.release_of_other_ranks(job, loaded)?;
+        let is_found = loaded.is_some();
         if !is_found && job.params.get(&param::FETCH) && !job.params.get(&param::PREFIX_PURGE) {
             left_whole.refuse(job)?;
         }

@@ -521,3 +521,27 @@ fn a_name_without_its_folder_stands_for_no_file_if_several_ranks_wrote_one_of_th
         application.session().complete_restart(true).unwrap();
     });
 }
+
+/// The prefix directory had it, too, and what lay there was damaged: the only good copy made room for a new checkpoint.
+#[test]
+fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_never_becomes_complete() {
+    for damaged in [true, false] {
+        let mut world = job(4, "XOR").set("SCR_FLUSH", "1").with_store("COUNT=1 EVICT=before");
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        if damaged {
+            flip(&world.prefix().join("ckpt.1/rank_0.0"), 0);
+        }
+        world.nodes = place(6, 4);
+        let run = world.run(|application| {
+            let found = read_all(application);
+            application.write(2, sizes).unwrap();
+            found
+        });
+        run.all_gave(&Some((1, 4)).filter(|_| !damaged));
+        let of_four = world.cached_files().into_iter();
+        let of_four = of_four.filter(|path| path.display().to_string().contains("scr.dataset.1/"));
+        assert_eq!(of_four.count() > 0, damaged, "{}", run.lines.join("\n"));
+        world.nodes = place(4, 4);
+        world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+    }
+}
