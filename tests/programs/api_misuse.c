@@ -46,6 +46,9 @@ static void before_init(void)
     refused(SCR_Have_restart(&flag, buffer), SCR_ERR_STATE, "Have_restart before Init");
     refused(SCR_Start_restart(buffer), SCR_ERR_STATE, "Start_restart before Init");
     refused(SCR_Complete_restart(1), SCR_ERR_STATE, "Complete_restart before Init");
+    refused(SCR_Restart_ranks(&flag), SCR_ERR_STATE, "Restart_ranks before Init");
+    refused(SCR_Restart_files(0, &flag), SCR_ERR_STATE, "Restart_files before Init");
+    refused(SCR_Restart_file(0, 0, buffer), SCR_ERR_STATE, "Restart_file before Init");
     refused(SCR_Should_exit(&flag), SCR_ERR_STATE, "Should_exit before Init");
     refused(SCR_Current("a"), SCR_ERR_STATE, "Current before Init");
     refused(SCR_Drop("a"), SCR_ERR_STATE, "Drop before Init");
@@ -207,6 +210,9 @@ static void idle(void)
     refused(SCR_Complete_checkpoint(1), SCR_ERR_STATE, "Complete_checkpoint without a start");
     refused(SCR_Start_restart(NULL), 0, "Start_restart with nothing to restart from");
     refused(SCR_Complete_restart(1), SCR_ERR_STATE, "Complete_restart without a start");
+    refused(SCR_Restart_ranks(NULL), 0, "Restart_ranks without a start");
+    refused(SCR_Restart_files(-1, NULL), SCR_ERR_ARGUMENT, "Restart_files of rank -1");
+    refused(SCR_Restart_file(0, -1, NULL), SCR_ERR_ARGUMENT, "Restart_file(NULL)");
 }
 
 /* One rank errs alone: the others must not wait for it for ever. */

@@ -7,7 +7,7 @@ program misuse
     character(len=SCR_MAX_FILENAME) :: path
     character(len=3) :: short
     character(len=16) :: value
-    integer :: ierror, flag, unit, comm
+    integer :: ierror, flag, unit, comm, number
 
     call MPI_Init(ierror)
     call scr_config('SCR_FLUSHH=1', value, ierror)
@@ -18,6 +18,8 @@ program misuse
     if (ierror == SCR_SUCCESS .and. value == '2') print '(a)', 'and given back'
     call scr_config('SCR_LOG_DB_HOST', value, ierror)
     if (ierror == SCR_FAILURE .and. value == '') print '(a)', 'a missing value is told'
+
+    call scr_config('SCR_RESTART_OTHER_RANKS=1', value, ierror)
 
     ! Without a running SCR a file is where the program has named it.
     call scr_route_file('some/name', path, ierror)
@@ -50,6 +52,18 @@ program misuse
     if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'and begins no restart'
     call scr_start_restart(value, ierror)
     if (ierror == SCR_SUCCESS .and. value == 'step.1') print '(a)', 'a long one does'
+    call scr_restart_ranks(number, ierror)
+    if (ierror == SCR_SUCCESS .and. number == 1) print '(a)', 'one rank wrote it'
+    call scr_restart_files(0, number, ierror)
+    if (ierror == SCR_SUCCESS .and. number == 1) print '(a)', 'and one file'
+    call scr_restart_file(0, 1, path, ierror)
+    if (ierror == SCR_SUCCESS .and. path == 'step.1/file') print '(a)', 'which has its name'
+    call scr_restart_file(0, 0, path, ierror)
+    if (ierror == SCR_ERR_ARGUMENT .and. path == '') print '(a)', 'there is no file 0'
+    call scr_restart_files(1, number, ierror)
+    if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'nor a second rank'
+    call scr_restart_file(0, 1, short, ierror)
+    if (ierror == SCR_ERR_ARGUMENT) print '(a)', 'nor room for a name in three letters'
     call scr_complete_restart(1, ierror)
     if (ierror == SCR_SUCCESS) print '(a)', 'the restart is complete'
     call scr_finalize(ierror)

@@ -62,8 +62,10 @@ void read(bool fails)
     found << std::ifstream(restart.route(file_of(restart.name()))).rdbuf();
     scr::Restart moved = std::move(restart);
     const bool refused = is_mistake([&] { restart.complete(); });
-    const bool valid = moved.complete(found.str() == moved.name());
-    if (refused && is_mistake([&] { moved.complete(); }) && is_mistake([&] { (void)moved.route("any"); }))
+    const bool listed = moved.ranks() == 2 && moved.files(rank) == std::vector<std::string>{file_of(moved.name())};
+    const bool valid = moved.complete(found.str() == moved.name() && listed);
+    if (refused && is_mistake([&] { moved.complete(); }) && is_mistake([&] { (void)moved.route("any"); }) &&
+        is_mistake([&] { (void)moved.files(0); }))
         say("MISTAKES REFUSED");
     if (valid)
         say("READ " + moved.name());
@@ -76,6 +78,7 @@ void refused_setting()
     } catch (const scr::Error &error) {
         say("CONFIG " + std::to_string(error.code()) + " " + error.what());
     }
+    scr::config("SCR_RESTART_OTHER_RANKS=1");
     scr::config("SCR_FLUSH=7");
     say("SCR_FLUSH=" + scr::config("SCR_FLUSH").value_or("nothing"));
 }

@@ -68,6 +68,22 @@ on_each_mpi! {
         tree.expect_right_answer(&python, &arguments(true), &arguments(false));
     }
 
+    fn any_number_of_ranks_reads_all_files_that_python_lists(mpi: Mpi) {
+        let Some(python) = scr_tests::python(mpi, "other ranks in Python") else { return };
+        let tree = Tree::new(mpi);
+        let mut cluster = Cluster::new(2);
+        let script = cluster.scratch().join("any_ranks.py");
+        std::fs::write(&script, ANY_RANKS_PY).unwrap();
+        let run = |cluster: &mut Cluster, ranks| {
+            let job = cluster.job(mpi, ranks, Program::Heat2d).executable(&python).args([script.display()]);
+            job.env("PYTHONPATH", tree.path.join("share/scr/python").display()).run()
+        };
+        assert!(run(&mut cluster, 4).succeeded());
+        let read = run(&mut cluster, 3);
+        assert!(read.succeeded());
+        assert_eq!(read.lines().filter(|line| *line == "READ 0123 of 4").count(), 3);
+    }
+
     fn python_gets_the_librarys_message_and_may_leave_without_finalize(mpi: Mpi) {
         let Some(python) = scr_tests::python(mpi, "errors in Python") else { return };
         let tree = Tree::new(mpi);
@@ -262,6 +278,23 @@ const EXERCISES: &[&[&str]] = &[
 const LEAVE_PY: &str =
     "from mpi4py import MPI\nimport scr\nscr.init()\ntry:\n    scr.start_output('x' * 2000, 1)\n\
     except scr.Error as error:\n    print(f'REFUSED {error.code} {error}\\n', end='', flush=True)\n";
+
+/// Reads what any number of ranks wrote, or writes.
+const ANY_RANKS_PY: &str = r#"
+from mpi4py import MPI
+import scr
+rank = MPI.COMM_WORLD.rank
+scr.init({"SCR_RESTART_OTHER_RANKS": 1})
+if scr.have_restart():
+    with scr.restart() as checkpoint:
+        text = "".join(checkpoint.route(name).read_text() for name in checkpoint.files)
+        print(f"READ {text} of {checkpoint.ranks}", flush=True)
+        assert checkpoint.files_of(2) == ["one/rank_2"]
+else:
+    with scr.output("one") as dataset:
+        dataset.route(f"one/rank_{rank}").write_text(str(rank))
+scr.finalize()
+"#;
 
 /// Two checkpoints, of which rank 1 asks for a file that is not there in the newer one.
 const NO_PATH_PY: &str = r#"

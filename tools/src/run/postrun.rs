@@ -344,6 +344,25 @@ mod tests {
     }
 
     #[test]
+    fn a_checkpoint_that_any_number_of_ranks_can_read_takes_the_place_of_all_older_ones() {
+        let mut file = FlushFile::default();
+        let of =
+            |id, ranks| DatasetDescriptor { id, ranks: Some(ranks), checkpoint: true, ..Default::default() };
+        file.record(&of(1, 4), Location::Cache);
+        file.record(&of(2, 3), Location::Cache);
+        file.record(&DatasetDescriptor { any_ranks: true, ..of(3, 2) }, Location::Prefix);
+        assert!(Unsaved::of(&file, "").checkpoints.is_empty());
+        file.record(&of(4, 2), Location::Prefix);
+        file.record(&DatasetDescriptor { any_ranks: true, ..of(5, 3) }, Location::Cache);
+        file.record(&of(6, 2), Location::Prefix);
+        assert_eq!(
+            ids(&Unsaved::of(&file, "").checkpoints),
+            [5],
+            "one that only two ranks can read does not"
+        );
+    }
+
+    #[test]
     fn unsaved_are_output_and_the_checkpoints_after_the_last_one_that_was_flushed() {
         let mut file = FlushFile::default();
         let mut add = |id, checkpoint, output, job: &str, location| {
