@@ -11,6 +11,7 @@ use scr_core::fs::{Durability, Files, RealFiles};
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::delete_dataset;
 use scr_core::session::Error;
+use std::io::ErrorKind;
 use std::sync::Arc;
 
 pub(super) fn with_ranks(world: &mut World, ranks: usize) {
@@ -543,5 +544,75 @@ fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_ne
         assert_eq!(of_four.count() > 0, damaged, "{}", run.lines.join("\n"));
         world.nodes = place(4, 4);
         world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+    }
+}
+
+/// As an application does: what a rank cannot read it calls invalid, until none is left.
+fn outcome(application: &mut Application) -> String {
+    loop {
+        let name = match application.session().have_restart() {
+            Ok(Some(name)) => String::from_utf8(name).unwrap(),
+            Ok(None) => return "none".to_owned(),
+            Err(_) => return "failed".to_owned(),
+        };
+        if application.session().start_restart().is_err() {
+            return "not begun".to_owned();
+        }
+        let step = name.strip_prefix("ckpt.").unwrap().parse().unwrap();
+        let ranks = application.session().restart_ranks().unwrap();
+        let files =
+            (0..ranks).flat_map(|rank| (0..sizes(Rank(rank)).len()).map(move |number| (rank, number)));
+        let valid = files.into_iter().all(|(rank, number)| {
+            let name = application.session().restart_file(rank, number).unwrap();
+            let path = application.session().route_file(&name);
+            let found = path.map(|path| std::fs::read(path_of(&path)).unwrap());
+            let size = sizes(Rank(rank))[number];
+            found.is_ok_and(|found| {
+                assert!(found == contents(step, Rank(rank), number, size), "wrong bytes");
+                true
+            })
+        });
+        if application.session().complete_restart(valid).is_ok() {
+            return name;
+        }
+    }
+}
+
+#[test]
+fn an_operation_that_fails_on_one_rank_is_one_outcome_for_all_and_costs_nobody_the_checkpoint() {
+    for victim in [Rank(0), Rank(2)] {
+        let fails_at = |at: Option<u64>| {
+            let mut world = cached(4, 4, ("XOR", 2, 1));
+            let faulty = FaultyFiles::new(RealFiles);
+            faulty.never_pause();
+            faulty.count_all();
+            at.into_iter().for_each(|at| match at % 2 {
+                0 => faulty.fail_once(at, ErrorKind::Other),
+                _ => faulty.fail_from(at, ErrorKind::StorageFull),
+            });
+            world.nodes = place(6, 4);
+            world.own_files.insert(victim, Arc::new(faulty.clone()));
+            let run =
+                world.try_run(|begun| begun.map_or("no session".to_owned(), |mut begun| outcome(&mut begun)));
+            (world, run, faulty.mutations())
+        };
+        let (_, run, all) = fails_at(None);
+        run.all_gave(&"ckpt.1".to_owned());
+        let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { 17 };
+        for at in (1..=all).step_by(stride) {
+            let (mut world, run, _) = fails_at(Some(at));
+            let first = run.ranks[0].clone();
+            run.all_gave(&first);
+            world.own_files.clear();
+            world.nodes = place(4, 4);
+            let again = world.run(|application| application.restart(sizes));
+            let story = || format!("rank {victim}, operation {at}: {first}\n{}", run.lines.join("\n"));
+            assert!(
+                again.ranks.iter().all(|step| *step == Some(1)),
+                "{}\n--- and then\n{}",
+                story(),
+                again.lines.join("\n")
+            );
+        }
     }
 }
