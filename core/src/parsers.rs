@@ -19,7 +19,7 @@ use crate::ledger::pending::PendingFlush;
 use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
 use crate::prefix::{
-    rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, KnownEnd, Nodes,
+    rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, KnownEnd, LastRun, Nodes,
     Overwritten, Prefix, Restarted, Seq, Summary,
 };
 use crate::scavenge::filemap::ScavengedMap;
@@ -146,7 +146,9 @@ fn small_files(bytes: &[u8]) {
     if let Ok(halt) = Halt::from_tree(&tree) {
         let end = |time| KnownEnd { job_id: "1", time: Some(time) };
         black_box((halt.reason(i64::MAX, end(i64::MIN)), halt.reason(i64::MIN, end(i64::MAX))));
+        black_box((halt.due(i64::MAX, end(i64::MIN)), halt.due(i64::MIN, end(i64::MAX))));
     }
+    black_box(LastRun::from_tree(&tree));
     black_box(Nodes::from_tree(&tree, Path::new("/p"))).ok();
     black_box(Restarted::from_tree(&tree, Path::new("/p"))).ok();
     black_box(Overwritten::from_tree(&tree)).ok();

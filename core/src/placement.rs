@@ -4,7 +4,8 @@
 
 use crate::comm::collective::{all_gather, Turn};
 use crate::comm::{Comm, CommError, Rank, RankValues};
-use std::collections::HashMap;
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -46,6 +47,11 @@ impl Placement {
     /// The number of a rank's group; groups are numbered in the order of their first ranks.
     pub(crate) fn number(&self, rank: Rank) -> u32 {
         self.groups.place(rank) as u32
+    }
+
+    /// The first rank of each group.
+    pub(crate) fn leaders(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.leaders.iter().copied()
     }
 
     /// How many groups there are.
@@ -129,9 +135,101 @@ impl Placement {
     }
 }
 
+/// How many nodes may be lost, whichever they are, before a dataset is lost with them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Survives {
+    /// So many.
+    Nodes(u32),
+    /// All of them.
+    All,
+}
+
+/// The nodes that hold a member's part: none if it is lost. `None` if it lies where no node takes it along.
+pub(crate) type Holders = Option<Vec<usize>>;
+
+impl Survives {
+    /// Of one redundancy set that does without `losses` of its members. A part that several nodes hold counts as lost as soon as so
+    /// many nodes are, so the answer may be too low there, and never too high.
+    pub(crate) fn of_set(members: &[Holders], losses: u32) -> Self {
+        let (mut alone, mut shared, mut lost) = (BTreeMap::<usize, u32>::new(), Vec::new(), 0_u32);
+        for holders in members.iter().flatten() {
+            match holders.as_slice() {
+                [] => lost += 1,
+                [node] => *alone.entry(*node).or_default() += 1,
+                nodes => shared.push(nodes.len()),
+            }
+        }
+        let mut worst: Vec<u32> = alone.into_values().collect();
+        worst.sort_unstable_by_key(|&parts| Reverse(parts));
+        let most = worst.len().max(shared.iter().copied().max().unwrap_or(0));
+        let lost_with = |nodes: usize| {
+            let alone: u32 = worst.iter().take(nodes).sum();
+            let shared = shared.iter().filter(|&&holders| holders <= nodes).count();
+            lost.saturating_add(alone).saturating_add(u32::try_from(shared).unwrap_or(u32::MAX))
+        };
+        match (1..=most).find(|&nodes| lost_with(nodes) > losses) {
+            Some(nodes) => Self::Nodes(u32::try_from(nodes - 1).unwrap_or(u32::MAX)),
+            None => Self::All,
+        }
+    }
+
+    /// As ranks compare it: the smallest counts for all.
+    pub(crate) fn to_number(self) -> u64 {
+        match self {
+            Self::Nodes(nodes) => u64::from(nodes),
+            Self::All => u64::MAX,
+        }
+    }
+
+    /// From that number.
+    pub(crate) fn of_number(number: u64) -> Self {
+        u32::try_from(number).map_or(Self::All, Self::Nodes)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Whether a set is lost with these nodes.
+    fn is_lost(members: &[Holders], losses: u32, nodes: u32) -> bool {
+        let is_gone = |holders: &&Holders| {
+            holders.as_ref().is_some_and(|held| held.iter().all(|node| nodes & 1 << node != 0))
+        };
+        members.iter().filter(is_gone).count() as u32 > losses
+    }
+
+    #[test]
+    fn a_set_survives_every_loss_of_so_many_nodes_and_one_more_is_too_much() {
+        const NODES: usize = 3;
+        let kinds: Vec<Holders> = std::iter::once(None)
+            .chain(
+                (0..1 << NODES).map(|mask| Some((0..NODES).filter(|node| mask & 1 << node != 0).collect())),
+            )
+            .collect();
+        let count = kinds.len();
+        for number in 0..count.pow(4) {
+            let members: Vec<_> =
+                (0..4).map(|place| kinds[number / count.pow(place) % count].clone()).collect();
+            let shares = members.iter().flatten().any(|holders| holders.len() > 1);
+            for losses in 0..4 {
+                let losses_of = |nodes: u32| {
+                    let mut all = (0..1_u32 << NODES).filter(move |mask| mask.count_ones() == nodes);
+                    all.any(|mask| is_lost(&members, losses, mask))
+                };
+                if losses_of(0) {
+                    continue;
+                }
+                let most = (1..=NODES as u32).take_while(|&nodes| !losses_of(nodes)).last().unwrap_or(0);
+                let most = if most == NODES as u32 { Survives::All } else { Survives::Nodes(most) };
+                let found = Survives::of_set(&members, losses);
+                assert!(found == most || shares && found < most, "{members:?} {losses}: {found:?} {most:?}");
+            }
+        }
+        let on_every_node = [Some(vec![0, 1, 2]), None];
+        assert_eq!(Survives::of_set(&on_every_node, 0), Survives::Nodes(2));
+        assert_eq!(Survives::of_number(Survives::All.to_number()), Survives::All);
+    }
 
     #[test]
     fn ranks_that_give_the_same_name_are_together() {

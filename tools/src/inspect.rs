@@ -6,14 +6,15 @@
 use crate::copy::Caches;
 use crate::environment;
 use crate::machine::health::{command_here, nodes_with_data, own_names};
-use crate::machine::process::Limit;
+use crate::machine::process::{Finished, Limit};
 use crate::output::{on_one_line, print, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use scr_core::descriptor::hostlist;
-use scr_core::param;
+use scr_core::env::Env;
+use scr_core::param::{self, Params};
 use scr_core::prefix::Prefix;
 use scr_core::scavenge::{inspect, Inspected, Inventory};
 use serde_json::{json, Value};
@@ -73,7 +74,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
         return print_ids(&found);
     }
     show(args.json, json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }), text(&found))?;
-    let can_restart = |dataset: &Inspected| dataset.checkpoint && dataset.beyond_repair.is_none();
+    let can_restart = |dataset: &Inspected| dataset.dataset.checkpoint && dataset.beyond_repair.is_none();
     Ok(Answer::from(found.iter().any(can_restart)))
 }
 
@@ -90,12 +91,27 @@ fn print_ids(found: &[Inspected]) -> Result<Answer> {
 
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
     let (env, _) = args.job.environment()?;
-    let params = environment::params(&env);
-    let prefix = environment::prefix(&env, None)?;
-    let caches = Caches::find(&env, &params, &args.cache)?;
+    inventory_here(&env, &environment::params(&env), &environment::prefix(&env, None)?, &args.cache)
+}
+
+/// The inventory of this machine.
+///
+/// # Errors
+/// The prefix directory or the descriptors cannot be read.
+pub(crate) fn inventory_here(
+    env: &Env,
+    params: &Params,
+    prefix: &Prefix,
+    caches: &[PathBuf],
+) -> Result<Inventory> {
+    let caches = Caches::find(env, params, caches)?;
     caches.refused.iter().for_each(warn);
-    Inventory::take(&*env.files, &prefix, &caches.found, &mut |problem| warn(problem))
-        .with_context(|| format!("cannot read {}", prefix.dir().display()))
+    let mut inventory = Inventory::take(&*env.files, prefix, &caches.found, &mut |problem| warn(problem))
+        .with_context(|| format!("cannot read {}", prefix.dir().display()))?;
+    let descriptors = environment::descriptors(params)?;
+    let stores = descriptors.stores.iter().filter(|store| store.enabled);
+    inventory.measure_room(&*env.files, stores.map(|store| store.path.as_path()));
+    Ok(inventory)
 }
 
 /// The inventory of this machine, which has all of the job, unless it counts as lost.
@@ -116,36 +132,45 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
     let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
     let down = own_names(down, "--down", &job.allocation, &mut |line| warn(line));
     let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();
+    let mut inventories = Vec::new();
+    for (node, answer) in nodes.iter().zip(ask(job, &nodes, &args.cache, TIMEOUT)?) {
+        match answer {
+            Ok((inventory, warnings)) => {
+                warnings.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
+                inventories.push(inventory);
+            }
+            Err(why) => warn(format_args!("what a node has counts as lost: node {node}: {why}")),
+        }
+    }
+    Ok(inventories)
+}
+
+/// Asks nodes for their inventories. Each gives its own with its warnings, or the reason why it has not answered.
+///
+/// # Errors
+/// No node can be asked.
+pub(crate) fn ask(
+    job: &JobContext,
+    nodes: &[String],
+    caches: &[PathBuf],
+    limit: Duration,
+) -> Result<Vec<Result<(Inventory, String), String>>> {
     let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
     let prefix = Prefix::new(job.params.get(&param::PREFIX));
     let prefix = prefix.dir().to_str().context("the name of the prefix directory is not UTF-8")?;
     let mut command: Vec<String> =
         [&scr, "inspect", "--node", "--prefix", prefix].map(str::to_owned).to_vec();
-    for cache in &args.cache {
+    for cache in caches {
         let cache = cache.to_str().context("the name of a cache directory is not UTF-8")?;
         command.extend(["--cache".to_owned(), cache.to_owned()]);
     }
-    let answers = job.allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
-    let mut inventories = Vec::new();
-    for (node, answer) in nodes.iter().zip(answers) {
-        let answer = answer.with_context(|| format!("node {node}"));
-        let found = answer.as_ref().ok().and_then(|answer| {
-            let line = answer.stdout.lines().find_map(|line| line.strip_prefix(MARK))?;
-            from_hex(line)
-        });
-        let why = match (found, answer) {
-            (Some(bytes), answer) => {
-                let warnings = answer.map(|answer| answer.stderr).unwrap_or_default();
-                warnings.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
-                inventories.push(Inventory::from_bytes(&bytes));
-                continue;
-            }
-            (None, Ok(answer)) => format!("node {node}: {}", answer.failure()),
-            (None, Err(error)) => format!("{error:#}"),
-        };
-        warn(format_args!("what a node has counts as lost: {why}"));
-    }
-    Ok(inventories)
+    let answers = job.allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
+    let inventory = |answer: Result<Finished>| {
+        let answer = answer.map_err(|error| format!("{error:#}"))?;
+        let bytes = answer.marked(MARK).and_then(from_hex).ok_or_else(|| answer.failure())?;
+        Ok((Inventory::from_bytes(&bytes), answer.stderr))
+    };
+    Ok(answers.into_iter().map(inventory).collect())
 }
 
 fn text(found: &[Inspected]) -> String {
@@ -159,7 +184,7 @@ fn text(found: &[Inspected]) -> String {
             (None, true) => "whole".to_owned(),
             (None, false) => "can be rebuilt".to_owned(),
         };
-        let name = on_one_line(&String::from_utf8_lossy(&dataset.name));
+        let name = on_one_line(&String::from_utf8_lossy(&dataset.dataset.name));
         table.row([
             dataset.id.to_string(),
             name,
@@ -174,8 +199,8 @@ fn text(found: &[Inspected]) -> String {
 fn row(dataset: &Inspected) -> Value {
     json!({
         "id": dataset.id,
-        "name": String::from_utf8_lossy(&dataset.name),
-        "checkpoint": dataset.checkpoint,
+        "name": String::from_utf8_lossy(&dataset.dataset.name),
+        "checkpoint": dataset.dataset.checkpoint,
         "ranks": dataset.ranks,
         "lost": dataset.lost,
         "recoverable": dataset.beyond_repair.is_none(),

@@ -9,7 +9,7 @@ mod finished_job;
 use answer::{code, err, out};
 use finished_job::FinishedJob;
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Halt, Nodes, Prefix};
+use scr_core::prefix::{Halt, LastRun, Prefix};
 use std::fs;
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::process::{Command, Output};
@@ -90,7 +90,9 @@ fn a_loop_around_srun_leaves_out_lost_nodes_and_saves_the_last_checkpoint() {
 #[test]
 fn a_job_is_over_where_too_few_nodes_are_left_of_those_that_are_not_down() {
     let job = allocation();
-    Nodes(2).write(&RealFiles, &Prefix::new(job.prefix())).unwrap();
+    LastRun { nodes: vec![String::new(); 2], ..LastRun::default() }
+        .write(&RealFiles, &Prefix::new(job.prefix()))
+        .unwrap();
     for (script, exit) in [
         ("scr_should_exit -p $P", 1),
         ("scr_should_exit -p $P --down n1", 0),

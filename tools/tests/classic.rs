@@ -6,7 +6,7 @@ mod answer;
 
 use answer::{code, err, out};
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Halt, Nodes, Prefix};
+use scr_core::prefix::{Halt, LastRun, Prefix};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -50,7 +50,9 @@ fn the_nodes_of_the_last_run_and_the_directories_of_an_allocation_are_printed() 
     let prefix = folder.path().canonicalize().unwrap();
     assert_eq!(code(&scr(&prefix, &["nodes-file"])), 1);
     Prefix::new(&prefix).make_scr_dir(&RealFiles).unwrap();
-    Nodes(4).write(&RealFiles, &Prefix::new(&prefix)).unwrap();
+    LastRun { nodes: vec![String::new(); 4], ..LastRun::default() }
+        .write(&RealFiles, &Prefix::new(&prefix))
+        .unwrap();
     assert_eq!(out(&scr(&prefix, &["nodes-file", "--dir", "."])), "4\n");
     std::fs::write(
         prefix.join(".scrconf"),

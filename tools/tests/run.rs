@@ -5,7 +5,7 @@ mod finished_job;
 use finished_job::FinishedJob;
 use rustix::process::{kill_process, Pid, Signal};
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{Halt, Nodes, Prefix};
+use scr_core::prefix::{Halt, LastRun, Prefix};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -334,11 +334,17 @@ fn with_too_few_nodes_a_job_is_not_started_again() {
         let world = World::new().program("ssh", SSH);
         let nodes = world.prefix().nodes_file();
         let world = world.launcher("mpirun", &format!("{script}; touch $HERE/n1.down $HERE/n2.down; exit 9"));
-        Nodes(5).write(&RealFiles, &world.prefix()).unwrap();
+        LastRun { nodes: vec![String::new(); 5], ..LastRun::default() }
+            .write(&RealFiles, &world.prefix())
+            .unwrap();
         std::fs::copy(&nodes, world.path("five")).unwrap();
-        Nodes(3).write(&RealFiles, &world.prefix()).unwrap();
+        LastRun { nodes: vec![String::new(); 3], ..LastRun::default() }
+            .write(&RealFiles, &world.prefix())
+            .unwrap();
         std::fs::copy(&nodes, world.path("three")).unwrap();
-        Nodes(2).write(&RealFiles, &world.prefix()).unwrap();
+        LastRun { nodes: vec![String::new(); 2], ..LastRun::default() }
+            .write(&RealFiles, &world.prefix())
+            .unwrap();
         let run =
             world.scr(&["run", "mpirun", "./app"], &[variables, &[FIVE_NODES, ("SCR_RUNS", "2")]].concat());
         assert_eq!(run.status.code(), Some(9));

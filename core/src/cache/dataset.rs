@@ -7,7 +7,9 @@ use super::verify::Verified;
 use crate::fs::{At, Files};
 use crate::job::Job;
 use crate::param;
-use crate::prefix::Seq;
+use crate::placement::Survives;
+use crate::prefix::{InCache, Seq};
+use std::time::Duration;
 
 /// This rank's part of a complete dataset, and what has become of the dataset.
 pub(crate) struct CachedDataset {
@@ -36,6 +38,10 @@ pub(crate) struct CachedDataset {
     pub(crate) may_replace: bool,
     /// How much of this rank's part equals its record.
     pub(crate) verified: Verified,
+    /// How many nodes may be lost, once that is known.
+    pub(crate) survives: Option<Survives>,
+    /// How long after the checkpoint before it, in this run, it was complete.
+    pub(crate) after: Option<Duration>,
 }
 
 /// A checkpoint in cache that a run can restart from.
@@ -98,7 +104,16 @@ impl CachedDataset {
             listed,
             may_replace: true,
             verified: Verified::All,
+            survives: None,
+            after: None,
         }
+    }
+
+    /// What the flush file says of it for those who look at the job.
+    pub(super) fn in_cache(&self) -> InCache {
+        let protection = &self.record.protection;
+        let scheme = (!protection.bypass).then(|| protection.scheme.clone());
+        InCache { bypass: protection.bypass, scheme, survives: self.survives, after: self.after }
     }
 
     /// Its id.

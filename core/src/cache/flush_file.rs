@@ -102,7 +102,7 @@ impl Cache {
                 }
             }
             for cached in &self.datasets {
-                flush.record_in_cache(&cached.record.dataset, cached.record.protection.bypass);
+                flush.record_in_cache(&cached.record.dataset, &cached.in_cache());
             }
             flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
         });
@@ -118,9 +118,7 @@ impl Cache {
         let stays = |cached: &CachedDataset| Some(cached.id()) != leaving;
         let recorded = change_flush_file(job, FlushFile::renew, |flush| {
             let staying = self.datasets.iter().filter(|cached| stays(cached));
-            staying.for_each(|cached| {
-                flush.record_in_cache(&cached.record.dataset, cached.record.protection.bypass);
-            });
+            staying.for_each(|cached| flush.record_in_cache(&cached.record.dataset, &cached.in_cache()));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
             let counting = || self.datasets.iter().filter(|cached| cached.counts());
             flush.forget_lost(|lost| {

@@ -46,7 +46,7 @@ const FIXED: &[&str] = &["SINGLE", "PARTNER", "XOR"];
 const INTERVAL: Kind = Kind::Count { least: 1, most: u64::MAX };
 
 /// Whether what a scheme has protected survives the loss of a node.
-pub(crate) fn protects(scheme: &str) -> bool {
+pub fn protects(scheme: &str) -> bool {
     !scheme.eq_ignore_ascii_case("SINGLE")
 }
 

@@ -29,6 +29,7 @@
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
 //! | `lists` | the ranks' lists of files, and how they come together in leaves |
 //! | `catalog` | index, summary and file lists |
+//! | `under_way` | how far flushes are, for those who look from outside |
 
 mod aggregate;
 pub(crate) mod closing;
@@ -49,6 +50,7 @@ mod steps;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod throttle;
+mod under_way;
 mod worker;
 
 pub(crate) use crate::ledger::MakeCurrent;
@@ -58,6 +60,7 @@ pub(crate) use earlier_runs::resolve_pending_flushes;
 pub(crate) use flushes::{FlushSite, Flushes};
 pub use outcome::FlushOutcome;
 pub use throttle::SharedSlots;
+pub use under_way::{flushes_under_way, FlushUnderWay};
 
 use crate::comm::CommError;
 use crate::fs::{unique_number, Files};

@@ -2,21 +2,22 @@
 //!
 //! ```text
 //! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>, BYPASS/1,
-//!               REPLACED/<id>}
+//!     REPLACED/<id>, SCHEME/<scheme>, SURVIVES/<nodes, or ALL>, AFTER/<microseconds>}
 //! LOST/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, NAME/<name>}
 //! ```
 //!
-//! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `BYPASS`, for a
-//! dataset whose files lie under the prefix directory, so that `CACHE` means its records alone; and `REPLACED`, for one that was
-//! not flushed since the dataset of that id, which is newer, has files of it.
+//! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`, for
+//! one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Index, Prefix, PrefixError, Rank2File, RestartPoint, Seq};
 use crate::fs::{Durability, Files};
+use crate::placement::Survives;
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// The file, as it is in memory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,8 +55,21 @@ pub struct FlushEntry {
     pub dataset: Option<DatasetDescriptor>,
     /// The newer dataset that has its name or files of it, if a flush has found one.
     pub replaced_by: Option<u64>,
+    /// What the job has recorded of its copy in cache.
+    pub in_cache: InCache,
+}
+
+/// What a job records of a dataset in cache for those who look at it from outside, who may reach no node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct InCache {
     /// Whether the application wrote its files under the prefix directory, and the cache has only records of it.
     pub bypass: bool,
+    /// The scheme that protects it. `None` if its files lie in the prefix directory, or nothing was recorded.
+    pub scheme: Option<String>,
+    /// How many nodes may be lost.
+    pub survives: Option<Survives>,
+    /// How long after the checkpoint before it, in the same run, it was complete.
+    pub after: Option<Duration>,
 }
 
 impl FlushEntry {
@@ -136,12 +150,12 @@ impl FlushEntry {
 
     /// Whether the nodes have its files.
     pub fn is_on_nodes(&self) -> bool {
-        self.is_at(Location::Cache) && !self.bypass
+        self.is_at(Location::Cache) && !self.in_cache.bypass
     }
 
     /// The place of a dataset that the index does not have, in words.
     pub fn where_unlisted(&self) -> &'static str {
-        match self.bypass {
+        match self.in_cache.bypass {
             true => "lies in the prefix directory, whose index does not list it",
             false => "is in cache only",
         }
@@ -150,6 +164,33 @@ impl FlushEntry {
     /// Whether it is there. The cache also has one in bypass mode, without the files.
     pub fn is_at(&self, location: Location) -> bool {
         self.locations.contains(&location)
+    }
+}
+
+impl InCache {
+    fn write_into(&self, tree: &mut KvTree) {
+        set_or_remove(tree, BYPASS, self.bypass.then_some(1));
+        set_or_remove(tree, SCHEME, self.scheme.as_ref());
+        let survives = self.survives.map(|survives| match survives {
+            Survives::Nodes(nodes) => nodes.to_string(),
+            Survives::All => ALL.to_owned(),
+        });
+        set_or_remove(tree, SURVIVES, survives);
+        set_or_remove(tree, AFTER, self.after.map(|time| time.as_micros()));
+    }
+
+    /// What cannot be read was not recorded.
+    fn from_tree(tree: &KvTree) -> Self {
+        let survives = |text: &str| match text {
+            ALL => Some(Survives::All),
+            nodes => nodes.parse().ok().map(Survives::Nodes),
+        };
+        Self {
+            bypass: flag(tree, BYPASS).ok().flatten().unwrap_or(false),
+            scheme: tree.text(SCHEME).map(str::to_owned),
+            survives: tree.text(SURVIVES).and_then(survives),
+            after: tree.parse(AFTER).ok().flatten().map(Duration::from_micros),
+        }
     }
 }
 
@@ -302,19 +343,19 @@ impl FlushFile {
             locations: Location::ALL.into_iter().filter(is_at).collect(),
             dataset: tree.get("DSETDESC").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok()),
             replaced_by: tree.parse(REPLACED).ok().flatten(),
-            bypass: is_set("BYPASS"),
+            in_cache: InCache::from_tree(tree),
         })
+    }
+
+    /// Records a dataset in cache, and how it is kept there.
+    pub(crate) fn record_in_cache(&mut self, dataset: &DatasetDescriptor, kept: &InCache) {
+        self.record(dataset, Location::Cache);
+        kept.write_into(self.tree.entry(DATASET, dataset.id));
     }
 
     /// Records a dataset and one place where it is, besides those it was at.
     pub fn record(&mut self, dataset: &DatasetDescriptor, location: Location) {
         locate(self.describe(DATASET, dataset), location);
-    }
-
-    /// Records a dataset that the cache has, in bypass mode only the records of it.
-    pub fn record_in_cache(&mut self, dataset: &DatasetDescriptor, bypass: bool) {
-        self.record(dataset, Location::Cache);
-        set_or_remove(self.tree.entry(DATASET, dataset.id), "BYPASS", bypass.then_some(1));
     }
 
     /// Records that a dataset was not flushed, as a newer one has its name or files of it.
@@ -400,6 +441,11 @@ impl FlushFile {
 const DATASET: &str = "DATASET";
 const LOST: &str = "LOST";
 const REPLACED: &str = "REPLACED";
+const BYPASS: &str = "BYPASS";
+const SCHEME: &str = "SCHEME";
+const SURVIVES: &str = "SURVIVES";
+const ALL: &str = "ALL";
+const AFTER: &str = "AFTER";
 
 /// As C SCR does, which lists the last one first.
 fn locate(entry: &mut KvTree, location: Location) {
@@ -466,6 +512,25 @@ mod tests {
         assert_eq!(file.entry(3), None);
         assert_eq!(file.entry(4).unwrap().locations, [Location::Prefix, Location::Flushing]);
         assert_eq!(file.tree().find("DATASET", 4).unwrap().text("LATER"), Some("kept"));
+    }
+
+    #[test]
+    fn what_is_recorded_of_a_copy_in_cache_comes_back_and_goes_with_the_next_record() {
+        let dataset = DatasetDescriptor { id: 7, checkpoint: true, ..Default::default() };
+        let mut file = FlushFile::default();
+        let after = Some(Duration::from_micros(5));
+        for survives in [Some(Survives::Nodes(0)), Some(Survives::Nodes(2)), Some(Survives::All), None] {
+            let kept = InCache { scheme: Some("XOR".to_owned()), survives, after };
+            file.record_in_cache(&dataset, &kept);
+            assert_eq!(file.entry(7).unwrap().in_cache, kept);
+        }
+        for (key, text) in [(SURVIVES, "-1"), (SURVIVES, "many"), (AFTER, "later")] {
+            file.tree.entry(DATASET, 7).set(key, text);
+        }
+        let read = file.entry(7).unwrap().in_cache;
+        assert_eq!((read.survives, read.after), (None, None), "what nobody understands");
+        file.record_in_cache(&dataset, &InCache::default());
+        assert_eq!(file.entry(7).unwrap().in_cache, InCache::default());
     }
 
     #[test]

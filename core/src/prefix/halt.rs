@@ -90,6 +90,17 @@ pub enum HaltReason {
     },
 }
 
+/// When a job is to halt.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HaltDue {
+    /// A condition holds: after the next checkpoint, or at the next check.
+    Now(HaltReason),
+    /// Once so many more checkpoints are complete.
+    AfterCheckpoints(i64),
+    /// At this time.
+    At(i64),
+}
+
 impl HaltReason {
     /// The way to start the job of this prefix directory all the same.
     pub fn cure(&self, prefix: &Path) -> String {
@@ -297,6 +308,21 @@ impl Halt {
         Some(HaltReason::AllocationEnds { left, halt_seconds })
     }
 
+    /// When the job of an allocation is to stop, if it is: the first time at which [`reason`](Self::reason) gives one, or the number
+    /// of checkpoints where no time is known.
+    pub fn due(&self, now: i64, allocation: KnownEnd<'_>) -> Option<HaltDue> {
+        if let Some(reason) = self.reason(now, allocation) {
+            return Some(HaltDue::Now(reason));
+        }
+        let seconds = self.halt_seconds.filter(|&seconds| seconds > 0);
+        let before = |time: Option<i64>| Some(time?.saturating_sub(seconds?));
+        let times = [self.exit_after, before(self.exit_before), before(self.end_of(allocation, now))];
+        match times.into_iter().flatten().min() {
+            Some(time) => Some(HaltDue::At(time)),
+            None => self.checkpoints_left.map(HaltDue::AfterCheckpoints),
+        }
+    }
+
     /// From a tree.
     ///
     /// # Errors
@@ -396,6 +422,29 @@ mod tests {
         damage(prefix.halt_file(), |tree| tree.set("Later", "kept"));
         Halt::update(&RealFiles, &prefix, |halt| *halt = Halt::default()).unwrap();
         assert_eq!(tree(prefix.halt_file()).to_string(), "  Later\n    kept\n");
+    }
+
+    #[test]
+    fn a_halt_is_due_at_the_first_time_that_gives_a_reason() {
+        let times = [None, Some(100), Some(140)];
+        for (after, before) in times.iter().flat_map(|one| times.map(|other| (*one, other))) {
+            for (end, seconds) in times.iter().flat_map(|end| [None, Some(0), Some(30)].map(|s| (*end, s))) {
+                let halt = Halt {
+                    exit_after: after,
+                    exit_before: before,
+                    halt_seconds: seconds,
+                    checkpoints_left: Some(3),
+                    ..Halt::default()
+                };
+                let allocation = KnownEnd { job_id: "1", time: end };
+                let first = (0..200).find(|&now| halt.reason(now, allocation).is_some());
+                let due = halt.due(0, allocation);
+                assert_eq!(due, Some(first.map_or(HaltDue::AfterCheckpoints(3), HaltDue::At)), "{halt:?}");
+                let Some(first) = first else { continue };
+                assert!(matches!(halt.due(first, allocation), Some(HaltDue::Now(_))));
+            }
+        }
+        assert_eq!(Halt::default().due(0, ending(10)), None);
     }
 
     #[test]

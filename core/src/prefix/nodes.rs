@@ -1,7 +1,17 @@
-//! `nodes.scr`: how many nodes the last run used, for the commands that start the next one.
+//! `nodes.scr`: how many nodes the last run used, for the commands that start the next one, and what else those who look at a job
+//! from outside have to know of the run.
+//!
+//! ```text
+//! NODES/<number>
+//! RUN/{JOBID/<allocation>, NODES/<list>, RANKS/<number>, BEGAN/<seconds>, FLUSH/<every>, END/<seconds>}
+//! ```
+//!
+//! `RUN` is only in a file of scr. C SCR keeps it and changes the number, and then it says nothing of the last run any more.
 
+use super::fields::set_or_remove;
 use super::shared::{self, Shared};
 use super::{Prefix, PrefixError};
+use crate::descriptor::hostlist;
 use crate::fs::{At, Durability, Files};
 use scr_plugin_api::KvTree;
 use std::path::{Path, PathBuf};
@@ -9,6 +19,23 @@ use std::path::{Path, PathBuf};
 /// How many nodes the last run used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nodes(pub u32);
+
+/// What the last run has recorded of itself when it began.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LastRun {
+    /// Its allocation.
+    pub job_id: String,
+    /// Its nodes.
+    pub nodes: Vec<String>,
+    /// How many ranks it had.
+    pub ranks: u32,
+    /// When it began, in seconds since the epoch.
+    pub began: i64,
+    /// Every so many checkpoints one is copied to the prefix directory; 0 for none.
+    pub flush_every: u64,
+    /// When its allocation ends, in seconds since the epoch, as far as it knew.
+    pub end: Option<i64>,
+}
 
 /// The file, as it is in memory: it may have other keys.
 #[derive(Default)]
@@ -42,15 +69,55 @@ impl Nodes {
     pub(crate) fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         Ok(Self(tree.require("NODES").at("use", path)?))
     }
+}
+
+impl LastRun {
+    /// Reads what the last run has recorded; `None` where it has recorded nothing, or nothing that can be used.
+    ///
+    /// # Errors
+    /// Where the file is damaged or cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        let file: Option<NodesFile> = shared::read(files, prefix)?;
+        Ok(file.and_then(|file| Self::from_tree(&file.tree)))
+    }
 
     /// Replaces the file in one step, and keeps its other keys. A damaged one is useless to anybody, so it is replaced.
     ///
     /// # Errors
     /// Where it cannot be read or written.
-    pub fn write(self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        shared::update(files, prefix, true, |file: &mut NodesFile| file.tree.set("NODES", self.0)).map(drop)
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree)).map(drop)
+    }
+
+    fn write_into(&self, tree: &mut KvTree) {
+        tree.set("NODES", self.nodes.len());
+        let run = tree.child(RUN);
+        run.set("JOBID", &self.job_id);
+        run.set("NODES", hostlist::compress(&self.nodes));
+        run.set("RANKS", self.ranks);
+        run.set("BEGAN", self.began);
+        run.set("FLUSH", self.flush_every);
+        set_or_remove(run, "END", self.end);
+    }
+
+    /// From a tree.
+    pub(crate) fn from_tree(tree: &KvTree) -> Option<Self> {
+        let run = tree.get(RUN)?;
+        let nodes = hostlist::expand(run.text("NODES")?).ok()?;
+        let is_of_last = tree.parse::<usize>("NODES").ok().flatten() == Some(nodes.len());
+        is_of_last.then_some(())?;
+        Some(Self {
+            job_id: run.text("JOBID")?.to_owned(),
+            nodes,
+            ranks: run.parse("RANKS").ok()??,
+            began: run.parse("BEGAN").ok()??,
+            flush_every: run.parse("FLUSH").ok()??,
+            end: run.parse("END").ok().flatten(),
+        })
     }
 }
+
+const RUN: &str = "RUN";
 
 #[cfg(test)]
 mod tests {
@@ -61,14 +128,20 @@ mod tests {
     use std::fs;
     use std::io::ErrorKind;
 
+    fn run_on(nodes: u32) -> LastRun {
+        let nodes = (0..nodes).map(|node| format!("n{node}")).collect();
+        LastRun { job_id: "77".to_owned(), nodes, ranks: 6, began: 5, flush_every: 10, end: Some(9) }
+    }
+
     #[test]
-    fn the_file_of_c_scr_comes_back_to_the_byte() {
+    fn the_number_of_nodes_is_where_c_scr_has_it() {
         let (_dir, prefix) = scratch_copy("bypass");
         let before = fs::read(prefix.nodes_file()).unwrap();
         let nodes = Nodes::read(&RealFiles, &prefix).unwrap().unwrap();
         assert_eq!(nodes, Nodes(4));
         fs::remove_file(prefix.nodes_file()).unwrap();
-        nodes.write(&RealFiles, &prefix).unwrap();
+        run_on(4).write(&RealFiles, &prefix).unwrap();
+        damage(prefix.nodes_file(), |tree| drop(tree.remove(RUN)));
         assert_eq!(fs::read(prefix.nodes_file()).unwrap(), before);
     }
 
@@ -84,23 +157,42 @@ mod tests {
             fs::write(prefix.nodes_file(), bytes).unwrap();
             assert!(Nodes::read(&RealFiles, &prefix).is_err());
         }
-        Nodes(3).write(&RealFiles, &prefix).unwrap();
+        run_on(3).write(&RealFiles, &prefix).unwrap();
         assert_eq!(Nodes::read(&RealFiles, &prefix).unwrap(), Some(Nodes(3)));
+    }
+
+    #[test]
+    fn what_a_run_records_of_itself_comes_back_unless_another_library_has_run_since() {
+        let (_dir, prefix) = scratch();
+        let read = || LastRun::read(&RealFiles, &prefix).unwrap();
+        assert_eq!(read(), None);
+        let run = LastRun { nodes: ["n7", "n8", "login.x"].map(str::to_owned).to_vec(), ..run_on(0) };
+        run.write(&RealFiles, &prefix).unwrap();
+        assert_eq!((read(), Nodes::read(&RealFiles, &prefix).unwrap()), (Some(run.clone()), Some(Nodes(3))));
+        for (key, text) in [("NODES", "n["), ("NODES", "n7"), ("RANKS", "-1"), ("BEGAN", ""), ("FLUSH", "x")]
+        {
+            run.write(&RealFiles, &prefix).unwrap();
+            damage(prefix.nodes_file(), |tree| tree.child(RUN).set(key, text));
+            assert_eq!(read(), None, "{key} {text}");
+        }
+        run.write(&RealFiles, &prefix).unwrap();
+        damage(prefix.nodes_file(), |tree| tree.set("NODES", 4));
+        assert_eq!(read(), None, "C SCR has run on four nodes since");
     }
 
     #[test]
     fn a_file_that_cannot_be_read_keeps_its_other_keys() {
         let (_dir, prefix) = scratch();
-        Nodes(3).write(&RealFiles, &prefix).unwrap();
+        run_on(3).write(&RealFiles, &prefix).unwrap();
         damage(prefix.nodes_file(), |tree| tree.set("LATER", "kept"));
         let files = FaultyFiles::new(RealFiles);
         files.only(|what, path| what == What::Read && path.ends_with("nodes.scr"));
         files.count_all();
         files.never_pause();
         files.fail_from(1, ErrorKind::TimedOut);
-        assert!(Nodes(4).write(&files, &prefix).is_err());
+        assert!(run_on(4).write(&files, &prefix).is_err());
         files.fail_once(1, ErrorKind::TimedOut);
-        Nodes(4).write(&files, &prefix).unwrap();
+        run_on(4).write(&files, &prefix).unwrap();
         assert_eq!(tree(prefix.nodes_file()).text("LATER"), Some("kept"));
     }
 }

@@ -101,16 +101,7 @@ impl Running {
 
     /// Whether a run may be under way: one is, or that cannot be found out.
     pub(crate) fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
-        for path in paths(prefix) {
-            let locked = |how| files.open(&path, how).map(|file| file.try_lock());
-            let by_reader = locked(How::Read).ok().filter(|locked| *locked != LockAttempt::NoLocks);
-            match by_reader.map_or_else(|| locked(How::Update), Ok) {
-                Ok(LockAttempt::Taken) => {}
-                Ok(LockAttempt::Held | LockAttempt::NoLocks) => return true,
-                Err(error) => return error.kind() != io::ErrorKind::NotFound,
-            }
-        }
-        false
+        RunState::find(files, prefix) != RunState::NotRunning
     }
 
     /// Whether this run and others learn of each other.
@@ -134,6 +125,35 @@ impl Running {
         let len = claim.file.status().ok()?.len;
         let from = std::mem::replace(&mut claim.read, len);
         (len > from).then(|| OtherRun::of(&line_at(&*claim.file, from)).line)
+    }
+}
+
+/// Whether a run is under way in a prefix directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// One is.
+    Running,
+    /// None is.
+    NotRunning,
+    /// That cannot be found out here: there are no locks, or the file cannot be opened.
+    Unknown,
+}
+
+impl RunState {
+    /// Finds out.
+    pub fn find(files: &dyn Files, prefix: &Prefix) -> Self {
+        for path in paths(prefix) {
+            let locked = |how| files.open(&path, how).map(|file| file.try_lock());
+            let by_reader = locked(How::Read).ok().filter(|locked| *locked != LockAttempt::NoLocks);
+            match by_reader.map_or_else(|| locked(How::Update), Ok) {
+                Ok(LockAttempt::Taken) => {}
+                Ok(LockAttempt::Held) => return Self::Running,
+                Ok(LockAttempt::NoLocks) => return Self::Unknown,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::NotRunning,
+                Err(_) => return Self::Unknown,
+            }
+        }
+        Self::NotRunning
     }
 }
 

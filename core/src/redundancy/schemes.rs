@@ -10,12 +10,13 @@ use crate::cache::part::PartDir;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::Cache;
+use crate::comm::collective::{all_reduce, Op};
 use crate::comm::{Collective, CollectiveError, CommError, Rank};
 use crate::descriptor::{protects, Redundancy};
 use crate::error::Error;
 use crate::fs::At;
 use crate::job::Job;
-use crate::placement::Placement;
+use crate::placement::{Placement, Survives};
 use crate::plugin::{check_plugins, PluginHost};
 use crate::redundancy::plugins::Plugins;
 use scr_plugin_api::Scheme;
@@ -30,6 +31,8 @@ pub(crate) struct Schemes {
     placements: BTreeMap<String, Placement>,
     /// This rank's set for each redundancy descriptor whose scheme has been loaded, by its place.
     sets: RefCell<BTreeMap<u32, OwnSet>>,
+    /// How many nodes may be lost without the loss of a dataset of such a descriptor, by its place.
+    survives: RefCell<BTreeMap<u32, Survives>>,
     /// How long protecting a dataset took.
     longest: LongestCall,
 }
@@ -54,8 +57,8 @@ impl Schemes {
             let why = error.agreed()?;
             Err(Error::Config { why: why.to_string() })
         })?;
-        let (placements, sets) = (BTreeMap::new(), RefCell::default());
-        Ok(Self { plugins, placements, sets, longest: LongestCall::default() })
+        let (placements, sets, survives) = (BTreeMap::new(), RefCell::default(), RefCell::default());
+        Ok(Self { plugins, placements, sets, survives, longest: LongestCall::default() })
     }
 
     /// Finds out how ranks are placed in the failure group of every redundancy descriptor, and warns of those that cannot be
@@ -93,7 +96,7 @@ impl Schemes {
         cache: &Cache,
         descriptor: &Redundancy,
     ) -> Collective<Protection> {
-        self.plugins.protection(job, descriptor, |least| {
+        let protection = self.plugins.protection(job, descriptor, |least| {
             let Some(placement) = self.placements.get(&descriptor.group) else { return 1 };
             let (group, size) = (&descriptor.group, descriptor.set_size);
             let set = OwnSet::choose(placement, size, least, job.rank());
@@ -103,7 +106,58 @@ impl Schemes {
             let members = u32::try_from(set.members.len()).unwrap_or(u32::MAX);
             self.sets.borrow_mut().insert(descriptor.index, set);
             members
-        })
+        })?;
+        if !self.survives.borrow().contains_key(&descriptor.index) {
+            let (members, _) = self.members(job, descriptor);
+            let own = self.own_survives(job, cache, &protection, &members)?;
+            let [survives] = least(job, [own])?;
+            self.survives.borrow_mut().insert(descriptor.index, survives);
+        }
+        Ok(protection)
+    }
+
+    /// How many nodes may be lost without the loss of a new dataset of a descriptor whose [`protection`](Self::protection_of) is
+    /// known.
+    pub(crate) fn survives(&self, descriptor: &Redundancy) -> Option<Survives> {
+        self.survives.borrow().get(&descriptor.index).copied()
+    }
+
+    /// How many nodes may be lost without the loss of datasets of earlier runs, on the nodes where their ranks run now. Those whose
+    /// scheme cannot be used survive none. Collective.
+    ///
+    /// # Errors
+    /// [`CommError`] only.
+    pub(crate) fn survive_now<'r>(
+        &self,
+        job: &Job,
+        cache: &Cache,
+        records: impl Iterator<Item = &'r RankRecord>,
+    ) -> Result<Vec<Survives>, CommError> {
+        let own =
+            records.map(|record| match self.own_survives(job, cache, &record.protection, &record.members) {
+                Err(CollectiveError::Comm(error)) => Err(error),
+                Err(CollectiveError::Ranks(_)) => Ok(Survives::Nodes(0)),
+                Ok(survives) => Ok(survives),
+            });
+        least(job, own.collect::<Result<Vec<_>, _>>()?)
+    }
+
+    /// As far as this rank's set goes. Collective the first time.
+    fn own_survives(
+        &self,
+        job: &Job,
+        cache: &Cache,
+        protection: &Protection,
+        members: &[Rank],
+    ) -> Collective<Survives> {
+        if protection.bypass || cache.outlives_nodes(&protection.store) {
+            return Ok(Survives::All);
+        }
+        let scheme = self.scheme(job, protection)?;
+        let size = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        let holders: Vec<_> =
+            members.iter().map(|&member| Some(vec![job.nodes.number(member) as usize])).collect();
+        Ok(Survives::of_set(&holders, scheme.losses_survived(size).unwrap_or(0)))
     }
 
     /// Loads the schemes of new datasets, so that the first ones need not. One that cannot be loaded now, which is reported, is
@@ -191,6 +245,14 @@ impl Schemes {
         let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
         (members, nodes)
     }
+}
+
+/// What all ranks survive. Collective.
+fn least<V: AsRef<[Survives]> + AsMut<[Survives]>>(job: &Job, mut own: V) -> Result<V, CommError> {
+    let mut numbers: Vec<u64> = own.as_ref().iter().map(|survives| survives.to_number()).collect();
+    all_reduce(&*job.comm, &mut numbers, Op::Min)?;
+    own.as_mut().iter_mut().zip(numbers).for_each(|(own, all)| *own = Survives::of_number(all));
+    Ok(own)
 }
 
 /// A set takes its members from different failure groups, and `RS` needs more of them than may fail. Ranks that are all in one group

@@ -11,22 +11,27 @@ use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::{loss_in_place, visible_loss};
 use crate::cache::record::{DatasetKey, RankRecord};
+use crate::cache::room::{room, MemoryLimits};
 use crate::cache::verify::Lost;
 use crate::comm::Rank;
 use crate::fs::{Files, OwnedDir};
+use crate::placement::{Holders, Survives};
 use crate::plugin::{PluginHost, PluginKind};
-use crate::prefix::{Prefix, PrefixError, PrefixId};
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId};
 use crate::rebuild::state::{counted_state, DatasetState};
 use crate::redundancy::losses::Losses;
 use crate::redundancy::plugins::{readable_scheme, UseError};
 use scr_plugin_api::{KvTree, Scheme};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// The parts in the caches of a node.
 #[derive(Default)]
 pub struct Inventory {
     parts: Vec<Part>,
     spoilers: Vec<Spoiler>,
+    /// Bytes that may still be written to the store with the least room.
+    room: Option<u64>,
 }
 
 /// A part in cache.
@@ -48,12 +53,14 @@ struct Spoiler {
 pub struct Inspected {
     /// Its number in the prefix directory.
     pub id: u64,
-    /// Its name.
-    pub name: Vec<u8>,
-    /// Whether a job can restart from it.
-    pub checkpoint: bool,
+    /// What it is.
+    pub dataset: DatasetDescriptor,
     /// How many ranks wrote it.
     pub ranks: u32,
+    /// The scheme that protects it. `None` if its files lie in the prefix directory.
+    pub scheme: Option<String>,
+    /// How many of the nodes that were asked may be lost besides, if it can be made whole now.
+    pub survives: Option<Survives>,
     /// The ranks whose parts are lost.
     pub lost: Vec<u32>,
     /// Why it cannot be made whole, if so.
@@ -108,6 +115,18 @@ impl Inventory {
         self.spoilers.extend(map.record.clone().map(|record| Spoiler { record, is_refused }));
     }
 
+    /// Measures the room that the stores of these bases have.
+    pub fn measure_room<'b>(&mut self, files: &dyn Files, bases: impl Iterator<Item = &'b Path>) {
+        let memory = MemoryLimits::default();
+        let rooms = bases.filter_map(|base| room(files, base, &memory, u64::MAX));
+        self.room = rooms.map(|room| room.bytes).min();
+    }
+
+    /// Bytes that may still be written to the store with the least room, where that was measured.
+    pub fn room(&self) -> Option<u64> {
+        self.room
+    }
+
     /// To be sent to who looks at all of them.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut tree = KvTree::new();
@@ -122,6 +141,7 @@ impl Inventory {
             below.set(REFUSED, u8::from(spoiler.is_refused));
             below.put(RECORD, spoiler.record.to_tree());
         }
+        self.room.iter().for_each(|room| tree.set(ROOM, room));
         tree.to_file_bytes()
     }
 
@@ -145,6 +165,7 @@ impl Inventory {
         Self {
             parts: below(PARTS).filter_map(part).collect(),
             spoilers: below(SPOILERS).filter_map(spoiler).collect(),
+            room: tree.parse(ROOM).ok().flatten(),
         }
     }
 }
@@ -157,6 +178,7 @@ const WHOLE: &str = "WHOLE";
 /// Whether no file is missing; the redundancy may be.
 const DATA: &str = "DATA";
 const MAP: &str = "MAP";
+const ROOM: &str = "ROOM";
 
 fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
     let loss = match record.protection.bypass {
@@ -166,10 +188,11 @@ fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> 
     loss.map(|loss| loss.lost)
 }
 
-/// The datasets that any node has something of, the newest first.
+/// The datasets that any node has something of, the newest first. Each inventory is that of a node.
 pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspected> {
     let mut datasets: BTreeMap<DatasetKey, Dataset> = BTreeMap::new();
-    for inventory in inventories {
+    let nodes = inventories.len();
+    for (node, inventory) in inventories.into_iter().enumerate() {
         for Spoiler { record, is_refused } in inventory.spoilers {
             let state = if is_refused { PartState::Refused } else { PartState::Open };
             datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks())));
@@ -178,41 +201,48 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
             let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
             let state = if map.complete { PartState::Complete } else { PartState::Prepared };
             dataset.states.push((state, Some(map.record.ranks())));
-            dataset.found.push((map.record.rank, lost));
+            dataset.found.push(Found { rank: map.record.rank, node, lost });
             dataset.maps.push(map);
         }
     }
-    datasets.into_values().rev().filter_map(|dataset| dataset.judge(plugins)).collect()
+    datasets.into_values().rev().filter_map(|dataset| dataset.judge(nodes, plugins)).collect()
+}
+
+/// A part that was found on a node.
+struct Found {
+    rank: Rank,
+    node: usize,
+    lost: Option<Lost>,
 }
 
 /// The summary of a dataset over all nodes.
 #[derive(Default)]
 struct Dataset {
     maps: Vec<ScavengedMap>,
-    /// The parts that were found, each with what it lacks.
-    found: Vec<(Rank, Option<Lost>)>,
+    /// The parts that were found.
+    found: Vec<Found>,
     /// How far each part has come, and how many ranks wrote it.
     states: Vec<(PartState, Option<u32>)>,
 }
 
 impl Dataset {
     /// `None` where no part is known to have been prepared.
-    fn judge(&self, plugins: &PluginHost) -> Option<Inspected> {
+    fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
         let scan = Scan::of(&self.maps, Vec::new())?;
-        Some(judge(&scan, &self.found, &DatasetState::of(&self.states), plugins))
+        let inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
+        let survives = match &inspected.beyond_repair {
+            Some(_) => None,
+            None => survives(&scan, &self.found, nodes, plugins),
+        };
+        Some(Inspected { survives, ..inspected })
     }
 }
 
-fn judge(
-    scan: &Scan,
-    found: &[(Rank, Option<Lost>)],
-    state: &DatasetState,
-    plugins: &PluginHost,
-) -> Inspected {
+fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHost) -> Inspected {
     let any = &scan.any;
     let mut losses: BTreeMap<Rank, Option<Lost>> =
         (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
-    for (rank, lost) in found {
+    for Found { rank, lost, .. } in found {
         // The better one of two copies counts.
         losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
     }
@@ -230,9 +260,10 @@ fn judge(
     };
     Inspected {
         id: any.id_in_prefix,
-        name: any.dataset.name.clone(),
-        checkpoint: any.dataset.checkpoint,
+        dataset: any.dataset.clone(),
         ranks: any.ranks(),
+        scheme: (!any.protection.bypass).then(|| any.protection.scheme.clone()),
+        survives: None,
         lost: lost.iter().map(|rank| rank.0).collect(),
         beyond_repair,
     }
@@ -269,6 +300,30 @@ fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &Plugi
             protection.scheme
         )
     })
+}
+
+/// How many nodes may be lost besides. `None` if the scheme cannot be asked.
+fn survives(scan: &Scan, found: &[Found], nodes: usize, plugins: &PluginHost) -> Option<Survives> {
+    if scan.any.protection.bypass {
+        return Some(Survives::All);
+    }
+    let scheme = load(scan, plugins).ok()?;
+    let mut holders: BTreeMap<Rank, BTreeSet<usize>> = BTreeMap::new();
+    for Found { rank, node, .. } in found.iter().filter(|found| found.lost.is_none()) {
+        holders.entry(*rank).or_default().insert(*node);
+    }
+    let holders_of = |member: &Rank| -> Holders {
+        let held = holders.get(member).map(|nodes| nodes.iter().copied().collect::<Vec<_>>());
+        // It lies where all nodes see it, and no node takes it along.
+        Some(held.unwrap_or_default()).filter(|held| nodes == 1 || held.len() < nodes)
+    };
+    let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
+    let survived = sets.iter().map(|set| {
+        let size = u32::try_from(set.len()).unwrap_or(u32::MAX);
+        let members: Vec<_> = set.iter().map(holders_of).collect();
+        Survives::of_set(&members, scheme.losses_survived(size).unwrap_or(0))
+    });
+    survived.min()
 }
 
 fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, UseError> {

@@ -13,7 +13,7 @@ use crate::cache::part::MAX_ID;
 use crate::cache::{bases, Cache, CachedDataset};
 use crate::comm::collective::{any, broadcast};
 use crate::comm::watched::Watched;
-use crate::comm::{Comm, Rank};
+use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
 use crate::fetch::{Fetcher, AS_MANY_RANKS};
@@ -24,7 +24,7 @@ use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, Origin};
-use crate::prefix::{tidy, FlushEntry, Nodes, OtherRun, PrefixError, Running, Seq, Withdrawal};
+use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -184,6 +184,7 @@ impl Session {
         let is_withdrawn =
             &|entry: &FlushEntry| in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint()).is_some();
         let left = Left { is_purged: purge, is_withdrawn, is_other_job };
+        self.find_what_survives()?;
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.count_ids_from(highest);
         self.cache.measure_newest(&self.job)?;
@@ -195,6 +196,20 @@ impl Session {
             ));
         }
         Ok((in_prefix, of_other_size))
+    }
+}
+
+impl Session {
+    /// Finds out how many nodes may be lost without the loss of what earlier runs have left in cache. Collective.
+    fn find_what_survives(&mut self) -> Result<(), CommError> {
+        let Self { job, cache, schemes, .. } = self;
+        let survive = {
+            let records = cache.datasets().iter().map(|cached| &cached.record);
+            schemes.survive_now(job, cache, records)?
+        };
+        let datasets = cache.datasets_mut().iter_mut().zip(survive);
+        datasets.for_each(|(cached, survives)| cached.survives = Some(survives));
+        Ok(())
     }
 }
 
@@ -304,8 +319,7 @@ fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<(), E
 }
 
 fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(), PrefixError> {
-    let nodes = u32::try_from(job.nodes.count()).unwrap_or(u32::MAX);
-    Nodes(nodes).write(job.files(), &job.prefix)?;
+    run_of(job).write(job.files(), &job.prefix)?;
     let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
@@ -313,6 +327,20 @@ fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(
     }
     warn_of_locks(job, running);
     Ok(())
+}
+
+/// This run, for those who look at it.
+fn run_of(job: &Job) -> LastRun {
+    let seconds = |time: u64| i64::try_from(time).unwrap_or(i64::MAX);
+    let leaders = job.nodes.leaders();
+    LastRun {
+        job_id: job.params.get(&param::JOB_ID),
+        nodes: leaders.map(|rank| job.nodes.name(rank).to_owned()).collect(),
+        ranks: job.comm.size(),
+        began: seconds(job.micros() / 1_000_000),
+        flush_every: job.params.get(&param::FLUSH),
+        end: job.params.get(&param::END_TIME).map(seconds),
+    }
 }
 
 /// Warns, once, if the file system of the prefix directory does not keep jobs and commands apart.

@@ -38,6 +38,11 @@ impl CheckpointTimes {
         self.last
     }
 
+    /// How long ago the last checkpoint of the session was complete.
+    pub(super) fn since_last(&self, now: Duration) -> Option<Duration> {
+        Some(now.saturating_sub(self.last?))
+    }
+
     /// The time since then, or since the session began.
     pub(super) fn since(&self, now: Duration) -> Duration {
         now.saturating_sub(self.last.unwrap_or(self.began))

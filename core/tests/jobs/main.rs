@@ -39,6 +39,7 @@
 //! | `replaced` | what one process reads in the prefix directory, no other one replaces meanwhile |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
+//! | `recorded` | what a job records for those who look at it from outside |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
 //! | `syslog` | what a job sends to the system's logger |
 
@@ -76,6 +77,7 @@ mod other_ranks;
 mod own_mounts;
 mod parts;
 mod passing;
+mod recorded;
 mod redundancy;
 mod remains;
 mod repairs;

@@ -112,8 +112,9 @@ pub(super) fn check_all(env: &Env, allocation: &Allocation) -> Vec<Check> {
     for (node, answer) in allocation.nodes.iter().zip(answers) {
         let subject = format!("node {node}");
         let report = answer.and_then(|answer| {
-            let json = answer.stdout.lines().find_map(|line| line.strip_prefix(MARK));
-            let Some(json) = json else { anyhow::bail!("cannot be reached: {}", answer.failure()) };
+            let Some(json) = answer.marked(MARK) else {
+                anyhow::bail!("cannot be reached: {}", answer.failure())
+            };
             Ok(serde_json::from_str::<NodeReport>(json)?)
         });
         checks.extend(match report {

@@ -28,6 +28,11 @@ impl Finished {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// The rest of the line of its output that begins with `mark`: a shell on a node may print more.
+    pub(crate) fn marked(&self, mark: &str) -> Option<&str> {
+        self.stdout.lines().find_map(|line| line.strip_prefix(mark))
+    }
+
     /// Why it failed, on one line: the last line it printed to standard error, or how it ended.
     pub(crate) fn failure(&self) -> String {
         let Some(status) = self.status else { return "it did not answer in time".to_owned() };

@@ -166,7 +166,7 @@ const LATE: Duration = Duration::from_secs(10);
 mod tests {
     use super::*;
     use scr_core::fs::RealFiles;
-    use scr_core::prefix::{DatasetDescriptor, Nodes};
+    use scr_core::prefix::{DatasetDescriptor, LastRun};
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -244,7 +244,7 @@ mod tests {
             dog.is_hanging(at, false)
         };
         assert_eq!(is_hanging(&mut dog, SECOND * 105), None, "starting");
-        Nodes(4).write(&RealFiles, &prefix).unwrap();
+        LastRun::default().write(&RealFiles, &prefix).unwrap();
         assert_eq!(is_hanging(&mut dog, SECOND * 200), None, "it was seen now");
         assert_eq!(is_hanging(&mut dog, SECOND * 300), None, "it may fetch a checkpoint");
         let note = |location| {

@@ -70,7 +70,8 @@ impl Session {
         }
         let now = self.job.elapsed();
         self.report_speed("scr_reddesc_apply", written, now, files, bytes);
-        let Output { record, part, journal, flags, may_replace, store, started, sent, .. } = *output;
+        let Output { record, part, journal, flags, may_replace, survives, store, started, sent, .. } =
+            *output;
         let (write, encode, whole) = (written - started, now - written, now - started);
         let spent = Spent { write, encode, whole, files, bytes };
         events::completed(&self.job, &self.cache, &record, &spent);
@@ -78,7 +79,9 @@ impl Session {
             self.auto.add_checkpoint(&record, whole);
         }
         let claim = journal.into_claim();
-        let dataset = CachedDataset { may_replace, ..CachedDataset::new(record, part, claim, store) };
+        let after = if flags.checkpoint { self.times.since_last(now) } else { None };
+        let dataset =
+            CachedDataset { may_replace, survives, after, ..CachedDataset::new(record, part, claim, store) };
         let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {

@@ -22,6 +22,7 @@ use crate::comm::{Comm, CommError, Rank, Traffic};
 use crate::flush::folder_owners::assign_owners;
 use crate::fs::{At, Durability, File, FsError, How, Kind, Writer};
 use crate::job::Job;
+use crate::placement::Survives;
 use crate::planted::{planted, Bug};
 use crate::prefix::{FileName, Overwritten};
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ pub(super) struct Output {
     is_older_at_risk: bool,
     /// The older datasets whose files it has been given.
     given: FilesGiven,
+    /// How many nodes may be lost once it is complete.
+    survives: Option<Survives>,
     /// Place of the store in the cache.
     store: usize,
     started: Duration,
@@ -72,6 +75,7 @@ impl Output {
             may_replace: false,
             is_older_at_risk: false,
             given: FilesGiven::default(),
+            survives: None,
             started: Duration::ZERO,
             sent: Traffic::default(),
             ready: Duration::ZERO,

@@ -73,7 +73,8 @@ impl Session {
         let ready = self.job.elapsed();
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(record, part, journal, &self.cache);
-        let output = Output { flags, is_older_at_risk, started, sent, ready, ..output };
+        let survives = self.schemes.survives(&descriptor);
+        let output = Output { flags, is_older_at_risk, survives, started, sent, ready, ..output };
         self.phase = Phase::Output(Box::new(output));
         Ok(())
     }

@@ -1,0 +1,69 @@
+//! What a job records for those who look at it from outside: `scr status` may reach no node.
+
+use super::world::World;
+use scr_core::comm::Rank;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{FlushFile, InCache, LastRun, Prefix, Survives};
+use std::time::Duration;
+
+fn one(_: Rank) -> Vec<usize> {
+    vec![1000]
+}
+
+/// What the flush file says of the newest dataset.
+fn newest(world: &World) -> InCache {
+    let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
+    file.entries().swap_remove(0).in_cache
+}
+
+#[test]
+fn a_job_records_how_many_nodes_each_checkpoint_survives() {
+    let set = |world: World, settings: &[(&str, &str)]| {
+        settings.iter().fold(world, |world, (name, value)| world.set(name, value))
+    };
+    for (ranks, nodes, settings, expected) in [
+        (4, 4, &[][..], Survives::Nodes(1)),
+        (8, 4, &[], Survives::Nodes(1)),
+        (4, 1, &[], Survives::Nodes(0)),
+        (5, 2, &[], Survives::Nodes(0)),
+        (4, 4, &[("SCR_COPY_TYPE", "SINGLE")], Survives::Nodes(0)),
+        (4, 4, &[("SCR_COPY_TYPE", "RS"), ("SCR_SET_FAILURES", "2")], Survives::Nodes(2)),
+        (4, 4, &[("SCR_COPY_TYPE", "PARTNER")], Survives::Nodes(1)),
+        (4, 4, &[("SCR_CACHE_BYPASS", "1")], Survives::All),
+    ] {
+        let world = set(World::new(ranks, nodes), settings);
+        world.run(|application| application.checkpoint(1, one).unwrap());
+        assert_eq!(newest(&world).survives, Some(expected), "{ranks} {nodes} {settings:?}");
+        let scheme = settings.iter().find(|(name, _)| *name == "SCR_COPY_TYPE").map_or("XOR", |(_, it)| it);
+        let is_bypass = expected == Survives::All;
+        assert_eq!(newest(&world).scheme.as_deref(), Some(scheme).filter(|_| !is_bypass));
+    }
+}
+
+#[test]
+fn a_restart_on_fewer_nodes_records_what_its_checkpoint_survives_there() {
+    let mut world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, one).unwrap());
+    assert_eq!(newest(&world).survives, Some(Survives::Nodes(1)));
+    world.lose("n3");
+    world.nodes = vec!["n0".to_owned(), "n1".to_owned(), "n2".to_owned(), "n2".to_owned()];
+    world.run(|application| application.restart(one)).all_gave(&Some(1));
+    assert_eq!(newest(&world).survives, Some(Survives::Nodes(0)), "two parts of a set are on n2");
+    let run = LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap();
+    assert_eq!((run.nodes.join(" "), run.ranks), ("n0 n1 n2".to_owned(), 4));
+}
+
+#[test]
+fn a_job_records_itself_and_the_time_between_two_checkpoints() {
+    let world = World::new(2, 2).set("SCR_JOB_ID", "77").set("SCR_FLUSH", "7").set("SCR_END_TIME", "99");
+    world.run(|application| application.checkpoint(1, one).unwrap());
+    assert_eq!(newest(&world).after, None, "there was none before it in this run");
+    world.run(|application| {
+        application.checkpoint(2, one).unwrap();
+        application.wait(60);
+        application.checkpoint(3, one).unwrap();
+    });
+    assert_eq!(newest(&world).after, Some(Duration::from_secs(60)));
+    let run = LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap();
+    assert_eq!((run.job_id.as_str(), run.flush_every, run.end), ("77", 7, Some(99)));
+}
