@@ -53,9 +53,20 @@ impl Cluster {
 
     /// Runs the `scr` command of the installed tree on this prefix directory, in the jobs' allocation but on no node.
     pub fn scr(&self, mpi: Mpi, arguments: &[&str]) -> Output {
+        self.scr_command(mpi, arguments).output().expect("the command can be started")
+    }
+
+    fn scr_command(&self, mpi: Mpi, arguments: &[&str]) -> Command {
         let mut command = Command::new(Program::Scr.path(mpi));
         forget_settings(&mut command);
         command.env("SCR_PREFIX", self.prefix()).env("SCR_JOB_ID", "tests").args(arguments);
+        command
+    }
+
+    /// The same with a way to the nodes that are not lost. Needs namespaces.
+    pub fn scr_with_ssh(&self, mpi: Mpi, arguments: &[&str]) -> Output {
+        let mut command = self.scr_command(mpi, arguments);
+        command.env("PATH", self.path_with_ssh()).env("PRETEND_NODES", self.storage());
         command.output().expect("the command can be started")
     }
 

@@ -22,6 +22,7 @@ use crate::plugin;
 use crate::poststage;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::scrub;
+use crate::status;
 use crate::table::{wrap, Width};
 use anyhow::Result;
 use clap::builder::Styles;
@@ -92,6 +93,9 @@ enum Command {
     /// List and change the index of the datasets in a prefix directory
     #[command(after_help = index::EXIT_CODES)]
     Index(index::IndexArgs),
+    /// Say in a few lines how a job is doing: what is protected, and what a failure would cost now
+    #[command(after_help = status::EXIT_CODES)]
+    Status(status::StatusArgs),
     /// Say which datasets in the caches of the nodes can be rebuilt
     #[command(after_help = inspect::EXIT_CODES)]
     Inspect(inspect::InspectArgs),
@@ -182,6 +186,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::Inspect(args) => inspect::run(&args),
         Command::Log(args) => log::run(&args),
         Command::Plugin(command) => plugin::run(&command),
+        Command::Status(args) => status::run(&args),
         Command::Scrub(args) => scrub::run(&args),
         Command::Run(args) => job::run(&args),
         Command::Prerun(args) => prerun::run(&args),
@@ -222,7 +227,7 @@ fn command() -> clap::Command {
 
 /// The subcommands as people look for them. A test compares the list with the command line.
 const GROUPS: &[(&str, &[&str])] = &[
-    ("Run jobs", &["run", "halt", "prerun", "postrun", "poststage", "agent"]),
+    ("Run jobs", &["run", "status", "halt", "prerun", "postrun", "poststage", "agent"]),
     ("Look after datasets", &["index", "flush-file", "inspect", "copy", "scrub"]),
     ("Settings, plugins and nodes", &["config", "doctor", "plugin", "check-node", "clean"]),
     ("Logs", &["log", "ckpt-interval", "plan", "log-event", "log-transfer"]),

@@ -25,6 +25,7 @@ mod poststage;
 mod progress;
 mod run;
 mod scrub;
+mod status;
 mod table;
 mod time;
 

@@ -11,6 +11,8 @@ pub(crate) mod interval;
 mod show;
 mod sources;
 
+pub(crate) use sources::last_failure;
+
 use crate::environment;
 use crate::output::{self, print, warn, Answer};
 use crate::time::{self, Looks, GRAMMAR};

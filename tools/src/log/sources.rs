@@ -10,7 +10,7 @@ use scr_core::param;
 use scr_core::prefix::Prefix;
 use scr_plugin_api::{LogEntry, LogQuery, LogSink};
 use std::fs::File;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// The entries that were read, and remarks on them.
@@ -64,6 +64,27 @@ pub(super) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
     });
     Ok(LogEntries { entries, notes: note.into_iter().collect(), compared: Some(compared) })
 }
+
+/// The last event of the text log that says of an allocation that something has failed. Only the end of a long log is read.
+pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<Option<LogEntry>> {
+    let path = env.current_dir.join(prefix.log_file());
+    if !path.metadata().is_ok_and(|found| found.is_file()) {
+        return Ok(None);
+    }
+    let mut file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let start = file.metadata()?.len().saturating_sub(MOST_LINE_BYTES);
+    file.seek(SeekFrom::Start(start))?;
+    let (mut lines, mut last) = (BufReader::new(file), None);
+    while let Some(line) = next_line(&mut lines).with_context(|| format!("cannot read {}", path.display()))? {
+        let entry = entry_of(&String::from_utf8_lossy(&line)).ok();
+        let is_meant = |entry: &LogEntry| entry.job_id == job_id && entry.name.ends_with(FAILURE);
+        last = entry.filter(is_meant).or(last);
+    }
+    Ok(last)
+}
+
+/// The names of all events that something has failed end so.
+const FAILURE: &str = "_FAIL";
 
 /// The next line, without its end; of one that is too long for an entry only the beginning, which is none.
 fn next_line(lines: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {

@@ -27,7 +27,7 @@ const FILES: &[(&str, &str)] = &[
     (INDEX, "The datasets of the prefix directory, and which of them is current."),
     (FLUSH, "Where the datasets of the allocation are: in cache, in the prefix directory, or on the way."),
     (HALT, "The conditions on which the job halts."),
-    (NODES, "How many nodes the last run had."),
+    (NODES, "The last run: its nodes, ranks and allocation."),
     (LOG, "The events and transfers of jobs, with SCR_LOG_ENABLE=1."),
     (CACHE, "The cache and control folder of an allocation on a node."),
     (MANAGERS, "How to ask resource managers, in the installation."),
@@ -261,6 +261,15 @@ const SECTIONS: &[Sections] = &[
             ("scr run --hostfile hosts mpirun -n 64 ./app", "The same on the nodes of a file."),
         ],
         files: &[HALT, NODES, MANAGERS, LAUNCHERS],
+    },
+    Sections {
+        page: "scr-status",
+        examples: &[
+            ("scr status /p/run", "Says what is protected, and what a failure would cost now."),
+            ("scr status --watch 10 /p/run", "Says it every ten seconds, until no job runs."),
+            ("scr status --offline --json", "Asks no node, and prints JSON."),
+        ],
+        files: &[FLUSH, INDEX, HALT, NODES, LOG],
     },
     Sections {
         page: "scr-prerun",

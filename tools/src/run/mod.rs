@@ -108,6 +108,11 @@ impl JobArgs {
         Self { prefix: Some(prefix.to_owned()), ..Self::default() }
     }
 
+    /// The same with the prefix directory that is given in another place.
+    pub(crate) fn or_in(&self, dir: Option<&Path>) -> Self {
+        Self { prefix: dir.map(Path::to_owned).or_else(|| self.prefix.clone()), ..self.clone() }
+    }
+
     /// The environment with the prefix directory that is given, and what is given of the allocation.
     pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
         let env = environment::env_at(self.prefix.as_deref())?;
@@ -204,11 +209,18 @@ impl JobContext {
     /// As for [`of`](Self::of).
     pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
         let (env, overrides) = job.environment()?;
-        let overrides = Overrides { nodes, ..overrides };
+        Self::in_env(env, &Overrides { nodes, ..overrides })
+    }
+
+    /// The job of this environment.
+    ///
+    /// # Errors
+    /// As for [`of`](Self::of).
+    pub(crate) fn in_env(env: Env, overrides: &Overrides) -> Result<Self> {
         let params = environment::params(&env);
         let manifests = crate::machine::Manifests::load(&env)?;
         let allocation =
-            crate::machine::Allocation::find(&env, &params, &manifests, &overrides, &mut |line| warn(line))?;
+            crate::machine::Allocation::find(&env, &params, &manifests, overrides, &mut |line| warn(line))?;
         Ok(Self { env, params, allocation })
     }
 }

@@ -1,0 +1,291 @@
+//! The facts about a job: what it has written in the prefix directory, and what its nodes say.
+//!
+//! Nothing is changed, and a file that cannot be read takes nothing else away: it is reported, and the facts are those of the others.
+
+use crate::environment;
+use crate::inspect::{ask, inventory_here};
+use crate::log::last_failure;
+use crate::machine::health::nodes_with_data;
+use crate::machine::Overrides;
+use crate::run::JobContext;
+use anyhow::{Context, Result};
+use scr_core::descriptor::hostlist::is_same_node;
+use scr_core::env::Env;
+use scr_core::flush::{flushes_under_way, FlushUnderWay};
+use scr_core::param;
+use scr_core::prefix::{
+    DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, KnownEnd, LastRun, Location, Prefix,
+    RunState, Seq, Survives,
+};
+use scr_core::scavenge::{inspect, Inspected};
+use scr_plugin_api::LogEntry;
+use std::time::Duration;
+
+/// All that is known of a job.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    /// Seconds since the epoch. So are all times here.
+    pub(super) now: i64,
+    pub(super) prefix: String,
+    pub(super) state: State,
+    /// The last run, if it has recorded itself.
+    pub(super) run: Option<LastRun>,
+    /// The checkpoints in cache that a job can restart from, the newest first.
+    pub(super) cached: Vec<Checkpoint>,
+    /// The newest checkpoint that the job has put into cache and that is not whole there any more, and why.
+    pub(super) unusable: Option<(String, String)>,
+    /// The newest checkpoint in the prefix directory.
+    pub(super) saved: Option<Checkpoint>,
+    /// Whether checkpoints go straight to the prefix directory.
+    pub(super) is_bypass: bool,
+    /// When the last checkpoint was begun, and how long after the one before it was complete.
+    pub(super) pace: Option<(i64, Duration)>,
+    pub(super) flushes: Vec<FlushUnderWay>,
+    pub(super) halt: Option<HaltDue>,
+    pub(super) last_error: Option<LogEntry>,
+    /// What the nodes have said; `None` if they were not asked.
+    pub(super) nodes: Option<Answers>,
+    /// When the job last changed where its datasets are.
+    pub(super) recorded: Option<i64>,
+    /// What could not be found out, and why.
+    pub(super) trouble: Vec<String>,
+}
+
+/// Whether the job runs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    /// It has called `SCR_Finalize`.
+    Finished,
+    /// It has called it since its allocation was about to end.
+    Stopped,
+    /// It has not called it.
+    Died,
+    /// No run has recorded itself.
+    #[default]
+    NoRun,
+    /// That cannot be found out here.
+    Unknown,
+}
+
+/// A checkpoint.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Checkpoint {
+    pub(super) seq: Seq,
+    pub(super) name: String,
+    /// Its number among the checkpoints of the job.
+    pub(super) number: Option<u64>,
+    pub(super) created: Option<i64>,
+    pub(super) bytes: Option<u64>,
+    /// How many nodes may be lost, where that is known.
+    pub(super) survives: Option<Survives>,
+    pub(super) scheme: String,
+    /// How many ranks' parts are lost and can be rebuilt, of how many.
+    pub(super) lost: usize,
+    pub(super) ranks: Option<u32>,
+}
+
+/// The answers of the nodes.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Answers {
+    /// Those that have answered, and the room that they have.
+    pub(super) room: Vec<(String, Option<u64>)>,
+    /// Those that have not, and why.
+    pub(super) silent: Vec<(String, String)>,
+}
+
+impl Checkpoint {
+    fn of(dataset: &DatasetDescriptor, seq: Seq) -> Self {
+        let seconds = i64::try_from(dataset.created / 1_000_000).ok().filter(|&seconds| seconds > 0);
+        Self {
+            seq,
+            name: String::from_utf8_lossy(&dataset.name).into_owned(),
+            number: dataset.checkpoint_id,
+            created: seconds,
+            bytes: dataset.bytes,
+            ranks: dataset.ranks,
+            ..Self::default()
+        }
+    }
+
+    /// As the job has recorded it.
+    fn recorded(entry: &FlushEntry) -> Self {
+        let dataset = entry.dataset.clone().unwrap_or_default();
+        let dataset = DatasetDescriptor { name: entry.name.clone(), ..dataset };
+        let kept = &entry.in_cache;
+        Self {
+            survives: kept.survives,
+            scheme: kept.scheme.clone().unwrap_or_default(),
+            ..Self::of(&dataset, entry.seq())
+        }
+    }
+
+    /// As it is on the nodes.
+    fn inspected(found: &Inspected) -> Self {
+        let seq = Seq { id: found.id, ..found.dataset.seq() };
+        Self {
+            survives: found.survives,
+            scheme: found.scheme.clone().unwrap_or_default(),
+            lost: found.lost.len(),
+            ranks: Some(found.ranks),
+            ..Self::of(&found.dataset, seq)
+        }
+    }
+}
+
+impl Facts {
+    /// Finds out what there is to know of the job of a prefix directory.
+    pub(super) fn gather(env: &Env, prefix: &Prefix, overrides: &Overrides, asks_nodes: bool) -> Self {
+        let files = &*env.files;
+        let mut facts = Self { now: environment::now(env), ..Self::default() };
+        facts.prefix = prefix.dir().display().to_string();
+        facts.run = facts.known(LastRun::read(files, prefix)).flatten();
+        let halt = facts.known(Halt::read(files, prefix)).flatten();
+        facts.state = state(RunState::find(files, prefix), halt.as_ref(), facts.run.is_some());
+        facts.halt = halt.as_ref().and_then(|halt| facts.halt_due(halt));
+        facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
+        let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
+        facts.recorded = files.status(&prefix.flush_file()).ok().map(|status| status.mtime.0);
+        let index = facts.known(Index::read(files, prefix)).unwrap_or_default();
+        facts.saved = facts.newest_in(&index);
+        let found = match asks_nodes && facts.state != State::Finished {
+            true => facts.ask_nodes(env, prefix, overrides),
+            false => None,
+        };
+        facts.take_cached(&flush, found.as_deref());
+        let job_id = facts.run.as_ref().map(|run| run.job_id.clone()).unwrap_or_default();
+        facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
+        facts
+    }
+
+    /// The value, or what is to be said of its absence.
+    fn known<T, E: Into<anyhow::Error>>(&mut self, found: Result<T, E>) -> Option<T> {
+        found.map_err(|error| self.trouble.push(format!("{:#}", error.into()))).ok()
+    }
+
+    /// When a job is to halt. That the last run has finished stops only the next one.
+    fn halt_due(&self, halt: &Halt) -> Option<HaltDue> {
+        let reason = halt.exit_reason.clone().filter(|_| !halt.is_finalized());
+        let rest = Halt { exit_reason: reason, ..halt.clone() };
+        let (job_id, time) = self.run.as_ref().map_or(("", None), |run| (run.job_id.as_str(), run.end));
+        rest.due(self.now, KnownEnd { job_id, time })
+    }
+
+    /// The newest checkpoint of an index that a job of as many ranks as the last one can restart from.
+    fn newest_in(&self, index: &Index) -> Option<Checkpoint> {
+        let ranks = self.run.as_ref().map(|run| run.ranks);
+        let fits = |of: Option<u32>| of.zip(ranks).is_none_or(|(of, ranks)| of == ranks);
+        let newest = index.candidates().into_iter().find(|entry| fits(entry.restart_point().ranks))?;
+        let dataset = newest.dataset.clone().unwrap_or_default();
+        let dataset = DatasetDescriptor { name: newest.name.clone(), ..dataset };
+        let all = Some(Survives::All);
+        Some(Checkpoint { survives: all, ..Checkpoint::of(&dataset, newest.seq()) })
+    }
+
+    /// The datasets that the nodes have, if any node answers.
+    fn ask_nodes(&mut self, env: &Env, prefix: &Prefix, overrides: &Overrides) -> Option<Vec<Inspected>> {
+        let job = self.known(context(env, overrides, self.run.as_ref()))?;
+        let mut answers = Answers::default();
+        let mut inventories = Vec::new();
+        let host = job.params.get(&param::NODE_NAME);
+        let all = match job.allocation.is_here_alone() {
+            true => vec![(
+                host,
+                inventory_here(&job.env, &job.params, prefix, &[]).map_err(|error| format!("{error:#}")),
+            )],
+            false => {
+                let up = nodes_with_data(&job.allocation, &mut |_| ());
+                let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
+                let why = format!("{} reports it down", job.allocation.manager());
+                answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
+                let found = self.known(ask(&job, &up, &[], LONGEST))?;
+                up.into_iter()
+                    .zip(found.into_iter().map(|found| found.map(|(inventory, _)| inventory)))
+                    .collect()
+            }
+        };
+        for (node, answer) in all {
+            match answer {
+                Ok(inventory) => {
+                    answers.room.push((node, inventory.room()));
+                    inventories.push(inventory);
+                }
+                Err(why) => answers.silent.push((node, why)),
+            }
+        }
+        answers.room.sort_by_key(|(_, room)| room.unwrap_or(u64::MAX));
+        self.nodes = Some(answers);
+        let plugins = environment::plugin_host_of(&job.env, &job.params, None);
+        (!inventories.is_empty()).then(|| inspect(inventories, &plugins))
+    }
+
+    /// What is in cache: as the nodes have `found` it, or else as the job has recorded it.
+    fn take_cached(&mut self, flush: &FlushFile, found: Option<&[Inspected]>) {
+        let mut recorded = flush.entries();
+        let job_id = self.run.as_ref().map(|run| run.job_id.as_str());
+        let is_own = |entry: &FlushEntry| entry.allocation().zip(job_id).is_none_or(|(of, own)| of == own);
+        recorded.retain(|entry| entry.checkpoint && entry.is_at(Location::Cache) && is_own(entry));
+        let is_bypass = |entry: &FlushEntry| {
+            entry.in_cache.scheme.is_none() && entry.in_cache.survives == Some(Survives::All)
+        };
+        self.pace = recorded.first().and_then(|entry| {
+            let begun = Checkpoint::recorded(entry).created?;
+            Some((begun, entry.in_cache.after?))
+        });
+        self.is_bypass = recorded.first().is_some_and(is_bypass);
+        recorded.retain(|entry| !is_bypass(entry));
+        let Some(found) = found else {
+            self.cached = recorded.iter().map(Checkpoint::recorded).collect();
+            return;
+        };
+        let found = found.iter().filter(|found| found.dataset.checkpoint && found.scheme.is_some());
+        let (whole, others): (Vec<_>, Vec<_>) = found.partition(|found| found.beyond_repair.is_none());
+        self.cached = whole.iter().map(|found| Checkpoint::inspected(found)).collect();
+        let is_missing = |entry: &&FlushEntry| {
+            let is_older = |found: &&Inspected| found.dataset.seq() < entry.seq();
+            whole.iter().all(is_older)
+        };
+        let missing = recorded.iter().find(is_missing);
+        self.unusable = missing.map(|entry| {
+            let why = others.iter().find(|found| found.dataset.id == entry.id);
+            let why = why.and_then(|found| found.beyond_repair.clone());
+            let why = why.unwrap_or_else(|| "no node that answers has any part of it".to_owned());
+            (String::from_utf8_lossy(&entry.name).into_owned(), why)
+        });
+    }
+}
+
+fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {
+    match (run, halt.filter(|halt| halt.is_finalized())) {
+        (RunState::Running, _) => State::Running,
+        (_, Some(halt)) if halt.stopped_in_time => State::Stopped,
+        (_, Some(_)) => State::Finished,
+        (RunState::Unknown, None) => State::Unknown,
+        (RunState::NotRunning, None) if is_recorded => State::Died,
+        (RunState::NotRunning, None) => State::NoRun,
+    }
+}
+
+/// The job to ask the nodes of: that of the allocation here, or else of the one that the last run has recorded.
+fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<JobContext> {
+    let here = JobContext::in_env(env.clone(), overrides);
+    let Some(run) = run else { return here.context("the nodes of the job are not known") };
+    let is_its = |job: &JobContext| {
+        let is_here =
+            |node: &String| *node == job.params.get(&param::NODE_NAME) || is_same_node(node, &job.env.host);
+        let is_alone = job.allocation.is_here_alone();
+        job.allocation.job_id == run.job_id && (!is_alone || run.nodes.iter().all(is_here))
+    };
+    match here {
+        Ok(job) if is_its(&job) => Ok(job),
+        _ => {
+            let mut env = env.clone();
+            let id = environment::as_setting(&run.job_id);
+            env.variables.insert(param::JOB_ID.info().name.to_owned(), id);
+            JobContext::in_env(env, &Overrides { nodes: Some(run.nodes.clone()), ..overrides.clone() })
+        }
+    }
+}
+
+/// How long a node may take to answer. A look must not take long, and one that does not answer now may be asked again.
+const LONGEST: Duration = Duration::from_secs(30);

@@ -1,0 +1,299 @@
+//! What follows from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
+
+use super::gather::{Checkpoint, Facts, State};
+use scr_core::descriptor::protects;
+use scr_core::prefix::Survives;
+
+/// What follows from the facts.
+#[derive(Debug)]
+pub(super) struct Judged<'f> {
+    /// The checkpoint that a run would restart from now.
+    pub(super) newest: Option<&'f Checkpoint>,
+    /// How well that one is protected.
+    pub(super) protection: Protection<'f>,
+    /// What each of the losses would cost, the smallest loss first.
+    pub(super) costs: [Cost<'f>; 3],
+    /// In how many seconds the next checkpoint is due, if the job keeps its pace. It may be overdue.
+    pub(super) next_checkpoint: Option<i64>,
+    /// After how many more checkpoints one is copied to the prefix directory.
+    pub(super) next_flush: Option<u64>,
+}
+
+/// What the newest checkpoint is protected against.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Protection<'f> {
+    /// The loss of all nodes: it is in the prefix directory.
+    InPrefix,
+    /// The loss of all nodes: its store outlives them.
+    OutlivesNodes,
+    /// The loss of any so many nodes.
+    Nodes(u32),
+    /// The loss of no node, and why.
+    Nothing(Why<'f>),
+    /// That is not recorded.
+    Unknown,
+}
+
+/// Why no node may be lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Why<'f> {
+    NoCheckpoint,
+    OneNode,
+    /// Parts are lost already, so many.
+    Lost(usize),
+    /// The scheme keeps no redundancy.
+    Scheme(&'f str),
+    /// Some set has too few nodes.
+    TooFewNodes(&'f str),
+}
+
+/// A loss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    OneNode,
+    AllNodes,
+    /// The nodes with all that they store.
+    Allocation,
+}
+
+/// What a loss would cost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Cost<'f> {
+    pub(super) loss: Loss,
+    /// The checkpoint that a run would restart from; `None` for the start.
+    pub(super) back_to: Option<&'f Checkpoint>,
+    /// How many checkpoints are lost.
+    pub(super) checkpoints: Option<u64>,
+    /// Seconds of work that are lost besides what the end of the run has cost already.
+    pub(super) seconds: Option<i64>,
+}
+
+impl<'f> Judged<'f> {
+    pub(super) fn of(facts: &'f Facts) -> Self {
+        let newest = newest(facts, |_| true);
+        let cost = |loss: Loss| {
+            let is_left = |checkpoint: &Checkpoint| match loss {
+                Loss::OneNode => checkpoint.survives >= Some(Survives::Nodes(1)),
+                Loss::AllNodes => checkpoint.survives == Some(Survives::All),
+                Loss::Allocation => false,
+            };
+            cost(facts, loss, newest, self::newest(facts, is_left))
+        };
+        Self {
+            newest,
+            protection: protection(facts, newest),
+            costs: [Loss::OneNode, Loss::AllNodes, Loss::Allocation].map(cost),
+            next_checkpoint: next_checkpoint(facts),
+            next_flush: next_flush(facts, newest),
+        }
+    }
+
+    /// Whether a run would restart from the newest checkpoint if a node were lost now.
+    pub(super) fn is_safe(&self) -> bool {
+        self.newest.is_some() && self.costs[0].back_to == self.newest
+    }
+}
+
+/// The newest checkpoint of those in cache of which this is so, and of that in the prefix directory.
+fn newest(facts: &Facts, is_left: impl Fn(&Checkpoint) -> bool) -> Option<&Checkpoint> {
+    let cached = facts.cached.iter().filter(|checkpoint| is_left(checkpoint));
+    // Of two copies of one, that in the prefix directory outlives the other.
+    cached.chain(&facts.saved).max_by_key(|checkpoint| checkpoint.seq)
+}
+
+fn protection<'f>(facts: &'f Facts, newest: Option<&'f Checkpoint>) -> Protection<'f> {
+    let Some(checkpoint) = newest else { return Protection::Nothing(Why::NoCheckpoint) };
+    if facts.saved.as_ref() == newest {
+        return Protection::InPrefix;
+    }
+    let scheme = checkpoint.scheme.as_str();
+    let is_one_node = facts.run.as_ref().is_some_and(|run| run.nodes.len() == 1);
+    match checkpoint.survives {
+        None => Protection::Unknown,
+        Some(Survives::All) => Protection::OutlivesNodes,
+        Some(Survives::Nodes(0)) => Protection::Nothing(match checkpoint.lost {
+            _ if is_one_node => Why::OneNode,
+            0 if !protects(scheme) => Why::Scheme(scheme),
+            0 => Why::TooFewNodes(scheme),
+            lost => Why::Lost(lost),
+        }),
+        Some(Survives::Nodes(nodes)) => Protection::Nodes(nodes),
+    }
+}
+
+fn cost<'f>(
+    facts: &Facts,
+    loss: Loss,
+    newest: Option<&Checkpoint>,
+    back_to: Option<&'f Checkpoint>,
+) -> Cost<'f> {
+    let number = |checkpoint: &Checkpoint| checkpoint.number;
+    let checkpoints = newest.and_then(number).and_then(|newest| {
+        let left = back_to.map_or(Some(0), number)?;
+        Some(newest.saturating_sub(left))
+    });
+    let until = match facts.state {
+        State::Running | State::Unknown => Some(facts.now),
+        _ => newest.and_then(|newest| newest.created),
+    };
+    let since = back_to.and_then(|checkpoint| checkpoint.created);
+    let seconds = until.zip(since).map(|(until, since)| until.saturating_sub(since).max(0));
+    Cost { loss, back_to, checkpoints, seconds }
+}
+
+/// The pace is that of the last two checkpoints.
+fn next_checkpoint(facts: &Facts) -> Option<i64> {
+    let (begun, pace) = facts.pace?;
+    let due = begun.saturating_add(i64::try_from(pace.as_secs()).ok()?);
+    (facts.state == State::Running).then(|| due.saturating_sub(facts.now))
+}
+
+fn next_flush(facts: &Facts, newest: Option<&Checkpoint>) -> Option<u64> {
+    let every = facts.run.as_ref()?.flush_every;
+    let last = newest.and_then(|newest| newest.number).unwrap_or(0);
+    (facts.state == State::Running && every > 0 && !facts.is_bypass).then(|| every - last % every)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use scr_core::prefix::{LastRun, Seq};
+    use std::time::Duration;
+
+    /// The checkpoint of this number, begun so many minutes after the start of the job.
+    pub(crate) fn checkpoint(number: u64, survives: Option<Survives>) -> Checkpoint {
+        Checkpoint {
+            seq: Seq { run: 1, id: number },
+            name: format!("ckpt.{number}"),
+            number: Some(number),
+            created: i64::try_from(number * 60).ok(),
+            bytes: Some(77 << 30),
+            scheme: "XOR".to_owned(),
+            ranks: Some(64),
+            survives,
+            lost: 0,
+        }
+    }
+
+    pub(crate) fn run_on(nodes: usize) -> LastRun {
+        LastRun {
+            job_id: "5132".to_owned(),
+            nodes: (0..nodes).map(|node| format!("n{node}")).collect(),
+            ranks: 64,
+            began: 0,
+            flush_every: 10,
+            end: None,
+        }
+    }
+
+    const SURVIVES: [Option<Survives>; 5] = [
+        None,
+        Some(Survives::Nodes(0)),
+        Some(Survives::Nodes(1)),
+        Some(Survives::Nodes(2)),
+        Some(Survives::All),
+    ];
+    const STATES: [State; 6] =
+        [State::Running, State::Finished, State::Stopped, State::Died, State::NoRun, State::Unknown];
+
+    /// Every state, with none to two checkpoints in cache and one in the prefix directory or none.
+    pub(crate) fn every_case(mut each: impl FnMut(&Facts)) {
+        let all = Some(Survives::All);
+        for state in STATES {
+            for saved in [None, Some(5), Some(7), Some(8), Some(9)] {
+                let mut lists = vec![Vec::new()];
+                for newer in SURVIVES {
+                    lists.push(vec![checkpoint(8, newer)]);
+                    lists.extend(SURVIVES.map(|older| vec![checkpoint(8, newer), checkpoint(7, older)]));
+                }
+                for cached in lists {
+                    let saved = saved.map(|number| checkpoint(number, all));
+                    let run = Some(run_on(4));
+                    each(&Facts { now: 600, state, run, cached, saved, ..Facts::default() });
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_loss_costs_what_is_newer_than_the_newest_checkpoint_that_survives_it() {
+        every_case(|facts| {
+            let judged = Judged::of(facts);
+            let survivors = |is_left: &dyn Fn(&Checkpoint) -> bool| {
+                let cached = facts.cached.iter().filter(|checkpoint| is_left(checkpoint));
+                cached.chain(&facts.saved).map(|left| left.seq.id).max()
+            };
+            let least = |least: Survives| survivors(&move |it| it.survives.is_some_and(|has| has >= least));
+            let expected = [
+                least(Survives::Nodes(1)),
+                least(Survives::All),
+                facts.saved.as_ref().map(|saved| saved.seq.id),
+            ];
+            let newest = survivors(&|_| true);
+            assert_eq!(judged.newest.map(|newest| newest.seq.id), newest);
+            for (cost, back_to) in judged.costs.iter().zip(expected) {
+                assert_eq!(cost.back_to.map(|back_to| back_to.seq.id), back_to, "{facts:?}");
+                let steps = newest.map(|newest| newest - back_to.unwrap_or(0));
+                assert_eq!(cost.checkpoints, steps);
+                let is_on = matches!(facts.state, State::Running | State::Unknown);
+                let until = if is_on { Some(600) } else { newest.map(|newest| newest * 60) };
+                let seconds = until.zip(back_to).map(|(until, back_to)| until as i64 - back_to as i64 * 60);
+                assert_eq!(cost.seconds, seconds, "{facts:?}");
+            }
+            assert_eq!(judged.is_safe(), newest.is_some() && expected[0] == newest);
+        });
+    }
+
+    #[test]
+    fn the_newest_checkpoint_is_protected_as_it_survives_and_the_reason_is_given_if_not() {
+        every_case(|facts| {
+            let judged = Judged::of(facts);
+            let Some(newest) = judged.newest else {
+                assert_eq!(judged.protection, Protection::Nothing(Why::NoCheckpoint));
+                return;
+            };
+            let is_saved = facts.saved.as_ref().is_some_and(|saved| saved.seq >= newest.seq);
+            let expected = match newest.survives {
+                _ if is_saved => Protection::InPrefix,
+                None => Protection::Unknown,
+                Some(Survives::All) => Protection::OutlivesNodes,
+                Some(Survives::Nodes(0)) => Protection::Nothing(Why::TooFewNodes("XOR")),
+                Some(Survives::Nodes(nodes)) => Protection::Nodes(nodes),
+            };
+            assert_eq!(judged.protection, expected, "{facts:?}");
+        });
+        let none = Some(Survives::Nodes(0));
+        let of = |nodes, checkpoint: Checkpoint| Facts {
+            run: Some(run_on(nodes)),
+            cached: vec![checkpoint],
+            ..Facts::default()
+        };
+        let single = Checkpoint { scheme: "SINGLE".to_owned(), ..checkpoint(1, none) };
+        let lost = Checkpoint { lost: 3, ..checkpoint(1, none) };
+        for (facts, why) in [
+            (of(1, single.clone()), Why::OneNode),
+            (of(4, single), Why::Scheme("SINGLE")),
+            (of(4, lost), Why::Lost(3)),
+        ] {
+            assert_eq!(Judged::of(&facts).protection, Protection::Nothing(why));
+        }
+    }
+
+    #[test]
+    fn the_next_checkpoint_and_flush_are_due_only_while_the_job_runs() {
+        every_case(|facts| {
+            let facts = &Facts {
+                pace: Some((480, Duration::from_secs(180))),
+                run: facts.run.clone(),
+                cached: facts.cached.clone(),
+                saved: facts.saved.clone(),
+                ..Facts { now: facts.now, state: facts.state, ..Facts::default() }
+            };
+            let judged = Judged::of(facts);
+            let is_on = facts.state == State::Running;
+            assert_eq!(judged.next_checkpoint, is_on.then_some(60));
+            let last = judged.newest.and_then(|newest| newest.number).unwrap_or(0);
+            assert_eq!(judged.next_flush, is_on.then(|| 10 - last));
+        });
+    }
+}

@@ -1,0 +1,610 @@
+//! The status of a job as text, at most twelve lines of at most eighty columns, and as JSON.
+
+use super::gather::{Checkpoint, Facts, State};
+use super::judge::{Cost, Judged, Loss, Protection, Why};
+use crate::output::{count, on_one_line};
+use crate::time;
+use scr_core::flush::FlushUnderWay;
+use scr_core::message::{amount, span};
+use scr_core::prefix::{HaltDue, Survives};
+use serde_json::{json, Value};
+use std::time::Duration;
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
+/// The text.
+pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
+    let mut lines = vec![first_line(facts)];
+    let mut add = |label: &str, text: String| lines.push(format!("{label:LABEL$}{text}"));
+    add("protected", protection(facts, judged));
+    add("in cache", in_cache(facts));
+    add(
+        "in prefix",
+        facts.saved.as_ref().map_or_else(|| "nothing".to_owned(), |saved| checkpoint(facts, saved)),
+    );
+    for (place, text) in costs(facts, judged).into_iter().enumerate() {
+        add(if place == 0 { "lost with" } else { "" }, text);
+    }
+    for (label, text) in [
+        ("flushing", flushes(facts)),
+        ("room", room(facts)),
+        ("next", next(facts, judged)),
+        ("last error", last_error(facts)),
+        ("as of", as_of(facts)),
+    ] {
+        text.into_iter().for_each(|text| add(label, text));
+    }
+    lines.iter().map(|line| shortened(line, COLUMNS) + "\n").collect()
+}
+
+const COLUMNS: usize = 80;
+/// The columns of a label.
+const LABEL: usize = 12;
+/// The columns that a name may have.
+const NAME: usize = 32;
+
+fn first_line(facts: &Facts) -> String {
+    let run = facts.run.as_ref();
+    let of = run.map_or_else(String::new, |run| {
+        format!("{} on {}", count(run.ranks.into(), "rank"), count(run.nodes.len() as u64, "node"))
+    });
+    let job = run.map_or_else(|| "a job".to_owned(), |run| format!("job {}", name(&run.job_id, 20)));
+    let time = run.map_or_else(String::new, |run| ago(facts, run.began));
+    let state = match (facts.state, run) {
+        (State::Running, None) => "a job runs".to_owned(),
+        (State::Running, Some(_)) => format!("{job} runs, {of}, for {time}"),
+        (State::Finished, _) => format!("{job} has finished"),
+        (State::Stopped, _) => format!("{job} has stopped before its allocation ends"),
+        (State::Died, _) => format!("{job} has died, {of}, begun {time} ago"),
+        (State::NoRun, _) => "no job runs".to_owned(),
+        (State::Unknown, _) => format!("there are no locks to tell whether {job} runs"),
+    };
+    let room = COLUMNS.saturating_sub(state.width() + 2);
+    format!("{}: {state}", end_of(&on_one_line(&facts.prefix), room))
+}
+
+fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
+    let scheme = judged.newest.map_or("", |newest| newest.scheme.as_str());
+    match judged.protection {
+        Protection::InPrefix => "against the loss of all nodes: it is in the prefix directory".to_owned(),
+        Protection::OutlivesNodes => "against the loss of all nodes: they do not store it".to_owned(),
+        Protection::Nodes(nodes) => {
+            let all = facts.run.as_ref().map(|run| format!(" of {}", run.nodes.len())).unwrap_or_default();
+            format!("against the loss of any {nodes}{all} nodes ({scheme})")
+        }
+        Protection::Nothing(why) => format!("against nothing: {}", why_nothing(facts, why)),
+        Protection::Unknown => "not known: the job has not recorded it, and no node answers".to_owned(),
+    }
+}
+
+fn why_nothing(facts: &Facts, why: Why<'_>) -> String {
+    match why {
+        Why::NoCheckpoint => "there is no checkpoint".to_owned(),
+        Why::OneNode => "all ranks are on one node".to_owned(),
+        Why::Scheme(scheme) => format!("{scheme} survives the loss of no node"),
+        Why::TooFewNodes(scheme) => format!("some sets of ranks have too few nodes for {scheme}"),
+        Why::Lost(parts) => {
+            let silent = facts.nodes.iter().flat_map(|nodes| &nodes.silent).next();
+            let whose = silent.map_or_else(String::new, |(node, _)| format!(", as {node} does not answer"));
+            format!("{} already lost{whose}", count(parts as u64, "part"))
+        }
+    }
+}
+
+fn in_cache(facts: &Facts) -> String {
+    match (facts.cached.first(), &facts.unusable) {
+        (_, Some((lost, why))) => format!("{} is lost: {}", name(lost, NAME), on_one_line(why)),
+        (None, None) if facts.is_bypass => {
+            "nothing: checkpoints go straight to the prefix directory".to_owned()
+        }
+        (None, None) => "nothing".to_owned(),
+        (Some(newest), None) => {
+            let lost = match (newest.lost, newest.ranks) {
+                (0, _) | (_, None) => String::new(),
+                (lost, Some(ranks)) => format!(", {lost} of {ranks} parts to be rebuilt"),
+            };
+            format!("{}{lost}", checkpoint(facts, newest))
+        }
+    }
+}
+
+fn checkpoint(facts: &Facts, checkpoint: &Checkpoint) -> String {
+    let age = checkpoint.created.map(|created| format!(", {} old", ago(facts, created)));
+    let size = checkpoint.bytes.map(|bytes| format!(", {}", amount(bytes)));
+    format!("{}{}{}", name(&checkpoint.name, NAME), age.unwrap_or_default(), size.unwrap_or_default())
+}
+
+/// Losses that cost the same are one line.
+fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
+    let mut groups: Vec<(Vec<&str>, &Cost<'_>)> = Vec::new();
+    for cost in &judged.costs {
+        let what = match cost.loss {
+            Loss::OneNode => "1 node",
+            Loss::AllNodes => "all nodes",
+            Loss::Allocation => "the allocation",
+        };
+        match groups.last_mut().filter(|(_, last)| last.back_to == cost.back_to) {
+            Some((losses, _)) => losses.push(what),
+            None => groups.push((vec![what], cost)),
+        }
+    }
+    let line = |(losses, cost): (Vec<&str>, &Cost<'_>)| {
+        let losses =
+            if losses.len() == judged.costs.len() { "1 node or more".to_owned() } else { losses.join(", ") };
+        let start = format!("{losses}: {}", cost_of(facts, judged, cost));
+        // A name that is too long takes nothing else away.
+        let room = COLUMNS.saturating_sub(LABEL + start.width());
+        cost.back_to.map_or_else(|| start.clone(), |back_to| start.clone() + &name(&back_to.name, room))
+    };
+    groups.into_iter().map(line).collect()
+}
+
+/// What a loss costs, up to the name of the checkpoint.
+fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
+    if cost.back_to.is_none() {
+        return "all work, as no checkpoint is left".to_owned();
+    }
+    let is_over = !matches!(facts.state, State::Running | State::Unknown);
+    if is_over && cost.back_to == judged.newest {
+        return "nothing more, back to ".to_owned();
+    }
+    let time = cost.seconds.map_or_else(|| "the work since then".to_owned(), seconds);
+    match cost.checkpoints {
+        None | Some(0) => format!("{time}, back to "),
+        Some(many) => format!("{time}, {}, back to ", count(many, "checkpoint")),
+    }
+}
+
+fn flushes(facts: &Facts) -> Option<String> {
+    let (first, others) = facts.flushes.split_first()?;
+    let more = if others.is_empty() { String::new() } else { format!("; {} more", others.len()) };
+    Some(format!(
+        "{}: {}{more}",
+        name(&String::from_utf8_lossy(&first.dataset.name), NAME),
+        progress(facts, first)
+    ))
+}
+
+fn progress(facts: &Facts, flush: &FlushUnderWay) -> String {
+    let time = facts.now.saturating_sub(flush.began).max(0);
+    let Some(arrived) = flush.arrived else { return format!("begun {} ago", seconds(time)) };
+    if arrived >= 1.0 {
+        return "all has arrived, and is being listed".to_owned();
+    }
+    let all = flush.dataset.bytes.unwrap_or(0);
+    let there = (all as f64 * arrived) as u64;
+    let sizes = format!("{} of {}", amount(there), amount(all));
+    match rest(flush, time) {
+        Some((rate, left)) => format!("{sizes}, {}/s, {} left", amount(rate), span(left)),
+        None => sizes,
+    }
+}
+
+/// The rate in bytes a second, and how long the rest takes at that rate.
+fn rest(flush: &FlushUnderWay, seconds: i64) -> Option<(u64, Duration)> {
+    let (all, arrived) = (flush.dataset.bytes? as f64, flush.arrived?);
+    let rate = all * arrived / (seconds > 0).then_some(seconds as f64)?;
+    let left = Duration::try_from_secs_f64((all * (1.0 - arrived) / rate).round()).ok()?;
+    (rate >= 1.0).then_some((rate as u64, left))
+}
+
+/// The nodes with the least room.
+fn room(facts: &Facts) -> Option<String> {
+    let nodes = facts.nodes.as_ref()?;
+    let known: Vec<_> = nodes.room.iter().filter_map(|(node, room)| Some((node, (*room)?))).collect();
+    let mut text = String::new();
+    for (place, (node, bytes)) in known.iter().enumerate() {
+        let next = format!("{}{} {}", if place == 0 { "" } else { ", " }, name(node, NAME), amount(*bytes));
+        let others = known.len() - place;
+        let more = if place == 0 { String::new() } else { format!(", {others} more") };
+        if place > 0 && LABEL + text.width() + next.width() + ", 9999 more".len() > COLUMNS {
+            return Some(text + &more);
+        }
+        text += &next;
+    }
+    Some(text).filter(|text| !text.is_empty())
+}
+
+fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
+    let checkpoint = judged.next_checkpoint.map(|due| match due {
+        1.. => format!("checkpoint in {}", seconds(due)),
+        0 => "checkpoint now".to_owned(),
+        _ => format!("checkpoint {} late", seconds(-due)),
+    });
+    let flush = judged.next_flush.map(|many| match many {
+        1 => "flush at the next".to_owned(),
+        _ => format!("flush at the {}", ordinal(many)),
+    });
+    let checkpoints = match (checkpoint, flush) {
+        (Some(checkpoint), Some(flush)) => Some(format!("{checkpoint}, {flush}")),
+        (None, flush) => flush.map(|flush| format!("{flush} checkpoint")),
+        (checkpoint, None) => checkpoint,
+    };
+    let halt = facts.halt.as_ref().filter(|_| facts.state != State::Finished).map(|due| match due {
+        HaltDue::Now(_) => "halt now".to_owned(),
+        HaltDue::AfterCheckpoints(many) if checkpoints.is_some() => format!("halt after {many} more"),
+        HaltDue::AfterCheckpoints(many) => {
+            format!("halt after {}", count(u64::try_from(*many).unwrap_or(0), "checkpoint"))
+        }
+        HaltDue::At(time) => format!("halt in {}", seconds(time.saturating_sub(facts.now).max(0))),
+    });
+    let is_over = matches!(facts.state, State::Died | State::Finished | State::Stopped);
+    let unsaved = judged.newest.filter(|newest| is_over && facts.saved.as_ref() != Some(newest));
+    let save = unsaved.map(|newest| format!("`scr postrun' saves {}", name(&newest.name, NAME)));
+    let all: Vec<_> = [save, checkpoints, halt].into_iter().flatten().collect();
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// `2nd`, `3rd`, `4th`.
+fn ordinal(number: u64) -> String {
+    let ending = match (number % 10, number % 100) {
+        (_, 11..=13) => "th",
+        (1, _) => "st",
+        (2, _) => "nd",
+        (3, _) => "rd",
+        _ => "th",
+    };
+    format!("{number}{ending}")
+}
+
+fn last_error(facts: &Facts) -> Option<String> {
+    let error = facts.last_error.as_ref()?;
+    let time = i64::try_from(error.micros / 1_000_000).unwrap_or(i64::MAX);
+    let dataset = error.dataset_name.as_ref().map(|dataset| format!(" {}", name(dataset, 20)));
+    let note = error.note.as_ref().map(|note| format!(": {}", on_one_line(note)));
+    let (dataset, note) = (dataset.unwrap_or_default(), note.unwrap_or_default());
+    Some(format!("{} ago, {}{dataset}{note}", ago(facts, time), error.name))
+}
+
+/// How new all of this is, and who says so.
+fn as_of(facts: &Facts) -> Option<String> {
+    let recorded = || {
+        let age = facts.recorded.map(|time| format!("{} ago", ago(facts, time)));
+        format!("{}, in the prefix directory", age.unwrap_or_else(|| "now".to_owned()))
+    };
+    let Some(nodes) = &facts.nodes else { return Some(format!("{}; no node was asked", recorded())) };
+    let silent = nodes.silent.first().map(|(node, why)| {
+        let others = match nodes.silent.len() {
+            1 => String::new(),
+            many => format!(" and {} more", many - 1),
+        };
+        format!("{}{others} did not answer: {}", name(node, NAME), on_one_line(why))
+    });
+    let answered = match nodes.room.len() {
+        0 => recorded(),
+        many => format!("now, on {}", count(many as u64, "node")),
+    };
+    Some(silent.map_or_else(|| answered.clone(), |silent| format!("{answered}; {silent}")))
+}
+
+/// How long ago a time is. Clocks may differ a little.
+fn ago(facts: &Facts, time: i64) -> String {
+    seconds(facts.now.saturating_sub(time).max(0))
+}
+
+fn seconds(seconds: i64) -> String {
+    span(Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+}
+
+/// A name on one line, and in not too many columns.
+fn name(text: &str, columns: usize) -> String {
+    shortened(&on_one_line(text), columns)
+}
+
+/// The text, or its beginning and dots.
+fn shortened(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let room = columns.saturating_sub(DOTS.len());
+    within(text.chars(), room).into_iter().chain(DOTS.chars()).collect()
+}
+
+/// The text, or dots and its end.
+fn end_of(text: &str, columns: usize) -> String {
+    if text.width() <= columns {
+        return text.to_owned();
+    }
+    let mut end = within(text.chars().rev(), columns.saturating_sub(DOTS.len()));
+    end.reverse();
+    DOTS.chars().chain(end).collect()
+}
+
+fn within(letters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
+    let mut left = columns;
+    let fits = |letter: &char| {
+        let rest = left.checked_sub(letter.width().unwrap_or(0));
+        left = rest.unwrap_or(0);
+        rest.is_some()
+    };
+    letters.take_while(fits).collect()
+}
+
+const DOTS: &str = "...";
+
+/// For programs. What is not known is null; times are seconds since the epoch.
+pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
+    let run = facts.run.as_ref();
+    let room = facts.nodes.iter().flat_map(|nodes| &nodes.room);
+    let silent = facts.nodes.iter().flat_map(|nodes| &nodes.silent);
+    let flushes = facts.flushes.iter().map(|flush| {
+        let rest = rest(flush, facts.now.saturating_sub(flush.began));
+        json!({
+            "id": flush.dataset.id,
+            "name": String::from_utf8_lossy(&flush.dataset.name),
+            "began": flush.began,
+            "bytes": flush.dataset.bytes,
+            "arrived": flush.arrived,
+            "bytes_per_second": rest.map(|(rate, _)| rate),
+            "seconds_left": rest.map(|(_, left)| left.as_secs()),
+        })
+    });
+    json!({
+        "prefix": facts.prefix,
+        "time": facts.now,
+        "state": state_word(facts.state),
+        "job_id": run.map(|run| &run.job_id),
+        "nodes": run.map(|run| run.nodes.len()),
+        "ranks": run.map(|run| run.ranks),
+        "began": run.map(|run| run.began),
+        "safe": judged.is_safe(),
+        "protected": protection_json(facts, judged),
+        "in_cache": facts.cached.first().map(|cached| checkpoint_json(facts, cached)),
+        "lost_in_cache": facts.unusable.as_ref().map(|(name, why)| json!({ "name": name, "why": why })),
+        "in_prefix": facts.saved.as_ref().map(|saved| checkpoint_json(facts, saved)),
+        "bypass": facts.is_bypass,
+        "costs": judged.costs.iter().map(cost_json).collect::<Vec<_>>(),
+        "flushes": flushes.collect::<Vec<_>>(),
+        "room": room.map(|(node, bytes)| json!({ "node": node, "bytes": bytes })).collect::<Vec<_>>(),
+        "silent": silent.map(|(node, why)| json!({ "node": node, "why": why })).collect::<Vec<_>>(),
+        "next": {
+            "checkpoint_in_seconds": judged.next_checkpoint,
+            "flush_in_checkpoints": judged.next_flush,
+        },
+        "halt": facts.halt.as_ref().map(halt_json),
+        "last_error": facts.last_error.as_ref().map(|error| json!({
+            "time": error.micros / 1_000_000,
+            "event": error.name,
+            "dataset": error.dataset_name,
+            "note": error.note,
+        })),
+        "recorded": facts.recorded,
+        "asked_nodes": facts.nodes.is_some(),
+        "trouble": facts.trouble,
+    })
+}
+
+fn state_word(state: State) -> &'static str {
+    match state {
+        State::Running => "running",
+        State::Finished => "finished",
+        State::Stopped => "stopped",
+        State::Died => "died",
+        State::NoRun => "none",
+        State::Unknown => "unknown",
+    }
+}
+
+fn protection_json(facts: &Facts, judged: &Judged<'_>) -> Value {
+    let why = match judged.protection {
+        Protection::Nothing(why) => Some(why_nothing(facts, why)),
+        _ => None,
+    };
+    let survives = judged.newest.and_then(|newest| newest.survives);
+    let nodes = match survives {
+        Some(Survives::Nodes(nodes)) => json!(nodes),
+        Some(Survives::All) => json!("all"),
+        None => Value::Null,
+    };
+    json!({ "nodes": nodes, "why_not": why })
+}
+
+fn checkpoint_json(facts: &Facts, checkpoint: &Checkpoint) -> Value {
+    json!({
+        "id": checkpoint.seq.id,
+        "name": checkpoint.name,
+        "number": checkpoint.number,
+        "created": checkpoint.created,
+        "age_seconds": checkpoint.created.map(|created| facts.now.saturating_sub(created).max(0)),
+        "bytes": checkpoint.bytes,
+        "scheme": Some(&checkpoint.scheme).filter(|scheme| !scheme.is_empty()),
+        "lost_parts": checkpoint.lost,
+    })
+}
+
+fn cost_json(cost: &Cost<'_>) -> Value {
+    let loss = match cost.loss {
+        Loss::OneNode => "node",
+        Loss::AllNodes => "all_nodes",
+        Loss::Allocation => "allocation",
+    };
+    json!({
+        "loss": loss,
+        "back_to": cost.back_to.map(|back_to| &back_to.name),
+        "checkpoints": cost.checkpoints,
+        "seconds": cost.seconds,
+    })
+}
+
+fn halt_json(due: &HaltDue) -> Value {
+    match due {
+        HaltDue::Now(reason) => json!({ "now": reason.to_string() }),
+        HaltDue::AfterCheckpoints(many) => json!({ "checkpoints": many }),
+        HaltDue::At(time) => json!({ "time": time, "local": time::in_words(*time) }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::gather::Answers;
+    use super::super::judge::tests::{checkpoint, every_case, run_on};
+    use super::*;
+    use scr_core::prefix::{DatasetDescriptor, HaltReason};
+    use scr_plugin_api::LogEntry;
+
+    fn shown(facts: &Facts) -> String {
+        text(facts, &Judged::of(facts))
+    }
+
+    fn flush(name: &[u8], arrived: Option<f64>) -> FlushUnderWay {
+        let dataset = DatasetDescriptor { name: name.to_vec(), bytes: Some(77 << 30), ..Default::default() };
+        FlushUnderWay { dataset, began: 7_790, arrived }
+    }
+
+    /// A job at work about which there is something to say in every line.
+    fn busy() -> Facts {
+        let rooms = [("n3", 12), ("n0", 40), ("n1", 41), ("n2", 41)];
+        let error = LogEntry {
+            name: "FLUSH_FAIL".to_owned(),
+            micros: 600_000_000,
+            dataset_name: Some("ckpt.110".to_owned()),
+            note: Some("no space left on device".to_owned()),
+            ..LogEntry::default()
+        };
+        Facts {
+            now: 7_800,
+            prefix: "/p/lustre/ann/run".to_owned(),
+            state: State::Running,
+            run: Some(run_on(4)),
+            cached: vec![checkpoint(127, Some(Survives::Nodes(1)))],
+            saved: Some(checkpoint(120, Some(Survives::All))),
+            pace: Some((7_620, Duration::from_secs(240))),
+            flushes: vec![flush(b"ckpt.127", Some(0.4))],
+            halt: Some(HaltDue::At(27_000)),
+            last_error: Some(error),
+            nodes: Some(Answers {
+                room: rooms.map(|(node, gib)| (node.to_owned(), Some(gib << 30))).to_vec(),
+                silent: Vec::new(),
+            }),
+            ..Facts::default()
+        }
+    }
+
+    #[test]
+    fn a_job_at_work_is_told_in_twelve_lines() {
+        let expected = "\
+/p/lustre/ann/run: job 5132 runs, 64 ranks on 4 nodes, for 2 h 10 min
+protected   against the loss of any 1 of 4 nodes (XOR)
+in cache    ckpt.127, 3 min old, 77 GiB
+in prefix   ckpt.120, 10 min old, 77 GiB
+lost with   1 node: 3 min, back to ckpt.127
+            all nodes, the allocation: 10 min, 7 checkpoints, back to ckpt.120
+flushing    ckpt.127: 30.8 GiB of 77 GiB, 3.08 GiB/s, 15 s left
+room        n3 12 GiB, n0 40 GiB, n1 41 GiB, n2 41 GiB
+next        checkpoint in 1 min, flush at the 3rd; halt in 5 h 20 min
+last error  2 h ago, FLUSH_FAIL ckpt.110: no space left on device
+as of       now, on 4 nodes
+";
+        assert_eq!(shown(&busy()), expected);
+    }
+
+    #[test]
+    fn each_state_and_each_reason_has_its_words() {
+        let first = |state| {
+            let facts = Facts { state, ..busy() };
+            shown(&facts).lines().next().unwrap().split_once(": ").unwrap().1.to_owned()
+        };
+        assert_eq!(first(State::Died), "job 5132 has died, 64 ranks on 4 nodes, begun 2 h 10 min ago");
+        let died = shown(&Facts { state: State::Died, ..busy() });
+        assert!(died.contains("next        `scr postrun' saves ckpt.127; halt in 5 h 20 min\n"), "{died}");
+        assert_eq!(first(State::Finished), "job 5132 has finished");
+        assert_eq!(first(State::Stopped), "job 5132 has stopped before its allocation ends");
+        assert_eq!(first(State::NoRun), "no job runs");
+        assert_eq!(first(State::Unknown), "there are no locks to tell whether job 5132 runs");
+        let none = Some(Survives::Nodes(0));
+        let one_node = Facts { run: Some(run_on(1)), cached: vec![checkpoint(127, none)], ..busy() };
+        assert!(shown(&one_node).contains("\nprotected   against nothing: all ranks are on one node\n"));
+        assert!(shown(&one_node)
+            .contains("\nlost with   1 node or more: 10 min, 7 checkpoints, back to ckpt.120"));
+        let silent = vec![("n3".to_owned(), "no route to host".to_owned())];
+        let gone = Facts {
+            cached: vec![Checkpoint { lost: 16, ..checkpoint(127, none) }],
+            nodes: Some(Answers { silent, ..busy().nodes.unwrap() }),
+            ..busy()
+        };
+        let text = shown(&gone);
+        assert!(text.contains("against nothing: 16 parts already lost, as n3 does not answer\n"), "{text}");
+        assert!(text.contains("77 GiB, 16 of 64 parts to be rebuilt\n"), "{text}");
+        assert!(
+            text.contains("as of       now, on 4 nodes; n3 did not answer: no route to host\n"),
+            "{text}"
+        );
+        let bypass = Facts { cached: Vec::new(), is_bypass: true, ..busy() };
+        let text = shown(&bypass);
+        assert!(text.contains("in cache    nothing: checkpoints go straight to the prefix directory\n"));
+        assert!(text.contains("protected   against the loss of all nodes: it is in the prefix directory\n"));
+        assert!(!text.contains("flush at"), "{text}");
+        let due = |halt| shown(&Facts { halt: Some(halt), pace: Some((7_000, Duration::ZERO)), ..busy() });
+        assert!(due(HaltDue::AfterCheckpoints(1)).contains(", flush at the 3rd; halt after 1 more\n"));
+        let now = due(HaltDue::Now(HaltReason::NoCheckpointsLeft));
+        assert!(now.contains("next        checkpoint 13 min 20 s late, "), "{now}");
+        assert!(now.contains("; halt now\n"), "{now}");
+        let empty = shown(&Facts::default());
+        assert!(empty.starts_with(": no job runs\nprotected   against nothing: there is no checkpoint\n"));
+        assert!(empty.contains("all work, as no checkpoint is left\n"), "{empty}");
+    }
+
+    #[test]
+    fn flushes_are_told_as_far_as_they_are_known() {
+        let of = |flushes: Vec<FlushUnderWay>| {
+            let text = shown(&Facts { flushes, ..busy() });
+            text.lines().find_map(|line| line.strip_prefix("flushing    ")).map(str::to_owned)
+        };
+        assert_eq!(of(Vec::new()), None);
+        assert_eq!(of(vec![flush(b"a", None)]).unwrap(), "a: begun 10 s ago");
+        assert_eq!(of(vec![flush(b"a", Some(0.0))]).unwrap(), "a: 0 bytes of 77 GiB");
+        assert_eq!(of(vec![flush(b"a", Some(1.0))]).unwrap(), "a: all has arrived, and is being listed");
+        let three = of(vec![flush(b"a", None), flush(b"b", None), flush(b"c", None)]).unwrap();
+        assert_eq!(three, "a: begun 10 s ago; 2 more");
+        let ahead = FlushUnderWay { began: 9_000, ..flush(b"a", Some(0.5)) };
+        assert_eq!(of(vec![ahead]).unwrap(), "a: 38.5 GiB of 77 GiB", "the clock of the server is ahead");
+    }
+
+    #[test]
+    fn nothing_makes_more_than_twelve_lines_or_more_than_eighty_columns() {
+        let names =
+            ["", "a", "\n\x1b[2J", &"long".repeat(300), &"\u{754c}".repeat(200), &"e\u{301}".repeat(90)];
+        let mut kinds = 0;
+        every_case(|case| {
+            let odd = names[kinds % names.len()];
+            kinds += 1;
+            let mut facts = Facts {
+                state: case.state,
+                cached: case.cached.clone(),
+                saved: case.saved.clone(),
+                prefix: format!("/p/{odd}"),
+                flushes: vec![flush(odd.as_bytes(), Some(0.3)), flush(b"\xff\xfe", None)],
+                unusable: Some((odd.to_owned(), odd.to_owned())).filter(|_| kinds % 2 == 0),
+                ..busy()
+            };
+            facts.cached.iter_mut().chain(&mut facts.saved).for_each(|it| it.name = odd.to_owned());
+            facts.run.iter_mut().for_each(|run| run.job_id = odd.to_owned());
+            let room = (0..40).map(|node| (format!("{odd}{node}"), Some(u64::MAX))).collect();
+            facts.nodes = Some(Answers { room, silent: vec![(odd.to_owned(), odd.to_owned()); 40] });
+            let text = shown(&facts);
+            assert!(text.lines().count() <= 12, "{text}");
+            for line in text.lines() {
+                assert!(line.width() <= COLUMNS && !line.contains(char::is_control), "{line}");
+            }
+            let json = json(&facts, &Judged::of(&facts));
+            assert_eq!(json["costs"].as_array().unwrap().len(), 3);
+        });
+    }
+
+    #[test]
+    fn json_has_what_the_text_has() {
+        let facts = busy();
+        let json = json(&facts, &Judged::of(&facts));
+        assert_eq!((&json["state"], &json["safe"]), (&"running".into(), &true.into()));
+        assert_eq!(json["protected"], json!({ "nodes": 1, "why_not": null }));
+        assert_eq!(
+            (&json["in_cache"]["age_seconds"], &json["in_cache"]["bytes"]),
+            (&180.into(), &(77_u64 << 30).into())
+        );
+        let all = json!({ "loss": "all_nodes", "back_to": "ckpt.120", "checkpoints": 7, "seconds": 600 });
+        assert_eq!(json["costs"][1], all);
+        assert_eq!(json["flushes"][0]["seconds_left"], 15);
+        assert_eq!(json["room"][0], json!({ "node": "n3", "bytes": 12_u64 << 30 }));
+        assert_eq!(json["next"], json!({ "checkpoint_in_seconds": 60, "flush_in_checkpoints": 3 }));
+        assert_eq!((&json["halt"]["time"], &json["last_error"]["time"]), (&27_000.into(), &600.into()));
+    }
+}
