@@ -9,6 +9,8 @@ use answer::{code, err, json_of, out};
 use finished_job::FinishedJob;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Command, Output};
 
 /// A node runs what a shell is given there, unless it is marked as lost.
@@ -173,6 +175,34 @@ fn a_folder_that_no_job_has_used_or_that_is_closed_is_an_error() {
     assert_eq!(code(&both), 2);
     let never = command(&job, &["--watch=0"]).output().unwrap();
     assert!(code(&never) == 2 && err(&never).contains("the least is 1"), "{}", err(&never));
+}
+
+/// As root only, since it takes two users.
+#[test]
+fn another_user_sees_what_the_folder_shows_and_a_closed_one_is_an_error() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let job = FinishedJob::new();
+    let program = job.path().join("scr");
+    // By another process: a program that is open to be written here cannot run.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_scr")).arg(&program).status().unwrap().success());
+    let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(&job.path(), 0o755);
+    let as_other = || {
+        let mut command = Command::new(&program);
+        command.env_clear().env("USER", "ann").env("PATH", "/usr/bin:/bin").uid(61_002).gid(61_002);
+        command.current_dir("/").args(["status", "--offline"]).arg(job.prefix()).output().unwrap()
+    };
+    let open = as_other();
+    assert!(line(&open, "in prefix").starts_with("ckpt.1, "), "{}", out(&open));
+    assert!(out(&open).contains(": it is not known here whether job defjobid runs\n"), "{}", out(&open));
+    set_mode(&job.prefix().join(".scr"), 0o700);
+    let closed = as_other();
+    assert_eq!((code(&closed), out(&closed).as_str()), (2, ""));
+    assert!(err(&closed).contains("ask as the user of the job"), "{}", err(&closed));
+    assert!(!err(&closed).contains("os error"), "{}", err(&closed));
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn first_line(facts: &Facts) -> String {
         (State::Stopped, _) => format!("{job} has stopped before its allocation ends"),
         (State::Died, _) => format!("{job} has died, {of}, begun {time} ago"),
         (State::NoRun, _) => "no job runs".to_owned(),
-        (State::Unknown, _) => format!("there are no locks to tell whether {job} runs"),
+        (State::Unknown, _) => format!("it is not known here whether {job} runs"),
     };
     let room = COLUMNS.saturating_sub(state.width() + 2);
     format!("{}: {state}", end_of(&on_one_line(&facts.prefix), room))
@@ -509,7 +509,7 @@ as of       now, on 4 nodes
         assert_eq!(first(State::Finished), "job 5132 has finished");
         assert_eq!(first(State::Stopped), "job 5132 has stopped before its allocation ends");
         assert_eq!(first(State::NoRun), "no job runs");
-        assert_eq!(first(State::Unknown), "there are no locks to tell whether job 5132 runs");
+        assert_eq!(first(State::Unknown), "it is not known here whether job 5132 runs");
         let none = Some(Survives::Nodes(0));
         let one_node = Facts { run: Some(run_on(1)), cached: vec![checkpoint(127, none)], ..busy() };
         assert!(shown(&one_node).contains("\nprotected   against nothing: all ranks are on one node\n"));
