@@ -520,7 +520,7 @@ mod tests {
         let mut file = FlushFile::default();
         let after = Some(Duration::from_micros(5));
         for survives in [Some(Survives::Nodes(0)), Some(Survives::Nodes(2)), Some(Survives::All), None] {
-            let kept = InCache { scheme: Some("XOR".to_owned()), survives, after };
+            let kept = InCache { scheme: Some("XOR".to_owned()), survives, after, ..InCache::default() };
             file.record_in_cache(&dataset, &kept);
             assert_eq!(file.entry(7).unwrap().in_cache, kept);
         }
