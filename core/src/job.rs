@@ -9,7 +9,7 @@ use crate::env::Env;
 use crate::error::Error;
 use crate::fs::{Files, OwnedDir};
 use crate::ledger::LedgerDir;
-use crate::log::Log;
+use crate::log::{Counts, Log};
 use crate::message::Reporter;
 use crate::param::{self, AppConfig, ConfigError, Params, Problem, Settings};
 use crate::placement::Placement;
@@ -163,6 +163,19 @@ impl Job {
             true => UnpreparedError::NotWritable(error),
             false => UnpreparedError::Prefix(error),
         })
+    }
+
+    /// Entries of the log belong to this run from now on.
+    pub(crate) fn begin_log(&mut self) {
+        let counts = match self.rank() {
+            Rank(0) if self.run.is_second => Counts::OfRun,
+            Rank(0) => Counts::OfJob,
+            rank if rank == self.nodes.leader(rank) && self.params.get(&param::METRICS_DIR).is_some() => {
+                Counts::OfRun
+            }
+            _ => Counts::Nothing,
+        };
+        self.log.begin_run(&*self.env.files, &self.prefix, self.run.number, counts);
     }
 
     /// Makes the hidden folder under the prefix directory.

@@ -5,7 +5,7 @@
 //! values, [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that
 //! they name. `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `rebuild`,
 //! [`flush`] and `fetch` move data between them, [`scavenge`] saves the data of a dead job, and [`scrub`] checks all of it. The
-//! [`log`] records what happened when.
+//! [`log`] records what happened when, and [`metrics`] shows it to the site.
 
 // Tests make and look at real files; the rule is for what ships.
 #![cfg_attr(test, allow(clippy::disallowed_methods))]
@@ -25,6 +25,7 @@ mod job;
 pub mod ledger;
 pub mod log;
 pub mod message;
+pub mod metrics;
 mod parallel;
 pub mod param;
 #[cfg(any(test, feature = "parsers"))]

@@ -149,6 +149,10 @@ pub struct LogEntry {
     pub processes: Option<u64>,
     /// How many nodes, where a run starts.
     pub nodes: Option<u64>,
+    /// Number of the run in its prefix directory. Entries of commands have none.
+    pub run: Option<u64>,
+    /// The redundancy scheme, where one was used.
+    pub scheme: Option<String>,
 }
 
 /// The subject of an entry.
@@ -180,8 +184,13 @@ impl LogEntry {
         for (key, text) in texts {
             put_text(&mut tree, key, text);
         }
-        let texts =
-            [("NOTE", &self.note), ("FROM", &self.from), ("TO", &self.to), ("DSETNAME", &self.dataset_name)];
+        let texts = [
+            ("NOTE", &self.note),
+            ("FROM", &self.from),
+            ("TO", &self.to),
+            ("DSETNAME", &self.dataset_name),
+            ("SCHEME", &self.scheme),
+        ];
         for (key, text) in texts {
             if let Some(text) = text {
                 put_text(&mut tree, key, text);
@@ -193,6 +202,7 @@ impl LogEntry {
             ("FILES", self.files),
             ("PROCS", self.processes),
             ("NODES", self.nodes),
+            ("RUN", self.run),
         ];
         for (key, number) in numbers {
             if let Some(number) = number {
@@ -233,6 +243,8 @@ impl LogEntry {
             files: tree.parse("FILES")?,
             processes: tree.parse("PROCS")?,
             nodes: tree.parse("NODES")?,
+            run: tree.parse("RUN")?,
+            scheme: tree.parse("SCHEME")?,
         })
     }
 }
@@ -272,6 +284,8 @@ mod tests {
             files: Some(4),
             processes: Some(4),
             nodes: Some(2),
+            run: Some(7),
+            scheme: Some("XOR".to_owned()),
         };
         for entry in [full, LogEntry { name: "HALT".to_owned(), ..LogEntry::default() }] {
             let packed = entry.to_tree().pack();

@@ -194,7 +194,7 @@ impl Reply {
                 "checkpoint": entry.checkpoint,
                 "output": entry.output,
                 "locations": locations(entry).map(Location::key).collect::<Vec<_>>(),
-                "bypass": entry.bypass,
+                "bypass": entry.in_cache.bypass,
                 "needs_flush": entry.needs_flush(),
             })
         });
@@ -247,7 +247,7 @@ const UNLISTED: &str = "UNLISTED";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::prefix::DatasetDescriptor;
+    use scr_core::prefix::{DatasetDescriptor, InCache};
 
     fn file() -> FlushFile {
         let mut file = FlushFile::default();
@@ -323,7 +323,7 @@ mod tests {
         for id in [1, 2] {
             let name = format!("set.{id}").into_bytes();
             let dataset = DatasetDescriptor { id, name, checkpoint: true, ..Default::default() };
-            file.record_in_cache(&dataset, true);
+            file.record_in_cache(&dataset, &InCache { bypass: true, ..InCache::default() });
         }
         file.add_location(1, Location::Prefix);
         let ask = |selection: Selection| selection.ask(&file, None, "7");

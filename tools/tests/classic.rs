@@ -108,7 +108,8 @@ fn a_script_adds_to_the_log_of_a_job_what_scr_log_then_lists() {
         "-D",
         "3",
     ];
-    assert_eq!((code(&scr(&prefix, &event)), prefix.join(".scr/log").exists()), (1, false), "logging is off");
+    std::fs::write(prefix.join(".scrconf"), "SCR_LOG_ENABLE=0\n").unwrap();
+    assert_eq!((code(&scr(&prefix, &event)), prefix.join(".scr").exists()), (1, false), "logging is off");
     std::fs::write(prefix.join(".scrconf"), "SCR_LOG_ENABLE=1\nSCR_LOG_SYSLOG_ENABLE=0\n").unwrap();
     Prefix::new(&prefix).make_scr_dir(&RealFiles).unwrap();
     let added = scr(&prefix, &event);

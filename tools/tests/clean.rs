@@ -58,6 +58,23 @@ fn a_command_with_another_user_name_finds_what_the_job_has_left() {
     assert!(!folder(&job).exists());
 }
 
+#[test]
+fn metrics_go_with_the_allocation_that_has_written_them() {
+    let metrics = tempfile::tempdir().unwrap();
+    let dir = metrics.path().to_str().unwrap();
+    let job =
+        FinishedJob::with_settings(&[("SCR_FLUSH", "1"), ("SCR_JOB_ID", &JOB), ("SCR_METRICS_DIR", dir)]);
+    fs::write(metrics.path().join(format!("scr.user1.{}0.n0.00000000.prom", *JOB)), "").unwrap();
+    let left = || fs::read_dir(metrics.path()).unwrap().count();
+    assert_eq!(left(), 3);
+    let clean = |more: &[&str]| {
+        let arguments = [&["--allocation", &JOB, "--ended"], more].concat();
+        command(&job, &arguments).env("SCR_METRICS_DIR", dir).output().unwrap()
+    };
+    assert_eq!((code(&clean(&["--dry-run"])), left()), (0, 3));
+    assert_eq!((code(&clean(&[])), left()), (0, 1), "that of another allocation stays");
+}
+
 /// An epilog said "nothing is left" of a job with a cache of its own.
 #[test]
 fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_left() {

@@ -103,7 +103,7 @@ fn malformed_lines_are_skipped_and_reported() {
 fn a_failure_gives_the_reason_and_a_remedy() {
     let empty = tempfile::TempDir::new().expect("a folder for the test");
     for (arguments, code, words) in [
-        (&[][..], 1, "SCR_LOG_ENABLE=1 has a job write one"),
+        (&[][..], 1, "no job has written one"),
         (
             &["--since", "soon"],
             2,

@@ -51,7 +51,9 @@ fn an_unknown_name_is_answered_with_those_that_exist() {
     );
     let said = err(&run(&scr, "log --event FLUSH"));
     assert!(
-        said.contains("there are FLUSH_START, FLUSH_SUCCESS, FLUSH_FAIL, FLUSH_SYNC, FLUSH_ASYNC"),
+        said.contains(
+            "there are FLUSH_START, FLUSH_SUCCESS, FLUSH_FAIL, FLUSH_WAIT, FLUSH_SYNC, FLUSH_ASYNC"
+        ),
         "{said}"
     );
     let said = err(&run(&scr, "log --event NOTHING"));

@@ -1,9 +1,13 @@
-//! The log of a job: what happened when, for people and sites to read later. The user guide's `SCR_LOG_` parameters.
+//! The log of a job: what happened when, for people and sites to read later; and what it has cost. The user guide's `SCR_LOG_`
+//! parameters.
 //!
 //! | part | what it is |
 //! |---|---|
 //! | `record` | the events and transfers there are |
-//! | `text` | the text log in the prefix directory: its lines, written and read |
+//! | `text` | lines of the text logs, written and read; C SCR's text log |
+//! | `events` | the event log, which scr keeps by itself |
+//! | `account`, `figures` | what a job has cost, added up from entries |
+//! | `jobs` | the jobs of a log |
 //! | `syslog` | the system's log, by datagrams |
 //! | `database` | a database, through a plugin |
 //! | `queue` | a queue and a thread for a sink that may be slow |
@@ -11,26 +15,37 @@
 //! Rank 0 logs for all. A sink that fails is reported once and not used for the rest of the run: logging never fails a job,
 //! and never makes it wait.
 
+mod account;
 mod database;
+mod events;
+mod figures;
+mod jobs;
 mod queue;
 mod record;
 mod syslog;
 mod text;
 
+pub use account::{Account, History, Segment, Transferred};
 pub use database::database;
+pub use events::MOST_BYTES as MOST_EVENT_BYTES;
+pub use figures::{Class, Figures, Level, Moved, Spent, State};
+pub use jobs::jobs;
 pub use syslog::check_logger;
-pub use text::{line, parse, LineError};
+pub use text::{exact_line, line, parse, LineError};
 
 pub use record::{Event, Record, Transfer, ALLOCATION_END};
 pub(crate) use text::TextSink;
 
 use crate::comm::Rank;
 use crate::env::{Clock, Env};
+use crate::fs::Files;
 use crate::message::Reporter;
-use crate::param::{self, Params};
+use crate::param::{self, Param, Params};
 use crate::plugin::PluginHost;
 use crate::prefix::Prefix;
+use events::EventLog;
 use queue::Queue;
+use record::is_for_all;
 use scr_plugin_api::{LogEntry, LogSink, PluginError};
 use std::cell::RefCell;
 use std::fmt::Display;
@@ -40,6 +55,9 @@ use std::time::{Duration, UNIX_EPOCH};
 /// The log of a session or a command. Without sinks it does nothing.
 pub struct Log {
     sinks: RefCell<Vec<Sink>>,
+    events: RefCell<Option<EventLog>>,
+    /// What the job has cost, where that is added up.
+    account: RefCell<Option<Account>>,
     clock: Arc<dyn Clock>,
     report: Reporter,
     /// The fields that are the same in all entries of a run.
@@ -70,22 +88,47 @@ impl Log {
     pub(crate) fn begin(rank: Rank, env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
         let log = Self::silent(env, params, report, prefix);
         if rank == Rank(0) && params.get(&param::LOG_ENABLE) {
-            if params.get(&param::LOG_TXT_ENABLE) {
-                let path = prefix.log_file();
-                let name = path.display().to_string();
-                log.add(&name, Ok(Box::new(TextSink::new(env.files.clone(), path))));
-            }
-            if params.get(&param::LOG_SYSLOG_ENABLE) {
-                log.add("syslog", syslog::open(params).map(|sink| Box::new(sink) as Box<dyn LogSink>));
-            }
+            *log.events.borrow_mut() = Some(EventLog::new(env.files.clone(), prefix));
+        }
+        if rank == Rank(0) && wants(params, &param::LOG_TXT_ENABLE) {
+            let path = prefix.log_file();
+            let name = path.display().to_string();
+            log.add(&name, Ok(Box::new(TextSink::new(env.files.clone(), path))));
+        }
+        if rank == Rank(0) && wants(params, &param::LOG_SYSLOG_ENABLE) {
+            log.add("syslog", syslog::open(params).map(|sink| Box::new(sink) as Box<dyn LogSink>));
         }
         log
+    }
+
+    /// Entries belong to this run from now on, and what they cost is added up on ranks where that `is_counted`. Those of earlier runs
+    /// of the job count, unless another job with its id is at work.
+    pub(crate) fn begin_run(&mut self, files: &dyn Files, prefix: &Prefix, run: u64, counts: Counts) {
+        self.common.run = Some(run);
+        let is_read = counts == Counts::OfJob && self.events.get_mut().is_some();
+        *self.account.get_mut() = match counts {
+            Counts::Nothing => None,
+            _ if is_read => Some(jobs::account_of(files, prefix, &self.common.job_id)),
+            _ => Some(Account::default()),
+        };
+    }
+
+    /// What the job has cost so far. `None` where that is not added up.
+    pub(crate) fn figures(&self) -> Option<Figures> {
+        self.account.borrow().as_ref().map(|account| account.figures().clone())
+    }
+
+    /// Whether anybody takes entries.
+    fn is_used(&self) -> bool {
+        self.account.borrow().is_some() || self.events.borrow().is_some() || !self.sinks.borrow().is_empty()
     }
 
     /// A log without sinks.
     pub(crate) fn silent(env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
         Self {
             sinks: RefCell::default(),
+            events: RefCell::default(),
+            account: RefCell::default(),
             clock: env.clock.clone(),
             report: report.clone(),
             common: common(params, prefix),
@@ -102,7 +145,7 @@ impl Log {
 
     /// Adds the database, where one is wanted, or says why it is not there.
     pub(crate) fn add_database(&self, rank: Rank, params: &Params, host: &PluginHost) {
-        let wanted = params.get(&param::LOG_ENABLE) && params.get(&param::LOG_DB_ENABLE);
+        let wanted = wants(params, &param::LOG_DB_ENABLE);
         // A missing host is reported with the other contradictions between parameters.
         if rank != Rank(0) || !wanted || params.get(&param::LOG_DB_HOST).is_none() {
             return;
@@ -119,18 +162,37 @@ impl Log {
 
     /// Logs what happened, now.
     pub fn add_entry(&self, record: Record) {
-        let mut sinks = self.sinks.borrow_mut();
-        if sinks.is_empty() {
+        if !self.is_used() {
             return;
         }
         let entry = self.complete(record.into_entry());
-        sinks.retain_mut(|sink| match sink {
+        if let Some(account) = &mut *self.account.borrow_mut() {
+            account.take(&entry);
+        }
+        self.to_events(|events| events.add(&entry));
+        if !is_for_all(&entry) {
+            return;
+        }
+        self.sinks.borrow_mut().retain_mut(|sink| match sink {
             Sink::Direct(name, sink) => self.write(name, &**sink, &entry),
             Sink::Queued(queue) => {
                 queue.add(entry.clone());
                 true
             }
         });
+    }
+
+    /// Lets the event log do something, and reports an error.
+    fn to_events(&self, work: impl FnOnce(&mut EventLog) -> std::io::Result<()>) {
+        if let Some(events) = &mut *self.events.borrow_mut() {
+            if let Err(error) = work(events) {
+                self.report.warn(&format!(
+                    "logging to {} failed: cannot write it: {error}; the job continues, and tries again with a later entry; SCR_LOG_ENABLE=0 \
+                     turns this log off",
+                    events.name()
+                ));
+            }
+        }
     }
 
     /// Whether the sink took the entry.
@@ -167,9 +229,34 @@ impl Log {
             files: entry.files,
             processes: entry.processes,
             nodes: entry.nodes,
+            scheme: entry.scheme,
             ..self.common.clone()
         }
     }
+}
+
+impl Drop for Log {
+    fn drop(&mut self) {
+        self.to_events(EventLog::write_out);
+    }
+}
+
+/// Which costs are added up on a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counts {
+    /// None.
+    Nothing,
+    /// Those of this run.
+    OfRun,
+    /// Those of all runs of the job.
+    OfJob,
+}
+
+/// Whether a destination of C SCR's log is wanted: the user has asked for that log as a whole, or for this part of it.
+fn wants(params: &Params, part: &Param<bool>) -> bool {
+    let is_asked = |param: &Param<bool>| *params.origin(param) != param::Origin::Default;
+    let is_on = params.get(&param::LOG_ENABLE) && params.get(part);
+    is_on && (is_asked(&param::LOG_ENABLE) || is_asked(part))
 }
 
 fn common(params: &Params, prefix: &Prefix) -> LogEntry {

@@ -20,6 +20,11 @@ macro_rules! names {
             pub fn name(self) -> &'static str {
                 match self { $(Self::$id => $name),* }
             }
+
+            /// The one of this name.
+            pub fn named(name: &str) -> Option<Self> {
+                match name { $($name => Some(Self::$id),)* _ => None }
+            }
         }
     };
 }
@@ -90,6 +95,43 @@ names! {
     ScavengeFail = "SCAVENGE_FAIL";
     /// All that is done.
     PostrunEnd = "POSTRUN_END";
+    /// The application has waited for flushes. Only the event log has it.
+    FlushWait = "FLUSH_WAIT";
+    /// Parts of a dataset were rebuilt: of how many processes, and how many bytes were damaged. Only the event log has it.
+    Rebuilt = "REBUILT";
+    /// The application has said that it has restarted from this checkpoint. Only the event log has it.
+    Current = "CURRENT";
+}
+
+impl Event {
+    /// Whether C SCR's log has no such event, so that programs that read its logs need not know it.
+    fn is_own(self) -> bool {
+        matches!(self, Self::FlushWait | Self::Rebuilt | Self::Current)
+    }
+}
+
+/// Whether the destinations of C SCR's log get an entry.
+pub(super) fn is_for_all(entry: &LogEntry) -> bool {
+    !Event::named(&entry.name).is_some_and(Event::is_own)
+}
+
+/// Whether another entry follows at once, so that both are written together.
+pub(super) fn is_followed(entry: &LogEntry) -> bool {
+    match (Event::named(&entry.name), Transfer::named(&entry.name)) {
+        (Some(event), _) => matches!(
+            event,
+            Event::ComputeEnd
+                | Event::CheckpointEnd
+                | Event::OutputEnd
+                | Event::FlushWait
+                | Event::FlushSuccess
+                | Event::Rebuilt
+        ),
+        (_, Some(transfer)) => {
+            matches!(transfer, Transfer::Write | Transfer::Encode | Transfer::Checkpoint | Transfer::Output)
+        }
+        _ => false,
+    }
 }
 
 names! {
@@ -169,6 +211,24 @@ impl Record {
     /// The number of bytes and of files.
     pub fn size(mut self, bytes: u64, files: u64) -> Self {
         (self.0.bytes, self.0.files) = (Some(bytes), Some(files));
+        self
+    }
+
+    /// With this redundancy scheme.
+    pub fn scheme(mut self, scheme: &str) -> Self {
+        self.0.scheme = Some(scheme.to_owned());
+        self
+    }
+
+    /// So many bytes.
+    pub fn bytes(mut self, bytes: u64) -> Self {
+        self.0.bytes = Some(bytes);
+        self
+    }
+
+    /// So many processes.
+    pub fn processes(mut self, processes: u64) -> Self {
+        self.0.processes = Some(processes);
         self
     }
 

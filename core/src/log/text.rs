@@ -1,19 +1,53 @@
-//! The text log: one line per entry, `.scr/log` in the prefix directory.
+//! The two text logs in the prefix directory: one line per entry, and whole lines in each append, so that the lines of commands
+//! and jobs at work at the same time stay whole.
 //!
-//! Each line goes out in one append, so that the lines of commands and jobs at work at the same time stay whole. A line is
-//! that of C SCR: `2026-11-21T03:28:24: host=node0, jobid=5132, event=COMPUTE_END, secs=0.002028`.
+//! A line of `.scr/log` is that of C SCR: `2026-11-21T03:28:24: host=node0, jobid=5132, event=COMPUTE_END, secs=0.002028`. One of
+//! `.scr/events` has its time in microseconds and UTC, which no change of the clock by an hour makes ambiguous, and says more:
+//! `2026-11-21T02:28:24.123456Z: host=node0, jobid=5132, run=3, event=COMPUTE_END, secs=0.002028`.
 
+use super::record::Event;
+use crate::env::local_time;
 use crate::fs::{File, Files, How};
 use crate::prefix::FILE_MODE;
 use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
 use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, UNIX_EPOCH};
 
-/// An entry as a line, without its end.
+/// An entry as a line of `.scr/log`, without its end.
 pub fn line(entry: &LogEntry) -> String {
-    let mut line =
-        format!("{}: host={}, jobid={}", entry.local_time, plain(&entry.host), plain(&entry.job_id));
+    let mut line = String::with_capacity(USUAL_LINE);
+    let _ = write!(line, "{}: host={}, jobid={}", entry.local_time, plain(&entry.host), plain(&entry.job_id));
+    add_fields(&mut line, entry);
+    line
+}
+
+/// An entry as a line of `.scr/events`, without its end. Only the first entry of a run says who runs it.
+pub fn exact_line(entry: &LogEntry) -> String {
+    let mut line = String::with_capacity(USUAL_LINE);
+    line.push_str(&exact_time(entry.micros));
+    let _ = write!(line, ": host={}, jobid={}", plain(&entry.host), plain(&entry.job_id));
+    if let Some(run) = entry.run {
+        let _ = write!(line, ", run={run}");
+    }
+    if [Event::Start, Event::RunStart].iter().any(|begin| entry.name == begin.name()) {
+        let of_run = [("user", &entry.user), ("jobname", &entry.job_name), ("cluster", &entry.cluster)];
+        for (key, text) in of_run.into_iter().filter(|(_, text)| !text.is_empty()) {
+            let _ = write!(line, ", {key}={}", quoted(text));
+        }
+    }
+    add_fields(&mut line, entry);
+    if let Some(scheme) = &entry.scheme {
+        let _ = write!(line, ", scheme={}", quoted(scheme));
+    }
+    line
+}
+
+/// Room for a line with two paths.
+const USUAL_LINE: usize = 256;
+
+fn add_fields(line: &mut String, entry: &LogEntry) {
     let mut add = |key: &str, value: &dyn Display| {
         let _ = write!(line, ", {key}={value}");
     };
@@ -45,11 +79,18 @@ pub fn line(entry: &LogEntry) -> String {
             add(key, &count);
         }
     }
-    line
+}
+
+/// `2026-11-21T02:28:24.123456Z`, of microseconds since the epoch.
+fn exact_time(micros: u64) -> String {
+    let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
+    let time = i64::try_from(seconds).ok().and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
+    let time = time.unwrap_or_default().format("%Y-%m-%dT%H:%M:%S");
+    format!("{time}.{micros:06}Z")
 }
 
 /// A line holds what a user said, which must not make two of it.
-fn plain(text: &str) -> String {
+pub(super) fn plain(text: &str) -> String {
     text.replace(char::is_control, "?")
 }
 
@@ -60,8 +101,8 @@ fn quoted(text: &str) -> String {
 const EVENT: &str = "event";
 const TRANSFER: &str = "xfer";
 const KEYS: &[&str] = &[
-    "host", "jobid", EVENT, TRANSFER, "note", "from", "to", "dset", "name", "secs", "bytes", "files",
-    "procs", "nodes",
+    "host", "jobid", "run", "user", "jobname", "cluster", EVENT, TRANSFER, "note", "from", "to", "dset",
+    "name", "secs", "bytes", "files", "procs", "nodes", "scheme",
 ];
 
 /// Why a line of the log cannot be read.
@@ -90,15 +131,37 @@ pub enum LineError {
     },
 }
 
-/// Reads a line. Fields that it does not have are empty in the entry.
+/// Reads a line of either log. Fields that it does not have are empty in the entry; one of `.scr/log` has no
+/// [`micros`](LogEntry::micros), since its time is local.
 ///
 /// # Errors
 /// [`LineError`]: the line is no log line, or was torn.
 pub fn parse(line: &str) -> Result<LogEntry, LineError> {
-    let (time, mut rest) = line.split_at_checked(TIME_LEN).ok_or(LineError::NoTime)?;
+    let mut entry = parse_exact(line).or_else(|error| match error {
+        LineError::NoTime => parse_classic(line),
+        error => Err(error),
+    })?;
+    if entry.local_time.is_empty() {
+        entry.local_time = local_time(UNIX_EPOCH + Duration::from_micros(entry.micros));
+    }
+    Ok(entry)
+}
+
+/// Reads a line of `.scr/events`, and leaves the local time out.
+pub(super) fn parse_exact(line: &str) -> Result<LogEntry, LineError> {
+    let (time, rest) = line.split_at_checked(EXACT_TIME_LEN).ok_or(LineError::NoTime)?;
+    let micros = micros_of(time.as_bytes()).ok_or(LineError::NoTime)?;
+    fields(LogEntry { micros, ..LogEntry::default() }, rest)
+}
+
+fn parse_classic(line: &str) -> Result<LogEntry, LineError> {
+    let (time, rest) = line.split_at_checked(TIME_LEN).ok_or(LineError::NoTime)?;
     chrono::NaiveDateTime::parse_from_str(time, "%Y-%m-%dT%H:%M:%S").map_err(|_| LineError::NoTime)?;
-    rest = rest.strip_prefix(": ").ok_or(LineError::NoTime)?;
-    let mut entry = LogEntry { local_time: time.to_owned(), ..LogEntry::default() };
+    fields(LogEntry { local_time: time.to_owned(), ..LogEntry::default() }, rest)
+}
+
+fn fields(mut entry: LogEntry, rest: &str) -> Result<LogEntry, LineError> {
+    let mut rest = rest.strip_prefix(": ").ok_or(LineError::NoTime)?;
     while !rest.is_empty() {
         let (key, value, after) = field(rest)?;
         take(&mut entry, key, value)?;
@@ -111,6 +174,23 @@ pub fn parse(line: &str) -> Result<LogEntry, LineError> {
 }
 
 const TIME_LEN: usize = "2026-11-21T03:28:24".len();
+const EXACT_TIME_LEN: usize = "2026-11-21T03:28:24.123456Z".len();
+
+/// Microseconds since the epoch, of `2026-11-21T02:28:24.123456Z`. Logs are long, and this is most of the work on a line.
+fn micros_of(text: &[u8]) -> Option<u64> {
+    const FORM: &[u8] = b"0000-00-00T00:00:00.000000Z";
+    let is_so = |(at, form): (&u8, &u8)| if *form == b'0' { at.is_ascii_digit() } else { at == form };
+    if text.len() != FORM.len() || !text.iter().zip(FORM).all(is_so) {
+        return None;
+    }
+    let number = |from: usize, until: usize| {
+        text[from..until].iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'))
+    };
+    let year = i32::try_from(number(0, 4)).ok()?;
+    let day = chrono::NaiveDate::from_ymd_opt(year, number(5, 7), number(8, 10))?;
+    let time = day.and_hms_micro_opt(number(11, 13), number(14, 16), number(17, 19), number(20, 26))?;
+    u64::try_from(time.and_utc().timestamp_micros()).ok()
+}
 
 /// The first field, and what follows it.
 fn field(text: &str) -> Result<(&str, String, &str), LineError> {
@@ -166,6 +246,11 @@ fn take(entry: &mut LogEntry, key: &str, value: String) -> Result<(), LineError>
         "note" => entry.note = Some(value),
         "from" => entry.from = Some(value),
         "to" => entry.to = Some(value),
+        "run" => entry.run = count()?,
+        "user" => entry.user = value,
+        "jobname" => entry.job_name = value,
+        "cluster" => entry.cluster = value,
+        "scheme" => entry.scheme = Some(value),
         "dset" => entry.dataset = count()?,
         "name" => entry.dataset_name = Some(value),
         "secs" => {
@@ -210,7 +295,7 @@ impl LogSink for TextSink {
     }
 }
 
-fn failed(doing: &str, error: &std::io::Error) -> PluginError {
+pub(super) fn failed(doing: &str, error: &std::io::Error) -> PluginError {
     PluginError::new(PluginErrorKind::Io, format!("cannot {doing} it: {error}"))
 }
 
@@ -271,6 +356,32 @@ mod tests {
         assert_eq!(parse(&line(&odd)).unwrap(), odd);
         let torn = LogEntry { dataset_name: Some("two\nlines".to_owned()), ..checkpoint() };
         assert!(line(&torn).contains("name=\"two?lines\""));
+    }
+
+    #[test]
+    fn a_line_of_the_event_log_has_microseconds_the_run_and_who_runs_it() {
+        let start = LogEntry {
+            kind: LogKind::Event,
+            name: "START".to_owned(),
+            micros: 1_795_228_104_123_456,
+            user: "a, user=b".to_owned(),
+            job_name: "sim \"7\"".to_owned(),
+            run: Some(3),
+            scheme: Some("XOR".to_owned()),
+            local_time: local_time(UNIX_EPOCH + Duration::from_micros(1_795_228_104_123_456)),
+            ..checkpoint()
+        };
+        let text = exact_line(&start);
+        let begins = "2026-11-21T02:28:24.123456Z: host=node0, jobid=5132, run=3, user=\"a, user=b\", ";
+        assert!(text.starts_with(begins), "{text}");
+        assert_eq!(parse(&text).unwrap(), start);
+        let later = LogEntry { name: "HALT".to_owned(), ..start };
+        assert!(!exact_line(&later).contains("user="), "said once");
+        for odd in
+            ["2026-02-30T02:28:24.123456Z", "2026-11-21T25:28:24.123456Z", "1969-11-21T02:28:24.123456Z"]
+        {
+            assert!(parse(&format!("{odd}: event=START")).is_err(), "{odd}");
+        }
     }
 
     #[test]

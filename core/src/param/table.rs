@@ -346,13 +346,13 @@ parameters! {
         "Minimum number of nodes a run needs; unset for as many as the last run had.";
     EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, DefaultValue::Unset, Anywhere,
         "Nodes not to run on, as a list such as node[1-3,7].";
-    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(build::LOG_ENABLE, "0"), Anywhere,
-        "Whether to log events at all.";
+    LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(build::LOG_ENABLE, "1"), Anywhere,
+        "Whether to log events at all: by default to .scr/events in the prefix directory; set to 1, also where C SCR does.";
     LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(build::LOG_TXT_ENABLE, "1"), Anywhere,
-        "Whether to log events to .scr/log in the prefix directory.";
+        "Whether to log events to .scr/log in the prefix directory, if this or SCR_LOG_ENABLE is set.";
     LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
         built(build::LOG_SYSLOG_ENABLE, "1"), Anywhere,
-        "Whether to log events to syslog.";
+        "Whether to log events to syslog, if this or SCR_LOG_ENABLE is set.";
     LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
         built(build::LOG_SYSLOG_FACILITY, "LOG_LOCAL7"), Anywhere,
         "Facility of syslog messages, as in openlog(3).";
@@ -378,6 +378,10 @@ parameters! {
         "File with certificates of authorities (PEM). With it the connection to the database is encrypted, and the server's certificate is checked.";
     LATE_SECS: Duration = "SCR_LATE_SECS", Kind::Seconds, text("60"), Anywhere,
         "A collective call names the ranks that have not made it after so many seconds; 0 for never.";
+    REPORT: bool = "SCR_REPORT", Kind::Bool, text("1"), Anywhere,
+        "Whether SCR_Finalize, scr run and scr postrun print in five lines what the job has cost.";
+    METRICS_DIR: Option<PathBuf> = "SCR_METRICS_DIR", Kind::Path, DefaultValue::Unset, Node,
+        "Folder for metrics of running jobs, for the textfile collector of Prometheus.";
     WATCHDOG: bool = "SCR_WATCHDOG", Kind::Bool, text("0"), Anywhere,
         "Whether scr_run ends a run that writes no checkpoint within the expected time.";
     WATCHDOG_TIMEOUT: Option<Duration> = "SCR_WATCHDOG_TIMEOUT", Kind::Seconds, DefaultValue::Unset, Anywhere,

@@ -348,7 +348,7 @@ impl FlushFile {
     }
 
     /// Records a dataset in cache, and how it is kept there.
-    pub(crate) fn record_in_cache(&mut self, dataset: &DatasetDescriptor, kept: &InCache) {
+    pub fn record_in_cache(&mut self, dataset: &DatasetDescriptor, kept: &InCache) {
         self.record(dataset, Location::Cache);
         kept.write_into(self.tree.entry(DATASET, dataset.id));
     }

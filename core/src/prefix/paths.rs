@@ -141,9 +141,14 @@ impl Prefix {
         self.scr_file("nodes.scr")
     }
 
-    /// The text log.
+    /// The text log in C SCR's form.
     pub fn log_file(&self) -> PathBuf {
         self.scr_file("log")
+    }
+
+    /// The event log, and the file with what was logged before.
+    pub fn event_files(&self) -> [PathBuf; 2] {
+        ["events", "events.1"].map(|name| self.scr_file(name))
     }
 
     /// The settings that the application made with `SCR_Config`, for the commands.

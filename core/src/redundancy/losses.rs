@@ -50,9 +50,14 @@ impl Losses {
         self.0.len()
     }
 
+    /// How many ranks lack data.
+    pub(super) fn without_data(&self) -> usize {
+        self.0.values().filter(|lost| **lost == Lost::Data).count()
+    }
+
     /// Whether any rank lacks data.
     pub(super) fn is_data_lost(&self) -> bool {
-        self.0.values().any(|lost| *lost == Lost::Data)
+        self.without_data() > 0
     }
 
     pub(super) fn has(&self, rank: Rank) -> bool {

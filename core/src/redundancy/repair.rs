@@ -12,11 +12,12 @@ use super::rebuild::SetRepair;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{verify, Damage, Extent, Loss, Lost, Verified};
-use crate::comm::collective::{all_reduce, any, broadcast, first_rank, route, Op};
+use crate::comm::collective::{all_reduce, broadcast, first_rank, route, Op};
 use crate::comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
 use crate::describe;
 use crate::fs::FsError;
 use crate::job::Job;
+use crate::log::{Event, Record};
 use scr_plugin_api::{KvTree, Scheme};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -91,7 +92,7 @@ impl Repair<'_> {
     ) -> Collective<Repaired> {
         let job = self.job;
         let mut extent = self.extent;
-        let (mut rounds, mut repeated) = (0, 0);
+        let (mut rounds, mut repeated, mut damaged_bytes) = (0, 0, 0);
         loop {
             let losses = Losses::gather(&*job.comm, loss.as_ref().map(|loss| loss.lost))?;
             let scheme = self.scheme_to_repair(record, &losses, loss.as_ref())?;
@@ -114,7 +115,12 @@ impl Repair<'_> {
                 None => self.verify(place, record, extent).map_err(RedundancyError::from),
             };
             let damage = self.find_damage(&outcome, remedy, loss.as_ref(), record, place);
-            let [more, has_failed] = any(&*job.comm, [damage.is_some(), outcome.is_err()])?;
+            let is_damaged = damage.as_ref().is_some_and(|damage| damage.lost == Lost::Data);
+            let own_bytes = if is_damaged { record.data_bytes() } else { 0 };
+            let mut sums = [u64::from(damage.is_some()), u64::from(outcome.is_err()), own_bytes];
+            all_reduce(&*job.comm, &mut sums, Op::Sum)?;
+            let (more, has_failed) = (sums[0] > 0, sums[1] > 0);
+            damaged_bytes += sums[2];
             loss = damage.or(loss);
             extent = Extent::All;
             rounds += 1;
@@ -132,6 +138,10 @@ impl Repair<'_> {
                 outcome => outcome,
             };
             let verified = job.agree(outcome)?;
+            if losses.is_data_lost() {
+                let rebuilt = Record::event(Event::Rebuilt).dataset(&record.dataset);
+                job.log.add_entry(rebuilt.processes(losses.without_data() as u64).bytes(damaged_bytes));
+            }
             return Ok(Repaired { rebuilt: losses.is_data_lost(), verified });
         }
     }

@@ -3,6 +3,9 @@
 use super::{Error, Phase, Session};
 use crate::flush::Flushes;
 use crate::halt;
+use crate::log::Figures;
+use crate::metrics::Now;
+use crate::param;
 
 impl Session {
     /// Whether the application should stop; the same on all ranks. Collective.
@@ -48,6 +51,7 @@ impl Session {
         self.cache.remove_spares(&self.job);
         // The cause comes first, as the ranks may have failed to talk before.
         let ended = self.halt.finalize(&self.job);
+        self.report_costs();
         flushed.and(ended.map_err(Error::from))
     }
 
@@ -59,6 +63,19 @@ impl Session {
     pub fn halt(mut self) -> Result<(), Error> {
         self.verify_redundancy()?;
         self.restart.release(&self.job);
-        self.with_flushes(Flushes::flush_last)
+        let flushed = self.with_flushes(Flushes::flush_last);
+        self.report_costs();
+        flushed
+    }
+
+    /// Says what the job has cost, unless nothing was written or restored.
+    fn report_costs(&mut self) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.write(&self.job, Now { is_running: false, survives: self.survives });
+        }
+        let Some(figures) = self.job.log.figures().filter(Figures::has_costs) else { return };
+        if self.job.params.get(&param::REPORT) {
+            figures.block().iter().for_each(|line| self.job.report.notice(line));
+        }
     }
 }

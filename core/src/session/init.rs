@@ -23,6 +23,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::message::Reporter;
+use crate::metrics::Metrics;
 use crate::param::{self, AppConfig, Origin};
 use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
@@ -48,6 +49,7 @@ impl Session {
         let began = job.elapsed();
         report_settings(&job);
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
+        job.begin_log();
         let start = Record::event(Event::Start).run(processes, nodes);
         job.log.add_entry(match job.params.get(&param::END_TIME) {
             Some(end) => start.until(end),
@@ -71,6 +73,8 @@ impl Session {
             computing_since: began,
             earlier: BTreeSet::new(),
             is_redundancy_unread: false,
+            metrics: None,
+            survives: None,
             has_told_unsaved: false,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
@@ -114,6 +118,8 @@ impl Session {
         session.count_from_restart();
         session.times = CheckpointTimes::new(session.job.elapsed());
         session.start_computing();
+        session.metrics = Metrics::begin(&session.job);
+        session.write_metrics();
         Ok(session)
     }
 

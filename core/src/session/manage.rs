@@ -10,6 +10,7 @@ use crate::fetch::{self, Candidate, Fetcher};
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
 use crate::ledger::{Dropping, Request};
+use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Seq};
 use crate::restart::Restart;
@@ -52,6 +53,7 @@ impl Session {
         };
         let record = |job: &Job| make_current(job, name);
         restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq, record)?;
+        self.job.log.add_entry(Record::event(Event::Current).id(seq.id).named(name));
         self.last_checkpoint = checkpoint;
         Ok(())
     }

@@ -44,6 +44,7 @@ use crate::flush::{FlushSite, Flushes};
 use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
+use crate::metrics::{Metrics, Now};
 use crate::prefix::Running;
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::schemes::Schemes;
@@ -84,6 +85,10 @@ pub struct Session {
     earlier: BTreeSet<Vec<u8>>,
     /// Whether redundancy of datasets in cache may not have been read since the run began; the same on all ranks.
     is_redundancy_unread: bool,
+    /// The metrics, where this rank writes them.
+    metrics: Option<Metrics>,
+    /// How many nodes may be lost with the newest checkpoint of this run still there.
+    survives: Option<u64>,
     /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
     has_told_unsaved: bool,
 }
@@ -159,11 +164,24 @@ impl Session {
         work: impl FnOnce(&mut Flushes, &mut FlushSite<'_>) -> Result<T, Error>,
     ) -> Result<T, Error> {
         let Self { job, cache, schemes, flushes, .. } = self;
+        let began = job.elapsed();
         let outcome = work(flushes, &mut FlushSite { job, cache, schemes });
+        let waited = job.elapsed().saturating_sub(began);
+        if waited >= LEAST_WAIT {
+            job.log.add_entry(Record::event(Event::FlushWait).took(waited));
+        }
+        self.write_metrics();
         if self.restart.is_found() {
             self.slide_windows()?;
         }
         outcome
+    }
+
+    /// Writes metrics, where they are wanted and due. The flushes are looked at in nearly all calls, and so are these.
+    fn write_metrics(&mut self) {
+        if let Some(metrics) = self.metrics.as_mut().filter(|metrics| metrics.is_due(&self.job)) {
+            metrics.write(&self.job, Now { is_running: true, survives: self.survives });
+        }
     }
 
     fn slide_windows(&mut self) -> Result<(), Error> {
@@ -219,6 +237,9 @@ impl Session {
         Error::State { call, now, hint }
     }
 }
+
+/// A shorter wait for flushes is not worth an entry in the log.
+const LEAST_WAIT: Duration = Duration::from_millis(1);
 
 /// Length of the buffers that applications give for a path: the end is marked by one byte.
 pub const MAX_FILENAME: usize = 1024;

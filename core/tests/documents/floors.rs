@@ -23,7 +23,7 @@ const FLOORS: [&[&str]; 7] = [
         "planted",
     ],
     &["prefix", "ledger", "plugin"],
-    &["log", "error", "job"],
+    &["log", "error", "job", "metrics"],
     &["cache"],
     &["redundancy"],
     &["flush", "fetch", "rebuild", "delete", "restart", "halt"],

@@ -2,9 +2,13 @@
 
 use super::world::{Outcome, World};
 use scr_core::comm::Rank;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
 use scr_core::log;
 use scr_core::session::OutputFlags;
+use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 fn even(rank: Rank) -> Vec<usize> {
     vec![1000 + rank.index()]
@@ -58,6 +62,166 @@ fn a_job_as_c_scr_ran_it_writes_the_log_that_c_scr_wrote() {
     let theirs = std::fs::read_to_string(theirs).unwrap();
     let ours = std::fs::read_to_string(world.prefix().join(".scr/log")).unwrap();
     assert_eq!(shape(&ours), shape(&theirs), "{}", outcome.lines.join("\n"));
+}
+
+/// The entries of the event log.
+fn events_of(world: &World) -> Vec<scr_plugin_api::LogEntry> {
+    let text = std::fs::read_to_string(world.prefix().join(".scr/events")).expect("there is a log");
+    text.lines().map(|line| log::parse(line).unwrap_or_else(|error| panic!("{line}: {error}"))).collect()
+}
+
+#[test]
+fn by_default_a_job_writes_the_event_log_and_none_of_c_scr() {
+    let world = World::new(2, 2);
+    let outcome = world.run(|application| {
+        application.checkpoint(1, even).unwrap();
+        application.finalize().unwrap();
+    });
+    let names: Vec<_> = events_of(&world).into_iter().map(|entry| entry.name).collect();
+    let expected = [
+        "START",
+        "COMPUTE_START",
+        "COMPUTE_END",
+        "CHECKPOINT_START",
+        "WRITE",
+        "ENCODE",
+        "CHECKPOINT_END",
+        "CHECKPOINT",
+        "COMPUTE_START",
+        "HALT",
+    ];
+    assert_eq!(names, expected);
+    assert!(!world.prefix().join(".scr/log").exists());
+    assert!(!outcome.has_line_with("logging to"), "{:?}", outcome.lines);
+    let entries = events_of(&world);
+    assert!(entries.iter().all(|entry| entry.run.is_some() && entry.micros > 0));
+    let encode = entries.iter().find(|entry| entry.name == "ENCODE").unwrap();
+    assert_eq!(encode.scheme.as_deref(), Some("XOR"));
+    let off = World::new(2, 2).set("SCR_LOG_ENABLE", "0");
+    off.run(|application| application.checkpoint(1, even).unwrap());
+    assert!(!off.prefix().join(".scr/events").exists() && !off.prefix().join(".scr/log").exists());
+}
+
+#[test]
+fn a_part_of_c_scrs_log_is_written_for_who_sets_that_part() {
+    let world = World::new(2, 2).set("SCR_LOG_TXT_ENABLE", "1");
+    world.run(|application| application.checkpoint(1, even).unwrap());
+    assert!(world.prefix().join(".scr/log").exists() && world.prefix().join(".scr/events").exists());
+    let none = World::new(2, 2).set("SCR_LOG_TXT_ENABLE", "1").set("SCR_LOG_ENABLE", "0");
+    none.run(|application| application.checkpoint(1, even).unwrap());
+    assert!(!none.prefix().join(".scr/log").exists());
+}
+
+/// Each of these would be a reason for a job to stop or to wait.
+#[test]
+fn whatever_is_wrong_with_the_event_log_the_job_goes_on() {
+    type Spoil = fn(&Path);
+    let spoils: [(&str, Spoil); 5] = [
+        ("a folder", |path| std::fs::create_dir(path).unwrap()),
+        ("a pipe", |path| {
+            assert!(std::process::Command::new("mkfifo").arg(path).status().unwrap().success());
+        }),
+        ("a link to nowhere", |path| std::os::unix::fs::symlink("/nowhere/at/all", path).unwrap()),
+        ("bytes", |path| std::fs::write(path, [0xff, 0, 10, 13, b'{', 0xc3, 0x28]).unwrap()),
+        ("one long line", |path| std::fs::write(path, vec![b'x'; 20 << 20]).unwrap()),
+    ];
+    for (what, spoil) in spoils {
+        let world = World::new(2, 2).set("SCR_FLUSH", "1");
+        std::fs::create_dir(world.prefix().join(".scr")).unwrap();
+        spoil(&world.prefix().join(".scr/events"));
+        let outcome = world.run(|application| {
+            (1..=3).for_each(|step| application.checkpoint(step, even).unwrap());
+            application.finalize().unwrap();
+        });
+        let warnings = outcome.lines.iter().filter(|line| line.contains("logging to")).count();
+        assert!(warnings <= 1, "{what}: {}", outcome.lines.join("\n"));
+        outcome.line_with(&["goodput: "]);
+        world.run(|application| application.restart(even)).all_gave(&Some(3));
+    }
+}
+
+#[test]
+fn a_full_disk_under_the_event_log_fails_no_call_and_is_said_once() {
+    let mut world = World::new(2, 2);
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Append && path.ends_with(".scr/events"));
+    world.own_files.insert(Rank(0), Arc::new(files.clone()));
+    files.fail_from(2, ErrorKind::StorageFull);
+    let outcome = world.run(|application| {
+        (1..=3).for_each(|step| application.checkpoint(step, even).unwrap());
+        application.finalize().unwrap();
+    });
+    let warnings = outcome.lines.iter().filter(|line| line.contains("logging to")).count();
+    assert_eq!(warnings, 1, "{}", outcome.lines.join("\n"));
+    outcome.line_with(&["WARNING", ".scr/events failed: cannot", "tries again", "SCR_LOG_ENABLE=0"]);
+}
+
+#[test]
+fn a_job_ends_with_five_lines_of_what_all_its_runs_have_cost() {
+    let world = World::new(4, 4).set("SCR_DEBUG", "0").set("SCR_FLUSH", "2");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, even).unwrap()));
+    world.lose("n1");
+    let outcome = world.run(|application| {
+        assert_eq!(application.restart(even), Some(3));
+        application.checkpoint(4, even).unwrap();
+        application.finalize().unwrap();
+    });
+    let begins = [
+        "goodput: ",
+        "checkpoints: 4 checkpoints in ",
+        "waiting for flushes: ",
+        "restarts and rebuilds: ",
+        "bytes: ",
+    ];
+    let place = outcome.lines.iter().position(|line| line.contains(begins[0])).expect("a block");
+    for (line, begin) in outcome.lines[place..].iter().zip(begins) {
+        assert!(line.contains(&format!("rank 0 on n0: {begin}")), "{line}");
+    }
+    outcome.line_with(&["goodput: ", "(2 runs, 1 failure)"]);
+    outcome.line_with(&["; computed twice: "]);
+    outcome.line_with(&["bytes: written to ", "protected by XOR ", "flushed while waiting "]);
+    let rebuilt: Vec<_> = events_of(&world).into_iter().filter(|entry| entry.name == "REBUILT").collect();
+    assert_eq!((rebuilt.len(), rebuilt[0].processes, rebuilt[0].bytes), (1, Some(1), Some(0)));
+    let quiet = World::new(2, 2).run(|application| application.finalize().unwrap());
+    assert!(!quiet.has_line_with("goodput"), "nothing was written: {:?}", quiet.lines);
+}
+
+#[test]
+fn metrics_are_written_once_in_a_while_on_each_node_and_say_when_the_job_has_ended() {
+    let world = World::new(4, 2);
+    let dir = world.dir().join("metrics");
+    std::fs::create_dir(&dir).unwrap();
+    let world = world.set("SCR_METRICS_DIR", &dir.display().to_string());
+    let read = |node: &str| {
+        let mut found = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let path = found.find(|path| path.display().to_string().contains(&format!(".{node}."))).unwrap();
+        std::fs::read_to_string(path).unwrap()
+    };
+    let value = |text: &str, name: &str| {
+        let line = text.lines().find(|line| line.starts_with(&format!("{name}{{")));
+        line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok())
+    };
+    world.run(|application| {
+        application.checkpoint(1, even).unwrap();
+        if application.rank == Rank(0) {
+            assert_eq!(value(&read("n0"), "scr_checkpoints_total"), Some(0.0), "the last file is not old");
+        }
+        application.wait(15);
+        application.checkpoint(2, even).unwrap();
+        application.finalize().unwrap();
+    });
+    for node in ["n0", "n1"] {
+        let text = read(node);
+        assert_eq!(value(&text, "scr_checkpoints_total"), Some(2.0), "{node}: {text}");
+        assert_eq!(value(&text, "scr_job_running"), Some(0.0));
+        assert_eq!(value(&text, "scr_node_losses_survived"), Some(1.0));
+        assert_eq!(value(&text, "scr_checkpoint_bytes_total"), Some(2.0 * 4006.0));
+        assert!(!text.contains("rank="), "a label for each rank would be too many series");
+    }
+    assert_eq!(std::fs::read_dir(&dir).unwrap().count(), 2, "one for each node");
+    let nowhere = World::new(2, 2).set("SCR_METRICS_DIR", "/nowhere/at/all");
+    let outcome = nowhere.run(|application| application.checkpoint(1, even).unwrap());
+    outcome.line_with(&["WARNING", "the metrics of this job cannot be written", "/nowhere/at/all"]);
 }
 
 #[test]

@@ -114,6 +114,7 @@ fn entry(source: &Source, mut row: Row) -> Result<LogEntry, DatabaseError> {
         files: take(&mut row, "files"),
         processes: take(&mut row, "procs"),
         nodes: take(&mut row, "nodes"),
+        ..LogEntry::default()
     })
 }
 

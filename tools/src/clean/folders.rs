@@ -109,6 +109,11 @@ impl JobFolder {
         self.dir.path()
     }
 
+    /// The name of the user, as the job has it.
+    pub(super) fn user(&self) -> Option<String> {
+        Some(self.path().parent()?.file_name()?.to_string_lossy().into_owned())
+    }
+
     /// The file layer for what is in it.
     pub(super) fn files(&self) -> &Arc<dyn Files> {
         self.dir.files()

@@ -18,7 +18,8 @@ use clap::Args;
 use folders::JobFolder;
 use in_use::{Choice, Liveness, NO_ALLOCATION};
 use scr_core::env::Env;
-use scr_core::param::Params;
+use scr_core::metrics;
+use scr_core::param::{self, Params};
 use scr_core::scavenge::{unsaved, Unsaved};
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
@@ -91,7 +92,9 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
-        may_have_ended.extend(in_use.as_ref().filter(|in_use| !in_use.is_known).map(|_| id));
+        may_have_ended.extend(in_use.as_ref().filter(|in_use| !in_use.is_known).map(|_| id.clone()));
+        let user = folders.first().and_then(JobFolder::user);
+        let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
                 Some(in_use) => Some((in_use.why.clone(), !args.dead)),
@@ -99,6 +102,9 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
             };
             let is_failure = kept.as_ref().is_some_and(|(_, is_failure)| *is_failure);
             outcomes.push(Outcome { folder, kept: kept.map(|(why, _)| why), is_failure });
+        }
+        if !args.dry_run && outcomes[first..].iter().all(|outcome| outcome.kept.is_none()) {
+            user.iter().for_each(|user| remove_metrics(&env, &params, user, &id));
         }
     }
     let mut kept: BTreeMap<&str, Vec<String>> = BTreeMap::new();
@@ -168,6 +174,17 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
         folder.remove()?;
     }
     Ok(())
+}
+
+/// Removes the metrics of an allocation that has ended.
+fn remove_metrics(env: &Env, params: &Params, user: &str, id: &str) {
+    let Some(dir) = params.get(&param::METRICS_DIR) else { return };
+    let files = &*env.files;
+    for path in metrics::files_of(files, &dir, user, id).unwrap_or_default() {
+        if let Err(error) = files.remove_file(&path) {
+            warn(format_args!("{} cannot be removed: {error}", path.display()));
+        }
+    }
 }
 
 fn label(dataset: &Unsaved) -> String {

@@ -131,6 +131,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_core::prefix::InCache;
 
     #[test]
     fn the_table_has_the_columns_of_the_guide_and_then_size_and_age() {
@@ -149,8 +150,8 @@ mod tests {
         flush.record(&dataset(18), Location::Cache);
         flush.record(&DatasetDescriptor { job_id: "77".to_owned(), ..dataset(24) }, Location::Cache);
         // In bypass mode: nothing of them is on a node.
-        flush.record_in_cache(&dataset(12), true);
-        flush.record_in_cache(&dataset(30), true);
+        flush.record_in_cache(&dataset(12), &InCache { bypass: true, ..InCache::default() });
+        flush.record_in_cache(&dataset(30), &InCache { bypass: true, ..InCache::default() });
         let rows = rows(&index, &flush);
         let expected = "\
 DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME

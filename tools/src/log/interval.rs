@@ -8,11 +8,10 @@ use crate::output::{print, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use scr_core::log::{Event, Transfer, ALLOCATION_END};
+use scr_core::log::{jobs, Figures};
 use scr_core::message::span;
 use scr_core::plan;
 use scr_plugin_api::{LogEntry, LogQuery};
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -39,7 +38,7 @@ pub(crate) struct CkptIntervalArgs {
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// The log, instead of .scr/log in the prefix directory
+    /// The log, instead of those in the prefix directory
     #[arg(long, value_name = "FILE", conflicts_with = "prefix")]
     logfile: Option<PathBuf>,
 }
@@ -52,166 +51,26 @@ enum Model {
     Daly,
 }
 
-/// Seconds, and how often.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-struct Spent {
-    seconds: f64,
-    count: u64,
-}
-
-impl Spent {
-    fn add(&mut self, entry: &LogEntry) {
-        self.seconds += entry.seconds.unwrap_or(0.0);
-        self.count += 1;
-    }
-
-    fn average(self) -> f64 {
-        self.seconds / self.count.max(1) as f64
-    }
-}
-
-/// A run of the job: the entries from one start to the next.
-struct Run<'a> {
-    /// Those before the run ended.
-    own: &'a [LogEntry],
-    /// How it ended, where `scr run` started it.
-    end: Option<&'a LogEntry>,
-    is_last: bool,
-}
-
-impl<'a> Run<'a> {
-    fn all(entries: &'a [LogEntry]) -> Vec<Self> {
-        // Entries of commands between two runs are no time of a run.
-        let of_command = [Event::RunStart, Event::RunEnd, Event::PostrunStart];
-        let mut runs: Vec<_> = entries
-            .chunk_by(|_, next| !is(next, Event::Start))
-            .map(|run| {
-                let starts = run.iter().position(|entry| is(entry, Event::Start));
-                let from = starts.unwrap_or(0);
-                let until =
-                    run[from..].iter().position(|entry| of_command.iter().any(|&event| is(entry, event)));
-                let (own, rest) = run[from..].split_at(until.unwrap_or(run.len() - from));
-                Run { own, end: rest.first().filter(|entry| is(entry, Event::RunEnd)), is_last: false }
-            })
-            .collect();
-        if let Some(last) = runs.last_mut() {
-            last.is_last = true;
-        }
-        runs
-    }
-
-    /// Microseconds from the start to the last sign of the run.
-    fn micros(&self) -> u64 {
-        let last = self.end.or(self.own.last()).map_or(0, |entry| entry.micros);
-        last.saturating_sub(self.own.first().map_or(last, |entry| entry.micros))
-    }
-
-    fn has_failed(&self) -> bool {
-        if self.own.iter().any(|entry| is(entry, Event::Halt)) {
-            return false;
-        }
-        let Some(end) = self.end else {
-            // The last run may go on. For an earlier one, the next entry would have come after the end of its allocation.
-            let gaps = self.own.windows(2).map(|pair| pair[1].micros.saturating_sub(pair[0].micros));
-            return !self.is_last && !self.met_its_end(self.own.last(), gaps.max().unwrap_or(0));
-        };
-        let said =
-            |wanted: &str| end.note.iter().flat_map(|note| note.split(", ")).any(|word| word == wanted);
-        !said("status=0") && !said("halted") && !self.met_its_end(Some(end), 0)
-    }
-
-    /// Whether the allocation ended not later than so long after the last sign of the run.
-    fn met_its_end(&self, last: Option<&LogEntry>, micros: u64) -> bool {
-        let ends = self.own.first().and_then(|start| start.note.as_deref()?.strip_prefix(ALLOCATION_END));
-        let ends = ends.and_then(|seconds| seconds.parse::<u64>().ok());
-        let last = last.map_or(0, |entry| entry.micros);
-        ends.is_some_and(|ends| {
-            last.saturating_add(micros.max(END_IS_NEAR)) >= ends.saturating_mul(1_000_000)
-        })
-    }
-}
-
-/// Resource managers end jobs up to a minute before the time that they give, in microseconds.
-const END_IS_NEAR: u64 = 60_000_000;
-
-fn is(entry: &LogEntry, event: Event) -> bool {
-    entry.name == event.name()
-}
-
-/// The time that all runs of a log took.
-#[derive(Debug, Default, PartialEq)]
-struct Totals {
-    starts: u64,
-    failures: u64,
-    /// The time of all runs, in seconds.
-    all: f64,
-    fetches: Spent,
-    rebuilds: Spent,
-    computing: Spent,
-    checkpoints: Spent,
-    /// While the application waited: of checkpoints, and of other output.
-    flushes: Spent,
-    output: Spent,
-}
+/// What all jobs of a log have cost together.
+struct Totals(Figures);
 
 impl Totals {
-    fn of(entries: &[LogEntry]) -> Self {
-        let is_output = |entry: &&LogEntry| is(entry, Event::OutputStart) || is(entry, Event::OutputEnd);
-        let outputs: BTreeSet<_> =
-            entries.iter().filter(is_output).filter_map(|entry| entry.dataset).collect();
-        let mut totals = Self::default();
-        for run in Run::all(entries) {
-            let before = totals.accounted();
-            run.own.iter().for_each(|entry| totals.add(entry, &outputs));
-            totals.failures += u64::from(run.has_failed());
-            // A text log has whole seconds, so that of a short run what each part took is more exact.
-            totals.all += (run.micros() as f64 / 1e6).max(totals.accounted() - before);
-        }
-        totals
-    }
-
-    fn add(&mut self, entry: &LogEntry, outputs: &BTreeSet<u64>) {
-        if is(entry, Event::Start) {
-            self.starts += 1;
-        } else if is(entry, Event::RebuildSuccess) || is(entry, Event::RebuildFail) {
-            self.rebuilds.add(entry);
-        } else if is(entry, Event::ComputeEnd) {
-            self.computing.add(entry);
-        } else if is(entry, Event::CheckpointEnd) {
-            self.checkpoints.add(entry);
-        } else if entry.name == Transfer::Fetch.name() {
-            self.fetches.add(entry);
-        } else if entry.name == Transfer::FlushSync.name() {
-            let is_output = entry.dataset.is_some_and(|id| outputs.contains(&id));
-            if is_output { &mut self.output } else { &mut self.flushes }.add(entry);
-        }
-    }
-
-    /// Seconds that have a name.
-    fn accounted(&self) -> f64 {
-        let all = [self.fetches, self.rebuilds, self.computing, self.checkpoints, self.flushes, self.output];
-        all.iter().map(|spent| spent.seconds).sum()
-    }
-
-    /// Seconds that a checkpoint costs.
-    fn cost(&self) -> f64 {
-        (self.checkpoints.seconds + self.flushes.seconds) / self.checkpoints.count.max(1) as f64
-    }
-
-    /// Seconds from one failure to the next; without any failure, at least.
-    fn between_failures(&self) -> f64 {
-        self.all / self.failures.max(1) as f64
+    fn of(entries: Vec<LogEntry>) -> Self {
+        let mut all = Figures::default();
+        jobs(entries).iter().for_each(|(figures, _)| all.add(figures));
+        Self(all)
     }
 
     fn table(&self) -> String {
+        let figures = &self.0;
         let mut table = Table::default();
         let spent = [
-            ("fetches", self.fetches),
-            ("rebuilds", self.rebuilds),
-            ("computing", self.computing),
-            ("checkpoints", self.checkpoints),
-            ("flushes of checkpoints", self.flushes),
-            ("flushes of output", self.output),
+            ("fetches", figures.fetches),
+            ("rebuilds", figures.rebuilds),
+            ("computing", figures.computing),
+            ("checkpoints", figures.checkpoints),
+            ("flushes of checkpoints", figures.flushes_sync),
+            ("flushes of output", figures.output_flushes_sync),
         ];
         for (what, spent) in spent {
             table.row([
@@ -220,27 +79,29 @@ impl Totals {
                 format!("{} on average", in_words(spent.average())),
             ]);
         }
-        let (text, lasts) = (table.text(), in_words(self.between_failures()));
-        let least = if self.failures == 0 { "at least " } else { "" };
+        let (text, lasts) = (table.text(), in_words(figures.between_failures()));
+        let least = if figures.failures == 0 { "at least " } else { "" };
         format!(
             "{text}starts: {}\nfailures: {}, in {}\nmean time to interrupt: {least}{lasts}\n",
-            self.starts,
-            self.failures,
-            in_words(self.all)
+            figures.runs,
+            figures.failures,
+            in_words(figures.run_seconds)
         )
     }
 
     /// The answer for people.
     fn advice(&self, interval: f64) -> String {
-        let (cost, all, interval) = (in_words(self.cost()), in_words(self.all), in_words(interval));
-        match self.failures {
+        let figures = &self.0;
+        let (cost, all, interval) =
+            (in_words(figures.cost()), in_words(figures.run_seconds), in_words(interval));
+        match figures.failures {
             0 => format!(
                 "write a checkpoint every {interval} or less often: it costs {cost}, and no failure was seen in {all}, so that \
                  the mean time to interrupt is that or longer"
             ),
             failures => format!(
                 "write a checkpoint every {interval}: it costs {cost}, and there was a failure every {} ({failures} in {all})",
-                in_words(self.between_failures())
+                in_words(figures.between_failures())
             ),
         }
     }
@@ -253,17 +114,20 @@ fn in_words(seconds: f64) -> String {
 /// Runs the command.
 pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
     let env = environment::env_at(args.prefix.as_deref())?;
-    let path = match &args.logfile {
-        Some(file) => env.current_dir.join(file),
-        None => environment::prefix(&env, args.prefix.as_deref())?.log_file(),
+    let read = match &args.logfile {
+        Some(file) => sources::text_of(&env.current_dir.join(file), &LogQuery::default())?,
+        None => {
+            let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+            sources::text(&env, &prefix, &LogQuery::default())?
+        }
     };
-    let read = sources::text_of(&path, &LogQuery::default())?;
     read.notes.iter().for_each(warn);
-    let totals = Totals::of(&read.entries);
+    let totals = Totals::of(read.entries);
     if args.stats {
         print(totals.table())?;
     }
-    if totals.checkpoints.count == 0 {
+    let figures = &totals.0;
+    if figures.checkpoints.count == 0 {
         // Until there is something to go by.
         if args.percent {
             print("10.0\n")?;
@@ -274,8 +138,8 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
         Model::Young => plan::young,
         Model::Daly => plan::daly,
     };
-    let interval = model(totals.cost(), totals.between_failures());
-    let percent = if interval > 0.0 { totals.cost() * 100.0 / interval } else { 0.0 };
+    let interval = model(figures.cost(), figures.between_failures());
+    let percent = if interval > 0.0 { figures.cost() * 100.0 / interval } else { 0.0 };
     if args.stats {
         print(format!("interval: {}\noverhead: {percent:.1} percent\n", in_words(interval)))?;
         return Ok(Answer::Yes);
@@ -295,6 +159,7 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_core::log::{Spent, ALLOCATION_END};
 
     fn entry(name: &str, seconds: f64) -> LogEntry {
         LogEntry { name: name.to_owned(), seconds: Some(seconds), ..LogEntry::default() }
@@ -326,23 +191,27 @@ mod tests {
     }
 
     fn failures(parts: &[Vec<LogEntry>]) -> u64 {
-        Totals::of(&parts.concat()).failures
+        Totals::of(parts.concat()).0.failures
     }
 
     #[test]
     fn checkpoint_cost_is_separated_from_other_time() {
-        let totals = Totals::of(&[run(0), run(200)].concat());
-        assert_eq!((totals.starts, totals.failures, totals.cost()), (2, 1, 4.0));
-        assert_eq!((totals.between_failures(), totals.output), (200.0, Spent { seconds: 4.0, count: 2 }));
+        let Totals(figures) = Totals::of([run(0), run(200)].concat());
+        assert_eq!((figures.runs, figures.failures, figures.cost()), (2, 1, 4.0));
+        let output = Spent { seconds: 4.0, count: 2 };
+        assert_eq!((figures.between_failures(), figures.output_flushes_sync), (200.0, output));
     }
 
     #[test]
     fn the_flush_of_a_checkpoint_at_the_end_of_a_run_belongs_to_the_checkpoint() {
         let flush = LogEntry { dataset: Some(1), ..entry("FLUSH_SYNC", 8.0) };
-        let totals =
-            Totals::of(&[run(0), vec![at(101, entry("COMPUTE_START", 0.0)), at(109, flush)]].concat());
-        assert_eq!((totals.flushes.seconds, totals.output.seconds), (9.0, 2.0));
-        assert_eq!(totals.all, 109.0, "computing that no checkpoint follows is time of the run, too");
+        let Totals(figures) =
+            Totals::of([run(0), vec![at(101, entry("COMPUTE_START", 0.0)), at(109, flush)]].concat());
+        assert_eq!((figures.flushes_sync.seconds, figures.output_flushes_sync.seconds), (9.0, 2.0));
+        assert_eq!(
+            figures.run_seconds, 109.0,
+            "computing that no checkpoint follows is time of the run, too"
+        );
     }
 
     #[test]
@@ -374,14 +243,18 @@ mod tests {
             assert_eq!(failures(&[until, next.clone()]), failed, "{ends}");
         }
         let started = vec![at(499, with_note("RUN_START", "run=1"))];
-        let totals = Totals::of(&[dead, started, next].concat());
-        assert_eq!((totals.failures, totals.all), (1, 200.0), "the time between two jobs is none of theirs");
+        let Totals(figures) = Totals::of([dead, started, next].concat());
+        assert_eq!(
+            (figures.failures, figures.run_seconds),
+            (1, 200.0),
+            "the time between two jobs is none of theirs"
+        );
     }
 
     #[test]
     fn without_a_failure_the_advice_is_a_bound_and_has_units() {
         let seen = |advice: String, words: &str| assert!(advice.contains(words), "{advice}");
-        let totals = Totals::of(&run(0));
+        let totals = Totals::of(run(0));
         seen(
             totals.advice(30.0),
             "every 30 s or less often: it costs 4 s, and no failure was seen in 1 min 40 s, so",
@@ -389,7 +262,7 @@ mod tests {
         assert!(totals
             .table()
             .ends_with("failures: 0, in 1 min 40 s\nmean time to interrupt: at least 1 min 40 s\n"));
-        let totals = Totals::of(&[run(0), run(200)].concat());
+        let totals = Totals::of([run(0), run(200)].concat());
         seen(
             totals.advice(90.0),
             "every 1 min 30 s: it costs 4 s, and there was a failure every 3 min 20 s (1 in 3 min 20 s)",

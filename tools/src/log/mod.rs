@@ -9,7 +9,7 @@
 pub(crate) mod add;
 pub(crate) mod interval;
 mod show;
-mod sources;
+pub(crate) mod sources;
 
 pub(crate) use sources::last_failure;
 

@@ -1,4 +1,4 @@
-//! The sources of entries: the text log of a prefix directory, or the database.
+//! The sources of entries: the text logs of a prefix directory, or the database.
 
 use crate::environment;
 use crate::time;
@@ -9,65 +9,62 @@ use scr_core::log::{database as database_sink, parse};
 use scr_core::param;
 use scr_core::prefix::Prefix;
 use scr_plugin_api::{LogEntry, LogQuery, LogSink};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// The entries that were read, and remarks on them.
-pub(super) struct LogEntries {
-    pub(super) entries: Vec<LogEntry>,
-    pub(super) notes: Vec<String>,
+pub(crate) struct LogEntries {
+    pub(crate) entries: Vec<LogEntry>,
+    pub(crate) notes: Vec<String>,
     /// How many entries were compared with the query, where that is known.
     pub(super) compared: Option<u64>,
 }
 
-/// The entries of the text log that match.
-pub(super) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
-    text_of(&env.current_dir.join(prefix.log_file()), query)
+/// The entries of a prefix directory that match, by their time: those of the event log, and those of the text log in C SCR's form
+/// that are not in the event log as well.
+pub(crate) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
+    let [newer, older] = prefix.event_files().map(|path| env.current_dir.join(path));
+    let mut all = Reading::default();
+    let found = [all.read(&older)?, all.read(&newer)?];
+    let exact = all.entries.len();
+    let classic = env.current_dir.join(prefix.log_file());
+    if !all.read(&classic)? && found == [false, false] {
+        let note = format!("there is no log at {}: no job has written one", newer.display());
+        return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });
+    }
+    if exact > 0 && all.entries.len() > exact {
+        let classic = all.entries.split_off(exact);
+        let known: HashSet<_> = all.entries.iter().map(identity).collect();
+        let new: Vec<_> = classic.into_iter().filter(|entry| !known.contains(&identity(entry))).collect();
+        drop(known);
+        all.entries.extend(new);
+    }
+    // Entries of one second stay in their order.
+    all.entries.sort_by_key(|entry| entry.micros);
+    Ok(all.matching(query))
+}
+
+/// What an entry is known by in either log.
+fn identity(entry: &LogEntry) -> (&str, &str, &str, Option<u64>) {
+    (&entry.local_time, &entry.job_id, &entry.name, entry.dataset)
 }
 
 /// Those of a text log at `path`.
-pub(super) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
-    // To open a pipe would wait for a writer.
-    if path.metadata().is_ok_and(|found| !found.is_file()) {
-        bail!("{} is not a regular file", path.display());
+pub(crate) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
+    let mut all = Reading::default();
+    if !all.read(path)? {
+        let note = format!("there is no log at {}", path.display());
+        return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });
     }
-    let file = match File::open(path) {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let note = format!("there is no log at {}; SCR_LOG_ENABLE=1 has a job write one", path.display());
-            return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });
-        }
-        opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
-    };
-    // A line does not say to which prefix directory it belongs: the file does.
-    let query = LogQuery { prefix: None, ..query.clone() };
-    let (mut entries, mut bad, mut first_bad, mut compared) = (Vec::new(), 0_u64, None, 0);
-    let mut lines = BufReader::new(file);
-    for number in 1_u64.. {
-        let line = next_line(&mut lines).with_context(|| format!("cannot read {}", path.display()))?;
-        let Some(line) = line else { break };
-        let entry = entry_of(&String::from_utf8_lossy(&line));
-        compared += u64::from(entry.is_ok());
-        match entry {
-            Ok(entry) if query.matches(&entry) => entries.push(entry),
-            Ok(_) => {}
-            Err(why) => {
-                bad += 1;
-                first_bad.get_or_insert((number, why));
-            }
-        }
-    }
-    let last = query.last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
-    let entries = entries.split_off(entries.len().saturating_sub(last));
-    let note = first_bad.map(|(number, why)| {
-        format!("{}: {bad} lines were skipped; the first is line {number}: {why}", path.display())
-    });
-    Ok(LogEntries { entries, notes: note.into_iter().collect(), compared: Some(compared) })
+    Ok(all.matching(query))
 }
 
-/// The last event of the text log that says of an allocation that something has failed. Only the end of a long log is read.
+/// The last event of the event log that says of an allocation that something has failed. Only the end of a long log is read.
 pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<Option<LogEntry>> {
-    let path = env.current_dir.join(prefix.log_file());
+    let [events, _] = prefix.event_files();
+    let path = env.current_dir.join(events);
     if !path.metadata().is_ok_and(|found| found.is_file()) {
         return Ok(None);
     }
@@ -75,7 +72,8 @@ pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<O
     let start = file.metadata()?.len().saturating_sub(MOST_LINE_BYTES);
     file.seek(SeekFrom::Start(start))?;
     let (mut lines, mut last) = (BufReader::new(file), None);
-    while let Some(line) = next_line(&mut lines).with_context(|| format!("cannot read {}", path.display()))? {
+    let mut line = Vec::new();
+    while next_line(&mut lines, &mut line).with_context(|| format!("cannot read {}", path.display()))? {
         let entry = entry_of(&String::from_utf8_lossy(&line)).ok();
         let is_meant = |entry: &LogEntry| entry.job_id == job_id && entry.name.ends_with(FAILURE);
         last = entry.filter(is_meant).or(last);
@@ -86,16 +84,70 @@ pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<O
 /// The names of all events that something has failed end so.
 const FAILURE: &str = "_FAIL";
 
-/// The next line, without its end; of one that is too long for an entry only the beginning, which is none.
-fn next_line(lines: &mut impl BufRead) -> std::io::Result<Option<Vec<u8>>> {
-    let mut line = Vec::new();
-    if lines.take(MOST_LINE_BYTES).read_until(b'\n', &mut line)? == 0 {
-        return Ok(None);
+/// What was read of some files.
+#[derive(Default)]
+struct Reading {
+    entries: Vec<LogEntry>,
+    notes: Vec<String>,
+}
+
+impl Reading {
+    /// Reads a file, if it is there.
+    fn read(&mut self, path: &Path) -> Result<bool> {
+        // To open a pipe would wait for a writer.
+        if path.metadata().is_ok_and(|found| !found.is_file()) {
+            bail!("{} is not a regular file", path.display());
+        }
+        let file = match File::open(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
+        };
+        let (mut bad, mut first_bad) = (0_u64, None);
+        let mut lines = BufReader::with_capacity(1 << 16, file);
+        let mut line = Vec::new();
+        for number in 1_u64.. {
+            if !next_line(&mut lines, &mut line).with_context(|| format!("cannot read {}", path.display()))? {
+                break;
+            }
+            match entry_of(&String::from_utf8_lossy(&line)) {
+                Ok(entry) => self.entries.push(entry),
+                // After an error, what comes next is on a line of its own.
+                Err(_) if line.is_empty() => (),
+                Err(why) => {
+                    bad += 1;
+                    first_bad.get_or_insert((number, why));
+                }
+            }
+        }
+        self.notes.extend(first_bad.map(|(number, why)| {
+            format!("{}: {bad} lines were skipped; the first is line {number}: {why}", path.display())
+        }));
+        Ok(true)
+    }
+
+    fn matching(self, query: &LogQuery) -> LogEntries {
+        // A line does not say to which prefix directory it belongs: the file does.
+        let query = LogQuery { prefix: None, ..query.clone() };
+        let compared = self.entries.len() as u64;
+        let mut entries = self.entries;
+        entries.retain(|entry| query.matches(entry));
+        let last = query.last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
+        let entries = entries.split_off(entries.len().saturating_sub(last));
+        LogEntries { entries, notes: self.notes, compared: Some(compared) }
+    }
+}
+
+/// Reads the next line, without its end; of one that is too long for an entry only the beginning, which is none. Returns whether there
+/// was one.
+fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
+    line.clear();
+    if lines.take(MOST_LINE_BYTES).read_until(b'\n', line)? == 0 {
+        return Ok(false);
     }
     if line.pop_if(|last| *last == b'\n').is_none() {
         lines.skip_until(b'\n')?;
     }
-    Ok(Some(line))
+    Ok(true)
 }
 
 /// No entry has a longer line: its texts are paths and messages.
@@ -103,6 +155,9 @@ const MOST_LINE_BYTES: u64 = 1 << 20;
 
 fn entry_of(line: &str) -> Result<LogEntry, String> {
     let mut entry = parse(line).map_err(|error| error.to_string())?;
+    if entry.micros > 0 {
+        return Ok(entry);
+    }
     let time = NaiveDateTime::parse_from_str(&entry.local_time, "%Y-%m-%dT%H:%M:%S");
     entry.micros = time::micros(time::of_local_time(time.map_err(|error| error.to_string())?));
     Ok(entry)

@@ -28,7 +28,8 @@ const FILES: &[(&str, &str)] = &[
     (FLUSH, "Where the datasets of the allocation are: in cache, in the prefix directory, or on the way."),
     (HALT, "The conditions on which the job halts."),
     (NODES, "The last run: its nodes, ranks and allocation."),
-    (LOG, "The events and transfers of jobs, with SCR_LOG_ENABLE=1."),
+    (EVENTS, "The events and transfers of jobs. What was logged before is in .scr/events.1."),
+    (LOG, "The same as C SCR logs it, with SCR_LOG_ENABLE=1."),
     (CACHE, "The cache and control folder of an allocation on a node."),
     (MANAGERS, "How to ask resource managers, in the installation."),
     (LAUNCHERS, "How to call launchers, in the installation."),
@@ -40,6 +41,7 @@ const INDEX: &str = ".scr/index.scr";
 const FLUSH: &str = ".scr/flush.scr";
 const HALT: &str = ".scr/halt.scr";
 const NODES: &str = ".scr/nodes.scr";
+const EVENTS: &str = ".scr/events";
 const LOG: &str = ".scr/log";
 const CACHE: &str = "<base>/<user>/scr.<allocation>";
 const MANAGERS: &str = "etc/scr/resource-managers/*.toml";
@@ -103,7 +105,7 @@ const SECTIONS: &[Sections] = &[
             ),
             ("scr log --dataset ckpt.10 --json", "Prints all that was logged of a dataset, for programs."),
         ],
-        files: &[LOG],
+        files: &[EVENTS, LOG],
     },
     Sections {
         page: "scr-log-init-db",
@@ -119,7 +121,7 @@ const SECTIONS: &[Sections] = &[
                 "Logs what began before and how long it took.",
             ),
         ],
-        files: &[LOG],
+        files: &[EVENTS, LOG],
     },
     Sections {
         page: "scr-log-transfer",
@@ -127,7 +129,7 @@ const SECTIONS: &[Sections] = &[
             "scr log-transfer -T ARCHIVE -X /p/run -Y /archive/run -D 7 -B 4096 -F 2 -L 12.5",
             "Logs that a script has copied dataset 7.",
         )],
-        files: &[LOG],
+        files: &[EVENTS, LOG],
     },
     Sections {
         page: "scr-ckpt-interval",
@@ -136,7 +138,16 @@ const SECTIONS: &[Sections] = &[
             ("scr ckpt-interval --percent", "Prints a value for SCR_CHECKPOINT_OVERHEAD."),
             ("scr ckpt-interval --stats --prefix /p/run", "Shows what the log says of costs and failures."),
         ],
-        files: &[LOG],
+        files: &[EVENTS, LOG],
+    },
+    Sections {
+        page: "scr-report",
+        examples: &[
+            ("scr report", "Says what the jobs of the prefix directory have cost."),
+            ("scr report --html costs.html /p/run", "Writes a page with pictures that needs no network."),
+            ("scr report --brief --job 5132 /p/run", "Prints a few lines of a job, for an epilog."),
+        ],
+        files: &[EVENTS, LOG],
     },
     Sections {
         page: "scr-plugin-list",

@@ -82,6 +82,9 @@ impl Session {
         let after = if flags.checkpoint { self.times.since_last(now) } else { None };
         let dataset =
             CachedDataset { may_replace, survives, after, ..CachedDataset::new(record, part, claim, store) };
+        if flags.checkpoint && self.metrics.is_some() {
+            self.survives = self.schemes.losses_survived(&self.job, &dataset.record);
+        }
         let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {

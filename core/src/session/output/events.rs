@@ -55,7 +55,8 @@ pub(super) fn completed(job: &Job, cache: &Cache, record: &RankRecord, spent: &S
     let name = &record.dataset.name;
     job.log.add_entry(moved(Transfer::Write, spent.write).named(name));
     if !record.protection.bypass {
-        job.log.add_entry(moved(Transfer::Encode, spent.encode));
+        let encoded = moved(Transfer::Encode, spent.encode).scheme(&record.protection.scheme);
+        job.log.add_entry(encoded);
     }
     job.log.add_entry(event(job, events.end, record).took(spent.whole));
     job.log.add_entry(moved(events.whole, spent.whole).named(name));

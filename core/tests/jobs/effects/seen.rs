@@ -456,6 +456,22 @@ pub(super) fn log_db_debug(setting: &Setting) -> bool {
     checkpoints(&setting.on(world), 1).has_line_with("DEBUG=1: ")
 }
 
+pub(super) fn report(setting: &Setting) -> bool {
+    let outcome = setting.on(one()).run(|application| {
+        application.checkpoint(1, some).expect("it is complete");
+        application.finalize().expect("it ends");
+    });
+    !outcome.has_line_with("goodput: ")
+}
+
+pub(super) fn metrics_dir(setting: &Setting) -> bool {
+    let world = setting.on(one());
+    let metrics = world.dir().join("metrics");
+    std::fs::create_dir(&metrics).expect("a folder of the world");
+    checkpoints(&world, 1);
+    std::fs::read_dir(&metrics).expect("it can be listed").count() == 1
+}
+
 /// Two blocks of the least size, and a bit.
 fn some(rank: Rank) -> Vec<usize> {
     vec![9000 + rank.index()]

@@ -1,0 +1,226 @@
+//! The event log `.scr/events` in the prefix directory, which scr keeps by itself: the costs of a job are computed from it.
+//!
+//! Entries that come together go out in one append: two for a checkpoint. Once the file has [`MOST_BYTES`], it becomes
+//! `.scr/events.1`, and that one is gone. After an error the entries are kept, as many as have room, and go out with a later one:
+//! the job does not depend on this file.
+
+use super::record::is_followed;
+use super::text::exact_line;
+use crate::fs::{File, Files, How, Kind};
+use crate::prefix::{Prefix, FILE_MODE};
+use scr_plugin_api::LogEntry;
+use std::io::{Error, ErrorKind, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The length at which a new file is begun: some 5,000 checkpoints. There are two files at most.
+pub const MOST_BYTES: u64 = 8 << 20;
+/// So many bytes wait for a file that can be written again.
+const MOST_WAITING: usize = 64 << 10;
+
+/// The event log, as a run or a command writes it.
+pub(super) struct EventLog {
+    files: Arc<dyn Files>,
+    path: PathBuf,
+    older: PathBuf,
+    file: Option<Box<dyn File>>,
+    /// Its length, as far as this process knows.
+    len: u64,
+    waiting: String,
+    /// Whether the last append has failed, and may have left a part of a line.
+    has_failed: bool,
+}
+
+impl EventLog {
+    /// Opens nothing yet.
+    pub(super) fn new(files: Arc<dyn Files>, prefix: &Prefix) -> Self {
+        let [path, older] = prefix.event_files();
+        Self { files, path, older, file: None, len: 0, waiting: String::new(), has_failed: false }
+    }
+
+    /// As messages name it.
+    pub(super) fn name(&self) -> String {
+        self.path.display().to_string()
+    }
+
+    /// Takes an entry, and writes it unless another one follows at once.
+    ///
+    /// # Errors
+    /// The first time in a row that it cannot be written.
+    pub(super) fn add(&mut self, entry: &LogEntry) -> Result<()> {
+        self.waiting += &exact_line(entry);
+        self.waiting.push('\n');
+        if is_followed(entry) {
+            return Ok(());
+        }
+        self.write_out()
+    }
+
+    /// Writes what waits.
+    ///
+    /// # Errors
+    /// As for [`add`](Self::add).
+    pub(super) fn write_out(&mut self) -> Result<()> {
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let written = self.append();
+        let had_failed = std::mem::replace(&mut self.has_failed, written.is_err());
+        if written.is_ok() {
+            self.waiting.clear();
+            return Ok(());
+        }
+        self.file = None;
+        if let Some(surplus) = self.waiting.len().checked_sub(MOST_WAITING) {
+            let line = self.waiting.as_bytes()[surplus..].iter().position(|&byte| byte == b'\n');
+            self.waiting.drain(..line.map_or(self.waiting.len(), |end| surplus + end + 1));
+        }
+        if had_failed {
+            Ok(())
+        } else {
+            written
+        }
+    }
+
+    fn append(&mut self) -> Result<()> {
+        if self.len >= MOST_BYTES {
+            self.begin_anew();
+        }
+        let file = match self.file.take() {
+            Some(file) => file,
+            None => self.open()?,
+        };
+        if self.has_failed {
+            // What is left of the line that failed is a line of its own.
+            self.waiting.insert(0, '\n');
+        }
+        let appended = file.append(self.waiting.as_bytes());
+        if self.has_failed {
+            self.waiting.remove(0);
+        }
+        appended?;
+        self.len += self.waiting.len() as u64;
+        self.file = Some(file);
+        Ok(())
+    }
+
+    /// An error that may pass does not hold the job up: a later entry tries again.
+    fn once(&self) -> &dyn Files {
+        self.files.without_retries().unwrap_or(&*self.files)
+    }
+
+    fn open(&mut self) -> Result<Box<dyn File>> {
+        match self.once().status(&self.path) {
+            Ok(found) if found.kind != Kind::File => {
+                // To open a pipe would wait for a reader.
+                return Err(Error::new(ErrorKind::InvalidInput, format!("it is {}", found.kind.name())));
+            }
+            Ok(found) if found.len >= MOST_BYTES => _ = self.once().rename(&self.path, &self.older),
+            _ => (),
+        }
+        let file = self.once().open(&self.path, How::Append(FILE_MODE))?;
+        self.len = file.status().map_or(0, |status| status.len);
+        Ok(file)
+    }
+
+    /// Lets the next entry go to a new file, unless another process has begun one.
+    fn begin_anew(&mut self) {
+        let identity = |status: crate::fs::Status| status.identity;
+        let own = self.file.take().and_then(|file| file.status().ok()).map(identity);
+        let named = self.once().status(&self.path).ok().map(identity);
+        if own.is_some() && own == named {
+            _ = self.once().rename(&self.path, &self.older);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+    use crate::fs::faulty::{FaultyFiles, What};
+    use crate::fs::RealFiles;
+
+    fn entry(name: &str) -> LogEntry {
+        LogEntry { name: name.to_owned(), micros: 1_795_228_104_000_001, ..LogEntry::default() }
+    }
+
+    fn scratch() -> (tempfile::TempDir, Prefix) {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        (dir, prefix)
+    }
+
+    fn read(prefix: &Prefix) -> Vec<String> {
+        let text = std::fs::read_to_string(&prefix.event_files()[0]).unwrap();
+        text.lines().filter_map(|line| Some(parse(line).ok()?.name)).collect()
+    }
+
+    #[test]
+    fn entries_that_come_together_go_out_in_one_append() {
+        let (_dir, prefix) = scratch();
+        let files = FaultyFiles::new(RealFiles);
+        let mut log = EventLog::new(Arc::new(files.clone()), &prefix);
+        for name in ["COMPUTE_START", "COMPUTE_END", "CHECKPOINT_START"] {
+            log.add(&entry(name)).unwrap();
+        }
+        for name in ["WRITE", "ENCODE", "CHECKPOINT_END", "CHECKPOINT", "COMPUTE_START"] {
+            log.add(&entry(name)).unwrap();
+        }
+        assert_eq!(files.operations().iter().filter(|step| step.what == What::Append).count(), 3);
+        assert_eq!(read(&prefix).len(), 8);
+    }
+
+    #[test]
+    fn a_full_disk_is_reported_once_and_what_had_no_room_comes_later() {
+        let (_dir, prefix) = scratch();
+        let files = FaultyFiles::new(RealFiles);
+        let mut log = EventLog::new(Arc::new(files.clone()), &prefix);
+        log.add(&entry("START")).unwrap();
+        files.fail_from(1, ErrorKind::StorageFull);
+        assert!(log.add(&entry("COMPUTE_START")).is_err());
+        assert!(log.add(&entry("CHECKPOINT_START")).is_ok(), "it is said once");
+        (0..10_000).for_each(|_| log.add(&entry("CHECKPOINT_FAIL")).unwrap());
+        assert!(log.waiting.len() <= MOST_WAITING);
+        files.heal();
+        log.add(&entry("HALT")).unwrap();
+        let names = read(&prefix);
+        assert_eq!((names.first().unwrap().as_str(), names.last().unwrap().as_str()), ("START", "HALT"));
+        assert!(names.len() > 100, "{}", names.len());
+        files.fail_from(1, ErrorKind::StorageFull);
+        assert!(log.add(&entry("HALT")).is_err(), "and again after it has worked");
+    }
+
+    #[test]
+    fn a_long_file_is_begun_anew_and_two_writers_do_not_lose_it() {
+        let (_dir, prefix) = scratch();
+        let [path, older] = prefix.event_files();
+        let writer = || EventLog::new(Arc::new(RealFiles), &prefix);
+        let (mut one, mut other) = (writer(), writer());
+        one.add(&entry("START")).unwrap();
+        other.add(&entry("START")).unwrap();
+        (one.len, other.len) = (MOST_BYTES, MOST_BYTES);
+        one.add(&entry("ONE")).unwrap();
+        assert_eq!(read(&prefix), ["ONE"]);
+        assert_eq!(std::fs::read_to_string(&older).unwrap().lines().count(), 2);
+        other.add(&entry("OTHER")).unwrap();
+        assert_eq!(read(&prefix), ["ONE", "OTHER"]);
+        std::fs::write(&path, vec![b'\n'; MOST_BYTES as usize]).unwrap();
+        writer().add(&entry("START")).unwrap();
+        assert_eq!(read(&prefix), ["START"]);
+    }
+
+    #[test]
+    fn a_pipe_or_a_folder_of_its_name_is_no_log_and_nobody_waits_for_it() {
+        let (_dir, prefix) = scratch();
+        let path = &prefix.event_files()[0];
+        std::fs::create_dir(path).unwrap();
+        let mut log = EventLog::new(Arc::new(RealFiles), &prefix);
+        assert!(log.add(&entry("START")).unwrap_err().to_string().contains("it is a folder"));
+        std::fs::remove_dir(path).unwrap();
+        nix::unistd::mkfifo(path, nix::sys::stat::Mode::from_bits_truncate(0o600)).unwrap();
+        let mut log = EventLog::new(Arc::new(RealFiles), &prefix);
+        assert!(log.add(&entry("START")).is_err());
+    }
+}

@@ -1,0 +1,299 @@
+//! Metrics of a running job, for the textfile collector of Prometheus: `SCR_METRICS_DIR`.
+//!
+//! The first rank on each node writes a file of its own, at most every [`SECONDS`] seconds and within calls of the application:
+//! there is no thread. All nodes have the same figures of the job as a whole. At its end the job says so in the file, and
+//! `scr clean` removes it. A file that cannot be written never fails a job.
+
+use crate::fs::{Durability, Files};
+use crate::job::Job;
+use crate::log::{Class, Figures, Level};
+use crate::param;
+use std::fmt::Write as _;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// A file is written at most so often, in seconds.
+pub const SECONDS: u64 = 15;
+/// The collector runs as another user.
+const MODE: u32 = 0o644;
+
+/// The metrics of a rank that writes a file.
+pub(crate) struct Metrics {
+    path: PathBuf,
+    labels: String,
+    written: Option<Duration>,
+    warned: bool,
+}
+
+/// What the figures of a job do not say.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Now {
+    /// Whether the job is at work.
+    pub(crate) is_running: bool,
+    /// How many nodes may be lost with the newest checkpoint still there, where that is known.
+    pub(crate) survives: Option<u64>,
+}
+
+impl Metrics {
+    /// Those of this rank, if it writes any.
+    pub(crate) fn begin(job: &Job) -> Option<Self> {
+        let dir =
+            job.params.get(&param::METRICS_DIR).filter(|_| job.nodes.leader(job.rank()) == job.rank())?;
+        let prefix = job.prefix.dir();
+        let (user, id) = (job.params.get(&param::USER_NAME), job.params.get(&param::JOB_ID));
+        let path = dir.join(file_name(&user, &id, job.nodes.name(job.rank()), prefix));
+        let labels = [("job", id), ("user", user), ("prefix", prefix.display().to_string())];
+        let labels = labels.map(|(name, value)| format!("{name}=\"{}\"", escaped(&value))).join(",");
+        Some(Self { path, labels, written: None, warned: false })
+    }
+
+    /// Whether this rank would write a file now.
+    pub(crate) fn is_due(&self, job: &Job) -> bool {
+        self.written
+            .is_none_or(|written| job.elapsed().saturating_sub(written) >= Duration::from_secs(SECONDS))
+    }
+
+    /// Writes the file.
+    pub(crate) fn write(&mut self, job: &Job, now: Now) {
+        let Some(figures) = job.log.figures() else { return };
+        self.written = Some(job.elapsed());
+        let text = text(&self.labels, &figures, now, job.micros());
+        let written = job.files().write_atomic(&self.path, text.as_bytes(), MODE, Durability::Unsynced);
+        if let (Err(error), false) = (&written, self.warned) {
+            self.warned = true;
+            job.report.warn_here(&format!(
+                "the metrics of this job cannot be written: {}; the job continues; SCR_METRICS_DIR must name a folder that the \
+                 user may write to",
+                crate::describe(error)
+            ));
+        }
+    }
+}
+
+/// The name of the file of a job on a node.
+pub fn file_name(user: &str, job_id: &str, node: &str, prefix: &Path) -> String {
+    let prefix = crc32fast::hash(prefix.as_os_str().as_bytes());
+    format!("{}{}.{prefix:08x}{ENDING}", beginning(user, job_id), plain(node))
+}
+
+const ENDING: &str = ".prom";
+
+fn beginning(user: &str, job_id: &str) -> String {
+    format!("scr.{}.{}.", plain(user), plain(job_id))
+}
+
+/// A text in which no dot ends it.
+fn plain(text: &str) -> String {
+    let mut plain = String::new();
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => plain.push(char::from(byte)),
+            other => _ = write!(plain, "%{other:02X}"),
+        }
+    }
+    plain
+}
+
+/// The files of a job in a folder for metrics, and what its dead processes have begun to write there.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn files_of(files: &dyn Files, dir: &Path, user: &str, job_id: &str) -> std::io::Result<Vec<PathBuf>> {
+    let beginning = beginning(user, job_id);
+    let is_its = |name: &PathBuf| {
+        let name = name.to_string_lossy();
+        let begun = name.strip_prefix('.').filter(|name| name.contains(".prom.tmp."));
+        begun.unwrap_or(&name).starts_with(&beginning) && (begun.is_some() || name.ends_with(ENDING))
+    };
+    Ok(files.list(dir)?.into_iter().filter(is_its).map(|name| dir.join(name)).collect())
+}
+
+/// A value of a label.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+}
+
+/// One metric: its name, whether it only grows, its help, and its value.
+type Metric = (&'static str, bool, &'static str, Option<f64>);
+
+fn text(labels: &str, figures: &Figures, now: Now, micros: u64) -> String {
+    let mut text = String::new();
+    for (name, grows, help, value) in all(figures, now, micros) {
+        let Some(value) = value else { continue };
+        let kind = if grows { "counter" } else { "gauge" };
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
+    }
+    text
+}
+
+/// The names of all metrics.
+pub fn names() -> Vec<&'static str> {
+    all(&Figures::default(), Now::default(), 0).into_iter().map(|(name, ..)| name).collect()
+}
+
+fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
+    let bytes = |is_wanted: fn(&Level) -> bool| {
+        let moved = figures.moved.iter().filter(|(level, _)| is_wanted(level));
+        Some(moved.map(|(_, moved)| moved.bytes as f64).sum())
+    };
+    let count = |count: u64| Some(count as f64);
+    let time = |micros: u64| (micros > 0).then_some(micros as f64 / 1e6);
+    let flushes =
+        figures.flushes_sync.count + figures.output_flushes_sync.count + figures.flushes_async.count;
+    let flush_seconds =
+        figures.flushes_sync.seconds + figures.output_flushes_sync.seconds + figures.flushes_async.seconds;
+    let seconds = |class| Some(figures.seconds(class));
+    vec![
+        (
+            "scr_job_running",
+            false,
+            "Whether the job is at work: 0 once it has ended.",
+            count(now.is_running.into()),
+        ),
+        (
+            "scr_job_start_timestamp_seconds",
+            false,
+            "When the first run of the job began.",
+            time(figures.began),
+        ),
+        ("scr_job_update_timestamp_seconds", false, "When the job has written these metrics.", time(micros)),
+        ("scr_runs_total", true, "Runs of the job that have begun.", count(figures.runs)),
+        ("scr_failures_total", true, "Runs of the job that have failed.", count(figures.failures)),
+        (
+            "scr_goodput_ratio",
+            false,
+            "Share of the elapsed time that has brought the job forward.",
+            figures.goodput(),
+        ),
+        ("scr_computing_seconds", false, "Computing that the job goes on from.", seconds(Class::Computing)),
+        ("scr_lost_seconds", false, "Computing that was lost with a failure.", seconds(Class::Lost)),
+        (
+            "scr_unsaved_seconds",
+            false,
+            "Computing since the newest checkpoint, as of the last call.",
+            Some(figures.unsaved as f64 / 1e6),
+        ),
+        ("scr_checkpoints_total", true, "Checkpoints that were complete.", count(figures.checkpoints.count)),
+        (
+            "scr_checkpoint_failures_total",
+            true,
+            "Datasets that have failed.",
+            count(figures.failed_checkpoints),
+        ),
+        (
+            "scr_checkpoint_seconds_total",
+            true,
+            "Time in which the application wrote datasets, and they were protected.",
+            seconds(Class::Checkpoint),
+        ),
+        (
+            "scr_checkpoint_bytes_total",
+            true,
+            "Bytes that the application has written to datasets.",
+            bytes(|level| matches!(level, Level::Written(_))),
+        ),
+        (
+            "scr_last_checkpoint_cache_timestamp_seconds",
+            false,
+            "When the newest checkpoint was complete in cache.",
+            time(figures.newest_in_cache),
+        ),
+        (
+            "scr_last_checkpoint_prefix_timestamp_seconds",
+            false,
+            "When a checkpoint was last complete in the prefix directory.",
+            time(figures.newest_in_prefix),
+        ),
+        (
+            "scr_node_losses_survived",
+            false,
+            "How many nodes may be lost with the newest checkpoint still there.",
+            now.survives.map(|nodes| nodes as f64),
+        ),
+        ("scr_flushes_total", true, "Flushes that have ended.", count(flushes)),
+        ("scr_flush_failures_total", true, "Flushes that have failed.", count(figures.failed_flushes)),
+        ("scr_flushes_running", false, "Flushes under way.", count(figures.flushing)),
+        ("scr_flush_seconds_total", true, "Time that flushes took.", Some(flush_seconds)),
+        (
+            "scr_flush_wait_seconds_total",
+            true,
+            "Time for which the application waited for flushes.",
+            seconds(Class::Flush),
+        ),
+        (
+            "scr_flush_bytes_total",
+            true,
+            "Bytes that were copied to the prefix directory.",
+            bytes(|level| matches!(level, Level::FlushedSync | Level::FlushedAsync)),
+        ),
+        (
+            "scr_fetch_bytes_total",
+            true,
+            "Bytes that were copied from the prefix directory.",
+            bytes(|level| *level == Level::Fetched),
+        ),
+        (
+            "scr_restarts_total",
+            true,
+            "Restarts of the application from a checkpoint.",
+            count(figures.restarts.count),
+        ),
+        ("scr_restart_seconds_total", true, "Time in which runs started.", seconds(Class::Restart)),
+        (
+            "scr_rebuilt_ranks_total",
+            true,
+            "Processes whose part of a dataset was rebuilt.",
+            count(figures.rebuilt_processes),
+        ),
+        (
+            "scr_damaged_bytes_total",
+            true,
+            "Bytes of parts that were damaged, and were rebuilt.",
+            count(figures.damaged_bytes),
+        ),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::RealFiles;
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        for (name, grows, help, _) in all(&Figures::default(), Now::default(), 1) {
+            assert_eq!(name.ends_with("_total"), grows, "{name}");
+            assert!(name.starts_with("scr_") && help.ends_with('.'), "{name}");
+            let units = ["seconds", "bytes", "ratio", "total", "running", "survived"];
+            assert!(units.iter().any(|unit| name.ends_with(unit)), "{name}");
+        }
+        let text = text("job=\"7\"", &Figures::default(), Now { is_running: true, survives: Some(2) }, 1);
+        assert!(text.contains("# TYPE scr_job_running gauge\nscr_job_running{job=\"7\"} 1\n"), "{text}");
+        assert!(text.contains("\nscr_node_losses_survived{job=\"7\"} 2\n"), "{text}");
+        assert!(!text.contains("scr_last_checkpoint_cache_timestamp_seconds"), "there is none yet");
+    }
+
+    #[test]
+    fn a_job_finds_its_own_files_and_no_others() {
+        let dir = tempfile::tempdir().unwrap();
+        let names =
+            [("a", "1", "n0"), ("a", "1", "n/1"), ("a", "1.2", "n0"), ("b", "1", "n0"), ("a", "12", "n0")];
+        for (user, id, node) in names {
+            std::fs::write(dir.path().join(file_name(user, id, node, Path::new("/p"))), "").unwrap();
+        }
+        let begun = format!(".{}.tmp.7", file_name("a", "1", "n0", Path::new("/p")));
+        std::fs::write(dir.path().join(&begun), "").unwrap();
+        std::fs::write(dir.path().join("scr.a.1.txt"), "").unwrap();
+        let found = files_of(&RealFiles, dir.path(), "a", "1").unwrap();
+        let found: Vec<_> = found.iter().map(|path| path.file_name().unwrap().to_string_lossy()).collect();
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found.contains(&begun.into()) && found.iter().any(|name| name.starts_with("scr.a.1.n%2F1.")));
+        assert_eq!(files_of(&RealFiles, dir.path(), "a", "1.2").unwrap().len(), 1);
+    }
+
+    #[test]
+    fn a_label_may_hold_anything() {
+        assert_eq!(escaped("a\\b\"c\nd"), "a\\\\b\\\"c\\nd");
+    }
+}
