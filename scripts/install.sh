@@ -66,6 +66,7 @@ if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
     put 644 etc/scr.conf etc # what the site has written there stays
 fi
 for machine in etc/machines/*.toml; do put 644 "$machine" share/scr/machines; done
+put 644 etc/grafana/scr.json share/scr/grafana
 # An epilog has no PATH: the scripts name the tree, where it will lie.
 root=${prefix#"${DESTDIR:-}"}
 [[ $root = /* ]] || root=$PWD/$root

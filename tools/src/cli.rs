@@ -20,6 +20,7 @@ use crate::pages;
 use crate::plan;
 use crate::plugin;
 use crate::poststage;
+use crate::report;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::scrub;
 use crate::status;
@@ -87,6 +88,9 @@ enum Command {
     /// Print how often to write checkpoints, computed from the log of a job
     #[command(after_help = log::interval::EXIT_CODES)]
     CkptInterval(log::interval::CkptIntervalArgs),
+    /// Say what jobs have cost: goodput, checkpoints, flushes, restarts, work that was lost
+    #[command(after_help = report::after_help())]
+    Report(report::ReportArgs),
     /// Find the best schemes, checkpoint interval and flushes for a machine, by a model or by simulation
     #[command(after_help = plan::EXIT_CODES)]
     Plan(plan::PlanArgs),
@@ -182,6 +186,7 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
         Command::LogTransfer(args) => log::add::transfer(&args),
         Command::CkptInterval(args) => log::interval::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Index(args) => index::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Log(args) => log::run(&args),
@@ -230,7 +235,7 @@ const GROUPS: &[(&str, &[&str])] = &[
     ("Run jobs", &["run", "status", "halt", "prerun", "postrun", "poststage", "agent"]),
     ("Look after datasets", &["index", "flush-file", "inspect", "copy", "scrub"]),
     ("Settings, plugins and nodes", &["config", "doctor", "plugin", "check-node", "clean"]),
-    ("Logs", &["log", "ckpt-interval", "plan", "log-event", "log-transfer"]),
+    ("Logs", &["report", "log", "ckpt-interval", "plan", "log-event", "log-transfer"]),
     (
         "For scripts",
         &[

@@ -180,54 +180,15 @@ fn bytes(bytes: f64) -> String {
     }
 }
 
-/// A time for people.
-fn time(seconds: f64) -> String {
-    const UNITS: [(f64, &str); 5] =
-        [(365.25 * 86400.0, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")];
-    let (unit, name) = UNITS.into_iter().find(|(unit, _)| seconds >= 2.0 * unit).unwrap_or((1.0, "s"));
-    let value = seconds / unit;
-    match value {
-        _ if value >= 10.0 => format!("{} {name}", grouped(value.round())),
-        _ => format!("{value:.1} {name}"),
-    }
-}
-
-/// A whole number for people, such as 16,384.
-fn grouped(number: f64) -> String {
-    let digits = format!("{number:.0}");
-    let places = digits.len();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (places - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
-/// A share for people.
-fn percent(share: f64) -> String {
-    format!("{:.2} %", share * 100.0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn sizes_times_and_numbers_are_readable() {
+    fn sizes_are_readable() {
         assert_eq!(
             [1.0, 999.0, 1024.0, 5e9, 1e20].map(bytes),
             ["1 bytes", "999 bytes", "1.0 KB", "4.7 GB", "88818 PB"]
-        );
-        assert_eq!(
-            [0.25, 90.0, 7200.0, 86400.0, 1e7, 1e9].map(time),
-            ["0.2 s", "90 s", "2.0 h", "24 h", "116 days", "32 years"]
-        );
-        assert_eq!(
-            [0.0, 999.0, 1000.0, 16384.0, 1e6].map(grouped),
-            ["0", "999", "1,000", "16,384", "1,000,000"]
         );
     }
 }

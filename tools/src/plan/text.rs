@@ -2,7 +2,8 @@
 
 use super::report::{Report, Simulated, YEAR};
 use super::site::Site;
-use super::{bytes, candidates, grouped, percent, time};
+use super::{bytes, candidates};
+use crate::page::{grouped, percent, time};
 use crate::table::Table;
 
 /// Everything.

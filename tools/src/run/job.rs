@@ -12,6 +12,7 @@ use crate::environment;
 use crate::machine::health::{bad_nodes, excluded, good_nodes};
 use crate::machine::{Allocation, BadNode, Launcher, Manifests, Overrides};
 use crate::output::Answer;
+use crate::report;
 use anyhow::Result;
 use scr_core::descriptor::hostlist;
 use scr_core::env::Env;
@@ -127,6 +128,12 @@ impl<'a> Job<'a> {
     /// Ends the agents, once the flushes of the job have ended.
     pub(super) fn end_agents(&mut self) {
         self.agents.end();
+    }
+
+    /// Prints what the job has cost, with all its runs.
+    pub(super) fn print_costs(&self) {
+        let block = report::block(self.env, self.params, &self.allocation.job_id);
+        block.iter().flatten().for_each(|line| warn(line));
     }
 
     pub(super) fn allocation(&self) -> &Allocation {
@@ -290,6 +297,8 @@ impl<'a> Job<'a> {
         let mut variables = vec![
             (name(param::PREFIX.info()), self.prefix.dir().display().to_string()),
             (name(param::JOB_ID.info()), self.allocation.job_id.clone()),
+            // This command says at its end what all runs have cost.
+            (name(param::REPORT.info()), "0".to_owned()),
         ];
         if let Some(end) = self.allocation.end_time {
             variables.push((name(param::END_TIME.info()), end.to_string()));

@@ -153,6 +153,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         warn(&format!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.end_agents();
+    job.print_costs();
     stopped.map(|_| job.answer())
 }
 

@@ -10,6 +10,7 @@ use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
 use crate::output::{self, print, Answer};
 use crate::poststage;
+use crate::report;
 use anyhow::Result;
 use clap::Args;
 use scr_core::env::Env;
@@ -49,6 +50,8 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     if outcome.is_safe && outcome.saved == 0 {
         print("no dataset is in cache only: there is nothing to save\n")?;
     }
+    let block = report::block(&job.env, &job.params, &job.allocation.job_id);
+    print(block.iter().flatten().map(|line| format!("{line}\n")).collect::<String>())?;
     Ok(Answer::from(outcome.is_safe))
 }
 

@@ -1,0 +1,130 @@
+//! Pages for people that need no network: light and dark, readable in print and by screen readers. Each picture has a text beside it.
+//!
+//! - `chart`: pictures of curves and of stretches of time
+
+pub(crate) mod chart;
+
+use std::fmt::Write as _;
+
+/// A page with this title. `body` is HTML.
+pub(crate) fn page(title: &str, body: &str) -> String {
+    let title = escape(title);
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
+         <body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
+    )
+}
+
+/// `k0` to `k6` are the colours of classes, which differ in lightness as well, so that they do in print.
+const STYLE: &str = "\
+:root{--back:#fff;--text:#20262e;--soft:#4a545f;--line:#c3cad3;--mark:#1f5fa8;--best:#a8480f;--card:#f4f6f8;\
+--k0:#2f7d4f;--k1:#b3261e;--k2:#2a6fbf;--k3:#e0a020;--k4:#7a4fb5;--k5:#b9c0c8;--k6:#17877f}\
+@media (prefers-color-scheme:dark){:root{--back:#14181d;--text:#e7ebf0;--soft:#aab4c0;--line:#3b4550;--mark:#7db4f0;\
+--best:#f0a26b;--card:#1d232a;--k0:#5fbf86;--k1:#f2756c;--k2:#6aa9ee;--k3:#f0c04f;--k4:#b593e8;--k5:#5a6570;--k6:#4fc4ba}}\
+body{background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;margin:0}\
+main{max-width:60rem;margin:0 auto;padding:1rem}\
+h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}h3{font-size:1rem}.s{color:var(--soft);font-size:.9rem}\
+.w{overflow-x:auto}table{border-collapse:collapse}th,td{text-align:left;padding:.25rem .8rem .25rem 0;\
+border-bottom:1px solid var(--line)}th{color:var(--soft);font-size:.8rem}\
+tbody tr:first-child .b{font-weight:bold}\
+pre{background:var(--card);padding:.8rem;overflow-x:auto;border-radius:.4rem}\
+svg{width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,sans-serif}\
+.g{stroke:var(--line);stroke-width:1}.c{fill:none;stroke:var(--mark);stroke-width:2.5}\
+.o{fill:var(--best);stroke:var(--back);stroke-width:2}svg .t{fill:var(--best);font-weight:bold}\
+.k0{fill:var(--k0)}.k1{fill:var(--k1)}.k2{fill:var(--k2)}.k3{fill:var(--k3)}.k4{fill:var(--k4)}.k5{fill:var(--k5)}\
+.k6{fill:var(--k6)}.f{stroke:var(--k1);stroke-width:2;fill:none}ul.l{list-style:none;padding:0;display:flex;flex-wrap:wrap;\
+gap:.2rem 1.2rem}ul.l svg{width:.9rem;height:.9rem;margin-right:.4rem}\
+@media print{:root{--back:#fff;--text:#000;--soft:#333;--line:#999;--mark:#000;--best:#000;--card:#fff}\
+*{print-color-adjust:exact}h2{break-after:avoid}svg,tr{break-inside:avoid}}";
+
+/// A table with this label, which is the id of its heading.
+pub(crate) fn table<const N: usize>(label: &str, head: &[&str; N], rows: &[[String; N]]) -> String {
+    let head: String = head
+        .iter()
+        .map(|name| format!("<th scope=\"col\">{}</th>", escape(&in_sentence_case(name))))
+        .collect();
+    let mut body = String::new();
+    for row in rows {
+        let (first, rest) = row.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
+        let cells: String = rest.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
+        let _ = writeln!(body, "<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(first));
+    }
+    format!(
+        "<div class=\"w\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{label}\"><table><thead><tr>{head}</tr></thead>\n\
+         <tbody>{body}</tbody></table></div>\n"
+    )
+}
+
+/// `FLUSH` as `Flush`: some readers spell capitals.
+fn in_sentence_case(name: &str) -> String {
+    let mut letters = name.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
+    first + &letters.as_str().to_lowercase()
+}
+
+/// A text as HTML.
+pub(crate) fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => escaped.push_str("&amp;"),
+            '<' => escaped.push_str("&lt;"),
+            '>' => escaped.push_str("&gt;"),
+            '"' => escaped.push_str("&quot;"),
+            '\n' => escaped.push('\n'),
+            letter if letter.is_control() => escaped.push('\u{fffd}'),
+            letter => escaped.push(letter),
+        }
+    }
+    escaped
+}
+
+/// Numbers and times, as pages and tables show them.
+pub(crate) fn time(seconds: f64) -> String {
+    const UNITS: [(f64, &str); 5] =
+        [(365.25 * 86400.0, "years"), (86400.0, "days"), (3600.0, "h"), (60.0, "min"), (1.0, "s")];
+    let (unit, name) = UNITS.into_iter().find(|(unit, _)| seconds >= 2.0 * unit).unwrap_or((1.0, "s"));
+    let value = seconds / unit;
+    match value {
+        _ if value >= 10.0 => format!("{} {name}", grouped(value.round())),
+        _ => format!("{value:.1} {name}"),
+    }
+}
+
+/// A whole number for people, such as 16,384.
+pub(crate) fn grouped(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let places = digits.len();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (places - at) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A share for people.
+pub(crate) fn percent(share: f64) -> String {
+    format!("{:.2} %", share * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_numbers_are_readable() {
+        assert_eq!(
+            [0.25, 90.0, 7200.0, 86400.0, 1e7, 1e9].map(time),
+            ["0.2 s", "90 s", "2.0 h", "24 h", "116 days", "32 years"]
+        );
+        assert_eq!(
+            [0.0, 999.0, 1000.0, 16384.0, 1e6].map(grouped),
+            ["0", "999", "1,000", "16,384", "1,000,000"]
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! Reports as one page: the life of a job, where its time went, bandwidth over time, and the interval against the expected loss.
+
+use super::interval::Choice;
+use super::{text, Job};
+use crate::page::chart::{Chart, Timeline};
+use crate::page::{self, escape, percent, table, time};
+use scr_core::log::{Class, Figures, Level};
+use scr_core::message::{amount, span};
+use std::fmt::Write as _;
+use std::time::Duration;
+
+/// The page.
+pub(super) fn page(all: &[Job]) -> String {
+    match all {
+        [job] => page::page(&format!("Job {}", job.figures.job_id), &one(job)),
+        many => page::page(&format!("{} jobs", many.len()), &list(many)),
+    }
+}
+
+fn one(job: &Job) -> String {
+    let figures = &job.figures;
+    let paragraph = |line: &String| format!("<p>{}</p>\n", escape(line));
+    let mut body = paragraph(&text::who(job)) + &paragraph(&text::state(figures));
+    let block: String = figures.block().iter().map(|line| escape(line) + "\n").collect();
+    let _ = write!(
+        body,
+        "<pre tabindex=\"0\" aria-label=\"Costs\">{block}</pre>\n<h2 id=\"life\">Life of the job</h2>\n"
+    );
+    body += &life(job);
+    body += "<h2 id=\"times\">Where the time went</h2>\n";
+    body += &table("times", &text::TIMES, &text::time_rows(figures));
+    body += "<h2 id=\"bytes\">Bytes and bandwidth</h2>\n";
+    body += &table("bytes", &text::LEVELS, &text::level_rows(figures));
+    body += &bandwidths(job);
+    if let Some(choice) = Choice::of(figures) {
+        body += "<h2 id=\"interval\">Interval and expected loss</h2>\n";
+        body += &paragraph(&choice.in_words());
+        body += &loss(&choice);
+    }
+    let remarks = text::remarks(figures);
+    let _ = writeln!(
+        body,
+        "<h2 id=\"remarks\">Remarks</h2>\n<ul>{}</ul>",
+        remarks.iter().map(|line| format!("<li>{}</li>", escape(line))).collect::<String>()
+    );
+    body
+}
+
+/// More stretches cannot be told apart in a picture; the longest of a part of it stands for all.
+const MOST_STRETCHES: u64 = 1500;
+
+fn life(job: &Job) -> String {
+    let Job { figures, history, .. } = job;
+    let elapsed = figures.elapsed().max(1);
+    let place = |micros: u64| micros.saturating_sub(figures.began) as f64 / elapsed as f64;
+    let colour = |class: Class| Class::ALL.iter().position(|one| *one == class).unwrap_or(0);
+    let least = elapsed / MOST_STRETCHES;
+    // What is too short for the picture counts to what is before it.
+    let mut stretches: Vec<(f64, f64, usize)> = Vec::new();
+    for part in &history.segments {
+        match stretches.last_mut().filter(|_| part.until - part.from < least) {
+            Some(last) => last.1 = place(part.until),
+            None => stretches.push((place(part.from), place(part.until), colour(part.class))),
+        }
+    }
+    let picture = Timeline {
+        id: "l",
+        title: "Life of the job",
+        described: described(figures),
+        stretches,
+        moments: history.failures.iter().map(|at| place(*at)).collect(),
+        labels: time_labels(figures),
+    };
+    let mut keys = String::new();
+    for class in Class::ALL.iter().filter(|class| figures.time(**class) > 0) {
+        let _ = write!(
+            keys,
+            "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><rect class=\"k{}\" width=\"10\" height=\"10\"/></svg>{}</li>",
+            colour(*class),
+            class.name()
+        );
+    }
+    if !history.failures.is_empty() {
+        keys += "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"f\" d=\"M5 0V10\"/></svg>a failure</li>";
+    }
+    format!("{}<ul class=\"l\">{keys}</ul>\n", picture.svg())
+}
+
+/// Moments of the job, from its start.
+fn time_labels(figures: &Figures) -> Vec<(f64, String)> {
+    let seconds = figures.elapsed() as f64 / 1e6;
+    (0..=4).map(|part| f64::from(part) / 4.0).map(|place| (place, time(seconds * place))).collect()
+}
+
+fn described(figures: &Figures) -> String {
+    let spent = Class::ALL.iter().filter(|class| figures.time(**class) > 0);
+    let parts: Vec<_> = spent
+        .map(|class| format!("{} {}", class.name(), span(Duration::from_micros(figures.time(*class)))))
+        .collect();
+    format!(
+        "In {} there were {} runs and {} failures. In total: {}.",
+        span(Duration::from_micros(figures.elapsed())),
+        figures.runs,
+        figures.failures,
+        parts.join(", ")
+    )
+}
+
+/// A picture for each level.
+fn bandwidths(job: &Job) -> String {
+    let Job { figures, history, .. } = job;
+    let elapsed = figures.elapsed().max(1) as f64;
+    let picture = |(number, level): (usize, &Level)| {
+        let of_level = history.transfers.iter().filter(|one| one.level == *level && one.seconds > 0.0);
+        let points: Vec<(f64, f64)> = of_level
+            .map(|one| {
+                (one.at.saturating_sub(figures.began) as f64 / elapsed, one.bytes as f64 / one.seconds)
+            })
+            .collect();
+        let best = points.iter().map(|point| point.1).fold(0.0, f64::max);
+        let least = points.iter().map(|point| point.1).fold(best, f64::min);
+        let rate = |rate: f64| format!("{}/s", amount(rate as u64));
+        let described = format!("{} transfers, each with {} to {}.", points.len(), rate(least), rate(best));
+        if points.is_empty() {
+            return String::new();
+        }
+        let title = format!("Bandwidth: {}", level.name());
+        let chart = Chart {
+            id: &format!("b{number}"),
+            title: &title,
+            described,
+            points: thinned(points),
+            is_line: false,
+            labels: time_labels(figures),
+            marked: Vec::new(),
+            value: &rate,
+        };
+        format!("<h3>{}</h3>\n{}", escape(&title), chart.svg())
+    };
+    figures.moved.keys().enumerate().map(picture).collect()
+}
+
+/// As many points as a picture can show.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(600).max(1);
+    points.into_iter().step_by(step).collect()
+}
+
+fn loss(choice: &Choice) -> String {
+    let curve = &choice.curve;
+    let last = curve.len().saturating_sub(1).max(1);
+    let at = |step: usize| step as f64 / last as f64;
+    let (low, high) = (curve[0].0, curve[last].0);
+    let place = |interval: f64| (interval / low).ln() / (high / low).ln();
+    let mark = |name: &str, (interval, loss): (f64, f64)| {
+        (place(interval), loss, format!("{name}: {}, {}", time(interval), percent(loss)))
+    };
+    let chart = Chart {
+        id: "i",
+        title: "Expected loss over the interval",
+        described: choice.in_words(),
+        points: curve.iter().enumerate().map(|(step, point)| (at(step), point.1)).collect(),
+        is_line: true,
+        labels: (0..=last).step_by(8).map(|step| (at(step), time(curve[step].0))).collect(),
+        marked: vec![mark("best", choice.best), mark("present", choice.present)],
+        value: &percent,
+    };
+    let rows: Vec<_> =
+        curve.iter().step_by(4).map(|(interval, loss)| [time(*interval), percent(*loss)]).collect();
+    format!(
+        "{}<details><summary>The curve as a table</summary>{}</details>\n",
+        chart.svg(),
+        table("interval", &["INTERVAL", "EXPECTED LOSS"], &rows)
+    )
+}
+
+fn list(all: &[Job]) -> String {
+    let mut total = Figures::default();
+    all.iter().for_each(|job| total.add(&job.figures));
+    let block: String = total.block().iter().map(|line| escape(line) + "\n").collect();
+    format!(
+        "<pre tabindex=\"0\" aria-label=\"Costs of all jobs\">{block}</pre>\n<h2 id=\"times\">Where the time went</h2>\n{}\
+         <h2 id=\"bytes\">Bytes and bandwidth</h2>\n{}<h2 id=\"jobs\">Jobs</h2>\n{}",
+        table("times", &text::TIMES, &text::time_rows(&total)),
+        table("bytes", &text::LEVELS, &text::level_rows(&total)),
+        table("jobs", &text::JOBS, &text::job_rows(all))
+    )
+}

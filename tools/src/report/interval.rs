@@ -1,0 +1,143 @@
+//! The interval of a job against the loss that is to be expected, by the model of `scr plan`, with what the job has measured.
+
+use crate::page::{percent, time};
+use scr_core::log::{Class, Figures};
+use scr_core::plan::{best_interval, Belief, CacheCosts, Costs, Machine, Plan};
+use serde_json::{json, Value};
+
+/// What a job has chosen, and what would be best.
+pub(super) struct Choice {
+    /// Seconds of computing between two checkpoints, and the share of time that is lost with it.
+    pub(super) present: (f64, f64),
+    /// The same for the best interval, with as many checkpoints to a flush.
+    pub(super) best: (f64, f64),
+    /// Both for intervals around these.
+    pub(super) curve: Vec<(f64, f64)>,
+    /// Checkpoints to a flush.
+    pub(super) flush_every: u64,
+    /// Whether the job has seen a failure; otherwise its rate is at most this.
+    pub(super) has_failed: bool,
+}
+
+impl Choice {
+    /// `None` if the job says too little.
+    pub(super) fn of(figures: &Figures) -> Option<Self> {
+        let count = figures.checkpoints.count;
+        let interval = figures.computing.average();
+        if count == 0 || interval <= 0.0 || figures.run_seconds <= 0.0 {
+            return None;
+        }
+        let flushes = figures.flushes_sync.count + figures.flushes_async.count;
+        let flush_every = count.div_ceil(flushes.max(1)).max(1);
+        let machine = machine(figures)?;
+        let between = u32::try_from(flush_every - 1).unwrap_or(u32::MAX);
+        let counts = vec![between; machine.levels().len() - 1];
+        let loss = |interval: f64| {
+            let forecast = machine.forecast(&Plan { interval, counts: counts.clone() });
+            1.0 - forecast.map_or(0.0, |forecast| forecast.efficiency)
+        };
+        let best = best_interval(&machine, &counts).0;
+        let (low, high) = (best.min(interval) / 4.0, best.max(interval) * 4.0);
+        let at = |step: i32| low * (high / low).powf(f64::from(step) / f64::from(STEPS));
+        Some(Self {
+            present: (interval, loss(interval)),
+            best: (best, loss(best)),
+            curve: (0..=STEPS).map(at).map(|interval| (interval, loss(interval))).collect(),
+            flush_every,
+            has_failed: figures.failures > 0,
+        })
+    }
+
+    /// In one sentence.
+    pub(super) fn in_words(&self) -> String {
+        let bound = if self.has_failed { "" } else { "at most " };
+        let lost = |(interval, loss): (f64, f64)| format!("{} every {}", percent(loss), time(interval));
+        format!(
+            "A checkpoint every {} of computing is expected to lose {bound}{}; the best interval would lose {}.",
+            time(self.present.0),
+            percent(self.present.1),
+            lost(self.best)
+        )
+    }
+
+    pub(super) fn json(&self) -> Value {
+        let one = |(interval, loss): (f64, f64)| json!({ "seconds": interval, "expected_loss": loss });
+        json!({
+            "present": one(self.present),
+            "best": one(self.best),
+            "flush_every": self.flush_every,
+            "failure_seen": self.has_failed,
+        })
+    }
+}
+
+const STEPS: i32 = 48;
+
+/// The machine as the job has seen it. A failure after which it has fetched is one that no checkpoint in cache survives.
+fn machine(figures: &Figures) -> Option<Machine> {
+    let seen = |failures: u64| {
+        let belief = Belief::stated(figures.run_seconds)?;
+        // What is stated weighs as much as one failure.
+        u32::try_from(failures).ok().map(|failures| belief.after(failures.saturating_sub(1), 0.0))
+    };
+    let restart = figures.seconds(Class::Restart) / figures.runs.max(1) as f64;
+    let (flush, hidden) = figures.flush().unwrap_or((0.0, 0.0));
+    let is_cached = figures.kinds.keys().any(|(_, scheme)| !scheme.is_empty());
+    let costs = if is_cached && flush > 0.0 {
+        let fatal = figures.fetches.count.min(figures.failures);
+        let cache = CacheCosts {
+            checkpoint: figures.checkpoints.average(),
+            restart,
+            survives: seen(figures.failures - fatal)?,
+        };
+        Costs { cache: vec![cache], flush, hidden, fetch: restart, fatal: seen(fatal)? }
+    } else {
+        Costs {
+            cache: Vec::new(),
+            flush: figures.cost(),
+            hidden: 0.0,
+            fetch: restart,
+            fatal: seen(figures.failures)?,
+        }
+    };
+    costs.machine(Belief::rate).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::log::jobs;
+    use scr_plugin_api::LogEntry;
+
+    #[test]
+    fn too_short_an_interval_loses_more_than_the_best_one() {
+        let mut entries = Vec::new();
+        let mut now = 0;
+        let mut add = |later: u64, name: &str, seconds: f64| {
+            now += later * 1_000_000;
+            let (name, job_id) = (name.to_owned(), "7".to_owned());
+            entries.push(LogEntry {
+                name,
+                job_id,
+                micros: now,
+                seconds: Some(seconds),
+                run: Some(1),
+                ..LogEntry::default()
+            });
+        };
+        add(0, "START", 0.0);
+        for _ in 0..100 {
+            add(0, "COMPUTE_START", 0.0);
+            add(60, "COMPUTE_END", 60.0);
+            add(6, "CHECKPOINT_END", 6.0);
+        }
+        let (figures, _) = jobs(entries).remove(0);
+        let choice = Choice::of(&figures).unwrap();
+        assert!((choice.present.0 - 60.0).abs() < 1e-6 && choice.present.1 > 0.09, "{:?}", choice.present);
+        assert!(choice.best.0 > 120.0 && choice.best.1 < choice.present.1, "{:?}", choice.best);
+        assert!(choice.in_words().contains("lose at most 9."), "{}", choice.in_words());
+        let least = choice.curve.iter().map(|point| point.1).fold(1.0, f64::min);
+        assert!(least >= choice.best.1 - 1e-6);
+        assert!(Choice::of(&Figures::default()).is_none());
+    }
+}

@@ -1,0 +1,234 @@
+//! `scr report`: what jobs have cost, and what that was good for, from their event logs. And the block at the end of `scr run` and
+//! `scr postrun`.
+//!
+//! - `interval`: the interval of a job against the loss that is to be expected
+//! - `text`, `html`: for people
+
+mod html;
+mod interval;
+mod text;
+
+use crate::environment;
+use crate::log::sources;
+use crate::output::{show, show_error, warn, Answer};
+use crate::time::{self, Looks, GRAMMAR};
+use anyhow::{anyhow, Context, Result};
+use chrono::Local;
+use clap::Args;
+use scr_core::env::Env;
+use scr_core::log::{jobs, Class, Figures, History};
+use scr_core::param::{self, Params};
+use scr_core::prefix::Prefix;
+use scr_plugin_api::LogQuery;
+use serde_json::{json, Value};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+/// Text below the help.
+pub(crate) fn after_help() -> String {
+    format!(
+        "A job is all runs of an allocation in a prefix directory until one has finished. Every microsecond between its first entry and \
+         its last belongs to one class.\n\nWHEN is {GRAMMAR}. Here 2h is two hours ago.\n\nExit codes: 0 printed, 1 no job is in the \
+         logs, 2 error."
+    )
+}
+
+/// Which jobs, and how to show them.
+#[derive(Args)]
+pub(crate) struct ReportArgs {
+    /// Prefix directories [default: SCR_PREFIX, or the current folder]
+    #[arg(value_name = "DIR")]
+    dirs: Vec<PathBuf>,
+    /// Only jobs of this allocation
+    #[arg(long, value_name = "ID")]
+    job: Option<String>,
+    /// Only jobs that have ended at this time or later
+    #[arg(long, value_name = "WHEN")]
+    since: Option<String>,
+    /// Print a few lines of the newest job, as for the end of a batch script or an epilog
+    #[arg(long, conflicts_with_all = ["html", "json"])]
+    brief: bool,
+    /// Write everything as one page that needs no network
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A job, and where it ran.
+struct Job {
+    dir: PathBuf,
+    figures: Figures,
+    history: History,
+}
+
+/// Runs the command.
+pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
+    let answer = report(args);
+    if let Err(error) = &answer {
+        show_error(args.json, error)?;
+    }
+    answer
+}
+
+fn report(args: &ReportArgs) -> Result<Answer> {
+    let env = environment::env()?;
+    let since =
+        args.since.as_ref().map(|text| time::moment(text, Looks::Back, Local::now()).map(time::micros));
+    let since = since.transpose().map_err(|why| anyhow!("--since cannot be understood: {why}"))?.unwrap_or(0);
+    let mut dirs = args.dirs.clone();
+    if dirs.is_empty() {
+        dirs.push(environment::prefix(&env, None)?.dir().to_owned());
+    }
+    let (mut all, notes) = read(&env, &dirs, args.job.as_deref())?;
+    notes.iter().for_each(warn);
+    all.retain(|job| job.figures.until >= since);
+    if args.brief {
+        all.sort_by_key(|job| job.figures.until);
+        all.drain(..all.len().saturating_sub(1));
+    }
+    if let (Some(page), false) = (&args.html, all.is_empty()) {
+        fs::write(page, html::page(&all)).with_context(|| format!("cannot write {}", page.display()))?;
+    }
+    if all.is_empty() {
+        warn("no job is in the logs");
+    }
+    let text = if args.brief { text::brief(&all) } else { text::report(&all) };
+    show(args.json, json(&all), text)?;
+    Ok(Answer::from(!all.is_empty()))
+}
+
+/// The jobs of these prefix directories, with remarks on the logs. Directories are read on all processors.
+fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<String>)> {
+    let query = LogQuery { job_id: id.map(str::to_owned), ..LogQuery::default() };
+    let of_dir = |dir: &Path| -> Result<(Vec<Job>, Vec<String>)> {
+        let dir = param::normalise(&env.current_dir.join(dir));
+        let found = sources::text(env, &Prefix::new(&dir), &query)?;
+        let job = |(figures, history)| Job { dir: dir.clone(), figures, history };
+        Ok((jobs(found.entries).into_iter().map(job).collect(), found.notes))
+    };
+    let next = Mutex::new(dirs.iter().enumerate());
+    let done = Mutex::new(Vec::new());
+    let work = || loop {
+        let Some((at, dir)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
+        let found = of_dir(dir);
+        if let Ok(mut done) = done.lock() {
+            done.push((at, found));
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..env.processors.clamp(1, 16) {
+            scope.spawn(work);
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_default();
+    done.sort_by_key(|(at, _)| *at);
+    let (mut all, mut notes) = (Vec::new(), Vec::new());
+    for (_, found) in done {
+        let (jobs, remarks) = found?;
+        all.extend(jobs);
+        notes.extend(remarks);
+    }
+    Ok((all, notes))
+}
+
+/// The block at the end of a job: of the newest one of its allocation. `None` where the user wants none, and where it has cost
+/// nothing.
+pub(crate) fn block(env: &Env, params: &Params, job_id: &str) -> Option<[String; 5]> {
+    if !params.get(&param::REPORT) {
+        return None;
+    }
+    let (mut all, _) = read(env, &[params.get(&param::PREFIX)], Some(job_id)).ok()?;
+    all.sort_by_key(|job| job.figures.until);
+    let newest = all.pop()?.figures;
+    newest.has_costs().then(|| newest.block())
+}
+
+fn json(all: &[Job]) -> Value {
+    let mut total = Figures::default();
+    all.iter().for_each(|job| total.add(&job.figures));
+    let history = all.len() == 1;
+    let jobs: Vec<_> = all.iter().map(|job| job_json(job, history)).collect();
+    json!({ "jobs": jobs, "total": figures_json(&total) })
+}
+
+fn job_json(job: &Job, with_history: bool) -> Value {
+    let Job { dir, figures, history } = job;
+    let mut fields = figures_json(figures);
+    let more = json!({
+        "prefix": dir.display().to_string(),
+        "job_id": figures.job_id,
+        "job_name": figures.job_name,
+        "user": figures.user,
+        "cluster": figures.cluster,
+        "state": figures.state.name(),
+        "processes": figures.processes,
+        "nodes": figures.nodes,
+        "began_micros": figures.began,
+        "until_micros": figures.until,
+        "newest_in_cache_micros": figures.newest_in_cache,
+        "newest_in_prefix_micros": figures.newest_in_prefix,
+        "interval": interval::Choice::of(figures).map(|choice| choice.json()),
+    });
+    let timeline = history.segments.iter().map(|part| json!([part.class.key(), part.from, part.until]));
+    let transfers = history.transfers.iter().map(|one| {
+        json!({ "micros": one.at, "level": one.level.name(), "bytes": one.bytes, "seconds": one.seconds })
+    });
+    let parts = json!({
+        "timeline": timeline.collect::<Vec<_>>(),
+        "transfers": transfers.collect::<Vec<_>>(),
+        "failed_at_micros": history.failures,
+        "checkpoint_micros": history.checkpoints,
+    });
+    for part in [more, if with_history { parts } else { json!({}) }] {
+        if let (Value::Object(fields), Value::Object(more)) = (&mut fields, part) {
+            fields.extend(more);
+        }
+    }
+    fields
+}
+
+/// The figures that can be added up.
+fn figures_json(figures: &Figures) -> Value {
+    let seconds: serde_json::Map<_, _> =
+        Class::ALL.iter().map(|class| (class.key().to_owned(), figures.seconds(*class).into())).collect();
+    let levels = figures.moved.iter().map(|(level, moved)| {
+        json!({
+            "level": level.name(),
+            "bytes": moved.bytes,
+            "files": moved.files,
+            "count": moved.spent.count,
+            "seconds": moved.spent.seconds,
+            "bytes_per_second": moved.bandwidth(),
+        })
+    });
+    let spent = |spent: scr_core::log::Spent| json!({ "count": spent.count, "seconds": spent.seconds });
+    json!({
+        "elapsed_seconds": figures.elapsed() as f64 / 1e6,
+        "run_seconds": figures.run_seconds,
+        "goodput": figures.goodput(),
+        "seconds": seconds,
+        "runs": figures.runs,
+        "failures": figures.failures,
+        "lost_nodes": figures.lost_nodes,
+        "unsaved_seconds": figures.unsaved as f64 / 1e6,
+        "checkpoints": spent(figures.checkpoints),
+        "failed_checkpoints": figures.failed_checkpoints,
+        "outputs": spent(figures.outputs),
+        "flushes_waited_for": spent(figures.flushes_sync),
+        "output_flushes_waited_for": spent(figures.output_flushes_sync),
+        "flushes_in_background": spent(figures.flushes_async),
+        "failed_flushes": figures.failed_flushes,
+        "flush_waits": spent(figures.flush_waits),
+        "fetches": spent(figures.fetches),
+        "rebuilds": spent(figures.rebuilds),
+        "restarts": figures.restarts.count,
+        "failed_restarts": figures.failed_restarts,
+        "scavenged": spent(figures.scavenged),
+        "rebuilt_processes": figures.rebuilt_processes,
+        "damaged_bytes": figures.damaged_bytes,
+        "levels": levels.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,178 @@
+//! Reports for the terminal: of one job in full, of many as a table.
+
+use super::interval::Choice;
+use super::Job;
+use crate::output::{count, on_one_line};
+use crate::page::percent;
+use crate::table::Table;
+use scr_core::log::{Class, Figures};
+use scr_core::message::{amount, span};
+use std::time::Duration;
+
+/// The report.
+pub(super) fn report(all: &[Job]) -> String {
+    match all {
+        [] => String::new(),
+        [job] => one(job),
+        many => list(many),
+    }
+}
+
+/// A few lines of each job.
+pub(super) fn brief(all: &[Job]) -> String {
+    all.iter().map(|job| head(job) + &block(&job.figures)).collect()
+}
+
+fn block(figures: &Figures) -> String {
+    figures.block().iter().map(|line| format!("{line}\n")).collect()
+}
+
+/// Who, where, and how it went.
+pub(super) fn who(job: &Job) -> String {
+    let figures = &job.figures;
+    let named =
+        |before: &str, text: &str| if text.is_empty() { String::new() } else { format!("{before}{text}") };
+    let text = format!(
+        "job {}{}{}{}, prefix directory {}",
+        figures.job_id,
+        named(" ", &figures.job_name),
+        named(" of ", &figures.user),
+        named(" on ", &figures.cluster),
+        job.dir.display()
+    );
+    on_one_line(&text)
+}
+
+/// How it stands, and how large it is.
+pub(super) fn state(figures: &Figures) -> String {
+    let began = crate::time::in_words(i64::try_from(figures.began / 1_000_000).unwrap_or(i64::MAX));
+    let size = match figures.processes {
+        0 => String::new(),
+        1 => format!(", 1 process on {}", count(figures.nodes, "node")),
+        processes => format!(", {processes} processes on {}", count(figures.nodes, "node")),
+    };
+    format!("{}, began {began}{size}", figures.state.name())
+}
+
+fn head(job: &Job) -> String {
+    format!("{}\nstate: {}\n", who(job), state(&job.figures))
+}
+
+fn one(job: &Job) -> String {
+    let figures = &job.figures;
+    let mut times = Table::with_head(&TIMES);
+    time_rows(figures).iter().for_each(|row| times.row(row.iter()));
+    let mut levels = Table::with_head(&LEVELS);
+    level_rows(figures).iter().for_each(|row| levels.row(row.iter()));
+    let notes: String = remarks(figures).into_iter().map(|line| line + "\n").collect();
+    let parts = [head(job) + &block(figures), times.text(), levels.text(), notes];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
+}
+
+/// The head of the table of classes.
+pub(super) const TIMES: [&str; 3] = ["TIME SPENT ON", "TIME", "SHARE"];
+
+/// Its rows, which add up to the elapsed time.
+pub(super) fn time_rows(figures: &Figures) -> Vec<[String; 3]> {
+    let elapsed = figures.elapsed().max(1) as f64;
+    let row = |name: &str, micros: u64| {
+        [
+            name.to_owned(),
+            span(Duration::from_micros(micros)),
+            format!("{:.1} %", 100.0 * micros as f64 / elapsed),
+        ]
+    };
+    let classes = Class::ALL.iter().filter(|class| figures.time(**class) > 0);
+    let rows = classes.map(|class| row(class.name(), figures.time(*class)));
+    rows.chain([row("all", figures.elapsed())]).collect()
+}
+
+/// The head of the table of levels.
+pub(super) const LEVELS: [&str; 5] = ["BYTES", "SIZE", "TIMES", "TIME", "BANDWIDTH"];
+
+/// Its rows.
+pub(super) fn level_rows(figures: &Figures) -> Vec<[String; 5]> {
+    let row = |(level, moved): (&scr_core::log::Level, &scr_core::log::Moved)| {
+        [
+            level.name(),
+            amount(moved.bytes),
+            moved.spent.count.to_string(),
+            span(Duration::try_from_secs_f64(moved.spent.seconds).unwrap_or_default()),
+            format!("{}/s", amount(moved.bandwidth() as u64)),
+        ]
+    };
+    figures.moved.iter().map(row).collect()
+}
+
+/// What else is worth a word.
+pub(super) fn remarks(figures: &Figures) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some((seconds, hidden)) = figures.flush() {
+        let each = span(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        lines.push(format!(
+            "A flush took {each} on average, and the application computed during {} of it.",
+            percent(hidden)
+        ));
+    }
+    if figures.unsaved > 0 {
+        let time = span(Duration::from_micros(figures.unsaved));
+        lines.push(format!("Since the newest checkpoint the job has computed for {time}."));
+    }
+    let failed = [
+        (figures.failed_checkpoints, "dataset"),
+        (figures.failed_flushes, "flush"),
+        (figures.failed_restarts, "restart"),
+    ];
+    for (number, what) in failed.into_iter().filter(|(number, _)| *number > 0) {
+        let plural = if number == 1 {
+            ""
+        } else if what == "flush" {
+            "es"
+        } else {
+            "s"
+        };
+        lines.push(format!("{number} {what}{plural} failed; `scr log' says why."));
+    }
+    if figures.rebuilt_processes > 0 {
+        let damaged = match figures.damaged_bytes {
+            0 => String::new(),
+            bytes => format!(", of which {} were damaged", amount(bytes)),
+        };
+        lines.push(format!("Rebuilt parts: {}{damaged}.", figures.rebuilt_processes));
+    }
+    lines.extend(Choice::of(figures).map(|choice| choice.in_words()));
+    lines
+}
+
+/// The head of the table of jobs.
+pub(super) const JOBS: [&str; 10] =
+    ["JOB", "USER", "STATE", "ELAPSED", "GOODPUT", "CHECKPOINTS", "FLUSHES", "RESTARTS", "TWICE", "FAILURES"];
+
+/// Its rows.
+pub(super) fn job_rows(all: &[Job]) -> Vec<[String; 10]> {
+    let row = |job: &Job| {
+        let figures = &job.figures;
+        let time = |class| span(Duration::from_micros(figures.time(class)));
+        [
+            figures.job_id.clone(),
+            figures.user.clone(),
+            figures.state.name().to_owned(),
+            span(Duration::from_micros(figures.elapsed())),
+            figures.goodput().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0)),
+            format!("{} in {}", figures.checkpoints.count, time(Class::Checkpoint)),
+            time(Class::Flush),
+            time(Class::Restart),
+            time(Class::Lost),
+            figures.failures.to_string(),
+        ]
+    };
+    all.iter().map(row).collect()
+}
+
+fn list(all: &[Job]) -> String {
+    let mut table = Table::with_head(&JOBS);
+    job_rows(all).iter().for_each(|row| table.row(row.iter()));
+    let mut total = Figures::default();
+    all.iter().for_each(|job| total.add(&job.figures));
+    format!("{}\n{} together\n{}", table.text(), count(all.len() as u64, "job"), block(&total))
+}
