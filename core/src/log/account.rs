@@ -7,6 +7,7 @@ use super::figures::{Class, Figures, Level, Spent, State};
 use super::record::{Event, Transfer, ALLOCATION_END};
 use crate::prefix::Halt;
 use scr_plugin_api::LogEntry;
+use std::collections::BTreeSet;
 
 /// A stretch of time, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,7 +65,7 @@ pub struct Account {
     /// The checkpoint of another job that the first run has restarted from.
     inherits: Option<u64>,
     /// Datasets that are no checkpoints.
-    outputs: Vec<u64>,
+    outputs: BTreeSet<u64>,
     /// The scheme of the checkpoint that is being written.
     scheme: String,
 }
@@ -104,6 +105,18 @@ impl Account {
         &self.figures
     }
 
+    /// The figures as of a later time, in microseconds since the epoch: since its last entry the job does the same as before.
+    pub fn figures_at(&self, now: u64) -> Figures {
+        let now = now.max(self.figures.until);
+        let mut account = Self { history: None, ..self.clone() };
+        if let (Some(class), Some(at)) = (account.class, account.at) {
+            account.add(class, at, now);
+            account.figures.until = now;
+            account.count_run_time(now);
+        }
+        account.figures
+    }
+
     /// The figures, and what happened step by step.
     pub fn into_parts(self) -> (Figures, History) {
         (self.figures, self.history.unwrap_or_default())
@@ -130,7 +143,6 @@ impl Account {
 
     fn happened(&mut self, event: Event, entry: &LogEntry, now: u64) {
         match event {
-            Event::Start => self.start(entry, now),
             Event::ComputeStart => self.turn_to(Class::Computing, now),
             Event::ComputeEnd => {
                 self.spent(entry, |figures| &mut figures.computing);
@@ -148,8 +160,32 @@ impl Account {
             }
             Event::OutputEnd => self.figures.outputs.add(entry.seconds),
             Event::CheckpointFail | Event::OutputFail => self.figures.failed_checkpoints += 1,
+            Event::FlushStart => self.figures.flushing += 1,
+            Event::FlushSuccess => {
+                self.figures.flushing = self.figures.flushing.saturating_sub(1);
+                if !self.is_output(entry) {
+                    self.figures.newest_in_prefix = now;
+                }
+            }
+            Event::FlushFail => {
+                self.figures.flushing = self.figures.flushing.saturating_sub(1);
+                self.figures.failed_flushes += 1;
+            }
+            Event::FlushWait => self.wait(entry.seconds, now),
+            event => self.happened_to_run(event, entry, now),
+        }
+    }
+
+    /// What concerns the run as a whole, and not one dataset.
+    fn happened_to_run(&mut self, event: Event, entry: &LogEntry, now: u64) {
+        match event {
+            Event::Start => self.start(entry, now),
             Event::RebuildSuccess | Event::RebuildFail => {
                 self.spent(entry, |figures| &mut figures.rebuilds);
+            }
+            Event::Rebuilt => {
+                self.figures.rebuilt_processes += entry.processes.unwrap_or(0);
+                self.figures.damaged_bytes += entry.bytes.unwrap_or(0);
             }
             Event::RestartStart => {
                 self.restarts_from(entry.dataset, now);
@@ -164,22 +200,6 @@ impl Account {
                 self.figures.failed_restarts += 1;
                 self.turn_to(Class::Computing, now);
             }
-            Event::FlushStart => self.figures.flushing += 1,
-            Event::FlushSuccess => {
-                self.figures.flushing = self.figures.flushing.saturating_sub(1);
-                if !self.is_output(entry) {
-                    self.figures.newest_in_prefix = now;
-                }
-            }
-            Event::FlushFail => {
-                self.figures.flushing = self.figures.flushing.saturating_sub(1);
-                self.figures.failed_flushes += 1;
-            }
-            Event::FlushWait => self.wait(entry.seconds, now),
-            Event::Rebuilt => {
-                self.figures.rebuilt_processes += entry.processes.unwrap_or(0);
-                self.figures.damaged_bytes += entry.bytes.unwrap_or(0);
-            }
             Event::Halt => self.halt(entry, now),
             Event::RunStart => {
                 self.know(entry);
@@ -190,12 +210,8 @@ impl Account {
             Event::PostrunStart => self.turn_to(Class::Saving, now),
             Event::ScavengeSuccess => self.figures.scavenged.add(entry.seconds),
             Event::PostrunEnd => self.turn_to(Class::Down, now),
-            Event::RebuildStart
-            | Event::FetchStart
-            | Event::FetchSuccess
-            | Event::FetchFail
-            | Event::ScavengeStart
-            | Event::ScavengeFail => (),
+            // Entries of these names are followed by others that say more.
+            _ => (),
         }
     }
 
@@ -564,6 +580,17 @@ mod tests {
         assert_eq!((figures.seconds(Class::Lost), figures.failures), (10.0, 1));
         assert_eq!(figures.seconds(Class::Down), 100_000.0 - 25.0);
         assert_eq!(figures.run_seconds, 15.0);
+    }
+
+    #[test]
+    fn while_a_job_computes_its_figures_grow_without_an_entry() {
+        let mut account = Account::default();
+        checkpoint(0, 1).iter().for_each(|entry| account.take(entry));
+        let later = account.figures_at(40_000_000);
+        assert_eq!((later.unsaved, later.elapsed(), later.run_seconds), (25_000_000, 40_000_000, 40.0));
+        assert_eq!(later.seconds(Class::Computing), 35.0);
+        assert_eq!(account.figures_at(0), *account.figures(), "never back");
+        assert_eq!(Account::default().figures_at(7), Figures::default());
     }
 
     #[test]

@@ -212,6 +212,20 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_is_renamed_takes_its_log_along() {
+        let (dir, prefix) = scratch();
+        let mut log = EventLog::new(Arc::new(RealFiles), &prefix);
+        log.add(&entry("START")).unwrap();
+        let elsewhere = dir.path().join("elsewhere");
+        std::fs::rename(prefix.scr_dir(), &elsewhere).unwrap();
+        log.add(&entry("HALT")).unwrap();
+        assert_eq!(std::fs::read_to_string(elsewhere.join("events")).unwrap().lines().count(), 2);
+        log.len = MOST_BYTES;
+        assert!(log.add(&entry("HALT")).is_err(), "a new file has no place");
+        assert!(log.add(&entry("HALT")).is_ok(), "which is said once");
+    }
+
+    #[test]
     fn a_pipe_or_a_folder_of_its_name_is_no_log_and_nobody_waits_for_it() {
         let (_dir, prefix) = scratch();
         let path = &prefix.event_files()[0];

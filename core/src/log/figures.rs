@@ -346,11 +346,7 @@ impl Figures {
         let elapsed = span(Duration::from_micros(elapsed));
         [
             format!("goodput: {goodput} of {elapsed} ({}{failures})", counted(self.runs, "run")),
-            format!(
-                "checkpoints: {} in {}",
-                counted(self.checkpoints.count, "checkpoint"),
-                time(Class::Checkpoint)
-            ),
+            format!("checkpoints: {} in {}", self.checkpoints.count, time(Class::Checkpoint)),
             format!("waiting for flushes: {}", time(Class::Flush)),
             format!("restarts and rebuilds: {}; computed twice: {}", time(Class::Restart), time(Class::Lost)),
             format!("bytes: {levels}"),

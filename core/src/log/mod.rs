@@ -50,7 +50,7 @@ use scr_plugin_api::{LogEntry, LogSink, PluginError};
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The log of a session or a command. Without sinks it does nothing.
 pub struct Log {
@@ -115,7 +115,8 @@ impl Log {
 
     /// What the job has cost so far. `None` where that is not added up.
     pub(crate) fn figures(&self) -> Option<Figures> {
-        self.account.borrow().as_ref().map(|account| account.figures().clone())
+        let now = micros_of(self.clock.now());
+        self.account.borrow().as_ref().map(|account| account.figures_at(now))
     }
 
     /// Whether anybody takes entries.
@@ -212,12 +213,11 @@ impl Log {
             0 => self.clock.now(),
             micros => UNIX_EPOCH + Duration::from_micros(micros),
         };
-        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let local = chrono::DateTime::<chrono::Local>::from(now);
         LogEntry {
             kind: entry.kind,
             name: entry.name,
-            micros: u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
+            micros: micros_of(now),
             local_time: local.format("%Y-%m-%dT%H:%M:%S").to_string(),
             note: entry.note,
             from: entry.from,
@@ -233,6 +233,12 @@ impl Log {
             ..self.common.clone()
         }
     }
+}
+
+/// Microseconds since the epoch.
+fn micros_of(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Log {

@@ -159,7 +159,11 @@ mod tests {
                 &[("SCR_LOG_ENABLE", "1"), ("SCR_LOG_DB_ENABLE", "1")],
                 "SCR_LOG_DB_ENABLE=1 and SCR_LOG_DB_HOST=(unset)",
             ),
-            (&[("SCR_LOG_DB_ENABLE", "1")], "SCR_LOG_DB_ENABLE=1 and SCR_LOG_ENABLE=0"),
+            (&[("SCR_LOG_DB_ENABLE", "1")], "SCR_LOG_DB_ENABLE=1 and SCR_LOG_DB_HOST=(unset)"),
+            (
+                &[("SCR_LOG_DB_ENABLE", "1"), ("SCR_LOG_ENABLE", "0")],
+                "SCR_LOG_DB_ENABLE=1 and SCR_LOG_ENABLE=0",
+            ),
             (&[("SCR_PREFIX_PURGE", "1"), ("SCR_CURRENT", "c")], "SCR_PREFIX_PURGE=1 and SCR_CURRENT=c"),
             (
                 &[("SCR_REQUIRE_RESTART", "1"), ("SCR_CACHE_PURGE", "1")],

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]
 
 mod floors;
+mod metrics;
 #[path = "../../examples/parameters.rs"]
 mod parameters;
 

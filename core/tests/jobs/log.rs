@@ -166,13 +166,8 @@ fn a_job_ends_with_five_lines_of_what_all_its_runs_have_cost() {
         application.checkpoint(4, even).unwrap();
         application.finalize().unwrap();
     });
-    let begins = [
-        "goodput: ",
-        "checkpoints: 4 checkpoints in ",
-        "waiting for flushes: ",
-        "restarts and rebuilds: ",
-        "bytes: ",
-    ];
+    let begins =
+        ["goodput: ", "checkpoints: 4 in ", "waiting for flushes: ", "restarts and rebuilds: ", "bytes: "];
     let place = outcome.lines.iter().position(|line| line.contains(begins[0])).expect("a block");
     for (line, begin) in outcome.lines[place..].iter().zip(begins) {
         assert!(line.contains(&format!("rank 0 on n0: {begin}")), "{line}");

@@ -29,7 +29,7 @@ h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}h3{font-size:1rem}.s{col
 .w{overflow-x:auto}table{border-collapse:collapse}th,td{text-align:left;padding:.25rem .8rem .25rem 0;\
 border-bottom:1px solid var(--line)}th{color:var(--soft);font-size:.8rem}\
 tbody tr:first-child .b{font-weight:bold}\
-pre{background:var(--card);padding:.8rem;overflow-x:auto;border-radius:.4rem}\
+pre{background:var(--card);padding:.8rem;overflow-x:auto;border-radius:.4rem}pre.p{white-space:pre-wrap}\
 svg{width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,sans-serif}\
 .g{stroke:var(--line);stroke-width:1}.c{fill:none;stroke:var(--mark);stroke-width:2.5}\
 .o{fill:var(--best);stroke:var(--back);stroke-width:2}svg .t{fill:var(--best);font-weight:bold}\

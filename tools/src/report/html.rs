@@ -22,10 +22,7 @@ fn one(job: &Job) -> String {
     let paragraph = |line: &String| format!("<p>{}</p>\n", escape(line));
     let mut body = paragraph(&text::who(job)) + &paragraph(&text::state(figures));
     let block: String = figures.block().iter().map(|line| escape(line) + "\n").collect();
-    let _ = write!(
-        body,
-        "<pre tabindex=\"0\" aria-label=\"Costs\">{block}</pre>\n<h2 id=\"life\">Life of the job</h2>\n"
-    );
+    let _ = write!(body, "<pre class=\"p\">{block}</pre>\n<h2 id=\"life\">Life of the job</h2>\n");
     body += &life(job);
     body += "<h2 id=\"times\">Where the time went</h2>\n";
     body += &table("times", &text::TIMES, &text::time_rows(figures));
@@ -179,7 +176,7 @@ fn list(all: &[Job]) -> String {
     all.iter().for_each(|job| total.add(&job.figures));
     let block: String = total.block().iter().map(|line| escape(line) + "\n").collect();
     format!(
-        "<pre tabindex=\"0\" aria-label=\"Costs of all jobs\">{block}</pre>\n<h2 id=\"times\">Where the time went</h2>\n{}\
+        "<pre class=\"p\">{block}</pre>\n<h2 id=\"times\">Where the time went</h2>\n{}\
          <h2 id=\"bytes\">Bytes and bandwidth</h2>\n{}<h2 id=\"jobs\">Jobs</h2>\n{}",
         table("times", &text::TIMES, &text::time_rows(&total)),
         table("bytes", &text::LEVELS, &text::level_rows(&total)),

@@ -127,9 +127,15 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
     done.sort_by_key(|(at, _)| *at);
     let (mut all, mut notes) = (Vec::new(), Vec::new());
     for (_, found) in done {
-        let (jobs, remarks) = found?;
-        all.extend(jobs);
-        notes.extend(remarks);
+        match found {
+            Ok((jobs, remarks)) => {
+                all.extend(jobs);
+                notes.extend(remarks);
+            }
+            // The others are worth a report all the same.
+            Err(error) if dirs.len() > 1 => notes.push(format!("{error:#}")),
+            Err(error) => return Err(error),
+        }
     }
     Ok((all, notes))
 }

@@ -5,7 +5,7 @@ use super::Job;
 use crate::output::{count, on_one_line};
 use crate::page::percent;
 use crate::table::Table;
-use scr_core::log::{Class, Figures};
+use scr_core::log::{Class, Figures, State};
 use scr_core::message::{amount, span};
 use std::time::Duration;
 
@@ -114,7 +114,7 @@ pub(super) fn remarks(figures: &Figures) -> Vec<String> {
             percent(hidden)
         ));
     }
-    if figures.unsaved > 0 {
+    if figures.unsaved > 0 && figures.state != State::Finished {
         let time = span(Duration::from_micros(figures.unsaved));
         lines.push(format!("Since the newest checkpoint the job has computed for {time}."));
     }
