@@ -83,6 +83,7 @@ bench: deps           ## runs the benchmarks; those of whole jobs need Open MPI
 	@$(MAKE) stage MPICC=mpicc.openmpi
 	@benches/flush.sh
 	@benches/run.sh
+	@benches/costs.sh
 
 bench-scale: RANKS ?= 64,256,1024,4096
 bench-scale: PER_NODE ?= 4,32

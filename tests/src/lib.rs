@@ -14,7 +14,9 @@
 //! [`on_each_mpi`] makes one test for each MPI of a function that gets the MPI to use.
 
 mod at_call;
+mod browser;
 mod cluster;
+mod exporter;
 mod job;
 mod mariadb;
 mod mpi;
@@ -24,7 +26,9 @@ mod python;
 mod slurm;
 
 pub use at_call::{on_all, on_rank, Call};
+pub use browser::{expect_well_shown, Theme};
 pub use cluster::Cluster;
+pub use exporter::{NodeExporter, NODE_EXPORTER};
 pub use job::{forget_settings, Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
 pub use mpi::{has_namespaces, run_if_there, with_compiler, with_optional, Mpi};

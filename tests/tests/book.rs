@@ -1,7 +1,7 @@
 //! The site of the pages: every page of the documents is in it, its links lead somewhere, and a browser shows it well in a light
 //! and a dark theme. It needs mdBook and Chromium, which not every machine has.
 
-use scr_tests::{compile, repository, with_optional};
+use scr_tests::{compile, expect_well_shown, repository, with_optional, Theme};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -82,30 +82,9 @@ fn a_browser_shows_pictures_tables_and_words_in_both_themes() {
                 } else {
                     page.to_owned()
                 };
-                expect_well_shown(&site.join(name).with_extension("html"), &scratch.path().join("profile"));
+                let page = site.join(name).with_extension("html");
+                expect_well_shown(&page, &scratch.path().join("profile"), Theme::Light);
             }
         });
     });
-}
-
-/// Opens a page with a check at its end.
-fn expect_well_shown(page: &Path, profile: &Path) {
-    let check =
-        std::fs::read_to_string(repository().join("tests/programs/check_page.html")).expect("the check");
-    let html = std::fs::read_to_string(page).unwrap_or_else(|error| panic!("{}: {error}", page.display()));
-    let checked = page.with_extension("checked.html");
-    std::fs::write(&checked, html.replace("</body>", &format!("{check}</body>")))
-        .expect("a page can be written");
-    let options =
-        "--headless --no-sandbox --disable-gpu --window-size=1000,800 --virtual-time-budget=10000 --dump-dom";
-    let mut browser = Command::new("timeout");
-    browser
-        .args(["60", "chromium"])
-        .args(options.split(' '))
-        .arg(format!("--user-data-dir={}", profile.display()));
-    let output = browser.arg(format!("file://{}", checked.display())).output().expect("the browser starts");
-    let dom = String::from_utf8_lossy(&output.stdout).into_owned();
-    let result = dom.split("<pre id=\"checked\">").nth(1).and_then(|rest| rest.split("</pre>").next());
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(result, Some("nothing is wrong"), "{}: {said}", page.display());
 }
