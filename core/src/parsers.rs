@@ -63,6 +63,7 @@ pub const PARSERS: &[Parser] = &[
     Parser { name: "manifest", parse: manifest, factor: 256 },
     Parser { name: "library", parse: library, factor: 1 },
     Parser { name: "log_line", parse: log_line, factor: 32 },
+    Parser { name: "event_log", parse: event_log, factor: 256 },
     Parser { name: "file_name", parse: file_name, factor: 8 },
 ];
 
@@ -198,6 +199,19 @@ fn library(bytes: &[u8]) {
 
 fn log_line(bytes: &[u8]) {
     black_box(log::parse(&String::from_utf8_lossy(bytes))).ok();
+}
+
+/// Whatever a log holds, the times of each job add up.
+fn event_log(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    let entries = text.lines().filter_map(|line| log::parse(line).ok());
+    for (figures, history) in log::jobs(entries.collect()) {
+        let times: u64 = log::Class::ALL.iter().map(|class| figures.time(*class)).sum();
+        assert_eq!(times, figures.elapsed());
+        let segments: u64 = history.segments.iter().map(|part| part.until - part.from).sum();
+        assert_eq!(segments, figures.elapsed());
+        black_box(figures.block());
+    }
 }
 
 fn file_name(bytes: &[u8]) {

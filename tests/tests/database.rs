@@ -84,7 +84,7 @@ on_each_mpi! {
             let sane = "`secs` > 0 AND `bytes` >= 4000 AND ABS(`bw` * `secs` / `bytes` - 1) < 0.001 AND `end` >= e.`start`";
             assert_eq!(rows(sane, "transfers", "FLUSH_SYNC"), "1");
 
-            // The text log and the database have the same entries.
+            // The event log and the database have the same entries, but for those that C SCR does not know.
             let listed = |arguments: &[&str]| {
                 let listed = scr_log(mpi, &cluster, &socket, arguments);
                 assert!(listed.status.success(), "{arguments:?}: {}", text(&listed.stderr));
@@ -92,6 +92,7 @@ on_each_mpi! {
             };
             let names = |table: &str| {
                 let mut names: Vec<_> = table.lines().map(|line| line.split_whitespace().nth(3).unwrap_or("").to_owned()).collect();
+                names.retain(|name| name != "FLUSH_WAIT");
                 names.sort();
                 names
             };

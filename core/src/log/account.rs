@@ -100,8 +100,8 @@ impl Account {
         Self { history: Some(History::default()), ..Self::default() }
     }
 
-    /// The figures so far.
-    pub fn figures(&self) -> &Figures {
+    /// How the job stands, and when that was said last. What it does since then is not in the times.
+    pub(super) fn figures(&self) -> &Figures {
         &self.figures
     }
 
@@ -117,8 +117,11 @@ impl Account {
         account.figures
     }
 
-    /// The figures, and what happened step by step.
-    pub fn into_parts(self) -> (Figures, History) {
+    /// The figures as of the last entry, and what happened step by step.
+    pub fn into_parts(mut self) -> (Figures, History) {
+        if let (Some(class), Some(at)) = (self.class, self.at) {
+            self.add(class, at, self.figures.until);
+        }
         (self.figures, self.history.unwrap_or_default())
     }
 
@@ -184,8 +187,10 @@ impl Account {
                 self.spent(entry, |figures| &mut figures.rebuilds);
             }
             Event::Rebuilt => {
-                self.figures.rebuilt_processes += entry.processes.unwrap_or(0);
-                self.figures.damaged_bytes += entry.bytes.unwrap_or(0);
+                let figures = &mut self.figures;
+                let (parts, bytes) = (entry.processes.unwrap_or(0), entry.bytes.unwrap_or(0));
+                figures.rebuilt_processes = figures.rebuilt_processes.saturating_add(parts);
+                figures.damaged_bytes = figures.damaged_bytes.saturating_add(bytes);
             }
             Event::RestartStart => {
                 self.restarts_from(entry.dataset, now);
@@ -580,6 +585,18 @@ mod tests {
         assert_eq!((figures.seconds(Class::Lost), figures.failures), (10.0, 1));
         assert_eq!(figures.seconds(Class::Down), 100_000.0 - 25.0);
         assert_eq!(figures.run_seconds, 15.0);
+    }
+
+    /// The last entry of a dead job may be any.
+    #[test]
+    fn times_add_up_wherever_the_log_ends() {
+        let all = checkpoint(0, 1);
+        for end in 1..=all.len() {
+            let (figures, history) = account(&all[..end]);
+            let sum: u64 = Class::ALL.iter().map(|class| figures.time(*class)).sum();
+            let segments: u64 = history.segments.iter().map(|part| part.until - part.from).sum();
+            assert_eq!((sum, segments), (figures.elapsed(), figures.elapsed()), "{end}");
+        }
     }
 
     #[test]

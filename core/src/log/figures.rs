@@ -313,7 +313,7 @@ impl Figures {
             (&mut self.rebuilt_processes, other.rebuilt_processes),
             (&mut self.damaged_bytes, other.damaged_bytes),
         ];
-        counts.into_iter().for_each(|(one, other)| *one += other);
+        counts.into_iter().for_each(|(one, other)| *one = one.saturating_add(other));
         self.run_seconds += other.run_seconds;
         for (level, other) in &other.moved {
             let one = self.moved.entry(level.clone()).or_default();

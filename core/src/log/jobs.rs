@@ -169,7 +169,7 @@ mod tests {
         first.extend(run(15, "7", 1, 2)[2..].to_vec());
         let before = of(&[&first]);
         let after = of(&[&first, &[entry(1000, "8", Some(9), "START"), restart]]);
-        assert_eq!((before[0].seconds(Class::Computing), before[0].seconds(Class::Lost)), (25.0, 0.0));
+        assert_eq!((before[0].seconds(Class::Computing), before[0].seconds(Class::Lost)), (30.0, 0.0));
         assert_eq!((after[0].seconds(Class::Computing), after[0].seconds(Class::Lost)), (10.0, 15.0 + 5.0));
     }
 }

@@ -62,6 +62,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
                         name=\"x\", secs=0.002028, bytes=12.000000, files=1, procs=4, nodes=2";
             return vec![line.as_bytes().to_vec()];
         }
+        "event_log" => return vec![EVENTS.to_vec()],
         "file_name" => {
             return [&b"a/b.c"[..], b"./a//b", b"a/../b", b"/a", b".scr/x"].map(<[u8]>::to_vec).to_vec()
         }
@@ -108,6 +109,25 @@ fn journal() -> Vec<u8> {
     }
     (&RealFiles as &dyn Files).read_all(&part.filemap(), 1 << 20).unwrap()
 }
+
+/// A job with a failure, and another one at the same time.
+const EVENTS: &[u8] = b"\
+2026-11-21T02:28:20.000001Z: host=n0, jobid=7, event=RUN_START, note=\"run=1\"\n\
+2026-11-21T02:28:21.000002Z: host=n0, jobid=7, run=1, user=\"a\", event=START, note=\"allocation ends at @1795300000\", procs=4, nodes=2\n\
+2026-11-21T02:28:22.000003Z: host=n0, jobid=7, run=1, event=COMPUTE_START\n\
+2026-11-21T02:28:23.000003Z: host=n9, jobid=7, run=2, event=START\n\
+2026-11-21T02:28:32.000003Z: host=n0, jobid=7, run=1, event=COMPUTE_END, secs=10.000000\n\
+2026-11-21T02:28:32.000004Z: host=n0, jobid=7, run=1, event=CHECKPOINT_START, dset=1\n\
+2026-11-21T02:28:34.000004Z: host=n0, jobid=7, run=1, xfer=WRITE, from=/a, to=/a/1, dset=1, secs=2.0, bytes=9.0, files=4\n\
+2026-11-21T02:28:34.000005Z: host=n0, jobid=7, run=1, event=CHECKPOINT_END, dset=1, secs=2.0\n\
+2026-11-21T02:28:35.000005Z: host=n0, jobid=7, run=1, event=FLUSH_WAIT, secs=1.0\n\
+2026-11-21T02:28:35.000006Z: host=n0, jobid=7, run=1, event=COMPUTE_START\n\
+2026-11-21T02:28:50.000000Z: host=n0, jobid=7, event=RUN_END, note=\"run=1, status=9\"\n\
+2026-11-21T02:28:55.000000Z: host=n0, jobid=7, run=3, event=START\n\
+2026-11-21T02:28:56.000000Z: host=n0, jobid=7, run=3, event=COMPUTE_START\n\
+2026-11-21T02:28:57.000000Z: host=n0, jobid=7, run=3, event=RESTART_START, dset=1\n\
+2026-11-21T02:28:58.000000Z: host=n0, jobid=7, run=3, event=RESTART_SUCCESS, dset=1\n\
+2026-11-21T02:29:08.000000Z: host=n0, jobid=7, run=3, event=HALT, note=\"SCR_FINALIZE_CALLED\"\n";
 
 const CONFIG: &[u8] = b"# a comment\nSCR_FLUSH=10\nSCR_COPY_TYPE=FILE\nSTORE=/ssd COUNT=2 GROUP=NODE\n\
     GROUPS=host0 RACK=r1\nCKPT=0 INTERVAL=1 STORE=/ssd TYPE=XOR SET_SIZE=16\nCKPT=1 INTERVAL=4 TYPE=RS SET_FAILURES=2\n\
