@@ -224,7 +224,7 @@ fn the_last_failure_of_the_job_is_shown() {
     let other = "2026-11-21T03:28:24: host=n0, jobid=defjobid, event=FLUSH_START, dset=1, name=\"ckpt.1\"\n";
     let text =
         log("defjobid", "an old one") + &log("defjobid", "no space left") + other + &log("7", "of another");
-    fs::write(job.prefix().join(".scr/log"), text).unwrap();
+    fs::write(job.prefix().join(".scr/events"), text).unwrap();
     let failed = status(&job, &[]);
     assert!(line(&failed, "last error").ends_with("FLUSH_FAIL ckpt.1: no space left"), "{}", out(&failed));
     assert_eq!(json_of(&status(&job, &["--json"]))["last_error"]["note"], "no space left");
