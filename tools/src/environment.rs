@@ -80,6 +80,7 @@ pub(crate) fn params(env: &Env) -> Params {
 /// would look like a simulation without datasets.
 pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
+    expect_places(&given.as_deref().map_or_else(|| env.clone(), |dir| at(env, dir)))?;
     let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
     if !dir.is_dir() {
         bail!(
@@ -91,6 +92,14 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
     used.push(prefix.clone());
     Ok(prefix)
+}
+
+/// Fails where a setting of a place cannot be used, as a job does: a command would else take another folder, and change or
+/// delete what is there.
+pub(crate) fn expect_places(env: &Env) -> Result<()> {
+    let (_, problems) = Params::resolve(&settings(env), env);
+    let wrong = problems.iter().find(|problem| problem.stops() && problem.cause.ignored().is_some());
+    wrong.map_or(Ok(()), |problem| Err(anyhow::anyhow!("{problem}")))
 }
 
 /// Tells the user what has come up below the prefix directories that this command has used.

@@ -429,7 +429,7 @@ pub enum Cause {
 
 impl Cause {
     /// The parameter or key whose value is ignored.
-    fn ignored(&self) -> Option<&str> {
+    pub fn ignored(&self) -> Option<&str> {
         match self {
             Cause::Malformed { name, .. }
             | Cause::OutOfRange { name, .. }

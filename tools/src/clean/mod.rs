@@ -72,6 +72,7 @@ struct Outcome {
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let env = environment::quiet_env()?;
+    environment::expect_places(&env)?;
     let params = environment::params(&env);
     if args.all_users {
         return for_all_users(&env, &params, args.allocation.as_deref());

@@ -116,6 +116,7 @@ impl JobArgs {
     /// The environment with the prefix directory that is given, and what is given of the allocation.
     pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
         let env = environment::env_at(self.prefix.as_deref())?;
+        environment::expect_places(&env)?;
         let overrides = Overrides {
             resource_manager: self.resource_manager.clone(),
             hostfile: self.hostfile.clone(),

@@ -66,6 +66,7 @@ pub(super) fn find(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn 
 
 /// The user's caches on this node, and the prefix directory if there is one. Folders that another user has planted are skipped.
 fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+    environment::expect_places(env)?;
     let params = environment::params(env);
     let descriptors = environment::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
