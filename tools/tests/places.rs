@@ -33,7 +33,7 @@ fn no_command_takes_the_current_folder_for_a_place_that_cannot_be_used() {
 fn refuses(dir: &Path, arguments: &str, (name, value): (&str, &[u8])) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
     command.current_dir(dir).args(arguments.split(' ')).env(name, OsStr::from_bytes(value));
-    let ended = command.output().unwrap();
+    let ended = command.output().expect("the command is built");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert_eq!(ended.status.code(), Some(2), "scr {arguments}: {said}");
     assert!(said.contains(name), "scr {arguments}: {said}");
