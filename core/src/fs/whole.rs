@@ -1,13 +1,15 @@
 //! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
 
 use super::error::At;
-use super::{retried, unique_number, File, Files, FsError, How};
+use super::{retried, unique_number, File, Files, FsError, How, Kind};
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+/// The user who may give files to other users.
+const ROOT: u32 = 0;
 /// The number of attempts.
 const MAX_TEMPORARIES: u32 = 10;
 
@@ -84,7 +86,9 @@ impl dyn Files + '_ {
         may_replace: &dyn Fn() -> bool,
     ) -> Result<(), FsError> {
         let (temporary, file) = self.create_temporary(path, mode)?;
-        let written = fill(&*file, &temporary, bytes, wait)
+        let written = self
+            .take_over_access(&*file, path)
+            .and_then(|()| fill(&*file, &temporary, bytes, wait))
             .and_then(|()| match may_replace() || planted(Bug::FenceNotChecked) {
                 true => Ok(()),
                 false => Err(FsError::LockLost { path: path.to_owned() }),
@@ -107,6 +111,24 @@ impl dyn Files + '_ {
             self.sync_dir(folder).at("sync", folder)?;
         }
         Ok(())
+    }
+
+    /// A file that root writes in the folder of a user belongs to the user, and one that it replaces keeps its owner and mode: the
+    /// next job of the user is to read and replace it.
+    fn take_over_access(&self, file: &dyn File, path: &Path) -> Result<(), FsError> {
+        if file.status().at("inspect the new", path)?.uid != ROOT {
+            return Ok(());
+        }
+        let replaced = self.status(path).ok().filter(|replaced| replaced.kind == Kind::File);
+        let Some(owned) = replaced.or_else(|| self.status(folder_of(path)).ok()) else { return Ok(()) };
+        if owned.uid == ROOT {
+            return Ok(());
+        }
+        file.set_owner(owned.uid, owned.gid).at("set the owner of the new", path)?;
+        match replaced {
+            Some(replaced) => file.set_mode(replaced.mode).at("set the permissions of the new", path),
+            None => Ok(()),
+        }
     }
 
     /// Removes what others have begun to write for a file: they can replace it no more.
@@ -216,6 +238,25 @@ mod tests {
             assert_eq!(REAL.read_all(&path, 100).unwrap(), text.as_bytes());
         }
         assert_eq!(REAL.list(dir.path()).unwrap(), [PathBuf::from("index.scr")]);
+    }
+
+    /// A command that root ran under a strict umask left files that the user's next job could not read.
+    #[test]
+    fn a_file_that_root_replaces_keeps_its_owner_and_mode() {
+        use std::os::unix::fs::{chown, MetadataExt};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("index.scr");
+        fs::write(&path, "old").unwrap();
+        // Without the right to do so the files are those of the tester, and stay so.
+        let given = [dir.path(), &path].map(|path| chown(path, Some(1234), Some(1234)));
+        let access = || fs::metadata(&path).map(|found| (found.uid(), found.gid(), found.mode())).unwrap();
+        let before = access();
+        assert_eq!(given.iter().all(Result::is_ok), before.0 == 1234);
+        REAL.write_atomic(&path, b"new", 0o600, Durability::Synced).unwrap();
+        assert_eq!((access(), fs::read(&path).unwrap()), (before, b"new".to_vec()));
+        fs::remove_file(&path).unwrap();
+        REAL.write_atomic(&path, b"new", 0o600, Durability::Synced).unwrap();
+        assert_eq!(access().0, before.0);
     }
 
     #[test]
