@@ -182,7 +182,7 @@ impl Job {
     fn make_scr_dir(&self) -> Result<(), Error> {
         let (at_root, prefix) = (self.rank() == Rank(0), &self.prefix);
         let is_new = at_root && !prefix.is_there(self.files());
-        let made = if at_root { prefix.make_scr_dir(self.files()) } else { Ok(()) };
+        let made = if at_root { prefix.make(self.files()) } else { Ok(()) };
         if is_new && made.is_ok() {
             self.report.notice(&prefix.was_made());
         }

@@ -265,10 +265,22 @@ impl Prefix {
         format!("the prefix directory {} (SCR_PREFIX) was not there and has been made", self.dir.display())
     }
 
-    /// Makes the hidden folder, where it is not there.
+    /// Makes the prefix directory and the hidden folder, where they are not there: a run begins.
     ///
     /// # Errors
-    /// Where it cannot be made, and [`PrefixError::Linked`].
+    /// As for [`make_scr_dir`](Self::make_scr_dir).
+    pub fn make(&self, files: &dyn Files) -> Result<(), PrefixError> {
+        if !self.is_there(files) {
+            files.make_dirs(&self.dir, DIR_MODE, Durability::Synced)?;
+        }
+        self.make_scr_dir(files)
+    }
+
+    /// Makes the hidden folder, where it is not there. A prefix directory that is gone was renamed or removed while it was used, and
+    /// is not made again: what is written there would be taken for the original.
+    ///
+    /// # Errors
+    /// It cannot be made, [`PrefixError::Linked`], and [`PrefixError::Missing`].
     pub fn make_scr_dir(&self, files: &dyn Files) -> Result<(), PrefixError> {
         let path = self.scr_dir();
         match files.status(&path) {
@@ -276,6 +288,7 @@ impl Prefix {
             Ok(status) if status.kind == Kind::Link => {
                 Err(PrefixError::Linked { path, fault: LinkFault::Hidden })
             }
+            _ if !self.is_there(files) => Err(PrefixError::Missing { path: self.dir.clone() }),
             _ => Ok(files.make_dirs(&path, DIR_MODE, Durability::Synced)?),
         }
     }

@@ -90,7 +90,7 @@ impl<'a> Absence<'a> {
         self.pace = Pace::of(params.get(&param::LATE_SECS));
         let files = &*self.env.files;
         let prefix = Prefix::at(files, &params.get(&param::PREFIX));
-        prefix.make_scr_dir(files)?;
+        prefix.make(files)?;
         let path = prefix.scr_file(&format!("arrived.{}", params.get(&param::JOB_ID)));
         let place = u64::from(self.rank.0) * BYTES as u64;
         let time = self.now().to_be_bytes();

@@ -368,6 +368,25 @@ fn a_prefix_directory_that_is_renamed_or_seen_under_another_path_keeps_its_datas
     }
 }
 
+/// The end of the run made the old path again, and the next run took that for the original.
+#[test]
+fn a_prefix_directory_that_is_renamed_during_a_run_is_not_made_again() {
+    let mut world = job().set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "0");
+    let (old, moved) = (world.prefix(), world.dir().join("moved"));
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if application.rank == Rank(0) {
+            std::fs::rename(&old, &moved).unwrap();
+        }
+        // Whether these succeed is not the question.
+        _ = application.checkpoint(2, some);
+        _ = application.finalize();
+    });
+    assert!(!old.exists(), "{:?}", files_below(&old));
+    world.turn_to("moved");
+    assert!(world.run(|application| application.restart(some)).ranks[0].is_some());
+}
+
 /// What `scr copy` does on the first node.
 fn copy_of(world: &World, id: u64) -> Copied {
     let prefix = Prefix::new(world.prefix());

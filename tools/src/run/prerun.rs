@@ -50,7 +50,7 @@ pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let in_vain = || format!("cannot use the prefix directory {}", prefix.dir().display());
     let is_new = !prefix.is_there(&*env.files);
-    prefix.make_scr_dir(&*env.files).with_context(in_vain)?;
+    prefix.make(&*env.files).with_context(in_vain)?;
     if is_new {
         warn(&prefix.was_made());
     }

@@ -131,7 +131,7 @@ fn poststage_finishes_an_arrived_flush_only_once() {
 fn a_flush_goes_on_in_a_prefix_directory_that_was_renamed_and_is_not_forgotten_meanwhile() {
     let nodes = Nodes::new();
     let old = &nodes.stage.prefix;
-    old.make_scr_dir(&RealFiles).unwrap();
+    old.make(&RealFiles).unwrap();
     LedgerDir::new(&RealFiles, old).begin_run(1).unwrap();
     let id = PrefixId::read(&RealFiles, old).unwrap();
     let cached = nodes.stage.cache(1, "a");
@@ -140,7 +140,7 @@ fn a_flush_goes_on_in_a_prefix_directory_that_was_renamed_and_is_not_forgotten_m
     fs::rename(old.dir(), new.dir()).unwrap();
     for is_replaced in [false, true] {
         if is_replaced {
-            old.make_scr_dir(&RealFiles).unwrap();
+            old.make(&RealFiles).unwrap();
             LedgerDir::new(&RealFiles, old).begin_run(1).unwrap();
         }
         let polled = nodes.poll(0);
