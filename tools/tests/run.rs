@@ -50,7 +50,9 @@ impl World {
     /// The same, with the signal of a terminal that goes away treated like this: `default` or `ignore`.
     fn command_with_hangup(&self, treated: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new("/usr/bin/env");
-        command.args([&format!("--{treated}-signal=HUP"), env!("CARGO_BIN_EXE_scr")]);
+        // A shell that runs the tests in the background ignores these for them.
+        let own = "--default-signal=INT,QUIT";
+        command.args([own, &format!("--{treated}-signal=HUP"), env!("CARGO_BIN_EXE_scr")]);
         self.prepare(command, arguments, &[("SCR_RUNS", "-1")])
     }
 

@@ -58,7 +58,11 @@ impl<'a> LedgerDir<'a> {
     /// # Errors
     /// The index cannot be read or replaced, or is of another version.
     pub fn index(&self) -> Result<Index, PrefixError> {
-        self.healed(|| self.index_as_it_is())
+        let index = self.healed(|| self.index_as_it_is())?;
+        match index.entries().is_empty() && self.heals_missing()? {
+            true => self.index_as_it_is(),
+            false => Ok(index),
+        }
     }
 
     /// The same without a new index in the place of a damaged one, for a command that only looks.
@@ -77,17 +81,47 @@ impl<'a> LedgerDir<'a> {
         }
     }
 
+    /// Makes a new index if it is missing though there are complete datasets, and gives whether that was so.
+    fn heals_missing(&self) -> Result<bool, PrefixError> {
+        if !self.is_missing()? {
+            return Ok(false);
+        }
+        let path = self.prefix.index_file();
+        match self.transact(&Request::Confirm) {
+            Ok(_) => Ok(true),
+            Err(why) => {
+                Err(PrefixError::Unhealed { damage: PrefixError::Missing { path }.into(), why: why.into() })
+            }
+        }
+    }
+
+    /// Whether there is no index, though there are complete datasets.
+    fn is_missing(&self) -> Result<bool, PrefixError> {
+        Ok(shared::read::<Index>(self.files, self.prefix)?.is_none()
+            && heal::is_lost(self.files, self.prefix)?)
+    }
+
     /// Does `work` with the datasets that are known, and copies nothing.
     ///
     /// # Errors
     /// As for [`index`](Self::index).
     pub(crate) fn look<R>(&self, work: impl FnOnce(&Index) -> R) -> Result<R, PrefixError> {
         let mut work = Some(work);
-        self.healed(|| {
-            let work = &mut work;
-            let once = |index: &Index| work.take().expect("an index is read once without an error")(index);
-            Index::look(self.files, self.prefix, once)
-        })
+        let mut may_be_missing = true;
+        loop {
+            let done = self.healed(|| {
+                let is_there = |index: &Index| !may_be_missing || !index.entries().is_empty();
+                let once = |index: &Index| work.take_if(|_| is_there(index)).map(|work| work(index));
+                Index::look(self.files, self.prefix, once)
+            })?;
+            match done {
+                Some(done) => return Ok(done),
+                None => {
+                    self.heals_missing()?;
+                    may_be_missing = false;
+                }
+            }
+        }
     }
 
     /// All that is known. Damaged numbers count as lost.
@@ -190,7 +224,7 @@ impl<'a> LedgerDir<'a> {
     ) -> Result<Result<Turn<Committed>, E>, PrefixError> {
         let mut damage = None;
         let ids = if request.concerns_ids() { Some(self.read_ids(locked, &mut damage)?) } else { None };
-        let index = if request.concerns_index() { Some(self.read_index(locked, request)?) } else { None };
+        let index = if request.concerns_index() { Some(self.read_index(locked)?) } else { None };
         let (mut ids, mut index) = (ids, index);
         let mut ledger = Ledger {
             ids: ids.as_mut().map(|held| std::mem::take(&mut held.content)).unwrap_or_default(),
@@ -244,15 +278,12 @@ impl<'a> LedgerDir<'a> {
         }
     }
 
-    fn read_index(&self, locked: &Locked<'_>, request: &Request<'_>) -> Result<Held<Index>, PrefixError> {
+    fn read_index(&self, locked: &Locked<'_>) -> Result<Held<Index>, PrefixError> {
         let damage = match locked.read::<Index>() {
             Err(error) if error.is_damage() => Some(error),
             read => {
-                let is_lost = matches!(request, Request::BeginRun { .. })
-                    && read.as_ref().is_ok_and(|held| held.content.entries().is_empty())
-                    && shared::read::<Index>(self.files, self.prefix)?.is_none()
-                    && heal::is_lost(self.files, self.prefix)?;
-                if !is_lost {
+                let is_empty = read.as_ref().is_ok_and(|held| held.content.entries().is_empty());
+                if !is_empty || !self.is_missing()? {
                     return read;
                 }
                 None
@@ -439,6 +470,8 @@ impl<'a> LedgerDir<'a> {
         now: &str,
         check: &mut dyn FnMut(&Ledger) -> Result<(), E>,
     ) -> Result<Turn<Committed>, E> {
+        // Else its own summary would look like that of a dataset of an index that is missing.
+        self.transact(&Request::Confirm)?;
         let summary = Summary { dataset: dataset.clone(), complete: true };
         // Its time says since when no file has changed, and it is not to become younger.
         if !Summary::read(self.files, self.prefix, dataset.id)

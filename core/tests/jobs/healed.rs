@@ -49,6 +49,21 @@ fn wait_until_complete(world: &World, application: &mut Application, turns: &Bar
 /// The job computed on, and in bypass mode none of its checkpoints could be begun any more.
 #[test]
 fn an_index_that_is_damaged_while_a_job_runs_is_replaced_with_the_next_checkpoint() {
+    let words = ["index.scr is damaged", "kept as", "index.scr.damaged.1", "A new index lists"];
+    replaces_while_a_job_runs(damage, &words);
+}
+
+/// The next dataset made an index of itself alone, and no run knew of the older ones any more.
+#[test]
+fn an_index_that_is_removed_while_a_job_runs_is_made_anew_with_the_next_checkpoint() {
+    replaces_while_a_job_runs(remove, &["index.scr is missing", "A new index lists"]);
+}
+
+fn remove(world: &World) {
+    std::fs::remove_file(world.prefix().join(".scr/index.scr")).unwrap();
+}
+
+fn replaces_while_a_job_runs(damage: fn(&World), words: &[&str]) {
     for world in modes() {
         let turns = Barrier::new(4);
         // It dies after the checkpoint, so it has said by then what it has to say.
@@ -62,7 +77,7 @@ fn an_index_that_is_damaged_while_a_job_runs_is_replaced_with_the_next_checkpoin
             application.checkpoint(2, some).unwrap();
             wait_until_complete(&world, application, &turns, &[1, 2]);
         });
-        run.line_with(&["index.scr is damaged", "kept as", "index.scr.damaged.1", "A new index lists"]);
+        run.line_with(words);
         world.run(|application| {
             application.checkpoint(3, some).unwrap();
             application.finalize().unwrap();
@@ -72,6 +87,25 @@ fn an_index_that_is_damaged_while_a_job_runs_is_replaced_with_the_next_checkpoin
         world.lose("n1");
         world.run(|application| application.restart(some)).all_gave(&Some(3));
     }
+}
+
+/// The good checkpoint was refused, since "another job or a command" had removed it.
+#[test]
+fn an_index_that_is_removed_during_a_restart_is_made_anew() {
+    let world = World::new(4, 2).set("SCR_CACHE_BYPASS", "1");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        application.session().start_restart().unwrap();
+        if turns.wait().is_leader() {
+            remove(&world);
+        }
+        turns.wait();
+        application.compare(1, some).unwrap();
+        application.session().complete_restart(true).unwrap();
+    });
+    run.line_with(&["index.scr is missing", "A new index lists"]);
+    assert_eq!(complete(&world), [1]);
 }
 
 /// The application looks at no code: it was told of each dataset that did not begin, and never that none would.
