@@ -1,8 +1,9 @@
 //! The ledger of a prefix directory as files: loaded from `index.scr` and `ids.scr`, and changed under their one lock.
 
 use super::facts::{names_of, FactsOfFiles};
+use super::heal::{self, Fault};
 use super::pending::PendingFlush;
-use super::{decide, heal, Closer, Event, Ledger, MakeCurrent, Request, Sharing, Verdict, Whose};
+use super::{decide, Closer, Event, Ledger, MakeCurrent, Request, Sharing, Verdict, Whose};
 use crate::fs::{Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
@@ -224,7 +225,7 @@ impl<'a> LedgerDir<'a> {
     ) -> Result<Result<Turn<Committed>, E>, PrefixError> {
         let mut damage = None;
         let ids = if request.concerns_ids() { Some(self.read_ids(locked, &mut damage)?) } else { None };
-        let index = if request.concerns_index() { Some(self.read_index(locked)?) } else { None };
+        let index = if request.concerns_index() { Some(self.read_index(locked, request)?) } else { None };
         let (mut ids, mut index) = (ids, index);
         let mut ledger = Ledger {
             ids: ids.as_mut().map(|held| std::mem::take(&mut held.content)).unwrap_or_default(),
@@ -278,19 +279,23 @@ impl<'a> LedgerDir<'a> {
         }
     }
 
-    fn read_index(&self, locked: &Locked<'_>) -> Result<Held<Index>, PrefixError> {
-        let damage = match locked.read::<Index>() {
-            Err(error) if error.is_damage() => Some(error),
-            read => {
-                let is_empty = read.as_ref().is_ok_and(|held| held.content.entries().is_empty());
-                if !is_empty || !self.is_missing()? {
-                    return read;
+    fn read_index(&self, locked: &Locked<'_>, request: &Request<'_>) -> Result<Held<Index>, PrefixError> {
+        let fault = match locked.read::<Index>() {
+            Err(error) if error.is_damage() => Some(Fault::Damaged(error)),
+            Ok(held) if held.content.entries().is_empty() => self.is_missing()?.then_some(Fault::Missing),
+            // A run looks once: an older copy that somebody puts back meanwhile is found by the next one.
+            Ok(held) if matches!(request, Request::BeginRun { .. }) => {
+                match heal::contradiction(self.files, self.prefix, &held.content, &self.numbers()?)? {
+                    None => return Ok(held),
+                    fault => fault,
                 }
-                None
             }
+            read => return read,
         };
-        let index = heal::rebuild(self.files, self.prefix, &self.numbers()?, damage.as_ref())?;
-        locked.write(Held::new(index))?;
+        if let Some(fault) = fault {
+            let index = heal::rebuild(self.files, self.prefix, &self.numbers()?, &fault)?;
+            locked.write(Held::new(index))?;
+        }
         locked.read()
     }
 

@@ -19,7 +19,7 @@ pub(super) fn rebuild(
     files: &dyn Files,
     prefix: &Prefix,
     ids: &Ids,
-    damage: Option<&PrefixError>,
+    fault: &Fault,
 ) -> Result<Index, PrefixError> {
     let mut ledger = Ledger { index: Index::new(), ids: ids.clone() };
     let withdrawn = ids.withdrawn();
@@ -37,22 +37,56 @@ pub(super) fn rebuild(
     }
     let mut index = ledger.index;
     index.doubt_all(Seq { run: ids.last_run(), id: ids.next() });
-    let aside = match damage {
-        Some(_) => Some(keep(files, prefix)?),
-        None => None,
-    };
     let listed = index.entries().len();
-    let what = match (damage, aside) {
-        (Some(damage), Some(aside)) => {
-            format!("{}; it is kept as {}", crate::describe(damage), aside.display())
+    let path = prefix.index_file();
+    let aside = || keep(files, prefix).map(|aside| format!("; it is kept as {}", aside.display()));
+    let what = match fault {
+        Fault::Missing => format!("{} is missing", path.display()),
+        Fault::Damaged(damage) => crate::describe(damage) + &aside()?,
+        Fault::Older(run) => {
+            format!("{} is an older copy: it knows nothing of run {run}{}", path.display(), aside()?)
         }
-        _ => format!("{} is missing", prefix.index_file().display()),
+        Fault::Foreign => format!("{} is that of another prefix directory{}", path.display(), aside()?),
     };
     prefix.note(format!(
         "{what}. A new index lists the {listed} datasets whose summaries say that they are complete. The bytes of each are \
          compared before a job restarts from it; `scr index' shows them"
     ));
     Ok(index)
+}
+
+/// Why an index is not used.
+pub(super) enum Fault {
+    /// There is none, though there are complete datasets.
+    Missing,
+    Damaged(PrefixError),
+    /// It was put back from before this run, of which there are complete datasets.
+    Older(u64),
+    Foreign,
+}
+
+/// What speaks against an index that can be read, by the numbers of the prefix directory and by the datasets beside it. C SCR keeps
+/// the keys that this goes by, also where it takes datasets out.
+///
+/// # Errors
+/// A summary cannot be read for a reason that may pass.
+pub(super) fn contradiction(
+    files: &dyn Files,
+    prefix: &Prefix,
+    index: &Index,
+    ids: &Ids,
+) -> Result<Option<Fault>, PrefixError> {
+    if index.prefix_id().zip(ids.prefix_id()).is_some_and(|(its, own)| its != own) {
+        return Ok(Some(Fault::Foreign));
+    }
+    let last = index.last_listed_run();
+    let highest = index.entries().iter().map(|entry| entry.id).max();
+    if last == 0 {
+        return Ok(None);
+    }
+    let newer = |found: &Found| found.dataset.run > last;
+    let unlisted = found_above(files, prefix, highest)?.into_iter().find(newer);
+    Ok(unlisted.map(|found| Fault::Older(found.dataset.run)))
 }
 
 /// Whether an index is missing where there are complete datasets.
@@ -68,8 +102,13 @@ struct Found {
 
 /// All of them, the oldest first.
 fn found(files: &dyn Files, prefix: &Prefix) -> Result<Vec<Found>, PrefixError> {
+    found_above(files, prefix, None)
+}
+
+/// Those with ids above this one.
+fn found_above(files: &dyn Files, prefix: &Prefix, highest: Option<u64>) -> Result<Vec<Found>, PrefixError> {
     let mut all = Vec::new();
-    for id in prefix.dataset_ids(files)? {
+    for id in prefix.dataset_ids(files)?.into_iter().filter(|&id| Some(id) > highest) {
         let summary = match Summary::read(files, prefix, id) {
             Err(error) if error.is_damage() => continue,
             read => read?,

@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 /// The only version that is read and written.
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
+const LAST_RUN: &str = "LAST_RUN";
 const BEGUN: &str = "BEGUN";
 const UNRECORDED: &str = "UNRECORDED";
 
@@ -426,7 +427,15 @@ impl Index {
         self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
     }
 
+    /// The last run that a dataset was listed of, also if that has left since; 0 if nobody has recorded it.
+    pub(crate) fn last_listed_run(&self) -> u64 {
+        self.tree.parse(LAST_RUN).ok().flatten().unwrap_or(0)
+    }
+
     fn put_entry(&mut self, dataset: &DatasetDescriptor, complete: bool) {
+        if dataset.run > self.last_listed_run() {
+            self.tree.set(LAST_RUN, dataset.run);
+        }
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
         if complete {

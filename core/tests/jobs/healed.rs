@@ -108,6 +108,51 @@ fn an_index_that_is_removed_during_a_restart_is_made_anew() {
     assert_eq!(complete(&world), [1]);
 }
 
+/// A copy from a backup: newer checkpoints were passed over without a word, or their bytes were handed out as older ones.
+#[test]
+fn an_index_that_is_replaced_by_an_older_copy_is_made_anew() {
+    for world in modes() {
+        let index = world.prefix().join(".scr/index.scr");
+        let next = |step| {
+            world.run(|application| {
+                application.checkpoint(step, some).unwrap();
+                application.finalize().unwrap();
+            });
+        };
+        next(1);
+        let older = std::fs::read(&index).unwrap();
+        next(2);
+        std::fs::write(&index, older).unwrap();
+        ["n0", "n1"].into_iter().for_each(|node| world.lose(node));
+        let run = world.run(|application| application.restart(some));
+        run.all_gave(&Some(2));
+        run.line_with(&["index.scr is an older copy", "kept as", "index.scr.damaged.1", "A new index lists"]);
+        assert_eq!(complete(&world), [1, 2]);
+    }
+}
+
+/// Its datasets were listed as complete, and none of them was there.
+#[test]
+fn an_index_of_another_prefix_directory_is_made_anew() {
+    let [world, other] = [1, 2].map(|number| {
+        let world = World::new(4, 2).set("SCR_FLUSH", "1");
+        world.run(|application| (1..=number).for_each(|step| application.checkpoint(step, some).unwrap()));
+        // The second run of a directory notes its id in the index.
+        world.run(|application| application.restart(some)).all_gave(&Some(number));
+        world
+    });
+    let index_of = |world: &World| world.prefix().join(".scr/index.scr");
+    std::fs::copy(index_of(&other), index_of(&world)).unwrap();
+    ["n0", "n1"].into_iter().for_each(|node| world.lose(node));
+    let run = world.run(|application| application.restart(some));
+    run.all_gave(&Some(1));
+    run.line_with(&[
+        "index.scr is that of another prefix directory",
+        "kept as",
+        "A new index lists the 1 datasets",
+    ]);
+}
+
 /// The application looks at no code: it was told of each dataset that did not begin, and never that none would.
 #[test]
 fn a_job_whose_damaged_index_cannot_be_replaced_says_so_at_once() {
