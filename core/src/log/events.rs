@@ -23,9 +23,6 @@ pub(super) struct EventLog {
     files: Arc<dyn Files>,
     path: PathBuf,
     older: PathBuf,
-    file: Option<Box<dyn File>>,
-    /// Its length, as far as this process knows.
-    len: u64,
     waiting: String,
     /// Whether the last append has failed, and may have left a part of a line.
     has_failed: bool,
@@ -35,7 +32,7 @@ impl EventLog {
     /// Opens nothing yet.
     pub(super) fn new(files: Arc<dyn Files>, prefix: &Prefix) -> Self {
         let [path, older] = prefix.event_files();
-        Self { files, path, older, file: None, len: 0, waiting: String::new(), has_failed: false }
+        Self { files, path, older, waiting: String::new(), has_failed: false }
     }
 
     /// As messages name it.
@@ -70,7 +67,6 @@ impl EventLog {
             self.waiting.clear();
             return Ok(());
         }
-        self.file = None;
         if let Some(surplus) = self.waiting.len().checked_sub(MOST_WAITING) {
             let line = self.waiting.as_bytes()[surplus..].iter().position(|&byte| byte == b'\n');
             self.waiting.drain(..line.map_or(self.waiting.len(), |end| surplus + end + 1));
@@ -82,26 +78,14 @@ impl EventLog {
         }
     }
 
+    /// The file does not stay open: that would keep its file system from being made read-only, and its folder from being unmounted.
     fn append(&mut self) -> Result<()> {
-        if self.len >= MOST_BYTES {
-            self.begin_anew();
+        let file = self.open()?;
+        if !self.has_failed {
+            return file.append(self.waiting.as_bytes());
         }
-        let file = match self.file.take() {
-            Some(file) => file,
-            None => self.open()?,
-        };
-        if self.has_failed {
-            // What is left of the line that failed is a line of its own.
-            self.waiting.insert(0, '\n');
-        }
-        let appended = file.append(self.waiting.as_bytes());
-        if self.has_failed {
-            self.waiting.remove(0);
-        }
-        appended?;
-        self.len += self.waiting.len() as u64;
-        self.file = Some(file);
-        Ok(())
+        // What is left of the line that failed is a line of its own.
+        file.append(format!("\n{}", self.waiting).as_bytes())
     }
 
     /// An error that may pass does not hold the job up: a later entry tries again.
@@ -109,7 +93,7 @@ impl EventLog {
         self.files.without_retries().unwrap_or(&*self.files)
     }
 
-    fn open(&mut self) -> Result<Box<dyn File>> {
+    fn open(&self) -> Result<Box<dyn File>> {
         match self.once().status(&self.path) {
             Ok(found) if found.kind != Kind::File => {
                 // To open a pipe would wait for a reader.
@@ -118,19 +102,7 @@ impl EventLog {
             Ok(found) if found.len >= MOST_BYTES => _ = self.once().rename(&self.path, &self.older),
             _ => (),
         }
-        let file = self.once().open(&self.path, How::Append(FILE_MODE))?;
-        self.len = file.status().map_or(0, |status| status.len);
-        Ok(file)
-    }
-
-    /// Lets the next entry go to a new file, unless another process has begun one.
-    fn begin_anew(&mut self) {
-        let identity = |status: crate::fs::Status| status.identity;
-        let own = self.file.take().and_then(|file| file.status().ok()).map(identity);
-        let named = self.once().status(&self.path).ok().map(identity);
-        if own.is_some() && own == named {
-            _ = self.once().rename(&self.path, &self.older);
-        }
+        self.once().open(&self.path, How::Append(FILE_MODE))
     }
 }
 
@@ -200,10 +172,10 @@ mod tests {
         let (mut one, mut other) = (writer(), writer());
         one.add(&entry("START")).unwrap();
         other.add(&entry("START")).unwrap();
-        (one.len, other.len) = (MOST_BYTES, MOST_BYTES);
+        std::fs::OpenOptions::new().write(true).open(&path).unwrap().set_len(MOST_BYTES).unwrap();
         one.add(&entry("ONE")).unwrap();
         assert_eq!(read(&prefix), ["ONE"]);
-        assert_eq!(std::fs::read_to_string(&older).unwrap().lines().count(), 2);
+        assert_eq!(std::fs::metadata(&older).unwrap().len(), MOST_BYTES);
         other.add(&entry("OTHER")).unwrap();
         assert_eq!(read(&prefix), ["ONE", "OTHER"]);
         std::fs::write(&path, vec![b'\n'; MOST_BYTES as usize]).unwrap();
@@ -212,17 +184,18 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_renamed_takes_its_log_along() {
+    fn a_folder_that_is_renamed_is_not_made_again_and_gets_all_entries_once_it_is_back() {
         let (dir, prefix) = scratch();
         let mut log = EventLog::new(Arc::new(RealFiles), &prefix);
         log.add(&entry("START")).unwrap();
         let elsewhere = dir.path().join("elsewhere");
         std::fs::rename(prefix.scr_dir(), &elsewhere).unwrap();
+        assert!(log.add(&entry("ONE")).is_err(), "a new file has no place");
+        assert!(log.add(&entry("TWO")).is_ok(), "which is said once");
+        assert!(!prefix.scr_dir().exists());
+        std::fs::rename(&elsewhere, prefix.scr_dir()).unwrap();
         log.add(&entry("HALT")).unwrap();
-        assert_eq!(std::fs::read_to_string(elsewhere.join("events")).unwrap().lines().count(), 2);
-        log.len = MOST_BYTES;
-        assert!(log.add(&entry("HALT")).is_err(), "a new file has no place");
-        assert!(log.add(&entry("HALT")).is_ok(), "which is said once");
+        assert_eq!(read(&prefix), ["START", "ONE", "TWO", "HALT"]);
     }
 
     #[test]

@@ -65,7 +65,8 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
     // C SCR takes 27, 22, 27 and 10 on every rank; rank 0 keeps the prefix directory as well, and takes its lock for that.
     for (rank, [opens, writes, syncs, removals, appends]) in run.ranks.into_iter().enumerate() {
         let found = (opens, writes, syncs, removals);
-        let most = if rank == 0 { (8, 7, 4) } else { (3, 5, 2) };
+        // Rank 0 opens the event log for each append.
+        let most = if rank == 0 { (10, 7, 4) } else { (3, 5, 2) };
         assert!(opens <= most.0 && writes <= most.1 && removals <= most.2, "rank {rank}: {found:?}");
         assert_eq!(syncs, 0, "nothing waits for storage on rank {rank}");
         assert_eq!(appends, if rank == 0 { 2 } else { 0 }, "the event log on rank {rank}");
