@@ -143,8 +143,17 @@ impl<F: Facts> Decision<'_, F> {
             return Ok(Verdict::Refused(refusal));
         }
         for other in self.ledger.index().entries().iter().filter(|entry| entry.id != dataset.id) {
-            if let Some(token) = self.under_way(other)?.filter(|&by| by != IN_PLACE) {
+            let under_way = self.under_way(other)?;
+            if let Some(token) = under_way.filter(|&by| by != IN_PLACE) {
                 return Ok(Verdict::After(token.to_owned()));
+            }
+            // Datasets of one name usually have the same files, and nothing keeps an application from writing to them.
+            let is_rival = other.name == dataset.name && other.seq().run != dataset.run;
+            if is_rival && under_way.is_some() {
+                return Ok(Verdict::Refused(Refusal::Written { id: other.id }));
+            }
+            if is_rival && other.is_valid() && other.seq() > dataset.seq() {
+                return Ok(Verdict::Refused(Refusal::Superseded { newer: other.id }));
             }
         }
         Ok(commit([took(dataset, IN_PLACE, None)]))

@@ -200,6 +200,8 @@ pub(crate) enum Refusal {
     Superseded { newer: u64 },
     /// Another run reads files of this dataset where they lie.
     InUse { id: u64 },
+    /// The application of another run writes this dataset, which has the same name.
+    Written { id: u64 },
     /// Another dataset has the same number.
     NumberTaken { id: u64, name: Vec<u8> },
     /// Somebody else has ended, dropped or replaced the dataset.
@@ -214,6 +216,7 @@ impl Refusal {
         match self {
             Self::Superseded { newer } => PrefixError::Superseded { newer },
             Self::InUse { id } => PrefixError::InUse { id },
+            Self::Written { id } => PrefixError::Written { id },
             Self::NumberTaken { id, name } => {
                 PrefixError::NumberTaken { id, name: String::from_utf8_lossy(&name).into_owned() }
             }

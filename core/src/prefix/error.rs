@@ -91,6 +91,15 @@ pub enum PrefixError {
         /// The dataset that it reads.
         id: u64,
     },
+    /// Another job writes a dataset of this name in place.
+    #[error(
+        "another job writes a dataset of this name, number {id}, and both would have bytes of each other; give each job a prefix \
+         directory of its own (SCR_PREFIX)"
+    )]
+    Written {
+        /// The dataset of the other job.
+        id: u64,
+    },
     /// An older dataset is getting the same names, and could not be finished first.
     #[error("the flush {token} is giving files the same names, and could not be finished first: {why}")]
     NotItsTurn {
@@ -241,6 +250,7 @@ impl PrefixError {
                 | Self::NumberTaken { .. }
                 | Self::Ended { .. }
                 | Self::InUse { .. }
+                | Self::Written { .. }
                 | Self::NotItsTurn { .. }
         )
     }
@@ -249,9 +259,10 @@ impl PrefixError {
     pub fn is_damage(&self) -> bool {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
-            PrefixError::NotItsTurn { .. } | PrefixError::InUse { .. } | PrefixError::Elsewhere { .. } => {
-                false
-            }
+            PrefixError::NotItsTurn { .. }
+            | PrefixError::InUse { .. }
+            | PrefixError::Written { .. }
+            | PrefixError::Elsewhere { .. } => false,
             // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,
             _ => true,

@@ -466,6 +466,33 @@ fn one_job_in_place() -> World {
     world
 }
 
+/// The older job wrote after the newer one had written, whose checkpoint was complete then with bytes of both.
+#[test]
+fn of_two_jobs_in_place_only_one_writes_a_dataset_of_a_name_at_a_time() {
+    let world = one_job_in_place();
+    let turns = Barrier::new(4);
+    let run = world.run(|application| {
+        begin_over(application, 2);
+        turns.wait();
+        if application.rank == Rank(0) {
+            let other = world.run(|other| other.begin(2).unwrap_err().to_string());
+            assert!(other.ranks.iter().all(|why| why.contains("another job writes a dataset of this name")));
+        }
+        turns.wait();
+        application.fill(2, |_| vec![BYTES]).unwrap();
+        application.session().complete_output(true).unwrap();
+        turns.wait();
+        if application.rank == Rank(0) {
+            world.run(|other| checkpoint_over(other, 3));
+        }
+        turns.wait();
+        // The newer run has written it.
+        application.begin(3).unwrap_err().to_string()
+    });
+    assert!(run.ranks.iter().all(|why| why.contains("newer")), "{:?}", run.ranks);
+    world.run(read_over).all_gave(&Some(("ckpt.3".to_owned(), Some(3))));
+}
+
 /// The restart succeeded with bytes of both checkpoints.
 #[test]
 fn a_restart_fails_if_another_job_has_begun_to_write_over_the_files_that_it_has_read() {
