@@ -101,12 +101,14 @@ names! {
     Rebuilt = "REBUILT";
     /// The application has said that it has restarted from this checkpoint. Only the event log has it.
     Current = "CURRENT";
+    /// The interval of checkpoints is planned anew. The note says why. Only the event log has it.
+    Plan = "CHECKPOINT_PLAN";
 }
 
 impl Event {
     /// Whether C SCR's log has no such event, so that programs that read its logs need not know it.
     fn is_own(self) -> bool {
-        matches!(self, Self::FlushWait | Self::Rebuilt | Self::Current)
+        matches!(self, Self::FlushWait | Self::Rebuilt | Self::Current | Self::Plan)
     }
 }
 

@@ -1,11 +1,13 @@
 //! `SCR_CHECKPOINT_INTERVAL=AUTO`: a checkpoint is due when that loses least time, by what the run measures.
 //!
-//! Every rank times its checkpoints, and rank 0 alone decides: it plans anew when a cost has changed.
+//! Every rank times its checkpoints, and rank 0 alone decides: it plans anew when a cost has changed. What earlier runs of the job
+//! have lived through comes from the event log.
 
 use super::need_checkpoint::CheckpointTimes;
 use crate::cache::record::RankRecord;
 use crate::descriptor::{protects, Descriptors};
 use crate::job::Job;
+use crate::log::{Class, Event, Figures, Record};
 use crate::param::{self, Interval};
 use crate::plan::{Auto, Experience, Fixed, Kind, Stated};
 use std::time::Duration;
@@ -19,6 +21,9 @@ pub(super) struct AutoInterval {
     /// Flushes that the application waits for, and checkpoints that go straight to the prefix directory.
     flush: Cost,
     plan: Option<Plan>,
+    /// Whether something was measured since then, and whether the time of a flush is known.
+    has_changed: bool,
+    is_flush_known: bool,
     /// When the application has asked last, and how long it computes between two questions.
     asked: Option<Duration>,
     step: Cost,
@@ -58,11 +63,13 @@ impl AutoInterval {
             _ => &mut self.weak,
         };
         kind.add(took);
+        self.has_changed = true;
     }
 
     /// The application has waited this long for a flush.
     pub(super) fn add_flush(&mut self, took: Duration) {
         self.flush.add(took);
+        self.has_changed = true;
     }
 
     /// Whether a checkpoint is due: at once while nothing is known of what one costs; in the middle of the step that the planned
@@ -91,33 +98,40 @@ impl AutoInterval {
 
     /// One of how many checkpoints is to be flushed; `None` where that is not planned.
     pub(super) fn flush_every(&self, job: &Job) -> Option<u64> {
-        let is_free = !job.params.origin(&param::FLUSH).is_set() && self.flush.0.is_some();
-        self.plan.as_ref().filter(|_| is_free).map(|plan| plan.auto.flush_every)
+        self.plan.as_ref().filter(|_| self.plans_flushes(job)).map(|plan| plan.auto.flush_every)
     }
 
     fn renew_plan(&mut self, job: &Job) {
-        let costs = [self.weak.0, self.strong.0, self.flush.0];
+        if !std::mem::take(&mut self.has_changed) {
+            return;
+        }
+        let figures = job.log.figures().unwrap_or_default();
+        let flush = figures.flush();
+        self.is_flush_known |= self.flush.0.is_some() || flush.is_some();
+        let costs = [self.weak.0, self.strong.0, self.flush.0.or(flush.map(|(seconds, _)| seconds))];
         let is_near = |(new, old): (&Option<f64>, &Option<f64>)| match (new, old) {
             (Some(new), Some(old)) => (new - old).abs() <= 0.1 * old,
             (new, old) => new == old,
         };
         let is_known = |plan: &Plan| costs.iter().zip(&plan.costs).all(is_near);
-        if costs == [None; 3] || self.plan.as_ref().is_some_and(is_known) {
+        if self.plan.as_ref().is_some_and(is_known) {
             return;
         }
-        let experience = self.experience(&job.descriptors);
+        let experience =
+            Experience { hidden: flush.map_or(0.0, |(_, hidden)| hidden), ..lived_through(&figures) };
+        let experience = self.experience(experience, costs, &job.descriptors);
         let params = &job.params;
-        let seconds = |of: Duration| of.as_secs_f64();
         let stated = Stated {
-            node: seconds(params.get(&param::MTBF_NODE)),
-            system: seconds(params.get(&param::MTBF_SYSTEM)),
+            node: params.get(&param::MTBF_NODE).as_secs_f64(),
+            system: params.get(&param::MTBF_SYSTEM).as_secs_f64(),
             nodes: job.nodes.count() as u64,
         };
-        let is_free = !params.origin(&param::FLUSH).is_set() && self.flush.0.is_some();
-        let fixed = Fixed { flush_every: (!is_free).then(|| params.get(&param::FLUSH)) };
+        let fixed = Fixed { flush_every: (!self.plans_flushes(job)).then(|| params.get(&param::FLUSH)) };
         match experience.plan(&stated, fixed) {
             Ok(auto) => {
-                job.report.info(&explain(&experience, &auto));
+                let why = explain(&experience, &auto);
+                job.report.info(&why);
+                job.log.add_entry(Record::event(Event::Plan).note(why));
                 let of_one = experience.kinds.last().map_or(0.0, |kind| kind.checkpoint) + experience.flush;
                 self.plan = Some(Plan { auto, costs, of_one });
             }
@@ -125,23 +139,48 @@ impl AutoInterval {
         }
     }
 
-    fn experience(&self, descriptors: &Descriptors) -> Experience {
+    /// Whether nobody has said which checkpoints are flushed, and a flush was timed.
+    fn plans_flushes(&self, job: &Job) -> bool {
+        !job.params.origin(&param::FLUSH).is_set() && self.is_flush_known
+    }
+
+    fn experience(
+        &self,
+        lived_through: Experience,
+        [weak, strong, flush]: [Option<f64>; 3],
+        descriptors: &Descriptors,
+    ) -> Experience {
         // Of a kind that was not written yet, the other one says what it may cost.
-        let of = |cost: Cost| cost.0.or(self.strong.0).or(self.weak.0);
+        let of = |cost: Option<f64>| cost.or(strong).or(weak);
         let every = |is_strong: bool| {
             let all = descriptors.redundancy.all().into_iter().filter(|one| !one.bypass && !one.output);
             all.filter(|one| protects(&one.scheme) == is_strong).map(|one| one.interval).min()
         };
         let kind = |cost, protects| Some(Kind { checkpoint: of(cost)?, protects, every: every(protects)? });
-        let kinds: Vec<_> = [kind(self.weak, false), kind(self.strong, true)].into_iter().flatten().collect();
+        let kinds: Vec<_> = [kind(weak, false), kind(strong, true)].into_iter().flatten().collect();
         let highest = kinds.last().map_or(0.0, |kind| kind.checkpoint);
-        Experience {
-            flush: self.flush.0.unwrap_or(highest),
-            restart: USUAL_RESTART,
-            fetch: USUAL_RESTART,
-            kinds,
-            ..Experience::default()
-        }
+        Experience { flush: flush.unwrap_or(highest), kinds, ..lived_through }
+    }
+}
+
+/// What the log says of failures and restarts.
+fn lived_through(figures: &Figures) -> Experience {
+    let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let failures = figures.failures;
+    let lost_nodes = figures.lost_nodes.min(failures);
+    let fatal = figures.fetches.count.min(failures - lost_nodes);
+    let restart = match figures.restarts.count {
+        0 => USUAL_RESTART,
+        restarts => figures.seconds(Class::Restart) / restarts as f64,
+    };
+    Experience {
+        restart,
+        fetch: restart + figures.fetches.average(),
+        seconds: figures.run_seconds,
+        lost_nodes: number(lost_nodes),
+        fatal: number(fatal),
+        processes: number(failures - lost_nodes - fatal),
+        ..Experience::default()
     }
 }
 
@@ -156,12 +195,14 @@ fn explain(experience: &Experience, auto: &Auto) -> String {
     };
     let cached =
         if costs.is_empty() { String::new() } else { format!("a checkpoint costs {}, ", costs.join(" or ")) };
+    let failures = experience.processes + experience.lost_nodes + experience.fatal;
     format!(
         "checkpoint interval: {interval:.0} s of computing, {flushed}: {cached}a flush {:.3} s; \
-         {:.1} % of the time brings the job forward; failures are known so well that the best interval is between {low:.0} and \
-         {high:.0} s",
+         {:.1} % of the time brings the job forward; failures so far: {failures} in {:.0} s; with what the site \
+         states, the best interval is between {low:.0} and {high:.0} s",
         experience.flush,
-        efficiency * 100.0
+        efficiency * 100.0,
+        experience.seconds,
     )
 }
 
