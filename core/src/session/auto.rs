@@ -119,7 +119,7 @@ impl AutoInterval {
         }
         let experience =
             Experience { hidden: flush.map_or(0.0, |(_, hidden)| hidden), ..lived_through(&figures) };
-        let experience = self.experience(experience, costs, &job.descriptors);
+        let experience = self.experience(&experience, costs, &job.descriptors);
         let params = &job.params;
         let stated = Stated {
             node: params.get(&param::MTBF_NODE).as_secs_f64(),
@@ -146,7 +146,7 @@ impl AutoInterval {
 
     fn experience(
         &self,
-        lived_through: Experience,
+        lived_through: &Experience,
         [weak, strong, flush]: [Option<f64>; 3],
         descriptors: &Descriptors,
     ) -> Experience {
@@ -159,7 +159,7 @@ impl AutoInterval {
         let kind = |cost, protects| Some(Kind { checkpoint: of(cost)?, protects, every: every(protects)? });
         let kinds: Vec<_> = [kind(weak, false), kind(strong, true)].into_iter().flatten().collect();
         let highest = kinds.last().map_or(0.0, |kind| kind.checkpoint);
-        Experience { flush: flush.unwrap_or(highest), kinds, ..lived_through }
+        Experience { flush: flush.unwrap_or(highest), kinds, ..lived_through.clone() }
     }
 }
 
