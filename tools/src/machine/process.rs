@@ -82,7 +82,7 @@ impl Activity {
 pub(crate) fn run(command: &[String], hidden: &[String], limit: Limit<'_>) -> Result<Finished> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
     // Files and not pipes: a process that outlives its command would keep a pipe open.
-    let (mut stdout, mut stderr) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    let (mut stdout, mut stderr) = (file_for_output()?, file_for_output()?);
     let mut command = Command::new(program);
     hidden.iter().for_each(|name| _ = command.env_remove(name));
     let mut child = command
@@ -162,7 +162,7 @@ pub(crate) struct Started {
 /// It cannot be started.
 pub(crate) fn start(command: &[String], hidden: &[String]) -> Result<Started> {
     let (program, arguments) = command.split_first().context("there is no command to run")?;
-    let output = tempfile::tempfile()?;
+    let output = file_for_output()?;
     let mut command = Command::new(program);
     hidden.iter().for_each(|name| _ = command.env_remove(name));
     command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
@@ -233,6 +233,15 @@ fn last_line(text: &str) -> Option<&str> {
 fn text(file: &mut File) -> Result<String> {
     file.seek(SeekFrom::Start(0))?;
     Ok(String::from_utf8_lossy(&limited(file)?).into_owned())
+}
+
+/// A file without a name. A batch system may have removed the folder that `TMPDIR` names before the job's own end.
+fn file_for_output() -> Result<File> {
+    let own = std::env::temp_dir();
+    tempfile::tempfile_in(&own).or_else(|error| {
+        let others = ["/tmp", "/dev/shm"].into_iter().find_map(|folder| tempfile::tempfile_in(folder).ok());
+        others.with_context(|| format!("cannot make a file in {} (TMPDIR): {error}", own.display()))
+    })
 }
 
 #[cfg(test)]
