@@ -403,7 +403,8 @@ fn a_summary_that_is_lost_is_written_again_as_it_was() {
 fn an_incomplete_or_replaced_dataset_is_reported_and_not_listed_as_complete() {
     let prefix = whole_sample();
     let prefix = prefix.path();
-    std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
+    // A missing one would be made anew at once, with all that says that it is complete.
+    Index::update(&RealFiles, &Prefix::new(prefix), |index| *index = Index::new()).expect("it can");
     std::fs::remove_file(prefix.join("ckpt.2/rank_1.ckpt")).expect("it is there");
     let (code, text) = run(prefix, &["--build", "2"]);
     assert_eq!((code, text.contains("ckpt.2/rank_1.ckpt is missing")), (Some(1), true), "{text}");
