@@ -617,7 +617,7 @@ fn a_second_signal_of_another_kind_does_not_keep_the_job_from_being_saved() {
         "trap 'echo end >> $HERE/starts' TERM; touch $HERE/ready\n\
                                                  until [ -e $HERE/go ]; do sleep 0.05; done; exit 3",
     );
-    let child = world.started(&mut world.command(&["run", "mpirun", "./app"], &[]));
+    let child = world.started(&mut world.command_with_hangup("default", &["run", "mpirun", "./app"]));
     let pid = Pid::from_child(&child);
     until(|| world.path("ready").exists());
     kill_process(pid, Signal::INT).unwrap();
