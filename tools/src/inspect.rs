@@ -7,6 +7,7 @@ use crate::copy::Caches;
 use crate::environment;
 use crate::machine::health::{command_here, nodes_with_data, own_names};
 use crate::machine::process::{Finished, Limit};
+use crate::machine::Allocation;
 use crate::output::{on_one_line, print, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
@@ -133,7 +134,7 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
     let down = own_names(down, "--down", &job.allocation, &mut |line| warn(line));
     let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();
     let mut inventories = Vec::new();
-    for (node, answer) in nodes.iter().zip(ask(job, &nodes, &args.cache, TIMEOUT)?) {
+    for (node, answer) in nodes.iter().zip(ask(&job.allocation, &job.params, &nodes, &args.cache, TIMEOUT)?) {
         match answer {
             Ok((inventory, warnings)) => {
                 warnings.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
@@ -150,13 +151,14 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
 /// # Errors
 /// No node can be asked.
 pub(crate) fn ask(
-    job: &JobContext,
+    allocation: &Allocation,
+    params: &Params,
     nodes: &[String],
     caches: &[PathBuf],
     limit: Duration,
 ) -> Result<Vec<Result<(Inventory, String), String>>> {
     let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
-    let prefix = Prefix::new(job.params.get(&param::PREFIX));
+    let prefix = Prefix::new(params.get(&param::PREFIX));
     let prefix = prefix.dir().to_str().context("the name of the prefix directory is not UTF-8")?;
     let mut command: Vec<String> =
         [&scr, "inspect", "--node", "--prefix", prefix].map(str::to_owned).to_vec();
@@ -164,7 +166,7 @@ pub(crate) fn ask(
         let cache = cache.to_str().context("the name of a cache directory is not UTF-8")?;
         command.extend(["--cache".to_owned(), cache.to_owned()]);
     }
-    let answers = job.allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
+    let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
     let inventory = |answer: Result<Finished>| {
         let answer = answer.map_err(|error| format!("{error:#}"))?;
         let bytes = answer.marked(MARK).and_then(from_hex).ok_or_else(|| answer.failure())?;

@@ -149,6 +149,32 @@ fn a_run_knows_the_job_as_the_command_does() {
     assert_eq!(printed(&run), format!("{} 12 4000000000 a\n", prefix.display()), "{}", said(&run));
 }
 
+/// The prefix directory was full when the job wrote its last checkpoints. `scr postrun' said that there was nothing to save.
+#[test]
+fn a_checkpoint_that_no_flush_file_lists_is_saved_from_the_nodes_unless_it_was_dropped() {
+    for is_dropped in [false, true] {
+        let id = format!("u{}", std::process::id());
+        let settings = [("SCR_FLUSH", "0"), ("SCR_JOB_ID", id.as_str())];
+        let job = FinishedJob::with_settings(&settings);
+        let scr = |arguments: &[&str]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+            command.env_clear().current_dir(job.prefix()).env("USER", "user1").envs(settings);
+            command.env("SCR_CACHE_BASE", job.node(0)).env("SCR_CNTL_BASE", job.node(0));
+            command.env("SCR_REPORT", "0").env("SCR_PLUGIN_PATH", job.plugins());
+            command.args(arguments).output().unwrap()
+        };
+        if is_dropped {
+            scr(&["index", "--drop", "ckpt.1"]);
+        }
+        std::fs::remove_file(job.prefix().join(".scr/flush.scr")).unwrap();
+        let ended = scr(&["postrun"]);
+        assert_eq!(ended.status.code(), Some(0), "{}", said(&ended));
+        let is_saved =
+            job.prefix().join("ckpt.1/rank_0").exists() && job.prefix().join("ckpt.1/rank_1").exists();
+        assert_eq!(is_saved, !is_dropped, "{}", said(&ended));
+    }
+}
+
 /// The settings want nothing saved then, and a user who expects it must not take silence for safety.
 #[test]
 fn data_left_only_in_cache_by_a_finished_application_is_named() {

@@ -42,4 +42,4 @@ pub use dropping::{drop_dataset, drop_later, Dropped};
 pub use extract::{extract, ExtractError, Extracted};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
-pub use unsaved::{unsaved, Unsaved};
+pub use unsaved::{add_unlisted, unsaved, Unsaved};

@@ -7,7 +7,7 @@ use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::fs::{Files, FsError, MAX_TREE_BYTES};
 use crate::ledger::LedgerDir;
-use crate::prefix::{Prefix, PrefixId};
+use crate::prefix::{DatasetDescriptor, FlushFile, IndexEntry, Location, Prefix, PrefixError, PrefixId};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -51,6 +51,36 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
         }
     }
     Ok(found.into_iter().map(|(id, (name, prefix))| Unsaved { id, name, prefix }).collect())
+}
+
+/// Adds datasets that were found in cache to what a flush file says, which could not be written or is gone. What was dropped, what
+/// the prefix directory has, and checkpoints that it has newer ones of stay out. Gives how many were added.
+///
+/// # Errors
+/// The prefix directory cannot be read.
+pub fn add_unlisted(
+    files: &dyn Files,
+    prefix: &Prefix,
+    flush: &mut FlushFile,
+    found: &[DatasetDescriptor],
+) -> Result<usize, PrefixError> {
+    let ledger = LedgerDir::new(files, prefix).load()?;
+    let withdrawn = ledger.withdrawn();
+    let listed = flush.entries();
+    let is_unlisted = |dataset: &&DatasetDescriptor| {
+        let point = dataset.restart_point();
+        let is_there = |entry: &IndexEntry| {
+            let is_it = entry.id == dataset.id && entry.name == dataset.name && entry.is_valid();
+            let replaces = dataset.is_only_checkpoint() && entry.is_candidate();
+            is_it || replaces && entry.restart_point().replaces(point)
+        };
+        listed.iter().all(|entry| entry.id != dataset.id)
+            && withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()).is_none()
+            && !ledger.entries().iter().any(is_there)
+    };
+    let unlisted: Vec<_> = found.iter().filter(is_unlisted).collect();
+    unlisted.iter().for_each(|dataset| flush.record(dataset, Location::Cache));
+    Ok(unlisted.len())
 }
 
 /// Whether the prefix directory has the dataset, or a newer checkpoint in its place.

@@ -5,6 +5,7 @@
 
 use super::{agents, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
+use crate::inspect::{ask, inventory_here};
 use crate::machine::health::{answering, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
@@ -16,8 +17,8 @@ use clap::Args;
 use scr_core::env::Env;
 use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
-use scr_core::prefix::{FlushEntry, FlushFile, Halt, Location, Prefix, RestartPoint};
-use scr_core::scavenge::{Builder, Built, Outcome};
+use scr_core::prefix::{FlushEntry, FlushFile, Halt, LastRun, Location, Prefix, RestartPoint};
+use scr_core::scavenge::{add_unlisted, inspect, Builder, Built, Inventory, Outcome};
 use std::cell::OnceCell;
 use std::time::Duration;
 
@@ -81,13 +82,19 @@ pub(super) fn finish(
     log.add_entry(Record::event(Event::PostrunStart));
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log, warn };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
-    let unsaved = Unsaved::of(&FlushFile::read_as_it_is(&*env.files, &prefix, None)?, &allocation.job_id);
+    let halt = Halt::read(&*env.files, &prefix).ok().flatten();
+    let has_finished = halt.is_some_and(|halt| halt.is_finalized());
+    let mut flush = FlushFile::read_as_it_is(&*env.files, &prefix, None)?;
+    // Without a run no node has anything.
+    if !has_finished && LastRun::read(&*env.files, &prefix).is_ok_and(|run| run.is_some()) {
+        scavenge.add_unlisted(params, &mut flush);
+    }
+    let unsaved = Unsaved::of(&flush, &allocation.job_id);
     let saved = unsaved.output.len() + unsaved.checkpoints.len() + usize::from(unsaved.passed_over.is_some());
     let mut safe =
         unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
     // An application that has called SCR_Finalize has flushed what the settings ask for.
-    let halt = Halt::read(&*env.files, &prefix).ok().flatten();
-    let is_finished = params.get(&param::FLUSH) == 0 && halt.is_some_and(|halt| halt.is_finalized());
+    let is_finished = params.get(&param::FLUSH) == 0 && has_finished;
     let mut dealt_with: Vec<RestartPoint> = Vec::new();
     for checkpoint in &unsaved.checkpoints {
         let point = checkpoint.restart_point();
@@ -208,6 +215,30 @@ impl Scavenge<'_> {
         })
     }
 
+    /// Adds what the nodes have and the flush file does not say: a job that had no room in the prefix directory could not write it. A
+    /// node that does not answer has nothing.
+    fn add_unlisted(&self, params: &Params, flush: &mut FlushFile) {
+        let inventories: Vec<Inventory> = match self.allocation.is_here_alone() {
+            true => inventory_here(self.env, params, self.prefix, &[]).into_iter().collect(),
+            false => {
+                let answers =
+                    ask(self.allocation, params, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
+                answers.into_iter().flatten().map(|(inventory, _)| inventory).collect()
+            }
+        };
+        let found = inspect(inventories, &environment::plugin_host(self.env, None));
+        let whole = found.into_iter().filter(|found| found.beyond_repair.is_none());
+        let whole: Vec<_> = whole.map(|found| found.dataset).collect();
+        match add_unlisted(&*self.env.files, self.prefix, flush, &whole) {
+            Ok(0) => (),
+            Ok(_) => (self.warn)(&format!(
+                "{} lacks datasets that the nodes have",
+                self.prefix.flush_file().display()
+            )),
+            Err(error) => (self.warn)(&format!("what only the nodes know is not saved: {error}")),
+        }
+    }
+
     /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were
     /// started for the job end.
     fn end_flushes(&self, has_agents: bool) -> Result<()> {
@@ -292,6 +323,8 @@ impl Scavenge<'_> {
 }
 
 /// A file system may need minutes to fail over; after this time without a byte moved on any node it is not waited for.
+/// A node that has not said what it has after this time is not waited for.
+const LONGEST_LOOK: Duration = Duration::from_secs(60);
 const LONGEST_IDLE: Duration = Duration::from_secs(600);
 const NOT_UTF8: &str = "the name of a folder is not UTF-8";
 

@@ -198,7 +198,7 @@ impl Facts {
                 let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
                 let why = format!("{} reports it down", job.allocation.manager());
                 answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
-                let found = self.known(ask(&job, &up, &[], LONGEST))?;
+                let found = self.known(ask(&job.allocation, &job.params, &up, &[], LONGEST))?;
                 up.into_iter()
                     .zip(found.into_iter().map(|found| found.map(|(inventory, _)| inventory)))
                     .collect()
