@@ -94,15 +94,31 @@ impl EventLog {
     }
 
     fn open(&self) -> Result<Box<dyn File>> {
-        match self.once().status(&self.path) {
-            Ok(found) if found.kind != Kind::File => {
-                // To open a pipe would wait for a reader.
-                return Err(Error::new(ErrorKind::InvalidInput, format!("it is {}", found.kind.name())));
-            }
-            Ok(found) if found.len >= MOST_BYTES => _ = self.once().rename(&self.path, &self.older),
-            _ => (),
+        let (file, len) = self.open_once()?;
+        if len < MOST_BYTES {
+            return Ok(file);
         }
-        self.once().open(&self.path, How::Append(FILE_MODE))
+        drop(file);
+        _ = self.once().rename(&self.path, &self.older);
+        Ok(self.open_once()?.0)
+    }
+
+    /// Opens the file, which waits for no reader of a pipe, and gives its length.
+    fn open_once(&self) -> Result<(Box<dyn File>, u64)> {
+        let none = |kind: Kind| Error::new(ErrorKind::InvalidInput, format!("it is {}", kind.name()));
+        let file = match self.once().open(&self.path, How::Append(FILE_MODE)) {
+            Err(error) => {
+                let kind = self.once().status(&self.path).map(|found| found.kind);
+                return Err(kind.ok().filter(|kind| *kind != Kind::File).map_or(error, none));
+            }
+            Ok(file) => file,
+        };
+        let found = file.status()?;
+        if found.kind == Kind::File {
+            Ok((file, found.len))
+        } else {
+            Err(none(found.kind))
+        }
     }
 }
 
