@@ -39,6 +39,28 @@ pub(crate) struct Job {
     pub(crate) processors: u32,
 }
 
+/// A job without its communicator and its log, which belong to the thread of the application.
+pub(crate) struct JobParts {
+    env: Env,
+    report: Reporter,
+    params: Params,
+    descriptors: Descriptors,
+    prefix: Prefix,
+    folder: Option<PathBuf>,
+    run: RunId,
+    nodes: Placement,
+    processors: u32,
+}
+
+impl JobParts {
+    /// The job as a thread sees it that has this communicator of the same ranks. Nothing is logged.
+    pub(crate) fn with(self, comm: Box<dyn Comm>) -> Job {
+        let Self { env, report, params, descriptors, prefix, folder, run, nodes, processors } = self;
+        let log = Log::silent(&env, &params, &report, &prefix);
+        Job { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors }
+    }
+}
+
 impl Job {
     /// Reads the settings and finds out which ranks share a node. Collective.
     ///
@@ -100,6 +122,21 @@ impl Job {
         let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
         let (folder, run) = (Some(env.current_dir.clone()), RunId::default());
         Ok(Self { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors: 1 })
+    }
+
+    /// What a thread of this rank needs to work on the job.
+    pub(crate) fn parts(&self) -> JobParts {
+        JobParts {
+            env: self.env.clone(),
+            report: self.report.clone(),
+            params: self.params.clone(),
+            descriptors: self.descriptors.clone(),
+            prefix: Prefix::new(self.prefix.dir()),
+            folder: self.folder.clone(),
+            run: self.run.clone(),
+            nodes: self.nodes.clone(),
+            processors: self.processors,
+        }
     }
 
     /// Gives this run its number, which is higher than `seen`. Collective.

@@ -195,6 +195,7 @@ impl Reply {
                 "output": entry.output,
                 "locations": locations(entry).map(Location::key).collect::<Vec<_>>(),
                 "bypass": entry.in_cache.bypass,
+                "local": entry.in_cache.is_local,
                 "needs_flush": entry.needs_flush(),
             })
         });
@@ -236,7 +237,9 @@ fn table(entries: &[FlushEntry]) -> String {
     };
     let mut table = Table::with_head(&["DSET", "KIND", "LOCATION", "NAME"]);
     for entry in entries {
-        table.row([entry.id.to_string(), kind(entry).to_owned(), joined(entry, UNLISTED), name(entry)]);
+        let local = if entry.in_cache.is_local { " LOCAL" } else { "" };
+        let places = joined(entry, UNLISTED) + local;
+        table.row([entry.id.to_string(), kind(entry).to_owned(), places, name(entry)]);
     }
     table.text()
 }

@@ -183,6 +183,7 @@ fn text(found: &[Inspected]) -> String {
     for dataset in found {
         let state = match (&dataset.beyond_repair, dataset.lost.is_empty()) {
             (Some(why), _) => format!("lost: {why}"),
+            (None, true) if dataset.is_local => "whole, local".to_owned(),
             (None, true) => "whole".to_owned(),
             (None, false) => "can be rebuilt".to_owned(),
         };
@@ -205,6 +206,7 @@ fn row(dataset: &Inspected) -> Value {
         "checkpoint": dataset.dataset.checkpoint,
         "ranks": dataset.ranks,
         "lost": dataset.lost,
+        "local": dataset.is_local,
         "recoverable": dataset.beyond_repair.is_none(),
         "why": dataset.beyond_repair,
     })

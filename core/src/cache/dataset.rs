@@ -113,7 +113,9 @@ impl CachedDataset {
     pub(super) fn in_cache(&self) -> InCache {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
-        InCache { bypass: protection.bypass, scheme, survives: self.survives, after: self.after }
+        let is_local = self.is_local();
+        let survives = if is_local { Some(Survives::Nodes(0)) } else { self.survives };
+        InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after }
     }
 
     /// Its id.
@@ -142,6 +144,11 @@ impl CachedDataset {
             file.bytes.div_ceil(links.max(1))
         };
         self.record.files.iter().map(share).fold(redundancy, u64::saturating_add)
+    }
+
+    /// Whether it is complete and its scheme has not protected it yet.
+    pub(crate) fn is_local(&self) -> bool {
+        self.record.local.is_some()
     }
 
     /// Whether a complete copy is in the prefix directory.
@@ -189,9 +196,9 @@ impl CachedDataset {
         self.record.dataset.checkpoint && !self.refused && !is_overwritten
     }
 
-    /// Whether older ones may leave for it: a run can restart from it and, where its files lie in the prefix directory, the index
-    /// has it.
+    /// Whether older ones may leave for it: a run can restart from it, it is protected and, where its files lie in the prefix
+    /// directory, the index has it.
     pub(crate) fn counts(&self) -> bool {
-        self.is_restartable() && (!self.record.protection.bypass || self.is_flushed())
+        self.is_restartable() && !self.is_local() && (!self.record.protection.bypass || self.is_flushed())
     }
 }

@@ -100,7 +100,9 @@ impl Cache {
     /// first, then the oldest ones. The newest one that survives the loss of a node does not leave for weaker ones. Output stays
     /// that exists only in cache, or that the application is about to read.
     pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
-        if self.count_in(store) <= limit.most {
+        let waiting =
+            self.datasets.iter().filter(|cached| cached.store == store && self.waits(cached)).count();
+        if self.count_in(store) - waiting as u64 <= limit.most {
             return None;
         }
         // Also one that would have to get to the prefix directory before a run can read it.
@@ -112,11 +114,17 @@ impl Cache {
         let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts), strong];
         let may_leave = |cached: &&CachedDataset| {
             let stays = cached.offered || cached.must_stay() && !cached.is_being_flushed();
-            cached.store == store && !kept.contains(&Some(cached.id())) && !stays
+            cached.store == store && !kept.contains(&Some(cached.id())) && !stays && !self.waits(cached)
         };
         let all = self.datasets.iter().filter(may_leave);
         let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.seq()))?;
         Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
+    }
+
+    /// Whether a dataset is local and no newer one is protected: it stays beside those that count.
+    pub(crate) fn waits(&self, cached: &CachedDataset) -> bool {
+        let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
+        cached.is_local() && !self.datasets.iter().any(is_newer)
     }
 
     /// The newest checkpoint of which a run can restart after the loss of a node, if it is in cache only.

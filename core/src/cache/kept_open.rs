@@ -2,12 +2,12 @@
 //! already, which costs a third less than mapping it again.
 
 use crate::fs::{File, Files};
-use std::cell::RefCell;
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The redundancy files that this rank has written in this run.
 #[derive(Default)]
-pub(crate) struct KeptOpen(RefCell<Vec<OpenFile>>);
+pub(crate) struct KeptOpen(Mutex<Vec<OpenFile>>);
 
 /// A file, and what tells it from others: device and inode, which are not given to another one while it is open.
 type OpenFile = ((u64, u64), Box<dyn File>);
@@ -16,21 +16,25 @@ impl KeptOpen {
     /// Keeps a file that has been written.
     pub(crate) fn keep(&self, file: Box<dyn File>) {
         if let Ok(status) = file.status() {
-            self.0.borrow_mut().push((status.identity, file));
+            self.all().push((status.identity, file));
         }
     }
 
     /// The file of this name, if it was kept.
     pub(crate) fn take(&self, files: &dyn Files, path: &Path) -> Option<Box<dyn File>> {
         let wanted = files.status(path).ok()?.identity;
-        let mut kept = self.0.borrow_mut();
+        let mut kept = self.all();
         let at = kept.iter().position(|(identity, _)| *identity == wanted)?;
         Some(kept.swap_remove(at).1)
     }
 
     /// Closes the files that have no name any more: their memory is free only then.
     pub(crate) fn close_removed(&self) {
-        self.0.borrow_mut().retain(|(_, file)| file.status().is_ok_and(|status| status.links > 0));
+        self.all().retain(|(_, file)| file.status().is_ok_and(|status| status.links > 0));
+    }
+
+    fn all(&self) -> MutexGuard<'_, Vec<OpenFile>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -49,7 +53,7 @@ mod tests {
         }
         RealFiles.remove_file(&path("removed")).unwrap();
         open.close_removed();
-        assert_eq!(open.0.borrow().len(), 1, "memory of a removed file is given back");
+        assert_eq!(open.all().len(), 1, "memory of a removed file is given back");
         RealFiles.rename(&path("leaving"), &path("spare")).unwrap();
         RealFiles.open(&path("leaving"), How::Create(0o600)).unwrap();
         assert!(open.take(&RealFiles, &path("leaving")).is_none(), "another file has the name now");

@@ -79,7 +79,7 @@ pub(crate) struct Cache {
     control: OwnedDir,
     /// The file layer in which none of these directories is held.
     unheld: Arc<dyn Files>,
-    open: KeptOpen,
+    open: Arc<KeptOpen>,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
     /// Parts of datasets that cannot be brought back, which are removed once a newer checkpoint counts.
@@ -114,7 +114,7 @@ impl Cache {
             stores,
             control,
             unheld,
-            open: KeptOpen::default(),
+            open: Arc::default(),
             datasets: Vec::new(),
             stale: Vec::new(),
             has_remains: false,
@@ -177,7 +177,7 @@ impl Cache {
     }
 
     /// Redundancy files that are kept open.
-    pub(crate) fn kept_open(&self) -> &KeptOpen {
+    pub(crate) fn kept_open(&self) -> &Arc<KeptOpen> {
         &self.open
     }
 

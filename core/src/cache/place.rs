@@ -80,6 +80,9 @@ enum Flaw {
         /// Which file.
         path: PathBuf,
     },
+    /// Its checksums were to be computed after the machine was started again.
+    #[error("its node was started again before it was protected, and its files may lack bytes")]
+    Rebooted,
     /// A newer dataset was to replace it.
     #[error("{} was given to the application to write over, for a later dataset that was not completed", path.display())]
     Overwritten {
@@ -89,15 +92,33 @@ enum Flaw {
 }
 
 /// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
-/// length that its record gives.
+/// length that its record gives. A local part has no redundancy yet.
 pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let mut data = record.files.iter();
     let flaw = data.find_map(|file| expect_file(files, &place.file(record, file), file.bytes).err());
     if let Some(flaw) = flaw {
         return Some(Loss::of_data(crate::describe(&flaw)));
     }
+    if record.local.is_some() {
+        let is_gone = is_of_earlier_boot(files, record);
+        return Some(if is_gone {
+            Loss::of_data(crate::describe(&Flaw::Rebooted))
+        } else {
+            Loss::of_protection()
+        });
+    }
     let flaw = record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes).err());
     flaw.map(|flaw| Loss::of_redundancy(crate::describe(&flaw)))
+}
+
+/// Whether a local part was written before this machine was started again. It may lack bytes, and no checksum shows that.
+pub(crate) fn is_of_earlier_boot(files: &dyn Files, record: &RankRecord) -> bool {
+    record.local.as_ref().is_some_and(|boot| !boot.is_empty() && *boot != boot_of(files))
+}
+
+/// The boot of this machine, where that is known.
+pub(crate) fn boot_of(files: &dyn Files) -> String {
+    String::from_utf8_lossy(&files.machine()).trim().to_owned()
 }
 
 /// What a part in bypass mode lacks: a file that is not in the prefix directory as it was written. Such files have no checksums,

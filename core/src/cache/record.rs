@@ -44,6 +44,9 @@ pub(crate) struct RankRecord {
     pub(crate) files: Vec<FileRecord>,
     /// Its redundancy file, where the scheme keeps one.
     pub(crate) redundancy: Option<RedundancyRecord>,
+    /// While the part is local, which means that its scheme has not protected it yet: the boot of the machine that may have bytes
+    /// of it in memory only. Empty where the end of a machine takes nothing, or that is not known.
+    pub(crate) local: Option<String>,
 }
 
 /// One dataset among all that were ever in cache: two may have one id where ids could not be reserved, and a dataset may be
@@ -132,6 +135,7 @@ impl RankRecord {
             nodes,
             files: Vec::new(),
             redundancy: None,
+            local: None,
         }
     }
 
@@ -213,6 +217,9 @@ impl RankRecord {
         for file in &self.files {
             files.put(&file.name, file.to_tree());
         }
+        if let Some(boot) = &self.local {
+            tree.set("LOCAL", boot);
+        }
         if let Some(redundancy) = self.redundancy {
             let entry = tree.child("REDUNDANCY");
             entry.set("SIZE", redundancy.bytes);
@@ -245,6 +252,7 @@ impl RankRecord {
             nodes: set.iter().filter_map(|(_, member)| node(member)).collect(),
             files: files(tree)?,
             redundancy: redundancy(tree)?,
+            local: tree.parse("LOCAL")?,
         };
         record.check()?;
         Ok(record)
@@ -408,6 +416,7 @@ pub(crate) mod tests {
                 crc: Some(0xdead_beef),
             }],
             redundancy: Some(RedundancyRecord { bytes: 99, crc: 1 }),
+            local: None,
         }
     }
 
@@ -416,7 +425,7 @@ pub(crate) mod tests {
         let mut record = sample(2);
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record.clone()));
         (record.id_in_prefix, record.dataset.run, record.prefix_id) = (3, 5, None);
-        record.read_by = Some(6);
+        (record.read_by, record.local) = (Some(6), Some("a boot".to_owned()));
         assert_eq!(RankRecord::from_tree(&record.to_tree()), Ok(record));
     }
 

@@ -12,6 +12,8 @@ use scr_plugin_api::PluginError;
 pub(crate) enum Lost {
     /// Its redundancy, and nothing else.
     Redundancy,
+    /// The redundancy and the checksums that a local part has never had.
+    Protection,
     /// Files. Its redundancy is of no use without them.
     Data,
 }
@@ -30,6 +32,11 @@ impl Loss {
 
     pub(crate) fn of_redundancy(why: impl Into<String>) -> Self {
         Self { lost: Lost::Redundancy, why: why.into() }
+    }
+
+    /// That a part is local.
+    pub(crate) fn of_protection() -> Self {
+        Self { lost: Lost::Protection, why: "it was not protected yet".to_owned() }
     }
 }
 
@@ -149,7 +156,8 @@ pub(crate) fn compare(
     compare_redundancy(record, redundancy, threads).map(|()| Verified::All)
 }
 
-fn compare_data(record: &RankRecord, data: &LogicalFile, threads: u32) -> Result<(), Damage> {
+/// The same for its files alone.
+pub(crate) fn compare_data(record: &RankRecord, data: &LogicalFile, threads: u32) -> Result<(), Damage> {
     let recorded = record.files.iter().map(|file| (file.name.to_string(), file.crc));
     expect_sums(recorded, data, threads).map_err(Damage::Data)
 }

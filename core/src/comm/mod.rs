@@ -1,7 +1,8 @@
 //! How ranks communicate.
 //!
 //! [`Comm`] is point to point only. [`collective`] builds all collectives on it, so that they are the same code on every
-//! communicator. There are two: [`thread`], with ranks as threads of one process, and `mpi`, with the feature of that name.
+//! communicator. There are three: [`thread`], with ranks as threads of one process, [`tcp`], and `mpi`, with the feature of that
+//! name.
 //! [`set`] is a redundancy set on either: some of the ranks, with a protocol that lets any of them give up.
 //!
 //! | part | what it is |
@@ -11,13 +12,16 @@
 //! | `values` | a value of every rank, short where neighbours share one |
 //! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
+//! | `cancelled` | a thread's communicator, which another thread ends |
 //! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `mpi` | ranks of an MPI job |
+//! | `tcp` | ranks that talk over TCP |
 //! | `thread` | ranks as threads of one process; `world`: what those share |
 //! | `watched` | which ranks have not come, where a call waits for them |
 
 mod agree;
 mod awaited;
+pub(crate) mod cancelled;
 pub mod collective;
 mod frame;
 #[cfg(feature = "mpi")]
@@ -25,6 +29,7 @@ pub mod mpi;
 mod route;
 pub mod set;
 pub(crate) mod standins;
+pub mod tcp;
 pub mod thread;
 mod values;
 pub(crate) mod watched;
@@ -162,6 +167,20 @@ pub enum CommError {
     Unfit {
         /// Why, and what to do.
         why: &'static str,
+    },
+    /// A rank has ended, or cannot be reached.
+    #[error("the connection to rank {rank} is lost: {why}")]
+    Lost {
+        /// Which.
+        rank: Rank,
+        /// What has happened.
+        why: String,
+    },
+    /// A call of the system has failed.
+    #[error("{what}")]
+    Socket {
+        /// Which, and why.
+        what: String,
     },
     /// The MPI library reported an error.
     #[error("{call} failed: {text}")]

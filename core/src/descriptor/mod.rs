@@ -19,7 +19,7 @@ mod store;
 
 pub use group::{Groups, NODE, WORLD};
 pub(crate) use keys::meant;
-pub use redundancy::{protects, Redundancies, Redundancy};
+pub use redundancy::{protects, Encode, Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 
 use crate::param::{self, Cause, ConfigError, Origin, Params, Problem};

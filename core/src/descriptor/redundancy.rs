@@ -12,6 +12,27 @@ use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
 
+/// When a checkpoint is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encode {
+    /// Before `SCR_Complete_output` returns.
+    Sync,
+    /// While the application computes.
+    Async,
+}
+
+const ENCODES: &[(&str, Encode)] = &[("sync", Encode::Sync), ("async", Encode::Async)];
+
+impl Encode {
+    fn by_default(params: &Params) -> Self {
+        if params.get(&param::ENCODE_ASYNC) {
+            Self::Async
+        } else {
+            Self::Sync
+        }
+    }
+}
+
 /// How a dataset is cached and protected.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Redundancy {
@@ -29,6 +50,8 @@ pub struct Redundancy {
     pub bypass: bool,
     /// Whether it is for output.
     pub output: bool,
+    /// When a checkpoint is protected.
+    pub encode: Encode,
     /// Least members of a set, where there are enough failure groups.
     pub set_size: u32,
     /// Failures to survive in each set, for schemes that let one choose.
@@ -39,8 +62,18 @@ pub struct Redundancy {
     pub origin: Origin,
 }
 
-pub(super) const KEYS: &[&str] =
-    &["INTERVAL", "GROUP", "STORE", "TYPE", "BYPASS", "OUTPUT", "SET_SIZE", "SET_FAILURES", "ENABLED"];
+pub(super) const KEYS: &[&str] = &[
+    "INTERVAL",
+    "GROUP",
+    "STORE",
+    "TYPE",
+    "BYPASS",
+    "OUTPUT",
+    "SET_SIZE",
+    "SET_FAILURES",
+    "ENCODE",
+    "ENABLED",
+];
 /// Schemes that come with scr and do not let one choose how many failures they survive.
 const FIXED: &[&str] = &["SINGLE", "PARTNER", "XOR"];
 const INTERVAL: Kind = Kind::Count { least: 1, most: u64::MAX };
@@ -61,6 +94,9 @@ impl Redundancy {
         tree.set("TYPE", &self.scheme);
         tree.set("BYPASS", u8::from(self.bypass));
         tree.set("OUTPUT", u8::from(self.output));
+        if self.encode == Encode::Async {
+            tree.set("ENCODE", "async");
+        }
         tree.set("SET_SIZE", self.set_size);
         tree.set("SET_FAILURES", self.set_failures);
         for (key, value) in &self.options {
@@ -87,6 +123,7 @@ impl Redundancy {
             scheme: tree.require("TYPE")?,
             bypass: flag(tree, "BYPASS")?,
             output: flag(tree, "OUTPUT")?,
+            encode: if tree.text("ENCODE").is_some() { Encode::Async } else { Encode::Sync },
             set_size: tree.require("SET_SIZE")?,
             set_failures: tree.require("SET_FAILURES")?,
             options,
@@ -251,6 +288,7 @@ impl<'a> Builder<'a> {
             scheme,
             bypass: params.get(&param::CACHE_BYPASS),
             output: false,
+            encode: Encode::by_default(params),
             set_size: params.get(&param::SET_SIZE),
             set_failures: params.get(&param::SET_FAILURES),
             options: BTreeMap::new(),
@@ -318,6 +356,7 @@ impl<'a> Builder<'a> {
             scheme,
             bypass: keys.read("BYPASS", Kind::Bool, self.params.get(&param::CACHE_BYPASS)),
             output: keys.read("OUTPUT", Kind::Bool, false),
+            encode: keys.choice("ENCODE", ENCODES, Encode::by_default(self.params)),
             set_size: keys.read("SET_SIZE", param::SET_SIZE.info().kind, self.params.get(&param::SET_SIZE)),
             set_failures: keys.read(
                 "SET_FAILURES",

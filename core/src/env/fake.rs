@@ -1,6 +1,6 @@
 //! A world made by a test: nothing in it comes from the machine it runs on.
 
-use super::{Clock, Env, Output, Watch};
+use super::{Clock, Env, Link, Output, Watch};
 use crate::fs::{Files, Retrying};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -36,6 +36,7 @@ impl Env {
             clock: clock.clone(),
             output: output.clone(),
             watch: Watch::default(),
+            link: Link::InCalls,
         };
         TestEnv { env, clock, output }
     }
@@ -75,6 +76,13 @@ impl TestEnv {
     #[must_use]
     pub fn with_beginning(mut self, since_epoch: Duration) -> Self {
         self.env.began = SystemTime::UNIX_EPOCH + since_epoch;
+        self
+    }
+
+    /// Lets threads of ranks talk over TCP.
+    #[must_use]
+    pub fn with_link(mut self, link: Link) -> Self {
+        self.env.link = link;
         self
     }
 

@@ -56,6 +56,17 @@ pub struct Env {
     pub output: Arc<dyn Output>,
     /// Looks at what may hang.
     pub watch: Watch,
+    /// How threads of ranks talk while the application computes.
+    pub link: Link,
+}
+
+/// How threads of ranks talk to each other while the application computes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Link {
+    /// Over TCP.
+    Tcp,
+    /// Not at all: the ranks do their work in the application's next call, so that a test knows when.
+    InCalls,
 }
 
 /// Wall clock and stopwatch.

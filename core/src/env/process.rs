@@ -1,7 +1,7 @@
 //! The world as the running process sees it. The one place in core that asks the system for it.
 #![expect(clippy::disallowed_methods, reason = "all other code asks the system through this file")]
 
-use super::{Clock, Env, Output, Watch};
+use super::{Clock, Env, Link, Output, Watch};
 use crate::build;
 use crate::fs::{Files, Retrying};
 use std::collections::BTreeMap;
@@ -40,6 +40,7 @@ impl Env {
             clock: Arc::new(SystemClock { start: Instant::now() }),
             output: Arc::new(StandardOutput),
             watch: Watch::default(),
+            link: Link::Tcp,
         })
     }
 }

@@ -8,6 +8,7 @@ use super::closing::{self, CloseOutcome};
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
+use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, PrefixCopy};
 use crate::comm::collective::{any, broadcast, broadcast_tree};
 use crate::comm::{CommError, Rank};
@@ -103,18 +104,24 @@ impl Flushes {
             report_only(site.job, flushed)?;
         }
         let cached = dataset(site.cache, id);
-        if !policy::is_due(site.job, cached, self.planned, self.retry_pending) {
+        if !policy::is_due(site.job, &cached.record, self.planned, self.retry_pending) {
             return Ok(());
         }
         let number = cached.record.dataset.checkpoint_id;
         self.planned.iter_mut().for_each(|planned| planned.last = number.unwrap_or(planned.last));
-        let must_arrive = policy::must_arrive(cached);
+        let must_arrive = policy::must_arrive(&cached.record);
         let flushed = if self.is_async(site, id)? { self.begin(site, id) } else { self.flush(site, id) };
         if must_arrive {
             flushed
         } else {
             report_only(site.job, flushed)
         }
+    }
+
+    /// Whether the application waits for the flush of a new dataset as soon as it is complete.
+    pub(crate) fn will_wait_for(&self, job: &Job, record: &RankRecord) -> bool {
+        let is_due = policy::is_due(job, record, self.planned, self.retry_pending);
+        policy::must_arrive(record) || is_due && !job.params.get(&param::FLUSH_ASYNC)
     }
 
     /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits.
@@ -472,7 +479,7 @@ impl Flushes {
                     remove_dropped(site, id);
                     return Ok(mark_replaced(site, id)?);
                 }
-                let must_arrive = policy::must_arrive(dataset(site.cache, id));
+                let must_arrive = policy::must_arrive(&dataset(site.cache, id).record);
                 match error {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
                     FlushError::Superseded { newer, .. }

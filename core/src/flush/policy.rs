@@ -6,7 +6,7 @@
 use super::flushes::Planned;
 use super::host_options::host_options;
 use super::{MakeCurrent, NoTransport, Options, SourceFile};
-use crate::cache::record::FileRecord;
+use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::Collective;
 use crate::descriptor::{FlushBy, Store};
@@ -20,13 +20,8 @@ use std::collections::BTreeMap;
 
 /// Whether a dataset is to be flushed as soon as it is complete. A plan of the run says which, or else the setting.
 /// `retry_pending`: a checkpoint could not be flushed.
-pub(super) fn is_due(
-    job: &Job,
-    cached: &CachedDataset,
-    planned: Option<Planned>,
-    retry_pending: bool,
-) -> bool {
-    let dataset = &cached.record.dataset;
+pub(super) fn is_due(job: &Job, record: &RankRecord, planned: Option<Planned>, retry_pending: bool) -> bool {
+    let dataset = &record.dataset;
     let every = job.params.get(&param::FLUSH);
     let is_turn = |checkpoint: u64| match planned {
         Some(planned) => planned.is_due(checkpoint),
@@ -34,13 +29,13 @@ pub(super) fn is_due(
     };
     let turn = dataset.checkpoint_id.is_some_and(is_turn);
     let periodic = dataset.checkpoint && (turn || every > 0 && retry_pending);
-    must_arrive(cached) || periodic
+    must_arrive(record) || periodic
 }
 
 /// Whether a dataset is of use only in the prefix directory: as output, and in bypass mode, where the files are in place and only
 /// an entry in the index makes them count.
-pub(super) fn must_arrive(cached: &CachedDataset) -> bool {
-    cached.record.dataset.output || cached.record.protection.bypass
+pub(super) fn must_arrive(record: &RankRecord) -> bool {
+    record.dataset.output || record.protection.bypass
 }
 
 /// The datasets of earlier runs that are flushed when a run begins.
@@ -48,7 +43,7 @@ pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
     let params = &job.params;
     let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
     let due = |cached: &&CachedDataset| {
-        cached.is_unflushed() && !cached.refused && (all || is_due(job, cached, None, false))
+        cached.is_unflushed() && !cached.refused && (all || is_due(job, &cached.record, None, false))
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
 }
@@ -63,7 +58,7 @@ pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     let due = |cached: &&CachedDataset| {
         let is_newest = periodic && Some(cached.id()) == newest;
         let is_not_wanted = cached.passed_over && !cached.record.dataset.output;
-        (must_arrive(cached) || is_newest) && !is_not_wanted && cached.is_unflushed()
+        (must_arrive(&cached.record) || is_newest) && !is_not_wanted && cached.is_unflushed()
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
 }

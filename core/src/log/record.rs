@@ -99,6 +99,8 @@ names! {
     FlushWait = "FLUSH_WAIT";
     /// Parts of a dataset were rebuilt: of how many processes, and how many bytes were damaged. Only the event log has it.
     Rebuilt = "REBUILT";
+    /// A checkpoint was protected while the application computed. Only the event log has it.
+    Protected = "PROTECTED";
     /// The application has said that it has restarted from this checkpoint. Only the event log has it.
     Current = "CURRENT";
     /// The interval of checkpoints is planned anew. The note says why. Only the event log has it.
@@ -108,7 +110,7 @@ names! {
 impl Event {
     /// Whether C SCR's log has no such event, so that programs that read its logs need not know it.
     fn is_own(self) -> bool {
-        matches!(self, Self::FlushWait | Self::Rebuilt | Self::Current | Self::Plan)
+        matches!(self, Self::FlushWait | Self::Rebuilt | Self::Protected | Self::Current | Self::Plan)
     }
 }
 

@@ -260,6 +260,10 @@ parameters! {
         "Flush every Nth checkpoint to the prefix directory; 0 for no periodic flush.";
     FLUSH_TYPE: String = "SCR_FLUSH_TYPE", Kind::Name { known: TRANSPORTS }, text("SYNC"), Anywhere,
         "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name.";
+    ENCODE_ASYNC: bool = "SCR_ENCODE_ASYNC", Kind::Bool, text("0"), Anywhere,
+        "Whether checkpoints are protected while the application computes, unless their CKPT line has ENCODE.";
+    TCP_INTERFACE: Option<String> = "SCR_TCP_INTERFACE", Kind::Text, DefaultValue::Unset, Anywhere,
+        "The network that protects checkpoints while the application computes: an interface, or a range of addresses.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,
         "How many processes may write to the parallel file system at the same time, spread over the nodes.";
     FLUSH_ASYNC: bool = "SCR_FLUSH_ASYNC", Kind::Bool, text("0"), Anywhere,

@@ -66,6 +66,8 @@ pub struct InCache {
     pub bypass: bool,
     /// The scheme that protects it. `None` if its files lie in the prefix directory, or nothing was recorded.
     pub scheme: Option<String>,
+    /// Whether the scheme has not protected it yet.
+    pub is_local: bool,
     /// How many nodes may be lost.
     pub survives: Option<Survives>,
     /// How long after the checkpoint before it, in the same run, it was complete.
@@ -171,6 +173,7 @@ impl InCache {
     fn write_into(&self, tree: &mut KvTree) {
         set_or_remove(tree, BYPASS, self.bypass.then_some(1));
         set_or_remove(tree, SCHEME, self.scheme.as_ref());
+        set_or_remove(tree, LOCAL, self.is_local.then_some(1));
         let survives = self.survives.map(|survives| match survives {
             Survives::Nodes(nodes) => nodes.to_string(),
             Survives::All => ALL.to_owned(),
@@ -188,6 +191,7 @@ impl InCache {
         Self {
             bypass: flag(tree, BYPASS).ok().flatten().unwrap_or(false),
             scheme: tree.text(SCHEME).map(str::to_owned),
+            is_local: flag(tree, LOCAL).ok().flatten().unwrap_or(false),
             survives: tree.text(SURVIVES).and_then(survives),
             after: tree.parse(AFTER).ok().flatten().map(Duration::from_micros),
         }
@@ -442,6 +446,7 @@ const DATASET: &str = "DATASET";
 const LOST: &str = "LOST";
 const REPLACED: &str = "REPLACED";
 const BYPASS: &str = "BYPASS";
+const LOCAL: &str = "LOCAL";
 const SCHEME: &str = "SCHEME";
 const SURVIVES: &str = "SURVIVES";
 const ALL: &str = "ALL";

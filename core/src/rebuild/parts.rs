@@ -127,7 +127,11 @@ pub(crate) fn exchange(
         };
         let key = DatasetKey::of(&record);
         let has_data = tree.text("DATA") == Some("1");
-        let loss = tree.text("LOSS").map(if has_data { Loss::of_redundancy } else { Loss::of_data });
+        let loss = tree.text("LOSS").map(|why| match record.local {
+            _ if !has_data => Loss::of_data(why),
+            Some(_) => Loss::of_protection(),
+            None => Loss::of_redundancy(why),
+        });
         reports.entry(key).or_default().push(PartReport { holder, has_data, loss, record });
     }
     Ok(reports)

@@ -245,7 +245,7 @@ impl<'a> Recovery<'a> {
         extent: Extent,
     ) -> Self {
         let (copy, record) = choose(on.job.rank(), reports);
-        let bare = |copy: &PartReport| copy.loss.clone().filter(|loss| loss.lost == Lost::Redundancy);
+        let bare = |copy: &PartReport| copy.loss.clone().filter(|loss| loss.lost != Lost::Data);
         let loss = copy.map_or_else(|| Some(why_lost(on.job, record, reports)), bare);
         let (place, journal, begun, replaces, scheme_fails) = (None, None, false, false, Rc::default());
         let damaged_in_prefix = None;
@@ -293,10 +293,12 @@ impl<'a> Recovery<'a> {
         let repaired = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part));
         self.damaged_in_prefix =
             Some(record.id_in_prefix).filter(|_| record.protection.bypass && repair.has_wrong_bytes.get());
-        let Repaired { rebuilt, verified } = repaired?;
-        self.record_recovered(record, &part, moved || rebuilt)?;
+        let Repaired { rebuilt, verified, protected } = repaired?;
+        let changed = moved || rebuilt || protected.is_some();
+        let record = protected.unwrap_or_else(|| record.clone());
+        self.record_recovered(&record, &part, changed)?;
         self.send_off();
-        Ok(Restored { record: record.clone(), part, refused: self.refused, verified })
+        Ok(Restored { record, part, refused: self.refused, verified })
     }
 
     /// Fetches this rank's part where it lies on another node, and sends others theirs. Files that did not come are asked for again, as the

@@ -43,6 +43,16 @@ pub(crate) enum RedundancyError {
         /// How many losses it survives in a set of this size.
         survived: u32,
     },
+    /// A set has lost parts before it was protected.
+    #[error(
+        "the parts of ranks {lost} are lost, and the redundancy set of ranks {members} was not protected yet"
+    )]
+    NotProtected {
+        /// The ranks of the set.
+        members: String,
+        /// Those that have lost their parts, with the nodes they were written on.
+        lost: String,
+    },
     /// Redundancy that was made again from the same data is not what was recorded.
     #[error("the scheme makes other redundancy of the same data than it did before; is another version of it installed?")]
     OtherRedundancy,

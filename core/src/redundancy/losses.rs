@@ -17,6 +17,8 @@ pub(super) enum Remedy {
     Read,
     /// No member lacks data: the redundancy is computed from it once more.
     ProtectAnew,
+    /// No member lacks data, and some have never been protected.
+    Protect,
     /// The parts of the members that lack anything are rebuilt from the others.
     Rebuild,
 }
@@ -27,6 +29,7 @@ impl Losses {
         let own = match own {
             None => INTACT,
             Some(Lost::Redundancy) => NO_REDUNDANCY,
+            Some(Lost::Protection) => NO_PROTECTION,
             Some(Lost::Data) => NO_DATA,
         };
         // Neighbours that have lost the same, such as nothing, take no more room than one rank.
@@ -34,6 +37,7 @@ impl Losses {
         let lost = |place: usize| match all.distinct()[place].as_slice() {
             NO_DATA => Some(Lost::Data),
             NO_REDUNDANCY => Some(Lost::Redundancy),
+            NO_PROTECTION => Some(Lost::Protection),
             _ => None,
         };
         let runs = all.runs().filter_map(|(ranks, place)| Some((ranks, lost(place)?)));
@@ -69,6 +73,7 @@ impl Losses {
         match members.iter().filter_map(|member| self.0.get(member)).max() {
             None => Remedy::Read,
             Some(Lost::Redundancy) => Remedy::ProtectAnew,
+            Some(Lost::Protection) => Remedy::Protect,
             Some(Lost::Data) => Remedy::Rebuild,
         }
     }
@@ -78,9 +83,25 @@ impl Losses {
         members.iter().map(|member| self.has(*member)).collect()
     }
 
-    /// Whether the set of these ranks can do without what it has lost.
+    /// Whether a rank lacks data.
+    pub(super) fn lacks_data(&self, rank: Rank) -> bool {
+        self.0.get(&rank) == Some(&Lost::Data)
+    }
+
+    /// Whether any part is local.
+    pub(super) fn is_any_local(&self) -> bool {
+        self.0.values().any(|lost| *lost == Lost::Protection)
+    }
+
+    /// Whether a part of these ranks is local.
+    pub(crate) fn has_local(&self, members: &[Rank]) -> bool {
+        members.iter().any(|member| self.0.get(member) == Some(&Lost::Protection))
+    }
+
+    /// Whether the set of these ranks can do without what it has lost. Nothing can be rebuilt from a local part.
     pub(crate) fn leave_enough(&self, members: &[Rank], scheme: &dyn Scheme) -> bool {
-        self.remedy(members) != Remedy::Rebuild || scheme.recoverable(&self.pattern(members))
+        self.remedy(members) != Remedy::Rebuild
+            || !self.has_local(members) && scheme.recoverable(&self.pattern(members))
     }
 }
 
@@ -92,4 +113,5 @@ impl FromIterator<(Rank, Lost)> for Losses {
 
 const INTACT: &[u8] = b"";
 const NO_REDUNDANCY: &[u8] = b"R";
+const NO_PROTECTION: &[u8] = b"P";
 const NO_DATA: &[u8] = b"D";

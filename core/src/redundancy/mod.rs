@@ -8,6 +8,7 @@
 //! | `plugins` | the plugins in use, each loaded once |
 //! | `schemes` | the schemes in use, and the sets that they protect |
 //! | `sets` | which ranks protect each other |
+//! | `background` | a set protects a dataset while the application computes |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
 //! | `rebuild` | a set rebuilds the lost parts of its members |
 //! | `losses` | what ranks have lost, and what a set does about it |
@@ -17,6 +18,7 @@
 //! | `overdue` | calls of a scheme that do not return |
 //! | `neighbours` | which records a rank keeps for others |
 
+pub(crate) mod background;
 mod error;
 mod fit;
 mod host_set;

@@ -5,48 +5,45 @@ use super::host_set::{HostSet, Shape};
 use super::neighbours;
 use super::overdue::SchemePhase;
 use super::sets::in_set;
-use crate::cache::filemap::{Entry, Journal};
+use crate::cache::kept_open::KeptOpen;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
-use crate::cache::verify::{open_data, Opened};
-use crate::cache::Cache;
+use crate::cache::verify::{compare_data, open_data, Opened};
 use crate::comm::set::{SetComm, SetError};
 use crate::fs::{At, FsError};
 use crate::job::Job;
 use crate::param;
 use crate::planted::{planted, Bug};
-use scr_plugin_api::{PluginError, ReceiveFrom, Scheme, SendTo, SetShape};
+use scr_plugin_api::{ReceiveFrom, Scheme, SendTo, SetShape};
 
 /// Protects a new part, and what is needed for it.
 pub(crate) struct Protect<'a> {
     pub(crate) job: &'a Job,
-    pub(crate) cache: &'a Cache,
+    pub(crate) open: &'a KeptOpen,
     pub(crate) scheme: &'a dyn Scheme,
     pub(super) phase: &'a SchemePhase<'a>,
 }
 
 impl Protect<'_> {
-    /// Protects this rank's part of a dataset: fills in the checksums and the redundancy file of `record`, and records the
-    /// part as prepared. All members of the set call it, and the error of one is the error of all.
-    pub(crate) fn encode_and_prepare(
+    /// Protects this rank's part of a dataset: fills in the checksums and the redundancy file of `record`. Gives the records that
+    /// this rank keeps for its neighbours. All members of the set call it, and the error of one is the error of all.
+    pub(super) fn encode_part(
         &self,
         part: &PartDir,
         record: &mut RankRecord,
-        journal: &Journal,
         opened: Opened,
-    ) -> Result<(), RedundancyError> {
+    ) -> Result<Vec<RankRecord>, RedundancyError> {
         let members = record.members.clone();
-        let kept = in_set(&*self.job.comm, &members, |set| {
+        in_set(&*self.job.comm, &members, |set| {
             let survives = self.phase.call("losses_survived", || self.scheme.losses_survived(set.size()))?;
             if record.protection.bypass {
-                self.sum_in_place(part, record)?;
+                sum_if_wanted(self.job, part, record)?;
             } else {
                 self.encode(set, part, record, opened)?;
             }
             neighbours::exchange(set, record, if planted(Bug::NeighboursNotKept) { 0 } else { survives })
-        })?;
-        Ok(journal.append(self.job.files(), &Entry::Prepared(record, &kept)).at("write", &part.filemap())?)
+        })
     }
 
     fn encode(
@@ -65,34 +62,16 @@ impl Protect<'_> {
         let wanted = SetShape { rank: set.member(), data_lens: &shape.data_lens };
         let length = self.phase.call("redundancy_len", || self.scheme.redundancy_len(&wanted))?;
         // Even a scheme without other members promises that a restart detects damage.
-        let summed = length > 0 || record.protection.scheme != SINGLE || self.always_sums();
+        let summed = length > 0 || record.protection.scheme != SINGLE || always_sums(self.job);
         let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy, phase: self.phase };
         if !planted(Bug::OldRedundancyKept) {
             self.phase.call("protect", || self.scheme.protect(&host))?;
         }
-        for (file, sum) in record.files.iter_mut().zip(host.data.checksums(self.job.processors)?) {
-            file.crc = sum;
-        }
-        record.redundancy = redundancy_record(&host.redundancy, length)?;
-        host.redundancy.into_files().for_each(|file| self.cache.kept_open().keep(file));
+        record_protected(record, &host, length)?;
+        host.redundancy.into_files().for_each(|file| self.open.keep(file));
         Ok(())
-    }
-
-    /// In bypass mode no scheme reads the files, so checksums are taken only where the user asks for them.
-    fn sum_in_place(&self, part: &PartDir, record: &mut RankRecord) -> Result<(), RedundancyError> {
-        if self.always_sums() {
-            let data = open_data(self.job.files(), part, record, Opened::new(), true)?;
-            let sums = data.checksums(self.job.processors)?;
-            record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum);
-        }
-        Ok(())
-    }
-
-    /// Whether checksums of the data are taken even where the scheme does not read it.
-    fn always_sums(&self) -> bool {
-        self.job.params.get(&param::CRC_ON_COPY)
     }
 
     /// Creates a redundancy file; a scheme that keeps none has none.
@@ -101,20 +80,54 @@ impl Protect<'_> {
             return Ok(LogicalFile::new(Vec::new(), true));
         }
         let path = part.redundancy();
-        let file = part.create_redundancy(self.job.files(), self.cache.kept_open(), length);
+        let file = part.create_redundancy(self.job.files(), self.open, length);
         let (file, is_empty) = file.at("create", &path)?;
         let made = LogicalFile::new(vec![(path, file, length)], true);
         Ok(if is_empty { made.of_zeros() } else { made })
     }
 }
 
+/// Where no scheme reads the files, checksums are taken only if the user asks for them.
+pub(super) fn sum_if_wanted(
+    job: &Job,
+    part: &PartDir,
+    record: &mut RankRecord,
+) -> Result<(), RedundancyError> {
+    if always_sums(job) {
+        let data = open_data(job.files(), part, record, Opened::new(), true)?;
+        let sums = data.checksums(job.processors)?;
+        record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum);
+    }
+    Ok(())
+}
+
+/// Whether checksums of the data are taken even where the scheme does not read it.
+fn always_sums(job: &Job) -> bool {
+    job.params.get(&param::CRC_ON_COPY)
+}
+
 /// The scheme that promises nothing.
 const SINGLE: &str = "SINGLE";
 
-/// The record of a redundancy file that has just been written.
-fn redundancy_record(file: &LogicalFile, bytes: u64) -> Result<Option<RedundancyRecord>, PluginError> {
-    let sums = file.checksums(1)?;
-    Ok(sums.first().copied().flatten().map(|crc| RedundancyRecord { bytes, crc }))
+/// Records what a scheme has just made: the checksums of the files, and a redundancy file of this length.
+///
+/// # Errors
+/// A checksum was recorded, and is another one.
+pub(super) fn record_protected(
+    record: &mut RankRecord,
+    host: &HostSet<'_>,
+    length: u64,
+) -> Result<(), RedundancyError> {
+    if record.local.is_some() {
+        compare_data(record, &host.data, host.job.processors)?;
+    }
+    for (file, sum) in record.files.iter_mut().zip(host.data.checksums(host.job.processors)?) {
+        file.crc = sum;
+    }
+    let sums = host.redundancy.checksums(1)?;
+    record.redundancy = sums.first().copied().flatten().map(|crc| RedundancyRecord { bytes: length, crc });
+    record.local = None;
+    Ok(())
 }
 
 /// The bytes of data of every member.

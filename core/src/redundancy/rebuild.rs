@@ -7,7 +7,7 @@ use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
 use super::losses::Losses;
 use super::overdue::SchemePhase;
-use super::protect::exchange_lens;
+use super::protect::{exchange_lens, record_protected};
 use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::place::PartPlace;
@@ -17,7 +17,7 @@ use crate::comm::set::SetComm;
 use crate::fs::{permissions, At, File, Files, FsError, How};
 use crate::job::Job;
 use crate::planted::{planted, Bug};
-use scr_plugin_api::Scheme;
+use scr_plugin_api::{Scheme, SetShape};
 use std::path::{Path, PathBuf};
 
 /// Repairs this rank's set.
@@ -52,11 +52,12 @@ impl SetRepair<'_> {
     }
 
     /// Computes the redundancy of all members from their data. Those that have lost theirs get it, if all of it is what was
-    /// recorded. Called on all members at once.
-    pub(super) fn protect_anew(&self) -> Result<Verified, RedundancyError> {
+    /// recorded, and local ones, which get a new record too. Called on all members at once.
+    pub(super) fn protect(&self) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
         let Self { job, part, record, .. } = *self;
         let made = in_set(&*job.comm, &record.members, |set| self.encode(set));
         let is_wanted = made.is_ok() && self.losses.has(record.rank);
+        let record = made.as_ref().ok().and_then(|(_, protected)| protected.as_ref()).unwrap_or(record);
         put_in_place(job.files(), rebuilt_redundancy(part, record), is_wanted)?;
         made
     }
@@ -66,7 +67,8 @@ impl SetRepair<'_> {
         let shape = self.shape(set, losses.pattern(&record.members))?;
         let files = job.files();
         let (data, redundancy) = if losses.has(record.rank) {
-            (create_data(files, part, record)?, create_redundancy(files, part, record)?)
+            let length = record.redundancy.map(|kept| kept.bytes);
+            (create_data(files, part, record)?, create_redundancy(files, part, length)?)
         } else {
             (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
         };
@@ -79,17 +81,29 @@ impl SetRepair<'_> {
         Ok(compare(record, &host.data, &host.redundancy, job.processors, extent)?)
     }
 
-    fn encode(&self, set: &SetComm<'_>) -> Result<Verified, RedundancyError> {
+    fn encode(&self, set: &SetComm<'_>) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
         let Self { job, scheme, part, record, phase, .. } = *self;
         let shape = self.shape(set, vec![false; record.members.len()])?;
         let data = open_data(job.files(), part, record, Opened::new(), true)?;
-        let redundancy = create_redundancy(job.files(), part, record)?;
+        let length = match record.local {
+            Some(_) => {
+                let shape = SetShape { rank: set.member(), data_lens: &shape.data_lens };
+                Some(phase.call("redundancy_len", || scheme.redundancy_len(&shape))?).filter(|&len| len > 0)
+            }
+            None => record.redundancy.map(|kept| kept.bytes),
+        };
+        let redundancy = create_redundancy(job.files(), part, length)?;
         let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
         phase.call("protect", || scheme.protect(&host))?;
+        if record.local.is_some() {
+            let mut protected = record.clone();
+            record_protected(&mut protected, &host, length.unwrap_or(0))?;
+            return Ok((Verified::All, Some(protected)));
+        }
         match compare(record, &host.data, &host.redundancy, job.processors, Extent::All) {
             // Nothing of the part is damaged: a newer version of the scheme writes another format.
             Err(Damage::Redundancy(_)) => Err(RedundancyError::OtherRedundancy),
-            compared => Ok(compared?),
+            compared => Ok((compared?, None)),
         }
     }
 
@@ -111,11 +125,11 @@ fn create_data(files: &dyn Files, part: &dyn PartPlace, record: &RankRecord) -> 
 fn create_redundancy(
     files: &dyn Files,
     part: &dyn PartPlace,
-    record: &RankRecord,
+    length: Option<u64>,
 ) -> Result<LogicalFile, FsError> {
-    let made = record.redundancy.map(|redundancy| {
+    let made = length.map(|bytes| {
         let path = part.redundancy_being_rebuilt();
-        Ok((path.clone(), create(files, &path, redundancy.bytes, 0o600)?, redundancy.bytes))
+        Ok((path.clone(), create(files, &path, bytes, 0o600)?, bytes))
     });
     Ok(LogicalFile::new(made.transpose()?.into_iter().collect(), true).of_zeros())
 }
@@ -137,7 +151,8 @@ fn rebuilt_files<'a>(part: &'a dyn PartPlace, record: &'a RankRecord) -> impl It
 }
 
 fn rebuilt_redundancy(part: &dyn PartPlace, record: &RankRecord) -> Option<Made> {
-    record.redundancy.map(|_| (part.redundancy_being_rebuilt(), part.redundancy(), 0o600))
+    let is_made = record.redundancy.is_some() || record.local.is_some();
+    is_made.then(|| (part.redundancy_being_rebuilt(), part.redundancy(), 0o600))
 }
 
 /// Gives files that were made their names, or removes them.

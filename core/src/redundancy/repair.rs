@@ -42,6 +42,8 @@ pub(crate) struct Repaired {
     pub(crate) rebuilt: bool,
     /// How much of this rank's part equals its record.
     pub(crate) verified: Verified,
+    /// The record of this rank's part, if it was local and has been protected.
+    pub(crate) protected: Option<RankRecord>,
 }
 
 impl Repair<'_> {
@@ -107,12 +109,14 @@ impl Repair<'_> {
                     let (scheme, part, losses) = (&*scheme, place, &losses);
                     let repair = SetRepair { job, scheme, part, record, losses, phase: &phase, extent };
                     if remedy == Remedy::Rebuild {
-                        repair.rebuild(ready)
+                        repair.rebuild(ready).map(|verified| (verified, None))
                     } else {
-                        repair.protect_anew()
+                        repair.protect()
                     }
                 }
-                None => self.verify(place, record, extent).map_err(RedundancyError::from),
+                None => {
+                    self.verify(place, record, extent).map(|verified| (verified, None)).map_err(Into::into)
+                }
             };
             let damage = self.find_damage(&outcome, remedy, loss.as_ref(), record, place);
             let is_damaged = damage.as_ref().is_some_and(|damage| damage.lost == Lost::Data);
@@ -132,24 +136,24 @@ impl Repair<'_> {
                 continue;
             }
             let outcome = match outcome {
-                Err(error) if remedy == Remedy::ProtectAnew && !more => {
-                    Ok(self.go_on_unprotected(record, &error))
+                Err(error) if matches!(remedy, Remedy::ProtectAnew | Remedy::Protect) && !more => {
+                    Ok((self.go_on_unprotected(record, &error), None))
                 }
                 outcome => outcome,
             };
-            let verified = job.agree(outcome)?;
+            let (verified, protected) = job.agree(outcome)?;
             if losses.is_data_lost() {
                 let rebuilt = Record::event(Event::Rebuilt).dataset(&record.dataset);
                 job.log.add_entry(rebuilt.processes(losses.without_data() as u64).bytes(damaged_bytes));
             }
-            return Ok(Repaired { rebuilt: losses.is_data_lost(), verified });
+            return Ok(Repaired { rebuilt: losses.is_data_lost(), verified, protected });
         }
     }
 
     /// Losses of this rank beside the known ones, as a round has left its part. Reports them.
     fn find_damage(
         &self,
-        outcome: &Result<Verified, RedundancyError>,
+        outcome: &Result<(Verified, Option<RankRecord>), RedundancyError>,
         remedy: Remedy,
         loss: Option<&Loss>,
         record: &RankRecord,
@@ -239,18 +243,25 @@ impl Repair<'_> {
         if losses.leave_enough(&record.members, scheme) {
             return Ok(());
         }
-        let pattern = losses.pattern(&record.members);
-        let survivor = pattern.iter().position(|is_lost| !is_lost).unwrap_or(0);
-        if record.members.get(survivor) != Some(&self.job.comm.own_rank()) {
+        let all = &record.members;
+        let survivor = all.iter().position(|&member| !losses.lacks_data(member)).unwrap_or(0);
+        if all.get(survivor) != Some(&self.job.comm.own_rank()) {
             return Ok(());
         }
-        let missing = record.members.iter().zip(&pattern).filter(|(_, &is_lost)| is_lost);
-        let missing: Vec<_> = missing.map(|(&member, _)| record.member_name(member)).collect();
+        let is_local = losses.has_local(all);
+        let is_missing =
+            |member: &Rank| if is_local { losses.lacks_data(*member) } else { losses.has(*member) };
+        let missing = all.iter().filter(|member| is_missing(member));
+        let missing: Vec<_> = missing.map(|&member| record.member_name(member)).collect();
+        let (members, lost) = (list(all.iter()), shortened(&missing));
+        if is_local {
+            return Err(RedundancyError::NotProtected { members, lost });
+        }
         Err(RedundancyError::TooManyLost {
-            members: list(record.members.iter()),
-            lost: shortened(&missing),
+            members,
+            lost,
             scheme: record.protection.scheme.clone(),
-            survived: scheme.losses_survived(pattern.len() as u32).unwrap_or(0),
+            survived: scheme.losses_survived(all.len() as u32).unwrap_or(0),
         })
     }
 
@@ -287,7 +298,11 @@ impl Repair<'_> {
         let names: Vec<_> = lost_parts.iter().map(|(_, text)| String::from_utf8_lossy(text)).collect();
         let (label, ranks, scheme) = (self.label, record.ranks(), &record.protection.scheme);
         let (names, lost) = (shortened(&names), losses.count());
+        let is_local = losses.is_any_local();
         let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
+            (_, false, _) if is_local => {
+                format!("the parts of {lost} of {ranks} ranks were not protected yet")
+            }
             (true, ..) => format!("the files of {lost} of {ranks} ranks are not as they were written"),
             (_, false, _) => format!("the redundancy of {lost} of {ranks} ranks is lost"),
             (_, _, 1) => format!("the part of 1 of {ranks} ranks is lost"),
@@ -295,6 +310,7 @@ impl Repair<'_> {
         };
         let next = match (is_repaired, losses.is_data_lost(), lost) {
             (false, ..) => String::new(),
+            (_, false, _) if is_local => format!("; protecting them with {scheme}"),
             (_, false, _) => format!("; making it again with {scheme}"),
             (_, _, 1) => format!("; rebuilding it with {scheme}"),
             _ => format!("; rebuilding them with {scheme}"),

@@ -1,12 +1,14 @@
 //! The schemes of a run, and the sets of ranks that they protect.
 
+use super::background::{self, LocalPart};
 use super::error::RedundancyError;
 use super::neighbours;
 use super::overdue::{LongestCall, SchemePhase};
-use super::protect::Protect;
+use super::protect::{sum_if_wanted, Protect};
 use super::sets::{in_set, OwnSet};
-use crate::cache::filemap::Journal;
+use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
+use crate::cache::place::boot_of;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::Cache;
@@ -201,8 +203,41 @@ impl Schemes {
         let scheme = self.scheme(job, &record.protection)?;
         let (name, created) = (&record.protection.scheme, record.dataset.created);
         let phase = SchemePhase::begin(job, name, created, &self.longest);
-        let protect = Protect { job, cache, scheme: &*scheme, phase: &phase };
-        job.agree(protect.encode_and_prepare(part, record, journal, opened))
+        let protect = Protect { job, open: cache.kept_open(), scheme: &*scheme, phase: &phase };
+        let kept = protect.encode_part(part, record, opened);
+        job.agree(kept.and_then(|kept| prepare(job, record, &kept, part, journal)))
+    }
+
+    /// Records this rank's part of a dataset as prepared, and as local: its scheme is to protect it later. Collective.
+    ///
+    /// # Errors
+    /// The filemap cannot be written.
+    pub(crate) fn leave_local(
+        &self,
+        job: &Job,
+        record: &mut RankRecord,
+        part: &PartDir,
+        journal: &Journal,
+    ) -> Collective<()> {
+        record.local = Some(boot_of(job.files()));
+        let summed = sum_if_wanted(job, part, record);
+        job.agree(summed.and_then(|()| prepare(job, record, &[], part, journal)))
+    }
+
+    /// Protects this rank's part of a complete dataset, which is local. Gives its new record. Collective.
+    ///
+    /// # Errors
+    /// As for [`protect`](Self::protect). It is local still.
+    pub(crate) fn protect_local(
+        &self,
+        job: &Job,
+        cache: &Cache,
+        record: &RankRecord,
+        part: &PartDir,
+    ) -> Collective<RankRecord> {
+        let scheme = self.scheme(job, &record.protection)?;
+        let local = LocalPart { record: record.clone(), part: part.clone(), scheme };
+        background::protect(job, cache.kept_open(), &self.longest, local)
     }
 
     /// Gives this rank's record to its neighbours, and gets theirs. Collective.
@@ -258,6 +293,16 @@ impl Schemes {
         let nodes = members.iter().map(|&member| job.nodes.name(member).to_owned()).collect();
         (members, nodes)
     }
+}
+
+fn prepare(
+    job: &Job,
+    record: &RankRecord,
+    kept: &[RankRecord],
+    part: &PartDir,
+    journal: &Journal,
+) -> Result<(), RedundancyError> {
+    Ok(journal.append(job.files(), &Entry::Prepared(record, kept)).at("write", &part.filemap())?)
 }
 
 /// What all ranks survive. Collective.

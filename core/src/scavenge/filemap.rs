@@ -17,6 +17,7 @@
 use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
+use crate::cache::place::is_of_earlier_boot;
 use crate::cache::record::RankRecord;
 use crate::comm::Rank;
 use crate::fs::{At, Durability, Files, FsError, MAX_TREE_BYTES};
@@ -55,7 +56,11 @@ impl ScavengedMap {
         part: &PartDir,
         prefix_id: Option<&PrefixId>,
     ) -> Result<Self, UnusablePart> {
-        Self::of(&read_own(files, prefix, part, prefix_id)?).ok_or(UnusablePart::NeverComplete)
+        let map = Self::of(&read_own(files, prefix, part, prefix_id)?).ok_or(UnusablePart::NeverComplete)?;
+        if is_of_earlier_boot(files, &map.record) {
+            return Err(UnusablePart::Rebooted);
+        }
+        Ok(map)
     }
 
     /// Writes it into the folder of its dataset, durably.
@@ -168,6 +173,8 @@ pub(super) enum UnusablePart {
     OfOther { rank: Rank, dataset: u64 },
     #[error("this part was never complete, or the application could not restart from it")]
     NeverComplete,
+    #[error("its node was started again before it was protected, and its files may lack bytes")]
+    Rebooted,
     #[error("this part belongs to the prefix directory {other}")]
     OfOtherPrefix { other: String },
     #[error(

@@ -59,6 +59,8 @@ pub struct Inspected {
     pub ranks: u32,
     /// The scheme that protects it. `None` if its files lie in the prefix directory.
     pub scheme: Option<String>,
+    /// Whether any part is local: its scheme has not protected it yet.
+    pub is_local: bool,
     /// How many of the nodes that were asked may be lost besides, if it can be made whole now.
     pub survives: Option<Survives>,
     /// The ranks whose parts are lost.
@@ -153,6 +155,7 @@ impl Inventory {
             let map = ScavengedMap::from_tree(part.get(MAP)?).ok()?;
             let lost = match (part.text(WHOLE), part.text(DATA)) {
                 (Some("1"), _) => None,
+                (_, Some("1")) if map.record.local.is_some() => Some(Lost::Protection),
                 (_, Some("1")) => Some(Lost::Redundancy),
                 _ => Some(Lost::Data),
             };
@@ -248,7 +251,8 @@ fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHos
     }
     let losses: BTreeMap<Rank, Lost> =
         losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
-    let lost: Vec<Rank> = losses.keys().copied().collect();
+    let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
+    let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
     let beyond_repair = if state.is_unfinished(any.ranks()) {
         Some("it was never complete, and the next run removes it".to_owned())
     } else if state.refused {
@@ -263,6 +267,7 @@ fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHos
         dataset: any.dataset.clone(),
         ranks: any.ranks(),
         scheme: (!any.protection.bypass).then(|| any.protection.scheme.clone()),
+        is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
         survives: None,
         lost: lost.iter().map(|rank| rank.0).collect(),
         beyond_repair,
@@ -290,15 +295,21 @@ fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &Plugi
     };
     let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();
     sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
-        let missing: Vec<_> =
-            set.iter().filter(|member| losses.contains_key(member)).map(ToString::to_string).collect();
-        let all: Vec<_> = set.iter().map(ToString::to_string).collect();
-        format!(
-            "the set of ranks {} has lost ranks {}, and {} does not survive that",
-            all.join(", "),
-            missing.join(", "),
-            protection.scheme
-        )
+        let is_local = all.has_local(set);
+        let is_missing = |member: &&Rank| match losses.get(member) {
+            Some(Lost::Data) => true,
+            known => known.is_some() && !is_local,
+        };
+        let missing: Vec<_> = set.iter().filter(is_missing).map(ToString::to_string).collect();
+        let members: Vec<_> = set.iter().map(ToString::to_string).collect();
+        let (members, missing) = (members.join(", "), missing.join(", "));
+        match is_local {
+            true => format!("the set of ranks {members} has lost ranks {missing} before it was protected"),
+            false => format!(
+                "the set of ranks {members} has lost ranks {missing}, and {} does not survive that",
+                protection.scheme
+            ),
+        }
     })
 }
 
@@ -306,6 +317,9 @@ fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &Plugi
 fn survives(scan: &Scan, found: &[Found], nodes: usize, plugins: &PluginHost) -> Option<Survives> {
     if scan.any.protection.bypass {
         return Some(Survives::All);
+    }
+    if found.iter().any(|found| found.lost == Some(Lost::Protection)) {
+        return Some(Survives::Nodes(0));
     }
     let scheme = load(scan, plugins).ok()?;
     let mut holders: BTreeMap<Rank, BTreeSet<usize>> = BTreeMap::new();

@@ -5,7 +5,7 @@ use super::place::ScavengedPart;
 use super::scan::Scan;
 use crate::cache::place::{visible_loss, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::{verify, Extent, Loss};
+use crate::cache::verify::{verify, Extent, Loss, Lost};
 use crate::comm::standins::StandIns;
 use crate::comm::thread::{self, RunError};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
@@ -70,7 +70,8 @@ impl ScavengedRepair<'_> {
         }
         let width = self.env.processors;
         let all: Vec<Rank> = (0..ranks).map(Rank).collect();
-        let may_be_whole = at_a_time(width, &all, |&rank| self.loss(rank).is_none());
+        let is_whole = |loss: &Loss| loss.lost == Lost::Protection;
+        let may_be_whole = at_a_time(width, &all, |&rank| self.loss(rank).as_ref().is_none_or(is_whole));
         let mut sets =
             self.sets_of(all.iter().zip(may_be_whole).filter(|(_, whole)| !whole).map(|(&rank, _)| rank));
         let repaired: BTreeSet<Rank> = sets.iter().flatten().copied().collect();

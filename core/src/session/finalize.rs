@@ -1,6 +1,6 @@
 //! `SCR_Should_exit`, `SCR_Finalize`, and the end of a job that is to halt.
 
-use super::{Error, Phase, Session};
+use super::{Error, Phase, Retry, Session};
 use crate::flush::Flushes;
 use crate::halt;
 use crate::log::Figures;
@@ -15,7 +15,7 @@ impl Session {
     pub fn should_exit(&mut self) -> Result<bool, Error> {
         self.begin_call("SCR_Should_exit");
         self.expect_idle("SCR_Should_exit")?;
-        self.with_flushes(Flushes::poll)?;
+        self.poll(Retry::Later)?;
         Ok(halt::reason(&self.job)?.is_some())
     }
 
@@ -39,7 +39,7 @@ impl Session {
                 output.remove(&self.job, &self.cache);
             }
         }
-        let verified = self.verify_redundancy();
+        let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
         self.restart.release(&self.job);
         let flushed = verified.and_then(|()| self.with_flushes(Flushes::flush_last));
         if flushed.is_err() {
@@ -61,6 +61,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
+        self.wait_until_protected()?;
         self.verify_redundancy()?;
         self.restart.release(&self.job);
         let flushed = self.with_flushes(Flushes::flush_last);

@@ -27,6 +27,7 @@ use crate::metrics::Metrics;
 use crate::param::{self, AppConfig, Origin};
 use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal};
 use crate::rebuild::{self, Rebuild};
+use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
 use std::collections::BTreeSet;
@@ -67,6 +68,7 @@ impl Session {
             auto: AutoInterval::default(),
             last_names: None,
             flushes: Flushes::default(),
+            background: Background::default(),
             folders: Folders::default(),
             has_warned_of_writer: false,
             halt: HaltConditions::default(),
@@ -114,6 +116,7 @@ impl Session {
             (true, None, _) => (),
         }
         session.schemes.load(&session.job, &session.cache)?;
+        session.background.start(&session.job, session.cache.kept_open())?;
         session.slide_windows()?;
         session.count_from_restart();
         session.times = CheckpointTimes::new(session.job.elapsed());

@@ -26,6 +26,7 @@ impl Session {
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
         self.begin_call("SCR_Current");
         self.check_name("SCR_Current", name)?;
+        self.wait_until_protected()?;
         // A newer checkpoint under way would become the current one once it has arrived.
         self.with_flushes(Flushes::finish_all)?;
         let listed = find_listed(&self.job, |index| {
@@ -127,6 +128,7 @@ impl Session {
     /// Ends the flushes of the datasets of this name, or those would be listed again once they have arrived. Gives the ids of
     /// those in cache.
     fn end_flushes_of(&mut self, name: &[u8]) -> Result<Vec<u64>, Error> {
+        self.wait_until_protected()?;
         let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
         let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
         if planted(Bug::DropLeavesFlush) {

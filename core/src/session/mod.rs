@@ -9,6 +9,7 @@
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
 //! | `foreign` | checkpoints that another number of ranks has left in cache only |
 //! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
+//! | `behind` | checkpoints that are protected while the application computes |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
 //! | `route` | `SCR_Route_file` |
 //! | `folders` | the name of a file below the prefix directory, by whatever links it is written |
@@ -20,6 +21,7 @@
 
 mod absence;
 mod auto;
+mod behind;
 mod finalize;
 mod folders;
 mod foreign;
@@ -47,9 +49,11 @@ use crate::log::{Event, Record};
 use crate::metrics::{Metrics, Now};
 use crate::prefix::Running;
 use crate::rebuild::{self, Rebuild};
+use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
 use auto::AutoInterval;
+use behind::Retry;
 use folders::Folders;
 use listing::Listed;
 use meant::Meant;
@@ -75,6 +79,7 @@ pub struct Session {
     /// This rank's names in the last dataset in cache, which had no name on two ranks.
     last_names: Option<NamePattern>,
     flushes: Flushes,
+    background: Background,
     folders: Folders,
     /// Whether the user knows of another process that has a file open for writing.
     has_warned_of_writer: bool,

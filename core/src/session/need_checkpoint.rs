@@ -1,9 +1,8 @@
 //! `SCR_Need_checkpoint`: is it time for a checkpoint? See the guide's section "Need checkpoint".
 
-use super::{auto, Error, Session};
+use super::{auto, Error, Retry, Session};
 use crate::comm::collective::broadcast;
 use crate::comm::Rank;
-use crate::flush::Flushes;
 use crate::halt::{self, Outlook};
 use crate::param::{self, Interval};
 use std::time::Duration;
@@ -91,7 +90,7 @@ impl Session {
     pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
         self.begin_call("SCR_Need_checkpoint");
         self.expect_idle("SCR_Need_checkpoint")?;
-        self.with_flushes(Flushes::poll)?;
+        self.poll(Retry::Later)?;
         self.times.asked += 1;
         let params = &self.job.params;
         let wanted = Wanted {

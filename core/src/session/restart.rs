@@ -154,6 +154,7 @@ impl Session {
     /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,
     /// flushes under way end first, and nobody else's may replace its files from then on. Collective.
     fn prepare_checkpoint(&mut self) -> Result<(), Error> {
+        self.wait_until_protected()?;
         self.load_chosen()?;
         let is_read_there = |cached: &CachedDataset| cached.is_read_in_prefix(&self.job);
         if self.restart.checkpoint(&self.cache).is_some_and(is_read_there) {

@@ -6,6 +6,7 @@
 
 use super::world::{files_below, Application, World};
 use scr_core::comm::Rank;
+use scr_core::env::Link;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::session::Error;
@@ -23,19 +24,20 @@ pub(crate) fn sizes(rank: Rank) -> Vec<usize> {
 }
 
 /// One way for a job to run and die.
-struct Schedule {
-    ranks: usize,
-    nodes: usize,
-    settings: &'static [(&'static str, &'static str)],
+pub(crate) struct Schedule {
+    pub(crate) ranks: usize,
+    pub(crate) nodes: usize,
+    pub(crate) settings: &'static [(&'static str, &'static str)],
     /// A node that is lost with the crash.
-    lost: Option<&'static str>,
+    pub(crate) lost: Option<&'static str>,
     /// How many datasets stay in cache.
-    keep: usize,
+    pub(crate) keep: usize,
     /// Every so many operations the world stops. `SCR_TEST_EVERY_CRASH` takes all of them instead.
-    stride: usize,
+    pub(crate) stride: usize,
 }
 
-const XOR: Schedule = Schedule { ranks: 4, nodes: 4, settings: &[], lost: None, keep: 1, stride: 3 };
+pub(crate) const XOR: Schedule =
+    Schedule { ranks: 4, nodes: 4, settings: &[], lost: None, keep: 1, stride: 3 };
 
 impl Schedule {
     fn world(&self) -> World {
@@ -45,7 +47,7 @@ impl Schedule {
 
     /// Lets `life` die at each of its operations in turn, in a world that `before` has prepared, and looks at what
     /// comes after. `life` gives the last step that this rank knows to be safe.
-    fn run(&self, before: impl Fn(&mut World), life: impl Fn(&mut Application) -> u64 + Sync) {
+    pub(crate) fn run(&self, before: impl Fn(&mut World), life: impl Fn(&mut Application) -> u64 + Sync) {
         let faulty = FaultyFiles::new(RealFiles);
         let mut world = self.world();
         before(&mut world);
@@ -86,7 +88,7 @@ impl Schedule {
         if let Some(lost) = self.lost {
             let _ = std::fs::remove_dir_all(world.node(lost));
         }
-        world.files = Arc::new(RealFiles);
+        (world.files, world.link) = (Arc::new(RealFiles), Link::InCalls);
         comes_back(&world, safe, self.keep, &format!("{context}\n{}", died.lines.join("\n")));
     }
 }
@@ -135,7 +137,7 @@ fn leftovers(world: &World, keep: usize) -> Vec<PathBuf> {
 }
 
 /// Checkpoints one after the other, until the world ends. Gives the last one that was said to be complete.
-fn checkpoints(application: &mut Application, steps: std::ops::RangeInclusive<u64>) -> u64 {
+pub(crate) fn checkpoints(application: &mut Application, steps: std::ops::RangeInclusive<u64>) -> u64 {
     last_good(steps, |step| application.checkpoint(step, sizes))
 }
 
@@ -153,15 +155,15 @@ fn last_good(
     failed.map_or(last, |failed| if failed == first { 0 } else { failed - 1 })
 }
 
-fn nothing(_: &mut World) {}
+pub(crate) fn nothing(_: &mut World) {}
 
-fn two_checkpoints(world: &World) {
+pub(crate) fn two_checkpoints(world: &World) {
     let done = world.run(|application| checkpoints(application, 1..=2));
     done.all_gave(&2);
 }
 
 /// Restarts, and takes one more checkpoint.
-fn restart_and_go_on(application: &mut Application) -> u64 {
+pub(crate) fn restart_and_go_on(application: &mut Application) -> u64 {
     let Ok(Some(step)) = application.try_restart(sizes) else { return 0 };
     checkpoints(application, step + 1..=step + 1).max(step)
 }

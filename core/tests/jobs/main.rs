@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `world` | the pretend machine that the others run on |
 //! | `aggregated` | files that are flushed in containers come back as they were |
+//! | `behind` | checkpoints that are protected while the application computes |
 //! | `costs` | what a checkpoint costs: messages, bytes, file operations |
 //! | `crash` | a job that dies between any two operations comes back with what it was promised |
 //! | `one_rank` | an operation that fails on one rank is one outcome for all, whatever it is and whenever it happens |
@@ -53,6 +54,7 @@ mod access_lists;
 mod aggregated;
 mod any_ranks;
 mod auto_interval;
+mod behind;
 mod chosen;
 mod costs;
 mod crash;

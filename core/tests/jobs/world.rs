@@ -3,7 +3,7 @@
 
 use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
-use scr_core::env::{Env, TestEnv, Watch};
+use scr_core::env::{Env, Link, TestEnv, Watch};
 use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
@@ -26,6 +26,8 @@ pub(crate) struct World {
     /// The node of every rank; none is named where this is empty.
     pub(crate) nodes: Vec<String>,
     pub(crate) files: Arc<dyn Files>,
+    /// How threads of ranks talk.
+    pub(crate) link: Link,
     /// Ranks that see another file layer than the others.
     pub(crate) own_files: BTreeMap<Rank, Arc<dyn Files>>,
     /// Ranks that begin in another folder than the prefix directory.
@@ -73,6 +75,7 @@ impl World {
             prefix: "prefix".to_owned(),
             nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
             files: Arc::new(RealFiles),
+            link: Link::InCalls,
             own_files: BTreeMap::new(),
             own_folders: BTreeMap::new(),
             own_settings: BTreeMap::new(),
@@ -100,6 +103,7 @@ impl World {
             prefix: String::new(),
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             files: Arc::clone(&self.files),
+            link: self.link,
             own_files: BTreeMap::new(),
             own_folders: BTreeMap::new(),
             own_settings: BTreeMap::new(),
@@ -184,6 +188,7 @@ impl World {
             .with_host("login")
             .with_user("user1", rustix::process::getuid().as_raw())
             .with_beginning(self.began)
+            .with_link(self.link)
             .with_variable("RANK", &rank.to_string());
         let node = &self.nodes[rank.index()];
         if !node.is_empty() {

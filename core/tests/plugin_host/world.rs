@@ -1,6 +1,6 @@
 //! A folder of plugins for a test, and the world that a host sees.
 
-use scr_core::env::{Clock, Env, Output, Watch};
+use scr_core::env::{Clock, Env, Link, Output, Watch};
 use scr_core::fs::RealFiles;
 use scr_core::plugin::PluginHost;
 pub(crate) use scr_test_plugins::{built, manifest as manifest_text};
@@ -73,6 +73,7 @@ pub(crate) fn env(install_dir: Option<PathBuf>) -> Env {
         clock: Arc::new(Still),
         output: Arc::new(Silent),
         watch: Watch::default(),
+        link: Link::InCalls,
     }
 }
 

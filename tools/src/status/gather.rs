@@ -80,6 +80,8 @@ pub(super) struct Checkpoint {
     /// How many nodes may be lost, where that is known.
     pub(super) survives: Option<Survives>,
     pub(super) scheme: String,
+    /// Whether the scheme has not protected it yet.
+    pub(super) is_local: bool,
     /// How many ranks' parts are lost and can be rebuilt, of how many.
     pub(super) lost: usize,
     pub(super) ranks: Option<u32>,
@@ -116,6 +118,7 @@ impl Checkpoint {
         Self {
             survives: kept.survives,
             scheme: kept.scheme.clone().unwrap_or_default(),
+            is_local: kept.is_local,
             ..Self::of(&dataset, entry.seq())
         }
     }
@@ -126,6 +129,7 @@ impl Checkpoint {
         Self {
             survives: found.survives,
             scheme: found.scheme.clone().unwrap_or_default(),
+            is_local: found.is_local,
             lost: found.lost.len(),
             ranks: Some(found.ranks),
             ..Self::of(&found.dataset, seq)

@@ -43,6 +43,8 @@ pub(super) enum Why<'f> {
     Lost(usize),
     /// The scheme keeps no redundancy.
     Scheme(&'f str),
+    /// The scheme is to protect it yet.
+    Local(&'f str),
     /// Some set has too few nodes.
     TooFewNodes(&'f str),
 }
@@ -113,6 +115,7 @@ fn protection<'f>(facts: &'f Facts, newest: Option<&'f Checkpoint>) -> Protectio
         Some(Survives::All) => Protection::OutlivesNodes,
         Some(Survives::Nodes(0)) => Protection::Nothing(match checkpoint.lost {
             _ if is_one_node => Why::OneNode,
+            0 if checkpoint.is_local => Why::Local(scheme),
             0 if !protects(scheme) => Why::Scheme(scheme),
             0 => Why::TooFewNodes(scheme),
             lost => Why::Lost(lost),

@@ -81,6 +81,7 @@ fn why_nothing(facts: &Facts, why: Why<'_>) -> String {
         Why::NoCheckpoint => "there is no checkpoint".to_owned(),
         Why::OneNode => "all ranks are on one node".to_owned(),
         Why::Scheme(scheme) => format!("{scheme} survives the loss of no node"),
+        Why::Local(scheme) => format!("it is local, and {scheme} has not protected it yet"),
         Why::TooFewNodes(scheme) => format!("some sets of ranks have too few nodes for {scheme}"),
         Why::Lost(parts) => {
             let silent = facts.nodes.iter().flat_map(|nodes| &nodes.silent).next();

@@ -62,6 +62,7 @@ impl Session {
         self.report_speed("app write stats", output.ready, completing, files, bytes);
         let written = self.job.elapsed();
         self.report_speed("scr write stats", output.started, written, files, bytes);
+        output.behind &= !self.flushes.will_wait_for(&self.job, &output.record);
         if let Err(error) = self.protect(&mut output, opened) {
             let why = error.agreed()?;
             self.reopen(&output)?;
@@ -82,9 +83,6 @@ impl Session {
         let after = if flags.checkpoint { self.times.since_last(now) } else { None };
         let dataset =
             CachedDataset { may_replace, survives, after, ..CachedDataset::new(record, part, claim, store) };
-        if flags.checkpoint && self.metrics.is_some() {
-            self.survives = self.schemes.losses_survived(&self.job, &dataset.record);
-        }
         let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {
@@ -161,8 +159,12 @@ impl Session {
     /// Protects this rank's part, and records that the dataset is complete once all have done so.
     fn protect(&self, output: &mut Output, opened: Opened) -> Collective<()> {
         let sent = self.job.comm.traffic();
-        let Output { record, part, journal, .. } = output;
-        self.schemes.protect(&self.job, &self.cache, record, part, journal, opened)?;
+        let Output { record, part, journal, behind, .. } = output;
+        if *behind {
+            self.schemes.leave_local(&self.job, record, part, journal)?;
+        } else {
+            self.schemes.protect(&self.job, &self.cache, record, part, journal, opened)?;
+        }
         if let Err(error) = journal.append(self.job.files(), &Entry::Complete) {
             // The other parts say so as well; and if no part does, it is enough that all are prepared.
             let (path, label) = (part.filemap(), record.label());
@@ -211,8 +213,30 @@ impl Session {
 
     /// After a dataset has become complete: it is flushed if it is due, surplus leaves, and the halt conditions are checked.
     fn after_complete(&mut self, dataset: CachedDataset, flags: OutputFlags) -> Result<(), Error> {
-        let (id, store) = (dataset.id(), dataset.store);
+        let (id, is_local) = (dataset.id(), dataset.is_local());
         self.cache.add_complete(&self.job, dataset)?;
+        let flushed = match is_local {
+            true => self.protect_behind(id),
+            false => self.after_protected(id),
+        };
+        if flags.checkpoint {
+            self.restart.offer_newest(&self.job, &mut self.cache);
+            self.halt.count_checkpoint(&self.job)?;
+        }
+        self.with_flushes(|flushes, site| {
+            flushes.start_copying(site);
+            Ok(())
+        })?;
+        flushed
+    }
+
+    /// After a dataset has been protected, which it is at once or behind the application. Collective.
+    pub(in crate::session) fn after_protected(&mut self, id: u64) -> Result<(), Error> {
+        let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
+        let store = cached.store;
+        if cached.record.dataset.checkpoint && self.metrics.is_some() {
+            self.survives = self.schemes.losses_survived(&self.job, &cached.record);
+        }
         self.cache.record_in_cache(&self.job, self.cache.next_victim(store));
         let before = self.job.elapsed();
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
@@ -227,14 +251,6 @@ impl Session {
         self.cache.remove_stale_for(&self.job, id);
         self.evict_to(store, self.cache.limit_after(store))?;
         self.cache.record_stayed(&self.job);
-        if flags.checkpoint {
-            self.restart.offer_newest(&self.job, &mut self.cache);
-            self.halt.count_checkpoint(&self.job)?;
-        }
-        self.with_flushes(|flushes, site| {
-            flushes.start_copying(site);
-            Ok(())
-        })?;
         flushed
     }
 

@@ -54,7 +54,7 @@ pub(super) fn completed(job: &Job, cache: &Cache, record: &RankRecord, spent: &S
     };
     let name = &record.dataset.name;
     job.log.add_entry(moved(Transfer::Write, spent.write).named(name));
-    if !record.protection.bypass {
+    if !record.protection.bypass && record.local.is_none() {
         let encoded = moved(Transfer::Encode, spent.encode).scheme(&record.protection.scheme);
         job.log.add_entry(encoded);
     }

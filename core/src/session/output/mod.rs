@@ -43,6 +43,8 @@ pub(super) struct Output {
     /// The paths that this rank means by the names of its files.
     meant: Meant,
     flags: OutputFlags,
+    /// Whether it is protected once the application computes again.
+    behind: bool,
     /// Whether a file that this rank writes in the prefix directory was there before.
     may_replace: bool,
     /// Whether such a file may belong to an older dataset that counts, or may yet count.
@@ -72,6 +74,7 @@ impl Output {
             open_elsewhere: None,
             meant: Meant::default(),
             flags: OutputFlags::default(),
+            behind: false,
             may_replace: false,
             is_older_at_risk: false,
             given: FilesGiven::default(),

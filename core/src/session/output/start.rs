@@ -5,7 +5,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{all_reduce, any, Op};
 use crate::comm::{Collective, Rank};
-use crate::descriptor::Redundancy;
+use crate::descriptor::{Encode, Redundancy};
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
 use crate::ledger::LedgerDir;
@@ -16,7 +16,7 @@ use crate::prefix::{
 };
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
-use crate::session::{Error, OutputFlags, Phase, Session, MAX_FILENAME};
+use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Session {
@@ -39,7 +39,7 @@ impl Session {
         if let Some(other) = self.running.newcomer() {
             warn_of_other_job(&self.job, &other);
         }
-        self.with_flushes(Flushes::poll)?;
+        self.poll(Retry::Now)?;
         self.schemes.plugins().forget_failures();
         self.verify_redundancy()?;
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
@@ -52,6 +52,9 @@ impl Session {
         }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
+        if agreed.crowded.is_some() {
+            self.wait_until_protected()?;
+        }
         if agreed.crowded.is_some() || planted(Bug::EvictsBeforeComplete) {
             let warn = crowded.filter(|_| agreed.crowded == Some(self.job.rank()));
             self.make_room(&record.protection.store, warn)?;
@@ -74,7 +77,8 @@ impl Session {
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
-        let output = Output { flags, is_older_at_risk, survives, started, sent, ready, ..output };
+        let behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
+        let output = Output { flags, behind, is_older_at_risk, survives, started, sent, ready, ..output };
         self.phase = Phase::Output(Box::new(output));
         Ok(())
     }

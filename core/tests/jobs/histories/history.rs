@@ -25,6 +25,8 @@ pub(super) struct Settings {
     pub(super) drop_after_current: bool,
     /// Whether checkpoints are flushed in containers.
     pub(super) aggregate: bool,
+    /// Whether they are protected behind the application.
+    pub(super) behind: bool,
 }
 
 /// One run of the job, and what happens to its nodes afterwards.

@@ -49,12 +49,13 @@ fn settings() -> impl Strategy<Value = Settings> {
             bypass: bypass == 0,
             fetch_bypass: rest.0 == 0,
             // Nothing else would find out that a byte has changed.
-            sums: rest.1 .0 || scheme == "SINGLE",
+            sums: rest.1 .0 || scheme == "SINGLE" || rest.4 == 2,
             flush_sums: rest.1 .1 > 0,
             global: rest.2 == 0,
             window: rest.3.saturating_sub(3),
             drop_after_current: rest.4 == 0,
             aggregate: rest.4 == 1,
+            behind: rest.4 == 2,
         }
     })
 }

@@ -38,8 +38,11 @@ pub(super) struct Version {
     gone: bool,
     other_base: bool,
     other_prefix: bool,
-    /// How many nodes may be away.
+    /// How many nodes may be away, now and once it is protected.
     survives: usize,
+    protected: usize,
+    /// Whether it may be local, so that older ones stay.
+    local: bool,
     /// Where the part of each rank is; of more than one all of it is in one of them. None where nothing is promised.
     homes: Vec<Vec<usize>>,
     /// Where anything of it may be in cache: whether below the other base, and the node.
@@ -432,6 +435,7 @@ impl Model {
             ("SCR_GLOBAL_RESTART", flag(settings.global)),
             ("SCR_PREFIX_SIZE", &settings.window.to_string()),
             ("SCR_DROP_AFTER_CURRENT", flag(settings.drop_after_current)),
+            ("SCR_ENCODE_ASYNC", flag(settings.behind)),
             ("SCR_CURRENT", &run.wants.map(name_of).unwrap_or_default()),
             ("SCR_REPLACE_OTHER_RANKS", "1"),
         ] {
@@ -660,6 +664,9 @@ impl Model {
             if came.iter().all(Option::is_none) {
                 break;
             }
+            // Each of these calls protects what is local, before it does anything else.
+            let begun = |came: &Option<&Came>| came.is_some_and(|came| !matches!(came, Came::Short(_)));
+            self.protect_local(run, first, healthy && came.iter().all(begun));
             let number = first + at as u64;
             let good = came.iter().all(|came| *came == Some(&Came::Good));
             match *step {
@@ -715,7 +722,11 @@ impl Model {
                 }
             }
         }
-        if ranks.iter().all(|seen| seen.finalized) {
+        let finalized = ranks.iter().all(|seen| seen.finalized);
+        if finalized || stopped || run.finalizes {
+            self.protect_local(run, first, healthy && finalized);
+        }
+        if finalized {
             arriving.extend(newest.filter(|_| run.settings.flush > 0));
             for (number, name) in arriving {
                 self.saved.promise(place, name, number, ranks.len());
@@ -800,9 +811,13 @@ impl Model {
             .iter()
             .all(|came| came.is_some_and(|came| !matches!(came, Came::Short(_) | Came::Invalid(_))));
         let possible = entered && valid;
-        if possible {
-            let older = self.versions.iter_mut().filter(|version| version.is_of(run));
-            older.for_each(|version| version.leave(&here));
+        // Output is protected at once, and so is what the application waits for to be flushed.
+        let settings = &run.settings;
+        let may_be_local =
+            settings.behind && checkpoint && !output && !settings.bypass && settings.scheme != "SINGLE";
+        let is_local = may_be_local && (settings.flush == 0 || settings.detached);
+        if possible && !is_local {
+            self.leave_before(run, u64::MAX);
         }
         if run.settings.bypass {
             // Its files go over those of the older ones of its name.
@@ -810,6 +825,7 @@ impl Model {
         }
         let complete = possible && came.iter().all(|came| *came == Some(&Came::Good));
         let promised = complete && checkpoint && !run.settings.bypass;
+        let protected = usize::from(run.settings.scheme != "SINGLE" && is_protected(&run.nodes));
         self.versions.push(Version {
             number,
             name,
@@ -822,9 +838,35 @@ impl Model {
             places: here.iter().map(|&node| (run.settings.other_base, node)).collect(),
             other_base: run.settings.other_base,
             other_prefix: run.settings.other_prefix,
-            survives: usize::from(run.settings.scheme != "SINGLE" && is_protected(&run.nodes)),
+            survives: if may_be_local { 0 } else { protected },
+            protected,
+            local: may_be_local && possible,
             homes: if promised { vec![run.nodes.clone()] } else { Vec::new() },
         });
+    }
+
+    /// What is older than this one may leave the nodes of a run.
+    fn leave_before(&mut self, run: &Run, number: u64) {
+        let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
+        let older = self.versions.iter_mut().filter(|version| version.is_of(run) && version.number < number);
+        older.for_each(|version| version.leave(&here));
+    }
+
+    /// The local versions of a run, whose first is this one, have been protected, surely or not: older ones may leave.
+    fn protect_local(&mut self, run: &Run, first: u64, surely: bool) {
+        let local: Vec<u64> = self
+            .versions
+            .iter()
+            .filter(|version| version.local && version.number >= first)
+            .map(|version| version.number)
+            .collect();
+        for number in local {
+            self.leave_before(run, number);
+            for version in self.versions.iter_mut().filter(|version| version.number == number) {
+                version.local = false;
+                version.survives = if surely { version.protected } else { version.survives };
+            }
+        }
     }
 
     /// Nothing is promised of these any more.
@@ -839,6 +881,7 @@ impl Model {
         for version in self.versions.iter_mut().filter(has_homes) {
             if surely && version.is_promised(here) {
                 version.homes.clear();
+                (version.local, version.survives) = (false, version.protected);
             }
             version.homes.push(run.nodes.clone());
         }

@@ -1,0 +1,255 @@
+//! Protects datasets behind the application: `ENCODE=ASYNC`.
+//!
+//! A dataset is local once its files are complete and recorded in cache on all ranks. It survives the death of processes then, as
+//! with SINGLE. A thread of each rank protects one local dataset after the other, over a communicator of its own; the
+//! application's communicator is for its own calls. What a thread could not protect, the application's ranks do themselves in
+//! their next call that begins or ends a phase.
+//!
+//! A part is local, or it is protected, by its filemap alone. So a crash at any moment leaves parts of both kinds: a restart
+//! protects the local ones if no member of their set lacks data, and rebuilds nothing from them.
+
+use super::error::RedundancyError;
+use super::overdue::{LongestCall, SchemePhase};
+use super::protect::Protect;
+use crate::cache::filemap::Journal;
+use crate::cache::kept_open::KeptOpen;
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::cache::verify::Opened;
+use crate::comm::cancelled::Cancellable;
+use crate::comm::collective::{all_reduce, Op};
+use crate::comm::tcp::{self, interface::choose};
+use crate::comm::{Collective, CollectiveError, Comm, CommError};
+use crate::descriptor::{protects, Encode, Redundancy};
+use crate::env::Link;
+use crate::fs::At;
+use crate::job::Job;
+use crate::param;
+use scr_plugin_api::Scheme;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{channel, Receiver, Sender};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// A local part to be protected.
+pub(crate) struct LocalPart {
+    pub(crate) record: RankRecord,
+    pub(crate) part: PartDir,
+    pub(crate) scheme: Arc<dyn Scheme>,
+}
+
+/// What became of a local part on this rank; the same on all ranks but for its record.
+pub(crate) enum Protected {
+    /// It is protected, and this is its record now. It took so long.
+    Yes(Box<RankRecord>, Duration),
+    /// It is still local, and why.
+    No(String),
+}
+
+/// The local datasets of a run, in the order in which they became complete; the same on all ranks.
+#[derive(Default)]
+pub(crate) struct Background {
+    mode: Mode,
+    local: VecDeque<u64>,
+    /// Those that no thread could protect.
+    unprotected: Vec<u64>,
+    /// Whether the threads could not protect one, and may be no more.
+    has_failed: bool,
+}
+
+/// How datasets are protected; the same on all ranks.
+#[derive(Default)]
+enum Mode {
+    /// Before their calls return.
+    #[default]
+    Off,
+    /// In the call that follows.
+    InCalls,
+    /// By the threads of all ranks.
+    Threads(Worker),
+}
+
+/// The thread of this rank.
+struct Worker {
+    work: Sender<LocalPart>,
+    done: Receiver<(u64, Protected)>,
+    /// What has become of parts that nobody has asked for.
+    ended: BTreeMap<u64, Protected>,
+    cancelled: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Background {
+    /// Starts the threads, if any checkpoint is to be protected behind the application. Without them all are protected before their
+    /// calls return, which is reported. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn start(&mut self, job: &Job, open: &Arc<KeptOpen>) -> Result<(), CommError> {
+        self.has_failed = false;
+        let is_meant = |descriptor: &&Redundancy| {
+            descriptor.encode == Encode::Async && !descriptor.bypass && protects(&descriptor.scheme)
+        };
+        if job.comm.size() == 1 || !job.descriptors.redundancy.all().iter().any(is_meant) {
+            return Ok(());
+        }
+        self.mode = match job.env.link {
+            Link::InCalls => Mode::InCalls,
+            Link::Tcp => match Worker::connect(job, open) {
+                Ok(worker) => Mode::Threads(worker),
+                Err(error) => {
+                    let why = error.agreed()?;
+                    job.report.warn(&format!(
+                        "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1) has no effect, and SCR_Complete_output waits until a checkpoint is \
+                         protected: the ranks cannot talk over TCP: {why}. Set SCR_TCP_INTERFACE to a network that connects the \
+                         nodes, or ask for the ports of one to be opened between them"
+                    ));
+                    Mode::Off
+                }
+            },
+        };
+        Ok(())
+    }
+
+    /// Whether datasets may be protected behind the application.
+    pub(crate) fn is_on(&self) -> bool {
+        !matches!(self.mode, Mode::Off)
+    }
+
+    /// Whether the threads are to be started again before they get more to do.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.has_failed && self.local.is_empty()
+    }
+
+    /// Begins to protect a dataset whose parts are recorded as local.
+    pub(crate) fn begin(&mut self, local: LocalPart) {
+        self.local.push_back(local.record.dataset.id);
+        if let Mode::Threads(worker) = &self.mode {
+            // A thread that has ended protects nothing, and the ranks find that out together.
+            let _ = worker.work.send(local);
+        }
+    }
+
+    /// The oldest local dataset.
+    pub(crate) fn first(&self) -> Option<u64> {
+        self.local.front().copied()
+    }
+
+    /// What became of the oldest local dataset that a thread works on, as soon as no rank's does any more; or `None`. This may be to
+    /// `wait` for them. Collective.
+    pub(crate) fn end_first(&mut self, job: &Job, wait: bool) -> Result<Option<(u64, Protected)>, CommError> {
+        let Some(id) = self.first() else { return Ok(None) };
+        let own = match &mut self.mode {
+            Mode::Threads(worker) => worker.take(id, wait),
+            Mode::InCalls | Mode::Off => Some(Protected::No(String::new())),
+        };
+        let mut words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Protected::Yes(..))))];
+        all_reduce(&*job.comm, &mut words, Op::Min)?;
+        let [have_ended, are_protected] = words;
+        let Some(own) = own else { return Ok(None) };
+        if have_ended == 0 {
+            if let Mode::Threads(worker) = &mut self.mode {
+                worker.ended.insert(id, own);
+            }
+            return Ok(None);
+        }
+        self.local.pop_front();
+        let all = match own {
+            Protected::Yes(..) if are_protected == 0 => Protected::No(String::new()),
+            own => own,
+        };
+        if are_protected == 0 {
+            self.has_failed = matches!(self.mode, Mode::Threads(_));
+            self.unprotected.push(id);
+        }
+        Ok(Some((id, all)))
+    }
+
+    /// The datasets that no thread could protect, from the oldest on, since the last call.
+    pub(crate) fn take_unprotected(&mut self) -> Vec<u64> {
+        std::mem::take(&mut self.unprotected)
+    }
+}
+
+impl Worker {
+    /// Connects the threads of all ranks, and starts that of this one. Collective.
+    fn connect(job: &Job, open: &Arc<KeptOpen>) -> Collective<Self> {
+        let wanted = job.params.get(&param::TCP_INTERFACE);
+        let ip = job.agree(choose(wanted.as_deref(), &job.env.host, job.nodes.count() == 1))?;
+        job.report.debug(&format!("threads of ranks talk over TCP at {ip}"));
+        let comm = tcp::connect(&*job.comm, ip, LONGEST_CONNECT)?;
+        job.agree(Self::start(job, open, Box::new(comm)))
+    }
+
+    /// Starts the thread of this rank. It has a communicator of all ranks for itself.
+    fn start(job: &Job, open: &Arc<KeptOpen>, comm: Box<dyn Comm + Send>) -> std::io::Result<Self> {
+        let ((work, to_do), (ends, done)) = (channel::<LocalPart>(), channel());
+        let cancelled = Arc::new(AtomicBool::new(false));
+        let (parts, open, is_cancelled) = (job.parts(), Arc::clone(open), Arc::clone(&cancelled));
+        let run = move || {
+            let job = parts.with(Box::new(Cancellable::new(comm, is_cancelled)));
+            let longest = LongestCall::default();
+            for local in to_do {
+                let (id, began) = (local.record.dataset.id, job.elapsed());
+                let (protected, is_broken) = match protect(&job, &open, &longest, local) {
+                    Ok(record) => (Protected::Yes(Box::new(record), job.elapsed() - began), false),
+                    Err(CollectiveError::Ranks(why)) => (Protected::No(why.to_string()), false),
+                    Err(CollectiveError::Comm(error)) => (Protected::No(error.to_string()), true),
+                };
+                // The others wait for this rank no longer once its communicator is dropped.
+                if ends.send((id, protected)).is_err() || is_broken {
+                    return;
+                }
+            }
+        };
+        let thread = Some(Builder::new().name("scr-protect".to_owned()).spawn(run)?);
+        Ok(Self { work, done, ended: BTreeMap::new(), cancelled, thread })
+    }
+
+    /// What has become of a part, once that is known.
+    fn take(&mut self, id: u64, wait: bool) -> Option<Protected> {
+        self.ended.extend(self.done.try_iter());
+        while wait && !self.ended.contains_key(&id) {
+            match self.done.recv() {
+                Ok((id, protected)) => _ = self.ended.insert(id, protected),
+                Err(_) => return Some(Protected::No("its thread has ended".to_owned())),
+            }
+        }
+        self.ended.remove(&id)
+    }
+}
+
+impl Drop for Worker {
+    /// No thread writes in a cache that is not this session's any more.
+    fn drop(&mut self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        drop(std::mem::replace(&mut self.work, channel().0));
+        // It has said why it has failed, if it has.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Protects this rank's part of a dataset that is complete and local, and records that. Gives its new record. The part is complete
+/// at every moment. Collective.
+pub(super) fn protect(
+    job: &Job,
+    open: &KeptOpen,
+    longest: &LongestCall,
+    local: LocalPart,
+) -> Collective<RankRecord> {
+    let LocalPart { mut record, part, scheme } = local;
+    let phase = SchemePhase::begin(job, &record.protection.scheme, record.dataset.created, longest);
+    let kept =
+        Protect { job, open, scheme: &*scheme, phase: &phase }.encode_part(&part, &mut record, Opened::new());
+    job.agree(kept.and_then(|kept| {
+        let path = part.filemap();
+        let journal = Journal::reopen(job.files(), &path)?;
+        Ok::<_, RedundancyError>(journal.append_anew(job.files(), &record, &kept).at("write", &path)?)
+    }))?;
+    Ok(record)
+}
+
+/// Two nodes that do not connect in this time cannot reach each other.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);

@@ -1,0 +1,121 @@
+//! Checkpoints that are protected while the application computes: `ENCODE=ASYNC`.
+//!
+//! `SCR_Complete_output` leaves them local. They do not count before they are protected: older ones stay, and no flush begins. All
+//! ranks find out together, in the application's next calls, that one is.
+
+use super::{Error, Session};
+use crate::cache::record::RankRecord;
+use crate::descriptor::protects;
+use crate::flush::Flushes;
+use crate::log::{Event, Record};
+use crate::redundancy::background::{LocalPart, Protected};
+use crate::redundancy::repair::first_known;
+use std::time::Duration;
+
+/// When to protect what the threads could not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retry {
+    /// In this call.
+    Now,
+    /// In a later one: this one is made often, and is to be short.
+    Later,
+}
+
+impl Session {
+    /// Lets flushes and threads do something: what they have ended is recorded. Collective.
+    pub(super) fn poll(&mut self, retry: Retry) -> Result<(), Error> {
+        while let Some(ended) = self.background.end_first(&self.job, false)? {
+            self.end_protection(ended)?;
+        }
+        if retry == Retry::Now {
+            self.protect_unprotected()?;
+        }
+        self.with_flushes(Flushes::poll)
+    }
+
+    /// Waits until all local datasets are protected, as far as they can be. Collective.
+    pub(super) fn wait_until_protected(&mut self) -> Result<(), Error> {
+        self.poll(Retry::Now)?;
+        if let Some(cached) = self.background.first().and_then(|id| self.cache.dataset(id)) {
+            self.job.report.notice(&format!("waiting until {} is protected", cached.record.label()));
+        }
+        while let Some(ended) = self.background.end_first(&self.job, true)? {
+            self.end_protection(ended)?;
+        }
+        self.protect_unprotected()
+    }
+
+    /// Whether a dataset of this kind may be protected behind the application; the same on all ranks.
+    pub(super) fn protects_behind(&self, record: &RankRecord) -> bool {
+        let is_checkpoint = record.dataset.is_only_checkpoint();
+        let is_meant = is_checkpoint && !record.protection.bypass && protects(&record.protection.scheme);
+        is_meant && self.background.is_on()
+    }
+
+    /// Hands a local dataset to the threads.
+    pub(super) fn protect_behind(&mut self, id: u64) -> Result<(), Error> {
+        self.cache.record_in_cache(&self.job, None);
+        if self.background.is_broken() {
+            self.background.start(&self.job, self.cache.kept_open())?;
+        }
+        let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
+        let scheme = self.schemes.scheme(&self.job, &cached.record.protection);
+        let scheme = scheme.map_err(|error| error.doing(format!("protecting {}", cached.record.label())))?;
+        let (record, part) = (cached.record.clone(), cached.part.clone());
+        self.background.begin(LocalPart { record, part, scheme });
+        Ok(())
+    }
+
+    fn end_protection(&mut self, (id, ended): (u64, Protected)) -> Result<(), Error> {
+        match ended {
+            Protected::Yes(record, took) => self.record_protected(id, *record, took),
+            Protected::No(why) => {
+                let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
+                let label = cached.record.label();
+                let why = first_known(&*self.job.comm, (!why.is_empty()).then(|| why.into_bytes()))?;
+                if !why.is_empty() {
+                    self.job.report.error(&format!(
+                        "{label} could not be protected while the application computes: {}; it is local, and the next call of \
+                         SCR_Start_output or SCR_Finalize protects it",
+                        String::from_utf8_lossy(&why)
+                    ));
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// Protects what no thread could. It is of no use any more where a newer dataset is protected. Collective.
+    fn protect_unprotected(&mut self) -> Result<(), Error> {
+        for id in self.background.take_unprotected() {
+            let Some(cached) = self.cache.dataset(id).filter(|cached| self.cache.waits(cached)) else {
+                continue;
+            };
+            let (label, began) = (cached.record.label(), self.job.elapsed());
+            match self.schemes.protect_local(&self.job, &self.cache, &cached.record, &cached.part) {
+                Ok(record) => self.record_protected(id, record, self.job.elapsed() - began)?,
+                Err(error) => {
+                    let why = error.agreed()?;
+                    self.job.report.error(&format!(
+                        "{label} cannot be protected: {why}; it survives the death of processes, but not the loss of a node"
+                    ));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn record_protected(&mut self, id: u64, record: RankRecord, took: Duration) -> Result<(), Error> {
+        let Some(cached) = self.cache.dataset_mut(id) else { return Ok(()) };
+        cached.record = record;
+        let label = cached.record.label();
+        let protected = Record::event(Event::Protected).dataset(&cached.record.dataset).took(took);
+        self.job.log.add_entry(protected);
+        self.job.report.info(&format!("{label} is protected: {:.6} secs", took.as_secs_f64()));
+        self.after_protected(id)?;
+        self.with_flushes(|flushes, site| {
+            flushes.start_copying(site);
+            Ok(())
+        })
+    }
+}

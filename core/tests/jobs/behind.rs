@@ -1,0 +1,351 @@
+//! Checkpoints that are protected while the application computes (`ENCODE=ASYNC`): local first, then protected. Here the ranks
+//! protect them in the application's next call, so that it is known when; `threads` is the same with threads over TCP.
+
+use super::crash::{checkpoints, nothing, restart_and_go_on, sizes, two_checkpoints, Schedule, XOR};
+use super::scavenged::save;
+use super::world::{Sizes, World};
+use scr_core::comm::Rank;
+use scr_core::env::Link;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
+use std::fs::{read, write};
+use std::io::ErrorKind;
+use std::sync::Arc;
+
+const SIZES: Sizes = sizes;
+
+fn world(scheme: &str) -> World {
+    World::new(4, 4).set("SCR_COPY_TYPE", scheme).set("SCR_ENCODE_ASYNC", "1")
+}
+
+/// The first is protected when the second begins, which stays local.
+fn one_protected_and_one_local(world: &World) {
+    world.run(|application| checkpoints(application, 1..=2)).all_gave(&2);
+}
+
+fn restarts_from(world: &World, step: Option<u64>) -> Vec<String> {
+    let restarted = world.run(|application| application.restart(SIZES));
+    restarted.all_gave(&step);
+    restarted.lines
+}
+
+#[test]
+fn a_local_checkpoint_survives_the_death_of_all_processes_and_is_protected_by_the_next_run() {
+    for scheme in ["XOR", "PARTNER", "RS"] {
+        let world = world(scheme);
+        one_protected_and_one_local(&world);
+        let lines = restarts_from(&world, Some(2));
+        let told = |word: &str| lines.iter().any(|line| line.contains(word));
+        assert!(
+            told("the parts of 4 of 4 ranks were not protected yet") && told("protecting them with"),
+            "{lines:?}"
+        );
+        world.lose("n1");
+        restarts_from(&world, Some(2));
+    }
+}
+
+#[test]
+fn with_a_node_lost_the_run_restarts_from_the_newest_that_was_protected() {
+    for scheme in ["XOR", "PARTNER", "RS"] {
+        for lost in ["n0", "n1", "n3"] {
+            let world = world(scheme);
+            one_protected_and_one_local(&world);
+            world.lose(lost);
+            let lines = restarts_from(&world, Some(1));
+            let why = "the redundancy set of ranks 0, 1, 2, 3 was not protected yet";
+            assert!(lines.iter().any(|line| line.contains(why)), "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn the_older_checkpoint_leaves_once_the_newer_one_is_protected() {
+    let world = world("XOR");
+    let run = world.run(|application| {
+        let there = |world: &World| {
+            let files = world.cached_files();
+            let has = |id: u64| {
+                files.iter().any(|path| path.display().to_string().contains(&format!("scr.dataset.{id}/")))
+            };
+            (1..=4).filter(|&id| has(id)).collect::<Vec<_>>()
+        };
+        let mut seen = Vec::new();
+        for step in 1..=3 {
+            application.checkpoint(step, SIZES).unwrap();
+            application.session().should_exit().unwrap();
+            seen.push(there(&world));
+        }
+        application.finalize().unwrap();
+        seen.push(there(&world));
+        seen
+    });
+    // Between two collective calls a rank may be ahead of another one by what it removes.
+    assert_eq!(run.ranks[0][0], [1]);
+    assert_eq!(run.ranks[0][1], [1, 2]);
+    assert_eq!(run.ranks[0][2], [2, 3]);
+    assert_eq!(run.ranks[0][3], [3]);
+    world.lose("n2");
+    restarts_from(&world, Some(3));
+}
+
+#[test]
+fn the_end_of_the_run_waits_for_the_protection() {
+    for halts in [false, true] {
+        let world = world("XOR");
+        world.run(|application| {
+            checkpoints(application, 1..=2);
+            if halts { application.halt() } else { application.finalize() }.unwrap();
+        });
+        world.lose("n3");
+        restarts_from(&world, Some(2));
+    }
+}
+
+#[test]
+fn a_flush_begins_behind_the_protection_and_one_that_the_application_waits_for_comes_at_once() {
+    let flushed = |world: &World| {
+        let run = world.run(|application| {
+            checkpoints(application, 1..=1);
+        });
+        run.has_line_with("Initiating flush")
+    };
+    let asynchronous =
+        world("XOR").set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_TYPE", "PTHREAD");
+    assert!(!flushed(&asynchronous));
+    let synchronous = world("XOR").set("SCR_FLUSH", "1");
+    assert!(flushed(&synchronous));
+    synchronous.lose("");
+    restarts_from(&synchronous, Some(1));
+    let run = asynchronous.run(|application| {
+        assert_eq!(application.restart(SIZES), Some(1));
+        checkpoints(application, 2..=2);
+        application.finalize().unwrap();
+    });
+    run.line_with(&["Flush succeeded", "dataset 2"]);
+    asynchronous.lose("");
+    restarts_from(&asynchronous, Some(2));
+}
+
+#[test]
+fn a_local_checkpoint_can_be_read_refused_and_dropped() {
+    let world = world("XOR").set("SCR_CACHE_SIZE", "2");
+    world
+        .run(|application| {
+            checkpoints(application, 1..=2);
+            let read = application.restart(SIZES);
+            application.session().drop_dataset(b"ckpt.2").unwrap();
+            read
+        })
+        .all_gave(&Some(2));
+    restarts_from(&world, Some(1));
+    world.run(|application| {
+        application.checkpoint(3, SIZES).unwrap();
+        application.session().have_restart().unwrap();
+        application.session().start_restart().unwrap();
+        application.session().complete_restart(false).unwrap_err();
+    });
+    restarts_from(&world, Some(1));
+}
+
+/// Its bytes may not have got to the device, and nothing would show that.
+#[test]
+fn a_local_part_on_a_node_that_was_started_again_is_lost() {
+    let world = world("XOR");
+    one_protected_and_one_local(&world);
+    let map = world.cached_file(&["/n2/", "scr.dataset.2/", "filemap_2"]);
+    let boot = String::from_utf8(read("/proc/sys/kernel/random/boot_id").unwrap()).unwrap();
+    let mut bytes = read(&map).unwrap();
+    let at = bytes.windows(36).rposition(|part| part == boot.trim().as_bytes());
+    let at = at.expect("the boot is recorded");
+    // The record has a checksum: all records up to the last are read again, and that one is made anew.
+    bytes[at] ^= 1;
+    reseal(&mut bytes);
+    write(&map, bytes).unwrap();
+    let lines = restarts_from(&world, Some(1));
+    assert!(lines.iter().any(|line| line.contains("started again before it was protected")), "{lines:?}");
+}
+
+/// Gives each record of a filemap the checksum of its bytes.
+fn reseal(bytes: &mut [u8]) {
+    let mut at = 8;
+    while at + 8 <= bytes.len() {
+        let length = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
+        let sum = crc32fast::hash(&bytes[at + 8..at + 8 + length]);
+        bytes[at + 4..at + 8].copy_from_slice(&sum.to_be_bytes());
+        at += 8 + length;
+    }
+}
+
+#[test]
+fn a_local_checkpoint_is_saved_after_the_job_if_all_of_it_is_there() {
+    let world = world("XOR");
+    one_protected_and_one_local(&world);
+    let world = save(world, 2);
+    world.lose("");
+    restarts_from(&world, Some(2));
+}
+
+#[test]
+fn what_moves_to_other_nodes_is_protected_there() {
+    let mut world = world("XOR");
+    one_protected_and_one_local(&world);
+    world.nodes.rotate_left(1);
+    restarts_from(&world, Some(2));
+    world.lose("n0");
+    restarts_from(&world, Some(2));
+}
+
+#[test]
+fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
+    let settings = &[("SCR_ENCODE_ASYNC", "1")];
+    Schedule { settings, keep: 2, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
+    let before = |world: &mut World| two_checkpoints(world);
+    Schedule { settings, keep: 2, ..XOR }.run(before, restart_and_go_on);
+}
+
+#[test]
+fn a_job_that_dies_at_any_moment_with_a_node_has_what_was_protected() {
+    let settings = &[("SCR_ENCODE_ASYNC", "1")];
+    Schedule { settings, lost: Some("n2"), keep: 2, ..XOR }
+        .run(nothing, |application| checkpoints(application, 1..=4).saturating_sub(1));
+}
+
+#[test]
+fn what_cannot_be_protected_stays_local_and_older_ones_stay_with_it() {
+    let mut world = world("XOR");
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.count_all();
+    faulty.never_pause();
+    faulty.only(|what, path| {
+        what == What::OpenToWrite && path.ends_with("redundancy_1") && path.to_string_lossy().contains(".2/")
+    });
+    faulty.fail_from(1, ErrorKind::StorageFull);
+    world.own_files.insert(Rank(1), Arc::new(faulty.clone()));
+    let run = world.run(|application| {
+        checkpoints(application, 1..=2);
+        application.finalize().unwrap();
+    });
+    assert!(faulty.first_failed().is_some());
+    run.line_with(&[
+        "dataset 2",
+        "cannot be protected",
+        "survives the death of processes, but not the loss of a node",
+    ]);
+    world.own_files.clear();
+    let kept = world.keep();
+    world.lose("n3");
+    restarts_from(&world, Some(1));
+    world.put_back(&kept);
+    restarts_from(&world, Some(2));
+    world.lose("n3");
+    restarts_from(&world, Some(2));
+}
+
+mod threads {
+    //! With threads that talk over TCP.
+
+    use super::*;
+
+    fn with_threads(world: &mut World) {
+        world.link = Link::Tcp;
+    }
+
+    fn world(scheme: &str) -> World {
+        let mut world = super::world(scheme);
+        with_threads(&mut world);
+        world
+    }
+
+    #[test]
+    fn what_was_protected_survives_the_loss_of_a_node() {
+        for scheme in ["XOR", "PARTNER", "RS"] {
+            for nodes in [4, 2] {
+                let mut world = World::new(4, nodes)
+                    .set("SCR_COPY_TYPE", scheme)
+                    .set("SCR_SET_FAILURES", "1")
+                    .set("SCR_ENCODE_ASYNC", "1");
+                with_threads(&mut world);
+                let run = world.run(|application| {
+                    checkpoints(application, 1..=3);
+                    application.finalize().unwrap();
+                });
+                run.line_with(&["dataset 3", "is protected: "]);
+                assert!(!run.has_line_with("ERROR"), "{:?}", run.lines);
+                let kept = world.keep();
+                for lost in 0..nodes {
+                    world.put_back(&kept);
+                    world.lose(&format!("n{lost}"));
+                    restarts_from(&world, Some(3));
+                }
+            }
+        }
+    }
+
+    /// More of them than are kept: each one leaves once a newer one is protected.
+    #[test]
+    fn several_may_be_under_way() {
+        let world = world("XOR");
+        world.run(|application| checkpoints(application, 1..=20)).all_gave(&20);
+        restarts_from(&world, Some(20));
+        world.run(|application| {
+            checkpoints(application, 21..=40);
+            application.finalize().unwrap();
+        });
+        world.lose("n3");
+        restarts_from(&world, Some(40));
+    }
+
+    #[test]
+    fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
+        let settings = &[("SCR_ENCODE_ASYNC", "1")];
+        Schedule { settings, keep: 2, stride: 7, ..XOR }
+            .run(with_threads, |application| checkpoints(application, 1..=3));
+    }
+
+    #[test]
+    fn a_job_that_dies_at_any_moment_with_a_node_has_what_was_protected() {
+        let settings = &[("SCR_ENCODE_ASYNC", "1")];
+        // If one step has come to its end, nothing had failed in the step before.
+        Schedule { settings, lost: Some("n2"), keep: 2, stride: 7, ..XOR }.run(with_threads, |application| {
+            let mut whole = |step: u64| {
+                checkpoints(application, step..=step) == step && application.session().have_restart().is_ok()
+            };
+            (1..=4).take_while(|&step| whole(step)).last().unwrap_or(0).saturating_sub(1)
+        });
+    }
+
+    #[test]
+    fn what_a_thread_cannot_do_is_done_in_the_next_call() {
+        let mut world = world("XOR");
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        faulty.never_pause();
+        faulty.only(|what, path| {
+            what == What::OpenToWrite
+                && path.ends_with("redundancy_1")
+                && path.to_string_lossy().contains(".2/")
+        });
+        faulty.fail_once(1, ErrorKind::StorageFull);
+        world.own_files.insert(Rank(1), Arc::new(faulty.clone()));
+        let run = world.run(|application| {
+            checkpoints(application, 1..=2);
+            application.finalize().unwrap();
+        });
+        assert!(faulty.first_failed().is_some());
+        run.line_with(&["dataset 2", "could not be protected while the application computes"]);
+        run.line_with(&["dataset 2", "is protected: "]);
+        world.own_files.clear();
+        world.lose("n1");
+        restarts_from(&world, Some(2));
+    }
+
+    #[test]
+    fn ranks_that_cannot_talk_protect_before_the_call_returns() {
+        let world = world("XOR").set("SCR_TCP_INTERFACE", "ib77");
+        let run = world.run(|application| checkpoints(application, 1..=1));
+        run.line_with(&["ENCODE=ASYNC", "SCR_TCP_INTERFACE=ib77", "there are lo"]);
+        world.lose("n1");
+        restarts_from(&world, Some(1));
+    }
+}
