@@ -42,7 +42,13 @@ pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr
         if is_alone {
             return Ok(Ipv4Addr::LOCALHOST.into());
         }
-        return Ok(by_host(host, &there).or_else(|| first(&there)).unwrap_or(Ipv4Addr::LOCALHOST.into()));
+        let mut others =
+            there.iter().map(|address| address.ip).filter(|ip| !ip.is_loopback() && ip.is_ipv4());
+        // To ask for a name may take seconds, and is of use only where there is a choice.
+        return Ok(match (others.next(), others.next()) {
+            (Some(only), None) => only,
+            _ => by_host(host, &there).or_else(|| first(&there)).unwrap_or(Ipv4Addr::LOCALHOST.into()),
+        });
     };
     let range = Range::parse(wanted);
     let is_it = |address: &&Address| {
