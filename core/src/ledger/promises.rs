@@ -26,7 +26,7 @@ macro_rules! promises {
 
 promises! {
     Whole: "A restart hands out only bytes that one dataset wrote.",
-    Kept: "A checkpoint that was reported complete can be restarted from until a newer one is complete.",
+    Kept: "A checkpoint that was reported complete can be restarted from until a newer one is protected.",
     Newest: "A restart gets the newest complete checkpoint that it can reach, or says what it passes over.",
     Gone: "No restart gets what was dropped, deleted or gone back over, unless somebody lists it again.",
     Refused: "No restart gets a checkpoint that the application has refused.",
