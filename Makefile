@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-lammps test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -73,6 +73,11 @@ test-slurm:           ## runs a job that loses a node under a real Slurm (as roo
 	@scripts/deps.sh slurm
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
 	$(CARGO) test --locked -p scr-tests --test slurm -- --test-threads 1
+
+test-lammps:          ## restarts LAMMPS on other numbers of ranks (as root, or with Debian's lammps)
+	@scripts/deps.sh lammps
+	@$(MAKE) --no-print-directory stage MPICC=mpicc.openmpi
+	$(CARGO) test --locked -p scr-tests --test lammps -- --test-threads 1 --show-output
 
 test-deb:             ## tries the Debian packages in clean roots (as root, on Debian)
 	@scripts/deps.sh deb

@@ -1,6 +1,7 @@
 #!/bin/bash
 # Sees to what scr is built from: a Rust toolchain, gcc, both MPIs, and libclang for their bindings.
-# deps.sh tests: also what only the tests need. deps.sh slurm, deps.sh deb: what `make test-slurm', `make test-deb' need.
+# deps.sh tests: also what only the tests need. deps.sh slurm, deps.sh deb, deps.sh lammps: what `make test-slurm',
+# `make test-deb', `make test-lammps' need.
 # Installs what is missing where it may (Debian's apt, as root); says what to install where it may not.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -45,6 +46,7 @@ missing_packages() {
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     [ "$for_tests" != deb ] || command -v debootstrap >/dev/null || echo debootstrap
     [ "$for_tests" != deb ] || command -v dpkg-source >/dev/null || echo dpkg-dev
+    [ "$for_tests" != lammps ] || has_lammps || echo lammps python3-lammps liblammps-dev python3-mpi4py
     has_libclang && has_clang_headers || clang_packages
 }
 clang_packages() { # the two that are needed of the release's default version; libclang-dev would bring ten times more
@@ -59,6 +61,11 @@ clang_packages() { # the two that are needed of the release's default version; l
 
 has_python() { # mpi4py is compiled for each MPI in a virtual environment
     python3 -c 'import venv, ensurepip' 2>/dev/null
+}
+
+has_lammps() { # its module looks for the library by a name that only the package for developers has
+    command -v lmp >/dev/null &&
+        /usr/bin/python3 -c 'import ctypes, lammps, mpi4py; ctypes.CDLL("liblammps.so")' 2>/dev/null
 }
 
 has_compilers() {

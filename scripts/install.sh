@@ -33,6 +33,7 @@ for example in heat2d.c heat2d.cpp heat2d.f heat2d.f90 heat2d.py test_api.c test
     Makefile README.md; do
     put 644 "examples/$example" share/scr/examples
 done
+for example in run.py melt.create melt.settings; do put 644 "examples/lammps/$example" share/scr/examples/lammps; done
 # A copy of the examples finds the tree that they came from. DESTDIR is not part of its final place.
 installed=$(cd "$prefix" && pwd) && installed=${installed#"${DESTDIR:-}"}
 sed -i "s|^INSTALLED =.*|INSTALLED = $installed|" "$prefix/share/scr/examples/Makefile"
@@ -87,6 +88,7 @@ put 644 etc/scr.conf share/doc/scr/etc
 install -d "$prefix/share/doc/scr/ffi/include"
 ln -sf ../../../../../include/scr.h "$prefix/share/doc/scr/ffi/include/scr.h"
 put 644 examples/heat2d.c share/doc/scr/examples
+put 644 examples/lammps/run.py share/doc/scr/examples/lammps
 for file in examples/vendor-scheme/*.* examples/vendor-scheme/src/*.rs; do
     put 644 "$file" "share/doc/scr/$(dirname "$file")"
 done

@@ -70,6 +70,17 @@ pub fn with_optional(program: &str, test: &str, body: impl FnOnce()) {
     }
 }
 
+/// Whether Debian's LAMMPS is there, with its module for the system's Python; a test that needs it is skipped otherwise.
+pub fn has_lammps(test: &str) -> bool {
+    let script = "import ctypes, lammps, mpi4py; ctypes.CDLL('liblammps.so')";
+    let there = starts(Command::new("lmp").arg("-help"))
+        && starts(Command::new("/usr/bin/python3").args(["-c", script]));
+    if !there {
+        record_skip(test, "LAMMPS (scripts/deps.sh lammps)");
+    }
+    there
+}
+
 /// Whether this machine can pretend to have nodes with host names of their own; a test that needs them is skipped otherwise.
 pub fn has_namespaces(test: &str) -> bool {
     let there = pretends_by_namespaces();
