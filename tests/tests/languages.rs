@@ -32,7 +32,8 @@ on_each_mpi! {
             let tree = Tree::new(mpi);
             tree.make("heat2d_f90");
             let program = tree.examples().join("heat2d_f90");
-            for (ranks, left) in [(1, Left::Prefix), (3, Left::OneNode), (6, Left::Cache)] {
+            let restarts = [(1, Left::Prefix), (2, Left::Cache), (3, Left::OneNode), (6, Left::Cache), (8, Left::OneNode)];
+            for (ranks, left) in restarts {
                 tree.expect_right_answer_of(ranks, left, &program, &numbers(true), &numbers(false));
             }
         });
@@ -43,7 +44,8 @@ on_each_mpi! {
         let tree = Tree::new(mpi);
         let script = tree.examples().join("heat2d.py").display().to_string();
         let arguments = |kill: bool| [vec![script.clone()], numbers(kill)].concat();
-        for (ranks, left) in [(2, Left::Prefix), (3, Left::Cache), (6, Left::OneNode)] {
+        let restarts = [(1, Left::OneNode), (2, Left::Prefix), (3, Left::Cache), (6, Left::OneNode), (8, Left::Prefix)];
+        for (ranks, left) in restarts {
             tree.expect_right_answer_of(ranks, left, &python, &arguments(true), &arguments(false));
         }
     }
