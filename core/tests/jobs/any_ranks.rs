@@ -38,7 +38,10 @@ pub(super) fn try_read_all(application: &mut Application) -> Result<Option<(u64,
 }
 
 /// The same for a run of `writers` ranks, which reads of its own number what each rank wrote.
-fn try_read(application: &mut Application, writers: Option<u32>) -> Result<Option<(u64, u32)>, Error> {
+pub(super) fn try_read(
+    application: &mut Application,
+    writers: Option<u32>,
+) -> Result<Option<(u64, u32)>, Error> {
     let me = application.rank;
     let Some(name) = application.session().have_restart()? else { return Ok(None) };
     application.session().start_restart()?;
@@ -275,45 +278,21 @@ fn all_that_is_in_place_is_the_checkpoints_all_the_time_while_another_number_of_
 }
 
 /// A scheme, how many nodes it needs, and how many losses it survives.
-type Scheme = (&'static str, usize, usize);
-const SCHEMES: [Scheme; 5] = [("SINGLE", 1, 0), ("PARTNER", 2, 1), ("XOR", 2, 1), ("RS", 2, 1), ("RS", 3, 2)];
+pub(super) type Scheme = (&'static str, usize, usize);
+pub(super) const SCHEMES: [Scheme; 5] =
+    [("SINGLE", 1, 0), ("PARTNER", 2, 1), ("XOR", 2, 1), ("RS", 2, 1), ("RS", 3, 2)];
 
 /// The nodes of so many ranks, in blocks.
-fn place(ranks: usize, nodes: usize) -> Vec<String> {
+pub(super) fn place(ranks: usize, nodes: usize) -> Vec<String> {
     (0..ranks).map(|rank| format!("n{}", rank * nodes / ranks)).collect()
 }
 
 /// A job of so many ranks on so many nodes, and its checkpoint, which is in cache only.
-fn cached(ranks: usize, nodes: usize, (scheme, _, losses): Scheme) -> World {
+pub(super) fn cached(ranks: usize, nodes: usize, (scheme, _, losses): Scheme) -> World {
     let mut world = job(ranks, scheme).set("SCR_SET_FAILURES", &losses.max(1).to_string());
     world.nodes = place(ranks, nodes);
     world.run(|application| application.checkpoint(1, sizes).unwrap());
     world
-}
-
-#[test]
-fn a_checkpoint_in_cache_is_read_by_any_number_of_ranks_with_as_many_nodes_lost_as_the_scheme_survives() {
-    for scheme in SCHEMES {
-        for (writers, readers) in (1..=8).flat_map(|writers| (1..=8).map(move |readers| (writers, readers))) {
-            let nodes = writers.min(readers);
-            if nodes < scheme.1 || writers == readers {
-                continue;
-            }
-            // Where the nodes have different numbers of ranks, some are not protected.
-            let is_even = writers.is_multiple_of(nodes);
-            let lost = if is_even { (writers + readers) % (scheme.2 + 1) } else { 0 };
-            let mut world = cached(writers, nodes, scheme);
-            (0..lost).for_each(|more| world.lose(&format!("n{}", (readers + more) % nodes)));
-            world.nodes = place(readers, nodes);
-            let run = world.run(read_all);
-            run.all_gave(&Some((1, u32::try_from(writers).unwrap())));
-            run.line_with(&["it is in cache only, and is made whole in the prefix directory first"]);
-            // Nothing was taken away from those who wrote it.
-            world.nodes = place(writers, nodes);
-            world.put("SCR_FETCH", "0");
-            world.run(|application| application.restart(sizes)).all_gave(&Some(1));
-        }
-    }
 }
 
 #[test]

@@ -24,6 +24,7 @@
 //! | `large_pages` | the same where the files in cache are mapped |
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `any_ranks` | a run restarts from what another number of ranks wrote, if the application can |
+//! | `taken_over` | what another number of ranks left in cache comes back, with nodes lost and files damaged |
 //! | `other_ranks` | a run that cannot restart says so, and takes nothing away from one that can |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
@@ -92,6 +93,7 @@ mod shared_files;
 mod shared_path;
 mod sparse;
 mod syslog;
+mod taken_over;
 mod transports;
 mod unreadable;
 mod vendor;

@@ -1,0 +1,170 @@
+//! What N ranks have left in cache comes to M ranks: all pairs, all schemes, with every number of nodes lost that the scheme
+//! survives and any file damaged. What N ranks had is still theirs afterwards.
+
+use super::any_ranks::{cached, place, read_all, try_read, Scheme, SCHEMES};
+use super::crash::sizes;
+use super::damage::flip;
+use super::world::World;
+use scr_core::fs::faulty::{FaultyFiles, What};
+use scr_core::fs::RealFiles;
+use std::path::Path;
+use std::sync::Arc;
+
+/// So many nodes of those that wrote a checkpoint are lost: they come back empty, or the next run is not on them.
+#[derive(Debug, Clone, Copy)]
+enum Lost {
+    Wiped(usize),
+    Away(usize),
+}
+
+impl Lost {
+    fn up_to(most: usize) -> Vec<Self> {
+        let some = (1..=most).flat_map(|lost| [Self::Wiped(lost), Self::Away(lost)]);
+        std::iter::once(Self::Wiped(0)).chain(some).collect()
+    }
+
+    /// How many nodes the writers have, and how many the readers.
+    fn nodes(self, writers: usize, readers: usize) -> (usize, usize) {
+        match self {
+            Self::Wiped(_) => (writers.min(readers), writers.min(readers)),
+            Self::Away(lost) => {
+                let nodes = writers.min(readers + lost);
+                (nodes, nodes.saturating_sub(lost))
+            }
+        }
+    }
+
+    fn many(self) -> usize {
+        match self {
+            Self::Wiped(lost) | Self::Away(lost) => lost,
+        }
+    }
+}
+
+/// As many ranks as wrote a checkpoint restart from it, and so do `readers`, whether they find it in the prefix directory or not.
+fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: Lost) {
+    let (before, after) = lost.nodes(writers, readers);
+    // Where the nodes have different numbers of ranks, some are not protected.
+    let is_protected = writers.is_multiple_of(before) || lost.many() == 0;
+    if before < scheme.1 || after == 0 || !is_protected {
+        return;
+    }
+    let case = format!("{scheme:?}, {writers} ranks on {before} nodes, {readers} on {after}, {lost:?}");
+    let mut world = cached(writers, before, scheme);
+    if let Lost::Wiped(lost) = lost {
+        (0..lost).for_each(|more| world.lose(&format!("n{}", (readers + more) % before)));
+    }
+    world.nodes = place(readers, after);
+    // What they would write has too few nodes for the scheme. What they read says how it is protected.
+    world.put("SCR_COPY_TYPE", if after < scheme.1 { "SINGLE" } else { scheme.0 });
+    let as_many = u32::try_from(readers).ok();
+    let run = world.run(|application| try_read(application, as_many).expect("what is offered can be read"));
+    let expected = Some((1, u32::try_from(writers).unwrap()));
+    assert!(
+        run.ranks.iter().all(|found| *found == expected),
+        "{case}: {:?}\n{}",
+        run.ranks,
+        run.lines.join("\n")
+    );
+    let is_moved = run.has_line_with("it is in cache only, and is made whole in the prefix directory first");
+    assert_eq!(is_moved, writers != readers, "{case}");
+    // Nothing was taken away from those who wrote it.
+    world.nodes = place(writers, before);
+    world.put("SCR_COPY_TYPE", scheme.0);
+    world.put("SCR_FETCH", "0");
+    let again = world.run(|application| application.restart(sizes));
+    assert!(again.ranks.iter().all(|step| *step == Some(1)), "{case}\n{}", again.lines.join("\n"));
+}
+
+fn tests_all() -> bool {
+    std::env::var_os("SCR_TEST_EVERY_CRASH").is_some()
+}
+
+#[test]
+fn a_checkpoint_in_cache_is_read_by_any_number_of_ranks_with_as_many_nodes_lost_as_the_scheme_survives() {
+    for scheme in SCHEMES {
+        let losses = Lost::up_to(scheme.2);
+        for pair in (1..=8).flat_map(|writers| (1..=8).map(move |readers| (writers, readers))) {
+            let losses = match tests_all() {
+                true => &losses[..],
+                false => &losses[(pair.0 * 3 + pair.1) % losses.len()..][..1],
+            };
+            losses.iter().for_each(|lost| expect_taken_over(scheme, pair, *lost));
+        }
+    }
+}
+
+/// Data, redundancy, and what scr has recorded of them.
+#[test]
+fn any_file_in_cache_may_be_damaged_where_there_is_redundancy_and_none_is_read_wrong_without() {
+    for scheme in SCHEMES {
+        let made = || {
+            let mut world = cached(4, 4, scheme).set("SCR_CRC_ON_COPY", "1");
+            // The one that counts: `SINGLE' has checksums only if it is asked for them.
+            world.run(|application| application.checkpoint(2, sizes).unwrap());
+            world.nodes = place(5, 4);
+            world
+        };
+        let files = |world: &World| -> Vec<_> {
+            let is_empty = |path: &Path| std::fs::metadata(path).unwrap().len() == 0;
+            world.cached_files().into_iter().filter(|path| !is_empty(path)).collect()
+        };
+        let many = files(&made()).len();
+        for at in 0..many {
+            let world = made();
+            let path = files(&world).swap_remove(at);
+            if at % 2 == 0 {
+                flip(&path, 0);
+            } else {
+                cut(&path);
+            }
+            let run = world.run(read_all);
+            let found = run.ranks[0];
+            let story = || format!("{scheme:?}, {}: {found:?}\n{}", path.display(), run.lines.join("\n"));
+            assert!(run.ranks.iter().all(|other| *other == found), "{}", story());
+            assert!(found == Some((2, 4)) || scheme.2 == 0 && found.is_none(), "{}", story());
+        }
+    }
+}
+
+fn cut(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::write(path, &bytes[..bytes.len() * 2 / 3]).unwrap();
+}
+
+/// The bytes of checkpoints that a run of so many ranks reads below the prefix directory. The application reads from the path that
+/// it gets, so each file that lies there counts in full once more.
+fn read_below_the_prefix_directory(mut world: World, readers: usize) -> u64 {
+    let counted = FaultyFiles::new(RealFiles);
+    world.files = Arc::new(counted.clone());
+    world.nodes = place(readers, 4.min(readers));
+    let folder = world.prefix().join("ckpt.1");
+    let by_application = world.run(|application| {
+        let session = application.session();
+        session.have_restart().unwrap().unwrap();
+        session.start_restart().unwrap();
+        let names = (0..session.restart_ranks().unwrap())
+            .flat_map(|rank| (0..session.restart_files(rank).unwrap()).map(move |number| (rank, number)));
+        let names: Vec<_> = names.collect();
+        let mut bytes = 0;
+        for (rank, number) in names {
+            let name = session.restart_file(rank, number).unwrap();
+            let path = super::world::path_of(&session.route_file(&name).unwrap()).to_owned();
+            bytes += if path.starts_with(&folder) { std::fs::metadata(path).unwrap().len() } else { 0 };
+        }
+        session.complete_restart(true).unwrap();
+        bytes
+    });
+    let operations = counted.operations();
+    let reads = operations.iter().filter(|done| done.what == What::Read && done.path.starts_with(&folder));
+    reads.map(|done| done.bytes).sum::<u64>() + by_application.ranks.iter().sum::<u64>()
+}
+
+#[test]
+#[ignore = "a checkpoint in cache is made whole in the prefix directory, and read there"]
+fn where_the_caches_suffice_no_byte_is_read_from_the_prefix_directory() {
+    for readers in [1, 2, 3, 6, 8] {
+        let world = cached(4, 4.min(readers), if readers == 1 { SCHEMES[0] } else { SCHEMES[2] });
+        assert_eq!(read_below_the_prefix_directory(world, readers), 0, "{readers} ranks");
+    }
+}
