@@ -95,6 +95,20 @@ impl Restart {
             self.loaded = find_newest(from, in_prefix, self.given_up)?;
             report_unread(from.job, from.cache, self.loaded.as_ref());
         }
+        self.leave_spent(from)
+    }
+
+    /// A newer one has come to the prefix directory since the first was found. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn find_newer(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+        self.loaded = find_left(from, self.given_up, |_| true)?;
+        self.leave_spent(from)
+    }
+
+    /// No checkpoint is tried more often than the user wants.
+    fn leave_spent(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         while let Some(loaded) = &self.loaded {
             if !attempts::are_spent(from.job, loaded)? {
                 break;
@@ -137,6 +151,11 @@ impl Restart {
     /// The application begins to write, and so needs no checkpoint to begin with any more.
     pub(crate) fn begin_writing(&mut self) {
         self.owes_one = false;
+    }
+
+    /// Whether the user or the application has gone back over the checkpoints at this place.
+    pub(crate) fn has_given_up(&self, seq: Seq) -> bool {
+        self.given_up.has(seq)
     }
 
     /// Whether it has been decided what the run begins with.

@@ -127,6 +127,11 @@ impl PrefixState {
         self.complete.iter().any(|known| is_it(known) && !known.failed && !known.superseded)
     }
 
+    /// Whether this very dataset is marked as failed there.
+    pub(crate) fn has_failed(&self, seq: Seq, name: &[u8]) -> bool {
+        self.complete.iter().any(|known| known.seq == seq && known.name == name && known.failed)
+    }
+
     /// The place of the checkpoint that a name stands for, if a run with the right number of ranks can restart from it.
     pub(super) fn place_of(&self, name: &[u8]) -> Option<Seq> {
         let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);

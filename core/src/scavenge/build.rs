@@ -32,6 +32,8 @@ pub struct Builder<'a> {
     pub(super) lists_incomplete: bool,
     /// Whether files count that have changed since their dataset was complete: the user knows that only their times have.
     pub(super) trusts_times: bool,
+    /// Whether what was saved from a cache takes the place of a copy that failed.
+    pub(super) replaces_failed: bool,
 }
 
 /// The fate of a dataset.
@@ -128,13 +130,27 @@ const TO_SAVE_AGAIN: &str =
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
-        Self { env, prefix, plugins, level, lists_incomplete: true, trusts_times: false }
+        Self {
+            env,
+            prefix,
+            plugins,
+            level,
+            lists_incomplete: true,
+            trusts_times: false,
+            replaces_failed: false,
+        }
     }
 
     /// A builder for which files count that have changed since their dataset was complete.
     #[must_use]
     pub fn trusting_times(self, trusts_times: bool) -> Self {
         Self { trusts_times, ..self }
+    }
+
+    /// A builder for which a copy that was marked as failed is only damaged: the application has not refused the dataset.
+    #[must_use]
+    pub(crate) fn replacing_failed(self) -> Self {
+        Self { replaces_failed: true, ..self }
     }
 
     pub(super) fn files(&self) -> &'a dyn Files {
@@ -217,7 +233,7 @@ impl<'a> Builder<'a> {
                     }
                 }
             }
-            if let Some(time) = &entry.failed {
+            if let Some(time) = entry.failed.as_ref().filter(|_| !self.replaces_failed) {
                 let why = format!(
                     "it was marked as failed on {time}, being damaged or refused by the application; take it out of the \
                      index and build it again to try once more"

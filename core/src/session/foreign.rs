@@ -5,18 +5,24 @@
 
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
-use crate::cache::Cache;
+use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::barrier;
 use crate::comm::{CollectiveError, CommError, Rank};
+use crate::fetch::Fetcher;
 use crate::job::Job;
 use crate::param;
 use crate::prefix::Seq;
 use crate::rebuild::{FoundDatasets, OtherSize};
 use crate::redundancy::schemes::Schemes;
-use crate::restart::PrefixState;
+use crate::restart::{PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
 
 impl Session {
+    /// Whether what another number of ranks has left in cache is taken over.
+    pub(super) fn takes_over(&self) -> bool {
+        self.reads_other_ranks() && self.job.params.get(&param::FETCH)
+    }
+
     /// What another number of ranks wrote counts as an older checkpoint of this run: the newest one is made whole in the prefix
     /// directory, from where it is read, and the parts in cache leave once a newer one is complete. Collective.
     ///
@@ -80,6 +86,35 @@ impl Session {
     }
 }
 
+/// Finds the checkpoint to restart from. If the copy in the prefix directory of one that lies in cache turns out to be damaged, it is
+/// made whole there once more: otherwise the run would begin with an older one, or with none. Collective.
+///
+/// # Errors
+/// As for [`Restart::find_first`], or the prefix directory cannot be read.
+pub(super) fn find_first(
+    restart: &mut Restart,
+    from: &mut Fetcher<'_>,
+    in_prefix: &PrefixState,
+    others: &[OtherSize],
+) -> Result<(), Error> {
+    restart.find_first(from, in_prefix)?;
+    for other in others.iter().filter(|other| !other.refused && other.record.dataset.checkpoint) {
+        let (seq, name) = (other.record.seq(), &other.record.dataset.name);
+        let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
+        if loaded >= Some(seq) || restart.has_given_up(seq) || !in_prefix.has(seq, name) {
+            continue;
+        }
+        let now = PrefixState::read(from.job)?;
+        if now.has_failed(seq, name)
+            && now.withdrawn(seq, other.record.dataset.is_only_checkpoint()).is_none()
+            && save(from.job, from.cache, from.schemes, other)?
+        {
+            restart.find_newer(from)?;
+        }
+    }
+    Ok(())
+}
+
 /// Copies what the nodes have of a checkpoint to the prefix directory, and completes it there. Gives whether it is complete now,
 /// and reports why not. Collective.
 fn save(job: &Job, cache: &Cache, schemes: &Schemes, other: &OtherSize) -> Result<bool, CommError> {
@@ -136,7 +171,8 @@ fn copy(job: &Job, cache: &Cache, id: u64) {
 }
 
 fn build(job: &Job, schemes: &Schemes, id: u64) -> Result<(), String> {
-    let built = Builder::new(&job.env, &job.prefix, schemes.plugin_host(), 0).build(id);
+    // As for as many ranks as wrote it, a copy that failed does not count. What was refused is not asked for.
+    let built = Builder::new(&job.env, &job.prefix, schemes.plugin_host(), 0).replacing_failed().build(id);
     match built.map_err(|error| crate::describe(&error))?.outcome {
         Outcome::Incomplete { why } => Err(why),
         Outcome::Already | Outcome::Listed { .. } | Outcome::Completed { .. } => Ok(()),

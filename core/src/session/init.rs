@@ -4,6 +4,7 @@
 
 use super::auto::AutoInterval;
 use super::folders::Folders;
+use super::foreign;
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
@@ -26,7 +27,7 @@ use crate::message::Reporter;
 use crate::metrics::Metrics;
 use crate::param::{self, AppConfig, Origin};
 use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal};
-use crate::rebuild::{self, Rebuild};
+use crate::rebuild::{self, OtherSize, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -87,15 +88,21 @@ impl Session {
         }
         prepare_prefix(&session.job, &session.running, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
-        let (in_prefix, of_other_size) = session.find_datasets(is_shared)?;
+        let (in_prefix, others) = session.find_datasets(is_shared)?;
         session.cache.warn_of_full_stores(&session.job);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
         let unused = in_prefix.unused(&session.cache);
         session.earlier = in_prefix.good_names();
+        let takes_over = session.takes_over();
         let Self { job, cache, schemes, restart, .. } = &mut session;
-        let mut from = Fetcher { of_other_size, ..Fetcher::new(job, cache, schemes) };
-        restart.find_first(&mut from, &in_prefix)?;
+        let mut from = Fetcher::new(job, cache, schemes);
+        if takes_over {
+            foreign::find_first(restart, &mut from, &in_prefix, &others)?;
+        } else {
+            from.of_other_size = others.into_iter().map(|other| other.what).collect();
+            restart.find_first(&mut from, &in_prefix)?;
+        }
         let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
@@ -128,7 +135,7 @@ impl Session {
 
     /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has, and what in cache
     /// another number of ranks wrote.
-    fn find_datasets(&mut self, is_shared: bool) -> Result<(PrefixState, Vec<String>), Error> {
+    fn find_datasets(&mut self, is_shared: bool) -> Result<(PrefixState, Vec<OtherSize>), Error> {
         let began = self.job.elapsed();
         let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
@@ -142,14 +149,9 @@ impl Session {
             self.job.count_run(seen)?;
         }
         let mut in_prefix = PrefixState::read(&self.job)?;
-        let reads_others = self.reads_other_ranks() && self.job.params.get(&param::FETCH);
-        let of_other_size = match reads_others {
-            true => {
-                self.take_over(&mut found, &mut in_prefix)?;
-                Vec::new()
-            }
-            false => found.of_other_size.iter().map(|other| other.what.clone()).collect(),
-        };
+        if self.takes_over() {
+            self.take_over(&mut found, &mut in_prefix)?;
+        }
         in_prefix.is_any_left = found.is_any_left;
         for restored in found.whole.into_iter().rev() {
             let store = self.cache.store_index(&restored.record.protection.store);
@@ -204,7 +206,7 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok((in_prefix, of_other_size))
+        Ok((in_prefix, found.of_other_size))
     }
 }
 

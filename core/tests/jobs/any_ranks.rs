@@ -502,14 +502,16 @@ fn a_name_without_its_folder_stands_for_no_file_if_several_ranks_wrote_one_of_th
     });
 }
 
-/// The prefix directory had it, too, and what lay there was damaged: the only good copy made room for a new checkpoint.
+/// The prefix directory had it, too, and what lay there was damaged: the only good copy made room for a new checkpoint. Nor can it
+/// get there once more, as a folder is in the way.
 #[test]
 fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_never_becomes_complete() {
     for damaged in [true, false] {
         let mut world = job(4, "XOR").set("SCR_FLUSH", "1").with_store("COUNT=1 EVICT=before");
         world.run(|application| application.checkpoint(1, sizes).unwrap());
         if damaged {
-            flip(&world.prefix().join("ckpt.1/rank_0.0"), 0);
+            std::fs::remove_file(world.prefix().join("ckpt.1/rank_0.0")).unwrap();
+            std::fs::create_dir(world.prefix().join("ckpt.1/rank_0.0")).unwrap();
         }
         world.nodes = place(6, 4);
         let run = world.run(|application| {
@@ -521,6 +523,9 @@ fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_ne
         let of_four = world.cached_files().into_iter();
         let of_four = of_four.filter(|path| path.display().to_string().contains("scr.dataset.1/"));
         assert_eq!(of_four.count() > 0, damaged, "{}", run.lines.join("\n"));
+        if damaged {
+            std::fs::remove_dir(world.prefix().join("ckpt.1/rank_0.0")).unwrap();
+        }
         world.nodes = place(4, 4);
         world.run(|application| application.restart(sizes)).all_gave(&Some(1));
     }

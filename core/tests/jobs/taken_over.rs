@@ -1,7 +1,7 @@
 //! What N ranks have left in cache comes to M ranks: all pairs, all schemes, with every number of nodes lost that the scheme
 //! survives and any file damaged. What N ranks had is still theirs afterwards.
 
-use super::any_ranks::{cached, place, read_all, try_read, Scheme, SCHEMES};
+use super::any_ranks::{cached, job, place, read_all, try_read, Scheme, SCHEMES};
 use super::crash::sizes;
 use super::damage::flip;
 use super::world::World;
@@ -130,6 +130,48 @@ fn any_file_in_cache_may_be_damaged_where_there_is_redundancy_and_none_is_read_w
 fn cut(path: &Path) {
     let bytes = std::fs::read(path).unwrap();
     std::fs::write(path, &bytes[..bytes.len() * 2 / 3]).unwrap();
+}
+
+/// Nobody had noticed it, and the run began with an older checkpoint, or with none.
+#[test]
+fn a_checkpoint_in_cache_is_read_though_its_copy_turns_out_to_be_damaged() {
+    for flush in ["1", "0"] {
+        let mut world = job(4, "XOR").set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
+        world.run(|application| (1..3).for_each(|step| application.checkpoint(step, sizes).unwrap()));
+        flip(&world.prefix().join("ckpt.2/rank_1.0"), 0);
+        world.put("SCR_FLUSH", flush);
+        world.nodes = place(6, 4);
+        let run = world.run(read_all);
+        run.all_gave(&Some((2, 4)));
+        run.line_with(&["ERROR", "`ckpt.2'", "is damaged and is marked as failed"]);
+        world.run(read_all).all_gave(&Some((2, 4)));
+        world.nodes = place(4, 4);
+        world.run(|application| application.restart(sizes)).all_gave(&Some(2));
+    }
+}
+
+/// The copy counted, and the checkpoint in cache did not come to another number of ranks.
+#[test]
+fn a_checkpoint_in_cache_whose_copy_is_damaged_is_taken_over_unless_it_was_refused() {
+    for refused in [false, true] {
+        let mut world = job(4, "XOR").set("SCR_FLUSH", "1");
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        let kept = world.keep();
+        if !refused {
+            flip(&world.prefix().join("ckpt.1/rank_0.0"), 0);
+        }
+        // A job on other nodes finds that it cannot read the copy.
+        (0..4).for_each(|node| world.lose(&format!("n{node}")));
+        world.run(|application| {
+            if application.session().have_restart().unwrap().is_some() {
+                application.session().start_restart().unwrap();
+                application.session().complete_restart(false).unwrap_err();
+            }
+        });
+        world.put_back(&kept);
+        world.nodes = place(6, 4);
+        world.run(read_all).all_gave(&Some((1, 4)).filter(|_| !refused));
+    }
 }
 
 /// The bytes of checkpoints that a run of so many ranks reads below the prefix directory. The application reads from the path that
