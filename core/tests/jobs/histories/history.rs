@@ -1,9 +1,10 @@
 //! What happens in a history, and what an application does in one of its runs.
 
 use super::super::world::{contents, path_of, Application};
+use super::POOL;
 use proptest::prelude::prop;
 use scr_core::comm::Rank;
-use scr_core::session::{Error, OutputFlags};
+use scr_core::session::{Error, OutputFlags, Session};
 
 /// What a run is set to.
 #[derive(Debug, Clone)]
@@ -27,6 +28,8 @@ pub(super) struct Settings {
     pub(super) aggregate: bool,
     /// Whether they are protected behind the application.
     pub(super) behind: bool,
+    /// Whether the application can restart with any number of ranks.
+    pub(super) any_ranks: bool,
 }
 
 /// One run of the job, and what happens to its nodes afterwards.
@@ -50,6 +53,12 @@ pub(super) struct Run {
 }
 
 impl Run {
+    /// The nodes of a run of so many ranks: the same as far as they go.
+    pub(super) fn nodes_of(&self, ranks: usize) -> Vec<usize> {
+        let free = (0..POOL).filter(|node| !self.nodes.contains(node));
+        self.nodes.iter().copied().chain(free).cycle().take(ranks).collect()
+    }
+
     /// A run on these nodes that takes one checkpoint after the other, until none is left. None of them leaves the prefix
     /// directory before that for one that this run flushes.
     pub(super) fn that_takes_all(&self, nodes: Vec<usize>) -> Self {
@@ -77,6 +86,8 @@ pub(super) enum Probe {
     Here { lost: Option<usize> },
     /// A run on the nodes of the run before.
     Before,
+    /// A run of so many ranks on the same nodes, or on more or fewer.
+    Ranks(usize),
     /// A run that ends normally, after which its nodes are lost. The user may name a checkpoint with `SCR_CURRENT`.
     Later { wants: Option<u8> },
 }
@@ -312,7 +323,7 @@ fn restart(
     while let Some(name) = application.session().have_restart()? {
         application.session().start_restart()?;
         let name = String::from_utf8_lossy(&name).into_owned();
-        let read = read(application, &name, known);
+        let read = read(application, run, &name, known);
         let (rank, is_first) = (application.rank.index(), seen.handed.is_empty());
         let refused = match run.reaction {
             Reaction::Refuse(who) => who == rank && is_first,
@@ -332,40 +343,83 @@ fn restart(
     Ok(())
 }
 
-/// Finds out which version this rank's files are of.
-fn read(application: &mut Application, name: &str, known: &[(u64, String)]) -> Read {
-    let rank = application.rank;
+/// Finds out of which version the files are that this rank reads: its own, or all that another number of ranks wrote.
+fn read(application: &mut Application, run: &Run, name: &str, known: &[(u64, String)]) -> Read {
+    let (me, session) = (application.rank, application.session());
+    let is_own = session.restart_ranks().is_ok_and(|ranks| ranks as usize == run.nodes.len());
+    let all = if is_own { own_files(session, me, name) } else { all_files(session) };
+    let files = match all {
+        Ok(files) => files,
+        Err(read) => return read,
+    };
+    if files.iter().all(|(_, files)| files.is_empty()) {
+        return Read::Nothing;
+    }
+    let is = |version: u64, rank: Rank, files: &[(Vec<u8>, Vec<u8>)]| {
+        let sizes = sizes(version, rank);
+        let same = |(number, size): (usize, &usize)| {
+            let expected = file_name(name, rank, number).into_bytes();
+            let file = files.iter().find(|(name, _)| *name == expected);
+            file.is_some_and(|(_, bytes)| *bytes == contents(version, rank, number, *size))
+        };
+        files.len() == sizes.len() && sizes.iter().enumerate().all(same)
+    };
+    let is_of = |version: u64| files.iter().all(|(rank, files)| is(version, *rank, files));
+    let found = known.iter().find(|(version, named)| named == name && is_of(*version));
+    let none = || {
+        let sizes: Vec<_> = files
+            .iter()
+            .flat_map(|(_, files)| files)
+            .map(|(name, bytes)| (String::from_utf8_lossy(name), bytes.len()))
+            .collect();
+        Read::Wrong(format!("rank {me}: {name}: no version has the files {sizes:?}"))
+    };
+    found.map_or_else(none, |(version, _)| Read::Version(*version))
+}
+
+/// The names and bytes of a rank's files.
+type FilesOf = (Rank, Vec<(Vec<u8>, Vec<u8>)>);
+
+/// What this rank wrote. It tries names that nobody wrote, too.
+fn own_files(session: &mut Session, me: Rank, name: &str) -> Result<Vec<FilesOf>, Read> {
     let mut files = Vec::new();
     for number in 0..4 {
-        match application.session().route_file(file_name(name, rank, number).as_bytes()) {
-            Ok(path) => match std::fs::read(path_of(&path)) {
-                Ok(bytes) => files.push((number, bytes)),
-                Err(error) => return Read::Wrong(format!("rank {rank}: {name}: file {number}: {error}")),
-            },
-            Err(error) if TROUBLE.iter().any(|text| error.to_string().contains(text)) => {
-                return Read::Nothing
-            }
+        let name = file_name(name, me, number).into_bytes();
+        match session.route_file(&name) {
+            Ok(path) => files.push((name, bytes_at(&path, me)?)),
+            Err(error) if is_trouble(&error) => return Err(Read::Nothing),
             Err(_) => (),
         }
     }
-    if files.is_empty() {
-        return Read::Nothing;
-    }
-    let is = |version: u64| {
-        let sizes = sizes(version, rank);
-        let same = |number: usize| {
-            files
-                .iter()
-                .any(|(at, bytes)| *at == number && *bytes == contents(version, rank, number, sizes[number]))
-        };
-        files.len() == sizes.len() && (0..sizes.len()).all(same)
+    Ok(vec![(me, files)])
+}
+
+/// What all ranks wrote, as the lists say.
+fn all_files(session: &mut Session) -> Result<Vec<FilesOf>, Read> {
+    let wrong = |error: Error| match is_trouble(&error) {
+        true => Read::Nothing,
+        false => Read::Wrong(error.to_string()),
     };
-    let found = known.iter().find(|(version, named)| named == name && is(*version));
-    let none = || {
-        let sizes: Vec<_> = files.iter().map(|(number, bytes)| (number, bytes.len())).collect();
-        Read::Wrong(format!("rank {rank}: {name}: no version has the files {sizes:?}"))
+    let ranks = session.restart_ranks().map_err(wrong)?;
+    let files_of = |rank: u32| {
+        let mut files = Vec::new();
+        for number in 0..session.restart_files(rank).map_err(wrong)? {
+            let name = session.restart_file(rank, number).map_err(wrong)?;
+            let path = session.route_file(&name).map_err(wrong)?;
+            files.push((name, bytes_at(&path, Rank(rank))?));
+        }
+        Ok((Rank(rank), files))
     };
-    found.map_or_else(none, |(version, _)| Read::Version(*version))
+    (0..ranks).map(files_of).collect()
+}
+
+fn bytes_at(path: &[u8], rank: Rank) -> Result<Vec<u8>, Read> {
+    std::fs::read(path_of(path))
+        .map_err(|error| Read::Wrong(format!("rank {rank}: {}: {error}", path_of(path).display())))
+}
+
+fn is_trouble(error: &Error) -> bool {
+    TROUBLE.iter().any(|text| error.to_string().contains(text))
 }
 
 fn take(application: &mut Application, step: &Step, version: u64) -> Came {

@@ -1,7 +1,7 @@
 //! What a run may do to the prefix directory, and what it has to do.
 
 use super::super::world::contents;
-use super::history::{file_name, name_of, sizes, Reaction, Run, Seen, Step};
+use super::history::{file_name, name_of, sizes, Reaction, Read, Run, Seen, Step};
 use super::model::{first_handed, share, EndedRun, Model};
 use super::saved::{entries_of, flushed_bytes, offered};
 use scr_core::comm::Rank;
@@ -111,9 +111,11 @@ impl Model {
         else {
             return Ok(());
         };
+        // A rank whose files cannot be read learns it from the call. Rank 0 has files in every version.
+        let is_told_by_call = matches!(ended.outcome.ranks[0].handed.first(), Some((_, Read::Nothing)));
         let is_told =
             ended.outcome.lines.iter().any(|line| line.contains("ERROR") || line.contains("WARNING"));
-        if !is_told {
+        if !is_told && !is_told_by_call {
             return Err(format!("restarted from {handed:?} without a word, and {number} was flushed"));
         }
         // A later one in cache takes its place when a run begins.

@@ -56,6 +56,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             drop_after_current: rest.4 == 0,
             aggregate: rest.4 == 1,
             behind: rest.4 == 2,
+            any_ranks: false,
         }
     })
 }
@@ -199,17 +200,44 @@ fn run() -> impl Strategy<Value = Run> {
     })
 }
 
-/// Most runs of a history are set alike. A scene may come first.
+/// A run of another number of ranks than was drawn first.
+#[derive(Debug, Clone, Copy)]
+struct Resized {
+    /// Whether the application can restart with any number of ranks.
+    any_ranks: bool,
+    ranks: Option<usize>,
+    /// So many ranks come after it.
+    probe: Option<usize>,
+}
+
+impl Resized {
+    fn change(self, run: &mut Run) {
+        run.settings.any_ranks = self.any_ranks;
+        run.nodes = self.ranks.map_or_else(|| run.nodes.clone(), |ranks| run.nodes_of(ranks));
+        run.probe = self.probe.map_or(run.probe, Probe::Ranks);
+    }
+}
+
+fn resized() -> impl Strategy<Value = Resized> {
+    let some = || prop_oneof![1 => Just(None), 3 => (1..7_usize).prop_map(Some)];
+    let any_ranks = prop_oneof![9 => Just(true), 1 => Just(false)];
+    (any_ranks, some(), some()).prop_map(|(any_ranks, ranks, probe)| Resized { any_ranks, ranks, probe })
+}
+
+/// Most runs of a history are set alike. A scene may come first. In some histories the number of ranks changes.
 fn history() -> impl Strategy<Value = Vec<Run>> {
     let changes = prop_oneof![3 => Just(false), 1 => Just(true)];
     let begins = prop::option::weighted(0.7, scene());
-    (settings(), vec((changes, run()), 2..6), begins).prop_map(|(common, runs, begins)| {
+    let resizes = prop::option::weighted(0.4, vec(resized(), 6));
+    (settings(), vec((changes, run()), 2..6), begins, resizes).prop_map(|(common, runs, begins, resizes)| {
         let set = |(changes, run): (bool, Run)| match changes {
             true => run,
             false => Run { settings: common.clone(), ..run },
         };
         let mut runs: Vec<Run> = runs.into_iter().map(set).collect();
         begins.into_iter().for_each(|scene: Scene| scene.stage(&mut runs));
+        let resizes = resizes.into_iter().flatten();
+        runs.iter_mut().zip(resizes).for_each(|(run, resized): (_, Resized)| resized.change(run));
         runs
     })
 }

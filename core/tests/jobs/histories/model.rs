@@ -186,6 +186,7 @@ impl Model {
             Probe::Later { wants } => {
                 return self.in_copy(&run.nodes, |model| model.end_well(run, wants, elsewhere));
             }
+            Probe::Ranks(ranks) => run.nodes_of(ranks),
             Probe::Before if !self.before.is_empty() => self.before.clone(),
             Probe::Here { lost: Some(rank) } if rank < run.nodes.len() => {
                 let in_its_place = |&node: &usize| if node == run.nodes[rank] { POOL } else { node };
@@ -199,7 +200,7 @@ impl Model {
     /// Whether a run that sees nothing but the prefix directory may find a checkpoint there, or has to.
     fn may_have_saved(&self, run: &Run) -> bool {
         let (prefix, promised) =
-            (self.world.prefix(), self.saved.all(run.settings.other_prefix, run.nodes.len()));
+            (self.world.prefix(), self.saved.all(run.settings.other_prefix, run.reads()));
         promised.count() > 0 || !flushed_files(&prefix).is_empty()
     }
 
@@ -438,6 +439,7 @@ impl Model {
             ("SCR_ENCODE_ASYNC", flag(settings.behind)),
             ("SCR_CURRENT", &run.wants.map(name_of).unwrap_or_default()),
             ("SCR_REPLACE_OTHER_RANKS", "1"),
+            ("SCR_RESTART_OTHER_RANKS", flag(settings.any_ranks)),
         ] {
             self.world.put(name, value);
         }
@@ -456,7 +458,7 @@ impl Model {
         let (place, offered) = (run.settings.other_prefix, offered(&self.world));
         let fits = |number: u64| {
             let stays = |version: &Version| !self.is_overwritten(version) && !self.may_be_replaced(version);
-            self.version(number).is_some_and(|version| version.ranks == run.nodes.len() && stays(version))
+            self.version(number).is_some_and(|version| run.can_read(version) && stays(version))
         };
         let is_usable = |number: u64| {
             fits(number) && !self.is_out_of_reach(run, number) && !self.saved.is_damaged(place, number)
@@ -470,9 +472,9 @@ impl Model {
         let listed = usable.map(|(current, number, _)| (*current, *number)).max().map(|(_, number)| number);
         let listed = listed.filter(|_| !doubtful);
         let failed = self.cached(run).filter(|number| failed(&self.world).contains(number));
-        let saved = self.saved.all(place, run.nodes.len()).max();
+        let saved = self.saved.all(place, run.reads()).max();
         let (readable, cached) = (self.readable(run).max(), self.cached(run));
-        let is_chosen_out_of_reach = run.settings.global
+        let is_chosen_out_of_reach = (run.settings.global || run.settings.any_ranks)
             && run.wants.map(name_of).is_some_and(|wanted| is_aggregated(&self.world, &wanted));
         let entries = entries_of(&self.world);
         Found { listed, saved, readable, cached, is_chosen_out_of_reach, failed, offered, entries }
@@ -480,14 +482,15 @@ impl Model {
 
     /// The versions that this run has to find in the prefix directory.
     fn readable<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u64> + 'a {
-        let saved = self.saved.all(run.settings.other_prefix, run.nodes.len());
+        let saved = self.saved.all(run.settings.other_prefix, run.reads());
         saved.filter(|&number| !self.is_out_of_reach(run, number))
     }
 
-    /// Whether it lies in containers, and the run reads all files in place.
+    /// Whether it lies in containers, and the run reads its files in place.
     fn is_out_of_reach(&self, run: &Run, number: u64) -> bool {
+        let is_in_place = |version: &Version| run.settings.global || version.ranks != run.nodes.len();
         let is_aggregated = |version: &Version| is_aggregated(&self.world, &version.name);
-        run.settings.global && self.version(number).is_some_and(is_aggregated)
+        self.version(number).is_some_and(|version| is_in_place(version) && is_aggregated(version))
     }
 
     pub(super) fn version(&self, number: u64) -> Option<&Version> {
@@ -527,6 +530,21 @@ impl Model {
             .filter(move |version| !(run.settings.global && is_replaced(version)))
             .filter(move |version| !self.is_out_of_reach(run, version.number))
             .map(|version| version.number)
+            .chain(self.of_other_ranks(run))
+    }
+
+    /// The version in cache that this run has to make whole in the prefix directory: the newest that another number of ranks wrote, if
+    /// nothing newer is in sight, and no later one may have the names of its files.
+    fn of_other_ranks(&self, run: &Run) -> Option<u64> {
+        let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
+        let newest =
+            self.versions.iter().filter(|version| version.possible).max_by_key(|version| version.number)?;
+        let is_wanted =
+            run.settings.any_ranks && newest.ranks != run.nodes.len() && newest.is_placed_for(run);
+        // One that the index calls current comes first.
+        let is_wanted = is_wanted && !self.saved.has_gone_back(run.settings.other_prefix);
+        let is_there = is_wanted && newest.checkpoint && newest.is_promised(&here);
+        (is_there && !self.is_out_of_reach(run, newest.number)).then_some(newest.number)
     }
 
     /// The versions that may have come into the place of this one.
@@ -584,14 +602,16 @@ impl Model {
                 };
             };
             let version = self.version(*number).expect("the ranks have seen it");
-            if !version.possible || version.gone || !version.checkpoint || version.ranks != run.nodes.len() {
+            if !version.possible || version.gone || !version.checkpoint || !run.can_read(version) {
                 return Err(format!("{version:?} must never be restarted from"));
             }
             for (rank, (named, read)) in &reads {
                 if let Read::Wrong(why) = read {
                     return Err(why.clone());
                 }
-                let has_files = !sizes(*number, Rank(*rank as u32)).is_empty();
+                // Every rank reads all that another number of ranks wrote, among which rank 0 has files.
+                let reads_all = version.ranks != run.nodes.len();
+                let has_files = reads_all || !sizes(*number, Rank(*rank as u32)).is_empty();
                 let is_right = match read {
                     Read::Nothing => !has_files || !healthy,
                     read => has_files && *read == Read::Version(*number),
@@ -737,9 +757,14 @@ impl Model {
             let died = stopped && run.dies.is_some();
             let is_here =
                 |&(base, node): &(bool, usize)| base == run.settings.other_base && here.contains(&node);
-            let in_cache = self.versions.iter().filter(|version| version.possible && version.is_of(run));
-            let in_cache = in_cache.filter(|version| version.places.iter().any(is_here));
-            let in_cache = in_cache.map(|version| version.number).max().filter(|_| died);
+            // What other ranks wrote may get there in any case.
+            let may_arrive = |version: &&Version| match version.is_of(run) {
+                true => died,
+                false => run.settings.any_ranks && version.is_placed_for(run),
+            };
+            let in_cache = self.versions.iter().filter(|version| version.possible);
+            let in_cache = in_cache.filter(may_arrive).filter(|version| version.places.iter().any(is_here));
+            let in_cache = in_cache.map(|version| version.number).max();
             self.saved.slide_window(place, last_flushed.max(first_handed(ranks)).max(in_cache));
         }
     }
@@ -772,7 +797,7 @@ impl Model {
         for version in self.versions.iter_mut().filter(|version| which(version)) {
             let reached =
                 |&(base, node): &(bool, usize)| base == run.settings.other_base && here.contains(&node);
-            version.gone |= version.ranks == run.nodes.len()
+            version.gone |= run.can_read(version)
                 && version.other_prefix == run.settings.other_prefix
                 && version.places.iter().all(reached);
         }
@@ -848,7 +873,11 @@ impl Model {
     /// What is older than this one may leave the nodes of a run.
     fn leave_before(&mut self, run: &Run, number: u64) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
-        let older = self.versions.iter_mut().filter(|version| version.is_of(run) && version.number < number);
+        // With the setting, the one line of history of all numbers of ranks goes on.
+        let is_older = |version: &&mut Version| {
+            version.is_placed_for(run) && run.can_read(version) && version.number < number
+        };
+        let older = self.versions.iter_mut().filter(is_older);
         older.for_each(|version| version.leave(&here));
     }
 
@@ -1008,12 +1037,27 @@ impl Model {
     }
 }
 
+impl Run {
+    /// Whether it can use what as many ranks wrote as this version.
+    fn can_read(&self, version: &Version) -> bool {
+        self.settings.any_ranks || version.ranks == self.nodes.len()
+    }
+
+    /// The number of ranks that it can restart from; `None` for any.
+    fn reads(&self) -> Option<usize> {
+        (!self.settings.any_ranks).then_some(self.nodes.len())
+    }
+}
+
 impl Version {
     /// Whether a run looks for it, and can use it.
     fn is_of(&self, run: &Run) -> bool {
-        self.ranks == run.nodes.len()
-            && self.other_base == run.settings.other_base
-            && self.other_prefix == run.settings.other_prefix
+        self.ranks == run.nodes.len() && self.is_placed_for(run)
+    }
+
+    /// Whether it was written with the cache and the prefix directory of this run.
+    fn is_placed_for(&self, run: &Run) -> bool {
+        self.other_base == run.settings.other_base && self.other_prefix == run.settings.other_prefix
     }
 
     /// Whether it must be there for a run on these nodes, wherever it is.

@@ -37,11 +37,13 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// The checkpoints that a run of this many ranks must find.
-    pub(super) fn all(&self, place: Place, ranks: usize) -> impl Iterator<Item = u64> + '_ {
-        let here = self.floors.iter().filter(move |((there, _), floor)| {
-            *there == place && floor.ranks == ranks && !self.has_gone_back(place)
-        });
+    /// The checkpoints that a run must find that restarts from those of this many ranks, or of any number.
+    pub(super) fn all(&self, place: Place, ranks: Option<usize>) -> impl Iterator<Item = u64> + '_ {
+        let is_of = move |floor: &Floor| ranks.is_none_or(|ranks| floor.ranks == ranks);
+        let here = self
+            .floors
+            .iter()
+            .filter(move |((there, _), floor)| *there == place && is_of(floor) && !self.has_gone_back(place));
         here.map(|(_, floor)| floor.number)
     }
 
