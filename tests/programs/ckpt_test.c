@@ -55,6 +55,7 @@ struct options {
     int kill_part;       /* the part of `kill_rank` */
     int writers;         /* so many ranks use SCR, the first ones */
     int coupled;         /* the ranks of another program do not */
+    int world;           /* all ranks do, by SCR_Init_comm */
     int sessions;        /* so many sessions, one after the other */
 };
 
@@ -407,7 +408,7 @@ static void parse(int argc, char **argv)
         {"--no-finalize", &o.no_finalize},   {"--read-only", &o.read_only},
         {"--parts", &o.parts},               {"--meet", &o.meet},
         {"--kill-part", &o.kill_part},       {"--writers", &o.writers},
-        {"--coupled", &o.coupled},           {"--sessions", &o.sessions},
+        {"--coupled", &o.coupled},           {"--sessions", &o.sessions},           {"--world", &o.world},
         {"--codes", &o.codes},               {"--at-exit", &o.at_exit},           {"--thread", &o.thread},
     };
     const size_t count = sizeof numbers / sizeof numbers[0];
@@ -456,7 +457,7 @@ static int begin(void)
 {
     if (part >= 0)
         SCR_Configf("SCR_PREFIX=part.%d", part);
-    return comm == MPI_COMM_WORLD ? SCR_Init() : SCR_Init_comm(comm);
+    return comm == MPI_COMM_WORLD && !o.world ? SCR_Init() : SCR_Init_comm(comm);
 }
 
 /* Whether there was a session. */

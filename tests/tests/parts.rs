@@ -43,15 +43,28 @@ on_each_mpi! {
         assert!(run.prints("SCR_PREFIX of the environment wins over SCR_Config"));
     }
 
+    fn the_world_as_a_communicator_restarts_from_what_scr_init_wrote_and_the_other_way_round(mpi: Mpi) {
+        let mut cluster = Cluster::new(4);
+        for (number, world) in (0..).zip([0, 1, 0, 1]) {
+            let job = cluster.job(mpi, 4, Program::CkptTest).options(&[("world", world), ("datasets", 1)]);
+            let run = job.run().expect_success();
+            let before = (number > 0).then(|| format!("ckpt.{number}"));
+            assert_eq!(run.restarted_from(), before.as_deref());
+            cluster.lose_node(number);
+        }
+    }
+
     fn a_subset_of_writers_checkpoints_and_the_other_ranks_never_call(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
-        let mut run = |more: &[(&str, i64)]| {
+        let run = |cluster: &mut Cluster, more: &[(&str, i64)]| {
             let job = cluster.job(mpi, 8, Program::CkptTest).options(&[("writers", 5), ("datasets", 2)]);
             job.options(more).run().expect_success()
         };
-        let first = run(&[]);
+        let first = run(&mut cluster, &[]);
         assert!(first.prints_line("FRESH") && first.prints("NPROCS=5"), "five ranks have a session");
-        assert_eq!(run(&[("read-only", 1)]).restarted_from(), Some("ckpt.2"));
+        cluster.lose_node(1);
+        let again = run(&mut cluster, &[("read-only", 1)]);
+        assert!(again.prints("rebuilding them with XOR") && again.restarted_from() == Some("ckpt.2"));
     }
 
     fn a_coupled_code_uses_scr_alone_and_comes_back_from_a_lost_node(mpi: Mpi) {
