@@ -103,11 +103,6 @@ impl Plugins {
         Ok(protection)
     }
 
-    /// The scheme that a dataset was written with, if it is loaded.
-    pub(crate) fn known_scheme(&self, protection: &Protection) -> Option<Arc<dyn Scheme>> {
-        self.schemes.borrow().get(&key(protection))?.as_ref().ok().cloned()
-    }
-
     /// The scheme that a dataset was written with. Collective the first time.
     pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
         if let Some(known) = self.schemes.borrow().get(&key(protection)) {

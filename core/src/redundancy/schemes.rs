@@ -262,19 +262,6 @@ impl Schemes {
         }))
     }
 
-    /// How many nodes may be lost without this dataset, as far as this rank's set is concerned. A scheme that is not loaded says
-    /// nothing.
-    pub(crate) fn losses_survived(&self, job: &Job, record: &RankRecord) -> Option<u64> {
-        let nodes: BTreeSet<_> = record.members.iter().map(|&member| job.nodes.name(member)).collect();
-        if record.protection.bypass {
-            return Some(job.nodes.count() as u64);
-        }
-        let size = u32::try_from(record.members.len()).ok()?;
-        let losses = self.plugins.known_scheme(&record.protection)?.losses_survived(size).ok()?;
-        // Members that share a node are lost together.
-        Some(if nodes.len() == record.members.len() { u64::from(losses) } else { 0 })
-    }
-
     /// The plugins in use.
     pub(crate) fn plugins(&self) -> &Plugins {
         &self.plugins

@@ -4,7 +4,6 @@ use super::{Error, Phase, Retry, Session};
 use crate::flush::Flushes;
 use crate::halt;
 use crate::log::Figures;
-use crate::metrics::Now;
 use crate::param;
 
 impl Session {
@@ -71,9 +70,7 @@ impl Session {
 
     /// Says what the job has cost, unless nothing was written or restored.
     fn report_costs(&mut self) {
-        if let Some(metrics) = &mut self.metrics {
-            metrics.write(&self.job, Now { is_running: false, survives: self.survives });
-        }
+        self.write_metrics(false);
         let Some(figures) = self.job.log.figures().filter(Figures::has_costs) else { return };
         if self.job.params.get(&param::REPORT) {
             figures.block().iter().for_each(|line| self.job.report.notice(line));

@@ -77,7 +77,6 @@ impl Session {
             earlier: BTreeSet::new(),
             is_redundancy_unread: false,
             metrics: None,
-            survives: None,
             has_told_unsaved: false,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
@@ -129,7 +128,7 @@ impl Session {
         session.times = CheckpointTimes::new(session.job.elapsed());
         session.start_computing();
         session.metrics = Metrics::begin(&session.job);
-        session.write_metrics();
+        session.write_metrics(true);
         Ok(session)
     }
 

@@ -47,6 +47,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::metrics::{Metrics, Now};
+use crate::placement::Survives;
 use crate::prefix::Running;
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::background::Background;
@@ -92,8 +93,6 @@ pub struct Session {
     is_redundancy_unread: bool,
     /// The metrics, where this rank writes them.
     metrics: Option<Metrics>,
-    /// How many nodes may be lost with the newest checkpoint of this run still there.
-    survives: Option<u64>,
     /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
     has_told_unsaved: bool,
 }
@@ -175,18 +174,26 @@ impl Session {
         if waited >= LEAST_WAIT {
             job.log.add_entry(Record::event(Event::FlushWait).took(waited));
         }
-        self.write_metrics();
+        self.write_metrics(true);
         if self.restart.is_found() {
             self.slide_windows()?;
         }
         outcome
     }
 
-    /// Writes metrics, where they are wanted and due. The flushes are looked at in nearly all calls, and so are these.
-    fn write_metrics(&mut self) {
-        if let Some(metrics) = self.metrics.as_mut().filter(|metrics| metrics.is_due(&self.job)) {
-            metrics.write(&self.job, Now { is_running: true, survives: self.survives });
-        }
+    /// Writes metrics, where they are wanted and due. The flushes are looked at in nearly all calls, and so are these. The last
+    /// ones of a run are always due.
+    fn write_metrics(&mut self, is_running: bool) {
+        let Self { job, cache, metrics, .. } = self;
+        let Some(metrics) = metrics.as_mut().filter(|metrics| !is_running || metrics.is_due(job)) else {
+            return;
+        };
+        let newest = cache.datasets().iter().rev().find(|cached| cached.is_restartable());
+        let survives = newest.and_then(|cached| cached.survives).map(|survives| match survives {
+            Survives::Nodes(nodes) => u64::from(nodes),
+            Survives::All => job.nodes.count() as u64,
+        });
+        metrics.write(job, Now { is_running, survives });
     }
 
     fn slide_windows(&mut self) -> Result<(), Error> {

@@ -4,6 +4,7 @@ use super::world::World;
 use scr_core::comm::Rank;
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, InCache, LastRun, Prefix, Survives};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 fn one(_: Rank) -> Vec<usize> {
@@ -14,6 +15,17 @@ fn one(_: Rank) -> Vec<usize> {
 fn newest(world: &World) -> InCache {
     let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
     file.entries().swap_remove(0).in_cache
+}
+
+/// What the metrics of each node say that the newest checkpoint survives, in nodes.
+fn in_metrics(dir: &Path) -> Vec<u64> {
+    let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
+    let survived = |file: PathBuf| {
+        let text = std::fs::read_to_string(file).unwrap();
+        let line = text.lines().find(|line| line.starts_with("scr_node_losses_survived{")).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    files.map(survived).collect()
 }
 
 #[test]
@@ -31,8 +43,18 @@ fn a_job_records_how_many_nodes_each_checkpoint_survives() {
         (4, 4, &[("SCR_COPY_TYPE", "PARTNER")], Survives::Nodes(1)),
         (4, 4, &[("SCR_CACHE_BYPASS", "1")], Survives::All),
     ] {
-        let world = set(World::new(ranks, nodes), settings);
-        world.run(|application| application.checkpoint(1, one).unwrap());
+        let metrics = tempfile::tempdir().unwrap();
+        let in_nodes = match expected {
+            Survives::Nodes(nodes) => u64::from(nodes),
+            Survives::All => nodes as u64,
+        };
+        let world =
+            set(World::new(ranks, nodes), settings).set("SCR_METRICS_DIR", metrics.path().to_str().unwrap());
+        world.run(|application| {
+            application.checkpoint(1, one).unwrap();
+            application.finalize().unwrap();
+        });
+        assert_eq!(in_metrics(metrics.path()), vec![in_nodes; nodes], "{ranks} {nodes} {settings:?}");
         assert_eq!(newest(&world).survives, Some(expected), "{ranks} {nodes} {settings:?}");
         let scheme = settings.iter().find(|(name, _)| *name == "SCR_COPY_TYPE").map_or("XOR", |(_, it)| it);
         let is_bypass = expected == Survives::All;
@@ -45,9 +67,18 @@ fn a_restart_on_fewer_nodes_records_what_its_checkpoint_survives_there() {
     let mut world = World::new(4, 4);
     world.run(|application| application.checkpoint(1, one).unwrap());
     assert_eq!(newest(&world).survives, Some(Survives::Nodes(1)));
+    let metrics = tempfile::tempdir().unwrap();
+    world = world.set("SCR_METRICS_DIR", metrics.path().to_str().unwrap());
     world.lose("n3");
     world.nodes = vec!["n0".to_owned(), "n1".to_owned(), "n2".to_owned(), "n2".to_owned()];
-    world.run(|application| application.restart(one)).all_gave(&Some(1));
+    world
+        .run(|application| {
+            let restarted = application.restart(one);
+            application.finalize().unwrap();
+            restarted
+        })
+        .all_gave(&Some(1));
+    assert_eq!(in_metrics(metrics.path()), [0; 3], "also before the first checkpoint of this run");
     assert_eq!(newest(&world).survives, Some(Survives::Nodes(0)), "two parts of a set are on n2");
     let run = LastRun::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().unwrap();
     assert_eq!((run.nodes.join(" "), run.ranks), ("n0 n1 n2".to_owned(), 4));
