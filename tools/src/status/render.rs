@@ -463,7 +463,7 @@ mod tests {
         };
         Facts {
             now: 7_800,
-            prefix: "/p/lustre/ann/run".to_owned(),
+            prefix: "/pfs/ann/run".to_owned(),
             state: State::Running,
             run: Some(run_on(4)),
             cached: vec![checkpoint(127, Some(Survives::Nodes(1)))],
@@ -480,22 +480,39 @@ mod tests {
         }
     }
 
+    /// A job at work, one that has just died, one whose node is gone, one on one node, one in bypass mode, and one that has finished.
+    fn of_the_page() -> [Facts; 6] {
+        let none = Some(Survives::Nodes(0));
+        let calm = || Facts { flushes: Vec::new(), halt: None, last_error: None, ..busy() };
+        let died = || Facts { state: State::Died, ..calm() };
+        let mut answers = busy().nodes.unwrap();
+        answers.room.retain(|(node, _)| node != "n3");
+        answers.silent.push(("n3".to_owned(), "no route to host".to_owned()));
+        let without_a_node = Facts {
+            cached: vec![Checkpoint { lost: 16, ..checkpoint(127, none) }],
+            nodes: Some(answers),
+            ..died()
+        };
+        let on_one_node = Facts {
+            run: Some(run_on(1)),
+            cached: vec![checkpoint(127, none)],
+            nodes: Some(Answers { room: vec![("n0".to_owned(), Some(40 << 30))], silent: Vec::new() }),
+            ..calm()
+        };
+        let saved = Some(checkpoint(127, Some(Survives::All)));
+        let bypass = Facts { cached: Vec::new(), saved, is_bypass: true, ..calm() };
+        let finished =
+            Facts { state: State::Finished, cached: Vec::new(), saved: bypass.saved.clone(), ..calm() };
+        [busy(), died(), without_a_node, on_one_node, bypass, finished]
+    }
+
     #[test]
-    fn a_job_at_work_is_told_in_twelve_lines() {
-        let expected = "\
-/p/lustre/ann/run: job 5132 runs, 64 ranks on 4 nodes, for 2 h 10 min
-protected   against the loss of any 1 of 4 nodes (XOR)
-in cache    ckpt.127, 3 min old, 77 GiB
-in prefix   ckpt.120, 10 min old, 77 GiB
-lost with   1 node: 3 min, back to ckpt.127
-            all nodes, the allocation: 10 min, 7 checkpoints, back to ckpt.120
-flushing    ckpt.127: 30.8 GiB of 77 GiB, 3.08 GiB/s, 15 s left
-room        n3 12 GiB, n0 40 GiB, n1 41 GiB, n2 41 GiB
-next        checkpoint in 1 min, flush at the 3rd; halt in 5 h 20 min
-last error  2 h ago, FLUSH_FAIL ckpt.110: no space left on device
-as of       now, on 4 nodes
-";
-        assert_eq!(shown(&busy()), expected);
+    fn the_page_shows_what_the_command_prints() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/user/running.md");
+        let page = std::fs::read_to_string(page).unwrap();
+        let blocks = page.split("```").filter_map(|block| block.split_once("\n$ scr status /pfs/ann/run\n"));
+        let found: Vec<_> = blocks.map(|(_, text)| text).collect();
+        assert_eq!(found, of_the_page().map(|facts| shown(&facts)), "docs/user/running.md");
     }
 
     #[test]
