@@ -64,12 +64,11 @@ impl Chart<'_> {
                     writeln!(svg, "<path class=\"c\" d=\"M{:.1} {GROUND}V{:.1}\"/>", x(*place), y(*value));
             }
         }
+        let mut texts = Vec::new();
         for (place, value, label) in &self.marked {
             let (x, y) = (x(*place), y(*value));
             let _ = writeln!(svg, "<circle class=\"o\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>");
-            // Above the ground, and within the picture.
-            let (x, y) =
-                (x.clamp(LEFT + 60.0, WIDTH - 90.0), if y + 24.0 > GROUND { y - 14.0 } else { y + 24.0 });
+            let (x, y) = beside(&mut texts, x, y, label);
             let _ = writeln!(
                 svg,
                 "<text class=\"t\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
@@ -79,6 +78,25 @@ impl Chart<'_> {
         svg + "</svg>\n"
     }
 }
+
+/// A place for the text of a point: below it if there is room above the ground, or else above it; within the picture, and on none of
+/// the other texts, which are the middle, the height and half the width of each.
+fn beside(texts: &mut Vec<(f64, f64, f64)>, x: f64, y: f64, label: &str) -> (f64, f64) {
+    let half = HALF_LETTER * label.chars().count() as f64;
+    let x = x.max(LEFT + half).min(WIDTH - half);
+    let below = Some(y + 24.0).filter(|y| *y <= GROUND);
+    let above = (0..=texts.len()).map(|line| y - 14.0 - LINE * line as f64);
+    let is_free = |place: &f64| {
+        texts.iter().all(|text| (text.0 - x).abs() >= text.2 + half || (text.1 - place).abs() >= LINE)
+    };
+    let y = below.into_iter().chain(above).find(is_free).unwrap_or(y);
+    texts.push((x, y, half));
+    (x, y)
+}
+
+/// Half of what a letter of such a text takes, and the distance of two lines.
+const HALF_LETTER: f64 = 4.2;
+const LINE: f64 = 18.0;
 
 /// Stretches of time, one after the other.
 pub(crate) struct Timeline<'a> {
@@ -140,5 +158,28 @@ fn below(svg: &mut String, labels: &[(f64, String)], y: f64, x: impl Fn(f64) -> 
             x(*place),
             escape(label)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_points_near_each_other_are_beside_and_within_the_picture() {
+        let points = |places: &[(f64, f64)]| -> Vec<(f64, f64)> {
+            let mut texts = Vec::new();
+            let label = "best: 7.5 s, 29.20 %";
+            places.iter().map(|(x, y)| beside(&mut texts, *x, *y, label)).collect()
+        };
+        let near = points(&[(400.0, GROUND), (420.0, GROUND - 2.0), (380.0, GROUND - 30.0)]);
+        for (at, one) in near.iter().enumerate() {
+            assert!(one.1 <= GROUND);
+            assert!(near[..at].iter().all(|other| (one.1 - other.1).abs() >= LINE), "{near:?}");
+        }
+        let far = points(&[(LEFT, 100.0), (WIDTH - RIGHT, 100.0)]);
+        assert_eq!(far[0].1, far[1].1, "they do not meet");
+        let half = HALF_LETTER * 20.0;
+        assert!(far[0].0 - half >= LEFT && far[1].0 + half <= WIDTH, "{far:?}");
     }
 }

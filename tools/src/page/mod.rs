@@ -32,7 +32,8 @@ tbody tr:first-child .b{font-weight:bold}\
 pre{background:var(--card);padding:.8rem;overflow-x:auto;border-radius:.4rem}pre.p{white-space:pre-wrap}\
 svg{width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,sans-serif}\
 .g{stroke:var(--line);stroke-width:1}.c{fill:none;stroke:var(--mark);stroke-width:2.5}\
-.o{fill:var(--best);stroke:var(--back);stroke-width:2}svg .t{fill:var(--best);font-weight:bold}\
+.o{fill:var(--best);stroke:var(--back);stroke-width:2}svg .t{fill:var(--best);font-weight:bold;\
+stroke:var(--back);stroke-width:5px;stroke-linejoin:round;paint-order:stroke}\
 .k0{fill:var(--k0)}.k1{fill:var(--k1)}.k2{fill:var(--k2)}.k3{fill:var(--k3)}.k4{fill:var(--k4)}.k5{fill:var(--k5)}\
 .k6{fill:var(--k6)}.f{stroke:var(--k1);stroke-width:2;fill:none}ul.l{list-style:none;padding:0;display:flex;flex-wrap:wrap;\
 gap:.2rem 1.2rem}ul.l svg{width:.9rem;height:.9rem;margin-right:.4rem}\
@@ -78,7 +79,8 @@ pub(crate) fn escape(text: &str) -> String {
             letter => escaped.push(letter),
         }
     }
-    escaped
+    // A share is not torn at the end of a line.
+    escaped.replace(" %", "\u{a0}%")
 }
 
 /// Numbers and times, as pages and tables show them.
@@ -92,6 +94,30 @@ pub(crate) fn time(seconds: f64) -> String {
         _ => format!("{value:.1} {name}"),
     }
 }
+
+/// Round times along an axis of so many seconds, each with its place from 0 to 1. All have one unit.
+pub(crate) fn times_along(seconds: f64) -> Vec<(f64, String)> {
+    const UNITS: [(f64, &str, &[f64]); 4] = [
+        (1.0, "s", &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0]),
+        (60.0, "min", &[1.0, 2.0, 5.0, 10.0, 20.0, 30.0]),
+        (3600.0, "h", &[1.0, 2.0, 4.0, 6.0, 12.0]),
+        (86400.0, "days", &[1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0]),
+    ];
+    let steps =
+        UNITS.iter().flat_map(|(unit, name, steps)| steps.iter().map(move |step| (*unit, *name, *step)));
+    let (unit, name, step) = steps
+        .into_iter()
+        .find(|(unit, _, step)| unit * step * MOST_TIMES >= seconds)
+        .unwrap_or((86400.0, "days", seconds / 86400.0));
+    let times = (0..=MOST_TIMES as u32).map(|number| f64::from(number) * step);
+    let times = times.take_while(|time| unit * time <= seconds);
+    times
+        .map(|time| (unit * time / seconds.max(1e-9), format!("{} {name}", (time * 10.0).round() / 10.0)))
+        .collect()
+}
+
+/// The times that have room below a picture, without the first one.
+const MOST_TIMES: f64 = 7.0;
 
 /// A whole number for people, such as 16,384.
 pub(crate) fn grouped(number: f64) -> String {
@@ -115,6 +141,19 @@ pub(crate) fn percent(share: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_times_along_an_axis_are_round_and_have_one_unit() {
+        let texts = |seconds: f64| times_along(seconds).into_iter().map(|(_, text)| text).collect::<Vec<_>>();
+        assert_eq!(texts(141.0), ["0 s", "30 s", "60 s", "90 s", "120 s"]);
+        assert_eq!(texts(0.35), ["0 s", "0.1 s", "0.2 s", "0.3 s"]);
+        assert_eq!(texts(3600.0), ["0 min", "10 min", "20 min", "30 min", "40 min", "50 min", "60 min"]);
+        assert_eq!(texts(1e6), ["0 days", "2 days", "4 days", "6 days", "8 days", "10 days"]);
+        assert_eq!(times_along(100.0)[1].0, 0.2);
+        for seconds in [0.0, 1e-6, 1.0, 61.0, 1e5, 1e12, f64::MAX] {
+            assert!((1..=8).contains(&times_along(seconds).len()), "{seconds}");
+        }
+    }
 
     #[test]
     fn times_and_numbers_are_readable() {

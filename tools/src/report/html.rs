@@ -3,7 +3,7 @@
 use super::interval::Choice;
 use super::{text, Job};
 use crate::page::chart::{Chart, Timeline};
-use crate::page::{self, escape, percent, table, time};
+use crate::page::{self, escape, percent, table, time, times_along};
 use scr_core::log::{Class, Figures, Level};
 use scr_core::message::{amount, span};
 use std::fmt::Write as _;
@@ -35,11 +35,10 @@ fn one(job: &Job) -> String {
         body += &loss(&choice);
     }
     let remarks = text::remarks(figures);
-    let _ = writeln!(
-        body,
-        "<h2 id=\"remarks\">Remarks</h2>\n<ul>{}</ul>",
-        remarks.iter().map(|line| format!("<li>{}</li>", escape(line))).collect::<String>()
-    );
+    let remarks: String = remarks.iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
+    if !remarks.is_empty() {
+        let _ = writeln!(body, "<h2 id=\"remarks\">Remarks</h2>\n<ul>{remarks}</ul>");
+    }
     body
 }
 
@@ -66,7 +65,7 @@ fn life(job: &Job) -> String {
         described: described(figures),
         stretches,
         moments: history.failures.iter().map(|at| place(*at)).collect(),
-        labels: time_labels(figures),
+        labels: times_along(figures.elapsed() as f64 / 1e6),
     };
     let mut keys = String::new();
     for class in Class::ALL.iter().filter(|class| figures.time(**class) > 0) {
@@ -81,12 +80,6 @@ fn life(job: &Job) -> String {
         keys += "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"f\" d=\"M5 0V10\"/></svg>a failure</li>";
     }
     format!("{}<ul class=\"l\">{keys}</ul>\n", picture.svg())
-}
-
-/// Moments of the job, from its start.
-fn time_labels(figures: &Figures) -> Vec<(f64, String)> {
-    let seconds = figures.elapsed() as f64 / 1e6;
-    (0..=4).map(|part| f64::from(part) / 4.0).map(|place| (place, time(seconds * place))).collect()
 }
 
 fn described(figures: &Figures) -> String {
@@ -128,7 +121,7 @@ fn bandwidths(job: &Job) -> String {
             described,
             points: thinned(points),
             is_line: false,
-            labels: time_labels(figures),
+            labels: times_along(figures.elapsed() as f64 / 1e6),
             marked: Vec::new(),
             value: &rate,
         };

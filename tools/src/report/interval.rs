@@ -48,15 +48,16 @@ impl Choice {
         })
     }
 
-    /// In one sentence.
+    /// In two sentences.
     pub(super) fn in_words(&self) -> String {
         let bound = if self.has_failed { "" } else { "at most " };
-        let lost = |(interval, loss): (f64, f64)| format!("{} every {}", percent(loss), time(interval));
         format!(
-            "A checkpoint every {} of computing is expected to lose {bound}{}; the best interval would lose {}.",
+            "With a checkpoint every {} of computing, {bound}{} of the time is expected to be lost. The best interval is {}, and loses \
+             {bound}{}.",
             time(self.present.0),
             percent(self.present.1),
-            lost(self.best)
+            time(self.best.0),
+            percent(self.best.1)
         )
     }
 
@@ -135,7 +136,7 @@ mod tests {
         let choice = Choice::of(&figures).unwrap();
         assert!((choice.present.0 - 60.0).abs() < 1e-6 && choice.present.1 > 0.09, "{:?}", choice.present);
         assert!(choice.best.0 > 120.0 && choice.best.1 < choice.present.1, "{:?}", choice.best);
-        assert!(choice.in_words().contains("lose at most 9."), "{}", choice.in_words());
+        assert!(choice.in_words().contains("computing, at most 9."), "{}", choice.in_words());
         let least = choice.curve.iter().map(|point| point.1).fold(1.0, f64::min);
         assert!(least >= choice.best.1 - 1e-6);
         assert!(Choice::of(&Figures::default()).is_none());

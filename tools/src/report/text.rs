@@ -64,7 +64,8 @@ fn one(job: &Job) -> String {
     time_rows(figures).iter().for_each(|row| times.row(row.iter()));
     let mut levels = Table::with_head(&LEVELS);
     level_rows(figures).iter().for_each(|row| levels.row(row.iter()));
-    let notes: String = remarks(figures).into_iter().map(|line| line + "\n").collect();
+    let interval = Choice::of(figures).map(|choice| choice.in_words());
+    let notes: String = remarks(figures).into_iter().chain(interval).map(|line| line + "\n").collect();
     let parts = [head(job) + &block(figures), times.text(), levels.text(), notes];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
@@ -140,7 +141,6 @@ pub(super) fn remarks(figures: &Figures) -> Vec<String> {
         };
         lines.push(format!("Rebuilt parts: {}{damaged}.", figures.rebuilt_processes));
     }
-    lines.extend(Choice::of(figures).map(|choice| choice.in_words()));
     lines
 }
 
