@@ -1,6 +1,7 @@
 #!/bin/bash
 # costs.sh: measures what the event log, the metrics and the reports cost themselves: small checkpoints with and without log and
-# metrics, in pairs, on pretend nodes under Open MPI; and `scr report' of many jobs. It uses target/openmpi/stage.
+# metrics, in pairs, on pretend nodes under Open MPI; with strace also the system calls of rank 0 on files; and `scr report' of
+# many jobs. It uses target/openmpi/stage.
 #
 # PAIRS=5 CHECKPOINTS=300   so many pairs of runs, and checkpoints of 4 KiB per rank in each; 0 pairs for none
 # JOBS=10000                how many jobs are reported, each in a prefix directory of its own; 0 for none
@@ -18,21 +19,31 @@ median() { sort -g | awk '{ value[NR] = $1 } END { print NR % 2 ? value[(NR + 1)
 one_run() {
     local name=$1 && shift
     rm -rf "$storage/nodes" "$work/prefix" "$work/metrics" && mkdir "$work/prefix" "$work/metrics"
-    (cd "$work/prefix" && exec env SCR_PREFIX="$work/prefix" SCR_JOB_ID=bench SCR_CACHE_BYPASS=0 SCR_FLUSH=0 SCR_DEBUG=0 "$@" \
+    (cd "$work/prefix" && exec env SCR_PREFIX="$work/prefix" SCR_JOB_ID=bench SCR_CACHE_BYPASS=0 SCR_FLUSH=0 SCR_DEBUG=0 CALLS="$work/$name.calls" "$@" \
         "$here/scripts/run-on-nodes" --mpi openmpi --limit 120 --nodes "$storage/nodes" --hosts n0:1,n1:1,n2:1,n3:1 \
-        "$work/checkpoint" 4096 "$checkpoints") >"$work/log" 2>&1 || { cat "$work/log" >&2 && exit 1; }
+        "$work/rank" "$work/checkpoint" 4096 "$checkpoints") >"$work/log" 2>&1 || { cat "$work/log" >&2 && exit 1; }
     sed -n 's/^phase=start-to-complete .* secs=\([0-9.]*\).*/\1/p' "$work/log" | tail -n +2 | median >>"$work/$name"
 }
 if [ "$pairs" -gt 0 ]; then
     mpicc.openmpi -O2 -o "$work/checkpoint" benches/checkpoint.c -I"$stage/include" -L"$stage/lib" -lscr -Wl,-rpath,"$stage/lib"
-    for _ in $(seq "$pairs"); do
-        one_run off SCR_LOG_ENABLE=0
-        one_run on SCR_METRICS_DIR="$work/metrics"
-    done
+    both() { # both PREFIX
+        one_run "${1}off" SCR_LOG_ENABLE=0
+        one_run "${1}on" SCR_METRICS_DIR="$work/metrics"
+    }
+    printf '#!/bin/sh\nexec "$@"\n' >"$work/rank" && chmod +x "$work/rank"
+    for _ in $(seq "$pairs"); do both ""; done
     paste "$work/off" "$work/on" | awk '{ print $2 / $1 }' | median >"$work/ratio"
     awk -v off="$(median <"$work/off")" -v on="$(median <"$work/on")" -v ratio="$(cat "$work/ratio")" \
         'BEGIN { printf "4 KiB checkpoints: %.3f ms without log and metrics, %.3f ms with them; ratio of pairs %.3f\n", off * 1e3, on * 1e3, ratio }'
     echo "log of $checkpoints checkpoints: $(stat -c %s "$work/prefix/.scr/events") bytes"
+    if command -v strace >/dev/null; then
+        printf '%s\n' '#!/bin/sh' '[ "$OMPI_COMM_WORLD_RANK" = 0 ] || exec "$@"' \
+            'exec strace -f -c -e trace=%file,write,fstat,close -o "$CALLS" "$@"' >"$work/rank"
+        both traced-
+        calls() { awk '$4 ~ /^[0-9]+$/ && $NF != "total" { all += $4 } END { print all }' "$work/traced-$1.calls"; }
+        awk -v off="$(calls off)" -v on="$(calls on)" -v of="$checkpoints" \
+            'BEGIN { printf "system calls of rank 0 on files, per checkpoint: %.1f without, %.1f with them\n", off / of, on / of }'
+    fi
 fi
 if [ "$jobs" -gt 0 ]; then
     # A job that fails three times, with three flushed checkpoints in each run.

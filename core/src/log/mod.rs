@@ -37,7 +37,7 @@ pub use record::{Event, Record, Transfer, ALLOCATION_END};
 pub(crate) use text::TextSink;
 
 use crate::comm::Rank;
-use crate::env::{Clock, Env};
+use crate::env::{local_time, Clock, Env};
 use crate::fs::Files;
 use crate::message::Reporter;
 use crate::param::{self, Param, Params};
@@ -166,15 +166,17 @@ impl Log {
         if !self.is_used() {
             return;
         }
-        let entry = self.complete(record.into_entry());
+        let mut entry = self.complete(record.into_entry());
         if let Some(account) = &mut *self.account.borrow_mut() {
             account.take(&entry);
         }
         self.to_events(|events| events.add(&entry));
-        if !is_for_all(&entry) {
+        let mut sinks = self.sinks.borrow_mut();
+        if sinks.is_empty() || !is_for_all(&entry) {
             return;
         }
-        self.sinks.borrow_mut().retain_mut(|sink| match sink {
+        entry.local_time = local_time(UNIX_EPOCH + Duration::from_micros(entry.micros));
+        sinks.retain_mut(|sink| match sink {
             Sink::Direct(name, sink) => self.write(name, &**sink, &entry),
             Sink::Queued(queue) => {
                 queue.add(entry.clone());
@@ -208,17 +210,13 @@ impl Log {
         true
     }
 
+    /// With all but the local time.
     fn complete(&self, entry: LogEntry) -> LogEntry {
-        let now = match entry.micros {
-            0 => self.clock.now(),
-            micros => UNIX_EPOCH + Duration::from_micros(micros),
-        };
-        let local = chrono::DateTime::<chrono::Local>::from(now);
+        let micros = if entry.micros == 0 { micros_of(self.clock.now()) } else { entry.micros };
         LogEntry {
             kind: entry.kind,
             name: entry.name,
-            micros: micros_of(now),
-            local_time: local.format("%Y-%m-%dT%H:%M:%S").to_string(),
+            micros,
             note: entry.note,
             from: entry.from,
             to: entry.to,
