@@ -1,6 +1,9 @@
-//! What an advice is worth: simulated, against all plans of a grid around it and against the intervals of Young and Daly.
+//! What the plan of `SCR_CHECKPOINT_INTERVAL=AUTO` is worth: simulated, against all plans of a grid around it and against the intervals of Young and Daly.
 
-use scr_core::plan::{advise, daly, simulate, young, Advice, Belief, CacheCosts, Costs, Gaps, Machine, Plan};
+use scr_core::plan::{
+    daly, simulate, young, Auto, Belief, CacheCosts, Costs, Experience, Fixed, Gaps, Kind, Machine, Plan,
+    Stated,
+};
 
 /// Costs of a job with one kind of checkpoint in cache, in seconds.
 #[derive(Debug, Clone, Copy)]
@@ -16,50 +19,66 @@ pub(crate) struct Case {
     pub(crate) hidden: f64,
 }
 
+/// No job computes for longer without a checkpoint.
+const HOUR: f64 = 3600.0;
+
 /// Efficiencies by simulation.
 #[derive(Debug)]
 pub(crate) struct Compared {
-    pub(crate) advice: Advice,
-    pub(crate) advised: f64,
+    pub(crate) auto: Auto,
+    pub(crate) planned: f64,
     /// The best plan of the grid.
     pub(crate) best: (f64, Plan),
-    /// With every checkpoint in the prefix directory, at the intervals of Young and of Daly; the better one.
+    /// With every checkpoint in the prefix directory, at the intervals of Young and of Daly, and an hour at most, as for the plan;
+    /// the better one.
     pub(crate) single: f64,
 }
 
 impl Case {
-    pub(crate) fn costs(&self) -> Costs {
-        let belief = |share: f64| Belief::stated(self.mean / share).expect("a positive time");
-        let cached = CacheCosts {
-            checkpoint: self.checkpoint,
-            restart: 2.0 * self.checkpoint,
-            survives: belief(1.0 - self.fatal),
-        };
-        Costs {
-            cache: vec![cached],
+    /// What the job has measured. It has not failed yet.
+    pub(crate) fn experience(&self) -> Experience {
+        Experience {
+            kinds: vec![Kind { checkpoint: self.checkpoint, protects: true, every: 1 }],
             flush: self.flush,
             hidden: self.hidden,
+            restart: 2.0 * self.checkpoint,
             fetch: self.flush,
-            fatal: belief(self.fatal),
+            ..Experience::default()
         }
+    }
+
+    /// What a site states that knows its machine.
+    pub(crate) fn stated(&self) -> Stated {
+        // Processes are believed to fail as often as nodes.
+        Stated { node: 2.0 * self.mean / (1.0 - self.fatal), system: self.mean / self.fatal, nodes: 1 }
+    }
+
+    /// The machine as it is.
+    pub(crate) fn costs(&self) -> Costs {
+        let belief = |share: f64| Belief::stated(self.mean / share).expect("a positive time");
+        let Experience { flush, hidden, restart, fetch, .. } = self.experience();
+        let survives = belief(1.0 - self.fatal);
+        let cached = CacheCosts { checkpoint: self.checkpoint, restart, survives };
+        Costs { cache: vec![cached], flush, hidden, fetch, fatal: belief(self.fatal) }
     }
 
     /// Simulates about so many failures for each plan, the same ones for all.
     pub(crate) fn compare(&self, gaps: Gaps, failures: f64) -> Compared {
-        let costs = self.costs();
-        let machine = costs.machine(Belief::rate).expect("costs in their range");
-        let advice = advise(&costs).expect("costs in their range");
+        let machine = self.costs().machine(Belief::rate).expect("costs in their range");
+        let auto = self.experience().plan(&self.stated(), Fixed::default()).expect("costs in their range");
+        let counts = vec![u32::try_from(auto.flush_every - 1).expect("one of its counts")];
+        let plan = Plan { interval: auto.interval, counts };
         let efficiency = |plan: &Plan| run(&machine, plan, gaps, failures);
-        let plans = around(&advice.plan);
+        let plans = around(&plan);
         let best = plans.map(|plan| (efficiency(&plan), plan)).max_by(|one, other| one.0.total_cmp(&other.0));
         let cost = self.checkpoint + self.flush * (1.0 - self.hidden);
         let single = [young, daly].map(|model| {
-            let plan = Plan { interval: model(cost, self.mean), counts: vec![0] };
+            let plan = Plan { interval: model(cost, self.mean).min(HOUR), counts: vec![0] };
             efficiency(&plan)
         });
         Compared {
-            advised: efficiency(&advice.plan),
-            advice,
+            planned: efficiency(&plan),
+            auto,
             best: best.expect("a grid of plans"),
             single: single[0].max(single[1]),
         }

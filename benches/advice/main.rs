@@ -1,4 +1,4 @@
-//! What the advice of `SCR_CHECKPOINT_INTERVAL=AUTO` is worth, over a grid of costs and failure rates, by simulation. It prints the
+//! What the plan of `SCR_CHECKPOINT_INTERVAL=AUTO` is worth, over a grid of costs and failure rates, by simulation. It prints the
 //! least and the mean share of the best fixed plan's efficiency, and where the least is.
 //!
 //! `cargo bench -p scr-core --bench advice -- [FAILURES]`
@@ -15,7 +15,7 @@ fn main() {
         let all: Vec<(Case, Compared)> = grid().map(|case| (case, case.compare(gaps, failures))).collect();
         // Where hardly anything gets done, a share of it says nothing.
         let kept: Vec<_> = all.iter().filter(|(_, compared)| compared.best.0 > 0.05).collect();
-        let share = |compared: &Compared| compared.advised / compared.best.0;
+        let share = |compared: &Compared| compared.planned / compared.best.0;
         let mean = kept.iter().map(|(_, compared)| share(compared)).sum::<f64>() / kept.len() as f64;
         println!("{name}: {} cases, mean share {mean:.4}", kept.len());
         if let Some((case, least)) =
@@ -23,8 +23,8 @@ fn main() {
         {
             println!("  least share {:.4}: {case:?}, {least:?}", share(least));
         }
-        let two = kept.iter().filter(|(_, compared)| compared.advice.flush_every > 1);
-        let gains: Vec<f64> = two.map(|(_, compared)| compared.advised - compared.single).collect();
+        let two = kept.iter().filter(|(_, compared)| compared.auto.flush_every > 1);
+        let gains: Vec<f64> = two.map(|(_, compared)| compared.planned - compared.single).collect();
         let least = gains.iter().copied().fold(f64::INFINITY, f64::min);
         let mean = gains.iter().sum::<f64>() / gains.len() as f64;
         println!(

@@ -3,8 +3,9 @@
 //! A site states how long a node lasts, and how long the whole system. That weighs as much as one failure of each. What the job
 //! lives through then weighs more and more.
 
-use super::advice::{CacheCosts, Costs, CostsError};
+use super::costs::{CacheCosts, Costs, CostsError};
 use super::gaps::Belief;
+use super::model::{Machine, Plan};
 use super::search::best_interval;
 
 /// What the checkpoints of a job in cache are like.
@@ -91,17 +92,17 @@ impl Experience {
         };
         let tried = flushes.into_iter().map(|flush| {
             let counts = self.counts(flush);
-            let (interval, efficiency) = best_interval(&machine, &counts);
+            let (interval, efficiency) = best_of_an_hour(&machine, &counts);
             (counts, interval, efficiency)
         });
         let best = tried.max_by(|one, other| one.2.total_cmp(&other.2));
         let (counts, interval, efficiency) = best.unwrap_or_default();
         let with = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
-            Ok(best_interval(&costs.machine(rate)?, &counts).0.min(LONGEST))
+            Ok(best_of_an_hour(&costs.machine(rate)?, &counts).0)
         };
         let every = counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
         Ok(Auto {
-            interval: interval.min(LONGEST),
+            interval,
             flush_every: fixed.flush_every.filter(|_| !self.kinds.is_empty()).unwrap_or(every),
             efficiency,
             between: (with(|belief| belief.bounds().1)?, with(|belief| belief.bounds().0)?),
@@ -147,6 +148,16 @@ impl Experience {
     }
 }
 
+/// The best interval up to the longest, and its efficiency.
+fn best_of_an_hour(machine: &Machine, counts: &[u32]) -> (f64, f64) {
+    let best = best_interval(machine, counts);
+    if best.0 <= LONGEST {
+        return best;
+    }
+    let longest = Plan { interval: LONGEST, counts: counts.to_vec() };
+    (LONGEST, machine.forecast(&longest).map_or(0.0, |forecast| forecast.efficiency))
+}
+
 /// Checkpoints between two of every so many; without any, as if there were very few.
 fn between(every: u64) -> u32 {
     u32::try_from(every.wrapping_sub(1)).unwrap_or(SELDOM).min(SELDOM)
@@ -162,7 +173,8 @@ const FLUSHES: [u32; 22] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 17, 21, 26, 32, 4
 
 #[cfg(test)]
 mod tests {
-    use super::super::advice::{advise, daly};
+    use super::super::costs::daly;
+    use super::super::search::best_plan;
     use super::*;
 
     const DAY: f64 = 86_400.0;
@@ -190,9 +202,9 @@ mod tests {
     #[test]
     fn with_one_kind_in_cache_it_is_as_good_as_the_best_plan() {
         let job = cached();
-        let (plan, best) =
-            (job.plan(&stated(), Fixed::default()).unwrap(), advise(&job.costs(&stated())).unwrap());
-        assert!(plan.efficiency > best.efficiency - 1e-4, "{plan:?} beside {best:?}");
+        let plan = job.plan(&stated(), Fixed::default()).unwrap();
+        let best = best_plan(&job.costs(&stated()).machine(Belief::rate).unwrap(), 10_000);
+        assert!(plan.efficiency > best.1 - 1e-4, "{plan:?} beside {best:?}");
         assert!(plan.interval < LONGEST && plan.flush_every > 1);
         assert!(plan.between.0 < plan.interval && plan.interval <= plan.between.1);
     }
@@ -207,6 +219,23 @@ mod tests {
         assert!(interval(&failing) < interval(&job));
         let steady = Experience { seconds: 9000.0 * DAY, ..job };
         assert_eq!(interval(&steady), LONGEST);
+    }
+
+    #[test]
+    fn where_the_best_interval_is_longer_than_an_hour_the_flushes_are_the_best_ones_of_an_hour() {
+        let kinds = vec![Kind { checkpoint: 60.0, protects: true, every: 1 }];
+        let job = Experience { kinds, flush: 600.0, restart: 120.0, ..cached() };
+        let rare = Stated { node: 400.0 * DAY, system: 70.0 * DAY, nodes: 50 };
+        let plan = job.plan(&rare, Fixed::default()).unwrap();
+        assert_eq!(plan.interval, LONGEST);
+        let machine = job.costs(&rare).machine(Belief::rate).unwrap();
+        let efficiency = |every: u64| {
+            let plan = Plan { interval: LONGEST, counts: vec![between(every)] };
+            machine.forecast(&plan).unwrap().efficiency
+        };
+        assert!((plan.efficiency - efficiency(plan.flush_every)).abs() < 1e-9, "{plan:?}");
+        let best = (1..30).map(efficiency).fold(0.0, f64::max);
+        assert!(plan.efficiency > best - 1e-5, "{plan:?}, and {best} is possible");
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! The interval for a job: from what it has measured, and from what is believed of its failures.
+//! The machine that a job sees: from what it has measured, and from what is believed of its failures. And the intervals of the
+//! models that know one level.
 
 use super::gaps::Belief;
-use super::model::{Level, Machine, MachineError, Plan, Recovery};
-use super::search::{best_interval, best_plan};
+use super::model::{Level, Machine, MachineError, Recovery};
 use thiserror::Error;
 
 /// The cost of checkpoints of one kind in cache, in seconds, and their purpose.
@@ -31,7 +31,7 @@ pub struct Costs {
     pub fatal: Belief,
 }
 
-/// Why there is no advice.
+/// Why there is no plan.
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum CostsError {
@@ -41,19 +41,6 @@ pub enum CostsError {
     /// Something else is not in its range.
     #[error(transparent)]
     Machine(#[from] MachineError),
-}
-
-/// When to write checkpoints and when to flush them.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Advice {
-    /// The plan.
-    pub plan: Plan,
-    /// Flush every this many checkpoints.
-    pub flush_every: u64,
-    /// The share of time that brings the job forward.
-    pub efficiency: f64,
-    /// Within these bounds lies the best interval with a probability of 95 %, given how little is known of failures.
-    pub between: (f64, f64),
 }
 
 impl Costs {
@@ -83,24 +70,6 @@ impl Costs {
         Ok(Machine::new(levels, Recovery::OfFailure)?)
     }
 }
-
-/// The plan that loses least time.
-///
-/// # Errors
-/// [`CostsError`]: a number is not in its range.
-pub fn advise(costs: &Costs) -> Result<Advice, CostsError> {
-    let machine = costs.machine(Belief::rate)?;
-    let (plan, efficiency) = best_plan(&machine, MOST_BETWEEN);
-    let interval = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
-        Ok(best_interval(&costs.machine(rate)?, &plan.counts).0)
-    };
-    let between = (interval(|belief| belief.bounds().1)?, interval(|belief| belief.bounds().0)?);
-    let flush_every = plan.every(machine.levels().len());
-    Ok(Advice { plan, flush_every, efficiency, between })
-}
-
-/// Checkpoints of a kind between two of the next; more would not be worth the room in the log.
-const MOST_BETWEEN: u32 = 10_000;
 
 /// Seconds between two checkpoints that cost `cost` each, where a failure comes every `mean` seconds, by J. W. Young, "A First
 /// Order Approximation to the Optimum Checkpoint Interval" (1974).

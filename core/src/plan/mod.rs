@@ -5,12 +5,12 @@
 //! - `search`: the best plan for a machine
 //! - `gaps`: times between failures, and what is known of their rate
 //! - `simulate`: a job with its failures, event by event
-//! - `advice`: the interval for a job, from what it has measured
+//! - `costs`: the machine that a job has measured; models that know one level
 //! - `auto`: the plan of a running job
 //! - `losses`: which losses of nodes a redundancy scheme survives
 
-mod advice;
 mod auto;
+mod costs;
 mod gaps;
 mod losses;
 mod model;
@@ -18,8 +18,8 @@ mod search;
 mod simulate;
 mod stage;
 
-pub use advice::{advise, daly, young, Advice, CacheCosts, Costs, CostsError};
 pub use auto::{Auto, Experience, Fixed, Kind, Stated};
+pub use costs::{daly, young, CacheCosts, Costs, CostsError};
 pub use gaps::{Belief, Gaps, Random};
 pub use losses::{partner_survival, survival};
 pub use model::{Forecast, Level, Machine, MachineError, Plan, PlanError, Recovery, MOST_LEVELS};

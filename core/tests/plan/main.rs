@@ -7,7 +7,9 @@
 mod compare;
 
 use compare::{Case, Compared};
-use scr_core::plan::{advise, simulate, Costs, Gaps, Level, Machine, Plan, Recovery};
+use scr_core::plan::{
+    simulate, Auto, Belief, Costs, Experience, Fixed, Gaps, Level, Machine, Plan, Recovery,
+};
 use std::sync::LazyLock;
 
 fn machine(costs: &[f64], rates: &[f64], hidden: f64, recovery: Recovery) -> Machine {
@@ -142,44 +144,43 @@ static COMPARED: LazyLock<Vec<(Case, Gaps, Compared)>> = LazyLock::new(|| {
 });
 
 #[test]
-fn the_advice_is_near_the_best_fixed_plan_whatever_the_gaps() {
+fn the_plan_of_auto_is_near_the_best_fixed_plan_whatever_the_gaps() {
     for (case, gaps, compared) in &*COMPARED {
         let share = if *gaps == Gaps::Exponential { 0.98 } else { 0.95 };
-        assert!(compared.advised >= share * compared.best.0, "{gaps:?} {case:?}: {compared:?}");
+        assert!(compared.planned >= share * compared.best.0, "{gaps:?} {case:?}: {compared:?}");
     }
 }
 
 #[test]
-fn the_advice_is_better_than_the_intervals_of_young_and_daly_where_there_are_two_levels() {
+fn the_plan_of_auto_is_better_than_the_intervals_of_young_and_daly_where_there_are_two_levels() {
     for (case, gaps, compared) in &*COMPARED {
         // Where every checkpoint is to be flushed, there is one level only.
-        let least = if compared.advice.flush_every > 1 { compared.single } else { 0.995 * compared.single };
-        assert!(compared.advised > least, "{gaps:?} {case:?}: {compared:?}");
+        let least = if compared.auto.flush_every > 1 { compared.single } else { 0.995 * compared.single };
+        assert!(compared.planned > least, "{gaps:?} {case:?}: {compared:?}");
     }
-    assert!(COMPARED.iter().filter(|(_, _, compared)| compared.advice.flush_every > 1).count() > 20);
+    assert!(COMPARED.iter().filter(|(_, _, compared)| compared.auto.flush_every > 1).count() > 20);
 }
 
 #[test]
-fn the_advice_names_bounds_that_failures_narrow() {
+fn the_plan_of_auto_names_bounds_that_failures_narrow() {
     let case = Case { mean: 86400.0, fatal: 0.1, checkpoint: 10.0, flush: 600.0, hidden: 0.9 };
-    let stated = advise(&case.costs()).unwrap();
+    let plan = |job: Experience| -> Auto { job.plan(&case.stated(), Fixed::default()).unwrap() };
+    let stated = plan(case.experience());
     let (low, high) = stated.between;
-    assert!(low < stated.plan.interval && stated.plan.interval < high && high / low > 3.0, "{stated:?}");
-    let mut costs = case.costs();
-    costs.cache[0].survives = costs.cache[0].survives.after(900, 1000.0 * 86400.0);
-    costs.fatal = costs.fatal.after(100, 1000.0 * 86400.0);
-    let seen = advise(&costs).unwrap();
+    assert!(low < stated.interval && stated.interval < high && high / low > 2.5, "{stated:?}");
+    let seconds = 1000.0 * case.mean;
+    let seen = plan(Experience { processes: 450, lost_nodes: 450, fatal: 100, seconds, ..case.experience() });
     assert!(seen.between.1 / seen.between.0 < 1.3, "{seen:?}");
-    assert!((seen.plan.interval / stated.plan.interval - 1.0).abs() < 0.1, "{seen:?} {stated:?}");
+    assert!((seen.interval / stated.interval - 1.0).abs() < 0.1, "{seen:?} {stated:?}");
 }
 
 #[test]
-fn costs_out_of_range_get_no_advice_but_a_reason() {
+fn costs_out_of_range_make_no_machine_but_a_reason() {
     let case = Case { mean: 86400.0, fatal: 0.1, checkpoint: 10.0, flush: 600.0, hidden: 0.5 };
     let with = |change: fn(&mut Costs)| {
         let mut costs = case.costs();
         change(&mut costs);
-        advise(&costs).unwrap_err().to_string()
+        costs.machine(Belief::rate).unwrap_err().to_string()
     };
     assert_eq!(
         with(|costs| costs.hidden = 1.5),
