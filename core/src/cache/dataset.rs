@@ -113,8 +113,7 @@ impl CachedDataset {
     pub(super) fn in_cache(&self) -> InCache {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
-        let is_local = self.is_local();
-        let survives = if is_local { Some(Survives::Nodes(0)) } else { self.survives };
+        let (is_local, survives) = (self.is_local(), self.survives_now());
         InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after }
     }
 
@@ -144,6 +143,14 @@ impl CachedDataset {
             file.bytes.div_ceil(links.max(1))
         };
         self.record.files.iter().map(share).fold(redundancy, u64::saturating_add)
+    }
+
+    /// How many nodes may be lost now, where that is known.
+    pub(crate) fn survives_now(&self) -> Option<Survives> {
+        if self.is_local() {
+            return Some(Survives::Nodes(0));
+        }
+        self.survives
     }
 
     /// Whether it is complete and its scheme has not protected it yet.

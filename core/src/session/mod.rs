@@ -40,7 +40,7 @@ pub use absence::Absence;
 
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
-use crate::cache::Cache;
+use crate::cache::{Cache, CachedDataset};
 use crate::delete::slide_window;
 use crate::flush::{FlushSite, Flushes};
 use crate::halt::HaltConditions;
@@ -189,7 +189,7 @@ impl Session {
             return;
         };
         let newest = cache.datasets().iter().rev().find(|cached| cached.is_restartable());
-        let survives = newest.and_then(|cached| cached.survives).map(|survives| match survives {
+        let survives = newest.and_then(CachedDataset::survives_now).map(|survives| match survives {
             Survives::Nodes(nodes) => u64::from(nodes),
             Survives::All => job.nodes.count() as u64,
         });

@@ -174,6 +174,7 @@ pub(super) mod tests {
             scheme: "XOR".to_owned(),
             ranks: Some(64),
             survives,
+            is_local: false,
             lost: 0,
         }
     }

@@ -234,9 +234,6 @@ impl Session {
     pub(in crate::session) fn after_protected(&mut self, id: u64) -> Result<(), Error> {
         let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
         let store = cached.store;
-        if cached.record.dataset.checkpoint && self.metrics.is_some() {
-            self.survives = self.schemes.losses_survived(&self.job, &cached.record);
-        }
         self.cache.record_in_cache(&self.job, self.cache.next_victim(store));
         let before = self.job.elapsed();
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
