@@ -1,8 +1,10 @@
 /* Measures checkpoints and restarts as an application sees them.
  *
- * checkpoint BYTES COUNT  restarts where there is something to restart from, and compares every byte; then writes COUNT
+ * checkpoint BYTES COUNT [SECONDS busy|idle]
+ *                         restarts where there is something to restart from, and compares every byte; then writes COUNT
  *                         checkpoints of BYTES per rank. Each phase is a line of names and values: the bytes of all
- *                         ranks, and the seconds of the slowest one.
+ *                         ranks, and the seconds of the slowest one. After each checkpoint it computes for SECONDS of
+ *                         processor time, which takes longer where others work on the processors too, or is idle.
  *
  * Every figure is to be seen beside that of a memcpy of the same bytes on all ranks at once, taken in the same run. */
 #include <mpi.h>
@@ -10,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { COPIES = 5 };
 
@@ -116,6 +119,32 @@ static void one_checkpoint(int step, const char *data, size_t bytes)
     print_phase("start-to-complete", bytes, completed - began);
 }
 
+/* The processor time that this thread has taken. */
+static double own_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return now.tv_sec + now.tv_nsec / 1e9;
+}
+
+static void compute(double seconds, int busy, size_t bytes)
+{
+    double began = MPI_Wtime();
+    if (busy) {
+        volatile double sum = 0;
+        for (double end = own_seconds() + seconds; own_seconds() < end;)
+            for (int turn = 0; turn < 10000; turn++)
+                sum += turn;
+    } else {
+        struct timespec time = {(time_t)seconds, (long)((seconds - (time_t)seconds) * 1e9)};
+        nanosleep(&time, NULL);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    print_phase("compute", bytes, MPI_Wtime() - began);
+    int flag;
+    SCR_Should_exit(&flag);
+}
+
 int main(int argc, char *argv[])
 {
     MPI_Init(&argc, &argv);
@@ -123,6 +152,8 @@ int main(int argc, char *argv[])
     MPI_Comm_size(MPI_COMM_WORLD, &ranks);
     size_t bytes = argc > 1 ? strtoull(argv[1], NULL, 10) : 64u << 20;
     int count = argc > 2 ? atoi(argv[2]) : 5;
+    double seconds = argc > 3 ? atof(argv[3]) : 0;
+    int busy = argc > 4 && strcmp(argv[4], "busy") == 0;
     char *data = malloc(bytes + 1);
     fill(data, bytes, rank + 1);
     measure_copies(data, bytes);
@@ -133,8 +164,11 @@ int main(int argc, char *argv[])
         MPI_Abort(MPI_COMM_WORLD, 1);
     print_phase("init", bytes, MPI_Wtime() - began);
     compare_restart(data, bytes);
-    for (int step = 0; step < count; step++)
+    for (int step = 0; step < count; step++) {
         one_checkpoint(step, data, bytes);
+        if (seconds > 0)
+            compute(seconds, busy, bytes);
+    }
     free(data);
     /* Without SCR_Finalize the next run finds the checkpoint in cache, as after a failure. */
     MPI_Barrier(MPI_COMM_WORLD);

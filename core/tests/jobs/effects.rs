@@ -56,6 +56,8 @@ const ROWS: &[Row] = &[
     Row("SCR_FETCH_WIDTH", "1", Here(seen::fetch_width)),
     Row("SCR_FLUSH", "1", Here(seen::is_in_prefix_after_a_checkpoint)),
     Row("SCR_FLUSH_TYPE", "SYNC", Here(seen::flush_type)),
+    Row("SCR_ENCODE_ASYNC", "1", Here(seen::encode_async)),
+    Row("SCR_TCP_INTERFACE", "ib77", Here(seen::tcp_interface)),
     Row("SCR_FLUSH_WIDTH", "1", Here(seen::flush_width)),
     Row("SCR_FLUSH_ASYNC", "1", Here(seen::flush_async)),
     Row("SCR_FLUSH_ASYNC_BW", "1000", Here(seen::flush_async_bw)),

@@ -4,6 +4,7 @@ use super::Setting;
 use crate::damage::flip;
 use crate::world::{files_below, mode, plugins, Application, Outcome, World};
 use scr_core::comm::Rank;
+use scr_core::env::Link;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{Halt, Prefix};
@@ -124,6 +125,18 @@ pub(super) fn fetch_width(setting: &Setting) -> bool {
 pub(super) fn flush_type(setting: &Setting) -> bool {
     let world = setting.on(one().set("SCR_FLUSH", "1").set("SCR_FLUSH_ASYNC", "1"));
     !is_flushed_detached(&world)
+}
+
+pub(super) fn encode_async(setting: &Setting) -> bool {
+    let world = setting.on(two());
+    checkpoints(&world, 1);
+    world.cached_files().iter().all(|path| !path.display().to_string().contains("/redundancy_"))
+}
+
+pub(super) fn tcp_interface(setting: &Setting) -> bool {
+    let mut world = setting.on(two().set("SCR_ENCODE_ASYNC", "1"));
+    world.link = Link::Tcp;
+    checkpoints(&world, 1).has_line_with("SCR_TCP_INTERFACE=ib77 is neither a network interface")
 }
 
 pub(super) fn flush_width(setting: &Setting) -> bool {
