@@ -5,7 +5,7 @@
 
 use super::costs::{CacheCosts, Costs, CostsError};
 use super::gaps::Belief;
-use super::model::{Machine, Plan};
+use super::model::{Machine, Plan, Recovery};
 use super::search::best_interval;
 
 /// What the checkpoints of a job in cache are like.
@@ -79,26 +79,32 @@ impl Experience {
     /// # Errors
     /// [`CostsError`]: a time is negative or no number.
     pub fn plan(&self, stated: &Stated, fixed: Fixed) -> Result<Auto, CostsError> {
-        let mut costs = self.costs(stated);
-        if fixed.flush_every == Some(0) && !self.kinds.is_empty() {
+        let costs = self.costs(stated);
+        let machine = |rate: fn(Belief) -> f64| -> Result<Machine, CostsError> {
+            let machine = costs.machine(rate)?;
+            let cached = machine.levels().len() - 1;
+            if fixed.flush_every != Some(0) || cached == 0 {
+                return Ok(machine);
+            }
             // No interval helps against failures after which everything is lost.
-            costs.fatal = NEVER;
-        }
-        let machine = costs.machine(Belief::rate)?;
+            Ok(Machine::new(machine.levels()[..cached].to_vec(), Recovery::OfFailure)?)
+        };
+        let expected = machine(Belief::rate)?;
         let flushes: Vec<u32> = match fixed.flush_every {
             _ if self.kinds.is_empty() => vec![0],
             Some(every) => vec![between(self.per_flush(every))],
             None => FLUSHES.to_vec(),
         };
         let tried = flushes.into_iter().map(|flush| {
-            let counts = self.counts(flush);
-            let (interval, efficiency) = best_of_an_hour(&machine, &counts);
+            let mut counts = self.counts(flush);
+            counts.truncate(expected.levels().len() - 1);
+            let (interval, efficiency) = best_of_an_hour(&expected, &counts);
             (counts, interval, efficiency)
         });
         let best = tried.max_by(|one, other| one.2.total_cmp(&other.2));
         let (counts, interval, efficiency) = best.unwrap_or_default();
         let with = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
-            Ok(best_of_an_hour(&costs.machine(rate)?, &counts).0)
+            Ok(best_of_an_hour(&machine(rate)?, &counts).0)
         };
         let every = counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
         Ok(Auto {
@@ -236,6 +242,17 @@ mod tests {
         assert!((plan.efficiency - efficiency(plan.flush_every)).abs() < 1e-9, "{plan:?}");
         let best = (1..30).map(efficiency).fold(0.0, f64::max);
         assert!(plan.efficiency > best - 1e-5, "{plan:?}, and {best} is possible");
+    }
+
+    #[test]
+    fn without_flushes_the_interval_is_dalys_also_where_nodes_fail_often() {
+        for mean in [200.0, 3600.0, DAY] {
+            let kinds = vec![Kind { checkpoint: 0.5, protects: true, every: 1 }];
+            let job = Experience { kinds, restart: 60.0, ..cached() };
+            let often = Stated { node: 2.0 * mean, system: 30.0 * DAY, nodes: 1 };
+            let plan = job.plan(&often, Fixed { flush_every: Some(0) }).unwrap();
+            assert!((plan.interval / daly(0.5, mean) - 1.0).abs() < 0.02, "{mean}: {plan:?}");
+        }
     }
 
     #[test]

@@ -29,8 +29,11 @@ fn near(machine: &Machine, counts: &[u32], guess: f64, reach: i32) -> (f64, f64)
     };
     let grid = |step: i32| guess * 2.0_f64.powi(step);
     let found = (-reach..=reach).map(|step| (step, efficiency(grid(step))));
-    let best = found.max_by(|one, other| one.1.total_cmp(&other.1)).map_or(0, |(step, _)| step);
-    golden(grid(best - 1), grid(best + 1), efficiency)
+    match found.max_by(|one, other| one.1.total_cmp(&other.1)) {
+        Some((best, most)) if most > 0.0 => golden(grid(best - 1), grid(best + 1), efficiency),
+        // The job does not get on at all: no interval is better than another one.
+        _ => (guess, 0.0),
+    }
 }
 
 /// A checkpoint that costs nothing would be written all the time.
@@ -156,6 +159,9 @@ mod tests {
         let machine = Machine::new(vec![level(1e6, 1.0), level(1e9, 1.0)], Recovery::OfFailure).unwrap();
         let (plan, efficiency) = best_plan(&machine, 100);
         assert!(plan.interval > 0.0 && plan.interval.is_finite() && efficiency == 0.0, "{plan:?}");
+        let restarts = Level { recover: 1e3, ..level(2.0, 1.0) };
+        let machine = Machine::new(vec![restarts], Recovery::OfFailure).unwrap();
+        assert_eq!(best_interval(&machine, &[]), (2.0, 0.0), "that of Young, and none that is longer");
         let free = Machine::new(vec![level(0.0, 1e-9)], Recovery::OfFailure).unwrap();
         let (plan, efficiency) = best_plan(&free, 100);
         assert!(plan.interval > 0.0 && efficiency > 0.999, "{plan:?}");

@@ -197,13 +197,22 @@ fn explain(experience: &Experience, auto: &Auto) -> String {
         if costs.is_empty() { String::new() } else { format!("a checkpoint costs {}, ", costs.join(" or ")) };
     let failures = experience.processes + experience.lost_nodes + experience.fatal;
     format!(
-        "checkpoint interval: {interval:.0} s of computing, {flushed}: {cached}a flush {:.3} s; \
+        "checkpoint interval: {} s of computing, {flushed}: {cached}a flush {:.3} s; \
          {:.1} % of the time brings the job forward; failures so far: {failures} in {:.0} s; with what the site \
-         states, the best interval is between {low:.0} and {high:.0} s",
+         states, the best interval is between {} and {} s",
+        rounded(*interval),
         experience.flush,
         efficiency * 100.0,
         experience.seconds,
+        rounded(*low),
+        rounded(*high),
     )
+}
+
+/// Seconds of an interval for people.
+fn rounded(seconds: f64) -> String {
+    let digits = if seconds < 10.0 { 2 } else { 0 };
+    format!("{seconds:.digits$}")
 }
 
 /// Seconds from a failure until the job computes again, as long as none was seen: the interval hardly depends on it.
