@@ -82,16 +82,19 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
     expect_places(&given.as_deref().map_or_else(|| env.clone(), |dir| at(env, dir)))?;
     let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
-    if !dir.is_dir() {
-        bail!(
-            "there is no prefix directory {}; correct the name that was given, or SCR_PREFIX",
-            dir.display()
-        );
-    }
+    expect_dir(&dir)?;
     let prefix = Prefix::at(&*env.files, &dir);
     let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
     used.push(prefix.clone());
     Ok(prefix)
+}
+
+/// Fails where there is no such prefix directory.
+pub(crate) fn expect_dir(dir: &Path) -> Result<()> {
+    if dir.is_dir() {
+        return Ok(());
+    }
+    bail!("there is no prefix directory {}; correct the name that was given, or SCR_PREFIX", dir.display())
 }
 
 /// Fails where a setting of a place cannot be used, as a job does: a command would else take another folder, and change or

@@ -94,7 +94,7 @@ fn malformed_lines_are_skipped_and_reported() {
     assert_eq!(String::from_utf8_lossy(&output.stdout).lines().count(), 2);
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        message.contains("2 lines were skipped; the first is line 2: it does not begin with a time"),
+        message.contains("2 lines skipped; the first is line 2: it does not begin with a time"),
         "{message}"
     );
 }

@@ -195,6 +195,21 @@ fn the_page_needs_nothing_from_elsewhere_and_can_be_heard() {
 }
 
 #[test]
+fn a_mistyped_folder_is_an_error_and_the_others_are_reported_all_the_same() {
+    let scr = with_log(&failing("7", 1_795_228_000));
+    scr.write("prefix/file", "");
+    for wrong in ["missing", "file"] {
+        let alone = scr.in_prefix(&["report", wrong]).output().unwrap();
+        assert_eq!(code(&alone), 2, "{wrong}: {}", out(&alone));
+        let path = scr.path("prefix").join(wrong);
+        let why = format!("scr: there is no prefix directory {}; correct the name", path.display());
+        assert!(err(&alone).starts_with(&why), "{}", err(&alone));
+        let both = scr.in_prefix(&["report", wrong, "."]).output().unwrap();
+        assert!(code(&both) == 0 && err(&both).starts_with(&why) && out(&both).starts_with("job 7"));
+    }
+}
+
+#[test]
 fn whatever_is_in_the_log_the_report_ends() {
     let good = failing("7", 1_795_228_000);
     let torn: String = good.lines().map(|line| format!("{}\n", &line[..line.len() * 2 / 3])).collect();
@@ -222,7 +237,7 @@ fn whatever_is_in_the_log_the_report_ends() {
     }
     let scr = with_log(&good);
     for (arguments, words) in [
-        (&["report", "nowhere"][..], "there is no log at "),
+        (&["report", ".."][..], "there is no log at "),
         (&["report", "--job", "9"][..], "no job is in the logs"),
         (&["report", "--since", "soon"][..], "--since cannot be understood"),
         (&["report", "--html", "/nowhere/page.html"][..], "cannot write /nowhere/page.html"),

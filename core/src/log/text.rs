@@ -192,17 +192,18 @@ fn micros_of(text: &[u8]) -> Option<u64> {
     u64::try_from(time.and_utc().timestamp_micros()).ok()
 }
 
-/// The first field, and what follows it.
+/// The first field, and what follows it. Its key may be one of a later version, which is none of [`KEYS`].
 fn field(text: &str) -> Result<(&str, String, &str), LineError> {
     let none = || LineError::NotAField { text: text.to_owned() };
     let (key, rest) = text.split_once('=').ok_or_else(none)?;
-    if !KEYS.contains(&key) {
+    if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
         return Err(none());
     }
     let (value, rest) = match rest.strip_prefix('"') {
         Some(inside) => unquoted(inside).ok_or_else(none)?,
         None => {
-            let end = next_field(rest);
+            let end =
+                if PLACES.contains(&key) { next_field(rest) } else { rest.find(", ").unwrap_or(rest.len()) };
             (rest[..end].to_owned(), &rest[end..])
         }
     };
@@ -223,6 +224,9 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     }
     None
 }
+
+/// What a user may have named, and is not in quotes.
+const PLACES: &[&str] = &["host", "jobid", "from", "to"];
 
 /// The start of the next field: a path may hold commas and equal signs of its own.
 fn next_field(text: &str) -> usize {
@@ -262,7 +266,8 @@ fn take(entry: &mut LogEntry, key: &str, value: String) -> Result<(), LineError>
         }
         "files" => entry.files = count()?,
         "procs" => entry.processes = count()?,
-        _ => entry.nodes = count()?,
+        "nodes" => entry.nodes = count()?,
+        _ => (),
     }
     Ok(())
 }
@@ -385,6 +390,13 @@ mod tests {
     }
 
     #[test]
+    fn fields_of_a_later_version_are_passed_over() {
+        let known = "2026-11-21T02:28:24.123456Z: host=node0, jobid=5132, run=3, event=CHECKPOINT_END, dset=7, secs=1.5";
+        let later = known.replace(", dset", ", colour=red, note_of_it=\"a, dset=9, b\", dset") + ", heat=0.5";
+        assert_eq!(parse(&later), parse(known));
+    }
+
+    #[test]
     fn a_malformed_line_is_refused_with_a_reason() {
         let begin = "2026-11-21T03:28:24: ";
         let cases = [
@@ -398,7 +410,8 @@ mod tests {
             ("2026-11-21T03:28:24: event=START, secs=NaN", "secs holds `NaN'"),
             ("2026-11-21T03:28:24: xfer=WRITE, bytes=-1.0", "bytes holds"),
             ("2026-11-21T03:28:24: event=HALT, note=\"torn", "no field"),
-            ("2026-11-21T03:28:24: colour=red", "`colour=red' is no field"),
+            ("2026-11-21T03:28:24: Colour=red", "`Colour=red' is no field"),
+            ("2026-11-21T03:28:24: colour=red", "neither an event nor a transfer"),
         ];
         for (text, reason) in cases {
             let error = parse(text).unwrap_err().to_string();

@@ -1,6 +1,7 @@
 //! The sources of entries: the text logs of a prefix directory, or the database.
 
 use crate::environment;
+use crate::output::count;
 use crate::time;
 use anyhow::{bail, Context, Result};
 use chrono::NaiveDateTime;
@@ -120,7 +121,7 @@ impl Reading {
             }
         }
         self.notes.extend(first_bad.map(|(number, why)| {
-            format!("{}: {bad} lines were skipped; the first is line {number}: {why}", path.display())
+            format!("{}: {} skipped; the first is line {number}: {why}", path.display(), count(bad, "line"))
         }));
         Ok(true)
     }

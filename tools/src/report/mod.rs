@@ -105,6 +105,7 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
     let query = LogQuery { job_id: id.map(str::to_owned), ..LogQuery::default() };
     let of_dir = |dir: &Path| -> Result<(Vec<Job>, Vec<String>)> {
         let dir = param::normalise(&env.current_dir.join(dir));
+        environment::expect_dir(&dir)?;
         let found = sources::text(env, &Prefix::new(&dir), &query)?;
         let job = |(figures, history)| Job { dir: dir.clone(), figures, history };
         Ok((jobs(found.entries).into_iter().map(job).collect(), found.notes))
