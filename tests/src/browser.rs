@@ -30,6 +30,16 @@ pub fn expect_well_shown(page: &Path, profile: &Path, theme: Theme) {
     assert_eq!(result, Some("nothing is wrong"), "{} {theme:?}: {said}", page.display());
 }
 
+/// Takes a picture of the top of a page, for the documents.
+pub fn take_picture(page: &Path, profile: &Path, theme: Theme, picture: &Path) {
+    let mut browser = browser(profile, theme);
+    browser.args(["--window-size=900,640", "--hide-scrollbars"]);
+    browser.arg(format!("--screenshot={}", picture.display())).arg(format!("file://{}", page.display()));
+    let output = browser.output().expect("the browser starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(picture.exists() && output.status.success(), "{}: {said}", page.display());
+}
+
 fn browser(profile: &Path, theme: Theme) -> Command {
     let options = "--headless --no-sandbox --disable-gpu --window-size=1000,800";
     let mut browser = Command::new("timeout");

@@ -2,8 +2,8 @@
 //! another way. Its page is opened in a browser, and its metrics are scraped by a node exporter.
 
 use scr_tests::{
-    expect_well_shown, needs_namespaces, on_each_mpi, with_optional, Cluster, Job, Mpi, NodeExporter,
-    Program, Theme, NODE_EXPORTER,
+    expect_well_shown, needs_namespaces, on_each_mpi, repository, take_picture, with_optional, Cluster, Job,
+    Mpi, NodeExporter, Program, Theme, NODE_EXPORTER,
 };
 use serde_json::Value;
 use std::io::Write;
@@ -60,8 +60,14 @@ fn between(log: &[Entry], from: &str, until: &[&str]) -> f64 {
     log.iter().enumerate().filter(|(_, entry)| entry.name == from).filter_map(stretch).sum()
 }
 
+/// Whether the pictures of the documents are to be made. Their job computes for some seconds.
+fn makes_pictures() -> bool {
+    std::env::var_os("SCR_WRITE_PICTURES").is_some()
+}
+
 fn heat<'a>(cluster: &'a mut Cluster, mpi: Mpi, metrics: &Path) -> Job<'a> {
-    let options = ["--size", "200", "--steps", "60", "--every", "10", "--pause-ms", "10"];
+    let pause = if makes_pictures() { "300" } else { "10" };
+    let options = ["--size", "200", "--steps", "60", "--every", "10", "--pause-ms", pause];
     let job = cluster.job(mpi, 4, Program::Heat2d).args(options);
     job.env("SCR_METRICS_DIR", metrics.display()).env("SCR_FLUSH", 2).env("SCR_FLUSH_ASYNC", 1)
 }
@@ -188,8 +194,13 @@ on_each_mpi! {
         expect_added_up(&log, &report["jobs"][0]);
         expect_good_metrics(&metrics);
         with_optional("chromium", "the report in a browser", || {
-            for theme in [Theme::Light, Theme::Dark] {
-                expect_well_shown(&page, &cluster.scratch().join("profile"), theme);
+            let profile = cluster.scratch().join("profile");
+            for (theme, name) in [(Theme::Light, "light"), (Theme::Dark, "dark")] {
+                expect_well_shown(&page, &profile, theme);
+                if makes_pictures() {
+                    let picture = repository().join(format!("docs/images/report-{name}.png"));
+                    take_picture(&page, &profile, theme, &picture);
+                }
             }
         });
     }

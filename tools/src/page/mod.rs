@@ -35,7 +35,7 @@ svg{width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,sans-se
 .o{fill:var(--best);stroke:var(--back);stroke-width:2}svg .t{fill:var(--best);font-weight:bold;\
 stroke:var(--back);stroke-width:5px;stroke-linejoin:round;paint-order:stroke}\
 .k0{fill:var(--k0)}.k1{fill:var(--k1)}.k2{fill:var(--k2)}.k3{fill:var(--k3)}.k4{fill:var(--k4)}.k5{fill:var(--k5)}\
-.k6{fill:var(--k6)}.f{stroke:var(--k1);stroke-width:2;fill:none}ul.l{list-style:none;padding:0;display:flex;flex-wrap:wrap;\
+.k6{fill:var(--k6)}.f{stroke:var(--text);stroke-width:2;fill:none}ul.l{list-style:none;padding:0;display:flex;flex-wrap:wrap;\
 gap:.2rem 1.2rem}ul.l svg{width:.9rem;height:.9rem;margin-right:.4rem}\
 @media print{:root{--back:#fff;--text:#000;--soft:#333;--line:#999;--mark:#000;--best:#000;--card:#fff}\
 *{print-color-adjust:exact}h2{break-after:avoid}svg,tr{break-inside:avoid}}";
