@@ -33,9 +33,16 @@ impl Output for StandardError {
     }
 }
 
+/// The path of this program. Where an upgrade has replaced its file while it runs, that of the new file.
+pub(crate) fn program() -> Result<PathBuf> {
+    let path = std::env::current_exe().context("cannot find this program")?;
+    let replaced = path.to_str().and_then(|text| text.strip_suffix(" (deleted)")).map(PathBuf::from);
+    Ok(replaced.filter(|replaced| replaced.exists()).unwrap_or(path))
+}
+
 /// The installation that `bin/scr` lies in, also through a link and after the tree was moved.
 fn install_dir() -> Option<PathBuf> {
-    let program = std::env::current_exe().ok()?.canonicalize().ok()?;
+    let program = program().ok()?.canonicalize().ok()?;
     let folder = program.parent()?;
     (folder.file_name()? == "bin").then(|| folder.parent().map(PathBuf::from)).flatten()
 }

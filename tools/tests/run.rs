@@ -137,6 +137,19 @@ fn a_job_that_fails_is_started_again_until_it_succeeds_or_has_no_runs_left() {
     assert!(said(&run).contains("started 2 times, which is what SCR_RUNS allows"), "{}", said(&run));
 }
 
+/// An upgrade of the packages while a job runs.
+#[test]
+fn a_job_is_started_again_after_the_program_of_scr_run_was_replaced() {
+    let replaces = "cp $HERE/bin/scr $HERE/bin/new && mv $HERE/bin/new $HERE/bin/scr; exit 1";
+    let world = World::new().launcher("mpirun", replaces);
+    std::fs::copy(env!("CARGO_BIN_EXE_scr"), world.path("bin/scr")).expect("a copy");
+    let command = Command::new(world.path("bin/scr"));
+    let nodes = [("SCR_NODELIST", "localhost"), ("SCR_RUNS", "2")];
+    let run = world.prepare(command, &["run", "mpirun", "./app"], &nodes).output().expect("it starts");
+    assert_eq!(world.starts().len(), 2, "{}", said(&run));
+    assert!(!said(&run).contains("is left out"), "{}", said(&run));
+}
+
 #[test]
 fn a_run_knows_the_job_as_the_command_does() {
     let world = World::new();

@@ -1,5 +1,6 @@
 //! Detaches the agent from the process that has started it: its session, its open files, and its job step as far as possible.
 
+use crate::environment;
 use crate::output::{warn, Answer};
 use anyhow::{bail, Context, Result};
 use nix::sys::signal::SigSet;
@@ -23,7 +24,7 @@ pub(super) fn detach(control: &Path, threads: u32) -> Result<Answer> {
     let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
     let log = log.with_context(|| format!("cannot write {}", path.display()))?;
     close_on_exec();
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    let mut command = Command::new(environment::program()?);
     command
         .args(["agent", "--own-session", "--control"])
         .arg(control)

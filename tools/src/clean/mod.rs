@@ -142,7 +142,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
 /// has planted leads anywhere else.
 fn for_all_users(env: &Env, params: &Params, job_id: Option<&str>) -> Result<Answer> {
     ensure!(rustix::process::geteuid().is_root(), "--all-users is for root, who may act for other users");
-    let program = std::env::current_exe().context("cannot find this command")?;
+    let program = environment::program()?;
     let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users");
     let mut worst = 0;
     for (user, uid, gid) in folders::users(env, &folders::bases(env, params, job_id)?) {

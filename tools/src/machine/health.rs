@@ -163,7 +163,7 @@ fn failing_check(allocation: &Allocation, nodes: &[String], warn: &mut dyn FnMut
 
 /// This very command, as other nodes find it.
 pub(crate) fn command_here() -> Option<String> {
-    std::env::current_exe().ok()?.to_str().map(str::to_owned)
+    environment::program().ok()?.to_str().map(str::to_owned)
 }
 
 /// There are no options: everything comes from the parameters.

@@ -3,6 +3,7 @@
 //! A library runs code as soon as it is loaded, and that code may crash, hang or end the process. So it is loaded in a child, and
 //! only a printed answer counts: an exit code of 0 alone proves nothing.
 
+use crate::environment;
 use crate::output::print;
 use anyhow::{anyhow, Context, Result};
 use scr_core::message::span;
@@ -31,7 +32,7 @@ pub(super) fn ask<T: DeserializeOwned>(
     arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
     limit: Option<Duration>,
 ) -> Result<Given<T>> {
-    let mut command = Command::new(std::env::current_exe().context("cannot find this program")?);
+    let mut command = Command::new(environment::program()?);
     command.arg("plugin").args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
     let mut child = command.spawn().context("cannot start a process to load the library in")?;
     let (status, text) = wait(&mut child, limit)?;
