@@ -24,14 +24,8 @@ pub(crate) struct CachedDataset {
     /// Whether a newer dataset has its name or one of its files, or it is output that the user has purged. Then it must not be
     /// copied to the prefix directory, nor be read there.
     pub(crate) superseded: bool,
-    /// Whether the application could not restart from it.
-    pub(crate) refused: bool,
-    /// Whether the user went back to a checkpoint before it. It is not flushed any more.
-    pub(crate) passed_over: bool,
-    /// Whether the user went back to it, and no checkpoint was written since. Its flush makes it the current one.
-    pub(crate) chosen: bool,
-    /// Whether it is output that the application is about to read back. It stays meanwhile.
-    pub(crate) offered: bool,
+    /// Whether it is one to restart from.
+    pub(crate) standing: Standing,
     /// Whether the flush file says that it is in cache.
     pub(crate) listed: bool,
     /// Whether any file in the prefix directory may have replaced one that was there before.
@@ -58,6 +52,20 @@ impl CheckpointId {
     pub(crate) fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
+}
+
+/// What has been said of a cached checkpoint as one to restart from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Standing {
+    /// Nothing.
+    #[default]
+    Kept,
+    /// The user went back to it, and no checkpoint was written since. Its flush makes it the current one.
+    Chosen,
+    /// The user or the application went back to a checkpoint before it. It is flushed only where it is output as well.
+    WentBack,
+    /// The application could not restart from it, or somebody has withdrawn it. That is for good.
+    Refused,
 }
 
 /// The copy of a cached dataset in the prefix directory.
@@ -88,20 +96,15 @@ impl PrefixCopy {
 impl CachedDataset {
     /// A dataset that has just become complete, or has been found in cache.
     pub(crate) fn new(record: RankRecord, part: PartDir, claim: Claim, store: usize) -> Self {
-        let (superseded, refused, passed_over, chosen) = (false, false, false, false);
-        let (offered, listed) = (false, false);
         Self {
             record,
             part,
             claim,
             store,
             copy: PrefixCopy::Missing,
-            superseded,
-            refused,
-            passed_over,
-            chosen,
-            offered,
-            listed,
+            superseded: false,
+            standing: Standing::Kept,
+            listed: false,
             may_replace: true,
             verified: Verified::All,
             survives: None,
@@ -178,6 +181,23 @@ impl CachedDataset {
         !self.is_flushed() && !self.superseded
     }
 
+    /// Changes what has been said of it, unless it was refused.
+    pub(crate) fn set_standing(&mut self, standing: Standing) {
+        if self.standing != Standing::Refused {
+            self.standing = standing;
+        }
+    }
+
+    /// Whether no run may restart from it.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.standing == Standing::Refused
+    }
+
+    /// Whether the user or the application went back to a checkpoint before it.
+    pub(crate) fn is_gone_back_over(&self) -> bool {
+        self.standing == Standing::WentBack
+    }
+
     /// Whether the application reads it in the prefix directory.
     pub(crate) fn is_read_in_prefix(&self, job: &Job) -> bool {
         self.record.protection.bypass || job.params.get(&param::GLOBAL_RESTART)
@@ -200,7 +220,7 @@ impl CachedDataset {
     /// are still there, it is fetched.
     pub(crate) fn is_restartable(&self) -> bool {
         let is_overwritten = self.record.protection.bypass && self.superseded;
-        self.record.dataset.checkpoint && !self.refused && !is_overwritten
+        self.record.dataset.checkpoint && !self.is_refused() && !is_overwritten
     }
 
     /// Whether older ones may leave for it: a run can restart from it, it is protected and, where its files lie in the prefix

@@ -4,7 +4,7 @@
 //! first, with one warning. The cache only names the dataset to evict: a flush that is copying it has to end first, and only
 //! its owner can end it.
 
-use super::dataset::{CachedDataset, PrefixCopy};
+use super::dataset::{CachedDataset, PrefixCopy, Standing};
 use super::part::{remove_spare, spare_bytes, PartDir};
 use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
@@ -113,7 +113,7 @@ impl Cache {
         let strong = self.newest_strong().filter(|_| limit.has_room_for_strong());
         let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts), strong];
         let may_leave = |cached: &&CachedDataset| {
-            let stays = cached.offered || cached.must_stay() && !cached.is_being_flushed();
+            let stays = self.is_offered(cached) || cached.must_stay() && !cached.is_being_flushed();
             cached.store == store && !kept.contains(&Some(cached.id())) && !stays && !self.waits(cached)
         };
         let all = self.datasets.iter().filter(may_leave);
@@ -190,7 +190,7 @@ impl Cache {
         let kept = [newest(&|_| true), newest(&|seq| seq < fetched)];
         let may_leave = |cached: &&CachedDataset| {
             let is_spare = !cached.is_restartable() || cached.is_flushed();
-            let is_needed = cached.offered || cached.must_stay() || cached.is_being_flushed();
+            let is_needed = self.is_offered(cached) || cached.must_stay() || cached.is_being_flushed();
             let is_needed = is_needed || kept.contains(&Some(cached.id()));
             cached.store == store && is_spare && !is_needed && !cached.record.protection.bypass
         };
@@ -366,7 +366,7 @@ impl Cache {
         let records: Vec<_> = others.iter().map(|cached| &cached.record).collect();
         let sharing = with_names_of(&*job.comm, names, &records)?.into_iter().map(|place| others[place]);
         let (newer, older): (Vec<_>, Vec<_>) = sharing.partition(|cached| cached.seq() > owner.seq());
-        if let Some(newer) = newer.iter().find(|cached| !cached.refused) {
+        if let Some(newer) = newer.iter().find(|cached| !cached.is_refused()) {
             return Ok(FilesGiven { newer: Some(newer.id()), ..FilesGiven::default() });
         }
         let in_place = older.iter().filter(|cached| cached.record.protection.bypass);
@@ -402,7 +402,7 @@ impl Cache {
             job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
         }
         for &id in ids {
-            self.dataset_mut(id).into_iter().for_each(|cached| cached.refused = true);
+            self.dataset_mut(id).into_iter().for_each(|cached| cached.set_standing(Standing::Refused));
             self.evict(job, id);
         }
         Ok(())
@@ -412,7 +412,7 @@ impl Cache {
     pub(crate) fn evict_flushed_output(&mut self, job: &Job) {
         let is_done = |cached: &&CachedDataset| {
             let dataset = &cached.record.dataset;
-            let stays = cached.offered || cached.is_unflushed() || cached.is_being_flushed();
+            let stays = self.is_offered(cached) || cached.is_unflushed() || cached.is_being_flushed();
             !stays && dataset.output && !dataset.checkpoint
         };
         let done: Vec<u64> = self.datasets.iter().filter(is_done).map(CachedDataset::id).collect();

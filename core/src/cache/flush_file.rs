@@ -140,7 +140,7 @@ impl Cache {
     /// Records that a dataset has left. If it was the newest checkpoint, and is nowhere else, later runs are to say so.
     pub(super) fn record_evicted(&self, job: &Job, cached: &CachedDataset) {
         let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
-        let is_wanted = cached.counts() && !cached.passed_over && !cached.is_flushed();
+        let is_wanted = cached.counts() && !cached.is_gone_back_over() && !cached.is_flushed();
         if is_wanted && !self.datasets.iter().any(is_newer) {
             update_flush_file(job, |flush| flush.record_lost(&cached.record.dataset));
         } else if cached.listed {

@@ -46,7 +46,7 @@ pub(crate) mod stale;
 mod store;
 pub(crate) mod verify;
 
-pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy};
+pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy, Standing};
 pub(crate) use eviction::{Crowded, FilesGiven, Limit};
 pub(crate) use store::StoreInUse;
 
@@ -82,6 +82,8 @@ pub(crate) struct Cache {
     open: Arc<KeptOpen>,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
+    /// The output that the application is about to read back. It stays meanwhile.
+    offered: Option<u64>,
     /// Parts of datasets that cannot be brought back, which are removed once a newer checkpoint counts.
     stale: Vec<StalePart>,
     /// Whether any rank knows of such a part.
@@ -116,6 +118,7 @@ impl Cache {
             unheld,
             open: Arc::default(),
             datasets: Vec::new(),
+            offered: None,
             stale: Vec::new(),
             has_remains: false,
             of_other_ranks: Vec::new(),
@@ -252,12 +255,16 @@ impl Cache {
 
     /// The output that the application is about to read back.
     pub(crate) fn offered(&self) -> Option<&CachedDataset> {
-        self.datasets.iter().find(|cached| cached.offered)
+        self.dataset(self.offered?)
     }
 
     /// Offers this dataset, and no other, to be read back.
     pub(crate) fn offer(&mut self, id: Option<u64>) {
-        self.datasets.iter_mut().for_each(|cached| cached.offered = Some(cached.id()) == id);
+        self.offered = id;
+    }
+
+    fn is_offered(&self, cached: &CachedDataset) -> bool {
+        self.offered == Some(cached.id())
     }
 
     /// Adds a dataset that has been found or fetched.

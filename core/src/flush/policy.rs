@@ -7,7 +7,7 @@ use super::flushes::Planned;
 use super::host_options::host_options;
 use super::{MakeCurrent, NoTransport, Options, SourceFile};
 use crate::cache::record::{FileRecord, RankRecord};
-use crate::cache::{Cache, CachedDataset};
+use crate::cache::{Cache, CachedDataset, Standing};
 use crate::comm::Collective;
 use crate::descriptor::{FlushBy, Store};
 use crate::job::Job;
@@ -43,7 +43,7 @@ pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
     let params = &job.params;
     let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
     let due = |cached: &&CachedDataset| {
-        cached.is_unflushed() && !cached.refused && (all || is_due(job, &cached.record, None, false))
+        cached.is_unflushed() && !cached.is_refused() && (all || is_due(job, &cached.record, None, false))
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
 }
@@ -51,13 +51,14 @@ pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
 /// The datasets that must not be lost with the cache when a run ends: output, what lies in place, and the newest checkpoint.
 pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     let periodic = job.params.get(&param::FLUSH) > 0;
-    let restartable =
-        |cached: &&CachedDataset| cached.record.dataset.checkpoint && !cached.refused && !cached.passed_over;
+    let restartable = |cached: &&CachedDataset| {
+        cached.record.dataset.checkpoint && !cached.is_refused() && !cached.is_gone_back_over()
+    };
     let newest = cache.datasets().iter().filter(restartable).max_by_key(|cached| cached.seq());
     let newest = newest.map(CachedDataset::id);
     let due = |cached: &&CachedDataset| {
         let is_newest = periodic && Some(cached.id()) == newest;
-        let is_not_wanted = cached.passed_over && !cached.record.dataset.output;
+        let is_not_wanted = cached.is_gone_back_over() && !cached.record.dataset.output;
         (must_arrive(&cached.record) || is_newest) && !is_not_wanted && cached.is_unflushed()
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
@@ -105,9 +106,10 @@ pub(super) fn options_of(job: &Job, cached: &CachedDataset) -> Options {
         block_bytes: job.params.get(&param::FILE_BUF_SIZE),
         checksums: job.params.get(&param::CRC_ON_FLUSH),
         in_place: cached.record.protection.bypass,
-        make_current: match cached.chosen {
-            true => MakeCurrent::Always,
-            false => (cached.record.dataset.checkpoint && !cached.passed_over).into(),
+        make_current: match cached.standing {
+            Standing::Chosen => MakeCurrent::Always,
+            Standing::WentBack => MakeCurrent::Never,
+            Standing::Kept | Standing::Refused => cached.record.dataset.checkpoint.into(),
         },
         metadata,
         owner: metadata && job.env.uid == ROOT_USER,

@@ -101,14 +101,14 @@ pub(super) fn recover_damaged(
     if any(&*on.job.comm, [loss.is_some()])? == [false] {
         return Ok(());
     }
-    let CachedDataset { record, part, refused, .. } = cached;
+    let CachedDataset { record, part, .. } = cached;
     let (owner, has_data) = (record.rank, loss.as_ref().is_none_or(|loss| loss.lost != Lost::Data));
     let map = Filemap::read(on.job.files(), part).ok();
     let own =
         map.map(|map| LocalPart { owner, part: part.clone(), map, is_inspected: true, loss: loss.clone() });
     let local: Vec<&LocalPart> = own.iter().collect();
     let reports = [PartReport { holder: owner, has_data, loss, record: record.clone() }];
-    let recovery = Recovery::new(on, &local, &reports, *refused, Extent::All);
+    let recovery = Recovery::new(on, &local, &reports, cached.is_refused(), Extent::All);
     rebuild(on, DatasetKey::of(record), &record.label(), recovery).map(drop)
 }
 

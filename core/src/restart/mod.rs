@@ -13,7 +13,7 @@ use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
-use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
+use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy, Standing};
 use crate::comm::collective::any;
 use crate::comm::Rank;
 use crate::error::Error;
@@ -127,7 +127,10 @@ impl Restart {
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
         went_back.abandon_newer(from.job, &chosen.name)?;
         current::record_chosen(from.job, &loaded.name, &went_back)?;
-        from.cache.dataset_mut(loaded.id).into_iter().for_each(|cached| cached.chosen = true);
+        from.cache
+            .dataset_mut(loaded.id)
+            .into_iter()
+            .for_each(|cached| cached.set_standing(Standing::Chosen));
         self.give_up(from.cache, GivenUp(Some(went_back.0)));
         went_back.drop_newer(from.job, from.cache)
     }
@@ -138,8 +141,13 @@ impl Restart {
         if planted(Bug::PassedOverIsFlushed) {
             return;
         }
-        let unwanted = cache.datasets_mut().iter_mut().filter(|cached| given_up.has(cached.seq()));
-        unwanted.for_each(|cached| cached.passed_over |= cached.record.dataset.checkpoint);
+        let checkpoints = cache.datasets_mut().iter_mut().filter(|cached| cached.record.dataset.checkpoint);
+        checkpoints.for_each(|cached| match given_up.has(cached.seq()) {
+            true => cached.set_standing(Standing::WentBack),
+            // The application may have gone back further before.
+            false if cached.is_gone_back_over() => cached.set_standing(Standing::Kept),
+            false => (),
+        });
     }
 
     /// Whether the run had a checkpoint to restart from and has none any more, though the application has neither taken it away nor
@@ -275,10 +283,11 @@ impl Restart {
     pub(crate) fn offer_newest(&mut self, job: &Job, cache: &mut Cache) {
         (self.begun, self.chosen) = (true, None);
         self.release(job);
-        cache.datasets_mut().iter_mut().for_each(|cached| cached.chosen = false);
+        let chosen = cache.datasets_mut().iter_mut().find(|cached| cached.standing == Standing::Chosen);
+        chosen.into_iter().for_each(|cached| cached.set_standing(Standing::Kept));
         cache.offer(None);
         attempts::forget(job);
-        self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
+        self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
     }
 
     /// If the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes its
@@ -313,7 +322,7 @@ impl Restart {
             cache.dataset(id).is_some_and(|cached| !cached.superseded || !global && cached.is_restartable())
         };
         if self.loaded.take_if(|loaded| !is_readable(loaded.id)).is_some() {
-            self.loaded = newest_cached(job, cache, |cached| !cached.passed_over);
+            self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
         }
     }
 
@@ -409,7 +418,7 @@ fn find_newest(
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
 /// reads in the prefix directory.
 fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
-    let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && !cached.passed_over);
+    let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && !cached.is_gone_back_over());
     let newest = all.max_by_key(|cached| cached.seq());
     let Some(newest) = newest.filter(|newest| loaded.is_none_or(|loaded| newest.seq() > loaded.seq)) else {
         return;
@@ -532,7 +541,7 @@ pub(crate) fn newest_cached(
 /// Records in cache and in the index that the application could not restart from a checkpoint.
 fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
     let Some(cached) = cache.dataset_mut(refused.id) else { return };
-    cached.refused = true;
+    cached.set_standing(Standing::Refused);
     // Otherwise its number, or its name, may refer to another one there.
     let is_listed = !cached.superseded;
     if !planted(Bug::RefusalForgotten) {

@@ -178,7 +178,7 @@ impl PrefixState {
             let is_same = same.is(&cached.record.dataset);
             // A copy that could not be read does not count: the dataset is flushed again, unless the application has refused it.
             cached.copy =
-                if is_same && (!same.failed || cached.refused || planted(Bug::FailedCountsAsFlushed)) {
+                if is_same && (!same.failed || cached.is_refused() || planted(Bug::FailedCountsAsFlushed)) {
                     PrefixCopy::complete(same.aggregated)
                 } else {
                     PrefixCopy::Missing

@@ -11,7 +11,7 @@ use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
 use crate::cache::flush_file::Left;
 use crate::cache::part::MAX_ID;
-use crate::cache::{bases, Cache, CachedDataset};
+use crate::cache::{bases, Cache, CachedDataset, Standing};
 use crate::comm::collective::{any, broadcast};
 use crate::comm::watched::Watched;
 use crate::comm::{Comm, CommError, Rank};
@@ -157,17 +157,20 @@ impl Session {
             let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
             self.last_checkpoint = self.last_checkpoint.max(number);
             let claim = Claim::lay(self.job.files(), &restored.part.filemap());
+            let standing = if restored.refused { Standing::Refused } else { Standing::Kept };
+            let verified = restored.verified;
             let cached = CachedDataset::new(restored.record, restored.part, claim, store);
-            let (refused, verified) = (restored.refused, restored.verified);
-            self.cache.insert(CachedDataset { refused, verified, ..cached });
+            self.cache.insert(CachedDataset { standing, verified, ..cached });
             self.is_redundancy_unread = true;
         }
         let mut removed = Vec::new();
         for cached in self.cache.datasets_mut() {
             match in_prefix.withdrawn(cached.seq(), cached.record.dataset.is_only_checkpoint()) {
                 Some(Withdrawal::Removed) => removed.push(cached.id()),
-                Some(Withdrawal::Refused) => cached.refused |= cached.record.dataset.checkpoint,
-                None => (),
+                Some(Withdrawal::Refused) if cached.record.dataset.checkpoint => {
+                    cached.set_standing(Standing::Refused);
+                }
+                Some(Withdrawal::Refused) | None => (),
             }
         }
         self.cache.withdraw(&self.job, &removed)?;

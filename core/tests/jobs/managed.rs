@@ -717,6 +717,21 @@ fn all_that_is_newer_is_dropped_at_once_and_an_older_one_whose_name_came_again_s
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The checkpoint stayed given up: once the new one was dropped, the application was offered the one before it.
+#[test]
+fn an_application_that_goes_back_too_far_can_come_forward_again() {
+    let world = World::new(4, 4).set("SCR_CACHE_SIZE", "4").set("SCR_FLUSH", "1");
+    checkpoints(&world, 1..=3);
+    world.run(|application| {
+        application.session().current(b"ckpt.1").unwrap();
+        application.session().current(b"ckpt.2").unwrap();
+        assert_eq!(application.restart(some), Some(2));
+        application.checkpoint(4, some).unwrap();
+        application.session().drop_dataset(b"ckpt.4").unwrap();
+        assert_eq!(application.restart(some), Some(2));
+    });
+}
+
 /// Only the copies that a run had in reach were marked. When the nodes came back, so did what was deleted.
 #[test]
 fn what_is_deleted_or_dropped_does_not_come_back_from_a_whole_copy_on_nodes_that_were_away() {
