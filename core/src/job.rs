@@ -1,7 +1,7 @@
 //! Data that all modules need and none changes: the ranks, the outside world, the settings, the prefix directory, the log. Made
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
-use crate::comm::collective::{agree, agree_at, all_gather, broadcast_tree, same_everywhere};
+use crate::comm::collective::{agree, agree_at, all_gather, all_reduce, broadcast_tree, same_everywhere, Op};
 use crate::comm::watched::Pace;
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
@@ -11,7 +11,7 @@ use crate::fs::{Files, OwnedDir};
 use crate::ledger::LedgerDir;
 use crate::log::{Counts, Log};
 use crate::message::Reporter;
-use crate::param::{self, AppConfig, ConfigError, Params, Problem, Settings};
+use crate::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
 use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
 use scr_plugin_api::KvTree;
@@ -37,6 +37,10 @@ pub(crate) struct Job {
     pub(crate) nodes: Placement,
     /// Processors for each rank that runs on this machine; at least one.
     pub(crate) processors: u32,
+    /// Processes that were started together, of which the ranks may be a part; the same on all ranks.
+    pub(crate) launched: u32,
+    /// Whether this session takes the place of one that has lost ranks; the same on all ranks.
+    pub(crate) is_recovery: bool,
 }
 
 /// A job without its communicator and its log, which belong to the thread of the application.
@@ -66,7 +70,16 @@ impl Job {
     ///
     /// # Errors
     /// [`Error`]: the settings cannot be used, or SCR is disabled. The same on all ranks.
-    pub(crate) fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+    pub(crate) fn begin(
+        comm: Box<dyn Comm>,
+        env: Env,
+        app: &AppConfig,
+        recovers: bool,
+    ) -> Result<Self, Error> {
+        // Ranks that were started later than others are of another launch, and have no session to recover.
+        let mut most = [u64::from(comm.launch_size()), u64::from(recovers)];
+        all_reduce(&*comm, &mut most, Op::Max)?;
+        let (launched, is_recovery) = (u32::try_from(most[0]).unwrap_or(u32::MAX), most[1] != 0);
         let raw = load_settings(&*comm, &env, app)?;
         let (params, mut problems) = Params::resolve(&raw, &env);
         let is_used = params.get(&param::ENABLE) || passes_through(&params);
@@ -95,8 +108,21 @@ impl Job {
         let folder = common_folder(&*comm, &env)?;
         let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
         let run = RunId::default();
-        let mut job =
-            Self { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors };
+        let mut job = Self {
+            comm,
+            env,
+            report,
+            params,
+            descriptors,
+            prefix,
+            folder,
+            run,
+            log,
+            nodes,
+            processors,
+            launched,
+            is_recovery,
+        };
         job.make_scr_dir()?;
         job.count_run(0)?;
         job.on_each_node(|| job.run.wait_for_prefix(job.files(), &job.prefix))
@@ -121,7 +147,22 @@ impl Job {
         let nodes = Placement::of_one(env.host.clone(), comm.size());
         let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
         let (folder, run) = (Some(env.current_dir.clone()), RunId::default());
-        Ok(Self { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors: 1 })
+        let (processors, launched, is_recovery) = (1, comm.size(), false);
+        Ok(Self {
+            comm,
+            env,
+            report,
+            params,
+            descriptors,
+            prefix,
+            folder,
+            run,
+            log,
+            nodes,
+            processors,
+            launched,
+            is_recovery,
+        })
     }
 
     /// What a thread of this rank needs to work on the job.
@@ -229,7 +270,12 @@ impl Job {
 
     /// Whether the ranks are a part of those that were launched together, and others of them may have sessions of their own.
     pub(crate) fn is_part(&self) -> bool {
-        self.comm.size() < self.comm.launch_size()
+        self.comm.size() < self.launched
+    }
+
+    /// Whether a parameter asks for something to be deleted when the run begins. What was written since must not go.
+    pub(crate) fn purges(&self, what: &Param<bool>) -> bool {
+        self.params.get(what) && !self.is_recovery
     }
 
     /// This rank.

@@ -36,6 +36,12 @@ module scr
             integer, intent(out) :: ierror
         end subroutine
 
+        ! Goes on after processes have died, with a communicator of those that go on. New ones call scr_init_comm. Collective.
+        subroutine scr_recover(newcomm, ierror)
+            integer, intent(in) :: newcomm
+            integer, intent(out) :: ierror
+        end subroutine
+
         ! Shuts it down, before MPI_Finalize. Collective.
         subroutine scr_finalize(ierror)
             integer, intent(out) :: ierror

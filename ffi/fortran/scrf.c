@@ -21,8 +21,9 @@
 /* SCR_Config with a code, for the interfaces of other languages alone. */
 int scr_config_with_code(const char *line, char **value);
 
-/* SCR_Init_comm with a handle as Fortran has it, for these interfaces alone. */
+/* SCR_Init_comm and SCR_Recover with a handle as Fortran has it, for these interfaces alone. */
 int scr_init_comm_of_fortran(int comm);
+int scr_recover_of_fortran(int newcomm);
 
 /* ---- Strings ---- */
 
@@ -73,6 +74,11 @@ SUBROUTINE(scr_init, (int *ierror))
 SUBROUTINE(scr_init_comm, (const int *comm, int *ierror))
 {
     *ierror = scr_init_comm_of_fortran(*comm);
+}
+
+SUBROUTINE(scr_recover, (const int *newcomm, int *ierror))
+{
+    *ierror = scr_recover_of_fortran(*newcomm);
 }
 
 SUBROUTINE(scr_finalize, (int *ierror))

@@ -26,7 +26,7 @@ extern "C" {
 #define SCR_ERR_ARGUMENT (3) /* NULL where a value is needed, a name too long, a path outside the prefix, ... */
 #define SCR_ERR_CONFIG (4)   /* a setting is wrong, or the plugin that it names cannot be used */
 #define SCR_ERR_IO (5)       /* a file or folder cannot be read or written */
-#define SCR_ERR_MPI (6)      /* MPI is not running, or a call to it failed */
+#define SCR_ERR_MPI (6)      /* MPI is not running, a call to it failed, or a rank has died: see SCR_Recover */
 #define SCR_ERR_INTERNAL (7) /* a defect of the library; this process can no longer use scr */
 
 /* Size of every buffer that receives a name, including the terminating null. */
@@ -139,6 +139,13 @@ extern "C" {
 /* SCR_Init for the processes of a communicator, all of which call it. scr works on a duplicate: `comm` may be freed at any time.
  * Each of several communicators in one launch needs a prefix directory of its own. An addition to the interface of C SCR. */
 int SCR_Init_comm(MPI_Comm comm);
+
+/* Goes on after processes have died, with an MPI that goes on as well. Once one is dead, every collective call returns
+ * SCR_ERR_MPI. Make a communicator of the processes that go on, and call this on all of them that have a session; others call
+ * SCR_Init_comm with the same communicator. The old session ends without a message to anybody: what was under way in it is
+ * dropped. Then all is as after SCR_Init, with the newest checkpoint to restart from. Legal at any time, also within a phase.
+ * If it fails, call it again with another communicator. An addition to the interface of C SCR. */
+int SCR_Recover(MPI_Comm newcomm);
 
 #ifdef __cplusplus
 } /* extern "C" */

@@ -182,6 +182,10 @@ public:
 #ifdef MPI_VERSION /* where mpi.h was included before */
     /* For the processes of this communicator. */
     explicit Library(MPI_Comm comm) { detail::check(SCR_Init_comm(comm)); }
+
+    /* Goes on after processes have died; new ones make a Library of the same communicator. An Output or a Restart must have ended
+     * before, by an exception for instance. */
+    void recover(MPI_Comm newcomm) { detail::check(SCR_Recover(newcomm)); }
 #endif
     Library(const Library &) = delete;
     Library &operator=(const Library &) = delete;

@@ -90,6 +90,14 @@ def init(params: Union[None, str, Iterable[str], Mapping[str, object]] = None, c
     _check(_lib().SCR_Init() if comm is None else _lib().scr_init_comm_of_fortran(comm.py2f()))
 
 
+def recover(comm: "_Comm") -> None:
+    """Goes on after processes have died, with a communicator of mpi4py of those that go on; new ones call ``init``.
+
+    What was under way is dropped. Then all is as after ``init``, with the newest checkpoint to restart from.
+    """
+    _check(_lib().scr_recover_of_fortran(comm.py2f()))
+
+
 def finalize() -> None:
     """Shuts the library down, before MPI is finalized. What is due is flushed."""
     _check(_lib().SCR_Finalize())
@@ -306,6 +314,7 @@ _text, _flag = ctypes.c_char_p, ctypes.POINTER(ctypes.c_int)
 _PROTOTYPES = {
     "SCR_Init": ([], ctypes.c_int),
     "scr_init_comm_of_fortran": ([ctypes.c_int], ctypes.c_int),
+    "scr_recover_of_fortran": ([ctypes.c_int], ctypes.c_int),
     "SCR_Finalize": ([], ctypes.c_int),
     "scr_config_with_code": ([_text, ctypes.POINTER(ctypes.c_void_p)], ctypes.c_int),
     "SCR_Route_file": ([_text, _text], ctypes.c_int),

@@ -13,7 +13,7 @@ use crate::state::{entry, forget_reports, State};
 use crate::text::{self, Text};
 use scr_core::comm::collective::{agree, barrier};
 use scr_core::comm::mpi::MpiComm;
-use scr_core::comm::{Comm as _, Rank};
+use scr_core::comm::{Comm, Rank};
 use scr_core::env::Env;
 use scr_core::param::AppConfig;
 use scr_core::session::{Absence, Error as SessionError, OutputFlags, Session};
@@ -25,35 +25,57 @@ const FLAG_OUTPUT: c_int = 2;
 /// Starts the library for all processes.
 #[no_mangle]
 pub extern "C" fn SCR_Init() -> c_int {
-    start("SCR_Init", mpi_library::world)
+    start("SCR_Init", Session::init, mpi_library::world)
 }
 
 /// Starts the library for the processes of a communicator.
 #[no_mangle]
 pub extern "C" fn SCR_Init_comm(comm: mpi::ffi::MPI_Comm) -> c_int {
-    start("SCR_Init_comm", || comm)
+    start("SCR_Init_comm", Session::init, || comm)
 }
 
 /// [`SCR_Init_comm`] with a handle as Fortran has it, for the interfaces for other languages.
 #[no_mangle]
 pub extern "C" fn scr_init_comm_of_fortran(comm: c_int) -> c_int {
-    start("SCR_Init_comm", || mpi_library::of_fortran(comm))
+    start("SCR_Init_comm", Session::init, || mpi_library::of_fortran(comm))
 }
 
-/// `comm` is called while MPI runs.
-fn start(call: &'static str, comm: impl Fn() -> mpi::ffi::MPI_Comm) -> c_int {
+/// Starts the library anew after ranks have died.
+#[no_mangle]
+pub extern "C" fn SCR_Recover(newcomm: mpi::ffi::MPI_Comm) -> c_int {
+    start(RECOVER, Session::recover, || newcomm)
+}
+
+/// [`SCR_Recover`] with a handle as Fortran has it, for the interfaces for other languages.
+#[no_mangle]
+pub extern "C" fn scr_recover_of_fortran(newcomm: c_int) -> c_int {
+    start(RECOVER, Session::recover, || mpi_library::of_fortran(newcomm))
+}
+
+const RECOVER: &str = "SCR_Recover";
+
+/// How a session begins.
+type Begin = fn(Box<dyn Comm>, Env, &AppConfig) -> Result<Session, SessionError>;
+
+/// `comm` is called while MPI runs. To recover, a session that there is makes way once all ranks have come: so it stays where they
+/// do not, and nothing of it is left anywhere when the new one looks at what the old ones have left.
+fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm) -> c_int {
     let (mut refused, mut by_all) = (false, false);
     let code = entry(call, |state| {
-        let config = state.settings()?.clone();
+        let config = match call {
+            RECOVER => state.settings_to_recover()?.clone(),
+            _ => state.settings()?.clone(),
+        };
         forget_reports();
         mpi_library::require_running()?;
         mpi_library::require_thread()?;
         // One rank alone must not turn back: the others would wait for it.
         let env = environment().map_err(|failure| scr_core::describe(&failure));
         let duplicate = meet(call, comm(), env.as_ref().ok(), &config)?;
-        let env = agree(&duplicate, env).map_err(Failure::Environments)?;
+        let env = agree(&duplicate, env)?;
         message::speak_as(duplicate.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
-        let session = match Session::init(Box::new(duplicate), env, &config) {
+        state.make_way(&config);
+        let session = match begin(Box::new(duplicate), env, &config) {
             Err(SessionError::Disabled) => return disable(state, config),
             Err(error) => {
                 *state = State::Refused(config);
@@ -68,7 +90,9 @@ fn start(call: &'static str, comm: impl Fn() -> mpi::ffi::MPI_Comm) -> c_int {
     });
     shutdown::exit_if_wanted(call);
     if refused && message::is_first_rank() {
-        message::note("SCR_Init has failed: until it is called again and succeeds, every call fails and nothing is saved");
+        message::note(&format!(
+            "{call} has failed: until it is called again and succeeds, every call fails and nothing is saved"
+        ));
     }
     if by_all {
         wait_for_the_first_rank(comm());

@@ -1,6 +1,6 @@
 //! The failures of a call from C, and the fixed number of each in `scr.h`.
 
-use scr_core::comm::{CollectiveError, CommError};
+use scr_core::comm::{CollectiveError, CommError, Rank, RankErrors};
 use scr_core::param::ConfigError;
 use scr_core::session::Error as SessionError;
 use std::ffi::c_int;
@@ -36,7 +36,7 @@ pub(crate) enum Code {
 pub(crate) enum Failure {
     #[error("SCR_Init has not been called, or has failed; call it first, after MPI_Init")]
     NotStarted,
-    #[error("SCR_Init has failed")]
+    #[error("SCR_Init or SCR_Recover has failed")]
     Refused,
     #[error(
         "the library is running already; a process has one session at a time, so call SCR_Finalize first"
@@ -78,7 +78,7 @@ pub(crate) enum Failure {
     #[error("cannot learn the current folder of the process")]
     Environment(#[source] std::io::Error),
     #[error("the library cannot be started: {0}")]
-    Environments(CollectiveError),
+    Environments(RankErrors),
     #[error("there is no memory for the answer")]
     NoMemory,
     /// Without where it was set: that is the call, which every line names.
@@ -99,6 +99,18 @@ impl Failure {
             Failure::Session(error) => is_shared(error),
             Failure::Disabled | Failure::Environments(_) => true,
             _ => false,
+        }
+    }
+
+    /// The ranks that are known to have died, if that is the failure.
+    pub(crate) fn deaths(&self) -> Option<&[Rank]> {
+        match self {
+            Failure::Comm(CommError::RanksDied { ranks }) => Some(ranks),
+            Failure::Session(error) => match &**error {
+                SessionError::Comm(CommError::RanksDied { ranks }) => Some(ranks),
+                _ => None,
+            },
+            _ => None,
         }
     }
 
@@ -127,6 +139,15 @@ impl Failure {
             Failure::Session(error) => session_code(error),
             Failure::Broken | Failure::Panic { .. } => Code::Internal,
             Failure::Disabled | Failure::NoMemory => Code::Failure,
+        }
+    }
+}
+
+impl From<CollectiveError> for Failure {
+    fn from(error: CollectiveError) -> Self {
+        match error {
+            CollectiveError::Ranks(errors) => Failure::Environments(errors),
+            CollectiveError::Comm(error) => Failure::Comm(error),
         }
     }
 }

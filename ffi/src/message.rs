@@ -1,6 +1,7 @@
 //! The lines that this layer itself writes: to standard error, each in one write, so that ranks do not mix.
 
 use crate::mpi_library;
+use scr_core::comm::Rank;
 use scr_core::message::without_error_numbers;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -129,6 +130,16 @@ pub(crate) fn note(text: &str) {
 pub(crate) fn is_first_rank() -> bool {
     let speaker = held(&SPEAKER).as_ref().map(|(rank, _)| *rank == 0);
     speaker.unwrap_or_else(|| mpi_library::world_rank().is_none_or(|rank| rank == 0))
+}
+
+/// Whether this rank speaks for those that are left of its session. Where nobody is known to have died, the second rank speaks
+/// too, as the first one may have.
+pub(crate) fn is_first_but(dead: &[Rank]) -> bool {
+    let rank = held(&SPEAKER).as_ref().map_or(0, |(rank, _)| *rank);
+    match dead {
+        [] => rank < 2,
+        dead => (0..rank).all(|before| dead.contains(&Rank(before))),
+    }
 }
 
 fn line(kind: &str, text: &str) {

@@ -2,10 +2,9 @@
 
 use crate::failure::Failure;
 use mpi::ffi;
-use scr_core::comm::mpi::MpiComm;
+use scr_core::comm::mpi::{library, MpiComm};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::OnceLock;
 
 /// Fails unless MPI is between its start and its end, and is the kind of MPI that this library was built with.
 pub(crate) fn require_running() -> Result<(), Failure> {
@@ -18,22 +17,10 @@ pub(crate) fn require_running() -> Result<(), Failure> {
 
 /// A communicator is a pointer under Open MPI and an integer under MPICH: with the wrong one, the first call would crash.
 fn require_same_mpi() -> Result<(), Failure> {
-    static SAME: OnceLock<Result<(), (&'static str, String)>> = OnceLock::new();
-    let same = SAME.get_or_init(compare_mpi);
-    same.clone().map_err(|(built, running)| Failure::OtherMpi { built, running })
-}
-
-/// The MPI that this library was built with, and the one that runs, where they are not of one kind.
-fn compare_mpi() -> Result<(), (&'static str, String)> {
-    let mut version = vec![0_u8; LONGEST_VERSION];
-    let mut len = 0;
-    // SAFETY: may be called at any time; the buffer is longer than that of any MPI, and the length has room.
-    let code = unsafe { ffi::MPI_Get_library_version(version.as_mut_ptr().cast(), &raw mut len) };
-    let len = if code == SUCCESS { usize::try_from(len).unwrap_or(0).min(version.len()) } else { 0 };
-    let running = String::from_utf8_lossy(&version[..len]).into_owned();
+    let running = library();
     // SAFETY: a function of this library without arguments.
     let built_with_open_mpi = unsafe { scr_built_with_open_mpi() } != 0;
-    if built_with_open_mpi == is_open_mpi(&running) {
+    if built_with_open_mpi == running.is_open_mpi {
         return Ok(());
     }
     let built = if built_with_open_mpi {
@@ -41,12 +28,7 @@ fn compare_mpi() -> Result<(), (&'static str, String)> {
     } else {
         "MPICH or an MPI derived from it (Intel MPI, MVAPICH, Cray MPICH)"
     };
-    Err((built, running.lines().next().unwrap_or_default().replace('\t', " ")))
-}
-
-/// By the text of `MPI_Get_library_version`. Spectrum MPI is made from Open MPI; all others that matter are kin of MPICH.
-fn is_open_mpi(version: &str) -> bool {
-    ["Open MPI", "Spectrum MPI"].iter().any(|name| version.contains(name))
+    Err(Failure::OtherMpi { built, running: running.name.clone() })
 }
 
 /// Fails while MPI runs and this thread must not call it.
@@ -66,9 +48,6 @@ fn thread_may_call() -> bool {
     let codes = unsafe { [ffi::MPI_Query_thread(&raw mut level), ffi::MPI_Is_thread_main(&raw mut main)] };
     codes == [SUCCESS; 2] && (main != 0 || level >= serialized)
 }
-
-/// `MPI_MAX_LIBRARY_VERSION_STRING` is 256 for Open MPI and 8192 for MPICH, and which of them answers is the question.
-const LONGEST_VERSION: usize = 16 * 1024;
 
 extern "C" {
     fn scr_built_with_open_mpi() -> c_int;

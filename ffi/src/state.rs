@@ -43,6 +43,21 @@ impl State {
         }
     }
 
+    /// The settings for a session that takes the place of the one that there is, if there is one: the same as for that.
+    pub(crate) fn settings_to_recover(&mut self) -> Result<&mut AppConfig, Failure> {
+        match self {
+            State::Running(_, config) => Ok(config),
+            _ => self.settings(),
+        }
+    }
+
+    /// Ends a session without a word to other ranks, some of which may have died: its threads end, and all that it holds is free.
+    pub(crate) fn make_way(&mut self, config: &AppConfig) {
+        if matches!(self, State::Running(..)) {
+            *self = State::Refused(config.clone());
+        }
+    }
+
     /// The running session, for a call that may talk to other ranks.
     pub(crate) fn session(&mut self) -> Result<&mut Session, Failure> {
         if matches!(self, State::Running(..)) {
@@ -103,8 +118,11 @@ fn report(call: &'static str, failure: &Failure) {
     let text = message::failure_text(call, failure);
     let is_shared = failure.is_shared() || follows_shared_failure(call, failure);
     // SCR_Init has said once that SCR is disabled or has failed: an application that continues without it may call at every step.
-    let said_elsewhere = is_shared && !message::is_first_rank();
-    if !said_elsewhere && !matches!(failure, Failure::Disabled | Failure::Refused) {
+    let is_said = match failure.deaths() {
+        Some(dead) => message::is_first_but(dead) && !DEATHS_SAID.swap(true, Ordering::Relaxed),
+        None => !is_shared || message::is_first_rank(),
+    };
+    if is_said && !matches!(failure, Failure::Disabled | Failure::Refused) {
         message::failed(&text);
     }
     message::keep_last_error(text);
@@ -123,9 +141,13 @@ fn follows_shared_failure(call: &'static str, failure: &Failure) -> bool {
 /// Whether the last call that begins a phase has failed on all ranks.
 static NOT_BEGUN: AtomicBool = AtomicBool::new(false);
 
+/// Whether this rank has said that ranks have died: every call fails from then on.
+static DEATHS_SAID: AtomicBool = AtomicBool::new(false);
+
 /// Nothing that was said of an earlier session counts for one that begins.
 pub(crate) fn forget_reports() {
     NOT_BEGUN.store(false, Ordering::Relaxed);
+    DEATHS_SAID.store(false, Ordering::Relaxed);
     message::forget_session();
 }
 

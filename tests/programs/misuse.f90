@@ -80,6 +80,12 @@ program misuse
     call scr_start_restart(value, ierror)
     if (ierror == SCR_SUCCESS .and. value == 'step.1') print '(a)', 'and restarts'
     call scr_complete_restart(1, ierror)
+    call scr_start_output('dropped', SCR_FLAG_CHECKPOINT, ierror)
+    call scr_recover(MPI_COMM_WORLD, ierror)
+    if (ierror == SCR_SUCCESS) print '(a)', 'another one takes its place'
+    call scr_start_restart(value, ierror)
+    if (ierror == SCR_SUCCESS .and. value == 'step.1') print '(a)', 'and restarts as well'
+    call scr_complete_restart(1, ierror)
     call scr_finalize(ierror)
     if (ierror == SCR_SUCCESS) print '(a)', 'and ends'
     call MPI_Finalize(ierror)

@@ -44,6 +44,11 @@ fn main() -> Result<(), Box<dyn Error>> {
             println!("READ {name}");
         }
     }
+    if mode == "read" {
+        library.recover(&universe.world())?;
+        println!("AGAIN {:?}", library.restart()?.map(|restart| restart.name().to_owned()));
+        library.recover(&universe.world())?;
+    }
     library.finalize()?;
     Ok(())
 }

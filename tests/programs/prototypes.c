@@ -23,9 +23,9 @@ int use_all(int argc)
     char *(*version)(void) = SCR_Get_version;
     const char *(*last_error)(void) = SCR_Last_error;
 #ifdef WITH_MAIN
-    int (*communicator)(MPI_Comm) = SCR_Init_comm;
+    int (*communicator[])(MPI_Comm) = {SCR_Init_comm, SCR_Recover};
 #else
-    int communicator = 1;
+    int communicator[] = {1, 1};
 #endif
     int (*restart_ranks)(int *) = SCR_Restart_ranks;
     int (*restart_files)(int, int *) = SCR_Restart_files;
@@ -36,6 +36,6 @@ int use_all(int argc)
 
     buffer[0] = macros[0][0];
     return argc > 1000 && nothing[argc % 3] && valid[argc % 3] && flag[argc % 2] && name[argc % 3] && route &&
-           start_output && have_restart && start_restart && config && configf && version && last_error && communicator && restart_ranks && restart_files && restart_file && buffer[0] && flags == 3 &&
+           start_output && have_restart && start_restart && config && configf && version && last_error && communicator[argc % 2] && restart_ranks && restart_files && restart_file && buffer[0] && flags == 3 &&
            SCR_SUCCESS == 0 && SCR_FAILURE == 1 && SCR_MAX_FILENAME == 1024;
 }

@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 /// Every function of `scr.h`.
-const FUNCTIONS: [&str; 23] = [
+const FUNCTIONS: [&str; 24] = [
     "SCR_Complete_checkpoint",
     "SCR_Complete_output",
     "SCR_Complete_restart",
@@ -23,6 +23,7 @@ const FUNCTIONS: [&str; 23] = [
     "SCR_Init_comm",
     "SCR_Last_error",
     "SCR_Need_checkpoint",
+    "SCR_Recover",
     "SCR_Restart_file",
     "SCR_Restart_files",
     "SCR_Restart_ranks",
@@ -34,7 +35,8 @@ const FUNCTIONS: [&str; 23] = [
 ];
 
 /// Further functions, for the interfaces for other languages.
-const FOR_LANGUAGES: [&str; 2] = ["scr_config_with_code", "scr_init_comm_of_fortran"];
+const FOR_LANGUAGES: [&str; 3] =
+    ["scr_config_with_code", "scr_init_comm_of_fortran", "scr_recover_of_fortran"];
 
 #[test]
 fn the_header_compiles_as_c_from_two_files() {

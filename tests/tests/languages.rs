@@ -336,6 +336,8 @@ except scr.Error as error:
     print(f"REFUSED {error.code} {error}\n", end="", flush=True)
 for session in range(2):
     scr.init({"SCR_PREFIX": prefix}, comm=half)
+    if session == 1:
+        scr.recover(half)
     found = scr.have_restart()
     if found:
         with scr.restart() as checkpoint:

@@ -14,7 +14,7 @@
 //! | `set` | a redundancy set |
 //! | `cancelled` | a thread's communicator, which another thread ends |
 //! | `standins` | some ranks of a run, for a command that rebuilds their parts |
-//! | `mpi` | ranks of an MPI job |
+//! | `mpi` | ranks of an MPI job; `deaths`: what MPI knows of ranks that have died |
 //! | `tcp` | ranks that talk over TCP |
 //! | `thread` | ranks as threads of one process; `world`: what those share |
 //! | `watched` | which ranks have not come, where a call waits for them |
@@ -182,6 +182,12 @@ pub enum CommError {
         /// Which, and why.
         what: String,
     },
+    /// The communicator was given up because ranks of it have died.
+    #[error("{}; call SCR_Recover with a communicator of those that are left, or end the job", died(.ranks))]
+    RanksDied {
+        /// Those that are known.
+        ranks: Vec<Rank>,
+    },
     /// The MPI library reported an error.
     #[error("{call} failed: {text}")]
     Mpi {
@@ -190,6 +196,14 @@ pub enum CommError {
         /// The library's own text.
         text: String,
     },
+}
+
+fn died(ranks: &[Rank]) -> String {
+    match ranks {
+        [] => "a rank has died".to_owned(),
+        [one] => format!("rank {one} has died"),
+        ranks => format!("{} have died", watched::shown(ranks.iter().map(ToString::to_string))),
+    }
 }
 
 /// Point-to-point messages between all ranks of a run. Used by one thread of each rank.

@@ -7,6 +7,10 @@
 //! one that is shorter and may be empty, so that `take` also sees its end.
 
 mod calls;
+mod deaths;
+mod library;
+
+pub use library::{library, Library};
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,7 +18,7 @@ use std::time::Duration;
 
 use ::mpi::ffi;
 
-use self::calls::{check_running, Arrived, Handle, Requests};
+use self::calls::{Arrived, Handle, Requests};
 use super::awaited::Awaited;
 use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
@@ -141,7 +145,7 @@ impl Comm for MpiComm {
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
-        check_running()?;
+        self.handle.expect_usable()?;
         self.count(sends);
         let mut batch = Batch::start(self, tag, sends, receives)?;
         let mut patience = Patience::default();
@@ -160,6 +164,9 @@ impl Comm for MpiComm {
                 patience = Patience::default();
                 continue;
             }
+            if patience.is_long() {
+                self.handle.look_for_deaths()?;
+            }
             if given_up || patience.is_long() {
                 let asked =
                     self.awaited.while_waiting_for(tag, batch.awaited(), || check_cancel(&batch.come))?;
@@ -175,7 +182,7 @@ impl Comm for MpiComm {
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
         check(self.size(), tag, &[], &[])?;
-        check_running()?;
+        self.handle.expect_usable()?;
         if !self.awaited.is_awaited(tag, self.rank) {
             if let Some(bytes) = self.take_own(tag) {
                 return Ok(Some((self.rank, bytes)));
@@ -190,7 +197,8 @@ impl Comm for MpiComm {
     }
 
     fn launch_size(&self) -> u32 {
-        calls::world_size().unwrap_or(self.size())
+        // Processes that were spawned later are a launch of their own.
+        calls::world_size().map_or(self.size(), |world| world.max(self.size()))
     }
 }
 

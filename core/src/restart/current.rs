@@ -68,6 +68,10 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
     let job = from.job;
     let Some(name) = job.params.get(&param::CURRENT).map(String::into_bytes) else { return Ok(Wish::None) };
     let last = restarted_from(job, &name)?;
+    if job.is_recovery && last.is_none() {
+        // The session before has not gone back, and what it has written since must not be given up.
+        return Ok(Wish::None);
+    }
     let since = last.as_ref().map(|last| last.next);
     let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.name_text()));
     let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));

@@ -26,7 +26,7 @@ use crate::log::{Event, Record};
 use crate::message::Reporter;
 use crate::metrics::Metrics;
 use crate::param::{self, AppConfig, Origin};
-use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, Running, Seq, Withdrawal};
+use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq, Withdrawal};
 use crate::rebuild::{self, OtherSize, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
@@ -40,7 +40,20 @@ impl Session {
     /// # Errors
     /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
     pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
-        let mut job = Job::begin(watched(comm, &env), env, app)?;
+        Self::begin(watched(comm, &env, "SCR_Init"), env, app, false)
+    }
+
+    /// Begins the session that takes the place of one that has lost ranks, which was dropped before. Ranks that had none call
+    /// [`init`](Self::init) instead. Collective over all ranks of `comm`.
+    ///
+    /// # Errors
+    /// As for [`init`](Self::init).
+    pub fn recover(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+        Self::begin(watched(comm, &env, "SCR_Recover"), env, app, true)
+    }
+
+    fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
+        let mut job = Job::begin(comm, env, app, recovers)?;
         let (running, is_shared) = begin_running(&job)?;
         job.run.is_second = running.is_second();
         let mut schemes = Schemes::new(&job)?;
@@ -51,6 +64,11 @@ impl Session {
         let began = job.elapsed();
         report_settings(&job);
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
+        if job.is_recovery {
+            job.report.notice(&format!(
+                "the session goes on with {processes} ranks on {nodes} nodes, from what the others have left"
+            ));
+        }
         job.begin_log();
         let start = Record::event(Event::Start).run(processes, nodes);
         job.log.add_entry(match job.params.get(&param::END_TIME) {
@@ -81,7 +99,7 @@ impl Session {
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
-        if session.job.params.get(&param::PREFIX_PURGE) {
+        if session.job.purges(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
             rebuild::purge_bypass(&session.job, &session.cache)?;
         }
@@ -105,7 +123,7 @@ impl Session {
         let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
-        if !is_found && job.params.get(&param::FETCH) && !job.params.get(&param::PREFIX_PURGE) {
+        if !is_found && job.params.get(&param::FETCH) && !job.purges(&param::PREFIX_PURGE) {
             left_whole.refuse(job)?;
         }
         match (is_found, from.of_other_size(), unused) {
@@ -136,7 +154,7 @@ impl Session {
     /// another number of ranks wrote.
     fn find_datasets(&mut self, is_shared: bool) -> Result<(PrefixState, Vec<OtherSize>), Error> {
         let began = self.job.elapsed();
-        let purge = self.job.params.get(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
+        let purge = self.job.purges(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
             rebuild::purge(&self.job, &self.cache)?;
         }
@@ -227,11 +245,11 @@ impl Session {
 }
 
 /// The communicator, with a report of ranks that do not come.
-fn watched(comm: Box<dyn Comm>, env: &Env) -> Box<dyn Comm> {
+fn watched(comm: Box<dyn Comm>, env: &Env, call: &'static str) -> Box<dyn Comm> {
     let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, 0);
     let clock = env.clock.clone();
     let watched = Watched::new(comm, move || clock.elapsed(), move |text| report.warn_here(text));
-    watched.watch().into_iter().for_each(|watch| watch.begin("SCR_Init"));
+    watched.watch().into_iter().for_each(|watch| watch.begin(call));
     Box::new(watched)
 }
 
@@ -294,6 +312,7 @@ fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
 fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
+    wait_for_dying(job);
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
     warn_of_other_launcher(job);
     let process = std::process::id();
@@ -301,11 +320,25 @@ fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
     Running::begin(job.files(), &job.prefix, &line, job.env.seconds())
 }
 
+/// Others may know that rank 0 of the session before has died while the system still takes its process down, and what it has locked.
+fn wait_for_dying(job: &Job) {
+    let is_locked = || RunState::find(job.files(), &job.prefix) == RunState::Running;
+    let mut pauses = 0;
+    while job.is_recovery && pauses < MOST_PAUSES && is_locked() {
+        job.files().pause(PAUSE);
+        pauses += 1;
+    }
+}
+
+/// Five seconds together.
+const PAUSE: Duration = Duration::from_millis(50);
+const MOST_PAUSES: u32 = 100;
+
 /// Warns if the processes of a launcher do not find each other, and each of them is a job.
 fn warn_of_other_launcher(job: &Job) {
     let started = |name| job.env.variable(name)?.parse().ok().filter(|&number: &u32| number > 1);
     let variables = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-    if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.comm.launch_size() == 1) {
+    if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.launched == 1) {
         job.report.warn(&format!(
             "the launcher has started {number} processes, and each of them is a job of one rank: it is the launcher of another \
              MPI. Start the job with the launcher of the MPI that the application is compiled with"

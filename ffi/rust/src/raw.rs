@@ -13,6 +13,7 @@ mod c {
     extern "C" {
         pub(super) fn SCR_Init() -> c_int;
         pub(super) fn SCR_Init_comm(comm: super::MPI_Comm) -> c_int;
+        pub(super) fn SCR_Recover(newcomm: super::MPI_Comm) -> c_int;
         pub(super) fn SCR_Finalize() -> c_int;
         pub(super) fn scr_config_with_code(line: *const c_char, value: *mut *mut c_char) -> c_int;
         pub(super) fn SCR_Route_file(name: *const c_char, file: *mut c_char) -> c_int;
@@ -43,6 +44,11 @@ pub(crate) fn init() -> Result<(), Error> {
 pub(crate) fn init_comm(comm: MPI_Comm) -> Result<(), Error> {
     // SAFETY: the handle of a communicator that the caller borrows meanwhile.
     outcome(unsafe { c::SCR_Init_comm(comm) })
+}
+
+pub(crate) fn recover(newcomm: MPI_Comm) -> Result<(), Error> {
+    // SAFETY: as for `init_comm`.
+    outcome(unsafe { c::SCR_Recover(newcomm) })
 }
 
 pub(crate) fn finalize() -> Result<(), Error> {

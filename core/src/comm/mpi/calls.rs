@@ -3,9 +3,11 @@
 //! This module keeps two rules. A buffer that MPI knows of stays borrowed until its request is complete: dropping [`Requests`]
 //! waits for that on every path, and ends the job where it waits in vain. And nothing here blocks inside the library. Errors on
 //! communicators of the application return as well while they are used here: its handlers, which may jump or throw, never run
-//! on frames of this library.
+//! on frames of this library. Once a rank has died, the communicator is given up: it is revoked, so that ranks that wait for this one
+//! return as well, and every later call fails at once.
 //! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
 
+use std::cell::RefCell;
 use std::io::Write;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -14,13 +16,15 @@ use std::time::Duration;
 
 use ::mpi::ffi;
 
-use super::Patience;
+use super::{deaths, Patience};
 use crate::comm::{CommError, Rank, Tag};
 
 /// A communicator of our own. It belongs to the thread that made it.
 pub(super) struct Handle {
     comm: ffi::MPI_Comm,
     size: u32,
+    /// Why it was given up.
+    given_up: RefCell<Option<CommError>>,
     /// MPI may be called by this thread only; under MPICH the handle is a mere number.
     not_send: PhantomData<*const ()>,
 }
@@ -64,9 +68,8 @@ impl Handle {
         look: &mut dyn FnMut(),
     ) -> Result<Self, CommError> {
         check_running()?;
-        // SAFETY: reads constants of the library.
-        let (mut comm, mut request) = unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_REQUEST_NULL) };
-        if parent == comm {
+        // SAFETY: reads a constant of the library.
+        if parent == unsafe { ffi::RSMPI_COMM_NULL } {
             return Err(CommError::Unfit {
                 why: "the communicator is MPI_COMM_NULL; only its members call this",
             });
@@ -76,28 +79,64 @@ impl Handle {
         let _errors_return = unsafe { ErrorsReturn::on(parent) }?;
         // SAFETY: as above.
         expect_one_group(unsafe { number_of("MPI_Comm_test_inter", parent, ffi::MPI_Comm_test_inter) }?)?;
-        // SAFETY: as above; `comm` and `request` are places for handles that stay where they are until the request is complete.
-        let code = unsafe { ffi::MPI_Comm_idup(parent, &raw mut comm, &raw mut request) };
-        check("MPI_Comm_idup", code)?;
-        let (mut done, mut patience) = (0, Patience::default());
-        loop {
-            let mut status = MaybeUninit::<ffi::MPI_Status>::uninit();
-            // SAFETY: the request was started above; `done` and `status` are places for the results.
-            let code = unsafe { ffi::MPI_Test(&raw mut request, &raw mut done, status.as_mut_ptr()) };
-            check("MPI_Test", code)?;
-            if done != 0 {
-                break;
-            }
+        // SAFETY: as above.
+        let mut duplicate = unsafe { Duplicate::begin(parent) }?;
+        let mut patience = Patience::default();
+        while !duplicate.is_made()? {
             patience.rest();
             if patience.is_long() {
+                // SAFETY: as above, and errors on it return.
+                unsafe { look_for_deaths(parent) }?;
                 look();
             }
         }
-        let mut handle = Self { comm, size: 0, not_send: PhantomData };
+        let comm = duplicate.comm();
+        let mut handle = Self { comm, size: 0, given_up: RefCell::default(), not_send: PhantomData };
         // SAFETY: the duplicate lives.
         let size = unsafe { number_of("MPI_Comm_size", comm, ffi::MPI_Comm_size) }?;
         handle.size = u32::try_from(size).map_err(|_| strange("MPI_Comm_size"))?;
         Ok(handle)
+    }
+
+    /// Fails once the communicator was given up.
+    pub(super) fn expect_usable(&self) -> Result<(), CommError> {
+        check_running()?;
+        self.given_up.borrow().clone().map_or(Ok(()), Err)
+    }
+
+    /// Finds out whether any rank has died. One that waits must do so now and then: the rank that it waits for may live, and have
+    /// given up.
+    pub(super) fn look_for_deaths(&self) -> Result<(), CommError> {
+        self.expect_usable()?;
+        // SAFETY: `comm` is a live communicator of our own, on which errors return.
+        unsafe { look_for_deaths(self.comm) }.map_err(|error| self.noticed(error))
+    }
+
+    /// As [`check`], for an operation on this communicator.
+    fn checked(&self, call: &'static str, code: c_int) -> Result<(), CommError> {
+        check(call, code).map_err(|error| self.noticed(error))
+    }
+
+    /// Gives the communicator up after an error that says that ranks have died.
+    fn noticed(&self, error: CommError) -> CommError {
+        let CommError::RanksDied { .. } = error else { return error };
+        if let Some(known) = &*self.given_up.borrow() {
+            return known.clone();
+        }
+        // SAFETY: `comm` is a live communicator of our own.
+        unsafe { deaths::revoke(self.comm) };
+        let mut patience = Patience::default();
+        let ranks = loop {
+            // SAFETY: as above.
+            let ranks = unsafe { deaths::known(self.comm) };
+            if !ranks.is_empty() || patience.waited() > UNTIL_KNOWN {
+                break ranks;
+            }
+            patience.rest();
+        };
+        let error = CommError::RanksDied { ranks };
+        self.given_up.replace(Some(error.clone()));
+        error
     }
 
     pub(super) fn size(&self) -> u32 {
@@ -120,7 +159,7 @@ impl Handle {
         let code = unsafe {
             ffi::MPI_Iprobe(source, c_int::from(tag.0), self.comm, &raw mut found, status.as_mut_ptr())
         };
-        check("MPI_Iprobe", code)?;
+        self.checked("MPI_Iprobe", code)?;
         if found == 0 {
             return Ok(None);
         }
@@ -137,8 +176,67 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+/// Says whether any rank of a communicator has died, or has given it up, where the library reports that.
+///
+/// # Safety
+/// A communicator that lives, on which errors return.
+unsafe fn look_for_deaths(comm: ffi::MPI_Comm) -> Result<(), CommError> {
+    if !deaths::are_reported() {
+        return Ok(());
+    }
+    let (mut found, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
+    // SAFETY: the caller's promise; `found` and `status` are places for the results. Nobody sends a message of this tag on a
+    // communicator of ours, and the message of an application stays where it is.
+    let code = unsafe {
+        ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, UNUSED_TAG, comm, &raw mut found, status.as_mut_ptr())
+    };
+    check("MPI_Iprobe", code)
+}
+
+/// A duplicate of a communicator that is being made. The library writes to its places until it is made.
+struct Duplicate(Option<Box<(ffi::MPI_Comm, ffi::MPI_Request)>>);
+
+impl Duplicate {
+    /// # Safety
+    /// `parent` is a communicator that lives, on which errors return.
+    unsafe fn begin(parent: ffi::MPI_Comm) -> Result<Self, CommError> {
+        // SAFETY: reads constants of the library.
+        let mut places = Box::new(unsafe { (ffi::RSMPI_COMM_NULL, ffi::RSMPI_REQUEST_NULL) });
+        // SAFETY: the caller's promise; both places stay where they are until the request is complete.
+        let code = unsafe { ffi::MPI_Comm_idup(parent, &raw mut places.0, &raw mut places.1) };
+        check("MPI_Comm_idup", code)?;
+        Ok(Self(Some(places)))
+    }
+
+    fn is_made(&mut self) -> Result<bool, CommError> {
+        let Some(places) = &mut self.0 else { return Ok(true) };
+        let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
+        // SAFETY: the request was started by `begin`; `done` and `status` are places for the results.
+        let code = unsafe { ffi::MPI_Test(&raw mut places.1, &raw mut done, status.as_mut_ptr()) };
+        check("MPI_Test", code)?;
+        Ok(done != 0)
+    }
+
+    /// The duplicate, once it is made.
+    fn comm(mut self) -> ffi::MPI_Comm {
+        // SAFETY: reads a constant of the library.
+        self.0.take().map_or(unsafe { ffi::RSMPI_COMM_NULL }, |places| places.0)
+    }
+}
+
+impl Drop for Duplicate {
     fn drop(&mut self) {
+        // It was given up, and MPI has no way to cancel it.
+        self.0.take().map(Box::leak);
+    }
+}
+
+impl Drop for Handle {
+    /// Where ranks have died, the communicator was revoked and nobody is waited for. Otherwise this is local in all MPIs, too,
+    /// though they may make it collective.
+    fn drop(&mut self) {
+        // Others may be in a call that this rank will not make.
+        let _ = self.look_for_deaths();
         // After MPI_Finalize not even this may be called, and nothing is left to free.
         if check_running().is_ok() {
             // SAFETY: MPI is running, and nobody else has this handle. A failure would leak only the
@@ -199,7 +297,7 @@ impl<'h, 'b> Requests<'h, 'b> {
     ) -> Result<usize, CommError> {
         // SAFETY: reads a constant of the library.
         let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
-        check(call, start(&raw mut request))?;
+        self.handle.checked(call, start(&raw mut request))?;
         self.requests.push(request);
         self.indices.push(0);
         self.statuses.push(MaybeUninit::uninit());
@@ -235,17 +333,19 @@ impl<'h, 'b> Requests<'h, 'b> {
             return Ok(());
         }
         // Those that it says nothing of may still be active, and their buffers stay borrowed: `drop` waits for each.
-        Err(self.first_failure(done).unwrap_or_else(|| failure("MPI_Testsome", code)))
+        Err(self.handle.noticed(failure("MPI_Testsome", self.code_of(done, code))))
     }
 
-    fn first_failure(&self, done: usize) -> Option<CommError> {
+    /// The code that says most of a failure: one that a rank has died, or else the first of those of the requests that have ended.
+    fn code_of(&self, done: usize, of_all: c_int) -> c_int {
         let codes = self.statuses[..done].iter().map(|status| {
             // SAFETY: Testsome has filled as many statuses as it has completed requests, and reports an error
             // in one of them, so their error fields are set.
             unsafe { (*status.as_ptr()).MPI_ERROR }
         });
-        let code = codes.into_iter().find(|&code| code != SUCCESS)?;
-        Some(failure("MPI_Testsome", code))
+        let failed: Vec<c_int> = codes.filter(|&code| code != SUCCESS).collect();
+        let death = failed.iter().copied().find(|&code| deaths::is_death(code));
+        death.or(failed.first().copied()).unwrap_or(of_all)
     }
 }
 
@@ -275,6 +375,10 @@ impl Drop for Requests<'_, '_> {
             }
             if patience.waited() > self.longest_wait {
                 abort(self.handle, self.active, patience.waited());
+            }
+            if patience.is_long() {
+                // The communicator is given up then, and what is under way ends.
+                let _ = self.handle.look_for_deaths();
             }
             patience.rest();
         }
@@ -380,8 +484,11 @@ fn check(call: &'static str, code: c_int) -> Result<(), CommError> {
     }
 }
 
-/// The library's text for a code.
+/// The meaning of a code: that ranks have died, or the library's text.
 fn failure(call: &'static str, code: c_int) -> CommError {
+    if deaths::is_death(code) {
+        return CommError::RanksDied { ranks: Vec::new() };
+    }
     let mut buffer = [0u8; ffi::MPI_MAX_ERROR_STRING as usize];
     let mut length = 0;
     // SAFETY: the buffer is as long as the longest text.
@@ -404,4 +511,8 @@ fn number(rank: Rank) -> c_int {
     c_int::try_from(rank.0).unwrap_or(c_int::MAX)
 }
 
-const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
+pub(super) const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
+/// A tag that nothing here is sent with.
+const UNUSED_TAG: c_int = 2;
+/// A rank may hear that the communicator was given up before it hears of the death, which all ranks do within milliseconds.
+const UNTIL_KNOWN: Duration = Duration::from_millis(100);

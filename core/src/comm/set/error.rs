@@ -57,9 +57,10 @@ pub enum SetError {
 impl From<SetError> for PluginError {
     fn from(error: SetError) -> Self {
         let kind = match &error {
-            SetError::Aborted { .. } | SetError::Comm(CommError::Deadlock { .. } | CommError::Mpi { .. }) => {
-                PluginErrorKind::Aborted
-            }
+            SetError::Aborted { .. }
+            | SetError::Comm(
+                CommError::Deadlock { .. } | CommError::RanksDied { .. } | CommError::Mpi { .. },
+            ) => PluginErrorKind::Aborted,
             _ => PluginErrorKind::Fault,
         };
         PluginError::new(kind, error.to_string())
