@@ -3,7 +3,7 @@
  *
  *   fail    writes checkpoint `one`, begins `cut` and drops it by an exception on rank 1, writes `two`, and throws
  *   throw   throws while it reads a checkpoint
- *   read    reads the checkpoint, uses objects wrongly, and finalizes, with a communicator of its own
+ *   read    reads the checkpoint, uses objects wrongly, begins again with the world, and finalizes; first with a communicator of its own
  */
 #include <mpi.h>
 
@@ -107,6 +107,10 @@ void run(const std::string &mode)
     }
     if (library.have_restart())
         read(mode == "throw");
+    if (mode == "read") {
+        library.recover(MPI_COMM_WORLD);
+        say("AGAIN " + library.have_restart().value_or("nothing"));
+    }
     library.finalize();
 }
 

@@ -2,7 +2,7 @@
 //!
 //! - `fail` writes checkpoint `one`, drops `cut`, writes `two`, and ends with an error
 //! - `throw` panics while it reads a checkpoint
-//! - `read` reads the checkpoint and finalizes, with a communicator of its own
+//! - `read` reads the checkpoint with a communicator of its own, begins again with the world, and finalizes
 
 use mpi::traits::*;
 use scr::{Flags, Library};
@@ -46,8 +46,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     if mode == "read" {
         library.recover(&universe.world())?;
-        println!("AGAIN {:?}", library.restart()?.map(|restart| restart.name().to_owned()));
-        library.recover(&universe.world())?;
+        if let Some(restart) = library.restart()? {
+            println!("AGAIN {}", restart.name());
+            restart.complete(true);
+        }
     }
     library.finalize()?;
     Ok(())

@@ -100,7 +100,7 @@ impl Cluster {
 
     /// Stops the ranks on a node: they hang from then on.
     pub fn freeze_ranks_of(&self, node: u32, program: &Path) {
-        self.signal_processes_of(node, Signal::STOP, Some(program));
+        self.signal_processes_of(node, Signal::STOP, &[], Some(program));
     }
 
     /// The node goes down: its processes end, and what it stored is gone.
@@ -119,14 +119,29 @@ impl Cluster {
     /// Kills what runs on a node. Its processes carry the node's storage in their environment.
     /// Returns when none is left, of those neither that were being started meanwhile nor that take their time to go.
     pub fn kill_processes_of(&self, node: u32) {
+        self.kill_until_none_is_left(node, &[]);
+    }
+
+    /// Kills a rank of a job under Open MPI.
+    pub fn kill_rank(&self, node: u32, rank: u32) {
+        self.kill_until_none_is_left(node, &[&format!("OMPI_COMM_WORLD_RANK={rank}")]);
+    }
+
+    fn kill_until_none_is_left(&self, node: u32, variables: &[&str]) {
         let deadline = Instant::now() + Duration::from_secs(30);
-        while self.signal_processes_of(node, Signal::KILL, None) && Instant::now() < deadline {
+        while self.signal_processes_of(node, Signal::KILL, variables, None) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
     }
 
-    /// Whether there were any.
-    fn signal_processes_of(&self, node: u32, signal: Signal, program: Option<&Path>) -> bool {
+    /// Of the processes of a node those that have these variables, and that run this program. Whether there were any.
+    fn signal_processes_of(
+        &self,
+        node: u32,
+        signal: Signal,
+        variables: &[&str],
+        program: Option<&Path>,
+    ) -> bool {
         let mut any = false;
         let mark = format!("PRETEND_STORAGE={}", self.node_storage(node).display());
         for entry in std::fs::read_dir("/proc").into_iter().flatten().flatten() {
@@ -134,7 +149,9 @@ impl Cluster {
             let pid =
                 name.to_str().and_then(|name| name.parse().ok()).and_then(rustix::process::Pid::from_raw);
             let environment = std::fs::read(entry.path().join("environ")).unwrap_or_default();
-            let runs_there = environment.split(|&byte| byte == 0).any(|variable| variable == mark.as_bytes());
+            let has =
+                |wanted: &str| environment.split(|&byte| byte == 0).any(|found| found == wanted.as_bytes());
+            let runs_there = has(&mark) && variables.iter().all(|variable| has(variable));
             let is_wanted = program.is_none_or(|program| {
                 std::fs::read_link(entry.path().join("exe")).is_ok_and(|running| running == program)
             });

@@ -116,7 +116,8 @@ pub(crate) fn skip(test: &str, missing: &str) {
     record_skip(test, missing);
 }
 
-fn record_skip(test: &str, missing: &str) {
+/// Prints and counts a test that is skipped because something is missing that nobody installs by itself.
+pub fn record_skip(test: &str, missing: &str) {
     let line = format!("skipped: {test}: {missing} is not there\n");
     print!("{line}");
     if let Some(list) = std::env::var_os("SCR_TESTS_SKIPPED") {

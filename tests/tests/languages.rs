@@ -477,6 +477,7 @@ impl Tree {
             2,
             "the checkpoint is as good as before"
         );
+        assert_eq!(read.lines().filter(|line| *line == "AGAIN two").count(), 2, "a session takes its place");
         assert!(is_finished(&cluster));
         read
     }

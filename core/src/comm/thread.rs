@@ -20,6 +20,12 @@ pub fn run<T: Send>(ranks: u32, body: impl Fn(ThreadComm) -> T + Sync) -> Result
     Job::new(ranks).run(body)
 }
 
+/// The ends of a communicator, by rank, for threads of the caller's own. A rank has ended when its end is dropped.
+pub fn ends(ranks: u32) -> Vec<ThreadComm> {
+    let world = Arc::new(World::new(ranks));
+    (0..ranks).map(|rank| ThreadComm::new(&world, Rank(rank), usize::MAX)).collect()
+}
+
 /// A run with settings of its own.
 #[derive(Debug, Clone)]
 pub struct Job {

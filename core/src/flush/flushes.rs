@@ -124,12 +124,14 @@ impl Flushes {
         policy::must_arrive(record) || is_due && !job.params.get(&param::FLUSH_ASYNC)
     }
 
-    /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits.
-    /// Collective.
+    /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits, but
+    /// after a recovery: there asynchronous flushes begin, and copy once they are told to. Collective.
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         aggregate::remove_leftovers(site.job, site.cache);
         for id in policy::due_at_start(site.job, site.cache) {
-            let flushed = self.flush(site, id);
+            // A recovery is in a hurry, and a flush that was under way goes on in the background as it did.
+            let in_background = site.job.is_recovery && self.is_async(site, id)?;
+            let flushed = if in_background { self.begin(site, id) } else { self.flush(site, id) };
             report_only(site.job, flushed)?;
         }
         site.cache.evict_flushed_output(site.job);

@@ -15,6 +15,7 @@
 //! | `parts` | parts of one launch, each with a session of its own |
 //! | `passing` | `SCR_ENABLE=0` with `SCR_PASS_THROUGH=1`: a job without a cache restarts from what there is |
 //! | `keeping` | which datasets stay in cache, and for how long |
+//! | `recovery` | a session with dead ranks makes way for another one in the same processes |
 //! | `restarts` | what an application restarts from, and the errors if it cannot |
 //! | `chosen` | what a run goes back to, drops, or must not trust |
 //! | `managed` | datasets are made current, dropped and deleted, and failed fetches are reported |
@@ -81,6 +82,7 @@ mod own_mounts;
 mod parts;
 mod passing;
 mod recorded;
+mod recovery;
 mod redundancy;
 mod remains;
 mod repairs;

@@ -334,6 +334,24 @@ impl World {
     }
 }
 
+impl World {
+    /// A session of one rank over a communicator, which takes the place of one that has lost ranks if it `recovers`.
+    pub(crate) fn begin_over(&self, comm: impl Comm + 'static, recovers: bool) -> Result<Application, Error> {
+        let (rank, env) = (comm.rank(), self.env_of(comm.rank()));
+        env.clock().set_since_epoch(Duration::from_secs(SECONDS_OF_A_RUN));
+        let begin = if recovers { Session::recover } else { Session::init };
+        let session = begin(Box::new(comm), env.env(), &self.application)?;
+        Ok(Application { session: Some(session), rank, env })
+    }
+}
+
+impl Application {
+    /// What this rank has said until now.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        [self.env.output().take_info(), self.env.output().take_errors()].concat()
+    }
+}
+
 impl<T: PartialEq + std::fmt::Debug> Outcome<T> {
     /// Every rank gave this.
     pub(crate) fn all_gave(&self, expected: &T) {
