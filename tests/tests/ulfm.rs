@@ -185,7 +185,11 @@ fn torture(mpi: &Path, program: &Path, right: &str, takes: Duration, seed: u64) 
             if whole_node { format!("the node of rank {rank}") } else { format!("rank {rank}") }
         );
     }
+    let recovered =
+        |running: &Running| running.seen.iter().filter(|line| line.contains("from step")).count() - 1;
+    let (began, before) = (Instant::now(), recovered(&running));
     let (answer, said) = running.answer();
+    println!("{story}: ended {:?} later, {before} recoveries before", began.elapsed());
     match answer.as_deref() == Some(right) {
         true => Ok(()),
         false => Err(format!("{story}: the answer is {answer:?} and not {right}\n{said}")),

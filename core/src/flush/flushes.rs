@@ -125,16 +125,31 @@ impl Flushes {
     }
 
     /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits, but
-    /// after a recovery: there asynchronous flushes begin, and copy once they are told to. Collective.
+    /// for asynchronous flushes of a recovery: see [`flush_recovered`](Self::flush_recovered). Collective.
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         aggregate::remove_leftovers(site.job, site.cache);
         for id in policy::due_at_start(site.job, site.cache) {
-            // A recovery is in a hurry, and a flush that was under way goes on in the background as it did.
-            let in_background = site.job.is_recovery && self.is_async(site, id)?;
-            let flushed = if in_background { self.begin(site, id) } else { self.flush(site, id) };
+            if site.job.is_recovery && self.is_async(site, id)? {
+                continue;
+            }
+            let flushed = self.flush(site, id);
             report_only(site.job, flushed)?;
         }
         site.cache.evict_flushed_output(site.job);
+        Ok(())
+    }
+
+    /// After a recovery, which is in a hurry, begins anew the asynchronous flushes that the loss of a rank has ended, once it is known
+    /// what the run restarts from. Collective.
+    pub(crate) fn flush_recovered(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
+        for id in policy::due_at_start(site.job, site.cache) {
+            let is_wanted = site.cache.dataset(id).is_some_and(|cached| !cached.passed_over);
+            if site.job.is_recovery && is_wanted && self.is_async(site, id)? {
+                let begun = self.begin(site, id);
+                report_only(site.job, begun)?;
+            }
+        }
+        self.start_copying(site);
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
 use crate::fetch::{Fetcher, AS_MANY_RANKS};
-use crate::flush::{resolve_pending_flushes, FlushSite, Flushes, SharedSlots};
+use crate::flush::{resolve_pending_flushes, Flushes, SharedSlots};
 use crate::fs::Durability;
 use crate::halt::HaltConditions;
 use crate::job::Job;
@@ -143,8 +143,7 @@ impl Session {
         session.background.start(&session.job, session.cache.kept_open())?;
         session.slide_windows()?;
         session.count_from_restart();
-        let Self { job, cache, schemes, flushes, .. } = &mut session;
-        flushes.start_copying(&FlushSite { job, cache, schemes });
+        session.with_flushes(Flushes::flush_recovered)?;
         session.times = CheckpointTimes::new(session.job.elapsed());
         session.start_computing();
         session.metrics = Metrics::begin(&session.job);
