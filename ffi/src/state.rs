@@ -24,8 +24,9 @@ pub(crate) enum State {
     Running(Box<Session>, AppConfig),
     /// After SCR_Init with `SCR_ENABLE=0`, which may be called again: other calls fail, and no more is said about it.
     Disabled(AppConfig),
-    /// After SCR_Finalize, or after MPI_Finalize without it. SCR_Init begins another session.
-    Ended(AppConfig),
+    /// After SCR_Finalize, or after MPI_Finalize without it. SCR_Init begins another session with the first settings, and SCR_Recover
+    /// with those of the session that has ended: on other ranks SCR_Finalize may have failed because one has died.
+    Ended(AppConfig, AppConfig),
     /// A call panicked. The session is left as it is: no code that touches it can be trusted.
     Broken,
 }
@@ -37,7 +38,7 @@ impl State {
             State::NotStarted(config)
             | State::Refused(config)
             | State::Disabled(config)
-            | State::Ended(config) => Ok(config),
+            | State::Ended(config, _) => Ok(config),
             State::Running(..) => Err(Failure::StartedTwice),
             State::Broken => Err(Failure::Broken),
         }
@@ -46,7 +47,7 @@ impl State {
     /// The settings for a session that takes the place of the one that there is, if there is one: the same as for that.
     pub(crate) fn settings_to_recover(&mut self) -> Result<&mut AppConfig, Failure> {
         match self {
-            State::Running(_, config) => Ok(config),
+            State::Running(_, config) | State::Ended(_, config) => Ok(config),
             _ => self.settings(),
         }
     }
@@ -73,7 +74,7 @@ impl State {
             State::NotStarted(_) => Err(Failure::NotStarted),
             State::Refused(_) => Err(Failure::Refused),
             State::Disabled(_) => Err(Failure::Disabled),
-            State::Ended(_) => Err(Failure::Ended),
+            State::Ended(..) => Err(Failure::Ended),
             State::Broken => Err(Failure::Broken),
         }
     }
@@ -82,9 +83,15 @@ impl State {
     /// prefix directory, that was named for this one.
     pub(crate) fn take_session(&mut self) -> Result<Session, Failure> {
         self.session()?;
-        match std::mem::replace(self, State::Ended(AppConfig::default())) {
-            State::Running(session, _) => Ok(*session),
-            _ => Err(Failure::Ended),
+        match std::mem::replace(self, State::Broken) {
+            State::Running(session, config) => {
+                *self = State::Ended(AppConfig::default(), config);
+                Ok(*session)
+            }
+            other => {
+                *self = other;
+                Err(Failure::Ended)
+            }
         }
     }
 }

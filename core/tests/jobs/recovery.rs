@@ -3,9 +3,9 @@
 
 use super::any_ranks::try_read_all;
 use super::crash::sizes;
-use super::world::{Application, World};
+use super::world::{Application, Part, World};
 use scr_core::comm::thread::{self, ThreadComm};
-use scr_core::comm::{CommError, Rank};
+use scr_core::comm::{Comm, CommError, Rank};
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::RealFiles;
 use scr_core::session::Error;
@@ -34,11 +34,19 @@ struct Story {
     /// The ranks of the second session, as ranks of the first: 4 and above are new ones.
     left: &'static [u32],
     settings: &'static [(&'static str, &'static str)],
+    /// Processes that were launched with the first ranks, and with the new ones.
+    launched: [u32; 2],
 }
 
 const RANKS: u32 = 4;
-const STORY: Story =
-    Story { scheme: "XOR", at: At::Complete, dead: Rank(1), left: &[0, 4, 2, 3], settings: &[] };
+const STORY: Story = Story {
+    scheme: "XOR",
+    at: At::Complete,
+    dead: Rank(1),
+    left: &[0, 4, 2, 3],
+    settings: &[],
+    launched: [4, 1],
+};
 
 /// What a rank of the second session does.
 type Second<'a> = &'a (dyn Fn(&mut Application) -> Option<u64> + Sync);
@@ -64,7 +72,8 @@ impl Story {
         let results = std::thread::scope(|scope| {
             let dying = ends[self.dead.index()].take().unwrap();
             scope.spawn(move || {
-                let mut application = first.begin_over(dying, false).unwrap();
+                let comm = Part { comm: dying, launched: self.launched[0] };
+                let mut application = first.begin_over(comm, false).unwrap();
                 self.live_until_death(&mut application);
                 faulty.stop_at(faulty.mutations() + 1);
                 drop(application);
@@ -82,6 +91,8 @@ impl Story {
                         let recovers = old.is_some();
                         old.into_iter().for_each(|comm| self.lose_a_rank(first, comm));
                         is_lost.wait();
+                        let launched = self.launched[usize::from(!recovers)];
+                        let new = Part { comm: new, launched };
                         let mut application = after.begin_over(new, recovers).unwrap();
                         (second(&mut application), application.lines())
                     })
@@ -113,6 +124,7 @@ impl Story {
 
     /// A rank that lives until a call fails because another one has died. It does not end what it has begun.
     fn lose_a_rank(&self, first: &World, comm: ThreadComm) {
+        let comm = Part { comm, launched: self.launched[0] };
         let mut application = first.begin_over(comm, false).unwrap();
         self.live(&mut application);
         let failed = match self.at {
@@ -179,6 +191,15 @@ fn fewer_ranks_go_on_if_the_application_can() {
     }
 }
 
+/// A rank that was spawned is of a launch of its own. The folders in cache have names by that.
+#[test]
+fn ranks_of_several_launches_agree_on_what_they_are_a_part_of() {
+    for left in [&[0, 4, 2, 3], &[4, 0, 2, 3]] {
+        let (found, lines) = Story { launched: [6, 1], left, ..STORY }.tell(&goes_on);
+        assert_eq!(found, [Some(2); 4], "{lines}");
+    }
+}
+
 /// What has not arrived is rolled back, and its threads have ended before the next session looks.
 #[test]
 fn flushes_under_way_in_threads_end_with_the_session() {
@@ -232,4 +253,60 @@ fn a_rank_0_that_is_still_dying_is_no_other_job() {
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect::<Vec<_>>().join("\n")
     });
     assert!(faulty.was_interrupted() && !lines.contains("another job"), "{lines}");
+}
+
+/// Rank 2 of the second session dies at an operation of its own, on a node that stays. Gives whether it has.
+fn dies_in_recovery(at: u64) -> bool {
+    let first = STORY.world();
+    let faulty = FaultyFiles::new(RealFiles);
+    let with_nodes = |nodes: &[&str]| {
+        let mut world = first.part("prefix", nodes);
+        world.launched = None;
+        world
+    };
+    let (mut second, third) = (with_nodes(&["n0", "n4", "n2", "n3"]), with_nodes(&["n0", "n4", "n2", "n3"]));
+    second.own_files.insert(Rank(2), Arc::new(faulty.clone()));
+    let ends = |ranks| thread::ends(ranks).into_iter();
+    let (came, ended) = (&Barrier::new(4), &Barrier::new(4));
+    let lines = std::thread::scope(|scope| {
+        let lives = ends(4).zip(ends(4)).zip(ends(4)).map(|((one, two), three)| {
+            let (first, second, third, faulty) = (&first, &second, &third, &faulty);
+            scope.spawn(move || {
+                let rank = one.rank();
+                let mut application = first.begin_over(one, false).unwrap();
+                STORY.live(&mut application);
+                came.wait();
+                drop(application);
+                if rank == Rank(1) {
+                    first.lose("n1");
+                }
+                if rank == Rank(2) {
+                    faulty.stop_at(at);
+                }
+                ended.wait();
+                let recovered = second.begin_over(two, rank != Rank(1));
+                let lines = recovered.as_ref().map(Application::lines).unwrap_or_default();
+                drop(recovered);
+                ended.wait();
+                let mut application = third.begin_over(three, true).unwrap();
+                let lines = [lines, application.lines()].concat().join("\n");
+                assert_eq!(goes_on(&mut application), Some(2), "operation {at}\n{lines}");
+                lines
+            })
+        });
+        let lives: Vec<_> = lives.collect();
+        lives.into_iter().map(|life| life.join().unwrap()).collect::<Vec<_>>().join("\n")
+    });
+    assert!(!lines.contains("another job"), "{lines}");
+    faulty.stopped()
+}
+
+#[test]
+fn a_second_death_during_the_recovery_loses_nothing_more() {
+    let every = std::env::var_os("SCR_TEST_EVERY_CRASH").is_some();
+    let mut at = 1;
+    while dies_in_recovery(at) {
+        at += if every { 1 } else { 4 };
+    }
+    assert!(at > 10, "the recovery did {at} operations");
 }

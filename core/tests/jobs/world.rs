@@ -375,9 +375,9 @@ impl<T> Outcome<T> {
 }
 
 /// The communicator of a part of a launch.
-struct Part {
-    comm: ThreadComm,
-    launched: u32,
+pub(crate) struct Part {
+    pub(crate) comm: ThreadComm,
+    pub(crate) launched: u32,
 }
 
 impl Comm for Part {
