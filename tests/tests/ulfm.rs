@@ -162,6 +162,7 @@ fn torture(mpi: &Path, program: &Path, right: &str, takes: Duration, seed: u64) 
         (random.below(2).to_string(), ["XOR", "PARTNER", "RS"][random.below(3) as usize]);
     let settings = [
         ("SCR_COPY_TYPE", scheme),
+        ("SCR_SET_FAILURES", if shape.ranks_of_nodes.len() > 3 { "2" } else { "1" }),
         ("SCR_FLUSH", ["0", "2"][random.below(2) as usize]),
         ("SCR_FLUSH_ASYNC", async_flush.as_str()),
         ("SCR_FLUSH_TYPE", "PTHREAD"),

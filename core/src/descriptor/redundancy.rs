@@ -178,6 +178,10 @@ impl Redundancies {
         all
     }
 
+    pub(crate) fn all_mut(&mut self) -> impl Iterator<Item = &mut Redundancy> {
+        std::iter::once(&mut self.every).chain(&mut self.others)
+    }
+
     fn by_interval(&self, checkpoint_id: u64) -> &Redundancy {
         let dividing =
             self.others.iter().filter(|descriptor| checkpoint_id.checked_rem(descriptor.interval) == Some(0));

@@ -67,17 +67,24 @@ impl Schemes {
     /// protected. Collective.
     ///
     /// # Errors
-    /// [`Error`]: a rank has no value for a failure group, or `RS` could not protect a single dataset. The same on all ranks.
-    pub(crate) fn place_ranks(&mut self, job: &Job, cache: &Cache) -> Result<(), Error> {
+    /// [`Error`]: a rank has no value for a failure group, or `RS` could not protect a single dataset, unless the job recovers. The
+    /// same on all ranks.
+    pub(crate) fn place_ranks(&mut self, job: &mut Job, cache: &Cache) -> Result<(), Error> {
+        let groups: BTreeSet<_> =
+            job.descriptors.redundancy.all().into_iter().map(|descriptor| descriptor.group.clone()).collect();
+        for group in groups {
+            let value = job
+                .agree(job.group_value(&group))
+                .map_err(|error| error.doing(format!("finding the group {group}")))?;
+            let placement = job.placement_in(&group, &value)?;
+            self.placements.insert(group, placement);
+        }
+        if job.is_recovery {
+            self.survive_fewer(job);
+        }
         let mut warned = BTreeSet::new();
         for descriptor in job.descriptors.redundancy.all() {
             let (group, size) = (&descriptor.group, descriptor.set_size);
-            if !self.placements.contains_key(group) {
-                let value = job
-                    .agree(job.group_value(group))
-                    .map_err(|error| error.doing(format!("finding the group {group}")))?;
-                self.placements.insert(group.clone(), job.placement_in(group, &value)?);
-            }
             expect_groups(descriptor, self.placements[group].count())?;
             if warned.insert((group.clone(), size)) {
                 let placement = &self.placements[group];
@@ -88,6 +95,19 @@ impl Schemes {
         }
         report_needless_redundancy(job, cache);
         Ok(())
+    }
+
+    /// With fewer nodes than before, `RS` survives as many failures as they allow: a job that goes on with less protection is better
+    /// than one that ends.
+    fn survive_fewer(&self, job: &mut Job) {
+        for descriptor in job.descriptors.redundancy.all_mut() {
+            let groups = self.placements.get(&descriptor.group).map_or(0, Placement::count);
+            if let Err(error) = expect_groups(descriptor, groups) {
+                let left = u32::try_from(groups).unwrap_or(u32::MAX).saturating_sub(1);
+                job.report.error(&format!("{error}. It goes on with SCR_SET_FAILURES={left}"));
+                descriptor.set_failures = left;
+            }
+        }
     }
 
     /// How a new dataset is stored and protected by a descriptor. The first time it chooses the set of this rank. Collective the

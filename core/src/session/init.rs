@@ -60,7 +60,7 @@ impl Session {
         job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
         let cache = Cache::open(&mut job)?;
         bases::record(&job);
-        schemes.place_ranks(&job, &cache)?;
+        schemes.place_ranks(&mut job, &cache)?;
         let began = job.elapsed();
         report_settings(&job);
         let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);

@@ -3,7 +3,7 @@
 
 use super::any_ranks::try_read_all;
 use super::crash::sizes;
-use super::world::{Application, Part, World};
+use super::world::{path_of, Application, Part, World};
 use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{Comm, CommError, Rank};
 use scr_core::fs::faulty::FaultyFiles;
@@ -200,6 +200,20 @@ fn ranks_of_several_launches_agree_on_what_they_are_a_part_of() {
     }
 }
 
+/// RS needs more nodes than may fail. The job ended where it had lost too many.
+#[test]
+fn fewer_nodes_than_the_scheme_needs_go_on_with_less_protection() {
+    let settings = &[("SCR_RESTART_OTHER_RANKS", "1"), ("SCR_SET_FAILURES", "3")];
+    let story = Story { scheme: "RS", left: &[0, 2, 3], settings, ..STORY };
+    let (found, lines) = story.tell(&|application| {
+        let found = try_read_all(application).unwrap();
+        application.checkpoint(9, sizes).unwrap();
+        found.map(|(step, _)| step)
+    });
+    assert_eq!(found, [Some(2); 3], "{lines}");
+    assert!(lines.contains("It goes on with SCR_SET_FAILURES=2"), "{lines}");
+}
+
 /// What has not arrived is rolled back, and its threads have ended before the next session looks.
 #[test]
 fn flushes_under_way_in_threads_end_with_the_session() {
@@ -214,6 +228,8 @@ fn flushes_under_way_in_threads_end_with_the_session() {
         let story = Story { at, settings, ..STORY };
         let (found, lines) = story.tell(&|application| {
             let found = application.restart(sizes);
+            let name = application.session().route_file(b"ckpt.2/rank_0.0").unwrap();
+            assert!(!path_of(&name).exists(), "the application has waited for the flush");
             application.checkpoint(9, sizes).unwrap();
             found
         });
@@ -244,7 +260,9 @@ fn a_rank_0_that_is_still_dying_is_no_other_job() {
     let faulty = FaultyFiles::new(RealFiles);
     faulty.only(|_, path| path.ends_with("running"));
     faulty.count_all();
-    faulty.interrupt_at(5, move || drop(held));
+    faulty.never_pause();
+    // After more operations than a look that does not wait.
+    faulty.interrupt_at(20, move || drop(held));
     world.own_files.insert(Rank(0), Arc::new(faulty.clone()));
     let world = &world;
     let lines = std::thread::scope(|scope| {
