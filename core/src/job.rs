@@ -54,14 +54,31 @@ pub(crate) struct JobParts {
     run: RunId,
     nodes: Placement,
     processors: u32,
+    launched: u32,
+    is_recovery: bool,
 }
 
 impl JobParts {
     /// The job as a thread sees it that has this communicator of the same ranks. Nothing is logged.
     pub(crate) fn with(self, comm: Box<dyn Comm>) -> Job {
-        let Self { env, report, params, descriptors, prefix, folder, run, nodes, processors } = self;
+        let Self { env, report, params, descriptors, prefix, folder, run, nodes, .. } = self;
+        let Self { processors, launched, is_recovery, .. } = self;
         let log = Log::silent(&env, &params, &report, &prefix);
-        Job { comm, env, report, params, descriptors, prefix, folder, run, log, nodes, processors }
+        Job {
+            comm,
+            env,
+            report,
+            params,
+            descriptors,
+            prefix,
+            folder,
+            run,
+            log,
+            nodes,
+            processors,
+            launched,
+            is_recovery,
+        }
     }
 }
 
@@ -177,6 +194,8 @@ impl Job {
             run: self.run.clone(),
             nodes: self.nodes.clone(),
             processors: self.processors,
+            launched: self.launched,
+            is_recovery: self.is_recovery,
         }
     }
 

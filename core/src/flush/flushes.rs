@@ -143,7 +143,7 @@ impl Flushes {
     /// what the run restarts from. Collective.
     pub(crate) fn flush_recovered(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         for id in policy::due_at_start(site.job, site.cache) {
-            let is_wanted = site.cache.dataset(id).is_some_and(|cached| !cached.passed_over);
+            let is_wanted = site.cache.dataset(id).is_some_and(|cached| !cached.is_gone_back_over());
             if site.job.is_recovery && is_wanted && self.is_async(site, id)? {
                 let begun = self.begin(site, id);
                 report_only(site.job, begun)?;
