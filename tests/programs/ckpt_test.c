@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 struct options {
@@ -57,6 +58,8 @@ struct options {
     int coupled;         /* the ranks of another program do not */
     int world;           /* all ranks do, by SCR_Init_comm */
     int sessions;        /* so many sessions, one after the other */
+    int needed;          /* compute before each dataset until SCR asks for a checkpoint; ask once more at the end */
+    int dear;            /* from this dataset on, files are LARGER times as large */
 };
 
 /* What rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all ranks reach. */
@@ -64,6 +67,7 @@ static const char *commands[4];
 
 static struct options o = {.datasets = 3, .files = 1, .size = 100000, .empty_rank = -1, .invalid_rank = -1,
                            .reject_rank = -1, .kill_rank = -1, .kill_at = "", .sessions = 1};
+enum { LARGER = 8000 };
 static int rank, ranks, part = -1;
 static MPI_Comm comm;
 
@@ -410,6 +414,7 @@ static void parse(int argc, char **argv)
         {"--kill-part", &o.kill_part},       {"--writers", &o.writers},
         {"--coupled", &o.coupled},           {"--sessions", &o.sessions},           {"--world", &o.world},
         {"--codes", &o.codes},               {"--at-exit", &o.at_exit},           {"--thread", &o.thread},
+        {"--needed", &o.needed},             {"--dear", &o.dear},
     };
     const size_t count = sizeof numbers / sizeof numbers[0];
 
@@ -460,6 +465,13 @@ static int begin(void)
     return comm == MPI_COMM_WORLD && !o.world ? SCR_Init() : SCR_Init_comm(comm);
 }
 
+/* Computes until a checkpoint is due. */
+static void compute(void)
+{
+    for (int needed = 0; !needed; SCR_Need_checkpoint(&needed))
+        nanosleep(&(struct timespec){0, 10 * 1000 * 1000L}, NULL);
+}
+
 /* Whether there was a session. */
 static int session(void)
 {
@@ -473,11 +485,17 @@ static int session(void)
     }
     last = restart();
     for (int number = last + 1; number <= last + o.datasets && !o.read_only && !stop; number++) {
+        if (number == o.dear)
+            o.size *= LARGER;
+        if (o.needed)
+            compute();
         write_dataset(number);
         SCR_Should_exit(&stop);
     }
     if (stop && rank == 0)
         printf("EXIT\n");
+    if (o.needed)
+        SCR_Need_checkpoint(&stop);
     if (!o.no_finalize && SCR_Finalize() != SCR_SUCCESS)
         printf("BAD %d - SCR_Finalize failed\n", rank);
     return 1;
