@@ -14,7 +14,7 @@ $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
 WITH_MPI = MPICC="$(MPICC)" $(CARGO)
 
-.PHONY: all help deps build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-lammps test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -78,6 +78,10 @@ test-lammps:          ## restarts LAMMPS on other numbers of ranks (as root, or 
 	@scripts/deps.sh lammps
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.openmpi
 	$(CARGO) test --locked -p scr-tests --test lammps -- --test-threads 1 --show-output
+
+test-ulfm: deps       ## kills ranks of jobs that go on under Open MPI 5 (ULFM_MPI=folder, ROUNDS=number)
+	@$(MAKE) --no-print-directory stage MPICC=mpicc.openmpi
+	@scripts/test-ulfm.sh $(ROUNDS)
 
 test-deb:             ## tries the Debian packages in clean roots (as root, on Debian)
 	@scripts/deps.sh deb

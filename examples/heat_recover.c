@@ -5,7 +5,7 @@
  * spare is left, fewer ranks share the plate. Then SCR_Recover gives the newest checkpoint back. See `repair` and `main`.
  *
  *   mpicc heat_recover.c -o heat_recover -lscr
- *   mpirun --with-ft ulfm -n 5 ./heat_recover --spares 1 --steps 1000
+ *   mpirun --with-ft ulfm --mca async_mpi_finalize 1 -n 5 ./heat_recover --spares 1 --steps 1000
  */
 #define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
