@@ -293,7 +293,7 @@ impl Cache {
     }
 
     /// Records the bytes that the last dataset took in a store; the first rank of those that share it adds them up. Collective.
-    pub(super) fn record_bytes(&mut self, job: &Job, store: usize, own: u64) -> Result<(), CommError> {
+    pub(crate) fn record_bytes(&mut self, job: &Job, store: usize, own: u64) -> Result<(), CommError> {
         let here = &mut self.stores[store];
         if here.placement.count() == 1 {
             let mut sum = [own];

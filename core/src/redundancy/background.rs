@@ -24,6 +24,7 @@ use crate::descriptor::{protects, Encode, Redundancy};
 use crate::env::Link;
 use crate::fs::At;
 use crate::job::Job;
+use crate::parallel;
 use crate::param;
 use scr_plugin_api::Scheme;
 use std::collections::{BTreeMap, VecDeque};
@@ -57,6 +58,8 @@ pub(crate) struct Background {
     unprotected: Vec<u64>,
     /// Whether the threads could not protect one, and may be no more.
     has_failed: bool,
+    /// Whether the user knows that the cache has no room for two checkpoints.
+    has_told_of_room: bool,
 }
 
 /// How datasets are protected; the same on all ranks.
@@ -121,6 +124,11 @@ impl Background {
     /// Whether the threads are to be started again before they get more to do.
     pub(crate) fn is_broken(&self) -> bool {
         self.has_failed && self.local.is_empty()
+    }
+
+    /// Whether the user does not know yet that the cache has no room for two checkpoints.
+    pub(crate) fn is_first_without_room(&mut self) -> bool {
+        !std::mem::replace(&mut self.has_told_of_room, true)
     }
 
     /// Begins to protect a dataset whose parts are recorded as local.
@@ -204,7 +212,7 @@ impl Worker {
                 }
             }
         };
-        let thread = Some(Builder::new().name("scr-protect".to_owned()).spawn(run)?);
+        let thread = Some(parallel::start(Builder::new().name("scr-protect".to_owned()), run)?);
         Ok(Self { work, done, ended: BTreeMap::new(), cancelled, thread })
     }
 

@@ -52,6 +52,17 @@ impl Session {
         is_meant && self.background.is_on()
     }
 
+    /// Whether a dataset has to be protected at once, as there is no room for it beside an older one. That is said the first time.
+    pub(super) fn tells_of_want_of_room(&mut self, has_no_room: bool) -> bool {
+        if has_no_room && self.background.is_first_without_room() {
+            self.job.report.notice(
+                "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
+                 SCR_Complete_output waits until the new one is protected",
+            );
+        }
+        has_no_room
+    }
+
     /// Hands a local dataset to the threads.
     pub(super) fn protect_behind(&mut self, id: u64) -> Result<(), Error> {
         self.cache.record_in_cache(&self.job, None);
@@ -108,9 +119,11 @@ impl Session {
     fn record_protected(&mut self, id: u64, record: RankRecord, took: Duration) -> Result<(), Error> {
         let Some(cached) = self.cache.dataset_mut(id) else { return Ok(()) };
         cached.record = record;
+        let (store, bytes) = (cached.store, cached.cache_bytes(self.job.files()));
         let label = cached.record.label();
         let protected = Record::event(Event::Protected).dataset(&cached.record.dataset).took(took);
         self.job.log.add_entry(protected);
+        self.cache.record_bytes(&self.job, store, bytes)?;
         self.job.report.info(&format!("{label} is protected: {:.6} secs", took.as_secs_f64()));
         self.after_protected(id)?;
         self.with_flushes(|flushes, site| {

@@ -242,6 +242,15 @@ fn what_cannot_be_protected_stays_local_and_older_ones_stay_with_it() {
     restarts_from(&world, Some(2));
 }
 
+#[test]
+fn without_room_for_two_a_checkpoint_is_protected_at_once() {
+    let world = world("XOR").with_store("EVICT=before");
+    let run = world.run(|application| checkpoints(application, 1..=2));
+    run.line_with(&["no room for a new checkpoint beside the protected one", "SCR_Complete_output waits"]);
+    world.lose("n1");
+    restarts_from(&world, Some(2));
+}
+
 mod threads {
     //! With threads that talk over TCP.
 

@@ -3,7 +3,7 @@
 use super::{events, Output};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::{all_reduce, any, Op};
+use crate::comm::collective::{all_reduce, any, first_rank, Op};
 use crate::comm::{Collective, Rank};
 use crate::descriptor::{Encode, Redundancy};
 use crate::flush::{closing, Flushes};
@@ -45,15 +45,18 @@ impl Session {
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
         let store = self.cache.store_index(&descriptor.store);
-        let crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
-        let agreed = wanted.agree(&self.job, crowded.is_some())?;
+        let mut crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
+        let mut agreed = wanted.agree(&self.job, crowded.is_some())?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
         }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
-        if agreed.crowded.is_some() {
+        if agreed.crowded.is_some() && self.background.first().is_some() {
+            // The older one leaves with that, and there may be room then.
             self.wait_until_protected()?;
+            crowded = self.cache.crowded(&self.job, store);
+            agreed.crowded = first_rank(&*self.job.comm, crowded.is_some())?;
         }
         if agreed.crowded.is_some() || planted(Bug::EvictsBeforeComplete) {
             let warn = crowded.filter(|_| agreed.crowded == Some(self.job.rank()));
@@ -77,7 +80,10 @@ impl Session {
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
-        let behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
+        // Without the older one, which had to leave, nothing would be protected meanwhile.
+        let behind = descriptor.encode == Encode::Async
+            && self.protects_behind(&output.record)
+            && !self.tells_of_want_of_room(agreed.crowded.is_some());
         let output = Output { flags, behind, is_older_at_risk, survives, started, sent, ready, ..output };
         self.phase = Phase::Output(Box::new(output));
         Ok(())
