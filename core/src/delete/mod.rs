@@ -11,11 +11,10 @@ pub(crate) use window::{all, named, slide_window};
 use crate::comm::collective::{agree_at, barrier, route_trees};
 use crate::comm::{AnyError, Collective, Comm, CommError, Rank};
 use crate::describe;
-use crate::flush::closing;
+use crate::flush::alone;
 use crate::flush::lists;
-use crate::fs::{Files, FsError};
-use crate::ledger::{Fence, LedgerDir, Request};
-use crate::planted::{planted, Bug};
+use crate::fs::Files;
+use crate::ledger::{expect_lock, Fence, LedgerDir, Request};
 use crate::prefix::{Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
 use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
@@ -44,8 +43,7 @@ impl Deleting<'_> {
         }
         // Processes that give files names meanwhile wait for this.
         let mut run = None;
-        match closing::alone(self.files, self.prefix, |fence| run = Some(self.run_alone(id, Ok(Some(fence)))))
-        {
+        match alone::alone(self.files, self.prefix, |fence| run = Some(self.run_alone(id, Ok(Some(fence))))) {
             Err(error) if run.is_none() => self.run_alone(id, Err(error.into())),
             _ => run.expect("what has the lock is done"),
         }
@@ -96,7 +94,7 @@ impl Deleting<'_> {
         let size = self.comm.size();
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
             let mut list = list.clone();
-            list.retain(|file| !kept.contains(&file.name) || planted(Bug::WindowDeletesShared));
+            list.retain(|file| !kept.contains(&file.name));
             (Rank(rank % size), lists::to_tree(&list))
         };
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
@@ -160,13 +158,6 @@ impl Deleting<'_> {
 
     fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
         agree_at(self.comm, self.node, result)
-    }
-}
-
-fn expect_lock(fence: Option<Fence<'_>>, to_change: &Path) -> Result<(), FsError> {
-    match fence {
-        Some(is_ours) if !is_ours() => Err(FsError::LockLost { path: to_change.to_owned() }),
-        _ => Ok(()),
     }
 }
 

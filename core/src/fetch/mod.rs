@@ -32,7 +32,7 @@ use crate::flush::folder_owners::{self, FolderOwners};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{checksum, compare, open_whole, FileError};
 use crate::fs::{retried, Files};
-use crate::ledger::{Committed, LedgerDir, Request};
+use crate::ledger::{Committed, Doubts, LedgerDir, Proof, Request};
 use crate::placement::Placement;
 use crate::prefix::rank2file::{self, Leaf};
 use crate::prefix::{
@@ -473,11 +473,13 @@ impl Fetch<'_> {
         let (open, status) = open_whole(self.files, &source, file.bytes)?;
         let overwritten = Overwritten::since(self.files, self.prefix, &file.name, rules.owner)?;
         let is_changed = rules.unchanged_since.is_some_and(|since| status.mtime > since);
-        match file.crc {
-            None if overwritten => return Err(FileError::GivenOut { path: source }),
-            None if is_changed => return Err(FileError::Unproven { path: source }),
-            _ => (),
-        }
+        let doubts = Doubts { is_given_out: overwritten, is_changed, is_suspect: (rules.sums)(&file.name) };
+        let expected = match doubts.proof(file.crc.is_some()) {
+            Proof::GivenOut => return Err(FileError::GivenOut { path: source }),
+            Proof::Changed => return Err(FileError::Unproven { path: source }),
+            Proof::Checksum => file.crc,
+            Proof::Nothing => None,
+        };
         let mut fetched = FetchedFile {
             name: file.name.clone(),
             path: source.clone(),
@@ -487,7 +489,6 @@ impl Fetch<'_> {
             mtime: status.mtime,
         };
         let Options { block_bytes, metadata, .. } = self.options;
-        let expected = file.crc.filter(|_| overwritten || (rules.sums)(&file.name));
         if let Some(path) = path {
             path.clone_into(&mut fetched.path);
             let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };

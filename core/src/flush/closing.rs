@@ -11,26 +11,25 @@
 //! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone. A process that
 //! closes the flush of a job that is only slow says so in the index, and from then on the job does not make the dataset complete.
 
+use super::alone::{alone, try_alone};
+use super::names::{folders_of, name_file, sync_folders, sync_names, Staged, BLOCK_BYTES};
 use super::outcome::FlushOutcome;
-use super::pauses::Pauses;
 use super::step::{Step, StepError};
 use crate::describe;
 use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{unique_number, At, Files, FsError, How};
 use crate::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
 use crate::ledger::{
-    Closer, Dropping, Ending, Fence, Ledger, LedgerDir, Request, Sharing, Turn, Whose, Wish, SAVED,
+    expect_lock, Close, Closer, Dropping, Ended, Ending, Fence, Ledger, LedgerDir, Request, Sharing, Turn,
+    Whose, Wish, SAVED,
 };
-use crate::planted::{planted, Bug};
 use crate::prefix::{
-    staging_file, DatasetDescriptor, FileName, FlushFile, FlushProgress, IndexEntry, Location, Prefix,
-    PrefixError, PrefixFile, Rank2File, Seq, Unsynced, DELETION, IN_PLACE,
+    staging_file, DatasetDescriptor, FileName, FlushFile, IndexEntry, Location, Prefix, PrefixError,
+    PrefixFile, Rank2File, Seq, Unsynced, DELETION, IN_PLACE,
 };
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Ends every flush found under way below a prefix: what has not arrived is rolled back. One process calls it, while no
 /// flush of its own is under way there.
@@ -88,48 +87,6 @@ pub(crate) fn finish_earlier(
     }
 }
 
-/// Does `work` unless another process takes its time to mark, end or take back a flush below this prefix.
-pub(crate) fn try_alone<R>(
-    files: &dyn Files,
-    prefix: &Prefix,
-    work: impl FnOnce(Fence<'_>) -> R,
-) -> Result<Option<R>, FsError> {
-    let (mut work, mut value) = (Some(work), None);
-    let mut once = |fence: Fence<'_>| value = work.take().map(|work| work(fence));
-    if_soon_free(files, &prefix.scr_file(LOCK), &mut once)?;
-    Ok(value)
-}
-
-/// Does `work` if a lock is free within a moment, and returns whether it did. Who has it for longer may be stuck in a file
-/// system.
-pub(super) fn if_soon_free(
-    files: &dyn Files,
-    lock: &Path,
-    work: &mut dyn FnMut(Fence<'_>),
-) -> Result<bool, FsError> {
-    let mut pauses = Pauses::up_to(LONGEST_PAUSE);
-    for _ in 0..MOST_LOOKS {
-        if files.if_free(lock, work)? {
-            return Ok(true);
-        }
-        pauses.wait(files);
-    }
-    Ok(false)
-}
-
-/// Together these are most of a second.
-const LONGEST_PAUSE: Duration = Duration::from_millis(16);
-const MOST_LOOKS: u32 = 50;
-
-/// Does `work` while no other process marks, closes or rolls back a flush below this prefix.
-pub(crate) fn alone<R>(
-    files: &dyn Files,
-    prefix: &Prefix,
-    work: impl FnOnce(Fence<'_>) -> R,
-) -> Result<R, FsError> {
-    Ok(files.exclusively_for_long(&prefix.scr_file(LOCK), work)?.value)
-}
-
 /// Does `work` when it is the turn of a dataset: flushes that it has to wait for are ended first, by a process that has the lock,
 /// or will take it.
 pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
@@ -139,9 +96,17 @@ pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
     now: &str,
     mut work: impl FnMut(LedgerDir<'_>) -> Result<Turn<T>, E>,
 ) -> Result<T, E> {
+    in_turn(|| work(LedgerDir { files, prefix }), |token| Ok(end_token(files, prefix, held, token, now)?))
+}
+
+/// Does `work` when it is its turn. What it has to wait for, `end` ends.
+fn in_turn<T, E: From<PrefixError>>(
+    mut work: impl FnMut() -> Result<Turn<T>, E>,
+    mut end: impl FnMut(&str) -> Result<(), E>,
+) -> Result<T, E> {
     let mut last = None;
     loop {
-        let token = match work(LedgerDir { files, prefix })? {
+        let token = match work()? {
             Turn::Done(value) => return Ok(value),
             Turn::After(token) => token,
         };
@@ -149,7 +114,7 @@ pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
             let why = "it is there again".to_owned();
             return Err(PrefixError::NotItsTurn { token, why }.into());
         }
-        end_token(files, prefix, held, &token, now)?;
+        end(&token)?;
         last = Some(token);
     }
 }
@@ -253,22 +218,13 @@ pub(crate) fn drop_datasets(
             files.sync_dir(&folder).at("sync", &folder)?;
         }
     }
-    let mut last = None;
-    loop {
-        let request = Request::Drop { which, run };
-        match ledger.attempt::<PrefixError>(&request, &mut Sharing::default(), &mut |_| Ok(()))? {
-            Turn::Done(dropped) => return Ok((!dropped.events.is_empty() || ended, dropped.caution)),
-            // Its flush was on record only after the others had been taken back.
-            Turn::After(token) if last.as_ref() != Some(&token) => {
-                ended |= abandon(files, prefix, |dataset| which.means_described(dataset))?;
-                last = Some(token);
-            }
-            Turn::After(token) => {
-                let why = "it is there again".to_owned();
-                return Err(PrefixError::NotItsTurn { token, why });
-            }
-        }
-    }
+    let request = Request::Drop { which, run };
+    let dropped = in_turn(
+        || ledger.attempt(&request, &mut Sharing::default(), &mut |_| Ok(())),
+        // Its flush was on record only after the others had been taken back.
+        |_| abandon(files, prefix, |dataset| which.means_described(dataset)).map(|any| ended |= any),
+    )?;
+    Ok((!dropped.events.is_empty() || ended, dropped.caution))
 }
 
 /// Rolls back the flushes of a name, however far they are. Gives whether there was any.
@@ -349,9 +305,9 @@ pub(super) fn resolve(files: &dyn Files, prefix: &Prefix, record: &PendingFlush,
         Ok(Some(found)) => Closing { files, prefix, record: found, fence }.resolve(now),
         Ok(None) => {
             let index = LedgerDir { files, prefix }.index();
-            match index.map(|index| index.progress(&record.dataset, &record.token)) {
-                Ok(FlushProgress::Ended { counts: true }) => CloseOutcome::Complete,
-                _ => CloseOutcome::TakenBack,
+            match index.is_ok_and(|index| index.progress(&record.dataset, &record.token).counts()) {
+                true => CloseOutcome::Complete,
+                false => CloseOutcome::TakenBack,
             }
         }
         Err(error) => resolve_unread(files, prefix, record, describe(&error)),
@@ -379,14 +335,6 @@ pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, 
     });
 }
 
-/// A file of a flush under its two names.
-pub(super) struct Staged {
-    pub(super) target: PathBuf,
-    pub(super) staging: PathBuf,
-    pub(super) bytes: u64,
-    pub(super) crc: Option<u32>,
-}
-
 /// What a process closes of a flush.
 pub(super) struct Share<'a> {
     pub(super) files: &'a dyn Files,
@@ -412,8 +360,8 @@ pub(super) trait Closers {
     fn is_first(&self) -> bool;
 }
 
-/// Closes a flush of which every byte is safe in staging files, or in place: the mark, if it is still to be made; then the names
-/// belong to this dataset; then the files get them, and the names are synced; then the dataset counts.
+/// Closes a flush of which every byte is safe in staging files, or in place, in the order of [`Close`]. `mark` makes the mark, if
+/// that is still to be done.
 pub(super) fn close<C: Closers>(
     closers: &C,
     share: Share<'_>,
@@ -425,40 +373,25 @@ pub(super) fn close<C: Closers>(
     let ledger = LedgerDir { files, prefix };
     let number = format!("{:x}", unique_number());
     let closer = fence.map(|has_lock| Closer { number: &number, has_lock });
-    let early = planted(Bug::CommittedBeforeNamed);
-    closers.each(Step::MarkingDone, || {
-        if !closers.is_first() {
-            return Ok(());
+    let mut mark = Some(mark);
+    let mut step = |step: &Close| match step {
+        Close::Name => staged.iter().try_for_each(|file| name_file(files, fence, file)),
+        Close::Sync => Ok(sync_folders(files, prefix, folders.iter().map(PathBuf::as_path))?),
+        _ if !closers.is_first() => Ok(()),
+        Close::Mark => mark.take().map_or(Ok(()), |mark| mark()),
+        Close::Take => Ok(take(files, prefix, closer, record, now)?),
+        Close::Commit => Ok(ledger.commit(record, &by, closer.map(|closer| closer.number), now)?),
+        Close::Forget => {
+            // The dataset counts already; what is left of the record is cleared away by the next run. Whoever has the lock by now
+            // may be giving the names anew.
+            if expect_lock(fence, prefix.dir()).is_ok() {
+                let _ = record.forget(files, prefix);
+            }
+            Ok(())
         }
-        mark()?;
-        if !in_place {
-            take(files, prefix, closer, record, now)?;
-        }
-        if early {
-            ledger.commit(record, &by, closer.map(|closer| closer.number), now)?;
-        }
-        Ok(())
-    })?;
-    if !in_place {
-        closers.each(Step::Renaming, || staged.iter().try_for_each(|file| name_file(files, fence, file)))?;
-    }
-    closers.each(Step::SyncingFolders, || {
-        Ok(sync_folders(files, prefix, folders.iter().map(PathBuf::as_path))?)
-    })?;
-    closers.each(Step::Committing, || {
-        if !closers.is_first() {
-            return Ok(());
-        }
-        if !early {
-            ledger.commit(record, &by, closer.map(|closer| closer.number), now)?;
-        }
-        // The dataset counts already; what is left of the record is cleared away by the next run. Whoever has the lock by now may be
-        // giving the names anew.
-        if !in_place && expect_lock(fence, prefix.dir()).is_ok() {
-            let _ = record.forget(files, prefix);
-        }
-        Ok(())
-    })
+    };
+    let mut groups = Close::order(in_place).iter();
+    groups.try_for_each(|group| closers.each(Step::of(group), || group.iter().try_for_each(&mut step)))
 }
 
 /// Name and files belong to the dataset of a flush that is on record, from here on.
@@ -474,98 +407,6 @@ fn take(
         let PendingFlush { dataset, token, sharing, .. } = &mut *record;
         ledger.take(dataset, token, closer, sharing)
     })
-}
-
-/// Gives a file its name. Who has done so before may not have been able to sync it, and syncing it once more would succeed though
-/// the system has lost it. So a process with the lock makes it anew, which a sync proves. A rank leaves it: it may be read already.
-fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
-    let (staging, target) = (&file.staging, &file.target);
-    // More than twice only if another process that closes the flush is at it.
-    for _ in 0..MOST_RENAMES {
-        expect_lock(fence, target)?;
-        if rename(files, staging, target)? {
-            return Ok(());
-        }
-        expect_bytes(files, target, file.bytes, file.crc, BLOCK_BYTES)?;
-        if fence.is_none() {
-            return Ok(());
-        }
-        // To read it may have taken so long that a newer dataset has got the name.
-        expect_lock(fence, target)?;
-        // What was taken away goes back at once, whoever has the lock by now.
-        if rename(files, target, staging)? && rename(files, staging, target)? {
-            return Ok(());
-        }
-    }
-    Err(FsError::LockLost { path: target.clone() }.into())
-}
-
-/// Fails where a process with the lock has lost it.
-pub(crate) fn expect_lock(fence: Option<Fence<'_>>, target: &Path) -> Result<(), FsError> {
-    match fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
-        true => Err(FsError::LockLost { path: target.to_owned() }),
-        false => Ok(()),
-    }
-}
-
-/// Gives whether there was anything to rename.
-fn rename(files: &dyn Files, from: &Path, to: &Path) -> Result<bool, FsError> {
-    match files.rename(from, to) {
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
-        other => other.at("rename a new file to", to).map(|()| true),
-    }
-}
-
-/// The folders that files lie in, up to the prefix directory.
-pub(super) fn folders_of<'a>(prefix: &Prefix, paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
-    let above = paths.flat_map(|path| path.ancestors().skip(1));
-    above.filter(|folder| folder.starts_with(prefix.dir())).collect()
-}
-
-/// Syncs folders, so that the names in them outlive a crash. The prefix directory has its own name in the folder above,
-/// which need not be the user's.
-pub(crate) fn sync_folders<'a>(
-    files: &dyn Files,
-    prefix: &Prefix,
-    folders: impl Iterator<Item = &'a Path>,
-) -> Result<(), FsError> {
-    for folder in folders.filter(|_| !planted(Bug::RenamesNotSynced)) {
-        files.sync_dir(folder).at("sync", folder)?;
-        if let Some(above) = folder.parent().filter(|_| folder == prefix.dir()) {
-            match files.sync_dir(above) {
-                Err(error) if error.kind() == ErrorKind::PermissionDenied => (),
-                synced => synced.at("sync", above)?,
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Syncs the names of files in place, and of the folders that they lie in, once: what could not be synced is refused from then on.
-pub(crate) fn sync_names(
-    files: &dyn Files,
-    prefix: &Prefix,
-    paths: &BTreeSet<PathBuf>,
-) -> Result<(), FsError> {
-    let unsynced = Unsynced { files, prefix };
-    let folders = folders_of(prefix, paths.iter().map(|path| &**path));
-    let mut named = paths.iter().map(|path| &**path).chain(folders.iter().copied());
-    named.clone().try_for_each(|path| unsynced.refuse(path))?;
-    for folder in &folders {
-        sync_folders(files, prefix, [*folder].into_iter()).or_else(|error| {
-            named
-                .by_ref()
-                .filter(|path| path.parent() == Some(folder))
-                .try_for_each(|path| unsynced.record(path))?;
-            Err(error)
-        })?;
-    }
-    Ok(())
-}
-
-/// A name for a file that is written to get another one. Nobody else writes it.
-pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
-    staging_file(path, &format!("{token}.{:x}", unique_number()))
 }
 
 fn end_all(
@@ -715,14 +556,16 @@ impl<'a> Closing<'a> {
 
     /// Where all was done but to forget it, forgets it, and says why its dataset does not count, if it does not.
     fn clear_away_if_ended(&self) -> Result<Option<Option<String>>, StepError> {
-        let progress = self.ledger().index()?.progress(&self.record.dataset, &self.record.token);
-        let FlushProgress::Ended { counts } = progress else { return Ok(None) };
-        // What was saved from a cache is built more than once.
-        if (counts || self.is_saved()) && self.lacks_a_name()? {
-            let PendingFlush { dataset, token: by, .. } = &self.record;
-            self.ledger().transact(&Request::NameAgain { dataset, by })?;
-            return Ok(None);
-        }
+        let PendingFlush { dataset, token: by, .. } = &self.record;
+        let progress = self.ledger().index()?.progress(dataset, by);
+        let counts = match Ended::of(progress, self.is_saved(), || self.lacks_a_name())? {
+            Ended::NotYet => return Ok(None),
+            Ended::LacksName => {
+                self.ledger().transact(&Request::NameAgain { dataset, by })?;
+                return Ok(None);
+            }
+            Ended::Done { counts } => counts,
+        };
         // Who did it may have failed to sync the index.
         self.ledger().transact(&Request::Confirm)?;
         self.remove_staging()?;
@@ -732,8 +575,7 @@ impl<'a> Closing<'a> {
 
     /// Whether it has made its dataset complete, and that still counts.
     fn counts(&self) -> Result<bool, PrefixError> {
-        let progress = self.ledger().index()?.progress(&self.record.dataset, &self.record.token);
-        Ok(progress == FlushProgress::Ended { counts: true })
+        Ok(self.ledger().index()?.progress(&self.record.dataset, &self.record.token).counts())
     }
 
     fn is_saved(&self) -> bool {
@@ -881,10 +723,3 @@ impl<'a> Closing<'a> {
         all.ok_or_else(|| PrefixError::Missing { path: self.prefix.rank2file(id) })
     }
 }
-
-/// How often a file is given its name before another process is believed to hinder it.
-const MOST_RENAMES: u32 = 4;
-
-const BLOCK_BYTES: u64 = 1 << 20;
-/// The process that closes or marks flushes holds this name, below the prefix's `.scr`.
-const LOCK: &str = "finalize.lock";

@@ -3,7 +3,7 @@
 //! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions. It checks
 //! the files that have arrived, so that it need not trust a transport.
 
-use super::closing::{sync_folders, Staged};
+use super::names::{sync_folders, Staged};
 use super::step::StepError;
 use super::{Options, SourceFile};
 use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};

@@ -24,14 +24,15 @@
 //! | `worker` | such a flush, done by a thread of each rank |
 //! | `detached` | such a flush, done by a transport that outlives the application |
 //! | `closing` | steps 3 to 5 for every process that closes a flush; `outcome`: the result |
+//! | `alone` | the lock of that process; `names`: how files get their names |
 //! | `file_copy` | the files of one rank, from their staging files to their names |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
 //! | `lists` | the ranks' lists of files, and how they come together in leaves |
-//! | `catalog` | index, summary and file lists |
 //! | `under_way` | how far flushes are, for those who look from outside |
 
 mod aggregate;
+pub(crate) mod alone;
 pub(crate) mod closing;
 pub(crate) mod detached;
 mod earlier_runs;
@@ -40,6 +41,7 @@ mod flushes;
 pub(crate) mod folder_owners;
 mod host_options;
 pub(crate) mod lists;
+pub(crate) mod names;
 mod outcome;
 mod pauses;
 mod plan;

@@ -7,6 +7,7 @@ use crate::comm::{AnyError, CommError, Rank};
 use crate::fs::verify::FileError;
 use crate::fs::FsError;
 use crate::ledger::pending::PendingError;
+use crate::ledger::Close;
 use crate::prefix::{DatasetDescriptor, FileName, PrefixError};
 use scr_plugin_api::PluginError;
 use std::path::PathBuf;
@@ -25,6 +26,16 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// A group of steps that close a flush.
+    pub(super) fn of(group: &[Close]) -> Self {
+        match group.first() {
+            Some(Close::Name) => Self::Renaming,
+            Some(Close::Sync) => Self::SyncingFolders,
+            Some(Close::Commit | Close::Forget) => Self::Committing,
+            Some(Close::Mark | Close::Take) | None => Self::MarkingDone,
+        }
+    }
+
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Folders => "making the folders",

@@ -4,11 +4,11 @@
 use super::closing::{self, CloseOutcome, Closers, Share};
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::assign_owners;
-use super::lists;
 use super::plan::Plan;
 use super::running::{Running, RunningFlush};
 use super::step::{label, Step, StepError};
 use super::throttle::Throttle;
+use super::{lists, names};
 use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
@@ -169,7 +169,7 @@ impl Flush<'_> {
         let (files, prefix, in_place) = (self.files(), &self.job.prefix, self.options.in_place);
         if !in_place {
             let folders = run.folders.iter().map(PathBuf::as_path);
-            let synced = closing::sync_folders(files, prefix, folders);
+            let synced = names::sync_folders(files, prefix, folders);
             self.agreed(&run.record.dataset, Step::SyncingFolders, synced)?;
         }
         *has_news = self.share_checksums(run)?;

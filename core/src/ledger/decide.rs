@@ -41,7 +41,7 @@ pub(crate) fn decide<F: Facts>(
             return decision.list_whole(dataset, make_current, now)
         }
         Request::NameAgain { dataset, by } => {
-            let counts = index.progress(dataset, by) == FlushProgress::Ended { counts: true };
+            let counts = index.progress(dataset, by).counts();
             // Another process may have finished it, and then nobody would do so again.
             let is_due = counts && decision.facts.recorded(by)? == Recorded::UnderWay;
             commit(is_due.then(|| took(dataset, by, None)))

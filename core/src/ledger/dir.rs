@@ -1,16 +1,17 @@
 //! The ledger of a prefix directory as files: loaded from `index.scr` and `ids.scr`, and changed under their one lock.
 
+use super::doubt::{is_any_at_risk, keeps_its_files};
 use super::facts::{names_of, FactsOfFiles};
 use super::heal::{self, Fault};
 use super::pending::PendingFlush;
-use super::{decide, Closer, Event, Ledger, MakeCurrent, Request, Sharing, Verdict, Whose};
+use super::{decide, expect_lock, Closer, Event, Ledger, MakeCurrent, Request, Sharing, Verdict, Whose};
 use crate::fs::{Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::shared::{self, Held, Locked};
 use crate::prefix::{
     DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, RunId,
-    Running, Summary, DELETION, IN_PLACE,
+    Running, Summary, IN_PLACE,
 };
 use std::collections::HashSet;
 
@@ -300,10 +301,7 @@ impl<'a> LedgerDir<'a> {
     }
 
     fn expect_ours(&self, locked: &Locked<'_>) -> Result<(), FsError> {
-        match locked.is_ours() || planted(Bug::FenceNotChecked) {
-            true => Ok(()),
-            false => Err(FsError::LockLost { path: self.prefix.index_file() }),
-        }
+        expect_lock(Some(&|| locked.is_ours()), &self.prefix.index_file())
     }
 
     fn decide(
@@ -420,10 +418,9 @@ impl<'a> LedgerDir<'a> {
         sharing: &mut Sharing,
     ) -> Result<Turn<()>, PrefixError> {
         let request = Request::TakeNames { dataset, by, closer: closer.map(|closer| closer.number) };
-        let has_lost = |closer: Closer<'_>| !(closer.has_lock)() && !planted(Bug::FenceNotChecked);
-        let turn = self.attempt(&request, sharing, &mut |_| match closer.is_some_and(has_lost) {
-            true => Err(PrefixError::from(FsError::LockLost { path: self.prefix.index_file() })),
-            false => Ok(()),
+        let turn = self.attempt(&request, sharing, &mut |_| {
+            let fence = closer.map(|closer| closer.has_lock);
+            expect_lock(fence, &self.prefix.index_file()).map_err(PrefixError::from)
         })?;
         Ok(match turn {
             Turn::Done(_) => Turn::Done(()),
@@ -435,13 +432,11 @@ impl<'a> LedgerDir<'a> {
     /// that are complete, or never were: those may lie in place without being listed yet.
     pub(crate) fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Result<Turn<bool>, PrefixError> {
         let mut is_any_left = false;
-        let is_at_risk = |entry: &IndexEntry| entry.is_valid() || entry.flushed.is_none();
         let turn = self.attempt(
             &Request::BeginInPlace(dataset),
             &mut Sharing::default(),
             &mut |ledger: &Ledger| -> Result<(), PrefixError> {
-                let others = ledger.entries().into_iter().filter(|entry| entry.id != dataset.id);
-                is_any_left = others.into_iter().any(|entry| is_at_risk(&entry));
+                is_any_left = is_any_at_risk(ledger, dataset);
                 Ok(())
             },
         )?;
@@ -559,9 +554,7 @@ impl<'a> LedgerDir<'a> {
     pub(crate) fn names_of_others(&self, id: u64) -> Result<HashSet<FileName>, PrefixError> {
         let mut names = HashSet::new();
         let index = self.index()?;
-        let counts =
-            |entry: &IndexEntry| entry.is_valid() || entry.taken.as_ref().is_some_and(|by| by != DELETION);
-        for other in index.entries().iter().filter(|entry| counts(entry) && entry.id != id) {
+        for other in index.entries().iter().filter(|entry| keeps_its_files(entry, id)) {
             // No run can restart from one with damaged lists, and its files are still unknown.
             names.extend(names_of(self.files, self.prefix, other.id)?.unwrap_or_default());
         }

@@ -2,6 +2,7 @@
 
 use super::Recorded;
 use crate::planted::{planted, Bug};
+use crate::prefix::FlushProgress;
 
 /// What somebody wants of a flush that is on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,5 +42,31 @@ impl Ending {
             // Its job may only be slow.
             (Recorded::UnderWay, _) => Self::Revoke { even_if_taken: planted(Bug::TakenBackAfterMark) },
         }
+    }
+}
+
+/// How far a flush is that is on record, and of which every byte has arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ended {
+    /// It is still to be closed.
+    NotYet,
+    /// It was closed, and a file lacks its name all the same: after a power failure the index may say more than the folders have.
+    LacksName,
+    /// What is left of it is removed. Its dataset may count no more.
+    Done { counts: bool },
+}
+
+impl Ended {
+    /// As the ledger says. What was saved from a cache is built more than once.
+    pub(crate) fn of<E>(
+        progress: FlushProgress,
+        is_saved: bool,
+        lacks_a_name: impl FnOnce() -> Result<bool, E>,
+    ) -> Result<Self, E> {
+        let FlushProgress::Ended { counts } = progress else { return Ok(Self::NotYet) };
+        Ok(match (counts || is_saved) && lacks_a_name()? {
+            true => Self::LacksName,
+            false => Self::Done { counts },
+        })
     }
 }

@@ -9,6 +9,8 @@
 //! | `request` | what can be asked for, what can happen, and why it may not |
 //! | `decide` | the function |
 //! | `ending` | what a process does about a flush that it finds |
+//! | `steps` | in which order a flush is closed, and datasets leave |
+//! | `doubt` | which files may have been written over, and what proves the others |
 //! | `state` | the value, and how an event changes it |
 //! | `facts` | what the function may ask about the world |
 //! | `dir` | the two files: the only code that reads and writes them, under the one lock |
@@ -20,6 +22,7 @@
 
 mod decide;
 mod dir;
+mod doubt;
 mod ending;
 mod facts;
 mod heal;
@@ -27,6 +30,7 @@ pub(crate) mod pending;
 mod promises;
 mod request;
 mod state;
+mod steps;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -34,15 +38,29 @@ mod window;
 pub(crate) use decide::decide;
 pub use dir::LedgerDir;
 pub(crate) use dir::{Committed, RecordedLists, Turn};
-pub(crate) use ending::{Ending, Wish};
+pub(crate) use doubt::{is_recorded, Doubts, Proof};
+pub(crate) use ending::{Ended, Ending, Wish};
 pub(crate) use facts::{Facts, Recorded, Sharing};
 pub use promises::Promise;
 pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;
+pub(crate) use steps::{Close, Leave, Leaving};
 pub(crate) use window::beyond_window;
+
+use crate::fs::FsError;
+use crate::planted::{planted, Bug};
+use std::path::Path;
 
 /// Whether the lock is still that of this process, or was broken, since it seemed dead.
 pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
+
+/// Fails where a process with the lock has lost it: whoever has it by now may be changing the same.
+pub(crate) fn expect_lock(fence: Option<Fence<'_>>, to_change: &Path) -> Result<(), FsError> {
+    match fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
+        true => Err(FsError::LockLost { path: to_change.to_owned() }),
+        false => Ok(()),
+    }
+}
 
 /// A process that closes the flush of a job.
 #[derive(Clone, Copy)]

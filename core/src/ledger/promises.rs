@@ -166,10 +166,12 @@ mod check {
         newest.is_none_or(|newest| view.restart.is_some_and(|restart| restart.dataset >= newest))
     }
 
-    /// Also what nobody was told of, once the run itself finds it complete.
+    /// Also what nobody was told of, once the run itself finds it complete. What the user gives up is not to be reached.
     fn newest(view: &View<'_>) -> bool {
         let reached = view.restart.map(|restart| restart.dataset);
-        let is_reachable = |of: &usize| view.after.counts[*of] && view.fates[*of].is_whole;
+        let is_reachable = |of: &usize| {
+            view.after.counts[*of] && view.fates[*of].is_whole && !view.fates[*of].is_being_dropped
+        };
         let newest = (0..view.fates.len()).rfind(is_reachable);
         newest <= reached || newest.is_some_and(|newest| view.named.contains(&newest))
     }

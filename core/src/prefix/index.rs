@@ -139,6 +139,13 @@ pub(crate) enum FlushProgress {
     Ended { counts: bool },
 }
 
+impl FlushProgress {
+    /// Whether it has made its dataset complete, and that still counts.
+    pub(crate) fn counts(self) -> bool {
+        self == Self::Ended { counts: true }
+    }
+}
+
 impl Shared for Index {
     const WAIT: Durability = Durability::Synced;
 

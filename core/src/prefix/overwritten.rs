@@ -10,7 +10,6 @@
 
 use super::{FileName, Prefix, Seq, DIR_MODE, FILE_MODE};
 use crate::fs::{Durability, Files, FsError};
-use crate::planted::{planted, Bug};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use sha2::{Digest, Sha256};
@@ -20,7 +19,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Overwritten {
     /// The newest dataset for which it was.
-    by: Seq,
+    pub(crate) by: Seq,
 }
 
 impl Overwritten {
@@ -36,9 +35,6 @@ impl Overwritten {
     ) -> Result<(), FsError> {
         let path = path(prefix, name);
         let folder = path.parent().unwrap_or(&path);
-        if planted(Bug::OverwrittenNotRecorded) {
-            return Ok(());
-        }
         // Another rank may just have recorded it. If its sync has failed, the next one would succeed without the name: so each rank
         // makes the name anew.
         let mut tree = KvTree::new();
@@ -59,7 +55,12 @@ impl Overwritten {
         name: &FileName,
         owner: Seq,
     ) -> Result<bool, FsError> {
-        Ok(Self::read(files, prefix, name)?.is_some_and(|last| last.by > owner))
+        Ok(Self::read(files, prefix, name)?.is_some_and(|last| last.is_since(owner)))
+    }
+
+    /// Whether that was after the dataset at `owner` was begun.
+    pub(crate) fn is_since(self, owner: Seq) -> bool {
+        self.by > owner
     }
 
     /// Forgets a file: the dataset that was given it is complete. A file that cannot be removed does no harm to newer datasets.

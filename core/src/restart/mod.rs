@@ -20,7 +20,7 @@ use crate::error::Error;
 use crate::fetch::{Candidate, Fetcher, Search};
 use crate::flush::closing;
 use crate::job::Job;
-use crate::ledger::{Dropping, Request, Whose};
+use crate::ledger::{Dropping, Leave, Leaving, Request, Whose};
 use crate::param;
 use crate::planted::{planted, Bug};
 use crate::prefix::{Between, Seq};
@@ -505,12 +505,19 @@ impl WentBack {
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
         let is_left = |left: &UnusableDataset| left.seq > seq && left.dataset.is_only_checkpoint();
         let which = Dropping::CheckpointsAfter(seq);
-        if !planted(Bug::NewerStayAfterCurrent) {
-            cache.give_up(job, &newer, is_left, which, None, Some(self.0))?;
-            cache.withdraw(job, &newer)?;
+        for step in Leave::order(Leaving::WentBack) {
+            match step {
+                Leave::Record => cache.give_up(job, &newer, is_left, which, None, Some(self.0))?,
+                Leave::Index => Self::drop_from_index(job, which, seq),
+                Leave::Cache => cache.withdraw(job, &newer)?,
+            }
         }
+        Ok(())
+    }
+
+    fn drop_from_index(job: &Job, which: Dropping<'_>, seq: Seq) {
         if job.rank() != Rank(0) {
-            return Ok(());
+            return;
         }
         match job.ledger().transact(&Request::Drop { which, run: job.run.number }) {
             Ok(dropped) if dropped.events.is_empty() => (),
@@ -521,7 +528,6 @@ impl WentBack {
             )),
             Err(error) => job.report.error(&crate::describe(&error)),
         }
-        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@ use super::scan::Scan;
 use crate::cache::place::PartPlace;
 use crate::comm::Rank;
 use crate::env::Env;
-use crate::flush::closing;
+use crate::flush::{closing, names};
 use crate::fs::copy::copy_anew;
 use crate::fs::{At, Files, FsError, How};
 use crate::ledger::pending::PendingFlush;
@@ -339,14 +339,14 @@ impl<'a> Builder<'a> {
                 if record.protection.bypass {
                     synced?;
                 } else if synced.is_err() {
-                    let temporary = closing::unused_name(&path, &copying(record.id_in_prefix));
+                    let temporary = names::unused_name(&path, &copying(record.id_in_prefix));
                     copy_anew(files, &path, &path, &temporary, file.bytes, file.crc)
                         .map_err(|error| BuildError::Step(crate::describe(&error)))?;
                 }
                 paths.insert(path);
             }
         }
-        Ok(closing::sync_names(files, prefix, &paths)?)
+        Ok(names::sync_names(files, prefix, &paths)?)
     }
 
     /// Removes the files of interrupted copies: the dataset is complete, so they are useless.

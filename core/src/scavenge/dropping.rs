@@ -2,7 +2,7 @@
 
 use crate::flush::closing;
 use crate::fs::Files;
-use crate::ledger::{Dropping, LedgerDir, Request};
+use crate::ledger::{Dropping, Leave, Leaving, LedgerDir, Request};
 use crate::prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
 
 /// The knowledge about a dataset that was dropped.
@@ -69,12 +69,17 @@ fn drop_named(
     let mut known = known(files, prefix)?;
     known.retain(is_known);
     let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
-    if !seqs.is_empty() || !listed.is_empty() {
-        ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
-    }
-    let (mut found, caution) = closing::drop_datasets(files, prefix, which, 0)?;
-    if !known.is_empty() {
-        found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?;
+    let (mut found, mut caution) = (false, None);
+    for step in Leave::order(Leaving::Dropped) {
+        match step {
+            Leave::Record if seqs.is_empty() && listed.is_empty() => (),
+            Leave::Record => {
+                ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
+            }
+            Leave::Index => (found, caution) = closing::drop_datasets(files, prefix, which, 0)?,
+            Leave::Cache if known.is_empty() => (),
+            Leave::Cache => found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?,
+        }
     }
     known.retain(FlushEntry::is_on_nodes);
     let in_cache = known.iter().map(|entry| entry.id).collect();

@@ -4,7 +4,7 @@
 //! its own name, so that it is there as a whole or not at all.
 
 use crate::env::Env;
-use crate::flush::closing::{sync_folders, unused_name};
+use crate::flush::names::{sync_folders, unused_name};
 use crate::fs::copy::{Attributes, Copy};
 use crate::fs::verify::{compare, expect_bytes, open_whole, FileError};
 use crate::fs::{At, Durability, FileRange, FsError, How};

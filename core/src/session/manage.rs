@@ -9,7 +9,7 @@ use crate::delete;
 use crate::fetch::{self, Candidate, Fetcher};
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
-use crate::ledger::{Dropping, Request};
+use crate::ledger::{Dropping, Leave, Leaving, Request};
 use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
 use crate::prefix::{Index, IndexEntry, Seq};
@@ -69,23 +69,26 @@ impl Session {
         let doing = || format!("dropping `{}'", String::from_utf8_lossy(name));
         self.refuse_held(name).map_err(|error| error.doing(doing()))?;
         let in_cache = self.end_flushes_of(name)?;
-        if !planted(Bug::DroppedStaysInCache) {
-            self.give_up(name, &in_cache, None)?;
+        let mut dropped = Ok(());
+        for step in Leave::order(Leaving::Dropped) {
+            match step {
+                Leave::Record => self.give_up(name, &in_cache, None)?,
+                Leave::Index => dropped = self.drop_from_index(name),
+                // There it would be restarted from, and flushed and listed again by the next run.
+                Leave::Cache => self.leave_cache(name, &in_cache)?,
+            }
         }
+        dropped.map_err(|error| error.doing(doing()))
+    }
+
+    fn drop_from_index(&self, name: &[u8]) -> Collective<()> {
         let Job { run, prefix, .. } = &self.job;
-        let dropped = match self.job.rank() {
+        self.job.agree(match self.job.rank() {
             Rank(0) => {
                 closing::drop_datasets(self.job.files(), prefix, Dropping::Named(name), run.number).map(drop)
             }
             _ => Ok(()),
-        };
-        let dropped = self.job.agree(dropped);
-        // In cache it would be restarted from, and flushed and listed again by the next run.
-        if !planted(Bug::DroppedStaysInCache) {
-            self.cache.withdraw(&self.job, &in_cache)?;
-            self.leave_dropped(name)?;
-        }
-        dropped.map_err(|error| error.doing(doing()))
+        })
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -98,14 +101,14 @@ impl Session {
         self.refuse_held(name)
             .map_err(|error| error.doing(format!("deleting `{}'", String::from_utf8_lossy(name))))?;
         let in_cache = self.end_flushes_of(name)?;
-        if !planted(Bug::DeletedStaysInCache) {
-            // Nothing that is deleted is left to be listed again.
-            self.give_up(name, &in_cache, self.job.run.number_alone())?;
-        }
-        let was_listed = delete::named(&self.job, name)?;
-        if !planted(Bug::DeletedStaysInCache) {
-            self.cache.withdraw(&self.job, &in_cache)?;
-            self.leave_dropped(name)?;
+        let mut was_listed = false;
+        for step in Leave::order(Leaving::Deleted) {
+            match step {
+                // Nothing that is deleted is left to be listed again.
+                Leave::Record => self.give_up(name, &in_cache, self.job.run.number_alone())?,
+                Leave::Index => was_listed = delete::named(&self.job, name)?,
+                Leave::Cache => self.leave_cache(name, &in_cache)?,
+            }
         }
         if !was_listed && in_cache.is_empty() {
             let label = String::from_utf8_lossy(name);
@@ -142,8 +145,9 @@ impl Session {
         Ok(in_cache)
     }
 
-    /// The dropped or deleted dataset may be the one that the application was about to restart from.
-    fn leave_dropped(&mut self, name: &[u8]) -> Result<(), Error> {
+    /// What is dropped or deleted leaves the cache. It may be the one that the application was about to restart from.
+    fn leave_cache(&mut self, name: &[u8], in_cache: &[u64]) -> Result<(), Error> {
+        self.cache.withdraw(&self.job, in_cache)?;
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
         if self.restart.leave_dropped(&mut from, name)? {
             from.report_left_alone();

@@ -8,8 +8,10 @@
 use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
 use crate::cache::owner::Owner;
 use crate::descriptor::{Descriptors, Store};
-use crate::flush::closing::{finalize_now, folders_of, if_soon_free, sync_folders, try_alone};
+use crate::flush::alone::{if_soon_free, try_alone};
+use crate::flush::closing::finalize_now;
 use crate::flush::file_copy;
+use crate::flush::names::{folders_of, sync_folders};
 use crate::flush::step::StepError;
 use crate::flush::FlushOutcome;
 use crate::fs::{Files, FsError, OwnedDir};

@@ -3,10 +3,11 @@
 use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
 use crate::flush::closing::{
     close, drop_datasets, finalize_arrived, finalize_pending, finish, forget, resolve, CloseOutcome, Closers,
-    Share, Staged,
+    Share,
 };
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, Here, PollResult, Which};
+use crate::flush::names::Staged;
 use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};

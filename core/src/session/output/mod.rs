@@ -22,6 +22,7 @@ use crate::comm::{Comm, CommError, Rank, Traffic};
 use crate::flush::folder_owners::assign_owners;
 use crate::fs::{At, Durability, File, FsError, How, Kind, Writer};
 use crate::job::Job;
+use crate::ledger::is_recorded;
 use crate::placement::Survives;
 use crate::planted::{planted, Bug};
 use crate::prefix::{FileName, Overwritten};
@@ -134,7 +135,7 @@ impl Output {
             found => found.at("look at", path)?,
         };
         self.may_replace = true;
-        if self.is_older_at_risk {
+        if is_recorded(true, self.is_older_at_risk) {
             Overwritten::record(job.files(), &job.prefix, name, self.record.seq())?;
         }
         Ok(())

@@ -1,8 +1,9 @@
 //! How one process ends a flush: `Closing` in `flush/closing.rs`.
 
-use super::super::super::{Ending, Wish};
+use super::super::super::{Close, Ended, Ending, Wish};
 use super::{
-    dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Outcome, Recorded, State, Why, World, SAVING,
+    dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Infallible, Outcome, Recorded, State, Why,
+    World, SAVING,
 };
 
 impl World {
@@ -24,31 +25,31 @@ impl World {
             At::Find => self.find(state, who, frame),
             At::Ended => self.clear_away_if_ended(state, who, flush),
             At::Revoke { even_if_taken } => self.take_back(state, who, frame, even_if_taken),
-            At::Take => self.take(state, who, frame),
-            At::Rename(_) | At::Away(_) if !self.may_go_on(state, who) => {
-                self.pop(state, who, Outcome::Postponed)
-            }
-            At::Rename(file) => self.name(state, who, flush, file),
-            At::Away(file) => {
+            At::Step { step, file } => match close_step(step) {
+                Close::Take => self.take(state, who, frame, step),
+                Close::Name if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Postponed),
+                Close::Name => self.name(state, who, flush, step, file),
+                Close::Commit => self.commit(state, who, flush, step),
+                Close::Forget if !self.may_go_on(state, who) => self.close_next(state, who, step),
+                Close::Forget => {
+                    self.forget(state, flush);
+                    self.close_next(state, who, step)
+                }
+                // It is marked, and in this world every name is safe at once.
+                Close::Mark | Close::Sync => self.close_next(state, who, step),
+            },
+            At::Away { .. } if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Postponed),
+            At::Away { step, file } => {
                 if let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) {
                     state.disk.staged[flush][staging] = std::mem::take(&mut state.disk.files[target]);
                 }
-                self.go(state, who, At::Back(file))
+                self.go(state, who, At::Back { step, file })
             }
-            At::Back(file) => {
+            At::Back { step, file } => {
                 if let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) {
                     self.rename(state, flush, staging, target);
                 }
-                self.go(state, who, At::Rename(file + 1))
-            }
-            At::Commit => self.commit(state, who, flush),
-            At::Forget if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Complete),
-            At::Forget => {
-                state.disk.is_marked[flush] = false;
-                if state.disk.records[flush] == Recorded::UnderWay {
-                    state.disk.records[flush] = Recorded::Nothing;
-                }
-                self.pop(state, who, Outcome::Complete)
+                self.go(state, who, At::Step { step, file: file + 1 })
             }
             At::ClearStaging(_) | At::ClearMarks(_) if !self.may_go_on(state, who) => {
                 self.pop(state, who, Outcome::Postponed)
@@ -77,6 +78,21 @@ impl World {
         }
     }
 
+    /// The step after one, which was done.
+    fn close_next(&self, state: &mut State, who: usize, step: u8) -> bool {
+        match close_after(step) {
+            Some(step) => self.go(state, who, At::Step { step, file: 0 }),
+            None => self.pop(state, who, Outcome::Complete),
+        }
+    }
+
+    pub(super) fn forget(&self, state: &mut State, flush: usize) {
+        state.disk.is_marked[flush] = false;
+        if state.disk.records[flush] == Recorded::UnderWay {
+            state.disk.records[flush] = Recorded::Nothing;
+        }
+    }
+
     fn find(&mut self, state: &mut State, who: usize, frame: Frame) -> bool {
         if !self.lock(state, who) {
             return false;
@@ -88,14 +104,14 @@ impl World {
         let flush = frame.flush as usize;
         if frame.why == Why::Finish {
             if state.disk.records[flush] != Recorded::UnderWay {
-                let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+                let counts = self.progress(state, flush).counts();
                 return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::Postponed });
             }
             return self.go(state, who, At::Ended);
         }
         let (recorded, is_marked) = (state.disk.records[flush], state.disk.is_marked[flush]);
         if frame.why == Why::Resolve && recorded != Recorded::UnderWay {
-            let counts = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+            let counts = self.progress(state, flush).counts();
             return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::TakenBack });
         }
         if frame.why == Why::TakeBack && recorded == Recorded::UnderWay {
@@ -116,21 +132,25 @@ impl World {
     }
 
     fn clear_away_if_ended(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
-        let FlushProgress::Ended { counts } = self.progress(state, flush) else {
-            return self.check(state, who, flush);
+        let lacks = || {
+            let has_lists = state.disk.has_lists[dataset_of(flush)];
+            Ok::<_, Infallible>(has_lists && self.lacks_a_name(state, flush))
         };
-        let is_due = counts || flush == SAVING;
-        if is_due && state.disk.has_lists[dataset_of(flush)] && self.lacks_a_name(state, flush) {
-            self.ask(state, Ask::NameAgain(flush as u8));
-            return self.check(state, who, flush);
+        let Ok(ended) = Ended::of(self.progress(state, flush), flush == SAVING, lacks);
+        match ended {
+            Ended::NotYet => self.check(state, who, flush),
+            Ended::LacksName => {
+                self.ask(state, Ask::NameAgain(flush as u8));
+                self.check(state, who, flush)
+            }
+            Ended::Done { counts: true } => self.go(state, who, At::ClearStaging(Outcome::Complete)),
+            Ended::Done { counts: false } => self.go(state, who, At::ClearStaging(Outcome::TakenBack)),
         }
-        let outcome = if counts { Outcome::Complete } else { Outcome::TakenBack };
-        self.go(state, who, At::ClearStaging(outcome))
     }
 
     fn check(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
         match self.can_be_named(state, flush) {
-            true => self.go(state, who, At::Take),
+            true => self.close_next(state, who, MARK),
             false => self.fail(state, who, flush),
         }
     }
@@ -144,7 +164,7 @@ impl World {
             return self.pop(state, who, Outcome::Postponed);
         }
         let flush = frame.flush as usize;
-        let counted = self.progress(state, flush) == FlushProgress::Ended { counts: true };
+        let counted = self.progress(state, flush).counts();
         if self.ask(state, Ask::TakeBack { flush: frame.flush, even_if_taken })
             == (Answer::Refused { is_damage: true })
         {
@@ -168,14 +188,14 @@ impl World {
         state.disk.has_lists[dataset] && self.files_of(dataset).all(is_there)
     }
 
-    fn take(&mut self, state: &mut State, who: usize, frame: Frame) -> bool {
+    fn take(&mut self, state: &mut State, who: usize, frame: Frame, step: u8) -> bool {
         self.frame(state, who).waits = false;
         let has_failed = frame.waits && state.actors[who].outcome == Outcome::Postponed;
         if has_failed || !self.may_go_on(state, who) {
             return self.pop(state, who, Outcome::Postponed);
         }
         match self.ask(state, Ask::Take { flush: frame.flush, closer: who as u8 + 1 }) {
-            Answer::Done { .. } => self.go(state, who, At::Rename(0)),
+            Answer::Done { .. } => self.close_next(state, who, step),
             Answer::Refused { is_damage: true } => self.fail(state, who, frame.flush as usize),
             Answer::Refused { .. } => self.pop(state, who, Outcome::Postponed),
             Answer::After(other) if frame.waited == other.wrapping_add(2) => {
@@ -190,14 +210,14 @@ impl World {
         }
     }
 
-    fn name(&mut self, state: &mut State, who: usize, flush: usize, file: u8) -> bool {
+    fn name(&mut self, state: &mut State, who: usize, flush: usize, step: u8, file: u8) -> bool {
         let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) else {
-            return self.go(state, who, At::Commit);
+            return self.close_next(state, who, step);
         };
         let is_staged = state.disk.staged[flush][staging] != Bytes::None;
         match self.rename(state, flush, staging, target) {
-            true if is_staged => self.go(state, who, At::Rename(file + 1)),
-            true => self.go(state, who, At::Away(file)),
+            true if is_staged => self.go(state, who, At::Step { step, file: file + 1 }),
+            true => self.go(state, who, At::Away { step, file }),
             false => self.fail(state, who, flush),
         }
     }
@@ -212,12 +232,12 @@ impl World {
         true
     }
 
-    fn commit(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
+    fn commit(&mut self, state: &mut State, who: usize, flush: usize, step: u8) -> bool {
         match self.ask(state, Ask::Complete { flush: flush as u8, closer: who as u8 + 1 }) {
             Answer::Refused { is_damage: true } => self.fail(state, who, flush),
             Answer::Done { .. } => {
                 self.tell_complete(state, flush);
-                self.go(state, who, At::Forget)
+                self.close_next(state, who, step)
             }
             _ => self.pop(state, who, Outcome::Postponed),
         }
@@ -239,6 +259,24 @@ impl World {
             false => self.go(state, who, At::Revoke { even_if_taken: true }),
         }
     }
+}
+
+/// The first step, by which a flush is marked.
+pub(super) const MARK: u8 = 0;
+
+fn close_steps() -> impl Iterator<Item = Close> {
+    Close::order(false).iter().copied().flatten().copied()
+}
+
+/// The step at this place in the order.
+pub(super) fn close_step(place: u8) -> Close {
+    close_steps().nth(usize::from(place)).expect("a step of the order")
+}
+
+/// The place of the next step after one that changes anything in this world.
+pub(super) fn close_after(place: u8) -> Option<u8> {
+    let later = (place + 1..).zip(close_steps().skip(usize::from(place) + 1));
+    later.into_iter().find(|(_, step)| *step != Close::Sync).map(|(place, _)| place)
 }
 
 /// Whether a file has the bytes of a dataset, as its checksum says.

@@ -1,21 +1,24 @@
 //! The small world: every interleaving of two runs and a command over three datasets, in memory, and the promises in each state.
 //!
 //! Each actor is a state machine whose steps are atomic. What changes the ledger goes through the real [`decide`] and
-//! [`Ledger::apply`]; a step that moves files changes a small map. The order of the steps is that of `flush/closing.rs` and
-//! `delete`. Any actor may die before any step of it. One that holds `finalize.lock` may lose it to another one and go on.
+//! [`Ledger::apply`]; a step that moves files changes a small map. The order of the steps is that of `ledger/steps.rs`, and below that
+//! of `flush/closing.rs` and `delete`. Any actor may die before any step. One that holds `finalize.lock` may lose it to another one
+//! and go on.
 //!
 //! In every state a run starts, alone, in a copy of the world: it ends the flushes under way and restarts. What it gets, and what is
 //! left, is what the [promises](crate::ledger::promises) are about.
 
 use super::super::promises::{Fate, Promise, Restart, Says, View};
 use super::super::{
-    decide, Dropping, Event, Facts, Ledger, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose, SAVED,
+    decide, expect_lock, Dropping, Event, Facts, Leaving, Ledger, MakeCurrent, Recorded, Refusal, Request,
+    Verdict, Whose, SAVED,
 };
 use crate::fetch::{in_order, Candidate};
-use crate::flush::closing::expect_lock;
 use crate::fs::verify::compare;
 use crate::prefix::shared::Shared;
-use crate::prefix::{DatasetDescriptor, FlushProgress, IndexEntry, PrefixId, Seq, DELETION, IN_PLACE};
+use crate::prefix::{
+    Between, DatasetDescriptor, FlushProgress, IndexEntry, PrefixId, Seq, DELETION, IN_PLACE,
+};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -51,6 +54,8 @@ struct Scenario {
     end: usize,
     reads: Reads,
     command: Command,
+    /// Whether files have checksums.
+    has_sums: bool,
     /// How often a lock may be taken away from a process that goes on.
     stale: u8,
 }
@@ -64,6 +69,8 @@ enum Reads {
     /// It cannot read the newest one for a moment.
     MissesNewest,
     InPlace,
+    /// It restarts from dataset 0, and drops what is newer: `SCR_CURRENT` and `SCR_DROP_AFTER_CURRENT`.
+    GoesBack,
     /// The application cannot restart from it.
     Refuses,
 }
@@ -79,6 +86,8 @@ enum Command {
     DropAndList,
     /// Dataset 0 is deleted.
     Delete,
+    /// Once the first run has ended, C SCR begins dataset 1 in place.
+    CScr,
     /// Dataset 0 is saved from a cache: `scr copy` and `scr index --build`.
     Save,
     /// A file of dataset 0 is damaged, a fetch finds that, and the dataset is saved from a cache.
@@ -91,12 +100,13 @@ enum Op {
     Start,
     EndAll { leave: bool },
     Read(Reads),
+    MakeCurrent,
+    Leave(Leaving),
+    CScr(usize),
     Flush(usize),
     InPlace(usize),
     Save,
-    Drop,
     List(usize),
-    Delete(usize),
     Damage(usize),
 }
 
@@ -179,13 +189,20 @@ enum At {
     Revoke {
         even_if_taken: bool,
     },
-    Take,
-    Rename(u8),
+    /// A step in the order of [`Close`](super::super::Close), at one of its files.
+    Step {
+        step: u8,
+        file: u8,
+    },
     /// What has its name already loses it for a moment.
-    Away(u8),
-    Back(u8),
-    Commit,
-    Forget,
+    Away {
+        step: u8,
+        file: u8,
+    },
+    Back {
+        step: u8,
+        file: u8,
+    },
     ClearStaging(Outcome),
     /// The names of one that is revoked are free.
     Release,
@@ -254,6 +271,11 @@ enum Ask {
     Hold(u8),
     Withdraw { begun: [bool; DATASETS], named_a: bool },
     Drop,
+    DropNewer,
+    WithdrawNewer,
+    GoBack,
+    MakeCurrent(u8),
+    CScrBegan(u8),
     List(u8),
     BeginDeletion(u8),
     EndDeletion(u8),
@@ -353,24 +375,35 @@ struct Start {
 impl World {
     fn new(scenario: Scenario) -> Self {
         let name = |of: usize| if scenario.named_a[of] { b"a".to_vec() } else { b"b".to_vec() };
+        let is_of_c_scr = |of: usize| scenario.command == Command::CScr && of == 1;
         let describe = |of: usize| DatasetDescriptor {
             id: of as u64 + 1,
-            run: if of < scenario.second { 1 } else { 2 },
+            run: match of {
+                of if is_of_c_scr(of) => 0,
+                of if of < scenario.second => 1,
+                _ => 2,
+            },
             name: name(of),
             checkpoint: true,
             created: of as u64 + 1,
+            ranks: (!is_of_c_scr(of)).then_some(1),
             ..DatasetDescriptor::default()
         };
         let write = |of: usize| if scenario.in_place[of] { Op::InPlace(of) } else { Op::Flush(of) };
         let first = (0..scenario.second).map(write).collect();
-        let begin = [Op::Start, Op::EndAll { leave: false }, Op::Read(scenario.reads)].into_iter();
+        let read = match scenario.reads {
+            Reads::GoesBack => vec![Op::MakeCurrent, Op::Leave(Leaving::WentBack)],
+            reads => vec![Op::Read(reads)],
+        };
+        let begin = [Op::Start, Op::EndAll { leave: false }].into_iter().chain(read);
         let second = begin.chain((scenario.second..scenario.end).map(write)).collect();
         let command = match scenario.command {
             Command::None => vec![],
             Command::EndArrived => vec![Op::EndAll { leave: true }],
-            Command::Drop => vec![Op::Drop],
-            Command::DropAndList => vec![Op::Drop, Op::List(0)],
-            Command::Delete => vec![Op::Delete(0)],
+            Command::Drop => vec![Op::Leave(Leaving::Dropped)],
+            Command::DropAndList => vec![Op::Leave(Leaving::Dropped), Op::List(0)],
+            Command::Delete => vec![Op::Leave(Leaving::Deleted)],
+            Command::CScr => vec![Op::CScr(1)],
             Command::Save => vec![Op::Save],
             Command::DamageAndSave => vec![Op::Damage(0), Op::Save],
         };
@@ -470,6 +503,8 @@ impl World {
         let closers = ["0", "1", "2"];
         let closer = |number: u8| (number > 0).then(|| closers[number as usize - 1]);
         let named_a = Dropping::Named(b"a");
+        let newer = Dropping::CheckpointsAfter(of(0).seq());
+        let before = Seq { run: 2, id: self.scenario.second as u64 + 1 };
         let meant = |is_meant: [bool; DATASETS]| -> Vec<Seq> {
             (0..DATASETS).filter(|&of| is_meant[of]).map(|of| datasets[of].seq()).collect()
         };
@@ -503,6 +538,11 @@ impl World {
                 Request::Withdraw { seqs: &seqs, which: by_name.then_some(named_a), alone: None }
             }
             Ask::Drop => Request::Drop { which: named_a, run: 0 },
+            Ask::DropNewer => Request::Drop { which: newer, run: 2 },
+            Ask::WithdrawNewer => Request::Withdraw { seqs: &[], which: Some(newer), alone: None },
+            Ask::GoBack => Request::GoBack(Between { after: of(0).seq(), before }),
+            Ask::MakeCurrent(it) => Request::MakeCurrent(&of(it).name),
+            Ask::CScrBegan(it) => return self.change(ledger, &[Event::Listed(of(it).clone())]),
             Ask::List(it) => Request::ListWhole { dataset: of(it), make_current, now },
             Ask::BeginDeletion(it) => Request::BeginDeletion { id: of(it).id, run: 0 },
             Ask::EndDeletion(it) => Request::EndDeletion { id: of(it).id },
@@ -517,11 +557,7 @@ impl World {
         let before = &self.ledgers[ledger as usize];
         let Ok(verdict) = decide(before, &mut facts, &request);
         match verdict {
-            Verdict::Commit(events) => {
-                let mut after = before.clone();
-                events.iter().for_each(|event| after.apply(event));
-                Answer::Done { ledger: self.number(after), is_changed: !events.is_empty() }
-            }
+            Verdict::Commit(events) => self.change(ledger, &events),
             Verdict::After(by) if by == DELETION => Answer::After(DELETED),
             Verdict::After(token) => Answer::After(flush_of(&token) as u8),
             Verdict::Refused(Refusal::InUse { .. } | Refusal::OtherCloser) => {
@@ -529,6 +565,12 @@ impl World {
             }
             Verdict::Refused(_) => Answer::Refused { is_damage: true },
         }
+    }
+
+    fn change(&mut self, ledger: u32, events: &[Event]) -> Answer {
+        let mut after = self.ledgers[ledger as usize].clone();
+        events.iter().for_each(|event| after.apply(event));
+        Answer::Done { ledger: self.number(after), is_changed: !events.is_empty() }
     }
 
     fn progress(&self, state: &State, flush: usize) -> FlushProgress {

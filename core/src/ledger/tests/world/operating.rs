@@ -1,11 +1,19 @@
 //! What runs and commands do.
 
-use super::closing::is_same;
+use super::super::super::doubt::{is_any_at_risk, keeps_its_files};
+use super::super::super::{is_recorded, Close, Doubts, Leave, Leaving, Proof};
+use super::closing::{close_after, close_step, is_same, MARK};
 use super::{
-    Answer, Ask, Bytes, Op, Outcome, Reads, Recorded, State, Why, World, DATASETS, FLUSHES, RUN_1, RUN_2,
-    SAVING, SHARED,
+    Answer, Ask, Bytes, Candidate, Op, Outcome, Reads, Recorded, State, Why, World, DATASETS, FLUSHES, RUN_1,
+    RUN_2, SAVING, SHARED,
 };
+use crate::prefix::Overwritten;
 
+/// The steps of a flush from here on are those of [`Close`], and each is at a file.
+const CLOSING: u8 = 32;
+const FILE: u8 = 8;
+/// Each step of [`Leave`] has so many parts.
+const PARTS: u8 = 8;
 /// A step that an actor could take.
 const TAKEN: bool = true;
 
@@ -33,9 +41,10 @@ impl World {
             Op::Flush(dataset) => self.flush(state, who, step, dataset),
             Op::InPlace(dataset) => self.write_in_place(state, who, step, dataset),
             Op::Save => self.save(state, who, step),
-            Op::Drop => self.drop_named(state, who, step),
+            Op::MakeCurrent => self.make_current(state, who),
+            Op::Leave(why) => self.leave(state, who, step, why),
+            Op::CScr(dataset) => self.write_as_c_scr(state, who, step, dataset),
             Op::List(dataset) => self.list(state, who, dataset),
-            Op::Delete(dataset) => self.delete(state, who, step, dataset),
             Op::Damage(dataset) => self.damage(state, who, dataset),
         }
     }
@@ -117,7 +126,7 @@ impl World {
         let order = self.orders[state.disk.ledger as usize].clone();
         for candidate in order.iter().skip(skipped) {
             let dataset = candidate.seq.id as usize - 1;
-            match self.can_be_used(state, dataset, candidate.suspect) {
+            match self.can_be_used(state, dataset, candidate) {
                 true => return Some(dataset as u8),
                 false => _ = self.ask(state, Ask::Fail(dataset as u8)),
             }
@@ -125,16 +134,21 @@ impl World {
         None
     }
 
-    /// Whose files may have been replaced is compared with its checksums; of others the files must be there.
-    fn can_be_used(&self, state: &State, dataset: usize, is_suspect: bool) -> bool {
+    /// As `Fetch::bring_once` reads a file.
+    fn can_be_used(&self, state: &State, dataset: usize, candidate: &Candidate) -> bool {
+        let by = state.disk.overwritten.checked_sub(1).map(|by| self.datasets[usize::from(by)].seq());
+        let is_overwritten = by.is_some_and(|by| Overwritten { by }.is_since(self.datasets[dataset].seq()));
         self.files_of(dataset).all(|(_, file)| {
-            let is_overwritten = file == SHARED && state.disk.overwritten > dataset as u8 + 1;
-            let is_compared = is_suspect || is_overwritten;
             let found = state.disk.files[file];
-            if is_compared {
-                is_same(found, dataset)
-            } else {
-                found != Bytes::None
+            let doubts = Doubts {
+                is_given_out: file == SHARED && is_overwritten,
+                is_changed: candidate.by_time && found != Bytes::Of(dataset as u8),
+                is_suspect: candidate.suspect,
+            };
+            match doubts.proof(self.scenario.has_sums) {
+                Proof::Nothing => found != Bytes::None,
+                Proof::Checksum => is_same(found, dataset),
+                Proof::GivenOut | Proof::Changed => false,
             }
         })
     }
@@ -152,39 +166,9 @@ impl World {
             1 => {
                 state.disk.has_lists[dataset] = true;
                 state.disk.records[dataset] = Recorded::UnderWay;
-                self.goto(state, who, 4)
+                self.goto(state, who, CLOSING + MARK)
             }
-            4 => {
-                self.stage(state, dataset);
-                state.disk.is_marked[dataset] = true;
-                state.told.arrived[dataset] = true;
-                self.goto(state, who, 5)
-            }
-            5 => self.take_when_its_turn(state, who, Ask::Take { flush, closer: 0 }, 6, Self::resolve),
-            6 | 7 => {
-                let file = self.files_of(dataset).nth(usize::from(step) - 6);
-                match file.is_none_or(|(staging, target)| self.rename(state, dataset, staging, target)) {
-                    true => self.goto(state, who, step + 1),
-                    false => self.resolve(state, who),
-                }
-            }
-            8 => match self.ask(state, Ask::Complete { flush, closer: 0 }) {
-                Answer::Done { .. } => {
-                    self.tell_complete(state, dataset);
-                    if who == RUN_2 {
-                        self.let_go(state);
-                    }
-                    self.goto(state, who, 9)
-                }
-                _ => self.resolve(state, who),
-            },
-            9 => {
-                state.disk.is_marked[dataset] = false;
-                if state.disk.records[dataset] == Recorded::UnderWay {
-                    state.disk.records[dataset] = Recorded::Nothing;
-                }
-                self.end_op(state, who)
-            }
+            closing if closing >= CLOSING => self.close_own(state, who, closing - CLOSING, dataset),
             10 => match state.actors[who].outcome {
                 Outcome::TakenBack => self.goto(state, who, 11),
                 _ => self.end_op(state, who),
@@ -202,6 +186,48 @@ impl World {
                 self.unlock(state, who);
                 self.end_op(state, who)
             }
+        }
+    }
+
+    /// The ranks of a job close its flush. A step is the place in the order of steps, and the file there.
+    fn close_own(&mut self, state: &mut State, who: usize, step: u8, dataset: usize) -> bool {
+        let (place, file, flush) = (step % FILE, step / FILE, dataset as u8);
+        match close_step(place) {
+            Close::Mark => {
+                self.stage(state, dataset);
+                state.disk.is_marked[dataset] = true;
+                state.told.arrived[dataset] = true;
+            }
+            Close::Take => {
+                let then = close_after(place).map_or(0, |place| CLOSING + place);
+                let ask = Ask::Take { flush, closer: 0 };
+                return self.take_when_its_turn(state, who, ask, then, Self::resolve);
+            }
+            Close::Name => {
+                let mut files = self.files_of(dataset).skip(usize::from(file));
+                let (named, is_last) = (files.next(), files.next().is_none());
+                drop(files);
+                match named.is_none_or(|(staging, target)| self.rename(state, dataset, staging, target)) {
+                    true if is_last => (),
+                    true => return self.goto(state, who, CLOSING + step + FILE),
+                    false => return self.resolve(state, who),
+                }
+            }
+            Close::Commit => match self.ask(state, Ask::Complete { flush, closer: 0 }) {
+                Answer::Done { .. } => {
+                    self.tell_complete(state, dataset);
+                    if who == RUN_2 {
+                        self.let_go(state);
+                    }
+                }
+                _ => return self.resolve(state, who),
+            },
+            Close::Forget => self.forget(state, dataset),
+            Close::Sync => (),
+        }
+        match close_after(place) {
+            Some(place) => self.goto(state, who, CLOSING + place),
+            None => self.end_op(state, who),
         }
     }
 
@@ -257,16 +283,19 @@ impl World {
         let shares = self.scenario.shares[dataset];
         match step {
             0 => {
-                let index = self.ledger(&state.disk).index();
-                let others = index.entries().into_iter().filter(|entry| entry.id != u64::from(it) + 1);
-                let is_at_risk = others.into_iter().any(|entry| entry.is_valid() || entry.flushed.is_none());
+                let is_at_risk = is_any_at_risk(self.ledger(&state.disk), &self.datasets[dataset]);
                 state.actors[who].flag = is_at_risk;
                 self.take_when_its_turn(state, who, Ask::BeginInPlace(it), 1, Self::end_op_of)
             }
             1 => {
                 state.told.begun[dataset] = true;
-                if shares && state.disk.files[SHARED] != Bytes::None {
-                    self.give_to_write_over(state, who, dataset);
+                let is_there = shares && state.disk.files[SHARED] != Bytes::None;
+                if is_recorded(is_there, state.actors[who].flag) {
+                    // The record comes first, and then the application has the path.
+                    state.disk.overwritten = it + 1;
+                }
+                if is_there {
+                    self.give_to_write_over(state, dataset);
                 }
                 self.goto(state, who, 2)
             }
@@ -325,11 +354,7 @@ impl World {
         state.reads = 0;
     }
 
-    /// The record comes first, and then the application has the path.
-    fn give_to_write_over(&self, state: &mut State, who: usize, dataset: usize) {
-        if state.actors[who].flag {
-            state.disk.overwritten = dataset as u8 + 1;
-        }
+    fn give_to_write_over(&self, state: &mut State, dataset: usize) {
         for older in (0..DATASETS).filter(|&other| other != dataset && self.scenario.shares[other]) {
             state.told.given_over[older] |= older < dataset || state.told.complete[older];
         }
@@ -359,37 +384,131 @@ impl World {
         }
     }
 
-    /// Recorded in the numbers first; then the flushes are taken back; then it leaves the index.
-    fn drop_named(&mut self, state: &mut State, who: usize, step: u8) -> bool {
-        let named_a = self.scenario.named_a;
-        match step {
-            0 => {
-                let is_meant = |of: usize| named_a[of] && state.told.begun[of];
-                let meant = std::array::from_fn(is_meant);
-                self.ask(state, Ask::Withdraw { begun: meant, named_a: true });
-                for of in (0..DATASETS).filter(|&of| named_a[of]) {
-                    state.told.dropping[of] = true;
+    /// Datasets leave for good, in the order of jobs and commands.
+    fn leave(&mut self, state: &mut State, who: usize, step: u8, why: Leaving) -> bool {
+        if step == 0 && !self.begin_to_leave(state, who, why) {
+            return self.end_op(state, who);
+        }
+        let part = step % PARTS;
+        match Leave::order(why)[usize::from(step / PARTS)] {
+            Leave::Record => {
+                let begun = state.actors[who].dropped;
+                match why {
+                    Leaving::Dropped => self.ask(state, Ask::Withdraw { begun, named_a: true }),
+                    Leaving::Deleted => self.ask(state, Ask::Withdraw { begun, named_a: false }),
+                    Leaving::WentBack if part == 0 => {
+                        self.ask(state, Ask::GoBack);
+                        return self.goto(state, who, step + 1);
+                    }
+                    Leaving::WentBack => self.ask(state, Ask::WithdrawNewer),
+                };
+                self.leave_next(state, who, step, why)
+            }
+            Leave::Index => match why {
+                Leaving::Dropped => self.drop_named(state, who, step),
+                Leaving::Deleted => self.delete(state, who, step, 0),
+                Leaving::WentBack => {
+                    self.ask(state, Ask::DropNewer);
+                    self.leave_next(state, who, step, why)
                 }
-                state.actors[who].dropped = meant;
-                self.goto(state, who, 1)
+            },
+            Leave::Cache => unreachable!("no run has a cache in this world"),
+        }
+    }
+
+    /// Which datasets the user wants to leave. False if there is none.
+    fn begin_to_leave(&self, state: &mut State, who: usize, why: Leaving) -> bool {
+        let named_a = self.scenario.named_a;
+        let meant: [bool; DATASETS] = match why {
+            Leaving::Dropped => std::array::from_fn(|of| named_a[of] && state.told.begun[of]),
+            Leaving::Deleted => {
+                let entry = self.ledger(&state.disk).index().entry(1);
+                let is_there = entry.is_some_and(|entry| entry.is_valid());
+                std::array::from_fn(|of| of == 0 && is_there)
+            }
+            Leaving::WentBack => state.actors[who].dropped,
+        };
+        state.actors[who].dropped = meant;
+        for of in 0..DATASETS {
+            state.told.dropping[of] |= meant[of] || why == Leaving::Dropped && named_a[of];
+        }
+        why == Leaving::Dropped || meant.contains(&true)
+    }
+
+    /// After a step was done. In this world nothing is in a cache.
+    fn leave_next(&mut self, state: &mut State, who: usize, step: u8, why: Leaving) -> bool {
+        let next = step / PARTS + 1;
+        if let Some(Leave::Record | Leave::Index) = Leave::order(why).get(usize::from(next)) {
+            return self.goto(state, who, next * PARTS);
+        }
+        for of in (0..DATASETS).filter(|&of| state.actors[who].dropped[of]) {
+            (state.told.gone[of], state.told.dropping[of]) = (true, true);
+        }
+        self.end_op(state, who)
+    }
+
+    /// The user goes back to dataset 0, once the first run has ended, and whatever it has begun since is to leave.
+    fn make_current(&mut self, state: &mut State, who: usize) -> bool {
+        if state.actors[RUN_1].is_alive {
+            return false;
+        }
+        let order = self.orders[state.disk.ledger as usize].clone();
+        let chosen = order.iter().find(|candidate| candidate.seq.id == 1);
+        if chosen.is_some_and(|chosen| self.can_be_used(state, 0, chosen)) {
+            self.ask(state, Ask::MakeCurrent(0));
+            let is_newer = |of: usize| of > 0 && of < self.scenario.second && state.told.begun[of];
+            let newer: [bool; DATASETS] = std::array::from_fn(is_newer);
+            state.actors[who].dropped = newer;
+            (0..DATASETS).for_each(|of| state.told.dropping[of] |= newer[of]);
+        }
+        self.end_op(state, who)
+    }
+
+    /// C SCR lists what it has begun, does not say which files it gives to the application, and ends before it is complete.
+    fn write_as_c_scr(&mut self, state: &mut State, who: usize, step: u8, dataset: usize) -> bool {
+        let (it, of) = (dataset as u8, Bytes::Of(dataset as u8));
+        match step {
+            0 if state.actors[RUN_1].is_alive => return false,
+            0 => {
+                self.ask(state, Ask::CScrBegan(it));
+                state.told.begun[dataset] = true;
             }
             1 => {
+                self.give_to_write_over(state, dataset);
+                state.disk.files[dataset] = of;
+            }
+            2 => state.disk.files[SHARED] = Bytes::Torn(it),
+            _ => {
+                state.disk.files[SHARED] = of;
+                state.told.arrived[dataset] = true;
+                return self.end_op(state, who);
+            }
+        }
+        self.goto(state, who, step + 1)
+    }
+
+    /// The flushes are taken back, and then it leaves the index.
+    fn drop_named(&mut self, state: &mut State, who: usize, step: u8) -> bool {
+        let named_a = self.scenario.named_a;
+        let first = step - step % PARTS;
+        match step % PARTS {
+            0 => {
                 let next = state.actors[who].waited as usize;
                 let is_it = |flush: &usize| {
                     named_a[super::dataset_of(*flush)] && state.disk.records[*flush] != Recorded::Nothing
                 };
                 match (next..FLUSHES).find(is_it) {
-                    None => self.goto(state, who, 2),
+                    None => self.goto(state, who, first + 1),
                     Some(flush) => {
                         state.actors[who].waited = flush as u8 + 1;
                         state.actors[who].outcome = Outcome::Complete;
                         self.push(state, who, flush as u8, Why::TakeBack);
-                        self.goto(state, who, 3)
+                        self.goto(state, who, first + 2)
                     }
                 }
             }
-            3 if state.actors[who].outcome == Outcome::Postponed => self.end_op(state, who),
-            3 => self.goto(state, who, 1),
+            2 if state.actors[who].outcome == Outcome::Postponed => self.end_op(state, who),
+            2 => self.goto(state, who, first),
             _ => {
                 // A job may still give files of one that it has just lost their names.
                 for of in (0..DATASETS).filter(|&of| named_a[of] && state.told.arrived[of]) {
@@ -401,19 +520,14 @@ impl World {
                         .for_each(|older| state.told.given_over[older] = true);
                 }
                 match self.ask(state, Ask::Drop) {
-                    Answer::Done { .. } => {
-                        for of in (0..DATASETS).filter(|&of| state.actors[who].dropped[of]) {
-                            state.told.gone[of] = true;
-                        }
-                    }
+                    Answer::Done { .. } => self.leave_next(state, who, step, Leaving::Dropped),
                     // Its flush was on record only after the others had been taken back.
                     Answer::After(_) => {
                         state.actors[who].waited = 0;
-                        return self.goto(state, who, 1);
+                        self.goto(state, who, first)
                     }
-                    Answer::Refused { .. } => (),
+                    Answer::Refused { .. } => self.end_op(state, who),
                 }
-                self.end_op(state, who)
             }
         }
     }
@@ -451,77 +565,55 @@ impl World {
     }
 
     fn delete(&mut self, state: &mut State, who: usize, step: u8, dataset: usize) -> bool {
-        let it = dataset as u8;
-        if step > 1 && step != 4 && !self.may_go_on(state, who) {
+        let (it, part) = (dataset as u8, step % PARTS);
+        if part > 1 && !self.may_go_on(state, who) {
             return self.end_op(state, who);
         }
-        match step {
+        match part {
             0 => {
-                let entry = self.ledger(&state.disk).index().entry(u64::from(it) + 1);
-                if entry.is_none_or(|entry| !entry.is_valid()) {
-                    return self.end_op(state, who);
-                }
-                let begun = std::array::from_fn(|of| of == dataset);
-                self.ask(state, Ask::Withdraw { begun, named_a: false });
-                state.told.dropping[dataset] = true;
-                self.goto(state, who, 1)
-            }
-            1 => {
                 if !self.lock(state, who) {
                     return false;
                 }
-                match self.ask(state, Ask::BeginDeletion(it)) {
-                    Answer::Done { .. } => self.goto(state, who, 4),
-                    _ => {
-                        self.unlock(state, who);
-                        self.end_op(state, who)
-                    }
+                if !matches!(self.ask(state, Ask::BeginDeletion(it)), Answer::Done { .. }) {
+                    self.unlock(state, who);
+                    return self.end_op(state, who);
                 }
             }
-            4 => {
-                state.actors[who].flag = self.is_wanted_by_others(state, dataset);
-                self.goto(state, who, 5)
-            }
-            5 => {
-                state.disk.files[dataset] = Bytes::None;
-                self.goto(state, who, 6)
-            }
-            6 => {
+            1 => state.actors[who].flag = self.is_wanted_by_others(state, dataset),
+            2 => state.disk.files[dataset] = Bytes::None,
+            3 => {
                 if self.scenario.shares[dataset] && !state.actors[who].flag {
                     state.disk.files[SHARED] = Bytes::None;
                 }
-                self.goto(state, who, 7)
             }
-            7 => match self.ask(state, Ask::EndDeletion(it)) {
-                Answer::Done { is_changed, .. } => {
-                    state.told.gone[dataset] = true;
-                    state.told.dropping[dataset] = true;
-                    match is_changed {
-                        true => self.goto(state, who, 8),
-                        false => self.end_deletion(state, who),
-                    }
+            4 => match self.ask(state, Ask::EndDeletion(it)) {
+                Answer::Done { is_changed: true, .. } => (),
+                Answer::Done { is_changed: false, .. } => return self.end_deletion(state, who, step),
+                _ => {
+                    self.unlock(state, who);
+                    return self.end_op(state, who);
                 }
-                _ => self.end_deletion(state, who),
             },
             _ => {
                 state.disk.has_lists[dataset] = false;
-                self.end_deletion(state, who)
+                return self.end_deletion(state, who, step);
             }
         }
+        self.goto(state, who, step + 1)
     }
 
-    fn end_deletion(&mut self, state: &mut State, who: usize) -> bool {
+    fn end_deletion(&mut self, state: &mut State, who: usize, step: u8) -> bool {
         self.unlock(state, who);
-        self.end_op(state, who)
+        self.leave_next(state, who, step, Leaving::Deleted)
     }
 
-    /// Whether another dataset that counts, or is about to, has the shared file: `names_of_others`.
+    /// Whether another dataset keeps the shared file.
     fn is_wanted_by_others(&self, state: &State, dataset: usize) -> bool {
         let index = self.ledger(&state.disk).index();
         index.entries().iter().any(|entry| {
             let other = entry.id as usize - 1;
-            let counts = entry.is_valid() || entry.taken.as_ref().is_some_and(|by| by != super::DELETION);
-            other != dataset && counts && state.disk.has_lists[other] && self.scenario.shares[other]
+            let has_it = state.disk.has_lists[other] && self.scenario.shares[other];
+            has_it && keeps_its_files(entry, dataset as u64 + 1)
         })
     }
 
