@@ -58,7 +58,8 @@ pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
     let newest = newest.map(CachedDataset::id);
     let due = |cached: &&CachedDataset| {
         let is_newest = periodic && Some(cached.id()) == newest;
-        let is_not_wanted = cached.is_gone_back_over() && !cached.record.dataset.output;
+        let is_left = cached.is_refused() || cached.is_gone_back_over();
+        let is_not_wanted = is_left && !cached.record.dataset.output;
         (must_arrive(&cached.record) || is_newest) && !is_not_wanted && cached.is_unflushed()
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()

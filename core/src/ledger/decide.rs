@@ -205,7 +205,14 @@ impl<F: Facts> Decision<'_, F> {
         };
         let is_its_own = is_taken && index.closer(dataset.id, by) == closer;
         if is_its_own && (by == IN_PLACE || self.facts.recorded(by)? == Recorded::UnderWay) {
-            return Ok(commit(completed(index, dataset, Some(by), make_current, now)));
+            // Output has to arrive, also where the application could not restart from it. To save it from cache is what somebody
+            // asked for.
+            let why = self.ledger.withdrawn().why(index.seq_of(dataset), dataset.is_only_checkpoint());
+            let is_refused = why == Some(Withdrawal::Refused) && !by.starts_with(SAVED);
+            let make_current = if is_refused { MakeCurrent::Never } else { make_current };
+            let failed = is_refused.then(|| Event::Failed { id: dataset.id, at: now.to_owned() });
+            let completed = completed(index, dataset, Some(by), make_current, now);
+            return Ok(commit(completed.into_iter().chain(failed)));
         }
         Ok(Verdict::Refused(match closer {
             // The one that has the lock by now closes it.

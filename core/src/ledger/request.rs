@@ -72,6 +72,7 @@ impl Request<'_> {
                 | Self::Reserve { .. }
                 | Self::GiveBack { .. }
                 | Self::TakeNames { .. }
+                | Self::Complete { .. }
                 | Self::Withdraw { .. }
                 | Self::Drop { .. }
                 | Self::GoBack(_)

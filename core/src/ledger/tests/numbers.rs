@@ -1,12 +1,12 @@
 //! Which prefix directory this is, which numbers are taken in it, and what is withdrawn.
 
-use super::super::{LedgerDir, Request};
+use super::super::{LedgerDir, MakeCurrent, Request};
 use crate::fs::faulty::FaultyFiles;
 use crate::fs::RealFiles;
 use crate::prefix::fixtures::{let_look_dead, scratch, scratch_copy};
 use crate::prefix::{
-    Between, DatasetDescriptor, Index, Prefix, PrefixId, RunId, Seq, Withdrawal, Withdrawn, MOST_BETWEEN,
-    MOST_WITHDRAWN,
+    Between, DatasetDescriptor, Index, Prefix, PrefixId, RunId, Seq, Withdrawal, Withdrawn, IN_PLACE,
+    MOST_BETWEEN, MOST_WITHDRAWN,
 };
 use scr_plugin_api::KvTree;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -172,6 +172,34 @@ fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limite
         .transact(&Request::Refuse { seq: seq(2000, 1), is_listed: false, alone: None, now: "" })
         .unwrap();
     assert!(why(seq(999, 4)) == Some(Withdrawal::Removed));
+}
+
+/// Its copy in cache was flushed later, as it was output as well, and the next run began with it.
+#[test]
+fn a_refused_checkpoint_that_is_flushed_later_is_listed_as_failed() {
+    for (is_refused, kind) in [(false, "kept"), (true, "refused")] {
+        let (_dir, prefix) = scratch();
+        begin(&prefix, 1);
+        let ledger = LedgerDir::new(&RealFiles, &prefix);
+        let name = kind.as_bytes().to_vec();
+        let dataset = DatasetDescriptor {
+            id: 1,
+            run: 1,
+            name,
+            checkpoint: true,
+            output: true,
+            ..DatasetDescriptor::default()
+        };
+        let refuse = Request::Refuse { seq: dataset.seq(), is_listed: true, alone: None, now: "then" };
+        ledger.transact(if is_refused { &refuse } else { &Request::Confirm }).unwrap();
+        let (dataset, by, closer, make_current) = (&dataset, IN_PLACE, None, MakeCurrent::IfNewest);
+        ledger.transact(&Request::TakeNames { dataset, by, closer }).unwrap();
+        ledger.transact(&Request::Complete { dataset, by, closer, make_current, now: "now" }).unwrap();
+        let index = ledger.index().unwrap();
+        let entry = index.entry(1).unwrap();
+        assert_eq!((entry.complete, entry.is_candidate()), (true, !is_refused), "{kind}");
+        assert_eq!(index.current().is_none(), is_refused);
+    }
 }
 
 #[test]
