@@ -54,7 +54,7 @@ impl CheckpointId {
     }
 }
 
-/// What has been said of a cached checkpoint as one to restart from.
+/// The standing of a cached checkpoint as one to restart from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Standing {
     /// Nothing.

@@ -201,8 +201,8 @@ impl Cache {
         Ok(true)
     }
 
-    /// Whether remains of other datasets take the room that a checkpoint needs which is to be fetched: in memory the job would be
-    /// killed for it. Collective.
+    /// Whether leftovers occupy the room that the checkpoint about to be fetched needs: in memory the job would be killed for it.
+    /// Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.

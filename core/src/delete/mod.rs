@@ -129,7 +129,7 @@ impl Deleting<'_> {
         }
     }
 
-    /// The dataset leaves the index, and then its lists go. Where this process has lost the lock, another one may have flushed the
+    /// The dataset leaves the index, and then its lists go. If this process has lost the lock, another one may have flushed the
     /// dataset anew, or be deleting it.
     fn close(&self, id: u64, fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
         let lists = self.prefix.dataset_dir(id);

@@ -1,7 +1,7 @@
 //! Before a flush: the ranks of a node pack their files into one container in cache, which is flushed in their place.
 //!
-//! All that follows takes the container for an ordinary file of the first rank of the node. What cannot be packed is flushed file
-//! by file, so that no checkpoint is lost for that.
+//! All that follows takes the container for an ordinary file of the first rank of the node. Files that cannot be packed are flushed
+//! file by file, so that no checkpoint is lost for that.
 
 use super::folder_owners::assign_owners;
 use super::SourceFile;
@@ -25,8 +25,8 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// What is flushed of a dataset on this rank: its files, or, on the first rank of each node, a container. The descriptor says which.
-/// Collective.
+/// The files of a dataset that this rank flushes: its files, or, on the first rank of each node, a container. The descriptor says
+/// which. Collective.
 pub(super) fn sources(
     job: &Job,
     cache: &Cache,
@@ -96,7 +96,7 @@ pub(super) fn remove_replaced(files: &dyn Files, prefix: &Prefix) -> Result<(), 
         for name in of(b"container.").chain(of(b"rank2file")).chain(of(b"summary.scr")) {
             files.remove_if_there(&folder.join(name))?;
         }
-        // What was saved from cache may be there too.
+        // Files that were saved from cache may be there too.
         let _ = files.remove_dir(&folder);
     }
     Ok(())
@@ -163,7 +163,7 @@ fn create(files: &dyn Files, path: &Path) -> Result<(), FileError> {
     Ok(files.open(path, How::Create(0o600)).at("create", path).map(drop)?)
 }
 
-/// Where each rank of this node writes: the files of a rank follow those of the rank before.
+/// The place where each rank of this node writes: the files of a rank follow those of the rank before.
 fn places(path: &Path, sizes: &[(Rank, KvTree)]) -> Result<Vec<(Rank, KvTree)>, CommError> {
     let mut offset = 0_u64;
     let mut replies = Vec::new();

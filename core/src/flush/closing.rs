@@ -6,9 +6,9 @@
 //! names, and the dataset is listed. Any process may repeat these steps. A flush without all its marks is rolled back before one
 //! of its names is used again. So is one that is too late: a newer dataset that is complete, or has taken the names, keeps them.
 //!
-//! Of the processes outside of a job one at a time closes flushes, on any node. A lock that also works between nodes excludes the
-//! others. A process that comes later finds the flush gone; one whose lock was broken meanwhile gives no file its name any more.
-//! The ranks of a job need no lock: who wants the same names ends their flush first, and then they find it gone. A process that
+//! Outside of a job, one process at a time closes flushes, on any node. A lock that also works between nodes excludes the others. A
+//! process that comes later finds the flush gone; one whose lock was broken meanwhile gives no file its name any more. The ranks of
+//! a job need no lock: another process that wants the same names ends their flush first, and then they find it gone. A process that
 //! closes the flush of a job that is only slow says so in the index, and from then on the job does not make the dataset complete.
 
 use super::alone::{alone, try_alone};
@@ -45,7 +45,7 @@ pub(crate) fn finalize_pending(
 }
 
 /// Finishes every flush below a prefix whose data has arrived, though the application has died or never called again.
-/// What has not all arrived is left as it is. `now` is the time as the index writes it. Only for when no application
+/// A flush that has not arrived as a whole is left as it is. `now` is the time as the index writes it. Only for when no application
 /// runs that ends its flushes itself.
 ///
 /// # Errors
@@ -99,7 +99,7 @@ pub(crate) fn after_earlier_flushes<T, E: From<PrefixError>>(
     in_turn(|| work(LedgerDir { files, prefix }), |token| Ok(end_token(files, prefix, held, token, now)?))
 }
 
-/// Does `work` when it is its turn. What it has to wait for, `end` ends.
+/// Does `work` when it is its turn. `end` ends each flush that it has to wait for.
 fn in_turn<T, E: From<PrefixError>>(
     mut work: impl FnMut() -> Result<Turn<T>, E>,
     mut end: impl FnMut(&str) -> Result<(), E>,
@@ -128,7 +128,7 @@ fn end_token(
     now: &str,
 ) -> Result<(), PrefixError> {
     let end = |fence: Fence<'_>| match pending::find_left(files, prefix, token) {
-        // Who deletes has this lock.
+        // The process that deletes has this lock.
         _ if token == DELETION => {
             let released = LedgerDir { files, prefix }.transact(&Request::Release(Whose::Deletion));
             released.err().map(|error| describe(&error))
@@ -267,7 +267,7 @@ fn abandon(
     })?
 }
 
-/// What became of a flush in which something failed.
+/// The end of a flush in which something failed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum CloseOutcome {
     /// The dataset is complete.
@@ -335,7 +335,7 @@ pub(super) fn forget(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, 
     });
 }
 
-/// What a process closes of a flush.
+/// The part of a flush that a process closes.
 pub(super) struct Share<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) prefix: &'a Prefix,
@@ -349,7 +349,7 @@ pub(super) struct Share<'a> {
     pub(super) fence: Option<Fence<'a>>,
 }
 
-/// Who closes a flush: the ranks of its job, or one process.
+/// The processes that close a flush: the ranks of its job, or one process.
 pub(super) trait Closers {
     type Error;
 
@@ -382,8 +382,8 @@ pub(super) fn close<C: Closers>(
         Close::Take => Ok(take(files, prefix, closer, record, now)?),
         Close::Commit => Ok(ledger.commit(record, &by, closer.map(|closer| closer.number), now)?),
         Close::Forget => {
-            // The dataset counts already; what is left of the record is cleared away by the next run. Whoever has the lock by now
-            // may be giving the names anew.
+            // The dataset counts already; what is left of the record is cleared away by the next run. The holder of the
+            // lock may be giving the names anew by now.
             if expect_lock(fence, prefix.dir()).is_ok() {
                 let _ = record.forget(files, prefix);
             }
@@ -484,7 +484,7 @@ impl<'a> Closing<'a> {
             // A process that has ended it before may have removed marks already.
             Ok(false) => self.roll_forward(now),
             Ok(true) => CloseOutcome::TakenBack,
-            // Who has the lock by now may close it.
+            // The process that has the lock by now may close it.
             Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
             Err(_) => {
                 // A file system that is full has no room for a lock, and this process has not closed it.
@@ -554,7 +554,7 @@ impl<'a> Closing<'a> {
         }
     }
 
-    /// Where all was done but to forget it, forgets it, and says why its dataset does not count, if it does not.
+    /// Forgets a flush of which all else was done, and says why its dataset does not count, if it does not.
     fn clear_away_if_ended(&self) -> Result<Option<Option<String>>, StepError> {
         let PendingFlush { dataset, token: by, .. } = &self.record;
         let progress = self.ledger().index()?.progress(dataset, by);
@@ -566,7 +566,7 @@ impl<'a> Closing<'a> {
             }
             Ended::Done { counts } => counts,
         };
-        // Who did it may have failed to sync the index.
+        // The process that did it may have failed to sync the index.
         self.ledger().transact(&Request::Confirm)?;
         self.remove_staging()?;
         self.forget(&self.record)?;
@@ -691,14 +691,14 @@ impl<'a> Closing<'a> {
         Ok(record.forget(self.files, self.prefix)?)
     }
 
-    /// Removes the staging files. Whoever has the lock by now may have given a file its staging name.
+    /// Removes the staging files. A process that has taken the lock may have given a file its staging name.
     fn remove_staging(&self) -> Result<(), PrefixError> {
         let staged = match self.staged() {
             // Without its lists the staging files are unknown; they stay, and do no harm.
             Err(error) if error.is_damage() => Vec::new(),
             staged => staged?,
         };
-        // What was saved from the nodes stays, to be built once more.
+        // Files that were saved from the nodes stay, to be built once more.
         for file in staged.iter().filter(|_| !self.is_saved()) {
             self.expect_lock()?;
             self.files.remove_if_there(&file.staging)?;

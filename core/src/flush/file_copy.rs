@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone)]
 pub(crate) struct FileCopy {
     pub(crate) file: SourceFile,
-    /// Where it lies in the end.
+    /// Its final path.
     pub(crate) target: PathBuf,
-    /// Where it is written.
+    /// The path that it is written to.
     pub(crate) staging: PathBuf,
     /// Checksum of what was copied, once it is known.
     pub(crate) crc: Option<u32>,
@@ -41,7 +41,7 @@ impl FileCopy {
     }
 }
 
-/// Where all files of this rank go.
+/// The paths of all files of this rank.
 pub(crate) fn plan(prefix: &Path, files: &[SourceFile], token: &str) -> Vec<FileCopy> {
     files
         .iter()
@@ -169,7 +169,7 @@ fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), S
     Ok(made.at("create", &copy.staging).map(drop)?)
 }
 
-/// Checks what came, and makes it like its source. What a transport of this process has read need not be opened once more.
+/// Checks what came, and makes it like its source. A file that a transport of this process has read need not be opened once more.
 fn check(
     files: &dyn Files,
     copy: &mut FileCopy,

@@ -26,7 +26,7 @@ use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What flushes work with.
+/// The surroundings that flushes work with.
 pub(crate) struct FlushSite<'a> {
     pub(crate) job: &'a Job,
     pub(crate) cache: &'a mut Cache,

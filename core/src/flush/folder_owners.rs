@@ -29,7 +29,7 @@ pub(crate) struct FolderOwners {
     pub(crate) asked: HashSet<Vec<u8>>,
 }
 
-/// What is known of a file that a rank has.
+/// The knowledge about a file that a rank has.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KnownFile<'a> {
     pub(crate) name: &'a FileName,

@@ -6,7 +6,7 @@ use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{FileName, PrefixFile};
 use scr_plugin_api::KvTree;
 
-/// What is listed of this rank's files.
+/// The list of this rank's files.
 pub(super) fn of<'a>(copies: impl Iterator<Item = &'a FileCopy>) -> Vec<PrefixFile> {
     copies
         .map(|copy| PrefixFile {

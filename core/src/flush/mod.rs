@@ -97,7 +97,7 @@ impl Flush<'_> {
 /// One file of this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SourceFile {
-    /// Where it is in cache; unused in bypass mode.
+    /// Its path in cache; unused in bypass mode.
     pub(crate) source: PathBuf,
     /// Its name.
     pub(crate) name: FileName,
@@ -121,7 +121,7 @@ impl SourceFile {
 /// How to flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Options {
-    /// So many ranks copy at a time: `SCR_FLUSH_WIDTH`.
+    /// The number of ranks that copy at a time: `SCR_FLUSH_WIDTH`.
     pub(crate) width: u32,
     /// Bytes per block: `SCR_FILE_BUF_SIZE`.
     pub(crate) block_bytes: u64,
@@ -137,9 +137,9 @@ pub(crate) struct Options {
     pub(crate) owner: bool,
     /// Whether each rank makes the folders of its own files: `SCR_AXL_MKDIR`.
     pub(crate) own_folders: bool,
-    /// Of files that are in place: whether any of them may have replaced one that was there before.
+    /// For files in place: whether any of them may have replaced one that was there before.
     pub(crate) may_replace: bool,
-    /// Of files that are in place: whether their bytes are synced already, as those of a dataset of this run are before it counts
+    /// For files in place: whether their bytes are synced already, as those of a dataset of this run are before it counts
     /// in cache.
     pub(crate) synced: bool,
     /// The number of ranks in a leaf of the file lists, a power of two. The first of them writes the leaf.
@@ -186,7 +186,7 @@ pub(crate) enum FlushError {
     Unsynced {
         /// Its name.
         dataset: String,
-        /// Who said what.
+        /// The messages, by rank.
         account: String,
     },
     /// Every byte is in the prefix directory, but the dataset could not be listed.
@@ -197,7 +197,7 @@ pub(crate) enum FlushError {
     Unfinished {
         /// Its name.
         dataset: String,
-        /// What failed.
+        /// The failure.
         why: String,
     },
     /// Somebody else took the flush back.
@@ -217,7 +217,7 @@ pub(crate) fn new_token(dataset: u64, now: SystemTime) -> String {
     format!("{dataset}.{now:x}.{:016x}", unique_number())
 }
 
-/// What stands in for a transport where the files are in place already.
+/// The stand-in for a transport where the files are in place already.
 #[derive(Debug)]
 pub(crate) struct NoTransport;
 

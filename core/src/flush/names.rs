@@ -18,8 +18,9 @@ pub(super) struct Staged {
     pub(super) crc: Option<u32>,
 }
 
-/// Gives a file its name. Who has done so before may not have been able to sync it, and syncing it once more would succeed though
-/// the system has lost it. So a process with the lock makes it anew, which a sync proves. A rank leaves it: it may be read already.
+/// Gives a file its name. A process that has done so before may have failed to sync it, and syncing it once more would succeed though
+/// the system has lost the name. So a process with the lock makes the name anew, which a sync proves. A rank leaves it: the file may
+/// be read already.
 pub(super) fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
     let (staging, target) = (&file.staging, &file.target);
     // More than twice only if another process that closes the flush is at it.
@@ -34,7 +35,7 @@ pub(super) fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Stag
         }
         // To read it may have taken so long that a newer dataset has got the name.
         expect_lock(fence, target)?;
-        // What was taken away goes back at once, whoever has the lock by now.
+        // The name that was taken away is given back at once, even if the lock is lost.
         if rename(files, target, staging)? && rename(files, staging, target)? {
             return Ok(());
         }
@@ -97,7 +98,7 @@ pub(crate) fn sync_names(
     Ok(())
 }
 
-/// A name for a file that is written to get another one. Nobody else writes it.
+/// A name for a file that is written to get another one. No other process writes it.
 pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
     staging_file(path, &format!("{token}.{:x}", unique_number()))
 }

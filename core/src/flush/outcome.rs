@@ -6,7 +6,7 @@ use crate::ledger::LedgerDir;
 use crate::prefix::{DatasetDescriptor, FlushProgress, Prefix};
 use std::path::PathBuf;
 
-/// What became of it, and of what is left.
+/// How it has ended, and what is left.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum FlushOutcome {
@@ -16,7 +16,7 @@ pub enum FlushOutcome {
     Waiting {
         /// Which dataset.
         dataset: DatasetDescriptor,
-        /// So many have done their part.
+        /// The number of those that have done their part.
         done: u32,
         /// The number of marks needed: one for each node, or one for all.
         marks: u32,
@@ -32,7 +32,7 @@ pub enum FlushOutcome {
     Postponed {
         /// Which dataset.
         dataset: DatasetDescriptor,
-        /// What failed.
+        /// The failure.
         why: String,
         /// Whether older datasets of its names may count no more, and it does not count yet.
         has_taken: bool,
@@ -43,7 +43,7 @@ pub enum FlushOutcome {
     Unusable {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The fault.
         why: String,
         /// Whether it is damaged for every reader. One that could not be read may be that of the newest dataset.
         is_damaged: bool,
@@ -81,7 +81,7 @@ impl FlushOutcome {
     }
 }
 
-/// What to do about a flush that a run cannot begin beside.
+/// The remedy for a flush that a run cannot begin beside.
 pub(super) const CURE: &str =
     "start the job again, or finish the flush with `scr poststage', or give the dataset up with `scr index \
     --drop'";

@@ -1,4 +1,5 @@
-//! Before the first step of a flush: the ranks exchange names, folders and lists. Of the files only leaves of the lists are written.
+//! Before the first step of a flush: the ranks exchange names, folders and lists. The only files that are written are leaves of the
+//! lists.
 
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::{self, FolderOwners};
@@ -26,7 +27,7 @@ pub(super) struct Plan {
     pub(super) folders: Vec<PathBuf>,
     /// Those, and the folders of its own files where each rank makes them.
     pub(super) folders_to_make: Vec<PathBuf>,
-    /// What rank 0 records of the files.
+    /// The lists of the files that rank 0 records.
     pub(super) lists: Option<RecordedLists>,
     /// The names that this rank is asked about.
     pub(super) asked: HashSet<Vec<u8>>,
@@ -46,7 +47,7 @@ impl Flush<'_> {
         let may_replace = self.may_replace(dataset, &copies, &owners)?;
         let record = self.pending(token, dataset, marks);
         let lists = self.record_lists(dataset, &lists::of(copies.iter()), may_replace)?;
-        // Of the ranks that have written one file, the first copies it. In place each has bytes of its own to sync.
+        // If several ranks have written one file, the first copies it. In place each has bytes of its own to sync.
         let (copies, listed): (Vec<_>, Vec<_>) =
             copies.into_iter().partition(|copy| copy.leads || self.options.in_place);
         let own = copies.iter().filter(|_| self.options.own_folders);
@@ -109,7 +110,7 @@ impl Flush<'_> {
     }
 
     /// Whether on any rank a file is replaced that was there before. Only then file lists of older datasets need to be
-    /// read. What is no file cannot be replaced, and the flush would never finish. If all folders with files are new,
+    /// read. Anything but a file cannot be replaced, and the flush would never finish. If all folders with files are new,
     /// no rank looks for its files.
     fn may_replace(
         &self,

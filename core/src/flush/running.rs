@@ -29,7 +29,7 @@ pub(crate) struct RunningFlush {
     pub(super) running: Running,
 }
 
-/// Where the copying is done.
+/// The place where the copying is done.
 #[derive(Debug)]
 pub(super) enum Running {
     /// In the call that began the flush.
@@ -87,7 +87,7 @@ impl Flush<'_> {
         Ok(RunningFlush { running: Running::Detached(None), ..run })
     }
 
-    /// Lets the copying begin, unless it has. What could not be started is reported by [`finish`](Self::finish). Local.
+    /// Lets the copying begin, unless it has. [`finish`](Self::finish) reports what could not be started. Local.
     pub(crate) fn start_copying(&self, run: &mut RunningFlush) {
         match &mut run.running {
             Running::Threads(worker) => worker.start(),

@@ -200,7 +200,8 @@ impl Flush<'_> {
         Ok(())
     }
 
-    /// Finds out whether there are checksums that were not known before. Of a file of many ranks one has taken it, and all learn it.
+    /// Finds out whether there are checksums that were not known before. If many ranks have a file, one of them has taken its
+    /// checksum, and all learn it.
     fn share_checksums(&self, run: &mut RunningFlush) -> Result<bool, CommError> {
         let comm = &*self.job.comm;
         let news = run.copies.iter().any(|copy| copy.file.crc.is_none() && copy.crc.is_some());

@@ -92,7 +92,7 @@ fn is_held_by_stopped(files: &dyn Files, file: &dyn File) -> bool {
 /// Between two looks for a slot of the node, and for one of all nodes.
 const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 const LONGEST_PAUSE_OF_NODES: Duration = Duration::from_millis(500);
-/// Of so many looks for a slot of the node one is for its holder: about once a second.
+/// One of this many looks for a slot of the node is for its holder: about once a second.
 const LOOKS: u64 = 64;
 /// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
@@ -143,7 +143,7 @@ impl SharedSlots<'_> {
         let count = self.count.max(1);
         let first = u32::try_from(RandomState::new().hash_one(()) % u64::from(count)).unwrap_or(0);
         let slots = (first..count).chain(0..first);
-        // Of the taken slots one is checked for a dead owner.
+        // One of the taken slots is checked for a dead owner.
         let worth = slots.filter(|slot| *slot == first || !taken.contains(slot));
         for slot in worth {
             match self.files.if_free(&self.folder.join(slot.to_string()), &mut |_| work()) {

@@ -20,7 +20,7 @@ pub struct FlushUnderWay {
     pub arrived: Option<f64>,
 }
 
-/// The flushes under way, the oldest dataset first. What is left of those that were given up does not count.
+/// The flushes under way, the oldest dataset first. Remains of those that were given up do not count.
 ///
 /// # Errors
 /// The folder of the records cannot be listed.

@@ -49,7 +49,7 @@ pub(crate) fn decide<F: Facts>(
         Request::TakeBack { dataset, by, even_if_taken } => {
             match index.progress(dataset, by) != FlushProgress::NotTaken && !even_if_taken {
                 true => Verdict::Refused(Refusal::Ended { id: dataset.id }),
-                // What it has taken is not free before its staging files are gone: a rank of its job may be about to rename one.
+                // Its names are not free before its staging files are gone: a rank of its job may be about to rename one.
                 false => commit([Event::Revoked(by.to_owned())]),
             }
         }
@@ -177,7 +177,7 @@ impl<F: Facts> Decision<'_, F> {
             return Ok(ended);
         }
         if is_flush && !planted(Bug::NameTakenBeforeCopied) {
-            // Also one whose dataset was refused since. What was saved from a cache is built more than once.
+            // Also one whose dataset was refused since. A dataset that was saved from a cache is built more than once.
             let progress = index.progress(dataset, by);
             let is_ended =
                 matches!(progress, FlushProgress::Ended { counts } if counts || !by.starts_with(SAVED));
@@ -350,8 +350,8 @@ impl<F: Facts> Decision<'_, F> {
         Ok(name.map(|name| Refusal::NumberTaken { id: dataset.id, name }))
     }
 
-    /// Who may be giving files the names of a dataset that is not complete, if anybody still may: a flush that is on record, though
-    /// it is revoked, or a run.
+    /// The holder of the names of a dataset that is not complete, if anybody may still give files its names: a flush on record,
+    /// though it is revoked, or a run.
     fn under_way<'e>(&mut self, entry: &'e IndexEntry) -> Result<Option<&'e str>, F::Error> {
         let Some(by) = entry.taken.as_deref().filter(|_| !entry.superseded) else { return Ok(None) };
         let is_under_way = match by {

@@ -26,13 +26,13 @@ pub(crate) fn keeps_its_files(entry: &IndexEntry, deleted: u64) -> bool {
 pub(crate) struct Doubts {
     /// The application was given it to write over.
     pub(crate) is_given_out: bool,
-    /// Nobody has recorded which files a later dataset was given, and it has changed since.
+    /// It is not recorded which files a later dataset was given, and this one has changed since.
     pub(crate) is_changed: bool,
     /// Checksums are compared in any case, or a later dataset was begun.
     pub(crate) is_suspect: bool,
 }
 
-/// What a file must have, beside its length, for its bytes to count.
+/// The proof that a file must give, beside its length, for its bytes to count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Proof {
     Nothing,

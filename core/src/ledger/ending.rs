@@ -1,10 +1,10 @@
-//! What a process that ends flushes does about one that it finds: one decision, for jobs, runs and commands.
+//! How a process that ends flushes deals with one that it finds: one decision for jobs, runs and commands.
 
 use super::Recorded;
 use crate::planted::{planted, Bug};
 use crate::prefix::FlushProgress;
 
-/// What somebody wants of a flush that is on record.
+/// The wish of a process about a flush that is on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wish {
     /// It ends now, one way or the other.
@@ -15,14 +15,14 @@ pub(crate) enum Wish {
     Resolve,
 }
 
-/// What is to be done about it.
+/// The action to take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Somebody else has ended it.
     Nothing,
     /// It is left as it is.
     Leave,
-    /// What is left of it is removed.
+    /// Its remains are removed.
     ClearAway,
     /// It is taken back, also where its dataset has taken its names, or only where it has not.
     Revoke { even_if_taken: bool },
@@ -31,7 +31,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// Of a flush of which this is on record, and all marks or not.
+    /// The action for a flush with such a record, which has all its marks or not.
     pub(crate) fn of(recorded: Recorded, is_marked: bool, wish: Wish) -> Self {
         let is_marked = is_marked && !(wish == Wish::Resolve && planted(Bug::TakenBackAfterMark));
         match (recorded, wish) {
@@ -52,12 +52,12 @@ pub(crate) enum Ended {
     NotYet,
     /// It was closed, and a file lacks its name all the same: after a power failure the index may say more than the folders have.
     LacksName,
-    /// What is left of it is removed. Its dataset may count no more.
+    /// Its remains are to be removed. Its dataset may count no more.
     Done { counts: bool },
 }
 
 impl Ended {
-    /// As the ledger says. What was saved from a cache is built more than once.
+    /// As the ledger says. A dataset that was saved from a cache is built more than once.
     pub(crate) fn of<E>(
         progress: FlushProgress,
         is_saved: bool,

@@ -1,4 +1,4 @@
-//! What the decision may ask about the world beside the ledger.
+//! The facts about the world beside the ledger that the decision may ask for.
 
 use super::pending::{self, FoundRecord, PendingError};
 use crate::fs::Files;
@@ -16,7 +16,7 @@ pub(crate) trait Facts {
     /// Whether a run may be under way in the prefix directory.
     fn may_run(&mut self) -> Result<bool, Self::Error>;
 
-    /// What is on record of the flush of this token.
+    /// The record of the flush of this token.
     fn recorded(&mut self, token: &str) -> Result<Recorded, Self::Error>;
 
     /// The name of a dataset other than this one that has its number, and whose flush is on record.
@@ -26,7 +26,7 @@ pub(crate) trait Facts {
     fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, Self::Error>;
 }
 
-/// What is on record of a flush.
+/// The kind of record that there is of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub(crate) enum Recorded {
     /// Nothing, or nothing that anybody could use.
@@ -34,7 +34,8 @@ pub(crate) enum Recorded {
     Nothing,
     /// Somebody may still close it.
     UnderWay,
-    /// Nobody closes it any more. Its staging files may be left, and a rank of its job may still give one of them its name.
+    /// It is given up, and no process closes it any more. Its staging files may be left, and a rank of its job may still give one
+    /// of them its name.
     Revoked,
 }
 
@@ -55,7 +56,7 @@ impl Facts for FactsOfFiles<'_> {
     fn recorded(&mut self, token: &str) -> Result<Recorded, PrefixError> {
         match pending::find_left(self.files, self.prefix, token) {
             Err(PendingError::Fs(error)) if !error.is_damage() => Err(error.into()),
-            // Nobody can close it, or clear it away, with such a record.
+            // No process can close it, or clear it away, with such a record.
             Err(_) => Ok(Recorded::Nothing),
             Ok(found) => Ok(found.map_or(Recorded::Nothing, |record| record.recorded())),
         }

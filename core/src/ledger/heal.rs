@@ -65,7 +65,7 @@ pub(super) enum Fault {
     Foreign,
 }
 
-/// What speaks against an index that can be read, by the numbers of the prefix directory and by the datasets beside it. C SCR keeps
+/// The evidence against an index that can be read, by the numbers of the prefix directory and by the datasets beside it. C SCR keeps
 /// the keys that this goes by, also where it takes datasets out.
 ///
 /// # Errors

@@ -3,8 +3,8 @@
 //! `flush.<token>` in the prefix's `.scr` says which dataset is being flushed, and how many marks there must be. A process that
 //! has synced its files leaves a mark, `done.<token>.<n>`. If all marks exist, every byte is safe in a staging file, and any
 //! process may repeat the renames. If one is missing, the staging files are useless and are removed.
-//! Who gives a flush up for good first gives the record another name, `revoked.<token>`. From then on nobody closes the flush, and
-//! whoever finds that record removes what is left.
+//! A process that gives a flush up for good first gives the record another name, `revoked.<token>`. From then on no process closes
+//! the flush, and any that finds the record removes what is left.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
 use super::{MakeCurrent, Recorded, Sharing};
@@ -133,7 +133,7 @@ impl PendingFlush {
         sync(files, prefix)
     }
 
-    /// What is on record of it.
+    /// The kind of record that it is.
     pub(crate) fn recorded(&self) -> Recorded {
         match self.revoked {
             true => Recorded::Revoked,
@@ -141,7 +141,7 @@ impl PendingFlush {
         }
     }
 
-    /// Where its record lies.
+    /// The path of its record.
     fn path(&self, prefix: &Prefix) -> PathBuf {
         match self.revoked {
             true => revoked_path(prefix, &self.token),
@@ -238,7 +238,8 @@ pub(crate) fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -
     }
 }
 
-/// The record of a flush under way, or the reason why it cannot be used. Whoever must not miss a flush asks [`FoundRecord::known`].
+/// The record of a flush under way, or the reason why it cannot be used. Callers that must not miss a flush ask
+/// [`FoundRecord::known`].
 #[derive(Debug)]
 pub(crate) enum FoundRecord {
     /// One that can be used.
@@ -289,7 +290,7 @@ pub(crate) fn list(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FoundRecord
     Ok(found)
 }
 
-/// Where the flush's record lies.
+/// The path of a flush's record.
 pub(crate) fn flush_path(prefix: &Prefix, token: &str) -> PathBuf {
     prefix.scr_file(&format!("{PREFIX}{token}"))
 }

@@ -1,6 +1,7 @@
-//! What scr promises to its users: ten sentences, and a function for each that says whether a moment keeps it.
+//! The promises of scr to its users: ten sentences, and a function for each that says whether a moment keeps it.
 //!
-//! `docs/developer/trust.md` has the same sentences in the same order. The small world of the tests checks the functions in every state.
+//! `docs/developer/trust.md` has the same sentences in the same order. The small world of the tests checks the functions in every
+//! state.
 
 macro_rules! promises {
     ($($promise:ident: $text:literal,)*) => {
@@ -46,7 +47,7 @@ mod check {
     use super::Promise;
     use crate::prefix::{DatasetDescriptor, Withdrawal};
 
-    /// What a ledger says of some datasets.
+    /// The statements of a ledger about some datasets.
     #[derive(Debug)]
     pub(crate) struct Says {
         /// Which are complete and keep their name and files.
@@ -79,7 +80,7 @@ mod check {
         }
     }
 
-    /// What has become of a dataset, as its users know it and as it lies on disk.
+    /// The fate of a dataset, as its users know it and as it lies on disk.
     #[derive(Debug, Default, Clone)]
     pub(crate) struct Fate {
         pub(crate) dataset: DatasetDescriptor,
@@ -128,7 +129,7 @@ mod check {
         pub(crate) restart: Option<Restart>,
         /// The checkpoints that this run names as passed over.
         pub(crate) named: &'a [usize],
-        /// What the ledger says once this run has ended the flushes.
+        /// The statements of the ledger once this run has ended the flushes.
         pub(crate) after: &'a Says,
         /// Whether a record of a flush is left then.
         pub(crate) is_any_left: bool,
@@ -166,7 +167,8 @@ mod check {
         newest.is_none_or(|newest| view.restart.is_some_and(|restart| restart.dataset >= newest))
     }
 
-    /// Also what nobody was told of, once the run itself finds it complete. What the user gives up is not to be reached.
+    /// A checkpoint counts too if nobody was told that it is complete, once the run itself finds it so. One that the user gives up
+    /// is out of reach.
     fn newest(view: &View<'_>) -> bool {
         let reached = view.restart.map(|restart| restart.dataset);
         let is_reachable = |of: &usize| {

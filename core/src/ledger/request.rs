@@ -1,4 +1,4 @@
-//! What can be asked of the ledger, what can happen to it, and why a request may be refused.
+//! Requests to the ledger, the events that change it, and the reasons to refuse a request.
 
 use crate::prefix::{Between, DatasetDescriptor, PrefixError, PrefixId, Seq, Withdrawal};
 
@@ -92,7 +92,7 @@ impl Request<'_> {
     }
 }
 
-/// Who does not use names or files any more.
+/// The user of names or files that does not use them any more.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Whose<'a> {
     /// The application that writes this dataset in place.
@@ -101,7 +101,7 @@ pub(crate) enum Whose<'a> {
     Reader(u64),
     /// The flush of this token, which is revoked, and no staging file of it is left.
     Flush(&'a str),
-    /// Whoever deletes, for a process that has the lock of a deletion.
+    /// The process that deletes, for one that has taken its lock over.
     Deletion,
     /// Applications of earlier runs: all that read in place, and with `writers` those that write there.
     Earlier { writers: bool },
@@ -155,7 +155,7 @@ pub(crate) enum Event {
     Replaced(u64),
     /// The dataset is complete, and its name refers to it alone.
     Completed { dataset: DatasetDescriptor, by: Option<String>, at: String },
-    /// Nobody gives files the names of the dataset any more.
+    /// No process gives files the names of the dataset any more.
     Released(u64),
     /// The record of a flush is revoked: no process closes it any more.
     Revoked(String),

@@ -4,7 +4,7 @@ use super::Event;
 use crate::prefix::{Ids, Index, PrefixId, Withdrawn};
 use std::ops::Deref;
 
-/// What `index.scr` and `ids.scr` say. It reads like its [`Index`].
+/// The contents of `index.scr` and `ids.scr`. It reads like its [`Index`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
     pub(super) index: Index,

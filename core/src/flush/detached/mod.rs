@@ -120,7 +120,7 @@ impl Flush<'_> {
         }
         let token = &run.record.token;
         match record::state(self.files(), self.control, token, self.job.rank().0)? {
-            // Where it is forgotten the flush is over, and what became of it stands below the prefix directory.
+            // If it is forgotten, the flush is over, and its outcome stands below the prefix directory.
             None | Some(TransferState::Arrived) => Ok(()),
             Some(TransferState::Failed(why)) => Err(StepError::Transfer(why)),
             Some(TransferState::Copying) if failed => Ok(()),

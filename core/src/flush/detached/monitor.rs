@@ -31,7 +31,7 @@ use std::sync::Arc;
 /// Gives a transport by its name, with these options.
 pub type OpenTransport<'a> = &'a dyn Fn(&str, &KvTree) -> Result<Arc<dyn Transport>, PluginLoadError>;
 
-/// Transports by name and options, each loaded once. What they execute comes from the settings of this process.
+/// Transports by name and options, each loaded once. Their programs come from the settings of this process.
 pub struct Transports<'a> {
     host: &'a PluginHost,
     /// The program of this installation.
@@ -92,11 +92,11 @@ pub struct PollResult {
     pub unfinished: bool,
     /// Whether files of this node cannot arrive any more.
     pub failed: bool,
-    /// So many bytes of what is still to be copied have arrived.
+    /// The bytes that have arrived of what is still to be copied.
     pub bytes_moved: u64,
-    /// What happened, one line each.
+    /// The events, one line each.
     pub notices: Vec<String>,
-    /// What went wrong, one line each.
+    /// The failures, one line each.
     pub errors: Vec<String>,
 }
 
@@ -458,7 +458,7 @@ enum Marked {
     AllNodes,
 }
 
-/// So often a transport may fail to say how far a copy is.
+/// How often a transport may fail to say how far a copy is.
 const MOST_UNPOLLED: u32 = 100;
 /// The lock of the monitor of a node, in its control directory.
 const LOCK: &str = "detached.lock";

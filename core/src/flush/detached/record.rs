@@ -35,9 +35,9 @@ pub(crate) struct TransferRecord {
     pub(crate) copies: Vec<FileCopy>,
     pub(crate) options: Options,
     pub(crate) state: TransferState,
-    /// So many times the copies were begun again, after they had failed.
+    /// How many times the copies were begun again, after they had failed.
     pub(crate) repeated: u32,
-    /// So many times the transport could not be asked since.
+    /// How many times the transport could not be asked since.
     pub(crate) unpolled: u32,
 }
 
@@ -213,7 +213,7 @@ pub(crate) enum RecordError {
     Field {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         error: FieldError,
     },
 }

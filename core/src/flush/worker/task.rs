@@ -36,7 +36,7 @@ pub(super) struct Task {
     pub(super) record: PendingFlush,
     pub(super) copies: Vec<FileCopy>,
     pub(super) folders_to_make: Vec<PathBuf>,
-    /// What rank 0 records of the files.
+    /// The lists of the files that rank 0 records.
     pub(super) lists: Option<RecordedLists>,
 }
 
@@ -84,7 +84,7 @@ impl Task {
             return self.wait_for(&of_node, LONGEST_PAUSE_OF_RANK, flags);
         }
         self.wait_for(&self.record.recorded_mark(&self.prefix), LONGEST_PAUSE_OF_NODE, flags)?;
-        // Where it cannot be made, the others learn it in their next call.
+        // If it cannot be made, the others learn that in their next call.
         let _ = self.files.open(&of_node, How::Ensure(PRIVATE));
         Ok(())
     }
@@ -136,6 +136,6 @@ const LONGEST_PAUSE_OF_RANK: Duration = Duration::from_millis(16);
 const LONGEST_PAUSE_OF_NODE: Duration = Duration::from_millis(200);
 /// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
-/// Of the thread: a third of the weight of the application's own where both want a processor. With much less, an application that computes without
-/// end, or waits for messages in a loop, would keep its flush from going on.
+/// The nice value of the thread: a third of the weight of the application's own where both want a processor. With much less, an
+/// application that computes without end, or waits for messages in a loop, would keep its flush from going on.
 const NICE: i32 = 5;
