@@ -139,7 +139,7 @@ fn report(call: &'static str, failure: &Failure) {
 /// at no code makes such calls on every rank.
 fn follows_shared_failure(call: &'static str, failure: &Failure) -> bool {
     if call.starts_with("SCR_Start_") {
-        NOT_BEGUN.store(failure.is_shared(), Ordering::Relaxed);
+        NOT_BEGUN.store(failure.is_shared() || failure.deaths().is_some(), Ordering::Relaxed);
         return false;
     }
     failure.code() == Code::State && NOT_BEGUN.load(Ordering::Relaxed)

@@ -30,12 +30,12 @@ fn mpi() -> Option<PathBuf> {
     there
 }
 
-/// The example, compiled with the compiler of this MPI against the installed tree.
-fn program(mpi: &Path, folder: &Path) -> PathBuf {
-    let (stage, program) = (stage(Mpi::OpenMpi), folder.join("heat_recover"));
+/// A program, compiled with the compiler of this MPI against the installed tree.
+fn program(mpi: &Path, folder: &Path, source: &str) -> PathBuf {
+    let (stage, program) = (stage(Mpi::OpenMpi), folder.join("program"));
     let mut command = Command::new(mpi.join("bin/mpicc"));
     command.args(["-std=c99", "-O2", "-Wall", "-Wextra", "-Werror", "-o"]).arg(&program);
-    command.arg(repository().join("examples/heat_recover.c")).arg("-I").arg(stage.join("include"));
+    command.arg(repository().join(source)).arg("-I").arg(stage.join("include"));
     let lib = stage.join("lib");
     command.arg("-L").arg(&lib).arg("-lscr").arg(format!("-Wl,-rpath,{}", lib.display()));
     // Otherwise the linker looks for what the library needs in the other Open MPI.
@@ -82,7 +82,14 @@ struct Running {
 }
 
 impl Running {
-    fn start(mpi: &Path, program: &Path, cluster: &Cluster, shape: Shape, settings: &[(&str, &str)]) -> Self {
+    fn start(
+        mpi: &Path,
+        program: &Path,
+        cluster: &Cluster,
+        shape: Shape,
+        settings: &[(&str, &str)],
+        arguments: Option<&[&str]>,
+    ) -> Self {
         let nodes: Vec<String> = (0..shape.ranks()).map(|rank| format!("n{}", shape.node_of(rank))).collect();
         let mut command = Command::new("timeout");
         scr_tests::forget_settings(&mut command);
@@ -91,8 +98,11 @@ impl Running {
         // Otherwise Open MPI 5.0 waits in MPI_Finalize for the dead, in one job of three.
         command.args(["--mca", "async_mpi_finalize", "1"]);
         command.args(["--mca", "mpi_yield_when_idle", "1", "-n"]).arg(shape.ranks().to_string());
-        command.arg(repository().join("scripts/pretend-rank")).arg(program).args(PLATE);
-        command.arg("--spares").arg(shape.spares.to_string());
+        command.arg(repository().join("scripts/pretend-rank")).arg(program);
+        match arguments {
+            Some(arguments) => command.args(arguments),
+            None => command.args(PLATE).arg("--spares").arg(shape.spares.to_string()),
+        };
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
         command.env("LD_LIBRARY_PATH", mpi.join("lib")).env("PRETEND_RANKS", nodes.join(" "));
         command.env("PRETEND_NODES", cluster.node_storage(0).parent().expect("a folder of nodes"));
@@ -171,7 +181,7 @@ fn torture(mpi: &Path, program: &Path, right: &str, takes: Duration, seed: u64) 
         ("SCR_FLUSH_TYPE", "PTHREAD"),
     ];
     let mut cluster = Cluster::new(shape.ranks_of_nodes.len() as u32);
-    let mut running = Running::start(mpi, program, &cluster, shape, &settings);
+    let mut running = Running::start(mpi, program, &cluster, shape, &settings, None);
     let mut story = format!("seed {seed}: {shape:?} {settings:?}");
     assert!(running.read_until(running.ends, "from step 0"), "{story}\n{}", running.seen.join("\n"));
     let deaths = 1 + random.below(2);
@@ -204,11 +214,11 @@ fn torture(mpi: &Path, program: &Path, right: &str, takes: Duration, seed: u64) 
 fn jobs_with_random_deaths_have_the_right_answer_and_none_hangs() {
     let Some(mpi) = mpi() else { return };
     let folder = tempfile::tempdir().expect("a folder");
-    let program = program(&mpi, folder.path());
+    let program = program(&mpi, folder.path(), "examples/heat_recover.c");
     let cluster = Cluster::new(4);
     let began = Instant::now();
     let (right, said) =
-        Running::start(&mpi, &program, &cluster, SHAPES[3], &[("SCR_COPY_TYPE", "XOR")]).answer();
+        Running::start(&mpi, &program, &cluster, SHAPES[3], &[("SCR_COPY_TYPE", "XOR")], None).answer();
     let (right, takes) = (right.unwrap_or_else(|| panic!("{said}")), began.elapsed());
     let wanted = std::env::var("SCR_TEST_ULFM").unwrap_or_else(|_| "20".to_owned());
     let (first, many) = wanted.split_once(':').unwrap_or(("1", &wanted));
@@ -217,4 +227,23 @@ fn jobs_with_random_deaths_have_the_right_answer_and_none_hangs() {
     let wrong: Vec<String> =
         seeds.filter_map(|seed| torture(&mpi, &program, &right, takes, seed).err()).collect();
     assert!(wrong.is_empty(), "{} of {many} jobs are wrong\n{}", wrong.len(), wrong.join("\n\n"));
+}
+
+/// They waited for ten minutes, and then the job was aborted.
+#[test]
+fn calls_return_on_all_ranks_once_one_has_died_also_where_another_one_never_comes() {
+    let Some(mpi) = mpi() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = program(&mpi, folder.path(), "tests/programs/deaths.c");
+    for arguments in [&[][..], &["leave"][..]] {
+        let cluster = Cluster::new(4);
+        let running = Running::start(&mpi, &program, &cluster, SHAPES[3], &[], Some(arguments));
+        let (_, said) = running.answer();
+        let returned =
+            said.lines().filter(|line| line.starts_with("RETURNED") && line.ends_with(" 6")).count();
+        assert_eq!(returned, 3 - arguments.len(), "{said}");
+        assert!(said.contains("DONE") && !said.contains("FAIL"), "{said}");
+        let messages = said.lines().filter(|line| line.contains("has died")).count();
+        assert!((1..=2).contains(&messages), "one rank says it for all\n{said}");
+    }
 }

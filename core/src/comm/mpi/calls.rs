@@ -132,6 +132,7 @@ impl Handle {
             if !ranks.is_empty() || patience.waited() > UNTIL_KNOWN {
                 break ranks;
             }
+            deaths::progress();
             patience.rest();
         };
         let error = CommError::RanksDied { ranks };
@@ -513,6 +514,6 @@ fn number(rank: Rank) -> c_int {
 
 pub(super) const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
 /// A tag that nothing here is sent with.
-const UNUSED_TAG: c_int = 2;
+pub(super) const UNUSED_TAG: c_int = 2;
 /// A rank may hear that the communicator was given up before it hears of the death, which all ranks do within milliseconds.
 const UNTIL_KNOWN: Duration = Duration::from_millis(100);

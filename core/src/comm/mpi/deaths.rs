@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use ::mpi::ffi;
 
-use super::calls::SUCCESS;
+use super::calls::{SUCCESS, UNUSED_TAG};
 use super::library;
 use crate::comm::Rank;
 
@@ -46,6 +46,16 @@ pub(super) unsafe fn revoke(comm: ffi::MPI_Comm) {
         // SAFETY: the caller's promise, and the type of this function in all MPIs that have it. If it fails, ranks that wait
         // find out by themselves, as they look for deaths.
         unsafe { (ulfm.revoke)(comm) };
+    }
+}
+
+/// Lets the library work on what it hears of other processes. On a communicator that was revoked no call does that any more.
+pub(super) fn progress() {
+    let (mut found, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
+    // SAFETY: a communicator of the library, of this process alone, and places for the results. No message is taken.
+    unsafe {
+        let (source, comm) = (ffi::RSMPI_ANY_SOURCE, ffi::RSMPI_COMM_SELF);
+        ffi::MPI_Iprobe(source, UNUSED_TAG, comm, &raw mut found, status.as_mut_ptr());
     }
 }
 
