@@ -1,6 +1,7 @@
 /* deaths: what calls of SCR return once a rank has died, under an MPI with ULFM. The last rank dies before it calls
- * SCR_Start_output, and the others have called it. With the argument `leave`, rank 1 has not called it either: it knows of the death, and has
- * gone to repair its communicator, where it waits for the others.
+ * SCR_Start_output, and the others have called it. With the argument `leave` it dies within the call, in which nobody waits for it any
+ * more. All wait for rank 1, which has not called it: it knows of the death, and has gone to repair its communicator, where it
+ * waits for the others.
  *
  * Prints "RETURNED rank code" if a call has returned within seconds, "FAIL what" for what is otherwise than it should be, and "DONE".
  */
@@ -73,8 +74,10 @@ int main(int argc, char **argv)
         MPI_Abort(MPI_COMM_WORLD, 3);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == ranks - 1) {
-        nanosleep(&(struct timespec){0, 500000000}, NULL); /* the others wait in their call by then */
-        kill(getpid(), SIGKILL);
+        alarm(1); /* it ends the process; the others wait in their call by then */
+        if (leaves)
+            SCR_Start_output("ckpt.1", SCR_FLAG_CHECKPOINT);
+        pause();
     }
     if (leaves && rank == 1)
         wait_for_death();
