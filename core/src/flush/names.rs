@@ -4,7 +4,6 @@ use super::step::StepError;
 use crate::fs::verify::expect_bytes;
 use crate::fs::{unique_number, At, Files, FsError};
 use crate::ledger::{expect_lock, Fence};
-use crate::planted::{planted, Bug};
 use crate::prefix::{staging_file, Prefix, Unsynced};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -64,7 +63,7 @@ pub(crate) fn sync_folders<'a>(
     prefix: &Prefix,
     folders: impl Iterator<Item = &'a Path>,
 ) -> Result<(), FsError> {
-    for folder in folders.filter(|_| !planted(Bug::RenamesNotSynced)) {
+    for folder in folders {
         files.sync_dir(folder).at("sync", folder)?;
         if let Some(above) = folder.parent().filter(|_| folder == prefix.dir()) {
             match files.sync_dir(above) {

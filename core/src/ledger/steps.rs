@@ -25,6 +25,9 @@ impl Close {
     pub(crate) fn order(in_place: bool) -> &'static [&'static [Self]] {
         match in_place {
             true => &[&[Self::Mark], &[Self::Sync], &[Self::Commit]],
+            false if planted(Bug::RenamesNotSynced) => {
+                &[&[Self::Mark, Self::Take], &[Self::Name], &[Self::Commit, Self::Forget]]
+            }
             false if planted(Bug::CommittedBeforeNamed) => {
                 &[&[Self::Mark, Self::Take, Self::Commit], &[Self::Name], &[Self::Sync], &[Self::Forget]]
             }

@@ -35,13 +35,17 @@ impl World {
                     self.forget(state, flush);
                     self.close_next(state, who, step)
                 }
-                // It is marked, and in this world every name is safe at once.
-                Close::Mark | Close::Sync => self.close_next(state, who, step),
+                Close::Sync => {
+                    self.sync(state, flush);
+                    self.close_next(state, who, step)
+                }
+                Close::Mark => self.close_next(state, who, step),
             },
             At::Away { .. } if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Postponed),
             At::Away { step, file } => {
                 if let Some((staging, target)) = self.files_of(dataset_of(flush)).nth(file as usize) {
                     state.disk.staged[flush][staging] = std::mem::take(&mut state.disk.files[target]);
+                    state.disk.unsynced[target] = 0;
                 }
                 self.go(state, who, At::Back { step, file })
             }
@@ -80,7 +84,7 @@ impl World {
 
     /// The step after one, which was done.
     fn close_next(&self, state: &mut State, who: usize, step: u8) -> bool {
-        match close_after(step) {
+        match self.close_after(step) {
             Some(step) => self.go(state, who, At::Step { step, file: 0 }),
             None => self.pop(state, who, Outcome::Complete),
         }
@@ -229,7 +233,23 @@ impl World {
             return is_same(state.disk.files[target], dataset_of(flush));
         }
         state.disk.files[target] = staged;
+        if self.scenario.may_lose_power {
+            state.disk.unsynced[target] = flush as u8 + 1;
+        }
         true
+    }
+
+    /// The names that a flush has given are safe.
+    pub(super) fn sync(&self, state: &mut State, flush: usize) {
+        let of = flush as u8 + 1;
+        state.disk.unsynced.iter_mut().filter(|by| **by == of).for_each(|by| *by = 0);
+    }
+
+    /// The place of the next step after one that changes anything in this world.
+    pub(super) fn close_after(&self, place: u8) -> Option<u8> {
+        let mut later = (place + 1..).zip(close_steps().skip(usize::from(place) + 1));
+        let is_any = |step: Close| step != Close::Sync || self.scenario.may_lose_power;
+        later.find(|(_, step)| is_any(*step)).map(|(place, _)| place)
     }
 
     fn commit(&mut self, state: &mut State, who: usize, flush: usize, step: u8) -> bool {
@@ -271,12 +291,6 @@ fn close_steps() -> impl Iterator<Item = Close> {
 /// The step at this place in the order.
 pub(super) fn close_step(place: u8) -> Close {
     close_steps().nth(usize::from(place)).expect("a step of the order")
-}
-
-/// The place of the next step after one that changes anything in this world.
-pub(super) fn close_after(place: u8) -> Option<u8> {
-    let later = (place + 1..).zip(close_steps().skip(usize::from(place) + 1));
-    later.into_iter().find(|(_, step)| *step != Close::Sync).map(|(place, _)| place)
 }
 
 /// Whether a file has the bytes of a dataset, as its checksum says.

@@ -56,6 +56,8 @@ struct Scenario {
     command: Command,
     /// Whether files have checksums.
     has_sums: bool,
+    /// Whether the power may fail, which takes all names that are not synced.
+    may_lose_power: bool,
     /// How often a lock may be taken away from a process that goes on.
     stale: u8,
 }
@@ -130,6 +132,8 @@ struct Disk {
     /// The staging files of each flush: its own and the shared one.
     staged: [[Bytes; 2]; FLUSHES],
     files: [Bytes; DATASETS + 1],
+    /// The flush that has given each file its name, plus one, until that is synced.
+    unsynced: [u8; DATASETS + 1],
     /// The newest dataset that was given the shared file to write over, plus one.
     overwritten: u8,
 }
@@ -589,7 +593,7 @@ impl World {
 
     /// What comes next of all that may: each actor takes its next step, or dies before it.
     fn next(&mut self, state: &State) -> Vec<State> {
-        let mut all = Vec::new();
+        let mut all: Vec<State> = self.without_power(state).into_iter().collect();
         for who in 0..ACTORS {
             if !state.actors[who].is_alive {
                 continue;
@@ -603,6 +607,25 @@ impl World {
             }
         }
         all
+    }
+
+    /// The power fails while names are not synced: each such file has its staging name again.
+    fn without_power(&self, state: &State) -> Option<State> {
+        if state.disk.unsynced == [0; DATASETS + 1] {
+            return None;
+        }
+        let mut after = *state;
+        (0..ACTORS).for_each(|who| self.end_actor(&mut after, who));
+        after.lock = 0;
+        for flush in 0..FLUSHES {
+            for (staging, target) in self.files_of(dataset_of(flush)) {
+                if usize::from(after.disk.unsynced[target]) == flush + 1 {
+                    after.disk.staged[flush][staging] = std::mem::take(&mut after.disk.files[target]);
+                }
+            }
+        }
+        after.disk.unsynced = Default::default();
+        Some(after)
     }
 
     fn end_actor(&self, state: &mut State, who: usize) {

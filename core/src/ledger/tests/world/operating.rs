@@ -2,7 +2,7 @@
 
 use super::super::super::doubt::{is_any_at_risk, keeps_its_files};
 use super::super::super::{is_recorded, Close, Doubts, Leave, Leaving, Proof};
-use super::closing::{close_after, close_step, is_same, MARK};
+use super::closing::{close_step, is_same, MARK};
 use super::{
     Answer, Ask, Bytes, Candidate, Op, Outcome, Reads, Recorded, State, Why, World, DATASETS, FLUSHES, RUN_1,
     RUN_2, SAVING, SHARED,
@@ -199,7 +199,7 @@ impl World {
                 state.told.arrived[dataset] = true;
             }
             Close::Take => {
-                let then = close_after(place).map_or(0, |place| CLOSING + place);
+                let then = self.close_after(place).map_or(0, |place| CLOSING + place);
                 let ask = Ask::Take { flush, closer: 0 };
                 return self.take_when_its_turn(state, who, ask, then, Self::resolve);
             }
@@ -223,9 +223,9 @@ impl World {
                 _ => return self.resolve(state, who),
             },
             Close::Forget => self.forget(state, dataset),
-            Close::Sync => (),
+            Close::Sync => self.sync(state, dataset),
         }
-        match close_after(place) {
+        match self.close_after(place) {
             Some(place) => self.goto(state, who, CLOSING + place),
             None => self.end_op(state, who),
         }

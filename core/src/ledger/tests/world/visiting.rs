@@ -164,6 +164,7 @@ const ALONE: Scenario = Scenario {
     reads: Reads::Fetches,
     command: Command::None,
     has_sums: true,
+    may_lose_power: false,
     stale: 1,
 };
 
@@ -201,6 +202,8 @@ fn scenarios() -> Vec<Scenario> {
     all.extend(reads.map(|reads| Scenario { reads, second: 2, ..ALONE }));
     all.push(Scenario { reads: Reads::GoesBack, second: 2, stale: 0, ..ALONE });
     all.push(Scenario { in_place: [false, true, false], named_a, has_sums: false, stale: 0, ..ALONE });
+    all.push(Scenario { may_lose_power: true, second: 2, stale: 0, ..ALONE });
+    all.push(Scenario { may_lose_power: true, end: 2, stale: 1, ..ALONE });
     for has_sums in [true, false] {
         let (reads, command) = (Reads::Never, Command::CScr);
         all.push(Scenario { reads, command, named_a, has_sums, end: 1, stale: 0, ..ALONE });
@@ -253,6 +256,7 @@ fn the_small_world_finds_planted_bugs() {
         Bug::DroppedStaysInCache,
         Bug::DeletedStaysInCache,
         Bug::NewerStayAfterCurrent,
+        Bug::RenamesNotSynced,
     ];
     let mut missed = Vec::new();
     println!("| bug | promise | scenario |\n|---|---|---:|");
