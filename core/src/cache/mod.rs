@@ -56,7 +56,6 @@ use crate::error::Error;
 use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
 use crate::ledger::{Dropping, Request};
-use crate::planted::{planted, Bug};
 use crate::prefix::{Between, FlushEntry, FlushFile, Location, PrefixError, Seq};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
@@ -139,11 +138,10 @@ impl Cache {
         self.undeleted.insert(id)
     }
 
-    /// Whether this run may delete a dataset from the prefix directory to make room for newer ones: not one that it is flushing.
-    pub(crate) fn may_delete_in_prefix(&self, id: u64) -> bool {
+    /// Whether a flush of this run is copying a dataset to the prefix directory, which has this id there.
+    pub(crate) fn arrives_in_prefix(&self, id: u64) -> bool {
         let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
-        let arrives = self.datasets.iter().filter(is_it).any(CachedDataset::is_being_flushed);
-        !arrives && (self.could_read(id) || planted(Bug::WindowDeletesUnread))
+        self.datasets.iter().filter(is_it).any(CachedDataset::is_being_flushed)
     }
 
     /// Whether this run may rely on a dataset of the prefix directory: it is not one that it tried to read in vain.

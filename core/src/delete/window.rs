@@ -89,7 +89,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
         Ok(surplus) => surplus,
     };
     for id in surplus {
-        if !cache.may_delete_in_prefix(id) {
+        if cache.arrives_in_prefix(id) {
             continue;
         }
         match dataset(job, id) {

@@ -1,10 +1,12 @@
 //! Which checkpoints `SCR_PREFIX_SIZE` has deleted from the prefix directory.
 
+use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, Index, IndexEntry};
 
 /// The ids of the checkpoints that may be deleted once dataset `newest` is complete: those older than the `size` newest ones that
-/// count and that `could_read` says this run can read. Output stays, and so do the current one, what another number of ranks wrote,
-/// and a failed one that is newer than the oldest one that counts. The one that this run has restarted from is no exception.
+/// count and that this run could read. One that it could not read stays, since a later run may restart from it. Output stays, and so
+/// do the current one, what another number of ranks wrote, and a failed one that is newer than the oldest one that counts. The one
+/// that this run has restarted from is no exception.
 pub(crate) fn beyond_window(
     index: &Index,
     size: usize,
@@ -23,6 +25,7 @@ pub(crate) fn beyond_window(
             entry.seq() < oldest.seq
                 && newest.replaces(entry.restart_point())
                 && !entry.current
+                && (could_read(entry.id) || planted(Bug::WindowDeletesUnread))
                 && entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint)
         })
         .map(|entry| entry.id)
@@ -49,6 +52,7 @@ mod tests {
         assert_eq!(beyond_window(&index, 2, 4, |_| true), [1], "of those before it");
         assert_eq!(beyond_window(&index, 3, 6, |_| true), [1]);
         assert_eq!(beyond_window(&index, 2, 6, |id| id != 4), [1], "the two newest that could be read");
+        assert_eq!(beyond_window(&index, 2, 6, |id| id != 1), [3], "what could not be read stays");
         assert!(beyond_window(&index, 9, 6, |_| true).is_empty());
     }
 
