@@ -5,21 +5,40 @@
 mod comm_suite;
 
 use scr_core::comm::collective::{all_reduce, barrier, Op};
-use scr_core::comm::tcp::{connect, Secret, TcpComm};
+use scr_core::comm::tcp::{connect, Limits, Secret, TcpComm};
 use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
+use scr_core::env::Clock;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 const LIMIT: Duration = Duration::from_secs(30);
 const V4: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const V6: IpAddr = IpAddr::V6(Ipv6Addr::LOCALHOST);
 
+/// Time as it is.
+struct RealClock(Instant);
+
+impl Clock for RealClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::now()
+    }
+
+    fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+fn limits() -> Limits {
+    Limits::new(Arc::new(RealClock(Instant::now())), LIMIT)
+}
+
 /// Runs `body` on each rank, with a communicator over TCP beside that of the threads.
 fn run<T: Send>(ranks: u32, ip: IpAddr, body: impl Fn(&ThreadComm, TcpComm) -> T + Sync) -> Vec<T> {
     let ran = thread::run(ranks, |threads| {
-        let comm = connect(&threads, ip, LIMIT).expect("the loopback connects");
+        let comm = connect(&threads, ip, limits()).expect("the loopback connects");
         body(&threads, comm)
     });
     ran.unwrap_or_else(|error| panic!("{error}"))
@@ -144,7 +163,7 @@ fn two(secrets: [Secret; 2], disturb: impl Fn(SocketAddr) + Sync) -> Vec<Result<
         let ranks = listeners.into_iter().zip(secrets).zip(0..).map(|((listener, secret), rank)| {
             let addresses = addresses.clone();
             scope.spawn(move || {
-                let comm = TcpComm::new(Rank(rank), listener, addresses, secret, LIMIT)?;
+                let comm = TcpComm::new(Rank(rank), listener, addresses, secret, limits())?;
                 let (other, mut theirs) = (Rank(1 - rank), vec![0; 5]);
                 let sends = [Outgoing { to: other, bytes: b"hello" }];
                 exchange_all(&comm, Tag(3), &sends, &mut [Incoming { from: other, bytes: &mut theirs }])?;
@@ -235,13 +254,13 @@ fn what_was_recorded_is_worth_nothing() {
         });
         let (secret_one, seen_by_one) = (secret.clone(), vec![between, addresses[1]]);
         let sends = scope.spawn(move || {
-            let comm = TcpComm::new(Rank(1), one, seen_by_one, secret_one, LIMIT).unwrap();
+            let comm = TcpComm::new(Rank(1), one, seen_by_one, secret_one, limits()).unwrap();
             exchange_all(&comm, Tag(3), &[Outgoing { to: Rank(0), bytes: b"once" }], &mut []).unwrap();
             // Until the other one has it: it connects, and says so.
             let mut done = [0];
             exchange_all(&comm, Tag(3), &[], &mut [Incoming { from: Rank(0), bytes: &mut done }]).unwrap();
         });
-        let comm = TcpComm::new(Rank(0), zero, addresses.clone(), secret.clone(), LIMIT).unwrap();
+        let comm = TcpComm::new(Rank(0), zero, addresses.clone(), secret.clone(), limits()).unwrap();
         let mut once = [0; 4];
         exchange_all(&comm, Tag(3), &[], &mut [Incoming { from: Rank(1), bytes: &mut once }]).unwrap();
         assert_eq!(&once, b"once");
@@ -271,8 +290,413 @@ fn an_address_that_nobody_answers_at_is_an_error_within_the_limit() {
     // 203.0.113.0/24 is for documents only. Where there is no route at all, that is an error at once.
     let addresses = vec![listener.local_addr().unwrap(), "203.0.113.1:9".parse().unwrap()];
     let limit = Duration::from_millis(300);
-    let comm = TcpComm::new(Rank(0), listener, addresses, Secret::new().unwrap(), limit).unwrap();
+    let limits = Limits::new(Arc::new(RealClock(Instant::now())), limit);
+    let comm = TcpComm::new(Rank(0), listener, addresses, Secret::new().unwrap(), limits).unwrap();
     let began = Instant::now();
     expect_lost(&wait_for(&comm, Rank(1), 1), 1);
     assert!(began.elapsed() < LIMIT);
+}
+
+/// Two ranks at once, of which the first reaches the second at `seen_by_zero`, and the second the first at `seen_by_one`.
+fn pair(own: [TcpListener; 2], seen_by_zero: &[SocketAddr], seen_by_one: &[SocketAddr]) -> [TcpComm; 2] {
+    let secret = Secret::new().unwrap();
+    let [zero, one] = own;
+    [
+        TcpComm::new(Rank(0), zero, seen_by_zero.to_vec(), secret.clone(), limits()).unwrap(),
+        TcpComm::new(Rank(1), one, seen_by_one.to_vec(), secret, limits()).unwrap(),
+    ]
+}
+
+fn listen() -> ([TcpListener; 2], Vec<SocketAddr>) {
+    let own = [0, 1].map(|_| TcpListener::bind((V4, 0)).unwrap());
+    let addresses = own.iter().map(|own| own.local_addr().unwrap()).collect();
+    (own, addresses)
+}
+
+/// A library must not end the application by a signal that it did not ask for.
+#[test]
+fn sending_to_a_rank_that_has_ended_raises_no_signal() {
+    run(2, V4, |threads, comm| {
+        if comm.rank() == Rank(1) {
+            drop(comm);
+            barrier(threads).unwrap();
+            return;
+        }
+        // A signal that is blocked stays pending, even if it is ignored.
+        let mut pipe = nix::sys::signal::SigSet::empty();
+        pipe.add(nix::sys::signal::SIGPIPE);
+        pipe.thread_block().unwrap();
+        barrier(threads).unwrap();
+        let bytes = vec![0; 1 << 20];
+        // `connect` has left a connection, which takes a message or fails, until it is known to have ended.
+        while exchange_all(&comm, Tag(3), &[Outgoing { to: Rank(1), bytes: &bytes }], &mut []).is_ok() {}
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let pending = status.lines().find_map(|line| line.strip_prefix("SigPnd:")).unwrap().trim();
+        let pending = u64::from_str_radix(pending, 16).unwrap();
+        assert_eq!(pending & 1 << (nix::libc::SIGPIPE - 1), 0, "{status}");
+    });
+}
+
+/// Rank 1 has sent its last message and ended. That its other connection has ended is seen before the message has come.
+#[test]
+fn what_a_rank_has_sent_before_its_end_comes_though_its_end_is_seen_first() {
+    let (own, addresses) = listen();
+    let between = TcpListener::bind((V4, 0)).unwrap();
+    let seen_by_one = [between.local_addr().unwrap(), addresses[1]];
+    let [zero, one] = pair(own, &addresses, &seen_by_one);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let (ended, has_ended) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn({
+            let (between, real) = (&between, addresses[0]);
+            move || hold_back(between, real, |sent| sent.ends_with(b"last"), &released)
+        });
+        scope.spawn(move || {
+            // It hears rank 0 first, so that there is a connection in each direction.
+            exchange_all(&one, Tag(3), &[], &mut [Incoming { from: Rank(0), bytes: &mut [0; 5] }]).unwrap();
+            exchange_all(&one, Tag(3), &[Outgoing { to: Rank(0), bytes: b"last" }], &mut []).unwrap();
+            drop(one);
+            ended.send(()).unwrap();
+        });
+        exchange_all(&zero, Tag(3), &[Outgoing { to: Rank(1), bytes: b"begin" }], &mut []).unwrap();
+        let mut looks = 0;
+        let mut last = [0; 4];
+        let receives = &mut [Incoming { from: Rank(1), bytes: &mut last }];
+        let heard = zero.exchange(Tag(3), &[], receives, &mut |_| {
+            looks += u32::from(looks > 0 || has_ended.try_recv().is_ok());
+            if looks == 4 {
+                release.send(()).unwrap();
+            }
+            Ok(WaitControl::Wait)
+        });
+        drop(release);
+        heard.unwrap();
+        assert_eq!(&last, b"last");
+    });
+}
+
+/// Passes on what a rank sends, but what ends with these words only when it may, or not at all.
+fn hold_back(
+    between: &TcpListener,
+    real: SocketAddr,
+    is_it: impl Fn(&[u8]) -> bool,
+    released: &std::sync::mpsc::Receiver<()>,
+) {
+    let (mut one, _) = between.accept().unwrap();
+    let mut zero = TcpStream::connect(real).unwrap();
+    let (mut back_from, mut back_to) = (zero.try_clone().unwrap(), one.try_clone().unwrap());
+    std::thread::spawn(move || _ = std::io::copy(&mut back_from, &mut back_to));
+    let mut bytes = vec![0; 1 << 16];
+    while let Ok(count @ 1..) = one.read(&mut bytes) {
+        if is_it(&bytes[..count]) && released.recv().is_err() {
+            break;
+        }
+        if zero.write_all(&bytes[..count]).is_err() {
+            break;
+        }
+    }
+    let _ = (zero.shutdown(std::net::Shutdown::Both), one.shutdown(std::net::Shutdown::Both));
+}
+
+/// Strangers that say a hello take all places of those that have not shown who they are.
+#[test]
+fn strangers_that_take_all_places_put_off_no_rank() {
+    let (own, addresses) = listen();
+    let [zero, one] = pair(own, &addresses, &addresses);
+    let mut strangers = Vec::new();
+    let hello = [b"scrcomm\x01".as_slice(), &1_u32.to_be_bytes(), &0_u32.to_be_bytes(), &[7; 16]].concat();
+    for _ in 0..400 {
+        let mut stranger = TcpStream::connect(addresses[0]).unwrap();
+        stranger.write_all(&hello).unwrap();
+        strangers.push(stranger);
+        assert_eq!(zero.take(Tag(9)).unwrap(), None);
+    }
+    talk(&zero, one);
+}
+
+/// Rank 1 says something to rank 0, as if nothing had happened.
+fn talk(zero: &TcpComm, one: TcpComm) {
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            let sent = exchange_all(&one, Tag(3), &[Outgoing { to: Rank(0), bytes: b"hello" }], &mut []);
+            sent.unwrap();
+        });
+        let mut theirs = [0; 5];
+        exchange_all(zero, Tag(3), &[], &mut [Incoming { from: Rank(1), bytes: &mut theirs }]).unwrap();
+        assert_eq!(&theirs, b"hello");
+    });
+}
+
+/// Rank 0 waits for rank 1 as long as it is to.
+fn wait_while(zero: &TcpComm, mut is_to_wait: impl FnMut() -> bool) -> Result<(), CommError> {
+    let receives = &mut [Incoming { from: Rank(1), bytes: &mut [0] }];
+    let ended = zero.exchange(Tag(9), &[], receives, &mut |_| {
+        Ok(if is_to_wait() { WaitControl::Wait } else { WaitControl::GiveUp })
+    });
+    ended.map(drop)
+}
+
+fn pair_with(limits: &Limits) -> ([TcpComm; 2], Vec<SocketAddr>) {
+    let ([zero, one], addresses) = listen();
+    let secret = Secret::new().unwrap();
+    let zero = TcpComm::new(Rank(0), zero, addresses.clone(), secret.clone(), limits.clone()).unwrap();
+    let one = TcpComm::new(Rank(1), one, addresses.clone(), secret, limits.clone()).unwrap();
+    ([zero, one], addresses)
+}
+
+#[test]
+fn strangers_that_say_too_little_for_too_long_are_shown_out() {
+    let limits = Limits::new(Arc::new(RealClock(Instant::now())), Duration::from_millis(100));
+    let ([zero, one], addresses) = pair_with(&limits);
+    let silent = TcpStream::connect(addresses[0]).unwrap();
+    let slow = TcpStream::connect(addresses[0]).unwrap();
+    (&slow).write_all(b"scrcomm").unwrap();
+    for stranger in [silent, slow] {
+        let left = std::thread::spawn(move || {
+            stranger.set_read_timeout(Some(LIMIT)).unwrap();
+            (&stranger).read(&mut [0])
+        });
+        wait_while(&zero, || !left.is_finished()).unwrap();
+        // Those that had said something see a reset.
+        let left = left.join().unwrap();
+        let is_reset = |error: &std::io::Error| error.kind() == std::io::ErrorKind::ConnectionReset;
+        assert!(left.as_ref().map_or_else(is_reset, |&count| count == 0), "{left:?}");
+    }
+    talk(&zero, one);
+}
+
+/// A rank that writes files for a while, or is stopped, does not read meanwhile. `TCP_USER_TIMEOUT` would end its connections.
+#[test]
+fn a_rank_that_is_busy_for_long_is_not_taken_for_dead() {
+    let dead = Duration::from_secs(1);
+    let limits = limits().with_dead(dead);
+    let ([zero, one], _) = pair_with(&limits);
+    let bytes = pattern(0, 0, 64 << 20);
+    let (awake, wakes) = std::sync::mpsc::channel::<()>();
+    std::thread::scope(|scope| {
+        let bytes = &bytes;
+        scope.spawn(move || {
+            let mut one_byte = [0];
+            let receives = &mut [Incoming { from: Rank(0), bytes: &mut one_byte }];
+            exchange_all(&one, Tag(4), &[], receives).unwrap();
+            wakes.recv().unwrap();
+            let mut theirs = vec![0; bytes.len()];
+            exchange_all(&one, Tag(3), &[], &mut [Incoming { from: Rank(0), bytes: &mut theirs }]).unwrap();
+            assert!(theirs == *bytes);
+        });
+        exchange_all(&zero, Tag(4), &[Outgoing { to: Rank(1), bytes: &[1] }], &mut []).unwrap();
+        let began = Instant::now();
+        let mut awake = Some(awake);
+        let sent = zero.exchange(Tag(3), &[Outgoing { to: Rank(1), bytes }], &mut [], &mut |_| {
+            if began.elapsed() > 5 * dead {
+                awake.take().into_iter().for_each(|awake| awake.send(()).unwrap());
+            }
+            Ok(WaitControl::Wait)
+        });
+        drop(awake);
+        sent.unwrap();
+    });
+}
+
+#[test]
+fn a_connection_that_ends_in_the_middle_of_a_message_is_lost() {
+    let (own, addresses) = listen();
+    let between = TcpListener::bind((V4, 0)).unwrap();
+    let seen_by_one = [between.local_addr().unwrap(), addresses[1]];
+    // Rank 0 hears rank 1 through a thread that forwards half of the message.
+    let [zero, one] = pair(own, &addresses, &seen_by_one);
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    drop(release);
+    let mut bytes = vec![7; 4000];
+    bytes.push(8);
+    std::thread::scope(|scope| {
+        scope.spawn({
+            let (between, real) = (&between, addresses[0]);
+            move || hold_back(between, real, |sent| sent.ends_with(&[8]), &released)
+        });
+        let sends = scope.spawn(move || {
+            let sent =
+                exchange_all(&one, Tag(3), &[Outgoing { to: Rank(0), bytes: &bytes[..2000] }], &mut []);
+            sent.unwrap();
+            let sends =
+                [Outgoing { to: Rank(0), bytes: &vec![7; 1 << 20] }, Outgoing { to: Rank(0), bytes: &[8] }];
+            // The system may have taken both before the connection ends.
+            let _ = exchange_all(&one, Tag(3), &sends, &mut []);
+        });
+        let mut first = [0; 2000];
+        exchange_all(&zero, Tag(3), &[], &mut [Incoming { from: Rank(1), bytes: &mut first }]).unwrap();
+        assert_eq!(first, [7; 2000]);
+        let mut rest = vec![0; (1 << 20) + 1];
+        let (long, short) = rest.split_at_mut(1 << 20);
+        let mut receives =
+            [Incoming { from: Rank(1), bytes: long }, Incoming { from: Rank(1), bytes: short }];
+        expect_lost(&exchange_all(&zero, Tag(3), &[], &mut receives).unwrap_err(), 1);
+        sends.join().unwrap();
+    });
+}
+
+/// Without descriptors no connection can be accepted. That is no reason to ask the system again and again.
+#[test]
+fn a_process_without_descriptors_sleeps_while_strangers_knock() {
+    let own = std::env::current_exe().unwrap();
+    let limited = "ulimit -n 24; exec \"$0\" --exact --ignored without_descriptors";
+    let ran = std::process::Command::new("sh").args(["-c", limited]).arg(own).output().unwrap();
+    let text = String::from_utf8_lossy(&ran.stdout);
+    assert!(ran.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[test]
+#[ignore = "runs in a process of its own, with few descriptors"]
+fn without_descriptors() {
+    let ([zero, _one], addresses) = pair_with(&limits());
+    let mut looks = 0;
+    wait_while(&zero, || {
+        looks += 1;
+        looks < 2
+    })
+    .unwrap();
+    let mut strangers = Vec::new();
+    while let Ok(stranger) = TcpStream::connect(addresses[0]) {
+        strangers.push(stranger);
+    }
+    let (mut looks, began) = (0, Instant::now());
+    wait_while(&zero, || {
+        looks += 1;
+        began.elapsed() < Duration::from_secs(1)
+    })
+    .unwrap();
+    assert!(looks < 100, "{looks}");
+}
+
+/// Nodes in network namespaces of their own, between which a firewall drops what travels.
+mod firewall {
+    use super::*;
+    use nix::sched::{unshare, CloneFlags};
+    use std::process::Command;
+    use std::sync::mpsc::{channel, Receiver};
+
+    fn ip(words: &str) -> bool {
+        Command::new("ip").args(words.split(' ')).output().is_ok_and(|ran| ran.status.success())
+    }
+
+    /// Puts this thread into a network of its own.
+    fn alone() -> bool {
+        unshare(CloneFlags::CLONE_NEWNET).is_ok() && ip("link set lo up")
+    }
+
+    fn address(rank: u32, port: u16) -> SocketAddr {
+        SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, rank as u8 + 1)), port)
+    }
+
+    /// What a node sends reaches the other from then on no more, and neither gets to know that: the packets are for a third one.
+    fn drop_all(network_of_one: &str) {
+        let astray = |rank: u32, to: u32| {
+            format!("neigh replace 10.77.0.{} lladdr 02:00:00:00:00:09 dev veth{rank} nud permanent", to + 1)
+        };
+        assert!(ip(&astray(0, 1)));
+        let there = format!("--net={network_of_one} ip {}", astray(1, 0));
+        let ran = Command::new("nsenter").args(there.split(' ')).output().unwrap();
+        assert!(ran.status.success(), "{ran:?}");
+    }
+
+    /// How an exchange of rank 0 ends that cannot succeed.
+    fn ends(comm: &TcpComm, sends: &[Outgoing<'_>], receives: &mut [Incoming<'_>]) -> CommError {
+        let began = Instant::now();
+        let ended = comm.exchange(Tag(3), sends, receives, &mut |_| {
+            assert!(began.elapsed() < LIMIT, "it never ends");
+            Ok(WaitControl::Wait)
+        });
+        ended.unwrap_err()
+    }
+
+    fn node(rank: u32, secret: Secret, limits: Limits) -> TcpComm {
+        let listener = TcpListener::bind(address(rank, 7077)).unwrap();
+        let addresses = vec![address(0, 7077), address(1, 7077)];
+        TcpComm::new(Rank(rank), listener, addresses, secret, limits).unwrap()
+    }
+
+    /// Runs rank 0 here and rank 1 on another thread; nothing runs where a process may not make networks.
+    fn on_two_nodes(zero: impl FnOnce(TcpComm, &str) + Send, one: impl FnOnce(TcpComm, Receiver<()>) + Send) {
+        let limits = Limits::new(Arc::new(RealClock(Instant::now())), Duration::from_secs(3));
+        // A connection may need a second packet.
+        let limits = limits.with_dead(Duration::from_secs(2));
+        let secret = Secret::new().unwrap();
+        let (there, is_there) = channel::<Option<i32>>();
+        let (linked, is_linked) = channel::<()>();
+        let (go, goes) = channel::<()>();
+        let (ready, is_ready) = channel::<()>();
+        std::thread::scope(|scope| {
+            let (its_secret, its_limits) = (secret.clone(), limits.clone());
+            scope.spawn(move || {
+                there.send(alone().then(|| nix::unistd::gettid().as_raw())).unwrap();
+                if is_linked.recv().is_err() {
+                    return;
+                }
+                assert!(ip("addr add 10.77.0.2/24 dev veth1") && ip("link set veth1 up"));
+                let comm = node(1, its_secret, its_limits);
+                ready.send(()).unwrap();
+                one(comm, goes);
+            });
+            scope.spawn(move || {
+                let other = is_there.recv().unwrap();
+                let can = other.filter(|_| alone() && ip("link add veth0 type veth peer name veth1"));
+                let Some(other) = can else {
+                    eprintln!("skipped: no network namespaces");
+                    return;
+                };
+                let place = format!("/proc/{}/task/{other}/ns/net", std::process::id());
+                assert!(ip(&format!("link set veth1 netns {place}")));
+                assert!(ip("addr add 10.77.0.1/24 dev veth0") && ip("link set veth0 up"));
+                let comm = node(0, secret, limits);
+                linked.send(()).unwrap();
+                is_ready.recv().unwrap();
+                zero(comm, &place);
+                drop(go);
+            });
+        });
+    }
+
+    #[test]
+    fn a_connection_that_a_firewall_drops_ends_within_the_limit() {
+        on_two_nodes(
+            |zero, network_of_one| {
+                drop_all(network_of_one);
+                let receives = &mut [Incoming { from: Rank(1), bytes: &mut [0] }];
+                expect_lost(&ends(&zero, &[], receives), 1);
+            },
+            |_one, goes| _ = goes.recv(),
+        );
+    }
+
+    #[test]
+    fn a_node_that_is_gone_is_noticed_by_those_that_wait_and_by_those_that_send() {
+        for sends in [false, true] {
+            on_two_nodes(
+                |zero, network_of_one| {
+                    exchange_all(&zero, Tag(4), &[Outgoing { to: Rank(1), bytes: &[1] }], &mut []).unwrap();
+                    let byte = &mut [0];
+                    let receives = &mut [Incoming { from: Rank(1), bytes: byte }];
+                    if !sends {
+                        exchange_all(&zero, Tag(4), &[], receives).unwrap();
+                    }
+                    drop_all(network_of_one);
+                    let bytes = vec![0; 64 << 20];
+                    let lost = match sends {
+                        true => ends(&zero, &[Outgoing { to: Rank(1), bytes: &bytes }], &mut []),
+                        false => ends(&zero, &[], receives),
+                    };
+                    expect_lost(&lost, 1);
+                },
+                |one, goes| {
+                    let receives = &mut [Incoming { from: Rank(0), bytes: &mut [0] }];
+                    exchange_all(&one, Tag(4), &[], receives).unwrap();
+                    if !sends {
+                        exchange_all(&one, Tag(4), &[Outgoing { to: Rank(0), bytes: &[1] }], &mut [])
+                            .unwrap();
+                    }
+                    let _ = goes.recv();
+                },
+            );
+        }
+    }
 }

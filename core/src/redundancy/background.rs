@@ -18,7 +18,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::comm::cancelled::Cancellable;
 use crate::comm::collective::{all_reduce, Op};
-use crate::comm::tcp::{self, interface::choose};
+use crate::comm::tcp::{self, interface::choose, Limits};
 use crate::comm::{Collective, CollectiveError, Comm, CommError};
 use crate::descriptor::{protects, Encode, Redundancy};
 use crate::env::Link;
@@ -187,7 +187,7 @@ impl Worker {
         let wanted = job.params.get(&param::TCP_INTERFACE);
         let ip = job.agree(choose(wanted.as_deref(), &job.env.host, job.nodes.count() == 1))?;
         job.report.debug(&format!("threads of ranks talk over TCP at {ip}"));
-        let comm = tcp::connect(&*job.comm, ip, LONGEST_CONNECT)?;
+        let comm = tcp::connect(&*job.comm, ip, Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT))?;
         job.agree(Self::start(job, open, Box::new(comm)))
     }
 

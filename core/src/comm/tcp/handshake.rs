@@ -4,7 +4,10 @@
 //! connecting rank  -> MAGIC, from: u32, to: u32, nonce
 //! listening rank   -> nonce, proof
 //! connecting rank  -> proof
+//! listening rank   -> WELCOME
 //! ```
+//!
+//! A connection that ends before the welcome has carried nothing, so that its rank may connect again.
 //!
 //! A proof is a HMAC-SHA256 over the role, both ranks and both nonces, with the secret as its key. Both nonces are new for each
 //! connection, so that what somebody has recorded is worth nothing.
@@ -26,6 +29,9 @@ pub(super) const HELLO: usize = 8 + 4 + 4 + 16;
 pub(super) const ANSWER: usize = 16 + PROOF;
 /// The last frame.
 pub(super) const PROOF: usize = 32;
+
+/// The other end may send now.
+pub(super) const WELCOME: u8 = 1;
 
 /// The last byte is the version.
 const MAGIC: &[u8; 8] = b"scrcomm\x01";

@@ -3,7 +3,10 @@
 //! A rank connects to another one when it first sends to it, or waits for it. Each connection carries messages in one direction, so
 //! that no two ranks that connect at once have to agree. Everything is done without waiting, but in one call of the system for all
 //! connections at a time. The messages between two ranks keep their order. A connection that ends is an error of those that need
-//! it, at once.
+//! it, at once. A message goes from the buffer of its sender into that of its receiver without a copy, unless one of them has to
+//! ask its caller meanwhile: see `TcpComm::let_go`.
+//!
+//! TCP alone guards the bytes against damage on the way; schemes have checksums of their own.
 //!
 //! Nobody takes part without the secret of the run: see [`handshake`]. What travels is not encrypted.
 //!
@@ -11,11 +14,16 @@
 //! |---|---|
 //! | `interface` | the address of this node |
 //! | `handshake` | both ends prove that they know the secret |
-//! | `connection` | one connection, and its frames |
+//! | `sending`, `receiving` | both ends of a connection, and its frames |
+//! | `batch` | the sends and receives of an exchange, and what no receive has taken |
+//! | `socket` | calls of the system |
 
-mod connection;
+mod batch;
 mod handshake;
 pub mod interface;
+mod receiving;
+mod sending;
+mod socket;
 
 pub use handshake::Secret;
 
@@ -25,13 +33,18 @@ use super::collective::{all_gather, barrier, broadcast};
 use super::{
     check, Collective, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl,
 };
-use connection::{Message, Receiving, Sending};
+use crate::env::Clock;
+use batch::{Batch, Inbox, Mail, Sent};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use receiving::{Receiving, HEAD};
+use sending::Sending;
+use socket::{begin_to_connect, is_connected};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, VecDeque};
-use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One rank's end of the communicator. When it is dropped, the rank has ended, and those that wait for it get an error.
@@ -40,35 +53,58 @@ pub struct TcpComm {
     addresses: Vec<SocketAddr>,
     listener: TcpListener,
     secret: Secret,
-    limit: Duration,
+    limits: Limits,
     state: RefCell<State>,
     traffic: Cell<Traffic>,
     /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
 }
 
+/// How long a rank waits for a node that does not answer.
+#[derive(Clone)]
+pub struct Limits {
+    clock: Arc<dyn Clock>,
+    connect: Duration,
+    dead: Duration,
+}
+
 #[derive(Default)]
 struct State {
     sending: BTreeMap<Rank, Sending>,
+    /// From the oldest on.
     receiving: Vec<Receiving>,
-    /// The ranks that cannot be reached any more.
+    /// The ranks that a connection with has ended.
     lost: BTreeMap<Rank, Loss>,
-    /// Messages that have come, by tag and sender.
-    mail: BTreeMap<(u16, Rank), VecDeque<Vec<u8>>>,
-    /// How often anything has changed that an exchange may wait for.
-    changes: u64,
+    mail: Mail,
+    /// Connections to nodes that may be gone, each with its beginning.
+    probes: BTreeMap<Rank, (TcpStream, Duration)>,
+    /// Whether the process can have no more connections.
+    is_full: bool,
 }
 
 /// Why a rank cannot be reached any more.
 struct Loss {
     why: String,
-    /// Whether the system had taken all that was sent to it before.
+    /// Whether the system had taken all that was queued for it before.
     was_sent: bool,
 }
 
+impl Limits {
+    /// A connection that is not made within `connect` is lost, and a stranger has so long to show who it is. A node that answers
+    /// nothing for a minute is gone.
+    pub fn new(clock: Arc<dyn Clock>, connect: Duration) -> Self {
+        Self { clock, connect, dead: DEAD }
+    }
+
+    /// A node is gone sooner or later than after a minute.
+    #[must_use]
+    pub fn with_dead(self, dead: Duration) -> Self {
+        Self { dead, ..self }
+    }
+}
+
 impl TcpComm {
-    /// A communicator of the ranks that listen at these addresses, by rank. `listener` is the socket at the own one. A connection
-    /// that cannot be made within `limit` is lost.
+    /// A communicator of the ranks that listen at these addresses, by rank. `listener` is the socket at the own one.
     ///
     /// # Errors
     /// [`CommError::Socket`].
@@ -77,11 +113,11 @@ impl TcpComm {
         listener: TcpListener,
         addresses: Vec<SocketAddr>,
         secret: Secret,
-        limit: Duration,
+        limits: Limits,
     ) -> Result<Self, CommError> {
-        listener.set_nonblocking(true).map_err(|error| socket("listening", &error))?;
+        listener.set_nonblocking(true).map_err(|error| failed("listening", &error))?;
         let (state, traffic, awaited) = (RefCell::default(), Cell::default(), Awaited::default());
-        Ok(Self { rank, addresses, listener, secret, limit, state, traffic, awaited })
+        Ok(Self { rank, addresses, listener, secret, limits, state, traffic, awaited })
     }
 }
 
@@ -89,12 +125,12 @@ impl TcpComm {
 ///
 /// # Errors
 /// A rank cannot listen, or cannot reach another one. The same on all ranks.
-pub fn connect(comm: &dyn Comm, ip: IpAddr, limit: Duration) -> Collective<TcpComm> {
+pub fn connect(comm: &dyn Comm, ip: IpAddr, limits: Limits) -> Collective<TcpComm> {
     let bound = TcpListener::bind((ip, 0)).and_then(|listener| {
         let address = listener.local_addr()?;
         Ok((listener, address))
     });
-    let bound = bound.map_err(|error| socket(&format!("listening at {ip}"), &error));
+    let bound = bound.map_err(|error| failed(&format!("listening at {ip}"), &error));
     let (listener, address) = agree(comm, bound)?;
     let all = all_gather(comm, address.to_string().as_bytes())?;
     let malformed = |from| CommError::Malformed { from, what: "an address" };
@@ -105,10 +141,10 @@ pub fn connect(comm: &dyn Comm, ip: IpAddr, limit: Duration) -> Collective<TcpCo
     let addresses = addresses.collect::<Result<Vec<SocketAddr>, _>>()?;
     let root = Rank(0);
     let own = if comm.rank() == root { Secret::new().map(Some) } else { Ok(None) };
-    let own = agree(comm, own.map_err(|error| socket("drawing a secret", &error)))?;
+    let own = agree(comm, own.map_err(|error| failed("drawing a secret", &error)))?;
     let secret = broadcast(comm, root, own.map_or_else(Vec::new, |secret| secret.to_bytes().to_vec()))?;
     let secret = Secret::from_bytes(&secret).ok_or(CommError::Malformed { from: root, what: "a secret" })?;
-    let made = TcpComm::new(comm.rank(), listener, addresses, secret, limit);
+    let made = TcpComm::new(comm.rank(), listener, addresses, secret, limits);
     // Ranks that cannot reach each other find that out now.
     agree(comm, made.and_then(|made| barrier(&made).map(|()| made)))
 }
@@ -131,44 +167,20 @@ impl Comm for TcpComm {
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         self.count(sends);
-        for send in sends {
-            self.send(send.to, tag, send.bytes)?;
+        for own in sends.iter().filter(|send| send.to == self.rank) {
+            self.state.borrow_mut().mail.deliver(self.rank, tag, own.bytes.to_vec());
         }
-        let mut come = vec![false; receives.len()];
-        let (mut wrong, mut given_up) = (None, false);
-        loop {
-            self.progress();
-            let seen = self.state.borrow().changes;
-            if !given_up {
-                self.receive(tag, receives, &mut come, &mut wrong);
-            }
-            let is_done = come.iter().all(|&come| come);
-            if (given_up || is_done) && self.are_sent(sends)? {
-                if given_up {
-                    check_cancel(&come)?;
-                }
-                let ended = if is_done { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
-                return wrong.map_or(Ok(ended), Err);
-            }
-            let missing = || receives.iter().zip(&come).filter(|(_, come)| !given_up && !**come);
-            let from: Vec<Rank> = missing().map(|(receive, _)| receive.from).collect();
-            self.expect_reachable(&from)?;
-            let asked = self.awaited.while_waiting_for(tag, from.iter().copied(), || check_cancel(&come))?;
-            if asked == WaitControl::GiveUp && !given_up {
-                given_up = true;
-                continue;
-            }
-            self.wait(seen)?;
-        }
+        let mut batch = Batch::new(self.rank, tag, sends, receives);
+        let ended = self.run(&mut batch, check_cancel);
+        // Nothing uses the buffers any more, even after an error.
+        self.let_go(&mut batch);
+        ended
     }
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
         check(self.size(), tag, &[], &[])?;
-        self.progress();
-        let mut state = self.state.borrow_mut();
-        let with_tag = state.mail.range_mut((tag.0, Rank(0))..=(tag.0, Rank(u32::MAX)));
-        let mut free = with_tag.filter(|((_, from), _)| !self.awaited.is_awaited(tag, *from));
-        Ok(free.find_map(|((_, from), queue)| Some((*from, queue.pop_front()?))))
+        self.progress(None);
+        Ok(self.state.borrow_mut().mail.take(tag, |from| self.awaited.is_awaited(tag, from)))
     }
 
     fn traffic(&self) -> Traffic {
@@ -177,6 +189,10 @@ impl Comm for TcpComm {
 }
 
 impl TcpComm {
+    fn now(&self) -> Duration {
+        self.limits.clock.elapsed()
+    }
+
     fn count(&self, sends: &[Outgoing<'_>]) {
         let mut traffic = self.traffic.get();
         traffic.messages += sends.len() as u64;
@@ -184,142 +200,250 @@ impl TcpComm {
         self.traffic.set(traffic);
     }
 
-    fn send(&self, to: Rank, tag: Tag, bytes: &[u8]) -> Result<(), CommError> {
-        let mut state = self.state.borrow_mut();
-        if to == self.rank {
-            state.deliver((to, tag, bytes.to_vec()));
-            return Ok(());
+    fn run(
+        &self,
+        batch: &mut Batch<'_, '_>,
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+    ) -> Result<ExchangeEnd, CommError> {
+        let (mut asked, mut probed) = (self.now(), self.now());
+        let mut seen = self.state.borrow().news().filter(|_| self.state.borrow().mail.is_empty());
+        let (mut is_quiet, mut has_asked) = (false, false);
+        loop {
+            self.progress(Some(batch));
+            batch.collect(&mut self.state.borrow_mut().mail);
+            if batch.sends.is_empty() && (batch.given_up || batch.all_have_come()) {
+                if batch.given_up {
+                    check_cancel(&batch.come)?;
+                }
+                let ended = if batch.all_have_come() { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
+                return batch.wrong().map(|()| ended);
+            }
+            self.expect_reachable(batch)?;
+            let (now, news) = (self.now(), self.state.borrow().news());
+            if now.saturating_sub(probed) >= self.limits.dead {
+                probed = now;
+                self.probe(batch, now);
+            }
+            let is_flowing = has_asked || self.uses_buffers(batch);
+            if is_flowing && !is_quiet && seen == news && now.saturating_sub(asked) < LONGEST_FLOW {
+                is_quiet = self.wait(batch)?;
+                has_asked = false;
+                continue;
+            }
+            (asked, seen, is_quiet, has_asked) = (now, news, false, true);
+            self.let_go(batch);
+            let from: Vec<Rank> = batch.awaited().collect();
+            let ask = || check_cancel(&batch.come);
+            let wait = self.awaited.while_waiting_for(batch.tag, from.into_iter(), ask)?;
+            batch.given_up |= wait == WaitControl::GiveUp;
         }
-        let sent = self.connection(&mut state, to)?.send(tag, bytes);
-        sent.map_err(|error| state.lose(to, &error))
+    }
+
+    /// Whether it would cost a copy to ask the caller.
+    fn uses_buffers(&self, batch: &Batch<'_, '_>) -> bool {
+        let is_partly = |send: &batch::Send<'_>| matches!(send.is, Sent::Partly(_));
+        batch.sends.iter().any(is_partly) || self.state.borrow().receiving.iter().any(Receiving::uses_buffer)
+    }
+
+    /// The caller of an exchange is about to be asked, and may begin another one meanwhile, which cannot use the buffers of this one:
+    /// what is under way continues in memory of the connections.
+    fn let_go(&self, batch: &mut Batch<'_, '_>) {
+        let state = &mut *self.state.borrow_mut();
+        for send in &mut batch.sends {
+            if let (Sent::Partly(taken), Some(connection)) = (send.is, state.sending.get_mut(&send.to)) {
+                connection.queue(batch.tag, send.bytes, taken);
+                send.is = Sent::Queued;
+            }
+        }
+        let mut inbox = Inbox { mail: &mut state.mail, batch: Some(batch) };
+        state.receiving.iter_mut().for_each(|connection| connection.let_go(&mut inbox));
     }
 
     /// The connection to a rank, which is made if there is none.
     fn connection<'s>(&self, state: &'s mut State, to: Rank) -> Result<&'s mut Sending, CommError> {
         state.expect(to)?;
         if !state.sending.contains_key(&to) {
-            let address = &self.addresses[to.index()];
-            let made = Sending::connect(self.rank, to, address, self.limit);
-            let made = made.map_err(|error| state.lose(to, &error))?;
+            let made = Sending::begin(self.rank, to, self.addresses[to.index()], self.now());
+            let made = made.map_err(|error| state.lose(to, self.why(to, &error)))?;
             state.sending.insert(to, made);
         }
         Ok(state.sending.get_mut(&to).expect("it has just been made"))
     }
 
     /// Does what can be done without waiting.
-    fn progress(&self) {
-        let state = &mut *self.state.borrow_mut();
-        while let Ok((stream, _)) = self.listener.accept() {
-            state.receiving.extend(Receiving::new(stream));
-            state.limit_strangers();
-        }
-        let place = (self.rank, self.size());
+    fn progress(&self, mut batch: Option<&mut Batch<'_, '_>>) {
+        let (state, now) = (&mut *self.state.borrow_mut(), self.now());
+        self.accept(state, now);
         for mut connection in std::mem::take(&mut state.receiving) {
-            let ended = connection.progress(&self.secret, place, &mut |message| state.deliver(message));
-            match (ended, connection.from()) {
+            let mut inbox = Inbox { mail: &mut state.mail, batch: batch.as_deref_mut() };
+            let place = (self.rank, self.size());
+            match (
+                connection.progress(&self.secret, place, (now, &self.limits), &mut inbox),
+                connection.from(),
+            ) {
                 (Ok(()), _) => state.receiving.push(connection),
-                (Err(error), Some(from)) => _ = state.lose(from, &error),
-                // It was no rank.
+                (Err(error), Some(from)) => _ = state.lose(from, self.why(from, &error)),
+                // It was no rank, or one that comes again.
                 (Err(_), None) => (),
             }
         }
         let mut ended = Vec::new();
         for (&to, connection) in &mut state.sending {
-            let was_sent = connection.is_sent();
-            match connection.progress(&self.secret) {
-                Ok(()) => state.changes += u64::from(connection.is_sent() != was_sent),
-                Err(error) => ended.push((to, error)),
+            if let Err(error) = connection.progress(&self.secret, now, &self.limits) {
+                ended.push((to, error));
             }
         }
-        ended.into_iter().for_each(|(to, error)| _ = state.lose(to, &error));
+        ended.into_iter().for_each(|(to, error)| _ = state.lose(to, self.why(to, &error)));
+        self.look_at_probes(state, now);
+        if let Some(batch) = batch {
+            self.send(state, batch);
+        }
     }
 
-    /// Hands over what has come for these receives.
-    fn receive(
-        &self,
-        tag: Tag,
-        receives: &mut [Incoming<'_>],
-        come: &mut [bool],
-        wrong: &mut Option<CommError>,
-    ) {
-        let mut state = self.state.borrow_mut();
-        for (receive, come) in receives.iter_mut().zip(come).filter(|(_, come)| !**come) {
-            let queue = state.mail.get_mut(&(tag.0, receive.from));
-            let Some(bytes) = queue.and_then(VecDeque::pop_front) else { continue };
-            *come = true;
-            if bytes.len() == receive.bytes.len() {
-                receive.bytes.copy_from_slice(&bytes);
-            } else {
-                let (found, expected) = (bytes.len(), receive.bytes.len());
-                wrong.get_or_insert(CommError::WrongLength {
-                    from: receive.from,
-                    found,
-                    expected,
-                    tag: tag.0,
-                });
+    /// Takes the connections that others have made. Only so many stay whose other end has not shown who it is: the oldest leave.
+    fn accept(&self, state: &mut State, now: Duration) {
+        state.is_full = false;
+        loop {
+            match self.listener.accept() {
+                Ok((stream, _)) => state.receiving.extend(Receiving::new(stream, now, &self.limits)),
+                Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
+                Err(error) => {
+                    state.is_full = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                    break;
+                }
+            }
+            let is_stranger = |connection: &Receiving| connection.from().is_none();
+            if state.receiving.iter().filter(|connection| is_stranger(connection)).count() > MOST_STRANGERS {
+                let oldest = state.receiving.iter().position(is_stranger);
+                oldest.into_iter().for_each(|at| drop(state.receiving.remove(at)));
             }
         }
     }
 
-    /// Whether the system has all that was to be sent to these ranks.
-    fn are_sent(&self, sends: &[Outgoing<'_>]) -> Result<bool, CommError> {
-        let state = self.state.borrow();
-        let mut others = sends.iter().map(|send| send.to).filter(|&to| to != self.rank);
-        others.try_fold(true, |all, to| match state.sending.get(&to) {
-            Some(connection) => Ok(all && connection.is_sent()),
-            None if state.lost.get(&to).is_some_and(|loss| loss.was_sent) => Ok(all),
-            None => state.expect(to).map(|()| false),
-        })
+    /// Sends what the system takes, in order for each rank.
+    fn send(&self, state: &mut State, batch: &mut Batch<'_, '_>) {
+        let (tag, mut blocked) = (batch.tag, BTreeSet::new());
+        for send in &mut batch.sends {
+            let to = send.to;
+            let Sent::Partly(taken) = send.is else {
+                if state.has_sent(to) {
+                    send.is = Sent::Wholly;
+                }
+                continue;
+            };
+            if blocked.contains(&to) {
+                continue;
+            }
+            let Ok(connection) = self.connection(state, to) else { continue };
+            let sent = if connection.is_free() { connection.send(tag, send.bytes, taken) } else { Ok(taken) };
+            match sent {
+                Ok(all) if all == HEAD + send.bytes.len() => send.is = Sent::Wholly,
+                Ok(taken) => {
+                    send.is = Sent::Partly(taken);
+                    blocked.insert(to);
+                }
+                Err(error) => _ = state.lose(to, self.why(to, &error)),
+            }
+        }
+        batch.sends.retain(|send| send.is != Sent::Wholly);
     }
 
-    /// That a rank has died is noticed by the end of a connection, so there is one to each that is waited for.
-    fn expect_reachable(&self, from: &[Rank]) -> Result<(), CommError> {
+    /// That a rank has died is noticed by the end of a connection, so there is one to each that is waited for. What a rank has sent
+    /// before its end still comes, though the end of its other connection may be seen first.
+    fn expect_reachable(&self, batch: &Batch<'_, '_>) -> Result<(), CommError> {
         let state = &mut *self.state.borrow_mut();
-        from.iter().filter(|&&from| from != self.rank).try_for_each(|&from| {
-            state.expect(from)?;
-            match state.receiving.iter().any(|connection| connection.from() == Some(from)) {
-                true => Ok(()),
-                false => self.connection(state, from).map(drop),
-            }
-        })
+        batch.sends.iter().try_for_each(|send| state.expect(send.to))?;
+        let come: BTreeSet<Rank> = state.receiving.iter().filter_map(Receiving::claims).collect();
+        let mut silent = batch.awaited().filter(|from| *from != self.rank && !come.contains(from));
+        silent.try_for_each(|from| self.connection(state, from).map(drop))
     }
 
-    /// Waits until something can be done, unless something has changed already, or for a moment.
-    fn wait(&self, seen: u64) -> Result<(), CommError> {
-        let state = self.state.borrow();
-        if state.changes != seen {
-            return Ok(());
+    /// Begins to look whether the nodes are there that are waited for. The system answers there, even if the rank is busy. That of
+    /// this node does not notice soon that a node is gone to which anything is on its way.
+    fn probe(&self, batch: &Batch<'_, '_>, now: Duration) {
+        let state = &mut *self.state.borrow_mut();
+        let needed = batch.awaited().chain(batch.sends.iter().map(|send| send.to));
+        for rank in needed.filter(|rank| *rank != self.rank).collect::<BTreeSet<_>>() {
+            // What fails at once is tried again later: a process may have no descriptor left.
+            if let Ok(probe) = begin_to_connect(&self.addresses[rank.index()]) {
+                state.probes.entry(rank).or_insert((probe, now));
+            }
         }
-        let mut polled = vec![PollFd::new(self.listener.as_fd(), PollFlags::POLLIN)];
+    }
+
+    fn look_at_probes(&self, state: &mut State, now: Duration) {
+        for (rank, (probe, began)) in std::mem::take(&mut state.probes) {
+            match is_connected(&probe, now.saturating_sub(began) > self.limits.connect) {
+                Ok(true) => (),
+                Ok(false) => _ = state.probes.insert(rank, (probe, began)),
+                Err(error) => {
+                    state.lose(rank, self.why(rank, &error));
+                    state.receiving.retain(|connection| connection.claims() != Some(rank));
+                }
+            }
+        }
+    }
+
+    /// Waits until something can be done, or for a moment, and says whether nothing has happened.
+    fn wait(&self, batch: &Batch<'_, '_>) -> Result<bool, CommError> {
+        let state = self.state.borrow();
+        if state.receiving.iter().any(Receiving::has_more) {
+            return Ok(false);
+        }
+        let wants: BTreeSet<Rank> = batch.sends.iter().map(|send| send.to).collect();
+        let mut polled = Vec::new();
+        if !state.is_full {
+            polled.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
+        }
         polled.extend(state.receiving.iter().map(|from| PollFd::new(from.stream.as_fd(), PollFlags::POLLIN)));
-        polled.extend(state.sending.values().map(|to| {
-            let write = if to.is_to_write() { PollFlags::POLLOUT } else { PollFlags::empty() };
-            PollFd::new(to.stream.as_fd(), PollFlags::POLLIN | write)
-        }));
+        polled.extend(
+            state
+                .sending
+                .iter()
+                .map(|(to, by)| PollFd::new(by.stream.as_fd(), by.events(wants.contains(to)))),
+        );
         match poll(&mut polled, PollTimeout::from(LONGEST_WAIT)) {
-            Ok(_) | Err(nix::errno::Errno::EINTR) => Ok(()),
-            Err(error) => Err(socket("waiting for messages", &error.into())),
+            Ok(many) => Ok(many == 0),
+            Err(nix::errno::Errno::EINTR) => Ok(false),
+            Err(error) => Err(failed("waiting for messages", &error.into())),
+        }
+    }
+
+    fn why(&self, rank: Rank, error: &io::Error) -> String {
+        let address = self.addresses[rank.index()];
+        match error.kind() {
+            ErrorKind::ConnectionAborted
+            | ErrorKind::ConnectionReset
+            | ErrorKind::BrokenPipe
+            | ErrorKind::ConnectionRefused => format!("it has ended, and nothing listens at {address} for it"),
+            ErrorKind::PermissionDenied => format!("another program, or another run, listens at {address}"),
+            ErrorKind::InvalidData => "it has sent what is no message; do all ranks run the same version?".to_owned(),
+            ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!(
+                "its node does not answer at {address}: it has failed, or a firewall drops what is sent there; \
+                 SCR_TCP_INTERFACE chooses the network"
+            ),
+            _ => format!("{error} ({address})"),
         }
     }
 }
 
 impl State {
-    fn deliver(&mut self, (from, tag, bytes): Message) {
-        self.mail.entry((tag.0, from)).or_default().push_back(bytes);
-        self.changes += 1;
+    /// How many messages have come and how many ranks are lost: what the caller of an exchange may want to know.
+    fn news(&self) -> Option<(u64, usize)> {
+        Some((self.mail.come, self.lost.len()))
     }
 
-    /// The connections with a rank have ended.
-    fn lose(&mut self, rank: Rank, error: &std::io::Error) -> CommError {
-        let why = match error.kind() {
-            ErrorKind::ConnectionAborted => "it has ended its connection".to_owned(),
-            _ => error.to_string(),
-        };
+    /// A connection with a rank has ended. What has come from it on another one is still of use.
+    fn lose(&mut self, rank: Rank, why: String) -> CommError {
         let was_sent = self.sending.remove(&rank).is_some_and(|connection| connection.is_sent());
-        self.receiving.retain(|connection| connection.from() != Some(rank));
-        self.changes += 1;
         let why = self.lost.entry(rank).or_insert(Loss { why, was_sent }).why.clone();
         CommError::Lost { rank, why }
+    }
+
+    /// Whether the system has, or had, all that was queued for a rank.
+    fn has_sent(&self, to: Rank) -> bool {
+        let connection = self.sending.get(&to).map(Sending::is_sent);
+        connection.or_else(|| self.lost.get(&to).map(|loss| loss.was_sent)).unwrap_or(false)
     }
 
     fn expect(&self, rank: Rank) -> Result<(), CommError> {
@@ -328,19 +452,9 @@ impl State {
             None => Ok(()),
         }
     }
-
-    /// Only so many connections stay whose other end has not shown who it is. Those leave first that have said nothing.
-    fn limit_strangers(&mut self) {
-        let strangers = self.receiving.iter().filter(|connection| connection.from().is_none()).count();
-        if strangers > MOST_STRANGERS {
-            let silent = self.receiving.iter().position(Receiving::is_silent);
-            let any = || self.receiving.iter().position(|connection| connection.from().is_none());
-            silent.or_else(any).into_iter().for_each(|at| drop(self.receiving.remove(at)));
-        }
-    }
 }
 
-fn socket(doing: &str, error: &std::io::Error) -> CommError {
+fn failed(doing: &str, error: &io::Error) -> CommError {
     CommError::Socket { what: format!("{doing}: {error}") }
 }
 
@@ -348,3 +462,7 @@ fn socket(doing: &str, error: &std::io::Error) -> CommError {
 const MOST_STRANGERS: usize = 256;
 /// A rank that waits asks so often, in milliseconds, whether it is to wait on.
 const LONGEST_WAIT: u8 = 50;
+/// While messages flow it asks more rarely, since that costs a copy of what is under way.
+const LONGEST_FLOW: Duration = Duration::from_millis(250);
+/// A node that has answered nothing for so long is gone.
+const DEAD: Duration = Duration::from_secs(60);

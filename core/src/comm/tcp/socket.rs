@@ -1,0 +1,106 @@
+//! Calls of the system on sockets that never wait.
+
+use nix::errno::Errno;
+use nix::sys::socket::{
+    connect, setsockopt, socket, sockopt, AddressFamily, SockFlag, SockType, SockaddrStorage,
+};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Begins to connect.
+pub(super) fn begin_to_connect(address: &SocketAddr) -> io::Result<TcpStream> {
+    let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
+    let stream = TcpStream::from(socket(family, SockType::Stream, flags, None)?);
+    match connect(stream.as_raw_fd(), &SockaddrStorage::from(*address)) {
+        Ok(()) | Err(Errno::EINPROGRESS | Errno::EINTR) => Ok(stream),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the other node has answered. A time that is over is an error, but not if the answer has come meanwhile.
+pub(super) fn is_connected(stream: &TcpStream, is_over: bool) -> io::Result<bool> {
+    if let Some(error) = stream.take_error()? {
+        return Err(error);
+    }
+    match stream.peer_addr() {
+        Ok(_) => Ok(true),
+        Err(error) if error.kind() == ErrorKind::NotConnected && is_over => Err(ErrorKind::TimedOut.into()),
+        Err(error) if error.kind() == ErrorKind::NotConnected => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Small messages go at once, and the system notices a node that is gone while nothing travels.
+///
+/// While something travels it would take a quarter of an hour. `TCP_USER_TIMEOUT` would shorten that, but it also ends connections
+/// whose other end is alive and does not read for so long: `TcpComm::probe` looks instead.
+pub(super) fn set_up(stream: &TcpStream, dead: Duration) -> io::Result<()> {
+    let part = |many: u64| u32::try_from((dead.as_secs() / many).max(1)).unwrap_or(u32::MAX);
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    setsockopt(stream, sockopt::KeepAlive, &true)?;
+    setsockopt(stream, sockopt::TcpKeepIdle, &part(3))?;
+    setsockopt(stream, sockopt::TcpKeepInterval, &part(6))?;
+    setsockopt(stream, sockopt::TcpKeepCount, &4)?;
+    Ok(())
+}
+
+/// Writes what the system takes, and says how many bytes. This raises no SIGPIPE, as `write_vectored` does.
+pub(super) fn write(mut stream: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut taken = 0;
+    while taken < bytes.len() {
+        match unless_it_waits(|| stream.write(&bytes[taken..]))? {
+            Some(count) => taken += count,
+            None => break,
+        }
+    }
+    Ok(taken)
+}
+
+/// Writes a part of the handshake. The buffers of a new connection have room for it.
+pub(super) fn write_all(stream: &TcpStream, bytes: &[u8]) -> io::Result<()> {
+    match write(stream, bytes)? {
+        count if count == bytes.len() => Ok(()),
+        _ => Err(ErrorKind::WriteZero.into()),
+    }
+}
+
+/// Reads once. The end of the connection is an error; `None` if nothing is there.
+pub(super) fn read(mut stream: &TcpStream, bytes: &mut [u8]) -> io::Result<Option<usize>> {
+    match unless_it_waits(|| stream.read(bytes))? {
+        Some(0) if !bytes.is_empty() => Err(ErrorKind::ConnectionAborted.into()),
+        count => Ok(count),
+    }
+}
+
+/// `None` if the call would have to wait.
+fn unless_it_waits<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
+    loop {
+        match call() {
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+            other => return other.map(Some),
+        }
+    }
+}
+
+/// Bytes of which a fixed number is to come.
+#[derive(Default)]
+pub(super) struct Few(Vec<u8>);
+
+impl Few {
+    /// All of them, once they have come.
+    pub(super) fn read<const N: usize>(&mut self, stream: &TcpStream) -> io::Result<Option<[u8; N]>> {
+        let mut rest = [0; N];
+        while self.0.len() < N {
+            let Some(count) = read(stream, &mut rest[self.0.len()..])? else { return Ok(None) };
+            let start = self.0.len();
+            self.0.extend_from_slice(&rest[start..start + count]);
+        }
+        let all = std::mem::take(&mut self.0);
+        Ok(Some(all.try_into().expect("so many have come")))
+    }
+}
