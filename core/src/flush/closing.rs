@@ -20,8 +20,8 @@ use crate::fs::verify::{expect_bytes, expect_size, FileError};
 use crate::fs::{unique_number, At, Files, FsError, How};
 use crate::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
 use crate::ledger::{
-    expect_lock, Close, Closer, Dropping, Ended, Ending, Fence, Ledger, LedgerDir, Request, Sharing, Turn,
-    Whose, Wish, SAVED,
+    expect_lock, Close, Closer, CommonFiles, Dropping, Ended, Ending, Fence, Ledger, LedgerDir, Request,
+    Turn, Whose, Wish, SAVED,
 };
 use crate::prefix::{
     staging_file, DatasetDescriptor, FileName, FlushFile, IndexEntry, Location, Prefix, PrefixError,
@@ -187,7 +187,7 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
         Unsynced { files, prefix }.sync(path, &*file)?;
     }
     sync_names(files, prefix, &paths)?;
-    let mut sharing = Sharing::of(lists);
+    let mut sharing = CommonFiles::of(lists);
     after_earlier_flushes(files, prefix, None, now, |ledger| {
         ledger.list_whole(dataset, &mut sharing, dataset.checkpoint.into(), now, &mut check)
     })
@@ -220,7 +220,7 @@ pub(crate) fn drop_datasets(
     }
     let request = Request::Drop { which, run };
     let dropped = in_turn(
-        || ledger.attempt(&request, &mut Sharing::default(), &mut |_| Ok(())),
+        || ledger.attempt(&request, &mut CommonFiles::default(), &mut |_| Ok(())),
         // Its flush was on record only after the others had been taken back.
         |_| abandon(files, prefix, |dataset| which.means_described(dataset)).map(|any| ended |= any),
     )?;

@@ -10,7 +10,7 @@ use crate::comm::collective::any;
 use crate::comm::Rank;
 use crate::fs::{At, Kind, Status};
 use crate::ledger::pending::PendingFlush;
-use crate::ledger::{RecordedLists, Sharing};
+use crate::ledger::{CommonFiles, RecordedLists};
 use crate::prefix::rank2file::LeafLists;
 use crate::prefix::{DatasetDescriptor, FileName, PrefixFile};
 use std::collections::HashSet;
@@ -105,7 +105,7 @@ impl Flush<'_> {
             marks,
             make_current: self.options.make_current,
             revoked: false,
-            sharing: Sharing::default(),
+            sharing: CommonFiles::default(),
         }
     }
 

@@ -72,7 +72,7 @@ const MOST_FILES: usize = 64;
 mod tests {
     use super::*;
     use crate::fs::RealFiles;
-    use crate::ledger::{MakeCurrent, Sharing};
+    use crate::ledger::{CommonFiles, MakeCurrent};
     use crate::prefix::fixtures::scratch;
     use crate::prefix::{FileName, Rank2File};
     use scr_plugin_api::KvTree;
@@ -96,7 +96,7 @@ mod tests {
             marks: 1,
             make_current: MakeCurrent::IfNewest,
             revoked: false,
-            sharing: Sharing::default(),
+            sharing: CommonFiles::default(),
         };
         let arrived = || {
             let found = flushes_under_way(&RealFiles, &prefix).unwrap();

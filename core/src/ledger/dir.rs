@@ -4,7 +4,7 @@ use super::doubt::{is_any_at_risk, keeps_its_files};
 use super::facts::{names_of, FactsOfFiles};
 use super::heal::{self, Fault};
 use super::pending::PendingFlush;
-use super::{decide, expect_lock, Closer, Event, Ledger, MakeCurrent, Request, Sharing, Verdict, Whose};
+use super::{decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Request, Verdict, Whose};
 use crate::fs::{Files, FsError, Updated};
 use crate::planted::{planted, Bug};
 use crate::prefix::rank2file::LeafLists;
@@ -163,7 +163,9 @@ impl<'a> LedgerDir<'a> {
     /// # Errors
     /// It is refused, or a file cannot be read or written.
     pub(crate) fn transact(&self, request: &Request<'_>) -> Result<Committed, PrefixError> {
-        self.expect_turn(self.attempt(request, &mut Sharing::default(), &mut |_| Ok::<_, PrefixError>(()))?)
+        self.expect_turn(
+            self.attempt(request, &mut CommonFiles::default(), &mut |_| Ok::<_, PrefixError>(()))?,
+        )
     }
 
     /// The same if the ledger, which no other process changes meanwhile, passes `guard`.
@@ -175,7 +177,7 @@ impl<'a> LedgerDir<'a> {
         request: &Request<'_>,
         guard: &mut dyn FnMut(&Ledger) -> Result<(), E>,
     ) -> Result<Committed, E> {
-        Ok(self.expect_turn(self.attempt(request, &mut Sharing::default(), guard)?)?)
+        Ok(self.expect_turn(self.attempt(request, &mut CommonFiles::default(), guard)?)?)
     }
 
     fn expect_turn(&self, turn: Turn<Committed>) -> Result<Committed, PrefixError> {
@@ -191,7 +193,7 @@ impl<'a> LedgerDir<'a> {
     pub(crate) fn attempt<E: From<PrefixError>>(
         &self,
         request: &Request<'_>,
-        sharing: &mut Sharing,
+        sharing: &mut CommonFiles,
         guard: &mut dyn FnMut(&Ledger) -> Result<(), E>,
     ) -> Result<Turn<Committed>, E> {
         if matches!(request, Request::Release(_) | Request::NameAgain { .. }) {
@@ -221,7 +223,7 @@ impl<'a> LedgerDir<'a> {
         &self,
         locked: &Locked<'_>,
         request: &Request<'_>,
-        sharing: &mut Sharing,
+        sharing: &mut CommonFiles,
         guard: &mut dyn FnMut(&Ledger) -> Result<(), E>,
     ) -> Result<Result<Turn<Committed>, E>, PrefixError> {
         let mut damage = None;
@@ -307,7 +309,7 @@ impl<'a> LedgerDir<'a> {
     fn decide(
         &self,
         ledger: &Ledger,
-        sharing: &mut Sharing,
+        sharing: &mut CommonFiles,
         request: &Request<'_>,
     ) -> Result<Verdict, PrefixError> {
         decide(ledger, &mut FactsOfFiles { files: self.files, prefix: self.prefix, sharing }, request)
@@ -394,11 +396,11 @@ impl<'a> LedgerDir<'a> {
     }
 
     /// If no file was there before, none belongs to a dataset that is complete.
-    fn sharing_of(&self, lists: &RecordedLists) -> Result<Sharing, PrefixError> {
+    fn sharing_of(&self, lists: &RecordedLists) -> Result<CommonFiles, PrefixError> {
         self.prefix.make_scr_dir(self.files)?;
         Ok(match &lists.replacing {
-            Some(all) => Sharing::of(all),
-            None => Sharing::of_new_files(&self.index()?),
+            Some(all) => CommonFiles::of(all),
+            None => CommonFiles::of_new_files(&self.index()?),
         })
     }
 
@@ -415,7 +417,7 @@ impl<'a> LedgerDir<'a> {
         dataset: &DatasetDescriptor,
         by: &str,
         closer: Option<Closer<'_>>,
-        sharing: &mut Sharing,
+        sharing: &mut CommonFiles,
     ) -> Result<Turn<()>, PrefixError> {
         let request = Request::TakeNames { dataset, by, closer: closer.map(|closer| closer.number) };
         let turn = self.attempt(&request, sharing, &mut |_| {
@@ -434,7 +436,7 @@ impl<'a> LedgerDir<'a> {
         let mut is_any_left = false;
         let turn = self.attempt(
             &Request::BeginInPlace(dataset),
-            &mut Sharing::default(),
+            &mut CommonFiles::default(),
             &mut |ledger: &Ledger| -> Result<(), PrefixError> {
                 is_any_left = is_any_at_risk(ledger, dataset);
                 Ok(())
@@ -465,7 +467,7 @@ impl<'a> LedgerDir<'a> {
     pub(crate) fn list_whole<E: From<PrefixError>>(
         &self,
         dataset: &DatasetDescriptor,
-        sharing: &mut Sharing,
+        sharing: &mut CommonFiles,
         make_current: MakeCurrent,
         now: &str,
         check: &mut dyn FnMut(&Ledger) -> Result<(), E>,
@@ -568,7 +570,7 @@ impl<'a> LedgerDir<'a> {
         lists: &[Vec<PrefixFile>],
     ) -> Result<Vec<u64>, PrefixError> {
         use super::Facts;
-        let mut sharing = Sharing::of(lists);
+        let mut sharing = CommonFiles::of(lists);
         let mut facts = FactsOfFiles { files: self.files, prefix: self.prefix, sharing: &mut sharing };
         let others = self.index()?.entries().into_iter().filter(IndexEntry::is_valid);
         let mut found = Vec::new();

@@ -43,7 +43,7 @@ pub(crate) enum Recorded {
 pub(super) struct FactsOfFiles<'a> {
     pub(super) files: &'a dyn Files,
     pub(super) prefix: &'a Prefix,
-    pub(super) sharing: &'a mut Sharing,
+    pub(super) sharing: &'a mut CommonFiles,
 }
 
 impl Facts for FactsOfFiles<'_> {
@@ -81,7 +81,7 @@ impl Facts for FactsOfFiles<'_> {
 
 /// Which other datasets have a file in common with one, as far as that was found out.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Sharing {
+pub(crate) struct CommonFiles {
     own: Option<HashSet<FileName>>,
     /// By number and time of the flush.
     known: HashMap<(u64, Option<String>), bool>,
@@ -89,7 +89,7 @@ pub(crate) struct Sharing {
     pub(super) is_complete: bool,
 }
 
-impl Sharing {
+impl CommonFiles {
     /// For a dataset with these files.
     pub(crate) fn of(lists: &[Vec<PrefixFile>]) -> Self {
         let own = lists.iter().flatten().map(|file| file.name.clone()).collect();

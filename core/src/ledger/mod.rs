@@ -40,7 +40,7 @@ pub use dir::LedgerDir;
 pub(crate) use dir::{Committed, RecordedLists, Turn};
 pub(crate) use doubt::{is_recorded, Doubts, Proof};
 pub(crate) use ending::{Ended, Ending, Wish};
-pub(crate) use facts::{Facts, Recorded, Sharing};
+pub(crate) use facts::{CommonFiles, Facts, Recorded};
 pub use promises::Promise;
 pub(crate) use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;

@@ -7,7 +7,7 @@
 //! the flush, and any that finds the record removes what is left.
 //! `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::{MakeCurrent, Recorded, Sharing};
+use super::{CommonFiles, MakeCurrent, Recorded};
 use crate::fs::{At, Durability, Files, FsError, How};
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use scr_plugin_api::kvtree::FieldError;
@@ -32,7 +32,7 @@ pub(crate) struct PendingFlush {
     /// Whether nobody closes it any more, and what is left is only to be removed: the name of the record says so.
     pub(crate) revoked: bool,
     /// Which other datasets have a file of this one. It is not written.
-    pub(crate) sharing: Sharing,
+    pub(crate) sharing: CommonFiles,
 }
 
 impl PendingFlush {
@@ -174,7 +174,7 @@ impl PendingFlush {
                 _ => MakeCurrent::Always,
             },
             revoked: false,
-            sharing: Sharing::default(),
+            sharing: CommonFiles::default(),
         })
     }
 }
@@ -367,7 +367,7 @@ pub(crate) mod tests {
             marks: 4,
             make_current: MakeCurrent::IfNewest,
             revoked: false,
-            sharing: Sharing::default(),
+            sharing: CommonFiles::default(),
         }
     }
 

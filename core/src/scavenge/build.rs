@@ -11,7 +11,7 @@ use crate::flush::{closing, names};
 use crate::fs::copy::copy_anew;
 use crate::fs::{At, Files, FsError, How};
 use crate::ledger::pending::PendingFlush;
-use crate::ledger::{LedgerDir, Sharing};
+use crate::ledger::{CommonFiles, LedgerDir};
 use crate::plugin::PluginHost;
 use crate::prefix::{
     tidy, DatasetDescriptor, FlushFile, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
@@ -312,7 +312,7 @@ impl<'a> Builder<'a> {
             marks: 0,
             make_current: dataset.checkpoint.into(),
             revoked: false,
-            sharing: Sharing::of(&lists),
+            sharing: CommonFiles::of(&lists),
             dataset,
         };
         catalog.write_lists(&record.dataset, &lists)?;

@@ -14,7 +14,7 @@ use crate::flush::{Flush, Options, SourceFile};
 use crate::fs::faulty::{given_up, FaultyFiles, What};
 use crate::fs::{Files, How, RealFiles, Retrying};
 use crate::ledger::pending;
-use crate::ledger::{Closer, Dropping, LedgerDir, Request, Sharing, Turn};
+use crate::ledger::{Closer, CommonFiles, Dropping, LedgerDir, Request, Turn};
 use crate::prefix::fixtures::let_look_dead;
 use crate::prefix::{staging_file, Index, Prefix, PrefixId, DELETION};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
@@ -927,7 +927,7 @@ fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
     record.mark_done(&RealFiles, &stage.prefix, 0, &KvTree::new()).unwrap();
     let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
     ledger.transact(&Request::BeginDeletion { id: 1, run: 0 }).unwrap();
-    let turn = ledger.take(&record.dataset, "1.x", None, &mut Sharing::default()).unwrap();
+    let turn = ledger.take(&record.dataset, "1.x", None, &mut CommonFiles::default()).unwrap();
     assert!(matches!(turn, Turn::After(by) if by == DELETION));
     // Nobody deletes any more.
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
@@ -983,7 +983,7 @@ fn a_flush_that_another_process_makes_complete_while_it_is_finished_is_not_taken
     let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
     let other = Some(Closer { number: "other", has_lock: &|| true });
     let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
-    let turn = ledger.take(&record.dataset, "1.x", other, &mut Sharing::default()).unwrap();
+    let turn = ledger.take(&record.dataset, "1.x", other, &mut CommonFiles::default()).unwrap();
     assert!(files.stopped() && matches!(turn, Turn::Done(())) && stage.is_right(&cached));
     let kept = stage.keep();
     let mut completed = 0;

@@ -325,7 +325,7 @@ impl Facts for FactsOfWorld<'_> {
         Ok(None)
     }
 
-    /// As `Sharing` says it from the lists.
+    /// As `CommonFiles` says it from the lists.
     fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, Infallible> {
         let (own, theirs) = (id as usize - 1, other.id as usize - 1);
         if !self.known.has_lists[theirs] {
