@@ -277,7 +277,8 @@ static int deal_places(void)
     return MPI_Comm_split(world, rank >= 0 ? 0 : MPI_UNDEFINED, rank, &comm) == MPI_SUCCESS;
 }
 
-/* Makes communicators of those that live. Another one may die meanwhile. */
+/* Makes communicators of those that live. Another one may die meanwhile. The old ones are not freed: messages may be left on
+ * them, and Open MPI 5.0 could deliver these to a new communicator. */
 static void repair(void)
 {
     MPI_Comm old;
@@ -285,15 +286,12 @@ static void repair(void)
 
     do {
         old = world;
-        if (comm != MPI_COMM_NULL)
-            MPI_Comm_free(&comm);
+        comm = MPI_COMM_NULL;
         MPIX_Comm_shrink(old, &world);
         MPI_Comm_set_errhandler(world, MPI_ERRORS_RETURN);
-        MPI_Comm_free(&old);
-        good = deal_places();
+        if (!(good = deal_places()))
+            MPIX_Comm_revoke(world); /* before it agrees: others may wait for it */
         MPIX_Comm_agree(world, &good);
-        if (!good)
-            MPIX_Comm_revoke(world);
     } while (!good);
     if (comm != MPI_COMM_NULL)
         MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);

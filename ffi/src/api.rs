@@ -63,7 +63,7 @@ fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm
     let (mut refused, mut by_all) = (false, false);
     let code = entry(call, |state| {
         let config = match call {
-            RECOVER => state.settings_to_recover()?.clone(),
+            RECOVER => state.settings_to_recover()?,
             _ => state.settings()?.clone(),
         };
         forget_reports();

@@ -102,6 +102,11 @@ impl Failure {
         }
     }
 
+    /// Whether the ranks of the session can no longer talk to each other.
+    pub(crate) fn is_of_comm(&self) -> bool {
+        matches!(self, Failure::Session(error) if matches!(**error, SessionError::Comm(_)))
+    }
+
     /// The ranks that are known to have died, if that is the failure.
     pub(crate) fn deaths(&self) -> Option<&[Rank]> {
         match self {

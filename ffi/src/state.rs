@@ -45,17 +45,18 @@ impl State {
     }
 
     /// The settings for a session that takes the place of the one that there is, if there is one: the same as for that.
-    pub(crate) fn settings_to_recover(&mut self) -> Result<&mut AppConfig, Failure> {
+    pub(crate) fn settings_to_recover(&mut self) -> Result<AppConfig, Failure> {
         match self {
-            State::Running(_, config) | State::Ended(_, config) => Ok(config),
-            _ => self.settings(),
+            State::Running(_, config) => Ok(config.clone()),
+            State::Ended(next, last) if *next == AppConfig::default() => Ok(last.clone()),
+            _ => self.settings().cloned(),
         }
     }
 
-    /// Ends a session without a word to other ranks, some of which may have died: its threads end, and all that it holds is free.
+    /// Ends a session, if there is one, for another one with these settings.
     pub(crate) fn make_way(&mut self, config: &AppConfig) {
-        if matches!(self, State::Running(..)) {
-            *self = State::Refused(config.clone());
+        if let State::Running(session, _) = std::mem::replace(self, State::Refused(config.clone())) {
+            session.leave();
         }
     }
 
@@ -98,7 +99,14 @@ impl State {
 
 /// Runs the body of a function of `scr.h` that returns a code.
 pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) -> c_int {
-    let outcome = guarded(&mut lock(), body);
+    let mut slot = lock();
+    let outcome = guarded(&mut slot, body);
+    if let (Err(failure), Some(State::Running(session, _))) = (&outcome, &slot.0) {
+        if failure.is_of_comm() {
+            session.leave();
+        }
+    }
+    drop(slot);
     code_of(call, outcome)
 }
 

@@ -207,6 +207,36 @@ static void refused_session(void)
     expect(SCR_Finalize() == SCR_SUCCESS, "Finalize after SCR_ENABLE=0");
 }
 
+/* Another session takes the place of one at any point, though nobody has died, on a communicator in which ranks have changed places.
+ * What was under way is dropped, and what SCR_Config has set stays. */
+static void recovered(void)
+{
+    char file[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME];
+    MPI_Comm turned;
+    int number;
+
+    SCR_Config("SCR_PREFIX=recovered");
+    SCR_Config("SCR_CHECKPOINT_SECONDS=60");
+    expect(SCR_Recover(MPI_COMM_WORLD) == SCR_SUCCESS, "Recover without a session");
+    restart(NULL, rank);
+    checkpoint("ckpt.1", rank);
+    expect(SCR_Start_output("ckpt.2", SCR_FLAG_CHECKPOINT) == SCR_SUCCESS, "Start_output");
+    snprintf(file, sizeof file, "ckpt.2/rank_%d", rank);
+    expect(SCR_Route_file(file, path) == SCR_SUCCESS, "Route_file");
+    refused(SCR_Recover(MPI_COMM_NULL), SCR_ERR_ARGUMENT, "Recover(MPI_COMM_NULL)");
+    MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned);
+    MPI_Comm_rank(turned, &number);
+    expect(SCR_Recover(turned) == SCR_SUCCESS, "Recover within a phase");
+    MPI_Comm_free(&turned);
+    restart("ckpt.1", number);
+    expect(!is_unset("SCR_CHECKPOINT_SECONDS"), "a setting goes on");
+    checkpoint("ckpt.2", number);
+    expect(SCR_Finalize() == SCR_SUCCESS, "Finalize after Recover");
+    expect(SCR_Recover(MPI_COMM_WORLD) == SCR_SUCCESS, "Recover after Finalize, which has failed for others");
+    restart("ckpt.2", rank);
+    expect(SCR_Finalize() == SCR_SUCCESS, "Finalize again");
+}
+
 int main(int argc, char **argv)
 {
     char before[32], name[32];
@@ -231,6 +261,7 @@ int main(int argc, char **argv)
     as_many("/proc/self/fd", files);
     as_many("/proc/self/task", threads);
     refused_session();
+    recovered();
     MPI_Finalize();
     if (rank == 0)
         printf("DONE\n");

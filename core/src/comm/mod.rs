@@ -200,7 +200,7 @@ pub enum CommError {
 
 fn died(ranks: &[Rank]) -> String {
     match ranks {
-        [] => "a rank has died".to_owned(),
+        [] => "a rank has died, or has left".to_owned(),
         [one] => format!("rank {one} has died"),
         ranks => format!("{} have died", watched::shown(ranks.iter().map(ToString::to_string))),
     }
@@ -258,6 +258,10 @@ pub trait Comm {
     fn stand_in(&self, rank: Rank) -> Option<Rank> {
         (rank.0 < self.size()).then_some(rank)
     }
+
+    /// Nothing is sent or received here any more. Other ranks may have sent what nobody has received, and may wait for this one:
+    /// they return if the communicator can make them.
+    fn abandon(&self) {}
 
     /// The watch for ranks that do not come, if there is one.
     fn watch(&self) -> Option<&Watch> {

@@ -20,11 +20,12 @@ use ::mpi::ffi;
 
 use self::calls::{Arrived, Handle, Requests};
 use super::awaited::Awaited;
+use super::collective::COLLECTIVE;
 use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
 /// One rank's end of a communicator over MPI. It belongs to the thread that made it.
 ///
-/// Dropping it frees the communicator, or does nothing where `MPI_Finalize` was faster.
+/// Dropping it frees the communicator, unless it was abandoned, or `MPI_Finalize` was faster.
 pub struct MpiComm {
     handle: Handle,
     rank: Rank,
@@ -158,7 +159,12 @@ impl Comm for MpiComm {
                 }
                 let done = batch.come.iter().all(|&come| come);
                 let ended = if done { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
-                return batch.wrong.take().map_or(Ok(ended), Err);
+                let wrong = batch.wrong.take();
+                if wrong.is_some() && tag == COLLECTIVE {
+                    // The ranks are out of step, and none of them can continue.
+                    self.handle.abandon();
+                }
+                return wrong.map_or(Ok(ended), Err);
             }
             if moved && !given_up {
                 patience = Patience::default();
@@ -190,6 +196,10 @@ impl Comm for MpiComm {
         }
         let Some(arrived) = self.find(tag)? else { return Ok(None) };
         Ok(Some((arrived.from, self.receive_whole(tag, &arrived)?)))
+    }
+
+    fn abandon(&self) {
+        self.handle.abandon();
     }
 
     fn traffic(&self) -> Traffic {

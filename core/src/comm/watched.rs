@@ -281,6 +281,10 @@ impl Comm for Watched {
         self.comm.stand_in(rank)
     }
 
+    fn abandon(&self) {
+        self.comm.abandon();
+    }
+
     fn watch(&self) -> Option<&Watch> {
         Some(&self.watch)
     }

@@ -52,6 +52,12 @@ impl Session {
         Self::begin(watched(comm, &env, "SCR_Recover"), env, app, true)
     }
 
+    /// This rank leaves the others, which may be in a call that it does not make: some may have died, or they are out of step. Only
+    /// to be dropped after that: threads end then, and all that the session holds is free.
+    pub fn leave(&self) {
+        self.job.comm.abandon();
+    }
+
     fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
         let mut job = Job::begin(comm, env, app, recovers)?;
         let (running, is_shared) = begin_running(&job)?;

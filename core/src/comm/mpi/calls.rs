@@ -7,7 +7,7 @@
 //! return as well, and every later call fails at once.
 //! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::io::Write;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -25,6 +25,8 @@ pub(super) struct Handle {
     size: u32,
     /// Why it was given up.
     given_up: RefCell<Option<CommError>>,
+    /// Whether messages may be left on it, so that it is never freed.
+    is_abandoned: Cell<bool>,
     /// MPI may be called by this thread only; under MPICH the handle is a mere number.
     not_send: PhantomData<*const ()>,
 }
@@ -91,11 +93,19 @@ impl Handle {
             }
         }
         let comm = duplicate.comm();
-        let mut handle = Self { comm, size: 0, given_up: RefCell::default(), not_send: PhantomData };
+        let (given_up, is_abandoned) = (RefCell::default(), Cell::default());
+        let mut handle = Self { comm, size: 0, given_up, is_abandoned, not_send: PhantomData };
         // SAFETY: the duplicate lives.
         let size = unsafe { number_of("MPI_Comm_size", comm, ffi::MPI_Comm_size) }?;
         handle.size = u32::try_from(size).map_err(|_| strange("MPI_Comm_size"))?;
         Ok(handle)
+    }
+
+    /// Gives the communicator up, for all its ranks where the library has a way to say so.
+    pub(super) fn abandon(&self) {
+        if check_running().is_ok() && !self.is_abandoned.replace(true) && deaths::are_reported() {
+            self.noticed(CommError::RanksDied { ranks: Vec::new() });
+        }
     }
 
     /// Fails once the communicator was given up.
@@ -136,6 +146,7 @@ impl Handle {
             patience.rest();
         };
         let error = CommError::RanksDied { ranks };
+        self.is_abandoned.set(true);
         self.given_up.replace(Some(error.clone()));
         error
     }
@@ -233,13 +244,11 @@ impl Drop for Duplicate {
 }
 
 impl Drop for Handle {
-    /// Where ranks have died, the communicator was revoked and nobody is waited for. Otherwise this is local in all MPIs, too,
-    /// though they may make it collective.
+    /// One on which messages may be left stays. Open MPI gives the number of one that was freed to the next, and late messages with it:
+    /// a session took what a rank had sent to the one before.
     fn drop(&mut self) {
-        // Others may be in a call that this rank will not make.
-        let _ = self.look_for_deaths();
         // After MPI_Finalize not even this may be called, and nothing is left to free.
-        if check_running().is_ok() {
+        if !self.is_abandoned.get() && check_running().is_ok() {
             // SAFETY: MPI is running, and nobody else has this handle. A failure would leak only the
             // handle, so the code is of no interest.
             unsafe { ffi::MPI_Comm_free(&raw mut self.comm) };
