@@ -568,6 +568,42 @@ fn without_descriptors() {
     assert!(looks < 100, "{looks}");
 }
 
+/// `cargo test --release -p scr-core --test comm_tcp -- --ignored --nocapture round_trips`
+#[test]
+#[ignore = "measures"]
+fn round_trips() {
+    fn trips(comm: &dyn Comm, bytes: usize, times: u32) {
+        let (mine, mut theirs) = (vec![1; bytes], vec![0; bytes]);
+        let other = Rank(1 - comm.rank().0);
+        let send = || exchange_all(comm, Tag(3), &[Outgoing { to: other, bytes: &mine }], &mut []).unwrap();
+        let mut receive = || {
+            let receives = &mut [Incoming { from: other, bytes: &mut theirs }];
+            exchange_all(comm, Tag(3), &[], receives).unwrap();
+        };
+        let began = Instant::now();
+        for _ in 0..times {
+            if comm.rank() == Rank(0) {
+                send();
+                receive();
+            } else {
+                receive();
+                send();
+            }
+        }
+        if comm.rank() == Rank(0) {
+            println!("{bytes} bytes: {:?} per round trip", began.elapsed() / times);
+        }
+    }
+    run(2, V4, |threads, comm| {
+        for (bytes, times) in [(4096, 5000), (64 << 20, 20)] {
+            println!("over TCP:");
+            trips(&comm, bytes, times);
+            println!("threads:");
+            trips(threads, bytes, times);
+        }
+    });
+}
+
 /// Nodes in network namespaces of their own, between which a firewall drops what travels.
 mod firewall {
     use super::*;

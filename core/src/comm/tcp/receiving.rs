@@ -257,3 +257,65 @@ const MOST_STEPS: usize = 64;
 const STEP: usize = 1 << 20;
 /// Bytes of the longest message. No node has more memory.
 const LONGEST: usize = 1 << 46;
+
+#[cfg(test)]
+mod tests {
+    use super::super::batch::Mail;
+    use super::*;
+    use std::io::Write;
+    use std::net::TcpListener;
+
+    /// What comes of these bytes from a rank that knows the secret.
+    fn receive(bytes: &[u8]) -> (io::Result<()>, Mail, usize) {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        sends.write_all(bytes).unwrap();
+        drop(sends);
+        let stream = listener.accept().unwrap().0;
+        let (few, input, stage) = (Few::default(), Input::default(), Stage::Ready(Rank(1)));
+        let began = Duration::ZERO;
+        let mut receiving = Receiving { stream, stage, began, few, input, frame: None, has_more: false };
+        let mut mail = Mail::default();
+        let ended = loop {
+            let ended = receiving.receive(Rank(1), &mut Inbox { mail: &mut mail, batch: None });
+            if ended.is_err() {
+                break ended;
+            }
+        };
+        let taken = match receiving.frame {
+            Some(Frame { into: Into::Memory(bytes), .. }) => bytes.capacity(),
+            _ => 0,
+        };
+        (ended, mail, taken)
+    }
+
+    fn frame(tag: u16, length: u64, bytes: &[u8]) -> Vec<u8> {
+        [tag.to_be_bytes().as_slice(), &length.to_be_bytes(), bytes].concat()
+    }
+
+    #[test]
+    fn a_frame_of_more_than_any_node_has_ends_the_connection_before_memory_is_taken() {
+        for (tag, length) in [(3, 1 << 63), (3, u64::MAX), (3, (1 << 46) + 1), (Tag::MAX.0 + 1, 4)] {
+            let (ended, mail, taken) = receive(&frame(tag, length, b"rest"));
+            assert_eq!(ended.unwrap_err().kind(), ErrorKind::InvalidData, "{tag} {length}");
+            assert!(mail.is_empty() && taken == 0);
+        }
+    }
+
+    #[test]
+    fn memory_grows_with_what_comes_and_not_with_what_is_announced() {
+        let (ended, mail, taken) = receive(&frame(3, 1 << 45, &[7; 100_000]));
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionAborted);
+        assert!(mail.is_empty() && taken < 1 << 20, "{taken}");
+    }
+
+    #[test]
+    fn frames_come_in_order_and_a_part_of_one_does_not() {
+        let bytes = [frame(3, 2, b"ab"), frame(4, 0, b""), frame(3, 1, b"c"), frame(3, 9, b"part")].concat();
+        let (ended, mut mail, _) = receive(&bytes);
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionAborted);
+        let mut take = |tag| mail.take(Tag(tag), |_| false).map(|(_, bytes)| bytes);
+        assert_eq!([take(3), take(3), take(3)], [Some(b"ab".to_vec()), Some(b"c".to_vec()), None]);
+        assert_eq!([take(4), take(4)], [Some(Vec::new()), None]);
+    }
+}
