@@ -95,7 +95,7 @@ impl Running {
         scr_tests::forget_settings(&mut command);
         command.arg("--kill-after=5").arg(LIMIT.as_secs().to_string()).arg(mpi.join("bin/mpirun"));
         command.args(["--with-ft", "ulfm", "--map-by", ":oversubscribe", "--bind-to", "none"]);
-        // Otherwise Open MPI 5.0 waits in MPI_Finalize for the dead, in one job of three.
+        // Otherwise Open MPI 5.0 waits in MPI_Finalize for the dead, in some jobs.
         command.args(["--mca", "async_mpi_finalize", "1"]);
         command.args(["--mca", "mpi_yield_when_idle", "1", "-n"]).arg(shape.ranks().to_string());
         command.arg(repository().join("scripts/pretend-rank")).arg(program);
