@@ -8,7 +8,7 @@
 //!
 //! TCP alone guards the bytes against damage on the way; schemes have checksums of their own.
 //!
-//! Nobody takes part without the secret of the run: see [`handshake`]. What travels is not encrypted.
+//! Nobody takes part without the secret of the run: see `handshake`. What travels is not encrypted.
 //!
 //! | part | what it is |
 //! |---|---|
