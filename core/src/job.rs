@@ -43,45 +43,6 @@ pub(crate) struct Job {
     pub(crate) is_recovery: bool,
 }
 
-/// A job without its communicator and its log, which belong to the thread of the application.
-pub(crate) struct JobParts {
-    env: Env,
-    report: Reporter,
-    params: Params,
-    descriptors: Descriptors,
-    prefix: Prefix,
-    folder: Option<PathBuf>,
-    run: RunId,
-    nodes: Placement,
-    processors: u32,
-    launched: u32,
-    is_recovery: bool,
-}
-
-impl JobParts {
-    /// The job as a thread sees it that has this communicator of the same ranks. Nothing is logged.
-    pub(crate) fn with(self, comm: Box<dyn Comm>) -> Job {
-        let Self { env, report, params, descriptors, prefix, folder, run, nodes, .. } = self;
-        let Self { processors, launched, is_recovery, .. } = self;
-        let log = Log::silent(&env, &params, &report, &prefix);
-        Job {
-            comm,
-            env,
-            report,
-            params,
-            descriptors,
-            prefix,
-            folder,
-            run,
-            log,
-            nodes,
-            processors,
-            launched,
-            is_recovery,
-        }
-    }
-}
-
 impl Job {
     /// Reads the settings and finds out which ranks share a node. Collective.
     ///
@@ -182,20 +143,26 @@ impl Job {
         })
     }
 
-    /// What a thread of this rank needs to work on the job.
-    pub(crate) fn parts(&self) -> JobParts {
-        JobParts {
-            env: self.env.clone(),
-            report: self.report.clone(),
-            params: self.params.clone(),
-            descriptors: self.descriptors.clone(),
-            prefix: Prefix::new(self.prefix.dir()),
-            folder: self.folder.clone(),
-            run: self.run.clone(),
-            nodes: self.nodes.clone(),
-            processors: self.processors,
-            launched: self.launched,
-            is_recovery: self.is_recovery,
+    /// The job for another thread of this rank, which makes it there of a communicator of the same ranks. Nothing is logged.
+    pub(crate) fn for_thread(&self) -> impl FnOnce(Box<dyn Comm>) -> Job + Send + 'static {
+        let (env, report, params) = (self.env.clone(), self.report.clone(), self.params.clone());
+        let (descriptors, prefix) = (self.descriptors.clone(), Prefix::new(self.prefix.dir()));
+        let (folder, run, nodes) = (self.folder.clone(), self.run.clone(), self.nodes.clone());
+        let (processors, launched, is_recovery) = (self.processors, self.launched, self.is_recovery);
+        move |comm| Job {
+            log: Log::silent(&env, &params, &report, &prefix),
+            comm,
+            env,
+            report,
+            params,
+            descriptors,
+            prefix,
+            folder,
+            run,
+            nodes,
+            processors,
+            launched,
+            is_recovery,
         }
     }
 

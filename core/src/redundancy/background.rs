@@ -126,9 +126,14 @@ impl Background {
         self.has_failed && self.local.is_empty()
     }
 
-    /// Whether the user does not know yet that the cache has no room for two checkpoints.
-    pub(crate) fn is_first_without_room(&mut self) -> bool {
-        !std::mem::replace(&mut self.has_told_of_room, true)
+    /// Says once that the cache has no room for two checkpoints.
+    pub(crate) fn tell_no_room(&mut self, job: &Job) {
+        if !std::mem::replace(&mut self.has_told_of_room, true) {
+            job.report.notice(
+                "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
+                 SCR_Complete_output waits until the new one is protected",
+            );
+        }
     }
 
     /// Begins to protect a dataset whose parts are recorded as local.
@@ -195,9 +200,9 @@ impl Worker {
     fn start(job: &Job, open: &Arc<KeptOpen>, comm: Box<dyn Comm + Send>) -> std::io::Result<Self> {
         let ((work, to_do), (ends, done)) = (channel::<LocalPart>(), channel());
         let cancelled = Arc::new(AtomicBool::new(false));
-        let (parts, open, is_cancelled) = (job.parts(), Arc::clone(open), Arc::clone(&cancelled));
+        let (job_of, open, is_cancelled) = (job.for_thread(), Arc::clone(open), Arc::clone(&cancelled));
         let run = move || {
-            let job = parts.with(Box::new(Cancellable::new(comm, is_cancelled)));
+            let job = job_of(Box::new(Cancellable::new(comm, is_cancelled)));
             let longest = LongestCall::default();
             for local in to_do {
                 let (id, began) = (local.record.dataset.id, job.elapsed());

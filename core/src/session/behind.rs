@@ -24,9 +24,7 @@ pub(super) enum Retry {
 impl Session {
     /// Lets flushes and threads do something: what they have ended is recorded. Collective.
     pub(super) fn poll(&mut self, retry: Retry) -> Result<(), Error> {
-        while let Some(ended) = self.background.end_first(&self.job, false)? {
-            self.end_protection(ended)?;
-        }
+        self.end_protections(false)?;
         if retry == Retry::Now {
             self.protect_unprotected()?;
         }
@@ -35,12 +33,10 @@ impl Session {
 
     /// Waits until all local datasets are protected, as far as they can be. Collective.
     pub(super) fn wait_until_protected(&mut self) -> Result<(), Error> {
-        self.poll(Retry::Now)?;
+        self.end_protections(false)?;
         if let Some(cached) = self.background.first().and_then(|id| self.cache.dataset(id)) {
             self.job.report.notice(&format!("waiting until {} is protected", cached.record.label()));
-        }
-        while let Some(ended) = self.background.end_first(&self.job, true)? {
-            self.end_protection(ended)?;
+            self.end_protections(true)?;
         }
         self.protect_unprotected()
     }
@@ -50,17 +46,6 @@ impl Session {
         let is_checkpoint = record.dataset.is_only_checkpoint();
         let is_meant = is_checkpoint && !record.protection.bypass && protects(&record.protection.scheme);
         is_meant && self.background.is_on()
-    }
-
-    /// Whether a dataset has to be protected at once, as there is no room for it beside an older one. That is said the first time.
-    pub(super) fn tells_of_want_of_room(&mut self, has_no_room: bool) -> bool {
-        if has_no_room && self.background.is_first_without_room() {
-            self.job.report.notice(
-                "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
-                 SCR_Complete_output waits until the new one is protected",
-            );
-        }
-        has_no_room
     }
 
     /// Hands a local dataset to the threads.
@@ -74,6 +59,14 @@ impl Session {
         let scheme = scheme.map_err(|error| error.doing(format!("protecting {}", cached.record.label())))?;
         let (record, part) = (cached.record.clone(), cached.part.clone());
         self.background.begin(LocalPart { record, part, scheme });
+        Ok(())
+    }
+
+    /// Records what the threads have ended, or all that they have to do.
+    fn end_protections(&mut self, wait: bool) -> Result<(), Error> {
+        while let Some(ended) = self.background.end_first(&self.job, wait)? {
+            self.end_protection(ended)?;
+        }
         Ok(())
     }
 

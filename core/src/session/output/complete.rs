@@ -253,8 +253,7 @@ impl Session {
 
     /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a dataset
     /// has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or stays.
-    pub(super) fn make_room(&mut self, store: &str, mut warn: Option<Crowded>) -> Result<(), Error> {
-        let store = self.cache.store_index(store);
+    pub(super) fn make_room(&mut self, store: usize, mut warn: Option<Crowded>) -> Result<(), Error> {
         // Remains that no run can use leave first, and that may be enough.
         if self.cache.clear_remains(&self.job)? {
             warn = self.cache.crowded(&self.job, store);

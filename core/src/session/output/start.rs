@@ -2,7 +2,7 @@
 
 use super::{events, Output};
 use crate::cache::record::RankRecord;
-use crate::cache::{Cache, CachedDataset};
+use crate::cache::{Cache, CachedDataset, Crowded};
 use crate::comm::collective::{all_reduce, any, first_rank, Op};
 use crate::comm::{Collective, Rank};
 use crate::descriptor::{Encode, Redundancy};
@@ -45,23 +45,14 @@ impl Session {
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
         let store = self.cache.store_index(&descriptor.store);
-        let mut crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
-        let mut agreed = wanted.agree(&self.job, crowded.is_some())?;
+        let crowded = if descriptor.bypass { None } else { self.cache.crowded(&self.job, store) };
+        let agreed = wanted.agree(&self.job, crowded.is_some())?;
         if let Some(name) = name {
             self.protect_earlier(name)?;
         }
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
-        if agreed.crowded.is_some() && self.background.first().is_some() {
-            // The older one leaves with that, and there may be room then.
-            self.wait_until_protected()?;
-            crowded = self.cache.crowded(&self.job, store);
-            agreed.crowded = first_rank(&*self.job.comm, crowded.is_some())?;
-        }
-        if agreed.crowded.is_some() || planted(Bug::EvictsBeforeComplete) {
-            let warn = crowded.filter(|_| agreed.crowded == Some(self.job.rank()));
-            self.make_room(&record.protection.store, warn)?;
-        }
+        let has_room = self.find_room(store, crowded, agreed.crowded)?;
         let begun = self.cache.begin(&self.job, &mut record, |record, id| {
             (record.dataset.id, record.id_in_prefix) = (id, id);
             if name.is_none() {
@@ -80,13 +71,35 @@ impl Session {
         self.job.report.info(&format!("scr_start_output: {:.6} secs", (ready - started).as_secs_f64()));
         let output = Output::new(record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
+        let wants_behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
+        if wants_behind && !has_room {
+            self.background.tell_no_room(&self.job);
+        }
         // Without the older one, which had to leave, nothing would be protected meanwhile.
-        let behind = descriptor.encode == Encode::Async
-            && self.protects_behind(&output.record)
-            && !self.tells_of_want_of_room(agreed.crowded.is_some());
+        let behind = wants_behind && has_room;
         let output = Output { flags, behind, is_older_at_risk, survives, started, sent, ready, ..output };
         self.phase = Phase::Output(Box::new(output));
         Ok(())
+    }
+
+    /// Makes room in a store where the old datasets and a new one do not fit, of which the first rank that has said so is known. Gives
+    /// whether there was room for both. Collective.
+    fn find_room(
+        &mut self,
+        store: usize,
+        mut crowded: Option<Crowded>,
+        mut first: Option<Rank>,
+    ) -> Result<bool, Error> {
+        if first.is_some() && self.background.first().is_some() {
+            // The older one leaves with that, and there may be room then.
+            self.wait_until_protected()?;
+            crowded = self.cache.crowded(&self.job, store);
+            first = first_rank(&*self.job.comm, crowded.is_some())?;
+        }
+        if first.is_some() || planted(Bug::EvictsBeforeComplete) {
+            self.make_room(store, crowded.filter(|_| first == Some(self.job.rank())))?;
+        }
+        Ok(first.is_none())
     }
 
     /// Refuses the name of a checkpoint that another number of ranks wrote: a run with that many could not restart from it any
