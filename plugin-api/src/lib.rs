@@ -9,6 +9,7 @@ mod bytes;
 mod error;
 pub mod kvtree;
 mod log;
+pub mod pace;
 mod scheme;
 mod transfer;
 mod transport;

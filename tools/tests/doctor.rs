@@ -156,6 +156,40 @@ fn every_node_of_the_allocation_is_compared() {
 }
 
 #[test]
+fn nodes_that_protect_checkpoints_while_the_application_computes_reach_each_other() {
+    let scr = whole();
+    program(&scr, "bhosts", "");
+    program(&scr, "blaunch", "node=$1; shift; SCR_NODE_NAME=$node exec \"$@\"");
+    let nodes: Vec<_> = (0..34).map(|node| format!("n{node} 1")).collect();
+    let hosts = nodes.join(" ");
+    let job = [("LSB_JOBID", "12"), ("LSB_MCPU_HOSTS", hosts.as_str()), ("SCR_END_TIME", "4000000000")];
+    let behind = [job.as_slice(), &[("SCR_ENCODE_ASYNC", "1")]].concat();
+    let is_told = |output: &Output| out(output).contains("connect to each other");
+    assert!(!is_told(&doctor(&scr, &[], &job)));
+    let output = doctor(&scr, &[], &behind);
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    assert!(has_line(&output, "good", "34 nodes connect to each other for ENCODE=ASYNC"), "{}", out(&output));
+    let left = fs::read_dir(scr.path("prefix")).unwrap().map(|file| file.unwrap().file_name());
+    assert!(!left.into_iter().any(|name| name.to_string_lossy().contains("doctor")));
+    // At this address of the second node nobody listens.
+    program(
+        &scr,
+        "blaunch",
+        "[ $1 = a ] || for word; do case $word in *scr-doctor*) printf b >$word/127.0.0.1:1;; esac; done; shift; exec \"$@\"",
+    );
+    let two = [behind.as_slice(), &[("LSB_MCPU_HOSTS", "a 1 b 1")]].concat();
+    let not_there = [two.as_slice(), &[("SCR_TCP_INTERFACE", "ib77")]].concat();
+    for (job, words) in [
+        (&two, "to b at 127.0.0.1: Connection refused"),
+        (&not_there, "SCR_TCP_INTERFACE=ib77 is neither a network interface"),
+    ] {
+        let output = doctor(&scr, &[], job);
+        assert_eq!(code(&output), 1, "{}", out(&output));
+        assert!(has_line(&output, "BAD", words), "{}", out(&output));
+    }
+}
+
+#[test]
 fn every_mistake_in_the_settings_is_shown_and_no_room_in_a_folder_that_is_not_there() {
     let scr = whole();
     scr.write(

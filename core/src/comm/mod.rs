@@ -12,7 +12,7 @@
 //! | `values` | a value of every rank, short where neighbours share one |
 //! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
-//! | `cancelled` | a thread's communicator, which another thread ends |
+//! | `controlled` | the communicator of a thread that another thread limits and ends |
 //! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `mpi` | ranks of an MPI job; `deaths`: what MPI knows of ranks that have died |
 //! | `tcp` | ranks that talk over TCP |
@@ -21,8 +21,8 @@
 
 mod agree;
 mod awaited;
-pub(crate) mod cancelled;
 pub mod collective;
+pub(crate) mod controlled;
 mod frame;
 #[cfg(feature = "mpi")]
 pub mod mpi;

@@ -84,6 +84,11 @@ pub fn protects(scheme: &str) -> bool {
 }
 
 impl Redundancy {
+    /// Whether checkpoints are protected while the application computes.
+    pub fn is_behind(&self) -> bool {
+        self.encode == Encode::Async && !self.bypass && protects(&self.scheme)
+    }
+
     /// As a tree, as datasets record it.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();

@@ -262,6 +262,11 @@ parameters! {
         "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name.";
     ENCODE_ASYNC: bool = "SCR_ENCODE_ASYNC", Kind::Bool, text("0"), Anywhere,
         "Whether checkpoints are protected while the application computes, unless their CKPT line has ENCODE.";
+    ENCODE_ASYNC_BW: u64 = "SCR_ENCODE_ASYNC_BW", Kind::Bytes { least: 0 }, text("0"), Anywhere,
+        "Maximum bytes per second that ranks send to protect checkpoints while the application computes, over all nodes; 0 for no \
+         limit.";
+    ENCODE_ASYNC_PERCENT: f64 = "SCR_ENCODE_ASYNC_PERCENT", Kind::Number { most: 100.0 }, text("0"), Anywhere,
+        "Maximum percent of a processor that each rank uses to protect checkpoints while the application computes; 0 for no limit.";
     TCP_INTERFACE: Option<String> = "SCR_TCP_INTERFACE", Kind::Text, DefaultValue::Unset, Anywhere,
         "The network that protects checkpoints while the application computes: an interface, or a range of addresses.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,

@@ -16,19 +16,18 @@ use crate::cache::kept_open::KeptOpen;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
-use crate::comm::cancelled::Cancellable;
 use crate::comm::collective::{all_reduce, Op};
+use crate::comm::controlled::{Control, Controlled};
 use crate::comm::tcp::{self, interface::choose, Limits};
 use crate::comm::{Collective, CollectiveError, Comm, CommError};
-use crate::descriptor::{protects, Encode, Redundancy};
 use crate::env::Link;
 use crate::fs::At;
 use crate::job::Job;
 use crate::parallel;
 use crate::param;
+use scr_plugin_api::pace::Limits as PaceLimits;
 use scr_plugin_api::Scheme;
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -80,7 +79,8 @@ struct Worker {
     done: Receiver<(u64, Protected)>,
     /// What has become of parts that nobody has asked for.
     ended: BTreeMap<u64, Protected>,
-    cancelled: Arc<AtomicBool>,
+    control: Arc<Control>,
+    limits: PaceLimits,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -92,10 +92,8 @@ impl Background {
     /// The ranks cannot talk.
     pub(crate) fn start(&mut self, job: &Job, open: &Arc<KeptOpen>) -> Result<(), CommError> {
         self.has_failed = false;
-        let is_meant = |descriptor: &&Redundancy| {
-            descriptor.encode == Encode::Async && !descriptor.bypass && protects(&descriptor.scheme)
-        };
-        if job.comm.size() == 1 || !job.descriptors.redundancy.all().iter().any(is_meant) {
+        let is_wanted = job.descriptors.redundancy.all().iter().any(|wanted| wanted.is_behind());
+        if job.comm.size() == 1 || !is_wanted {
             return Ok(());
         }
         self.mode = match job.env.link {
@@ -155,7 +153,8 @@ impl Background {
     pub(crate) fn end_first(&mut self, job: &Job, wait: bool) -> Result<Option<(u64, Protected)>, CommError> {
         let Some(id) = self.first() else { return Ok(None) };
         let own = match &mut self.mode {
-            Mode::Threads(worker) => worker.take(id, wait),
+            Mode::Threads(worker) if wait => Some(worker.wait_for(id)),
+            Mode::Threads(worker) => worker.take(id),
             Mode::InCalls | Mode::Off => Some(Protected::No(String::new())),
         };
         let mut words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Protected::Yes(..))))];
@@ -199,10 +198,15 @@ impl Worker {
     /// Starts the thread of this rank. It has a communicator of all ranks for itself.
     fn start(job: &Job, open: &Arc<KeptOpen>, comm: Box<dyn Comm + Send>) -> std::io::Result<Self> {
         let ((work, to_do), (ends, done)) = (channel::<LocalPart>(), channel());
-        let cancelled = Arc::new(AtomicBool::new(false));
-        let (job_of, open, is_cancelled) = (job.for_thread(), Arc::clone(open), Arc::clone(&cancelled));
+        let (limits, control) = (limits(job), Arc::new(Control::default()));
+        control.limit(limits);
+        let (job_of, open, controls) = (job.for_thread(), Arc::clone(open), Arc::clone(&control));
         let run = move || {
-            let job = job_of(Box::new(Cancellable::new(comm, is_cancelled)));
+            let mut job = job_of(Box::new(Controlled::new(comm, controls)));
+            if limits.percent > 0.0 {
+                // What other threads do for it would not count.
+                job.processors = 1;
+            }
             let longest = LongestCall::default();
             for local in to_do {
                 let (id, began) = (local.record.dataset.id, job.elapsed());
@@ -218,30 +222,48 @@ impl Worker {
             }
         };
         let thread = Some(parallel::start(Builder::new().name("scr-protect".to_owned()), run)?);
-        Ok(Self { work, done, ended: BTreeMap::new(), cancelled, thread })
+        Ok(Self { work, done, ended: BTreeMap::new(), control, limits, thread })
     }
 
-    /// What has become of a part, once that is known.
-    fn take(&mut self, id: u64, wait: bool) -> Option<Protected> {
+    /// What has become of a part, if that is known.
+    fn take(&mut self, id: u64) -> Option<Protected> {
         self.ended.extend(self.done.try_iter());
-        while wait && !self.ended.contains_key(&id) {
+        self.ended.remove(&id)
+    }
+
+    /// What becomes of a part. The thread has no limits meanwhile, since the application waits.
+    fn wait_for(&mut self, id: u64) -> Protected {
+        self.control.limit(PaceLimits::default());
+        let protected = loop {
+            if let Some(protected) = self.take(id) {
+                break protected;
+            }
             match self.done.recv() {
                 Ok((id, protected)) => _ = self.ended.insert(id, protected),
-                Err(_) => return Some(Protected::No("its thread has ended".to_owned())),
+                Err(_) => break Protected::No("its thread has ended".to_owned()),
             }
-        }
-        self.ended.remove(&id)
+        };
+        self.control.limit(self.limits);
+        protected
     }
 }
 
 impl Drop for Worker {
     /// No thread writes in a cache that is not this session's any more.
     fn drop(&mut self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        self.control.cancel();
         drop(std::mem::replace(&mut self.work, channel().0));
         // It has said why it has failed, if it has.
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// The limits of one rank: the bytes are for all ranks together.
+fn limits(job: &Job) -> PaceLimits {
+    let bytes = job.params.get(&param::ENCODE_ASYNC_BW);
+    // A share of nothing would be no limit at all.
+    let share = if bytes == 0 { 0 } else { (bytes / u64::from(job.comm.size())).max(1) };
+    PaceLimits { bytes_per_second: share, percent: job.params.get(&param::ENCODE_ASYNC_PERCENT) }
 }
 
 /// Protects this rank's part of a dataset that is complete and local, and records that. Gives its new record. The part is complete

@@ -305,6 +305,29 @@ mod threads {
         restarts_from(&world, Some(40));
     }
 
+    /// What so little takes hours is done at once when the application waits for it.
+    #[test]
+    fn a_limit_holds_while_the_application_computes() {
+        for (limit, most) in [("SCR_ENCODE_ASYNC_BW", "1"), ("SCR_ENCODE_ASYNC_PERCENT", "0.00001")] {
+            let world = world("XOR").set(limit, most);
+            let run = world.run(|application| {
+                checkpoints(application, 1..=2);
+                for _ in 0..100 {
+                    application.session().should_exit().unwrap();
+                }
+                let said = application.lines().concat();
+                application.finalize().unwrap();
+                said
+            });
+            let said = run.ranks.concat();
+            assert!(said.contains("Starting") && !said.contains("is protected: "), "{said}");
+            run.line_with(&["dataset 1", "is protected: "]);
+            run.line_with(&["dataset 2", "is protected: "]);
+            world.lose("n1");
+            restarts_from(&world, Some(2));
+        }
+    }
+
     #[test]
     fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
         let settings = &[("SCR_ENCODE_ASYNC", "1")];

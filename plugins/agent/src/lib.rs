@@ -21,7 +21,7 @@ pub use presence::{Agent as AgentPresence, Application};
 pub use transfer::{list, FileProgress, Outcome, Slots, Transfer};
 
 use launch::Launcher;
-use scr_copying::Limits;
+use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -16,8 +16,8 @@
 
 mod form;
 
-use scr_copying::Limits;
 use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;

@@ -1,6 +1,6 @@
 //! The state that a copying thread keeps from one file to the next: a page-aligned buffer for blocks, and its time account.
 
-use crate::pace::Account;
+use scr_plugin_api::pace::Account;
 use std::fmt;
 
 /// Memory pages are this large at least on every machine of interest.

@@ -1,6 +1,6 @@
 //! The state that a copying and a waiting thread share: a request to stop, and the progress.
 
-use crate::Pace;
+use scr_plugin_api::pace::Pace;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
 

@@ -1,6 +1,7 @@
 //! A transport of this process's own threads: everything but the threads.
 
-use crate::{Begun, Job, Jobs, Limits, Pace};
+use crate::{Begun, Job, Jobs};
+use scr_plugin_api::pace::{Limits, Pace};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io;
 use std::sync::Arc;

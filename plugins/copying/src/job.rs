@@ -4,7 +4,8 @@
 //! written.
 
 use crate::file::Written;
-use crate::{copy_file, Buffer, Control, CopyError, How, Pace};
+use crate::{copy_file, Buffer, Control, CopyError, How};
+use scr_plugin_api::pace::Pace;
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -2,7 +2,8 @@
 //!
 //! A ticket is the transport's name and the job's token. Another process and another transport get an error for it.
 
-use crate::{Job, Pace};
+use crate::Job;
+use scr_plugin_api::pace::Pace;
 use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

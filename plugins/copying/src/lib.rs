@@ -4,8 +4,8 @@
 //! wait for it, or stop it. [`Jobs`] finds a job by its ticket, and makes one copy of a job that is requested twice. [`Copying`]
 //! makes a transport of them, with a [`Pool`] of threads or other workers. [`copy_file`] copies one file: in the kernel if no
 //! checksum is needed, otherwise in one pass with it; holes stay holes. [`copy_part`] continues an earlier copy of a file.
-//! [`prepare`] and [`confirm`] are for files that another program copies. A [`Pace`] keeps all copies that share it within a
-//! limit. The host sets metadata.
+//! [`prepare`] and [`confirm`] are for files that another program copies. A [`Pace`](scr_plugin_api::pace::Pace) keeps all copies that
+//! share it within a limit. The host sets metadata.
 
 #![forbid(unsafe_code)]
 
@@ -19,7 +19,6 @@ mod extents;
 mod file;
 mod job;
 mod jobs;
-mod pace;
 mod pool;
 
 pub use arrival::{confirm, prepare};
@@ -30,5 +29,4 @@ pub use error::CopyError;
 pub use file::{copy_file, copy_part, How, Part, Written};
 pub use job::Job;
 pub use jobs::{check_order, Begun, Jobs};
-pub use pace::{Limits, Pace};
 pub use pool::Pool;

@@ -5,7 +5,8 @@
 
 #![deny(unsafe_code)]
 
-use scr_copying::{Copying, Limits, Pool};
+use scr_copying::{Copying, Pool};
+use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
 
 /// The transport `pthread`.

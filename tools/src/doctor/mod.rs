@@ -2,10 +2,12 @@
 //!
 //! - `installation`: library, plugins, launcher, settings
 //! - `logout`: whether a logout takes datasets away
+//! - `network`: whether the nodes reach each other
 //! - `node`: what can be checked on each node, and its comparison
 
 mod installation;
 mod logout;
+mod network;
 mod node;
 
 use crate::environment;
@@ -29,6 +31,8 @@ pub(crate) struct DoctorArgs {
     /// Check only this node, for the doctor on another node
     #[arg(long, hide = true)]
     node: bool,
+    #[command(flatten)]
+    meeting: network::MeetingArgs,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -75,13 +79,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     if args.node {
         return node::print_report(&env, &params);
     }
+    if let Some(meeting) = args.meeting.given() {
+        return network::print_report(&env, &params, meeting);
+    }
     let manifests = Manifests::load(&env)?;
     let mut checks = installation::check(&env, &params, &manifests);
     checks.extend(node::check(&env, &params));
     let allocation =
         Allocation::find(&env, &params, &manifests, &Overrides::default(), &mut |message| warn(message));
     match allocation {
-        Ok(allocation) => checks.extend(node::check_all(&env, &allocation)),
+        Ok(allocation) => checks.extend(node::check_all(&env, &params, &allocation)),
         Err(error) => checks.push(Check::of("allocation", Err(error))),
     }
     let is_good = checks.iter().all(|check| check.verdict != Verdict::Bad);

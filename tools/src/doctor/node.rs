@@ -1,7 +1,7 @@
 //! The checks of a node, and the comparison of all nodes of the allocation.
 
 use super::installation::libraries;
-use super::{logout, Check, Verdict};
+use super::{logout, network, Check, Verdict};
 use crate::environment;
 use crate::machine::health::{check_store, command_here};
 use crate::machine::process::Limit;
@@ -99,16 +99,16 @@ fn huge_pages<'a>(mut stores: impl Iterator<Item = &'a Path>) -> Option<Check> {
 }
 
 /// Lets every node of the allocation check itself, and compares the nodes.
-pub(super) fn check_all(env: &Env, allocation: &Allocation) -> Vec<Check> {
+pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> Vec<Check> {
     if allocation.is_here_alone() {
         return vec![Check::new(Verdict::Note, "allocation", "none: this machine alone was checked")];
     }
     let Some(scr) = command_here() else { return Vec::new() };
-    let command = [scr, "doctor".to_owned(), "--node".to_owned()];
+    let command = [scr.clone(), "doctor".to_owned(), "--node".to_owned()];
     let before = now();
     let answers = allocation.on_nodes().run(&allocation.nodes, &command, Limit::Total(TIMEOUT));
     let (after, own) = (now(), library(env));
-    let mut checks = Vec::new();
+    let (mut checks, mut reached) = (Vec::new(), Vec::new());
     for (node, answer) in allocation.nodes.iter().zip(answers) {
         let subject = format!("node {node}");
         let report = answer.and_then(|answer| {
@@ -119,9 +119,13 @@ pub(super) fn check_all(env: &Env, allocation: &Allocation) -> Vec<Check> {
         });
         checks.extend(match report {
             Err(error) => vec![Check::of(&subject, Err(error))],
-            Ok(report) => compared(&subject, report, own.as_deref(), (before, after)),
+            Ok(report) => {
+                reached.push(node.clone());
+                compared(&subject, report, own.as_deref(), (before, after))
+            }
         });
     }
+    checks.extend(network::check(params, allocation, &reached, &scr));
     checks
 }
 

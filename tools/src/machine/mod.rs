@@ -17,6 +17,7 @@ mod query;
 pub(crate) use allocation::{current_job_id, Allocation, Overrides};
 pub(crate) use health::{BadNode, CheckNodeArgs};
 pub(crate) use manifest::{Launcher, Manifests};
+pub(crate) use on_nodes::AT_ONCE;
 
 use anyhow::{ensure, Result};
 use std::fs::File;

@@ -23,7 +23,7 @@ pub(crate) struct OnNodes<'a> {
 }
 
 /// How many nodes work at the same time: each costs this machine a process and the resource manager a request.
-const AT_ONCE: usize = 32;
+pub(crate) const AT_ONCE: usize = 32;
 
 impl<'a> OnNodes<'a> {
     pub(super) fn new(how: Option<&'a OnNode>, env: &'a Env, variables: Vec<(String, String)>) -> Self {

@@ -1,7 +1,7 @@
 //! Executors on transfer files as a transport, or a killed agent, leaves them.
 
 use super::*;
-use scr_copying::Limits;
+use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{CopyItem, CopyJob};
 use std::fs;
 use std::sync::atomic::AtomicUsize;

@@ -1,8 +1,8 @@
 //! A transfer file as a tree.
 
 use super::{FileProgress, Outcome, Slots, Transfer};
-use scr_copying::Limits;
 use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{CopyItem, KvTree, PluginError, PluginErrorKind};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

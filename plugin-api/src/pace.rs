@@ -1,15 +1,15 @@
-//! Limits on a copy: bytes per second, and the share of a processor.
+//! Limits on work beside the application: bytes per second, and the share of a processor.
 //!
-//! Each limit is a token bucket. A copying thread takes out the cost of a block after it was copied, and waits until the bucket is
+//! Each limit is a token bucket. A thread takes out the cost of a block after it was copied or sent, and waits until the bucket is
 //! no longer in debt. So over any time the limit is exceeded by at most the size of the bucket and one block. See the developer
 //! manual's "Transfer file" (BW and PERCENT).
 //!
 //! The cost of a block is all processor time of its thread since the last one, including syncs and the search for work. In a
 //! process that only copies, it is all processor time of the process.
 
+use crate::kvtree::FieldError;
+use crate::KvTree;
 use rustix::time::{clock_gettime, ClockId};
-use scr_plugin_api::kvtree::FieldError;
-use scr_plugin_api::KvTree;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -20,7 +20,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A block is copied in this time or less, so that a slow copy still goes in small steps.
 const STEPS_PER_SECOND: u64 = 20;
 
-/// The limits of all copies that share them.
+/// The limits of all threads that share them.
 #[derive(Debug, Default)]
 pub struct Pace {
     bytes: Mutex<Option<Bucket>>,
@@ -86,7 +86,7 @@ impl Pace {
     }
 
     /// A block as large as was asked for, or what the limit allows in a small part of a second.
-    pub(crate) fn block_bytes(&self, wanted: usize) -> usize {
+    pub fn block_bytes(&self, wanted: usize) -> usize {
         let rate = held(&self.bytes).as_ref().map(|bucket| bucket.rate as u64);
         let most = rate.map_or(u64::MAX, |rate| (rate / STEPS_PER_SECOND).max(SMALLEST_STEP));
         wanted.min(usize::try_from(most).unwrap_or(usize::MAX))
@@ -111,16 +111,16 @@ impl Pace {
 
 /// One thread's account: what of its processor time is accounted for.
 #[derive(Debug)]
-pub(crate) struct Account(Duration);
+pub struct Account(Duration);
 
 impl Account {
     /// Nothing is due yet.
-    pub(crate) fn open() -> Self {
+    pub fn open() -> Self {
         Self(time_of(ClockId::ThreadCPUTime))
     }
 
-    /// Pays for a block, and waits as long as that takes, or until it should stop.
-    pub(crate) fn pay(&mut self, pace: &Pace, bytes: u64, should_stop: impl Fn() -> bool) {
+    /// Pays for a block, and waits as long as that takes, or until it should stop or there are no limits any more.
+    pub fn pay(&mut self, pace: &Pace, bytes: u64, should_stop: impl Fn() -> bool) {
         let worked = time_of(ClockId::ThreadCPUTime);
         let own = worked.saturating_sub(std::mem::replace(&mut self.0, worked));
         if pace.is_unlimited() {
@@ -128,7 +128,7 @@ impl Account {
         }
         let work = pace.work_of_process().unwrap_or(own);
         let until = now() + pace.take(now(), bytes, work);
-        while !should_stop() {
+        while !should_stop() && !pace.is_unlimited() {
             let left = until.saturating_sub(now());
             if left.is_zero() {
                 break;

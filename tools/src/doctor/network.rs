@@ -1,0 +1,168 @@
+//! Whether the nodes reach each other on the network that protects checkpoints while the application computes.
+//!
+//! The nodes of a group meet in a folder of the prefix directory: each listens, and leaves a file there that is named by its address
+//! and holds its name. Once all have come, each connects to all others.
+
+use super::{Check, Verdict};
+use crate::environment;
+use crate::machine::process::Limit;
+use crate::machine::{Allocation, AT_ONCE};
+use crate::output::{print, Answer};
+use anyhow::{bail, Context, Result};
+use clap::Args;
+use scr_core::comm::tcp::interface::choose;
+use scr_core::env::Env;
+use scr_core::param::{self, Params};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// What a node is told.
+#[derive(Args)]
+pub(super) struct MeetingArgs {
+    /// Where the nodes meet, for the doctor on another node
+    #[arg(long, hide = true, requires = "nodes")]
+    meet_in: Option<PathBuf>,
+    /// How many meet
+    #[arg(long, hide = true, requires = "meet_in")]
+    nodes: Option<usize>,
+}
+
+impl MeetingArgs {
+    pub(super) fn given(&self) -> Option<(&Path, usize)> {
+        self.meet_in.as_deref().zip(self.nodes)
+    }
+}
+
+/// Lets these nodes connect to each other, if any checkpoint needs that. Of many nodes, each connects to those of its group, and
+/// neighbouring groups have a node in common.
+pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String], scr: &str) -> Vec<Check> {
+    let is_needed = environment::descriptors(params)
+        .is_ok_and(|descriptors| descriptors.redundancy.all().iter().any(|wanted| wanted.is_behind()));
+    if !is_needed || nodes.len() < 2 {
+        return Vec::new();
+    }
+    let mut checks = Vec::new();
+    for first in (0..nodes.len() - 1).step_by(AT_ONCE - 1) {
+        let group = &nodes[first..nodes.len().min(first + AT_ONCE)];
+        match meet(params, allocation, group, scr) {
+            Ok(found) => checks.extend(found),
+            Err(error) => return vec![Check::of("network", Err(error))],
+        }
+    }
+    if checks.is_empty() {
+        let text = format!("{} nodes connect to each other for ENCODE=ASYNC", nodes.len());
+        checks.push(Check::new(Verdict::Good, "network", text));
+    }
+    checks
+}
+
+/// What is wrong between the nodes of a group.
+fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -> Result<Vec<Check>> {
+    let prefix = params.get(&param::PREFIX);
+    let folder = tempfile::Builder::new().prefix(".scr-doctor.").tempdir_in(&prefix);
+    let folder = folder.with_context(|| format!("cannot make a folder in {}", prefix.display()))?;
+    let path = folder.path().to_str().context("the name of the prefix directory is not UTF-8")?;
+    let count = group.len().to_string();
+    let command = [scr, "doctor", "--meet-in", path, "--nodes", &count].map(str::to_owned);
+    let answers = allocation.on_nodes().run(group, &command, Limit::Total(LONGEST));
+    let checks = group.iter().zip(answers).flat_map(|(node, answer)| {
+        let subject = format!("node {node}: network");
+        let found = answer.and_then(|answer| {
+            let Some(json) = answer.marked(MARK) else { bail!("cannot be reached: {}", answer.failure()) };
+            Ok(serde_json::from_str::<Vec<String>>(json)?)
+        });
+        match found {
+            Err(error) => vec![Check::of(&subject, Err(error))],
+            Ok(found) => {
+                found.into_iter().map(|text| Check::new(Verdict::Bad, subject.clone(), text)).collect()
+            }
+        }
+    });
+    Ok(checks.collect())
+}
+
+/// Connects to the other nodes, and prints for the doctor what is wrong.
+pub(super) fn print_report(env: &Env, params: &Params, (folder, count): (&Path, usize)) -> Result<Answer> {
+    let found = connect(env, params, folder, count).unwrap_or_else(|error| vec![format!("{error:#}")]);
+    print(format!("{MARK}{}\n", serde_json::to_string(&found)?))?;
+    Ok(Answer::Yes)
+}
+
+fn connect(env: &Env, params: &Params, folder: &Path, count: usize) -> Result<Vec<String>> {
+    let ip = choose(params.get(&param::TCP_INTERFACE).as_deref(), &env.host, false)?;
+    let listener = TcpListener::bind((ip, 0)).with_context(|| format!("cannot listen at {ip}"))?;
+    let own = listener.local_addr()?;
+    leave(folder, &own.to_string(), &params.get(&param::NODE_NAME))?;
+    let nodes = wait_for(folder, count, |file| file.parse::<SocketAddr>().ok())?;
+    let others = nodes.iter().filter(|(address, _)| **address != own);
+    let wrong = std::thread::scope(|scope| {
+        let begun: Vec<_> = others.map(|(address, name)| scope.spawn(|| reach(*address, name, ip))).collect();
+        begun.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
+    });
+    // Others may still be about to connect.
+    leave(folder, &format!("{own}{DONE}"), "")?;
+    wait_for(folder, count, |file| file.strip_suffix(DONE)?.parse::<SocketAddr>().ok())?;
+    Ok(wrong)
+}
+
+/// What is wrong with the way to another node.
+fn reach(address: SocketAddr, name: &str, own: std::net::IpAddr) -> Option<String> {
+    let error = TcpStream::connect_timeout(&address, LONGEST_CONNECT).err()?;
+    Some(format!(
+        "cannot connect from {own} to {name} at {}: {error}; set SCR_TCP_INTERFACE to a network that connects the nodes, or let \
+         their ports be opened to each other",
+        address.ip()
+    ))
+}
+
+/// A file that is there with all of its text.
+fn leave(folder: &Path, name: &str, text: &str) -> Result<()> {
+    let (begun, whole) = (folder.join(format!(".{name}")), folder.join(name));
+    let left = fs::write(&begun, text).and_then(|()| fs::rename(&begun, &whole));
+    left.with_context(|| format!("cannot write {}", whole.display()))
+}
+
+/// The files of so many nodes, with their texts.
+fn wait_for(
+    folder: &Path,
+    count: usize,
+    address: impl Fn(&str) -> Option<SocketAddr>,
+) -> Result<BTreeMap<SocketAddr, String>> {
+    let began = Instant::now();
+    loop {
+        let mut found = BTreeMap::new();
+        for file in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            let file = file?;
+            if let Some(address) = file.file_name().to_str().and_then(&address) {
+                found.insert(address, fs::read_to_string(file.path())?);
+            }
+        }
+        if found.len() >= count {
+            return Ok(found);
+        }
+        if began.elapsed() > LONGEST_WAIT {
+            let names: Vec<_> = found.into_values().collect();
+            bail!(
+                "of {count} nodes, {} have come to {}: {}",
+                names.len(),
+                folder.display(),
+                names.join(", ")
+            );
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+/// The line of the answer, among all that a shell on the node may print.
+const MARK: &str = "scr-doctor-network: ";
+/// The end of the name of a file that says that its node has connected to the others.
+const DONE: &str = ".done";
+const LOOK: Duration = Duration::from_millis(50);
+/// A file system may show the files of other nodes late.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
+/// As the ranks wait for each other.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(180);
