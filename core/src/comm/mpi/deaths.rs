@@ -1,9 +1,9 @@
 //! What the MPI library knows of ranks that have died, where it can go on without them: the ULFM extension.
 //!
 //! Its functions are looked up while the job runs. So a library that was built with an MPI without them, such as Open MPI 4.1, makes
-//! use of them in one of the same kind that has them, such as Open MPI 5. Its codes are constants of the two families of MPIs.
-//! It is asked about communicators of our own only, and none of its functions that changes what a communicator of the application
-//! knows is called.
+//! use of them in one of the same kind that has them, such as Open MPI 5. MPICH has the functions too, but most builds of it end the
+//! job in them, also where nobody has died: they are never called there. The extension is asked about communicators of our own only,
+//! and none of its functions that changes what a communicator of the application knows is called.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
@@ -33,8 +33,7 @@ pub(super) fn is_death(code: c_int) -> bool {
     let mut class = SUCCESS;
     // SAFETY: MPI runs, as it has given the code; the class has room.
     let known = unsafe { ffi::MPI_Error_class(code, &raw mut class) } == SUCCESS;
-    let classes = if library().is_open_mpi { OF_OPEN_MPI } else { OF_MPICH };
-    known && are_reported() && classes.contains(&class)
+    known && are_reported() && DEATHS.contains(&class)
 }
 
 /// Makes every operation on a communicator fail, on all its ranks.
@@ -119,9 +118,9 @@ fn ulfm() -> Option<&'static Ulfm> {
 }
 
 fn find() -> Option<Ulfm> {
-    let revoke = symbol(c"MPIX_Comm_revoke")?;
+    let revoke = symbol(c"MPIX_Comm_revoke").filter(|_| library().is_open_mpi)?;
     let failed = symbol(c"MPIX_Comm_get_failed");
-    // SAFETY: the types of these functions in Open MPI and in MPICH.
+    // SAFETY: the types of these functions in Open MPI.
     unsafe {
         Some(Ulfm {
             revoke: std::mem::transmute::<*mut libc::c_void, unsafe extern "C" fn(ffi::MPI_Comm) -> c_int>(
@@ -161,6 +160,5 @@ fn symbol_beside(name: &CStr) -> Option<*mut libc::c_void> {
     (!library.is_null()).then(|| unsafe { libc::dlsym(library, name.as_ptr()) })
 }
 
-/// `MPIX_ERR_PROC_FAILED`, `MPIX_ERR_PROC_FAILED_PENDING` and `MPIX_ERR_REVOKED`.
-const OF_OPEN_MPI: [c_int; 3] = [75, 76, 77];
-const OF_MPICH: [c_int; 3] = [101, 102, 103];
+/// `MPIX_ERR_PROC_FAILED`, `MPIX_ERR_PROC_FAILED_PENDING` and `MPIX_ERR_REVOKED` of Open MPI.
+const DEATHS: [c_int; 3] = [75, 76, 77];
