@@ -87,7 +87,7 @@ scripts/plugin-crates.sh "$prefix/share/scr/crates"
 put 644 etc/scr.conf share/doc/scr/etc
 install -d "$prefix/share/doc/scr/ffi/include"
 ln -sf ../../../../../include/scr.h "$prefix/share/doc/scr/ffi/include/scr.h"
-put 644 examples/heat2d.c share/doc/scr/examples
+for example in heat2d.c heat_recover.c; do put 644 "examples/$example" share/doc/scr/examples; done
 put 644 examples/lammps/run.py share/doc/scr/examples/lammps
 for file in examples/vendor-scheme/*.* examples/vendor-scheme/src/*.rs; do
     put 644 "$file" "share/doc/scr/$(dirname "$file")"
