@@ -23,6 +23,7 @@ enum Seen {
 
 use Seen::{By, Here};
 
+const BEHIND: &str = "core/tests/jobs/behind.rs";
 const SCR_RUN: &str = "tools/tests/run.rs";
 const DATABASE: &str = "tests/tests/database.rs";
 const TLS: &str = "plugins/mysql/tests/tls.rs";
@@ -57,6 +58,8 @@ const ROWS: &[Row] = &[
     Row("SCR_FLUSH", "1", Here(seen::is_in_prefix_after_a_checkpoint)),
     Row("SCR_FLUSH_TYPE", "SYNC", Here(seen::flush_type)),
     Row("SCR_ENCODE_ASYNC", "1", Here(seen::encode_async)),
+    Row("SCR_ENCODE_ASYNC_BW", "1", By(BEHIND, "a_limit_holds_while_the_application_computes")),
+    Row("SCR_ENCODE_ASYNC_PERCENT", "1", By(BEHIND, "a_limit_holds_while_the_application_computes")),
     Row("SCR_TCP_INTERFACE", "ib77", Here(seen::tcp_interface)),
     Row("SCR_FLUSH_WIDTH", "1", Here(seen::flush_width)),
     Row("SCR_FLUSH_ASYNC", "1", Here(seen::flush_async)),
