@@ -11,7 +11,7 @@ use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
 use super::stale::StalePart;
 use super::{record_withdrawn, Cache, StoreInUse, RECORDING};
-use crate::comm::collective::{all_reduce, any, first_rank, Op};
+use crate::comm::collective::{all_reduce, any, barrier, first_rank, Op};
 use crate::comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use crate::descriptor::{protects, Evict};
 use crate::error::Error;
@@ -211,7 +211,7 @@ impl Cache {
             return Ok(false);
         }
         let needed = room::expected(self.stores[store].last_bytes);
-        let is_crowded = self.less_than(needed, job, store).is_some();
+        let is_crowded = self.less_than(needed, job, store)?.is_some();
         let [is_crowded] = any(&*job.comm, [is_crowded])?;
         Ok(is_crowded)
     }
@@ -248,7 +248,7 @@ impl Cache {
 
     /// After a failure: from now on old datasets leave a store that ran full before new ones are written. Collective.
     pub(crate) fn check_if_full(&mut self, job: &Job, store: usize, written: u64) -> Result<(), CommError> {
-        let full = self.less_than(written.max(FULL), job, store);
+        let full = self.less_than(written.max(FULL), job, store)?;
         let Some(first) = first_rank(&*job.comm, full.is_some())? else { return Ok(()) };
         // As many as there are now were too many for one more.
         let there = self.count_in(store);
@@ -269,13 +269,20 @@ impl Cache {
 
     /// Whether a store has run full on any node. Collective.
     pub(crate) fn is_full(&self, job: &Job, store: usize) -> Result<bool, CommError> {
-        let [full] = any(&*job.comm, [self.less_than(FULL, job, store).is_some()])?;
+        let [full] = any(&*job.comm, [self.less_than(FULL, job, store)?.is_some()])?;
         Ok(full)
     }
 
-    /// The room of a store where that is less.
-    fn less_than(&self, bytes: u64, job: &Job, store: usize) -> Option<Room> {
-        self.stores[store].room(job.files(), bytes).filter(|room| room.bytes < bytes)
+    /// The room of a store where that is less. Collective.
+    fn less_than(&self, bytes: u64, job: &Job, store: usize) -> Result<Option<Room>, CommError> {
+        self.wait_until_freed(job)?;
+        Ok(self.stores[store].room(job.files(), bytes).filter(|room| room.bytes < bytes))
+    }
+
+    /// Returns when the memory of all that has left the caches of the nodes is there again. Collective.
+    pub(crate) fn wait_until_freed(&self, job: &Job) -> Result<(), CommError> {
+        self.freeing.wait();
+        barrier(&*job.comm)
     }
 
     /// Records the bytes that the newest dataset takes in each store, or took of which only remains are there. Collective.
@@ -321,6 +328,13 @@ impl Cache {
     /// Removes a dataset from cache, unless another running job counts on it: then this run only forgets it. No flush may be copying
     /// it.
     pub(crate) fn evict(&mut self, job: &Job, id: u64) {
+        self.evict_behind(job, id);
+        self.freeing.wait();
+    }
+
+    /// As [`evict`](Self::evict), but memory that it takes may be free only some time after. So what needs it has to
+    /// [wait](Self::wait_until_freed).
+    pub(crate) fn evict_behind(&mut self, job: &Job, id: u64) {
         let Some(at) = self.datasets.iter().position(|cached| cached.id() == id) else { return };
         let mut cached = self.datasets.remove(at);
         if cached.claim.is_others() {
@@ -335,10 +349,12 @@ impl Cache {
         let store = &self.stores[cached.store];
         let is_ours = cached.part.dataset().parent() == Some(&store.cache);
         let keeps = cached.record.redundancy.is_some() && !store.warned_crowded && is_ours;
-        let removed = match keeps {
+        let large = cached.record.files.iter().filter(|file| file.bytes >= WORTH_A_THREAD);
+        let large = large.map(|file| cached.part.file(&file.name));
+        let removed = self.freeing.after(files, large, || match keeps {
             true => cached.part.remove_but_spare(files, &cached.record),
             false => cached.part.remove(files),
-        };
+        });
         report(job, removed);
         self.open.close_removed();
         self.record_evicted(job, &cached);
@@ -501,3 +517,5 @@ const TAG: Tag = Tag(42);
 const CLEAN: &str = "`scr clean --dead' removes what jobs that are over have left on a node";
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;
+/// Bytes of a file whose memory a thread gives back.
+const WORTH_A_THREAD: u64 = 1 << 20;

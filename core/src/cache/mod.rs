@@ -18,6 +18,7 @@
 //! | `logical_file` | the files of a part, end to end, as one; `checksum` of each in any order |
 //! | `verify` | reads a part and compares it with its record |
 //! | `kept_open` | redundancy files whose memory is reused |
+//! | `freeing` | memory of removed files that is given back in a thread |
 //! | `room` | whether the old dataset and the new one fit at the same time |
 //! | `sharing` | which nodes see the same folder |
 //! | `node_dir` | their folders in it |
@@ -31,6 +32,7 @@ pub(crate) mod dataset;
 mod eviction;
 pub(crate) mod filemap;
 pub(crate) mod flush_file;
+mod freeing;
 pub(crate) mod kept_open;
 pub(crate) mod logical_file;
 pub(crate) mod node_dir;
@@ -60,6 +62,7 @@ use crate::prefix::{Between, FlushEntry, FlushFile, Location, PrefixError, Seq};
 use begin::DatasetIds;
 use filemap::{Claim, Filemap, Journal};
 use flush_file::update_flush_file;
+use freeing::Freeing;
 use kept_open::KeptOpen;
 use owner::Owner;
 use part::PartDir;
@@ -79,6 +82,7 @@ pub(crate) struct Cache {
     /// The file layer in which none of these directories is held.
     unheld: Arc<dyn Files>,
     open: Arc<KeptOpen>,
+    freeing: Freeing,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
     /// The output that the application is about to read back. It stays meanwhile.
@@ -116,6 +120,7 @@ impl Cache {
             control,
             unheld,
             open: Arc::default(),
+            freeing: Freeing::default(),
             datasets: Vec::new(),
             offered: None,
             stale: Vec::new(),

@@ -6,7 +6,8 @@
 
 use super::limit::open_with_room;
 use super::real::{
-    birth, flags_of, names_in, open_file, space_of, status_of, timestamps, RealFile, RealFiles,
+    birth, flags_of, if_in_memory, names_in, open_file, space_of, status_of, timestamps, RealFile, RealFiles,
+    HOLD,
 };
 use super::{File, Files, How, Space, Status};
 use rustix::fs::{
@@ -238,6 +239,11 @@ impl Files for HeldDirs {
         let Some(below) = self.changed(path)? else { return RealFiles.set_times(path, accessed, changed) };
         let times = timestamps(accessed, changed);
         below.at(|folder, name| Ok(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
+    }
+
+    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+        let Some(below) = self.below(path).ok()? else { return RealFiles.hold_memory(path) };
+        if_in_memory(below.open(HOLD, 0).ok()?)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -60,7 +60,7 @@ pub use whole::Durability;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -300,6 +300,12 @@ pub trait Files: Send + Sync {
     /// The system's error.
     fn sync_dir(&self, path: &Path) -> io::Result<()> {
         self.open(path, How::Folder)?.sync()
+    }
+    /// A hold on the memory of a file in a file system that is in memory: what removes the file gives its memory back only when
+    /// the hold is dropped. `None` where that would be of no use, or not safe: a network file system would keep the name.
+    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+        let _ = path;
+        None
     }
     /// The room of the file system of a path for more files.
     ///

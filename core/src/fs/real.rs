@@ -9,8 +9,8 @@ use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{forked, lock, mapped, File, Files, How, Kind, LockAttempt, Space, Status, Writer};
 use rustix::fs::{
-    fstat, futimens, lstat, major, minor, statfs, statx, utimensat, AtFlags, Dir, FileType, OFlags, Stat,
-    StatFs, StatxFlags, Timespec, Timestamps, CWD,
+    fstat, fstatfs, futimens, lstat, major, minor, open, statfs, statx, utimensat, AtFlags, Dir, FileType,
+    Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps, CWD,
 };
 use rustix::io::Errno;
 use std::ffi::OsStr;
@@ -68,6 +68,10 @@ impl Files for RealFiles {
 
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+        if_in_memory(open(path, HOLD | OFlags::NOFOLLOW, Mode::empty()).ok()?)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
@@ -144,6 +148,14 @@ pub(super) fn space_of(system: &StatFs) -> Space {
     let free = (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(block));
     Space { free, in_memory: [TMPFS, RAMFS].contains(&i128::from(system.f_type)) }
 }
+
+/// A file that is only held, if its file system is in memory.
+pub(super) fn if_in_memory(file: OwnedFd) -> Option<OwnedFd> {
+    fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory).then_some(file)
+}
+
+/// How to hold a file without reading it, whatever its permissions and kind.
+pub(super) const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// File systems that keep their files in memory, by their numbers in the kernel.
 const TMPFS: i128 = 0x0102_1994;

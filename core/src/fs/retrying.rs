@@ -9,7 +9,7 @@
 
 use super::{File, Files, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::io::{self, ErrorKind};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +112,10 @@ impl Files for Retrying {
 
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         self.again(|files| files.set_times(path, accessed, changed))
+    }
+
+    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+        self.inner.hold_memory(path)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

@@ -11,7 +11,7 @@ pub use unsynced::Random;
 
 use super::{File, Files, How, LockAttempt, Space, Status, Writer};
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -415,6 +415,10 @@ impl Files for FaultyFiles {
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         self.pass(What::SetTimes, path, None)?;
         self.inner.set_times(path, accessed, changed)
+    }
+
+    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+        self.inner.hold_memory(path)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {

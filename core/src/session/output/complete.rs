@@ -264,7 +264,8 @@ impl Session {
             return Ok(());
         }
         let limit = self.cache.limit_before(&self.job, store, warn);
-        self.evict_to(store, limit)
+        self.evict_to(store, limit)?;
+        Ok(self.cache.wait_until_freed(&self.job)?)
     }
 
     /// Lets datasets leave a store until it keeps no more than its limit. A flush that copies one of them ends first.
@@ -273,7 +274,7 @@ impl Session {
             if victim.being_flushed {
                 self.with_flushes(|flushes, site| flushes.finish_for_room(site, victim.id))?;
             } else {
-                self.cache.evict(&self.job, victim.id);
+                self.cache.evict_behind(&self.job, victim.id);
             }
         }
         Ok(())

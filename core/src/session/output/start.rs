@@ -90,9 +90,13 @@ impl Session {
         mut crowded: Option<Crowded>,
         mut first: Option<Rank>,
     ) -> Result<bool, Error> {
-        if first.is_some() && self.background.first().is_some() {
-            // The older one leaves with that, and there may be room then.
-            self.wait_until_protected()?;
+        if first.is_some() {
+            // With that an older one leaves.
+            if self.background.first().is_some() {
+                self.wait_until_protected()?;
+            }
+            // There may be room then.
+            self.cache.wait_until_freed(&self.job)?;
             crowded = self.cache.crowded(&self.job, store);
             first = first_rank(&*self.job.comm, crowded.is_some())?;
         }
