@@ -22,6 +22,26 @@ pub(crate) fn start<T: Send + 'static>(
     started
 }
 
+/// Does the work for each item in a thread of its own, all at the same time, and gives the results in the order of the items. The
+/// threads take no signals, as those of [`start`].
+///
+/// # Errors
+/// The system gives no thread. Those that have begun have ended.
+pub(crate) fn each<T: Send, R: Send>(items: Vec<T>, work: impl Fn(T) -> R + Sync) -> io::Result<Vec<R>> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_SETMASK)?;
+        let spawn = |item| Builder::new().spawn_scoped(scope, move || work(item));
+        let started: io::Result<Vec<_>> = items.into_iter().map(spawn).collect();
+        mask.thread_set_mask()?;
+        // A panic of a thread continues in the caller.
+        let end = |thread: std::thread::ScopedJoinHandle<'_, R>| {
+            thread.join().unwrap_or_else(|panic| resume_unwind(panic))
+        };
+        Ok(started?.into_iter().map(end).collect())
+    })
+}
+
 /// Does the work for each item, for `width` of them at a time, and gives the results in the order of the items.
 pub(crate) fn at_a_time<T: Sync, R: Send>(width: u32, items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);

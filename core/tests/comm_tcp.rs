@@ -38,7 +38,7 @@ fn limits() -> Limits {
 /// Runs `body` on each rank, with a communicator over TCP beside that of the threads.
 fn run<T: Send>(ranks: u32, ip: IpAddr, body: impl Fn(&ThreadComm, TcpComm) -> T + Sync) -> Vec<T> {
     let ran = thread::run(ranks, |threads| {
-        let comm = connect(&threads, ip, limits()).expect("the loopback connects");
+        let comm = connect(&threads, ip, &limits()).expect("the loopback connects");
         body(&threads, comm)
     });
     ran.unwrap_or_else(|error| panic!("{error}"))

@@ -8,7 +8,8 @@ use crate::fs::{At, Files};
 use crate::job::Job;
 use crate::param;
 use crate::placement::Survives;
-use crate::prefix::{InCache, Seq};
+use crate::prefix::{DatasetDescriptor, InCache, Seq};
+use std::borrow::Cow;
 use std::time::Duration;
 
 /// This rank's part of a complete dataset, and what has become of the dataset.
@@ -120,6 +121,14 @@ impl CachedDataset {
         InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after }
     }
 
+    /// The dataset as the flush file lists it: if another number of ranks wrote it, with their parts.
+    pub(super) fn listed_dataset(&self) -> Cow<'_, DatasetDescriptor> {
+        match self.is_of_other_ranks() {
+            true => Cow::Owned(self.record.dataset_in_prefix()),
+            false => Cow::Borrowed(&self.record.dataset),
+        }
+    }
+
     /// Its id.
     pub(crate) fn id(&self) -> u64 {
         self.record.dataset.id
@@ -176,9 +185,15 @@ impl CachedDataset {
         self.copy == PrefixCopy::UnderWay
     }
 
-    /// Whether it has yet to get to the prefix directory.
+    /// Whether it has yet to get to the prefix directory, with the files that its ranks have here.
     pub(crate) fn is_unflushed(&self) -> bool {
-        !self.is_flushed() && !self.superseded
+        !self.is_flushed() && !self.superseded && !self.is_of_other_ranks()
+    }
+
+    /// Whether another number of ranks wrote it, and its files lie in the parts of those in the caches. This run's parts of it only hold
+    /// what ranks have got from other nodes.
+    pub(crate) fn is_of_other_ranks(&self) -> bool {
+        self.record.read_by.is_some() && !self.record.protection.bypass
     }
 
     /// Changes what has been said of it, unless it was refused.

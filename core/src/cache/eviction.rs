@@ -291,6 +291,7 @@ impl Cache {
             let here = self.datasets.iter().filter(|cached| cached.store == store);
             let newest = here.max_by_key(|cached| cached.seq());
             let bytes = match newest {
+                Some(cached) if cached.is_of_other_ranks() => self.lent_bytes(cached.seq()),
                 Some(cached) => cached.cache_bytes(job.files()),
                 None => self.bytes_of_remains(),
             };
@@ -464,7 +465,7 @@ impl Cache {
 
 impl StoreInUse {
     /// The bytes that may still be written; an answer above `enough` may be too low.
-    pub(super) fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
+    pub(crate) fn room(&self, files: &dyn Files, enough: u64) -> Option<Room> {
         room::room(files, &self.cache, &self.memory, enough)
     }
 

@@ -102,7 +102,7 @@ impl Cache {
                 }
             }
             for cached in &self.datasets {
-                flush.record_in_cache(&cached.record.dataset, &cached.in_cache());
+                flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache());
             }
             flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
         });
@@ -118,7 +118,7 @@ impl Cache {
         let stays = |cached: &CachedDataset| Some(cached.id()) != leaving;
         let recorded = change_flush_file(job, FlushFile::renew, |flush| {
             let staying = self.datasets.iter().filter(|cached| stays(cached));
-            staying.for_each(|cached| flush.record_in_cache(&cached.record.dataset, &cached.in_cache()));
+            staying.for_each(|cached| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
             let counting = || self.datasets.iter().filter(|cached| cached.counts());
             flush.forget_lost(|lost| {
@@ -139,6 +139,10 @@ impl Cache {
 
     /// Records that a dataset has left. If it was the newest checkpoint, and is nowhere else, later runs are to say so.
     pub(super) fn record_evicted(&self, job: &Job, cached: &CachedDataset) {
+        if cached.is_of_other_ranks() {
+            // The parts of those who wrote it have not left.
+            return;
+        }
         let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
         let is_wanted = cached.counts() && !cached.is_gone_back_over() && !cached.is_flushed();
         if is_wanted && !self.datasets.iter().any(is_newer) {

@@ -93,6 +93,8 @@ pub(crate) struct Cache {
     has_remains: bool,
     /// Parts that another number of ranks wrote. They leave only once a newer checkpoint counts.
     of_other_ranks: Vec<StalePart>,
+    /// The numbers in the prefix directory of those that this run reads in the caches, and that the flush file lists.
+    lent: BTreeSet<u64>,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<UnusableDataset>,
     ids: DatasetIds,
@@ -126,6 +128,7 @@ impl Cache {
             stale: Vec::new(),
             has_remains: false,
             of_other_ranks: Vec::new(),
+            lent: BTreeSet::new(),
             left: Vec::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
@@ -295,9 +298,49 @@ impl Cache {
             let stale = std::mem::take(&mut self.stale);
             self.has_remains = false;
             self.remove_stale(job, &stale);
+            self.evict_lent(job, |_| true);
             let of_other_ranks = std::mem::take(&mut self.of_other_ranks);
             self.remove_stale(job, &of_other_ranks);
+            let lent = std::mem::take(&mut self.lent);
+            if !lent.is_empty() {
+                update_flush_file(job, |flush| {
+                    lent.iter().for_each(|&id| flush.remove_location(id, Location::Cache));
+                });
+            }
         }
+    }
+
+    /// Adds a dataset that another number of ranks wrote, and that this run reads in the parts of those.
+    pub(crate) fn insert_lent(&mut self, dataset: CachedDataset) {
+        self.lent.insert(dataset.record.id_in_prefix);
+        self.insert(dataset);
+    }
+
+    /// Datasets whose parts of another number of ranks leave are not read any more.
+    fn evict_lent(&mut self, job: &Job, is_leaving: impl Fn(&CachedDataset) -> bool) {
+        let lent = self.datasets.iter().filter(|cached| cached.is_of_other_ranks() && is_leaving(cached));
+        let lent: Vec<u64> = lent.map(CachedDataset::id).collect();
+        lent.into_iter().for_each(|id| self.evict(job, id));
+    }
+
+    /// This run does not read a dataset in the parts of another number of ranks any more.
+    pub(crate) fn evict_taken(&mut self, job: &Job, seq: Seq) {
+        self.evict_lent(job, |cached| cached.seq() == seq);
+    }
+
+    /// The prefix directory has what another number of ranks wrote as well, by now: their parts may make room.
+    pub(crate) fn keep_saved(&mut self, seq: Seq) {
+        let cached =
+            self.datasets.iter_mut().filter(|cached| cached.is_of_other_ranks() && cached.seq() == seq);
+        cached.for_each(|cached| cached.copy = PrefixCopy::Complete);
+        let parts = self.of_other_ranks.iter_mut().filter(|part| part.is_at(&[seq]));
+        parts.for_each(|part| part.is_saved = true);
+    }
+
+    /// The bytes of the parts that this rank reports of a dataset of another number of ranks.
+    fn lent_bytes(&self, seq: Seq) -> u64 {
+        let parts = self.of_other_ranks.iter().filter(|part| part.is_at(&[seq]));
+        parts.fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
 
     /// Keeps a part that another number of ranks wrote until a newer checkpoint counts.

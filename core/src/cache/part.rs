@@ -41,6 +41,11 @@ impl PartDir {
         Self { dataset: cache.join(dataset_name(id)), rank }
     }
 
+    /// The part of `rank` in the folder of a dataset.
+    pub(crate) fn below(dataset: PathBuf, rank: Rank) -> Self {
+        Self { dataset, rank }
+    }
+
     /// The part of another rank beside this one.
     pub(crate) fn of_rank(&self, rank: Rank) -> Self {
         Self { dataset: self.dataset.clone(), rank }

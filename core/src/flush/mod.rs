@@ -61,6 +61,7 @@ pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResul
 pub(crate) use earlier_runs::resolve_pending_flushes;
 pub(crate) use flushes::{FlushSite, Flushes};
 pub use outcome::FlushOutcome;
+pub(crate) use policy::is_due_at_start;
 pub use throttle::SharedSlots;
 pub use under_way::{flushes_under_way, FlushUnderWay};
 

@@ -40,12 +40,16 @@ pub(super) fn must_arrive(record: &RankRecord) -> bool {
 
 /// The datasets of earlier runs that are flushed when a run begins.
 pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
-    let params = &job.params;
-    let all = params.get(&param::FLUSH_ON_RESTART) || params.get(&param::GLOBAL_RESTART);
     let due = |cached: &&CachedDataset| {
-        cached.is_unflushed() && !cached.is_refused() && (all || is_due(job, &cached.record, None, false))
+        cached.is_unflushed() && !cached.is_refused() && is_due_at_start(job, &cached.record)
     };
     cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
+}
+
+/// Whether a dataset of an earlier run is to get to the prefix directory when a run begins.
+pub(crate) fn is_due_at_start(job: &Job, record: &RankRecord) -> bool {
+    let all = job.params.get(&param::FLUSH_ON_RESTART) || job.params.get(&param::GLOBAL_RESTART);
+    all || is_due(job, record, None, false)
 }
 
 /// The datasets that must not be lost with the cache when a run ends: output, what lies in place, and the newest checkpoint.

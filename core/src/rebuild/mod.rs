@@ -9,12 +9,16 @@
 //! | `state` | what all ranks together know of a dataset |
 //! | `recover` | decides whether to delete, keep or rebuild a dataset, and rebuilds it |
 //! | `transfer` | copies files to the nodes that their ranks run on now |
+//! | `writers` | the same for what another number of ranks wrote, with threads in their place |
 
 mod parts;
 mod recover;
 mod scan;
 pub(crate) mod state;
 mod transfer;
+mod writers;
+
+pub(crate) use writers::{bring_back, BroughtBack};
 
 use crate::cache::filemap::Journal;
 use crate::cache::node_dir;
@@ -78,6 +82,8 @@ pub(crate) struct OtherSize {
     pub(crate) record: RankRecord,
     /// Whether the application has refused it.
     pub(crate) refused: bool,
+    /// The parts of it that this rank reports.
+    parts: Vec<LocalPart>,
 }
 
 impl OtherSize {
@@ -86,7 +92,8 @@ impl OtherSize {
         let own = local.iter().find_map(|part| part.map.record.as_ref());
         let packed = first_known(&*job.comm, own.map(|record| record.to_tree().pack()))?;
         let record = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
-        Ok(record.map(|record| Self { what, record, refused }))
+        let parts = local.iter().map(|part| (*part).clone()).collect();
+        Ok(record.map(|record| Self { what, record, refused, parts }))
     }
 }
 

@@ -86,6 +86,15 @@ impl LocalPart {
         (self.has_data(), !self.lacks_redundancy(), !self.map.damaged, self.map.state)
     }
 
+    /// As it is once it is known what it lacks.
+    pub(super) fn inspected(&self, files: &dyn Files) -> Self {
+        let mut part = self.clone();
+        if part.map.state >= PartState::Prepared {
+            part.inspect(files);
+        }
+        part
+    }
+
     /// Finds out what a part lacks that was prepared.
     fn inspect(&mut self, files: &dyn Files) {
         self.is_inspected = true;

@@ -191,7 +191,8 @@ impl Worker {
         let wanted = job.params.get(&param::TCP_INTERFACE);
         let ip = job.agree(choose(wanted.as_deref(), &job.env.host, job.nodes.count() == 1))?;
         job.report.debug(&format!("threads of ranks talk over TCP at {ip}"));
-        let comm = tcp::connect(&*job.comm, ip, Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT))?;
+        let limits = Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT);
+        let comm = tcp::connect(&*job.comm, ip, &limits)?;
         job.agree(Self::start(job, open, Box::new(comm)))
     }
 

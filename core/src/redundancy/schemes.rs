@@ -59,8 +59,17 @@ impl Schemes {
             let why = error.agreed()?;
             Err(Error::Config { why: why.to_string() })
         })?;
+        Ok(Self::with(plugins))
+    }
+
+    /// For ranks whose threads bring back what was written with any scheme, and write nothing themselves.
+    pub(crate) fn to_read(job: &Job) -> Self {
+        Self::with(Plugins::new(&job.env, &job.params))
+    }
+
+    fn with(plugins: Plugins) -> Self {
         let (placements, sets, survives) = (BTreeMap::new(), RefCell::default(), RefCell::default());
-        Ok(Self { plugins, placements, sets, survives, longest: LongestCall::default() })
+        Self { plugins, placements, sets, survives, longest: LongestCall::default() }
     }
 
     /// Finds out how ranks are placed in the failure group of every redundancy descriptor, and warns of those that cannot be

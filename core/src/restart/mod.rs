@@ -107,6 +107,15 @@ impl Restart {
         self.leave_spent(from)
     }
 
+    /// What the run restarts from has left the cache, and may be in the prefix directory. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn find_again(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
+        self.loaded = find_left(from, self.given_up, |_| true)?;
+        Ok(())
+    }
+
     /// No checkpoint is tried more often than the user wants.
     fn leave_spent(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         while let Some(loaded) = &self.loaded {

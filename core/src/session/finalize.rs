@@ -40,7 +40,8 @@ impl Session {
         }
         let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
         self.restart.release(&self.job);
-        let flushed = verified.and_then(|()| self.with_flushes(Flushes::flush_last));
+        let saved = verified.and_then(|()| self.save_last());
+        let flushed = saved.and_then(|()| self.with_flushes(Flushes::flush_last));
         if flushed.is_err() {
             self.job.report.error(
                 "what could not be flushed is in cache on the nodes, and is lost with the allocation: fix the cause, and save it \
@@ -63,6 +64,7 @@ impl Session {
         self.wait_until_protected()?;
         self.verify_redundancy()?;
         self.restart.release(&self.job);
+        self.save_last()?;
         let flushed = self.with_flushes(Flushes::flush_last);
         self.report_costs();
         flushed

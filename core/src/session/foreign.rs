@@ -1,21 +1,44 @@
-//! Checkpoints that another number of ranks has left in cache only. If the application can restart from them, the ranks that are
-//! there make the newest one whole in the prefix directory, as `scr postrun` does, and read it there. See the guide's "Restart".
+//! Checkpoints that another number of ranks has left in cache. If the application can restart from them, the newest one is brought back in
+//! the caches, by threads that stand for the ranks that wrote it, and read there: see [`lending`](super::lending). Where that cannot be
+//! done, the ranks that are there make it whole in the prefix directory, as `scr postrun` does, and read it there. See the guide's
+//! "Restart".
 //!
 //! Nothing leaves the cache for that: as many ranks as wrote it can restart from it as before, until a newer checkpoint is complete.
 
+use super::lending::Lending;
 use super::{Error, Session};
+use crate::cache::filemap::Claim;
+use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
+use crate::cache::stale::StalePart;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::barrier;
+use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::{CollectiveError, CommError, Rank};
+use crate::env::Link;
 use crate::fetch::Fetcher;
+use crate::flush::is_due_at_start;
 use crate::job::Job;
 use crate::param;
-use crate::prefix::Seq;
-use crate::rebuild::{FoundDatasets, OtherSize};
+use crate::prefix::{DatasetDescriptor, Seq};
+use crate::rebuild::{self, BroughtBack, FoundDatasets, OtherSize, Rebuild};
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{PrefixState, Restart};
+use crate::restart::{newest_cached, PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
+use std::sync::Arc;
+
+/// A checkpoint that another number of ranks wrote, and that this run reads in the caches.
+pub(super) struct TakenOver {
+    pub(super) seq: Seq,
+    what: String,
+    /// The record of any part of it.
+    record: RankRecord,
+    /// The ranks that have the parts of those who wrote it, in their order.
+    pub(super) hosts: Vec<Rank>,
+    /// The parts that this rank has.
+    pub(super) parts: Arc<Vec<(RankRecord, PartDir)>>,
+    /// Nobody else removes them.
+    claims: Vec<Claim>,
+}
 
 impl Session {
     /// Whether what another number of ranks has left in cache is taken over.
@@ -23,8 +46,8 @@ impl Session {
         self.reads_other_ranks() && self.job.params.get(&param::FETCH)
     }
 
-    /// What another number of ranks wrote counts as an older checkpoint of this run: the newest one is made whole in the prefix
-    /// directory, from where it is read, and the parts in cache leave once a newer one is complete. Collective.
+    /// What another number of ranks wrote counts as an older checkpoint of this run: the newest one is brought back in the caches, or
+    /// made whole in the prefix directory, and the parts in cache leave once a newer one is complete. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk, or the prefix directory cannot be read.
@@ -32,11 +55,15 @@ impl Session {
         &mut self,
         found: &mut FoundDatasets,
         in_prefix: &mut PrefixState,
+        is_shared: bool,
     ) -> Result<(), Error> {
         let own = found.whole.iter().filter(|whole| whole.record.dataset.checkpoint && !whole.refused);
         let newest = own.map(|whole| whole.record.seq()).max();
-        let saved = self.make_whole(&found.of_other_size, in_prefix, newest)?;
-        if !saved.is_empty() {
+        let others = std::mem::take(&mut found.of_other_size);
+        let taken = self.take_each(&others, &mut found.parts_of_other_size, in_prefix, newest, is_shared);
+        found.of_other_size = others;
+        let Saved { seqs: saved, is_any_new } = taken?;
+        if is_any_new {
             *in_prefix = PrefixState::read(&self.job)?;
         }
         // Output that is nowhere else stays for those who wrote it.
@@ -52,38 +79,214 @@ impl Session {
         Ok(())
     }
 
-    /// Makes the newest of these checkpoints whole in the prefix directory that can be made so, if it is newer than `newest` and than
-    /// what is there; and the one that the user has named. Gives the places of those that are there now. Collective.
-    ///
-    /// # Errors
-    /// The ranks cannot talk.
-    fn make_whole(
-        &self,
+    /// Takes over the newest of these checkpoints that can be, if it is newer than `newest` and than what is in the prefix directory; and
+    /// the one that the user has named. Gives those that the prefix directory has now. Collective.
+    fn take_each(
+        &mut self,
         others: &[OtherSize],
+        parts: &mut Vec<StalePart>,
         in_prefix: &PrefixState,
-        newest: Option<Seq>,
-    ) -> Result<Vec<Seq>, CommError> {
-        let (job, mut saved) = (&self.job, Vec::new());
-        let mut newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq));
-        let named = job.params.get(&param::CURRENT).map(String::into_bytes);
+        mut newest: Option<Seq>,
+        is_shared: bool,
+    ) -> Result<Saved, Error> {
+        let mut saved = Saved::default();
+        let first = in_prefix.first.as_ref().map(|first| first.seq);
+        let named = self.job.params.get(&param::CURRENT).map(String::into_bytes);
         for other in others.iter().filter(|other| !other.refused && other.record.dataset.checkpoint) {
             let record = &other.record;
-            if in_prefix.withdrawn(record.seq(), record.dataset.is_only_checkpoint()).is_some() {
+            let (seq, name) = (record.seq(), &record.dataset.name);
+            if in_prefix.withdrawn(seq, record.dataset.is_only_checkpoint()).is_some() {
                 continue;
             }
-            let is_named = named.as_deref() == Some(&*record.dataset.name);
-            if in_prefix.has(record.seq(), &record.dataset.name) {
-                saved.push(record.seq());
-                continue;
-            }
-            let is_wanted = newest.is_none_or(|newest| record.seq() > newest) || is_named;
-            if is_wanted && save(job, &self.cache, &self.schemes, other)? {
-                saved.push(record.seq());
-                newest = newest.max(Some(record.seq()));
+            let is_there = in_prefix.has(seq, name);
+            let is_newest = Some(seq) > newest && (Some(seq) > first || is_there && Some(seq) == first);
+            let is_wanted = is_newest || named.as_deref() == Some(&**name);
+            let is_read_here = is_wanted && self.bring_back(other, parts, is_shared)?;
+            let is_due = if is_read_here { is_due_at_start(&self.job, record) } else { is_wanted };
+            let is_new =
+                !is_there && is_due && save(&self.job, &self.cache, &self.schemes, &other.what, record)?;
+            saved.is_any_new |= is_new;
+            // Nobody compares the copy of what is read in the caches.
+            saved.seqs.extend(Some(seq).filter(|_| (is_there || is_new) && !is_read_here));
+            if is_read_here || is_new {
+                newest = newest.max(Some(seq));
             }
         }
         Ok(saved)
     }
+
+    /// Brings back a checkpoint in the caches, and enters it as one of this run. Gives whether that was done; why not is reported.
+    /// Collective.
+    fn bring_back(
+        &mut self,
+        other: &OtherSize,
+        parts: &mut Vec<StalePart>,
+        is_shared: bool,
+    ) -> Result<bool, Error> {
+        let Self { job, cache, schemes, .. } = self;
+        let record = &other.record;
+        if !can_be_lent(job, record) {
+            return Ok(false);
+        }
+        let began = job.elapsed();
+        let back = rebuild::bring_back(Rebuild { job, cache, schemes, is_shared }, other);
+        let entered = back.and_then(|back| Ok((enter(job, cache, record, back.survives)?, back)));
+        let (cached, back) = match entered {
+            Ok(entered) => entered,
+            Err(CollectiveError::Comm(error)) => return Err(error.into()),
+            Err(CollectiveError::Ranks(why)) => {
+                job.report.warn(&format!("{} is not read in the caches of the nodes: {why}", record.label()));
+                return Ok(false);
+            }
+        };
+        let took = (job.elapsed() - began).as_secs_f64();
+        job.report
+            .notice(&format!("{}: it is read in the caches of the nodes, after {took:.3} s", other.what));
+        cache.insert_lent(cached);
+        let taken = TakenOver::of(job, other, back);
+        for (record, part) in taken.parts.iter() {
+            let is_known = parts.iter().any(|known| known.part == *part);
+            parts.extend((!is_known).then(|| StalePart::new(part.clone(), Some(record))));
+        }
+        self.taken_over.push(taken);
+        Ok(true)
+    }
+
+    /// The ranks lend each other the files of the checkpoint that the application is about to read, if another number of ranks wrote
+    /// it. Where they cannot, it is read in the prefix directory after all. Collective.
+    pub(super) fn prepare_lending(&mut self) -> Result<(), Error> {
+        let Self { job, cache, restart, taken_over, lending, .. } = self;
+        let checkpoint = restart.checkpoint(cache).filter(|cached| cached.is_of_other_ranks());
+        let taken = checkpoint.and_then(|cached| taken_over.iter().find(|taken| taken.seq == cached.seq()));
+        let Some(taken) = taken.filter(|_| job.nodes.count() > 1) else {
+            *lending = None;
+            return Ok(());
+        };
+        if lending.as_ref().is_some_and(|lending| lending.seq == taken.seq) {
+            return Ok(());
+        }
+        *lending = None;
+        match Lending::begin(job, taken) {
+            Ok(begun) => *lending = Some(begun),
+            Err(CollectiveError::Comm(error)) => return Err(error.into()),
+            Err(CollectiveError::Ranks(why)) => {
+                let (seq, label) = (taken.seq, taken.record.label());
+                job.report.warn(&format!("{label} is not read in the caches of the nodes: {why}"));
+                self.save_taken(seq)?;
+                self.read_in_prefix(seq)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The parts of those who wrote a checkpoint may leave for one that is about to be written.
+    pub(super) fn end_lending(&mut self) {
+        self.lending = None;
+        self.taken_over.iter_mut().for_each(|taken| taken.claims.clear());
+    }
+
+    /// What this run reads in the caches is read in the prefix directory from now on, where it is made whole if it is not: the parts of
+    /// those who wrote it make room once every byte of it is right there. Gives whether any has. Collective.
+    pub(super) fn make_room_of_others(&mut self) -> Result<bool, Error> {
+        let lent = self.cache.datasets().iter().filter(|cached| cached.is_of_other_ranks());
+        let lent: Vec<(Seq, bool)> = lent.map(|cached| (cached.seq(), cached.is_flushed())).collect();
+        if lent.is_empty() {
+            return Ok(false);
+        }
+        for (seq, is_saved) in lent {
+            if is_saved || self.save_taken(seq)? {
+                self.cache.keep_saved(seq);
+                self.read_in_prefix(seq)?;
+            }
+        }
+        let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::seq);
+        self.cache.release_of_other_ranks(&self.job, loaded)?;
+        Ok(self.cache.clear_remains(&self.job)?)
+    }
+
+    /// A checkpoint that this run has read in the caches is read in the prefix directory, if it is right there. Collective.
+    fn read_in_prefix(&mut self, seq: Seq) -> Result<(), Error> {
+        self.cache.evict_taken(&self.job, seq);
+        let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
+        self.restart.find_again(&mut from)
+    }
+
+    /// If the newest checkpoint is one that another number of ranks wrote, it must not be lost with the cache when a run ends.
+    /// Collective.
+    pub(super) fn save_last(&mut self) -> Result<(), Error> {
+        if self.job.params.get(&param::FLUSH) == 0 {
+            return Ok(());
+        }
+        let newest = newest_cached(&self.job, &self.cache, |cached| !cached.is_gone_back_over());
+        let newest = newest.and_then(|newest| self.cache.dataset(newest.id));
+        let is_only_here = |newest: &&CachedDataset| {
+            newest.is_of_other_ranks() && !newest.is_flushed() && !newest.superseded
+        };
+        let newest = newest.filter(is_only_here);
+        if let Some(seq) = newest.map(CachedDataset::seq) {
+            self.save_taken(seq)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a checkpoint whole in the prefix directory that this run reads in the caches. Gives whether it is there now. Collective.
+    fn save_taken(&mut self, seq: Seq) -> Result<bool, CommError> {
+        let Some(taken) = self.taken_over.iter().find(|taken| taken.seq == seq) else { return Ok(false) };
+        save(&self.job, &self.cache, &self.schemes, &taken.what, &taken.record)
+    }
+}
+
+/// The checkpoints that the prefix directory has.
+#[derive(Default)]
+struct Saved {
+    seqs: Vec<Seq>,
+    /// Whether any of them was made whole there.
+    is_any_new: bool,
+}
+
+impl TakenOver {
+    fn of(job: &Job, other: &OtherSize, back: BroughtBack) -> Self {
+        let claims = back.parts.iter().map(|part| Claim::lay(job.files(), &part.part.filemap())).collect();
+        let parts = back.parts.into_iter().map(|restored| (restored.record, restored.part));
+        Self {
+            seq: other.record.seq(),
+            what: other.what.clone(),
+            record: other.record.clone(),
+            hosts: back.hosts,
+            parts: Arc::new(parts.collect()),
+            claims,
+        }
+    }
+}
+
+/// Whether the files of a dataset may be read in the caches of the nodes: they lie there, and the user wants that.
+fn can_be_lent(job: &Job, record: &RankRecord) -> bool {
+    let is_in_cache = !record.protection.bypass && record.dataset.is_only_checkpoint();
+    is_in_cache && job.env.link == Link::Tcp && !job.params.get(&param::GLOBAL_RESTART)
+}
+
+/// Begins this run's parts of a dataset that another number of ranks wrote. They have a number of their own, hold what ranks get from
+/// other nodes, and never become complete: the next run removes them. Collective.
+fn enter(
+    job: &Job,
+    cache: &mut Cache,
+    theirs: &RankRecord,
+    survives: crate::placement::Survives,
+) -> Result<CachedDataset, CollectiveError> {
+    let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
+    all_reduce(&*job.comm, &mut begun, Op::Max)?;
+    let dataset = DatasetDescriptor { id: cache.take_id(job)?, ..theirs.dataset.clone() };
+    let set = (vec![job.rank()], vec![job.nodes.name(job.rank()).to_owned()]);
+    let mut record = RankRecord {
+        id_in_prefix: theirs.id_in_prefix,
+        read_by: Some(job.comm.size()),
+        begun: begun[0],
+        ..RankRecord::begun(job, dataset, theirs.protection.clone(), set)
+    };
+    let (part, journal) = cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
+    let store = cache.store_index(&record.protection.store);
+    let cached = CachedDataset::new(record, part, journal.into_claim(), store);
+    Ok(CachedDataset { survives: Some(survives), ..cached })
 }
 
 /// Finds the checkpoint to restart from. If the copy in the prefix directory of one that lies in cache turns out to be damaged, it is
@@ -107,7 +310,7 @@ pub(super) fn find_first(
         let now = PrefixState::read(from.job)?;
         if now.has_failed(seq, name)
             && now.withdrawn(seq, other.record.dataset.is_only_checkpoint()).is_none()
-            && save(from.job, from.cache, from.schemes, other)?
+            && save(from.job, from.cache, from.schemes, &other.what, &other.record)?
         {
             restart.find_newer(from)?;
         }
@@ -117,16 +320,21 @@ pub(super) fn find_first(
 
 /// Copies what the nodes have of a checkpoint to the prefix directory, and completes it there. Gives whether it is complete now,
 /// and reports why not. Collective.
-fn save(job: &Job, cache: &Cache, schemes: &Schemes, other: &OtherSize) -> Result<bool, CommError> {
-    let label = other.record.label();
-    let what = &other.what;
+fn save(
+    job: &Job,
+    cache: &Cache,
+    schemes: &Schemes,
+    what: &str,
+    record: &RankRecord,
+) -> Result<bool, CommError> {
+    let label = record.label();
     job.report
         .notice(&format!("{what}: it is in cache only, and is made whole in the prefix directory first"));
     let began = job.elapsed();
-    copy(job, cache, other.record.dataset.id);
+    copy(job, cache, record.dataset.id);
     barrier(&*job.comm)?;
     let built = match job.rank() {
-        Rank(0) => build(job, schemes, other.record.id_in_prefix),
+        Rank(0) => build(job, schemes, record.id_in_prefix),
         _ => Ok(()),
     };
     match job.agree(built) {

@@ -5,6 +5,7 @@
 use super::auto::AutoInterval;
 use super::folders::Folders;
 use super::foreign;
+use super::lending::remove_left_copies;
 use super::need_checkpoint::CheckpointTimes;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
@@ -102,6 +103,8 @@ impl Session {
             is_redundancy_unread: false,
             metrics: None,
             has_told_unsaved: false,
+            taken_over: Vec::new(),
+            lending: None,
         };
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
@@ -173,8 +176,16 @@ impl Session {
             self.job.count_run(seen)?;
         }
         let mut in_prefix = PrefixState::read(&self.job)?;
+        let highest = found.highest.max(in_prefix.highest);
+        if highest >= MAX_ID {
+            return Err(Error::Refused(format!(
+                "the dataset id {highest} is in use, in cache or in the index of the prefix directory, and none above {MAX_ID} \
+                 is possible; remove that dataset"
+            )));
+        }
+        self.cache.count_ids_from(highest);
         if self.takes_over() {
-            self.take_over(&mut found, &mut in_prefix)?;
+            self.take_over(&mut found, &mut in_prefix, is_shared)?;
         }
         in_prefix.is_any_left = found.is_any_left;
         for restored in found.whole.into_iter().rev() {
@@ -211,20 +222,12 @@ impl Session {
         }
         in_prefix.mark_flushed(&self.job, &mut self.cache);
         self.cache.keep_stale(&self.job, found.stale, found.left)?;
-        let highest = found.highest.max(in_prefix.highest);
-        if highest >= MAX_ID {
-            return Err(Error::Refused(format!(
-                "the dataset id {highest} is in use, in cache or in the index of the prefix directory, and none above {MAX_ID} \
-                 is possible; remove that dataset"
-            )));
-        }
         let is_other_job = self.running.is_second();
         let is_withdrawn =
             &|entry: &FlushEntry| in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint()).is_some();
         let left = Left { is_purged: purge, is_withdrawn, is_other_job };
         self.find_what_survives()?;
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
-        self.cache.count_ids_from(highest);
         self.cache.measure_newest(&self.job)?;
         if let Some(newest) = self.cache.datasets().iter().rev().find(|cached| cached.is_restartable()) {
             let took = (self.job.elapsed() - began).as_secs_f64();
@@ -241,11 +244,12 @@ impl Session {
     /// Finds out how many nodes may be lost without the loss of what earlier runs have left in cache. Collective.
     fn find_what_survives(&mut self) -> Result<(), CommError> {
         let Self { job, cache, schemes, .. } = self;
+        let is_own = |cached: &CachedDataset| !cached.is_of_other_ranks();
         let survive = {
-            let records = cache.datasets().iter().map(|cached| &cached.record);
-            schemes.survive_now(job, cache, records)?
+            let own = cache.datasets().iter().filter(|cached| is_own(cached));
+            schemes.survive_now(job, cache, own.map(|cached| &cached.record))?
         };
-        let datasets = cache.datasets_mut().iter_mut().zip(survive);
+        let datasets = cache.datasets_mut().iter_mut().filter(|cached| is_own(cached)).zip(survive);
         datasets.for_each(|(cached, survives)| cached.survives = Some(survives));
         Ok(())
     }
@@ -377,6 +381,9 @@ fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
         tidy(job.files(), &folder, &path);
+    }
+    if !running.is_second() {
+        remove_left_copies(job.files(), &job.prefix)?;
     }
     warn_of_locks(job, running);
     Ok(())

@@ -3,6 +3,8 @@
 //! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects them,
 //! or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
+use super::foreign::TakenOver;
+use super::lending::Lent;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
@@ -17,6 +19,8 @@ use crate::param;
 use crate::prefix::{FileName, PrefixFile, Rank2File};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The files of all ranks of a dataset.
@@ -26,13 +30,15 @@ pub(super) struct Listed {
     known: BTreeMap<FileName, (Option<u64>, Option<u32>)>,
     /// Where copies of files that another number of ranks wrote may lie in the caches that this rank sees.
     nearby: BTreeMap<FileName, PathBuf>,
+    /// The files of such a checkpoint that lie in the caches of other nodes: which rank wrote each, and which one has it.
+    lent: BTreeMap<FileName, (Rank, Rank)>,
 }
 
 impl Listed {
     fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
         let files = by_rank.iter().flatten();
         let known = files.map(|file| (file.name.clone(), (file.bytes, file.crc))).collect();
-        Self { by_rank, known, nearby: BTreeMap::new() }
+        Self { by_rank, known, nearby: BTreeMap::new(), lent: BTreeMap::new() }
     }
 
     /// Those that the file lists of a dataset in the prefix directory have.
@@ -51,11 +57,19 @@ impl Listed {
         self.known.get(name).copied().unwrap_or_default()
     }
 
-    /// The lists of the checkpoint that the application is about to read. Collective.
+    /// The lists of the checkpoint that the application is about to read, which may be `taken` from another number of ranks. Collective.
     ///
     /// # Errors
     /// They cannot be read, or the ranks cannot talk.
-    pub(super) fn of_all(job: &Job, cache: &Cache, cached: &CachedDataset) -> Result<Self, Error> {
+    pub(super) fn of_all(
+        job: &Job,
+        cache: &Cache,
+        cached: &CachedDataset,
+        taken: Option<&TakenOver>,
+    ) -> Result<Self, Error> {
+        if let Some(taken) = taken {
+            return Ok(Self::of_parts(job, taken)?);
+        }
         let record = &cached.record;
         let own = match record.read_by {
             Some(_) if job.rank() == Rank(0) => {
@@ -81,7 +95,47 @@ impl Listed {
         })
     }
 
-    /// Where a copy of this file may lie in a cache that this rank sees. Nobody has compared it.
+    /// The lists of a checkpoint that lies in the parts of another number of ranks. Collective.
+    fn of_parts(job: &Job, taken: &TakenOver) -> Result<Self, CommError> {
+        let mut own = KvTree::new();
+        for (record, part) in taken.parts.iter() {
+            let entry = own.child(record.rank.to_string());
+            entry.put("LIST", own_list(record));
+            entry.set_bytes("DIR", part.dataset().as_os_str().as_bytes());
+        }
+        let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
+        let mut merged = KvTree::new();
+        for tree in all.iter().filter_map(|packed| KvTree::unpack(packed).ok()) {
+            tree.iter().for_each(|(writer, entry)| merged.put(writer, entry.clone()));
+        }
+        let merged = broadcast_tree(&*job.comm, Rank(0), &merged)?;
+        let malformed = CommError::Malformed { from: Rank(0), what: "the lists of all ranks" };
+        let list = |writer: usize| lists::from_tree(merged.get(writer.to_string())?.get("LIST")?);
+        let by_rank: Option<Vec<_>> = (0..taken.hosts.len()).map(list).collect();
+        let mut listed = Self::new(by_rank.ok_or(malformed)?);
+        for ((writer, host), files) in (0..).map(Rank).zip(&taken.hosts).zip(&listed.by_rank) {
+            let dir = merged.get(writer.to_string()).and_then(|entry| entry.value("DIR")).unwrap_or_default();
+            let part = PartDir::below(PathBuf::from(OsStr::from_bytes(dir)), writer);
+            let is_here = job.nodes.together(job.rank(), *host);
+            for name in files.iter().map(|file| &file.name) {
+                match is_here {
+                    true => _ = listed.nearby.insert(name.clone(), part.file(name)),
+                    false => _ = listed.lent.insert(name.clone(), (writer, *host)),
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    /// A file that lies in the cache of another node.
+    pub(super) fn lent<'n>(&self, name: &'n FileName) -> Option<Lent<'n>> {
+        let (writer, host) = *self.lent.get(name)?;
+        let (bytes, crc) = self.known(name);
+        Some(Lent { name, writer, host, bytes: bytes?, crc })
+    }
+
+    /// Where a copy of this file may lie in a cache that this rank sees. Nobody has compared it, unless all of the checkpoint is read in
+    /// the caches.
     pub(super) fn nearby(&self, name: &FileName) -> Option<&Path> {
         self.nearby.get(name).map(PathBuf::as_path)
     }

@@ -7,7 +7,8 @@
 //! |---|---|
 //! | `absence` | which ranks have not come to `SCR_Init`, before they can be asked |
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
-//! | `foreign` | checkpoints that another number of ranks has left in cache only |
+//! | `foreign` | checkpoints that another number of ranks has left in cache |
+//! | `lending` | their files, from node to node |
 //! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
 //! | `behind` | checkpoints that are protected while the application computes |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
@@ -26,6 +27,7 @@ mod finalize;
 mod folders;
 mod foreign;
 mod init;
+mod lending;
 mod listing;
 mod manage;
 mod meant;
@@ -56,6 +58,8 @@ use crate::restart::Restart;
 use auto::AutoInterval;
 use behind::Retry;
 use folders::Folders;
+use foreign::TakenOver;
+use lending::Lending;
 use listing::Listed;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
@@ -95,6 +99,10 @@ pub struct Session {
     metrics: Option<Metrics>,
     /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
     has_told_unsaved: bool,
+    /// The checkpoints of another number of ranks that this run reads in the caches; the same ones on all ranks.
+    taken_over: Vec<TakenOver>,
+    /// The lending of the files of the one that the application is about to read.
+    lending: Option<Lending>,
 }
 
 /// The state of a session.

@@ -1,6 +1,7 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::init::starts_without;
+use super::lending::Lending;
 use super::listing::Listed;
 use super::meant::Meant;
 use super::{Error, Phase, Session};
@@ -45,8 +46,10 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
-        let listed =
-            self.reads_other_ranks().then(|| Listed::of_all(&self.job, &self.cache, cached)).transpose()?;
+        let taken = self.taken_over.iter().find(|taken| taken.seq == cached.seq());
+        let taken = taken.filter(|_| cached.is_of_other_ranks());
+        let list = || Listed::of_all(&self.job, &self.cache, cached, taken);
+        let listed = self.reads_other_ranks().then(list).transpose()?;
         let of_others = match cached.record.read_by.and(cached.record.dataset.ranks) {
             Some(ranks) => format!(", which {ranks} ranks wrote"),
             None => String::new(),
@@ -78,6 +81,10 @@ impl Session {
         let failed = self.restart_failure(valid, &meant, unrouted)?;
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
+        self.lending = None;
+        if let Some(cached) = self.cache.dataset(loaded.id).filter(|cached| cached.is_of_other_ranks()) {
+            Lending::remove_copies(&self.job, cached);
+        }
         let is_output = self.cache.offered().is_some();
         if is_output {
             self.cache.offer(None);
@@ -166,7 +173,7 @@ impl Session {
                 self.count_from_restart();
             }
         }
-        Ok(())
+        self.prepare_lending()
     }
 
     /// Loads the checkpoint that the application has chosen with `SCR_Current`.

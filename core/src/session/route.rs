@@ -3,6 +3,7 @@
 //! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
 //! must resolve to a place under the prefix directory.
 
+use super::lending::{LendError, Lending};
 use super::listing::Listed;
 use super::{Error, Phase, Session, MAX_FILENAME};
 use crate::cache::filemap::Filemap;
@@ -55,12 +56,17 @@ impl Session {
                     true => self.job.prefix.file(file),
                     false => absolute(&self.job, name),
                 };
-                let routed = route_restart(&self.job, &self.cache, checkpoint, name, listed).and_then(
-                    |(file, path)| {
-                        meant.record(&self.job, &file, meant_by(&file))?;
-                        Ok(path)
-                    },
-                );
+                let routed = match checkpoint.is_of_other_ranks() {
+                    true => {
+                        let lending = self.lending.as_mut();
+                        route_lent(&self.job, &self.cache, checkpoint, name, listed.as_ref(), lending)
+                    }
+                    false => route_restart(&self.job, &self.cache, checkpoint, name, listed),
+                };
+                let routed = routed.and_then(|(file, path)| {
+                    meant.record(&self.job, &file, meant_by(&file))?;
+                    Ok(path)
+                });
                 routed.inspect_err(|error| _ = unrouted.get_or_insert_with(|| crate::describe(error)))
             }
         }
@@ -131,6 +137,47 @@ fn route_restart(
             record.label()
         ),
     })
+}
+
+/// The file that `name` stands for of a checkpoint that lies in the parts of another number of ranks, and where this rank reads it: in a
+/// cache of its node, to which it comes from another one. All parts were compared when the run began.
+fn route_lent(
+    job: &Job,
+    cache: &Cache,
+    cached: &CachedDataset,
+    name: &[u8],
+    listed: Option<&Listed>,
+    lending: Option<&mut Lending>,
+) -> Result<(FileName, Vec<u8>), Error> {
+    let found = listed.and_then(|listed| Some((listed, stands_for(job, name, &listed.names())?)));
+    let Some((listed, file)) = found else {
+        let name = String::from_utf8_lossy(name);
+        let what = format!("`{name}' is not a file of {}", cached.record.label());
+        return Err(Error::Argument { what });
+    };
+    if let Some(here) = listed.nearby(file) {
+        return Ok((file.clone(), readable(job, here)?));
+    }
+    let lent = listed.lent(file).zip(lending);
+    let got = lent.map(|(lent, lending)| lending.get(job, cache, cached, &lent));
+    let path = match got.unwrap_or_else(|| Err(LendError::Refused("no rank has it".to_owned()))) {
+        Ok(path) => path,
+        Err(why) => {
+            let what = format!(
+                "{file} of {} has not come from another node: {}",
+                cached.record.label(),
+                crate::describe(&why)
+            );
+            if !cached.has_files_in_prefix() || cached.superseded {
+                return Err(Error::Argument { what });
+            }
+            job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
+            let path = job.prefix.file(file);
+            expect_recorded(job, &path, listed.known(file))?;
+            path
+        }
+    };
+    Ok((file.clone(), readable(job, &path)?))
 }
 
 /// The settings that let ranks read files that ranks on other nodes wrote.

@@ -6,6 +6,7 @@ use super::crash::sizes;
 use super::damage::flip;
 use super::world::{contents, file_name, files_below, path_of, Application, World};
 use scr_core::comm::Rank;
+use scr_core::env::Link;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Durability, Files, RealFiles};
 use scr_core::prefix::Prefix;
@@ -28,7 +29,8 @@ fn lose_all(world: &World) {
 
 /// A job of so many ranks, each on a node of its own, whose application can restart with any number of ranks.
 pub(super) fn job(ranks: usize, scheme: &str) -> World {
-    let world = World::new(ranks, ranks).set("SCR_COPY_TYPE", scheme);
+    let mut world = World::new(ranks, ranks).set("SCR_COPY_TYPE", scheme);
+    world.link = Link::Tcp;
     world.set("SCR_RESTART_OTHER_RANKS", "1").set("SCR_SET_FAILURES", "1")
 }
 
@@ -467,6 +469,7 @@ fn paths_of(world: &World, name: &str) -> Vec<std::path::PathBuf> {
 #[test]
 fn a_file_that_lies_in_the_cache_of_its_node_is_read_there_if_every_byte_is_right() {
     let mut world = cached(4, 4, ("XOR", 2, 1));
+    world.link = Link::InCalls;
     world.nodes = place(8, 4);
     let paths = paths_of(&world, "ckpt.1/rank_1.0");
     let (here, there) =
@@ -506,8 +509,11 @@ fn a_name_without_its_folder_stands_for_no_file_if_several_ranks_wrote_one_of_th
 /// get there once more, as a folder is in the way.
 #[test]
 fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_never_becomes_complete() {
-    for damaged in [true, false] {
+    for (damaged, link) in
+        [true, false].into_iter().flat_map(|damaged| [Link::Tcp, Link::InCalls].map(|link| (damaged, link)))
+    {
         let mut world = job(4, "XOR").set("SCR_FLUSH", "1").with_store("COUNT=1 EVICT=before");
+        world.link = link;
         world.run(|application| application.checkpoint(1, sizes).unwrap());
         if damaged {
             std::fs::remove_file(world.prefix().join("ckpt.1/rank_0.0")).unwrap();
@@ -519,7 +525,7 @@ fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_ne
             application.write(2, sizes).unwrap();
             found
         });
-        run.all_gave(&Some((1, 4)).filter(|_| !damaged));
+        run.all_gave(&Some((1, 4)).filter(|_| !damaged || link == Link::Tcp));
         let of_four = world.cached_files().into_iter();
         let of_four = of_four.filter(|path| path.display().to_string().contains("scr.dataset.1/"));
         assert_eq!(of_four.count() > 0, damaged, "{}", run.lines.join("\n"));

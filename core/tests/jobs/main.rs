@@ -26,6 +26,7 @@
 //! | `descriptors` | several stores, schemes and failure groups in one job |
 //! | `any_ranks` | a run restarts from what another number of ranks wrote, if the application can |
 //! | `taken_over` | what another number of ranks left in cache comes back, with nodes lost and files damaged |
+//! | `lent` | its files come from node to node, and nothing is left of the copies |
 //! | `other_ranks` | a run that cannot restart says so, and takes nothing away from one that can |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
@@ -71,6 +72,7 @@ mod identity;
 mod imported;
 mod keeping;
 mod large_pages;
+mod lent;
 mod log;
 mod managed;
 mod names;

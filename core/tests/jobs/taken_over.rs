@@ -5,6 +5,7 @@ use super::any_ranks::{cached, job, place, read_all, try_read, Scheme, SCHEMES};
 use super::crash::sizes;
 use super::damage::flip;
 use super::world::World;
+use scr_core::env::Link;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use std::path::Path;
@@ -42,7 +43,7 @@ impl Lost {
 }
 
 /// As many ranks as wrote a checkpoint restart from it, and so do `readers`, whether they find it in the prefix directory or not.
-fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: Lost) {
+fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: Lost, link: Link) {
     let (before, after) = lost.nodes(writers, readers);
     // Where the nodes have different numbers of ranks, some are not protected.
     let is_protected = writers.is_multiple_of(before) || lost.many() == 0;
@@ -51,6 +52,7 @@ fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: L
     }
     let case = format!("{scheme:?}, {writers} ranks on {before} nodes, {readers} on {after}, {lost:?}");
     let mut world = cached(writers, before, scheme);
+    world.link = link;
     if let Lost::Wiped(lost) = lost {
         (0..lost).for_each(|more| world.lose(&format!("n{}", (readers + more) % before)));
     }
@@ -67,7 +69,9 @@ fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: L
         run.lines.join("\n")
     );
     let is_moved = run.has_line_with("it is in cache only, and is made whole in the prefix directory first");
-    assert_eq!(is_moved, writers != readers, "{case}");
+    let is_lent = run.has_line_with("it is read in the caches of the nodes");
+    let expected = (writers != readers).then_some(link);
+    assert_eq!((is_moved, is_lent), (expected == Some(Link::InCalls), expected == Some(Link::Tcp)), "{case}");
     // Nothing was taken away from those who wrote it.
     world.nodes = place(writers, before);
     world.put("SCR_COPY_TYPE", scheme.0);
@@ -89,7 +93,9 @@ fn a_checkpoint_in_cache_is_read_by_any_number_of_ranks_with_as_many_nodes_lost_
                 true => &losses[..],
                 false => &losses[(pair.0 * 3 + pair.1) % losses.len()..][..1],
             };
-            losses.iter().for_each(|lost| expect_taken_over(scheme, pair, *lost));
+            for link in [Link::Tcp, Link::InCalls] {
+                losses.iter().for_each(|lost| expect_taken_over(scheme, pair, *lost, link));
+            }
         }
     }
 }
@@ -135,15 +141,18 @@ fn cut(path: &Path) {
 /// Nobody had noticed it, and the run began with an older checkpoint, or with none.
 #[test]
 fn a_checkpoint_in_cache_is_read_though_its_copy_turns_out_to_be_damaged() {
-    for flush in ["1", "0"] {
+    for (flush, link) in [("1", Link::InCalls), ("0", Link::InCalls), ("1", Link::Tcp), ("0", Link::Tcp)] {
         let mut world = job(4, "XOR").set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
         world.run(|application| (1..3).for_each(|step| application.checkpoint(step, sizes).unwrap()));
         flip(&world.prefix().join("ckpt.2/rank_1.0"), 0);
         world.put("SCR_FLUSH", flush);
         world.nodes = place(6, 4);
+        world.link = link;
         let run = world.run(read_all);
         run.all_gave(&Some((2, 4)));
-        run.line_with(&["ERROR", "`ckpt.2'", "is damaged and is marked as failed"]);
+        // Nobody looks at the copy where the caches have all.
+        let is_found = run.has_line_with("is damaged and is marked as failed");
+        assert_eq!(is_found, link == Link::InCalls, "{}", run.lines.join("\n"));
         world.run(read_all).all_gave(&Some((2, 4)));
         world.nodes = place(4, 4);
         world.run(|application| application.restart(sizes)).all_gave(&Some(2));
@@ -203,10 +212,21 @@ fn read_below_the_prefix_directory(mut world: World, readers: usize) -> u64 {
 }
 
 #[test]
-#[ignore = "a checkpoint in cache is made whole in the prefix directory, and read there"]
 fn where_the_caches_suffice_no_byte_is_read_from_the_prefix_directory() {
     for readers in [1, 2, 3, 6, 8] {
-        let world = cached(4, 4.min(readers), if readers == 1 { SCHEMES[0] } else { SCHEMES[2] });
-        assert_eq!(read_below_the_prefix_directory(world, readers), 0, "{readers} ranks");
+        let nodes = 4.min(readers);
+        let made = || cached(4, nodes, if readers == 1 { SCHEMES[0] } else { SCHEMES[2] });
+        assert_eq!(read_below_the_prefix_directory(made(), readers), 0, "{readers} ranks");
+        if nodes == 2 || nodes == 4 {
+            let world = made();
+            world.lose("n1");
+            assert_eq!(read_below_the_prefix_directory(world, readers), 0, "{readers} ranks, one node lost");
+        }
     }
+    let flushed = || {
+        let world = job(4, "XOR").set("SCR_FLUSH", "1");
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        world
+    };
+    assert_eq!(read_below_the_prefix_directory(flushed(), 6), 0, "though it is there as well");
 }

@@ -125,28 +125,62 @@ impl TcpComm {
 ///
 /// # Errors
 /// A rank cannot listen, or cannot reach another one. The same on all ranks.
-pub fn connect(comm: &dyn Comm, ip: IpAddr, limits: Limits) -> Collective<TcpComm> {
-    let bound = TcpListener::bind((ip, 0)).and_then(|listener| {
-        let address = listener.local_addr()?;
-        Ok((listener, address))
-    });
-    let bound = bound.map_err(|error| failed(&format!("listening at {ip}"), &error));
-    let (listener, address) = agree(comm, bound)?;
-    let all = all_gather(comm, address.to_string().as_bytes())?;
-    let malformed = |from| CommError::Malformed { from, what: "an address" };
-    let addresses = (0..comm.size()).map(Rank).map(|rank| {
-        let text = std::str::from_utf8(all.get(rank)).ok();
-        text.and_then(|text| text.parse().ok()).ok_or(malformed(rank))
-    });
-    let addresses = addresses.collect::<Result<Vec<SocketAddr>, _>>()?;
-    let root = Rank(0);
-    let own = if comm.rank() == root { Secret::new().map(Some) } else { Ok(None) };
-    let own = agree(comm, own.map_err(|error| failed("drawing a secret", &error)))?;
-    let secret = broadcast(comm, root, own.map_or_else(Vec::new, |secret| secret.to_bytes().to_vec()))?;
-    let secret = Secret::from_bytes(&secret).ok_or(CommError::Malformed { from: root, what: "a secret" })?;
-    let made = TcpComm::new(comm.rank(), listener, addresses, secret, limits);
+pub fn connect(comm: &dyn Comm, ip: IpAddr, limits: &Limits) -> Collective<TcpComm> {
+    let made = connect_as(comm, ip, limits, &[comm.rank()], comm.size())?.pop();
+    let made = made.ok_or(CommError::Malformed { from: comm.rank(), what: "its own address" });
     // Ranks that cannot reach each other find that out now.
     agree(comm, made.and_then(|made| barrier(&made).map(|()| made)))
+}
+
+/// A communicator of `size` ranks over TCP, of which this process has some, each for a thread of its own. Each has one process. Whether
+/// they reach each other is not tried. All ranks of `comm` call it.
+///
+/// # Errors
+/// A process cannot listen. The same on all ranks.
+pub fn connect_as(
+    comm: &dyn Comm,
+    ip: IpAddr,
+    limits: &Limits,
+    own: &[Rank],
+    size: u32,
+) -> Collective<Vec<TcpComm>> {
+    let bind = |rank: &Rank| {
+        let listener = TcpListener::bind((ip, 0))?;
+        let address = listener.local_addr()?;
+        Ok((*rank, listener, address))
+    };
+    let bound: io::Result<Vec<_>> = own.iter().map(bind).collect();
+    let bound = agree(comm, bound.map_err(|error| failed(&format!("listening at {ip}"), &error)))?;
+    let lines: String = bound.iter().map(|(rank, _, address)| format!("{rank} {address}\n")).collect();
+    let all = all_gather(comm, lines.as_bytes())?;
+    let mut known = BTreeMap::new();
+    for process in (0..comm.size()).map(Rank) {
+        let malformed = CommError::Malformed { from: process, what: "its addresses" };
+        let lines = std::str::from_utf8(all.get(process)).map_err(|_| malformed.clone())?;
+        for line in lines.lines() {
+            let (rank, address) = parse_address(line).ok_or_else(|| malformed.clone())?;
+            known.insert(rank, address);
+        }
+    }
+    let addresses: Vec<SocketAddr> = known.range(..Rank(size)).map(|(_, address)| *address).collect();
+    if addresses.len() != size as usize {
+        let missing = (0..size).map(Rank).find(|rank| !known.contains_key(rank)).unwrap_or(Rank(size));
+        return Err(CommError::NoSuchRank { rank: missing, size }.into());
+    }
+    let root = Rank(0);
+    let drawn = if comm.rank() == root { Secret::new().map(Some) } else { Ok(None) };
+    let drawn = agree(comm, drawn.map_err(|error| failed("drawing a secret", &error)))?;
+    let secret = broadcast(comm, root, drawn.map_or_else(Vec::new, |secret| secret.to_bytes().to_vec()))?;
+    let secret = Secret::from_bytes(&secret).ok_or(CommError::Malformed { from: root, what: "a secret" })?;
+    let made = bound.into_iter().map(|(rank, listener, _)| {
+        TcpComm::new(rank, listener, addresses.clone(), secret.clone(), limits.clone())
+    });
+    agree(comm, made.collect::<Result<Vec<_>, _>>())
+}
+
+fn parse_address(line: &str) -> Option<(Rank, SocketAddr)> {
+    let (rank, address) = line.split_once(' ')?;
+    Some((Rank(rank.parse().ok()?), address.parse().ok()?))
 }
 
 impl Comm for TcpComm {

@@ -254,11 +254,17 @@ impl Session {
     /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a dataset
     /// has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or stays.
     pub(super) fn make_room(&mut self, store: usize, mut warn: Option<Crowded>) -> Result<(), Error> {
-        // Remains that no run can use leave first, and that may be enough.
-        if self.cache.clear_remains(&self.job)? {
-            warn = self.cache.crowded(&self.job, store);
-            let Some(first) = first_rank(&*self.job.comm, warn.is_some())? else { return Ok(()) };
-            warn = warn.filter(|_| first == self.job.rank());
+        // Remains that no run can use leave first, and then what another number of ranks wrote. That may be enough.
+        for of_others in [false, true] {
+            let has_cleared = match of_others {
+                false => self.cache.clear_remains(&self.job)?,
+                true => self.make_room_of_others()?,
+            };
+            if has_cleared {
+                warn = self.cache.crowded(&self.job, store);
+                let Some(first) = first_rank(&*self.job.comm, warn.is_some())? else { return Ok(()) };
+                warn = warn.filter(|_| first == self.job.rank());
+            }
         }
         if self.cache.stores()[store].is_full_still && !self.with_flushes(Flushes::flush_before_loss)? {
             return Ok(());

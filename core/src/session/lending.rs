@@ -1,0 +1,392 @@
+//! Files of a checkpoint that another number of ranks wrote, from node to node: each rank lends those of the parts that it has, and gets
+//! those that it asks for.
+//!
+//! While the application may restart, a thread of each rank serves the files of its parts over TCP: no rank of the application has to be
+//! in a call of scr for that. A copy gets its name once its length and its checksum are those that were recorded, and lies in the cache
+//! of the node that has asked, or else under the prefix directory. All copies leave when the restart ends. A run that dies leaves them in
+//! its own parts of the dataset, which the next run removes.
+
+use super::foreign::TakenOver;
+use crate::cache::part::PartDir;
+use crate::cache::record::RankRecord;
+use crate::cache::{Cache, CachedDataset};
+use crate::comm::tcp::{self, interface::choose, Limits, TcpComm};
+use crate::comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
+use crate::fs::copy::write_data;
+use crate::fs::verify::{compare, expect_bytes, FileError};
+use crate::fs::{At, File, Files, FsError, How};
+use crate::job::Job;
+use crate::parallel;
+use crate::param;
+use crate::prefix::{FileName, Prefix, Seq};
+use std::ffi::OsStr;
+use std::io::ErrorKind;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+
+/// This rank's end of the lending: it asks, and its thread answers others.
+pub(super) struct Lending {
+    /// The dataset.
+    pub(super) seq: Seq,
+    /// Ranks ask by their own numbers; the thread of each has the number after all of those.
+    comm: TcpComm,
+    is_over: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    /// Whether the user knows that a cache has no room.
+    has_told_of_room: bool,
+}
+
+/// A file that lies in a cache of another node.
+pub(super) struct Lent<'a> {
+    pub(super) name: &'a FileName,
+    /// The rank that wrote it.
+    pub(super) writer: Rank,
+    /// The rank that has its part.
+    pub(super) host: Rank,
+    pub(super) bytes: u64,
+    pub(super) crc: Option<u32>,
+}
+
+/// Why a rank has not got a file.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LendError {
+    #[error("the ranks cannot talk")]
+    Comm(#[from] CommError),
+    #[error("{0}")]
+    Refused(String),
+    #[error("it arrived with {found} bytes where {expected} were recorded")]
+    Length { found: u64, expected: u64 },
+    #[error(transparent)]
+    File(#[from] FileError),
+}
+
+impl From<FsError> for LendError {
+    fn from(error: FsError) -> Self {
+        Self::File(error.into())
+    }
+}
+
+impl Lending {
+    /// Connects all ranks, and starts their threads. Collective.
+    pub(super) fn begin(job: &Job, of: &TakenOver) -> Collective<Self> {
+        let wanted = job.params.get(&param::TCP_INTERFACE);
+        let ip = job.agree(choose(wanted.as_deref(), &job.env.host, false))?;
+        let limits = Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT);
+        let (me, ranks) = (job.rank(), job.comm.size());
+        let ends = tcp::connect_as(&*job.comm, ip, &limits, &[me, thread_of(me, ranks)], 2 * ranks)?;
+        let is_over = Arc::new(AtomicBool::new(false));
+        let started = <[TcpComm; 2]>::try_from(ends).map_err(|_| "not both ends were made".to_owned());
+        let started = started.and_then(|[comm, of_thread]| {
+            let lender = Lender {
+                files: Arc::clone(&job.env.files),
+                parts: Arc::clone(&of.parts),
+                block: block_bytes(job),
+                is_over: Arc::clone(&is_over),
+            };
+            let run = move || lender.run(&of_thread);
+            let thread = parallel::start(Builder::new().name("scr-lend".to_owned()), run);
+            Ok((comm, thread.map_err(|error| error.to_string())?))
+        });
+        let (comm, thread) = job.agree(started)?;
+        Ok(Self { seq: of.seq, comm, is_over, thread: Some(thread), has_told_of_room: false })
+    }
+
+    /// A copy of a file on this node. Local.
+    ///
+    /// # Errors
+    /// It has not come, or there is no room for it, where the dataset is in the prefix directory as well.
+    pub(super) fn get(
+        &mut self,
+        job: &Job,
+        cache: &Cache,
+        cached: &CachedDataset,
+        file: &Lent<'_>,
+    ) -> Result<PathBuf, LendError> {
+        let files = job.files();
+        let (part, store) = (copies_of(job, cached), &cache.stores()[cached.store]);
+        let has_room =
+            store.room(files, file.bytes).is_none_or(|room| room.bytes >= file.bytes.saturating_add(SPARE));
+        if has_room {
+            match part
+                .make_data(files)
+                .map_err(LendError::from)
+                .and_then(|()| self.get_into(job, &part.data(), file))
+            {
+                Err(LendError::File(error)) if error.is_for_want_of_room() => (),
+                got => return got,
+            }
+        }
+        if !std::mem::replace(&mut self.has_told_of_room, true) {
+            job.report.warn_here(&format!(
+                "the store {} has no room for files of {} that lie on other nodes: they are read in the prefix directory",
+                store.name,
+                cached.record.label()
+            ));
+        }
+        if cached.has_files_in_prefix() {
+            return Err(LendError::Refused(format!("the store {} has no room for it", store.name)));
+        }
+        let folder = copies_in(&job.prefix, job.run.number);
+        make_dir(files, &folder)?;
+        self.get_into(job, &folder, file)
+    }
+
+    fn get_into(&self, job: &Job, folder: &Path, file: &Lent<'_>) -> Result<PathBuf, LendError> {
+        let files = job.files();
+        // Files of different ranks may have the same base name.
+        let folder = folder.join(file.writer.to_string());
+        let path = folder.join(OsStr::from_bytes(file.name.base()));
+        let block = job.params.get(&param::FILE_BUF_SIZE);
+        if expect_bytes(files, &path, file.bytes, file.crc, block).is_ok() {
+            return Ok(path);
+        }
+        make_dir(files, &folder)?;
+        let temporary = folder.join(format!(".{}", job.rank()));
+        let came = self.receive(job, &temporary, file);
+        let came = came.and_then(|()| Ok(files.rename(&temporary, &path).at("rename a copy to", &path)?));
+        came.map(|()| path).inspect_err(|_| _ = files.remove_file(&temporary))
+    }
+
+    /// Asks for a file, and writes it. What comes is received to its end, whether it can be written or not.
+    fn receive(&self, job: &Job, to: &Path, file: &Lent<'_>) -> Result<(), LendError> {
+        let lender = thread_of(file.host, job.comm.size());
+        let mut request = file.writer.0.to_be_bytes().to_vec();
+        request.extend(file.name.as_bytes());
+        exchange_all(&self.comm, REQUEST, &[Outgoing { to: lender, bytes: &request }], &mut [])?;
+        let next =
+            |bytes: &mut [u8]| exchange_all(&self.comm, ANSWER, &[], &mut [Incoming { from: lender, bytes }]);
+        let mut head = [0; HEAD];
+        next(&mut head)?;
+        let head = Head::unpack(head);
+        if !head.is_there {
+            let mut why = vec![0; usize::try_from(head.bytes).unwrap_or(0).min(MOST_TEXT)];
+            next(&mut why)?;
+            return Err(LendError::Refused(String::from_utf8_lossy(&why).into_owned()));
+        }
+        let mut copy = Writing::begin(job.files(), to);
+        let mut block = Vec::new();
+        let mut left = head.bytes;
+        while left > 0 {
+            block.resize(usize::try_from(left.min(block_bytes(job))).unwrap_or(usize::MAX), 0);
+            next(&mut block)?;
+            copy.write(&block);
+            left -= block.len() as u64;
+        }
+        let mut is_right = [0];
+        next(&mut is_right)?;
+        if is_right == [0] {
+            return Err(LendError::Refused(format!("it could not be read to its end by rank {}", file.host)));
+        }
+        if head.bytes != file.bytes {
+            return Err(LendError::Length { found: head.bytes, expected: file.bytes });
+        }
+        Ok(copy.end(head.mode, file.crc)?)
+    }
+
+    /// Removes the copies of all ranks of this node, which read them no more, and those of the run.
+    pub(super) fn remove_copies(job: &Job, cached: &CachedDataset) {
+        let files = job.files();
+        let own = (job.nodes.leader(job.rank()) == job.rank()).then(|| copies_of(job, cached).data());
+        let of_run = (job.rank() == Rank(0)).then(|| copies_in(&job.prefix, job.run.number));
+        for folder in own.into_iter().chain(of_run) {
+            if let Err(error) = files.remove_tree(&folder) {
+                job.report.error_here(&crate::describe(&error));
+            }
+        }
+    }
+}
+
+impl Drop for Lending {
+    fn drop(&mut self) {
+        self.is_over.store(true, Ordering::Relaxed);
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
+}
+
+/// Removes the copies that runs have left in the prefix directory which died. No other run is at work there.
+pub(super) fn remove_left_copies(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+    let dir = prefix.scr_dir();
+    let names = files.list_if_there(&dir)?.into_iter();
+    let mut left = names.filter(|name| name.as_os_str().as_bytes().starts_with(COPIES.as_bytes()));
+    left.try_for_each(|name| files.remove_tree(&dir.join(name)))
+}
+
+/// The part of the dataset in which the ranks of this node have their copies.
+fn copies_of(job: &Job, cached: &CachedDataset) -> PartDir {
+    cached.part.of_rank(job.nodes.leader(job.rank()))
+}
+
+fn copies_in(prefix: &Prefix, run: u64) -> PathBuf {
+    prefix.scr_dir().join(format!("{COPIES}{run}"))
+}
+
+fn make_dir(files: &dyn Files, path: &Path) -> Result<(), FsError> {
+    match files.make_dir(path, 0o700) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        made => made.at("make the folder", path),
+    }
+}
+
+fn thread_of(rank: Rank, ranks: u32) -> Rank {
+    Rank(ranks + rank.0)
+}
+
+fn block_bytes(job: &Job) -> u64 {
+    job.params.get(&param::MPI_BUF_SIZE).max(1)
+}
+
+/// The thread of a rank, which serves the files of its parts.
+struct Lender {
+    files: Arc<dyn Files>,
+    parts: Arc<Vec<(RankRecord, PartDir)>>,
+    block: u64,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Lender {
+    /// Answers until the lending is over.
+    fn run(&self, comm: &dyn Comm) {
+        // Nobody sends this: it waits for whatever else comes.
+        let mut never = [0];
+        let mut receives = [Incoming { from: comm.rank(), bytes: &mut never }];
+        let _ = comm.exchange(IDLE, &[], &mut receives, &mut |_| {
+            while let Some((from, request)) = comm.take(REQUEST)? {
+                // One that has ended takes nobody else's answers away.
+                let _ = self.answer(comm, from, &request);
+            }
+            Ok(if self.is_over.load(Ordering::Relaxed) { WaitControl::GiveUp } else { WaitControl::Wait })
+        });
+    }
+
+    fn answer(&self, comm: &dyn Comm, to: Rank, request: &[u8]) -> Result<(), CommError> {
+        let send = |bytes: &[u8]| {
+            let sends = [Outgoing { to, bytes }];
+            comm.exchange(ANSWER, &sends, &mut [], &mut |_| match self.is_over.load(Ordering::Relaxed) {
+                true => Err(CommError::Unfit { why: "the restart has ended" }),
+                false => Ok(WaitControl::Wait),
+            })
+        };
+        let (path, file, head) = match self.open(request) {
+            Ok(opened) => opened,
+            Err(why) => {
+                let why = &why.as_bytes()[..why.len().min(MOST_TEXT)];
+                send(&Head { is_there: false, bytes: why.len() as u64, mode: 0 }.pack())?;
+                return send(why).map(drop);
+            }
+        };
+        send(&head.pack())?;
+        let (mut offset, mut read) = (0, Ok(()));
+        let mut block = Vec::new();
+        while offset < head.bytes {
+            block.resize(usize::try_from((head.bytes - offset).min(self.block)).unwrap_or(usize::MAX), 0);
+            if read.is_ok() {
+                read = read_whole(&*file, offset, &mut block, &path);
+            }
+            send(&block)?;
+            offset += block.len() as u64;
+        }
+        send(&[u8::from(read.is_ok())]).map(drop)
+    }
+
+    /// The file that a request names.
+    fn open(&self, request: &[u8]) -> Result<(PathBuf, Box<dyn File>, Head), String> {
+        let (writer, name) = request.split_first_chunk().ok_or("the request cannot be read")?;
+        let writer = Rank(u32::from_be_bytes(*writer));
+        let of_writer = self.parts.iter().find(|(record, _)| record.rank == writer);
+        let (record, part) = of_writer.ok_or_else(|| format!("the part of rank {writer} is not there"))?;
+        let file = record.files.iter().find(|file| file.name.as_bytes() == name);
+        let file = file.ok_or_else(|| format!("rank {writer} wrote no such file"))?;
+        let path = part.file(&file.name);
+        let (opened, _) = crate::fs::verify::open_whole(&*self.files, &path, Some(file.bytes))
+            .map_err(|error| crate::describe(&error))?;
+        Ok((path, opened, Head { is_there: true, bytes: file.bytes, mode: file.mode }))
+    }
+}
+
+fn read_whole(file: &dyn File, offset: u64, block: &mut [u8], path: &Path) -> Result<(), FsError> {
+    let mut done = 0;
+    while done < block.len() {
+        match file.read_at(offset + done as u64, &mut block[done..]).at("read", path)? {
+            0 => return Err(std::io::Error::from(ErrorKind::UnexpectedEof)).at("read", path),
+            count => done += count,
+        }
+    }
+    Ok(())
+}
+
+/// A copy that is being written. It goes on after an error, which is given in the end.
+struct Writing<'a> {
+    path: &'a Path,
+    file: Result<Box<dyn File>, FsError>,
+    hasher: crc32fast::Hasher,
+    offset: u64,
+    written: u64,
+}
+
+impl<'a> Writing<'a> {
+    fn begin(files: &dyn Files, path: &'a Path) -> Self {
+        let file = files.open(path, How::Replace(0o600)).at("create", path);
+        Self { path, file, hasher: crc32fast::Hasher::new(), offset: 0, written: 0 }
+    }
+
+    fn write(&mut self, block: &[u8]) {
+        self.hasher.update(block);
+        if let Ok(file) = &self.file {
+            match write_data(&**file, self.offset, block).at("write", self.path) {
+                Ok(written) => self.written = written.unwrap_or(self.written),
+                Err(error) => self.file = Err(error),
+            }
+        }
+        self.offset += block.len() as u64;
+    }
+
+    fn end(self, mode: u32, crc: Option<u32>) -> Result<(), FileError> {
+        let file = self.file?;
+        if self.written < self.offset {
+            file.set_len(self.offset).at("extend", self.path)?;
+        }
+        compare(self.path, crc, Some(self.hasher.finalize()))?;
+        Ok(file.set_mode(mode & 0o777).at("set the permissions of", self.path)?)
+    }
+}
+
+/// What is said of a file before its bytes: whether it is there, or why it is not, in so many bytes.
+struct Head {
+    is_there: bool,
+    bytes: u64,
+    mode: u32,
+}
+
+impl Head {
+    fn pack(&self) -> [u8; HEAD] {
+        let mut packed = [0; HEAD];
+        packed[0] = u8::from(self.is_there);
+        packed[1..9].copy_from_slice(&self.bytes.to_be_bytes());
+        packed[9..].copy_from_slice(&self.mode.to_be_bytes());
+        packed
+    }
+
+    fn unpack([is_there, b0, b1, b2, b3, b4, b5, b6, b7, m0, m1, m2, m3]: [u8; HEAD]) -> Self {
+        Self {
+            is_there: is_there != 0,
+            bytes: u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
+            mode: u32::from_be_bytes([m0, m1, m2, m3]),
+        }
+    }
+}
+
+const HEAD: usize = 13;
+/// Bytes of a reason.
+const MOST_TEXT: usize = 1000;
+/// Bytes that a store keeps free beside a copy.
+const SPARE: u64 = 1 << 20;
+const COPIES: &str = "restart.";
+const REQUEST: Tag = Tag(60);
+const ANSWER: Tag = Tag(61);
+const IDLE: Tag = Tag(62);
+/// Two nodes that do not connect in this time cannot reach each other.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);
