@@ -268,7 +268,8 @@ parameters! {
     ENCODE_ASYNC_PERCENT: f64 = "SCR_ENCODE_ASYNC_PERCENT", Kind::Number { most: 100.0 }, text("0"), Anywhere,
         "Maximum percent of a processor that each rank uses to protect checkpoints while the application computes; 0 for no limit.";
     TCP_INTERFACE: Option<String> = "SCR_TCP_INTERFACE", Kind::Text, DefaultValue::Unset, Anywhere,
-        "The network that protects checkpoints while the application computes: an interface, or a range of addresses.";
+        "The network for threads of ranks, which protect checkpoints while the application computes, and bring back what another number \
+         of ranks wrote: an interface, or a range of addresses.";
     FLUSH_WIDTH: u32 = "SCR_FLUSH_WIDTH", RANKS, text("256"), Anywhere,
         "How many processes may write to the parallel file system at the same time, spread over the nodes.";
     FLUSH_ASYNC: bool = "SCR_FLUSH_ASYNC", Kind::Bool, text("0"), Anywhere,

@@ -13,12 +13,13 @@ use crate::cache::record::RankRecord;
 use crate::cache::stale::StalePart;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{all_reduce, barrier, Op};
-use crate::comm::{CollectiveError, CommError, Rank};
+use crate::comm::{CollectiveError, CommError, Rank, RankErrors};
 use crate::env::Link;
 use crate::fetch::Fetcher;
 use crate::flush::is_due_at_start;
 use crate::job::Job;
 use crate::param;
+use crate::placement::Survives;
 use crate::prefix::{DatasetDescriptor, Seq};
 use crate::rebuild::{self, BroughtBack, FoundDatasets, OtherSize, Rebuild};
 use crate::redundancy::schemes::Schemes;
@@ -135,7 +136,7 @@ impl Session {
             Ok(entered) => entered,
             Err(CollectiveError::Comm(error)) => return Err(error.into()),
             Err(CollectiveError::Ranks(why)) => {
-                job.report.warn(&format!("{} is not read in the caches of the nodes: {why}", record.label()));
+                job.report.warn(&not_read_here(record, &why));
                 return Ok(false);
             }
         };
@@ -170,8 +171,8 @@ impl Session {
             Ok(begun) => *lending = Some(begun),
             Err(CollectiveError::Comm(error)) => return Err(error.into()),
             Err(CollectiveError::Ranks(why)) => {
-                let (seq, label) = (taken.seq, taken.record.label());
-                job.report.warn(&format!("{label} is not read in the caches of the nodes: {why}"));
+                let seq = taken.seq;
+                job.report.warn(&not_read_here(&taken.record, &why));
                 self.save_taken(seq)?;
                 self.read_in_prefix(seq)?;
             }
@@ -265,13 +266,18 @@ fn can_be_lent(job: &Job, record: &RankRecord) -> bool {
     is_in_cache && job.env.link == Link::Tcp && !job.params.get(&param::GLOBAL_RESTART)
 }
 
+fn not_read_here(record: &RankRecord, why: &RankErrors) -> String {
+    let label = record.label();
+    format!("{label} is not read in the caches of the nodes, but by way of the prefix directory: {why}")
+}
+
 /// Begins this run's parts of a dataset that another number of ranks wrote. They have a number of their own, hold what ranks get from
 /// other nodes, and never become complete: the next run removes them. Collective.
 fn enter(
     job: &Job,
     cache: &mut Cache,
     theirs: &RankRecord,
-    survives: crate::placement::Survives,
+    survives: Survives,
 ) -> Result<CachedDataset, CollectiveError> {
     let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
     all_reduce(&*job.comm, &mut begun, Op::Max)?;
