@@ -5,7 +5,7 @@
 mod comm_suite;
 
 use scr_core::comm::collective::{all_reduce, barrier, Op};
-use scr_core::comm::tcp::{connect, Limits, Secret, TcpComm};
+use scr_core::comm::tcp::{connect, connect_as, Limits, Secret, TcpComm};
 use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use scr_core::env::Clock;
@@ -735,4 +735,39 @@ mod firewall {
             );
         }
     }
+}
+
+/// As when the threads of two processes stand for five ranks.
+#[test]
+fn a_process_may_have_several_ranks_or_none() {
+    let owners: [&[u32]; 3] = [&[3, 0], &[], &[1, 4, 2]];
+    let sums = thread::run(3, |processes| {
+        let own: Vec<Rank> = owners[processes.rank().index()].iter().copied().map(Rank).collect();
+        let ends = connect_as(&processes, V4, &limits(), &own, 5).expect("the loopback connects");
+        let threads: Vec<_> = ends
+            .into_iter()
+            .map(|comm| {
+                std::thread::spawn(move || {
+                    let mut sum = [u64::from(comm.rank().0)];
+                    all_reduce(&comm, &mut sum, Op::Sum).map(|()| (comm.rank(), comm.size(), sum[0]))
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap().unwrap()).collect::<Vec<_>>()
+    });
+    let sums = sums.unwrap();
+    for (own, found) in owners.iter().zip(&sums) {
+        let expected: Vec<_> = own.iter().map(|&rank| (Rank(rank), 5, 10)).collect();
+        assert_eq!(*found, expected);
+    }
+}
+
+#[test]
+fn a_rank_that_no_process_has_is_an_error_of_all() {
+    let outcomes = thread::run(2, |processes| {
+        let own: &[Rank] = if processes.rank() == Rank(0) { &[Rank(0), Rank(2)] } else { &[] };
+        connect_as(&processes, V4, &limits(), own, 3).map(drop).unwrap_err().to_string()
+    });
+    let expected = "there is no rank 1 among 3";
+    assert_eq!(outcomes.unwrap(), [expected, expected]);
 }

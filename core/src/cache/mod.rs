@@ -330,9 +330,6 @@ impl Cache {
 
     /// The prefix directory has what another number of ranks wrote as well, by now: their parts may make room.
     pub(crate) fn keep_saved(&mut self, seq: Seq) {
-        let cached =
-            self.datasets.iter_mut().filter(|cached| cached.is_of_other_ranks() && cached.seq() == seq);
-        cached.for_each(|cached| cached.copy = PrefixCopy::Complete);
         let parts = self.of_other_ranks.iter_mut().filter(|part| part.is_at(&[seq]));
         parts.for_each(|part| part.is_saved = true);
     }

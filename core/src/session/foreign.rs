@@ -196,8 +196,11 @@ impl Session {
         }
         for (seq, is_saved) in lent {
             if is_saved || self.save_taken(seq)? {
-                self.cache.keep_saved(seq);
                 self.read_in_prefix(seq)?;
+                let read = self.restart.checkpoint(&self.cache).map(CachedDataset::seq);
+                if read == Some(seq) {
+                    self.cache.keep_saved(seq);
+                }
             }
         }
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::seq);
@@ -209,7 +212,9 @@ impl Session {
     fn read_in_prefix(&mut self, seq: Seq) -> Result<(), Error> {
         self.cache.evict_taken(&self.job, seq);
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);
-        self.restart.find_again(&mut from)
+        self.restart.find_again(&mut from)?;
+        self.count_from_restart();
+        Ok(())
     }
 
     /// If the newest checkpoint is one that another number of ranks wrote, it must not be lost with the cache when a run ends.

@@ -9,7 +9,7 @@
 use super::foreign::TakenOver;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::cache::{Cache, CachedDataset};
+use crate::cache::{Cache, CachedDataset, StoreInUse};
 use crate::comm::tcp::{self, interface::choose, Limits, TcpComm};
 use crate::comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use crate::fs::copy::write_data;
@@ -89,10 +89,10 @@ impl Lending {
             };
             let run = move || lender.run(&of_thread);
             let thread = parallel::start(Builder::new().name("scr-lend".to_owned()), run);
-            Ok((comm, thread.map_err(|error| error.to_string())?))
+            let thread = Some(thread.map_err(|error| error.to_string())?);
+            Ok(Self { seq: of.seq, comm, is_over, thread, has_told_of_room: false })
         });
-        let (comm, thread) = job.agree(started)?;
-        Ok(Self { seq: of.seq, comm, is_over, thread: Some(thread), has_told_of_room: false })
+        job.agree(started)
     }
 
     /// A copy of a file on this node. Local.
@@ -106,19 +106,9 @@ impl Lending {
         cached: &CachedDataset,
         file: &Lent<'_>,
     ) -> Result<PathBuf, LendError> {
-        let files = job.files();
-        let (part, store) = (copies_of(job, cached), &cache.stores()[cached.store]);
-        let has_room =
-            store.room(files, file.bytes).is_none_or(|room| room.bytes >= file.bytes.saturating_add(SPARE));
-        if has_room {
-            match part
-                .make_data(files)
-                .map_err(LendError::from)
-                .and_then(|()| self.get_into(job, &part.data(), file))
-            {
-                Err(LendError::File(error)) if error.is_for_want_of_room() => (),
-                got => return got,
-            }
+        let store = &cache.stores()[cached.store];
+        if let Some(got) = self.get_into_cache(job, store, cached, file) {
+            return got;
         }
         if !std::mem::replace(&mut self.has_told_of_room, true) {
             job.report.warn_here(&format!(
@@ -131,8 +121,28 @@ impl Lending {
             return Err(LendError::Refused(format!("the store {} has no room for it", store.name)));
         }
         let folder = copies_in(&job.prefix, job.run.number);
-        make_dir(files, &folder)?;
+        make_dir(job.files(), &folder)?;
         self.get_into(job, &folder, file)
+    }
+
+    /// `None` if there is no room in the cache of this node.
+    fn get_into_cache(
+        &self,
+        job: &Job,
+        store: &StoreInUse,
+        cached: &CachedDataset,
+        file: &Lent<'_>,
+    ) -> Option<Result<PathBuf, LendError>> {
+        let (files, part) = (job.files(), copies_of(job, cached));
+        let needed = file.bytes.saturating_add(SPARE);
+        if store.room(files, needed).is_some_and(|room| room.bytes < needed) {
+            return None;
+        }
+        let made = part.make_data(files).map_err(LendError::from);
+        match made.and_then(|()| self.get_into(job, &part.data(), file)) {
+            Err(LendError::File(error)) if error.is_for_want_of_room() => None,
+            got => Some(got),
+        }
     }
 
     fn get_into(&self, job: &Job, folder: &Path, file: &Lent<'_>) -> Result<PathBuf, LendError> {
@@ -203,6 +213,9 @@ impl Lending {
 impl Drop for Lending {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
+        // The thread looks at that when something has come.
+        let to = thread_of(self.comm.rank(), self.comm.size() / 2);
+        let _ = exchange_all(&self.comm, REQUEST, &[Outgoing { to, bytes: &[] }], &mut []);
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
@@ -254,18 +267,22 @@ impl Lender {
         let mut never = [0];
         let mut receives = [Incoming { from: comm.rank(), bytes: &mut never }];
         let _ = comm.exchange(IDLE, &[], &mut receives, &mut |_| {
-            while let Some((from, request)) = comm.take(REQUEST)? {
+            while let Some((from, request)) = comm.take(REQUEST)?.filter(|_| !self.is_over()) {
                 // One that has ended takes nobody else's answers away.
                 let _ = self.answer(comm, from, &request);
             }
-            Ok(if self.is_over.load(Ordering::Relaxed) { WaitControl::GiveUp } else { WaitControl::Wait })
+            Ok(if self.is_over() { WaitControl::GiveUp } else { WaitControl::Wait })
         });
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
     }
 
     fn answer(&self, comm: &dyn Comm, to: Rank, request: &[u8]) -> Result<(), CommError> {
         let send = |bytes: &[u8]| {
             let sends = [Outgoing { to, bytes }];
-            comm.exchange(ANSWER, &sends, &mut [], &mut |_| match self.is_over.load(Ordering::Relaxed) {
+            comm.exchange(ANSWER, &sends, &mut [], &mut |_| match self.is_over() {
                 true => Err(CommError::Unfit { why: "the restart has ended" }),
                 false => Ok(WaitControl::Wait),
             })

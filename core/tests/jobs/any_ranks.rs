@@ -429,6 +429,7 @@ fn a_run_that_dies_at_any_operation_takes_no_checkpoint_away_from_any_number_of_
         let mut world = cached(4, 4, ("XOR", 2, 1)).set("SCR_FLUSH", "2");
         let faulty = FaultyFiles::new(RealFiles);
         at.into_iter().for_each(|at| if at % 2 == 0 { faulty.stop_at(at) } else { faulty.stop_torn_at(at) });
+        world.link = if at.is_some_and(|at| at % 5 < 2) { Link::InCalls } else { Link::Tcp };
         world.nodes = place(6, 4);
         world.files = Arc::new(faulty.clone());
         let died = world.try_run(|begun| begun.map_or(1, life));

@@ -117,7 +117,8 @@ fn any_file_in_cache_may_be_damaged_where_there_is_redundancy_and_none_is_read_w
         };
         let many = files(&made()).len();
         for at in 0..many {
-            let world = made();
+            let mut world = made();
+            world.link = if at % 4 < 2 { Link::Tcp } else { Link::InCalls };
             let path = files(&world).swap_remove(at);
             if at % 2 == 0 {
                 flip(&path, 0);
