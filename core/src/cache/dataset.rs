@@ -37,6 +37,8 @@ pub(crate) struct CachedDataset {
     pub(crate) survives: Option<Survives>,
     /// How long after the checkpoint before it, in this run, it was complete.
     pub(crate) after: Option<Duration>,
+    /// Bytes of the redundancy file that this rank has yet to make, about; while it is local.
+    pub(crate) owed: u64,
 }
 
 /// A checkpoint in cache that a run can restart from.
@@ -110,6 +112,7 @@ impl CachedDataset {
             verified: Verified::All,
             survives: None,
             after: None,
+            owed: 0,
         }
     }
 
@@ -144,9 +147,9 @@ impl CachedDataset {
         CheckpointId { id: self.id(), seq: self.seq(), name: self.record.dataset.name.clone() }
     }
 
-    /// The bytes of this rank's part in cache. A file that ranks have linked counts for each of them in part, and once in all.
+    /// The bytes of this rank's part in cache, also those that it takes once it is protected. A file that ranks have linked counts for each of them in part, and once in all.
     pub(crate) fn cache_bytes(&self, files: &dyn Files) -> u64 {
-        let redundancy = self.record.redundancy.map_or(0, |file| file.bytes);
+        let redundancy = self.record.redundancy.map_or(self.owed, |file| file.bytes);
         if self.record.protection.bypass {
             return redundancy;
         }

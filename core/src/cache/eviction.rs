@@ -22,6 +22,7 @@ use crate::message::amount;
 use crate::param;
 use crate::planted::{planted, Bug};
 use crate::prefix::Seq;
+use crate::redundancy::background::MOST_LOCAL;
 
 /// The dataset that is to leave a store next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,8 +101,9 @@ impl Cache {
     /// first, then the oldest ones. The newest one that survives the loss of a node does not leave for weaker ones. Output stays
     /// that exists only in cache, or that the application is about to read.
     pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
-        let waiting =
-            self.datasets.iter().filter(|cached| cached.store == store && self.waits(cached)).count();
+        // Where room has to be made, no thread works on one any more.
+        let waits = |cached: &CachedDataset| limit.keep_newest && self.waits(cached);
+        let waiting = self.datasets.iter().filter(|cached| cached.store == store && waits(cached)).count();
         if self.count_in(store) - waiting as u64 <= limit.most {
             return None;
         }
@@ -114,17 +116,18 @@ impl Cache {
         let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts), strong];
         let may_leave = |cached: &&CachedDataset| {
             let stays = self.is_offered(cached) || cached.must_stay() && !cached.is_being_flushed();
-            cached.store == store && !kept.contains(&Some(cached.id())) && !stays && !self.waits(cached)
+            cached.store == store && !kept.contains(&Some(cached.id())) && !stays && !waits(cached)
         };
         let all = self.datasets.iter().filter(may_leave);
         let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.seq()))?;
         Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
     }
 
-    /// Whether a dataset is local and no newer one is protected: it stays beside those that count.
+    /// Whether a dataset is local, is one of the newest, and no newer one is protected: it stays beside those that count.
     pub(crate) fn waits(&self, cached: &CachedDataset) -> bool {
-        let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
-        cached.is_local() && !self.datasets.iter().any(is_newer)
+        let newer = || self.datasets.iter().filter(|other| other.seq() > cached.seq());
+        let are_newest = newer().filter(|other| other.is_local()).count() < MOST_LOCAL;
+        cached.is_local() && are_newest && !newer().any(CachedDataset::counts)
     }
 
     /// The newest checkpoint of which a run can restart after the loss of a node, if it is in cache only.
@@ -238,12 +241,19 @@ impl Cache {
             return None;
         }
         let (files, expected) = (job.files(), room::expected(here.last_bytes));
+        // Those that are local take more yet, about as much on each rank of the node.
+        let mates = here.placement.mates(job.rank()).len() as u64;
+        let local = self.datasets.iter().filter(|cached| cached.store == store);
+        let owed = local.fold(0, |sum: u64, cached| sum.saturating_add(cached.owed)).saturating_mul(mates);
         // A file that is kept to be written over is room as well.
         let fits = |room: &Room| {
-            room.bytes >= expected || room.bytes.saturating_add(spare_bytes(files, &here.cache)) >= expected
+            let needed = expected.saturating_add(owed);
+            room.bytes >= needed || room.bytes.saturating_add(spare_bytes(files, &here.cache)) >= needed
         };
         let of_size = here.room_of_size(there).filter(|room| room.bytes < expected);
-        of_size.or_else(|| here.room(files, expected).filter(|room| !fits(room))).map(Crowded::Now)
+        of_size
+            .or_else(|| here.room(files, expected.saturating_add(owed)).filter(|room| !fits(room)))
+            .map(Crowded::Now)
     }
 
     /// After a failure: from now on old datasets leave a store that ran full before new ones are written. Collective.

@@ -59,6 +59,8 @@ pub(crate) struct Background {
     has_failed: bool,
     /// Whether the user knows that the cache has no room for two checkpoints.
     has_told_of_room: bool,
+    /// Whether the user knows that checkpoints come faster than they are protected.
+    has_told_of_lag: bool,
 }
 
 /// How datasets are protected; the same on all ranks.
@@ -132,6 +134,21 @@ impl Background {
                  SCR_Complete_output waits until the new one is protected",
             );
         }
+    }
+
+    /// Says once that the application waits for its checkpoints to be protected.
+    pub(crate) fn tell_lag(&mut self, job: &Job, label: &str) {
+        if !std::mem::replace(&mut self.has_told_of_lag, true) {
+            job.report.notice(&format!(
+                "checkpoints are written faster than they are protected: SCR_Start_output waits until {label} is protected, as \
+                 {MOST_LOCAL} of them are local"
+            ));
+        }
+    }
+
+    /// Whether no more datasets may be local than there are.
+    pub(crate) fn is_behind_time(&self) -> bool {
+        self.local.len() >= MOST_LOCAL
     }
 
     /// Begins to protect a dataset whose parts are recorded as local.
@@ -277,15 +294,37 @@ pub(super) fn protect(
 ) -> Collective<RankRecord> {
     let LocalPart { mut record, part, scheme } = local;
     let phase = SchemePhase::begin(job, &record.protection.scheme, record.dataset.created, longest);
-    let kept =
-        Protect { job, open, scheme: &*scheme, phase: &phase }.encode_part(&part, &mut record, Opened::new());
-    job.agree(kept.and_then(|kept| {
-        let path = part.filemap();
-        let journal = Journal::reopen(job.files(), &path)?;
-        Ok::<_, RedundancyError>(journal.append_anew(job.files(), &record, &kept).at("write", &path)?)
-    }))?;
+    let protect = Protect { job, open, scheme: &*scheme, phase: &phase };
+    let kept = protect.encode_part(&part, &mut record, Opened::new());
+    let kept = job.agree(kept.and_then(|kept| expect_unchanged(job, &record, &part).map(|()| kept)));
+    let kept = kept.inspect_err(|_| {
+        // Its room may be needed. No part of the dataset is recorded as protected.
+        if let Err(error) = job.files().remove_if_there(&part.redundancy()) {
+            job.report.error_here(&crate::describe(&error));
+        }
+        open.close_removed();
+    })?;
+    let path = part.filemap();
+    let recorded = Journal::reopen(job.files(), &path)
+        .map_err(RedundancyError::from)
+        .and_then(|journal| Ok(journal.append_anew(job.files(), &record, &kept).at("write", &path)?));
+    job.agree(recorded)?;
     Ok(record)
 }
 
+/// Fails if a file has changed since it was complete: nobody would notice that later, as its checksums are those of the changed bytes.
+fn expect_unchanged(job: &Job, record: &RankRecord, part: &PartDir) -> Result<(), RedundancyError> {
+    for file in &record.files {
+        let path = part.file(&file.name);
+        let status = job.files().status(&path).at("look at", &path)?;
+        if status.mtime != file.mtime || status.len != file.bytes {
+            return Err(RedundancyError::Changed(path));
+        }
+    }
+    Ok(())
+}
+
+/// So many datasets are local at a time while a new one is written: one is being protected, and one waits for that.
+pub(crate) const MOST_LOCAL: usize = 2;
 /// Two nodes that do not connect in this time cannot reach each other.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);

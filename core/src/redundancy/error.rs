@@ -4,6 +4,7 @@ use crate::cache::verify::Damage;
 use crate::comm::set::SetError;
 use crate::fs::FsError;
 use scr_plugin_api::{PluginError, PluginErrorKind};
+use std::path::PathBuf;
 
 impl RedundancyError {
     /// Whether another member of the set has given up, and knows why.
@@ -25,6 +26,9 @@ pub(crate) enum RedundancyError {
     /// A file cannot be made or written.
     #[error(transparent)]
     Files(#[from] FsError),
+    /// The application has changed a file that was complete.
+    #[error("{} has changed since SCR_Complete_output; an application may write a file only before that call", .0.display())]
+    Changed(PathBuf),
     /// The scheme has failed.
     #[error(transparent)]
     Scheme(#[from] PluginError),

@@ -21,7 +21,7 @@ use crate::job::Job;
 use crate::placement::{Placement, Survives};
 use crate::plugin::{check_plugins, PluginHost};
 use crate::redundancy::plugins::Plugins;
-use scr_plugin_api::Scheme;
+use scr_plugin_api::{Scheme, SetShape};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -189,6 +189,19 @@ impl Schemes {
         let holders: Vec<_> =
             members.iter().map(|&member| Some(vec![job.nodes.number(member) as usize])).collect();
         Ok(Survives::of_set(&holders, scheme.losses_survived(size).unwrap_or(0)))
+    }
+
+    /// The bytes that the redundancy file of this rank will take, if the other members of its set have as much data. Collective the
+    /// first time.
+    ///
+    /// # Errors
+    /// The scheme cannot be loaded.
+    pub(crate) fn owed_bytes(&self, job: &Job, record: &RankRecord) -> Collective<u64> {
+        let scheme = self.scheme(job, &record.protection)?;
+        let member = record.members.iter().position(|&member| member == record.rank).unwrap_or(0);
+        let data_lens = vec![record.data_bytes(); record.members.len()];
+        let shape = SetShape { rank: u32::try_from(member).unwrap_or(0), data_lens: &data_lens };
+        Ok(scheme.redundancy_len(&shape).unwrap_or(0))
     }
 
     /// Loads the schemes of new datasets, so that the first ones need not. One that cannot be loaded now, which is reported, is

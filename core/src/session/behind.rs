@@ -41,6 +41,20 @@ impl Session {
         self.protect_unprotected()
     }
 
+    /// Waits until few enough datasets are local for one more. Otherwise they would be ever more, and the newest that is protected ever
+    /// older. Collective.
+    pub(super) fn let_protection_catch_up(&mut self) -> Result<(), Error> {
+        while self.background.is_behind_time() {
+            let oldest = self.background.first().and_then(|id| self.cache.dataset(id));
+            if let Some(label) = oldest.map(|cached| cached.record.label()) {
+                self.background.tell_lag(&self.job, &label);
+            }
+            let Some(ended) = self.background.end_first(&self.job, true)? else { break };
+            self.end_protection(ended)?;
+        }
+        self.protect_unprotected()
+    }
+
     /// Whether a dataset of this kind may be protected behind the application; the same on all ranks.
     pub(super) fn protects_behind(&self, record: &RankRecord) -> bool {
         let is_checkpoint = record.dataset.is_only_checkpoint();
@@ -96,6 +110,7 @@ impl Session {
                 continue;
             };
             let (label, began) = (cached.record.label(), self.job.elapsed());
+            let (store, bytes) = (cached.store, cached.owed);
             match self.schemes.protect_local(&self.job, &self.cache, &cached.record, &cached.part) {
                 Ok(record) => self.record_protected(id, record, self.job.elapsed() - began)?,
                 Err(error) => {
@@ -103,6 +118,8 @@ impl Session {
                     self.job.report.error(&format!(
                         "{label} cannot be protected: {why}; it survives the death of processes, but not the loss of a node"
                     ));
+                    self.cache.check_if_full(&self.job, store, bytes)?;
+                    self.evict_to(store, self.cache.limit_after(store))?;
                 }
             }
         }
@@ -111,7 +128,7 @@ impl Session {
 
     fn record_protected(&mut self, id: u64, record: RankRecord, took: Duration) -> Result<(), Error> {
         let Some(cached) = self.cache.dataset_mut(id) else { return Ok(()) };
-        cached.record = record;
+        (cached.record, cached.owed) = (record, 0);
         let (store, bytes) = (cached.store, cached.cache_bytes(self.job.files()));
         let label = cached.record.label();
         let protected = Record::event(Event::Protected).dataset(&cached.record.dataset).took(took);

@@ -232,6 +232,11 @@ fn what_cannot_be_protected_stays_local_and_older_ones_stay_with_it() {
         "cannot be protected",
         "survives the death of processes, but not the loss of a node",
     ]);
+    let is_left = |path: &std::path::PathBuf| {
+        let path = path.to_string_lossy();
+        path.contains("scr.dataset.2/") && path.contains("/redundancy_")
+    };
+    assert!(!world.cached_files().iter().any(is_left), "what is of no use takes no room");
     world.own_files.clear();
     let kept = world.keep();
     world.lose("n3");
@@ -326,6 +331,38 @@ mod threads {
             world.lose("n1");
             restarts_from(&world, Some(2));
         }
+    }
+
+    /// There were ever more of them, and with the loss of a node all were lost.
+    #[test]
+    fn where_checkpoints_come_faster_than_they_are_protected_the_application_waits_for_that() {
+        let world = world("XOR").set("SCR_ENCODE_ASYNC_BW", "1");
+        let run = world.run(|application| {
+            checkpoints(application, 1..=6);
+        });
+        run.line_with(&["checkpoints are written faster than they are protected", "SCR_Start_output waits"]);
+        world.lose("n1");
+        restarts_from(&world, Some(4));
+    }
+
+    /// The bytes that it had then would have been those of the checkpoint.
+    #[test]
+    fn a_file_that_the_application_changes_too_late_is_not_protected() {
+        let world = world("XOR").set("SCR_ENCODE_ASYNC_BW", "1");
+        let run = world.run(|application| {
+            checkpoints(application, 1..=1);
+            if application.rank == Rank(0) {
+                let is_it = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("rank_0.0");
+                let path = world.cached_files().into_iter().find(is_it).unwrap();
+                let bytes: Vec<u8> = read(&path).unwrap().iter().map(|byte| byte ^ 1).collect();
+                write(&path, bytes).unwrap();
+                let file = std::fs::File::options().write(true).open(&path).unwrap();
+                file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(1)).unwrap();
+            }
+            application.finalize().unwrap();
+        });
+        run.line_with(&["ERROR", "cannot be protected", "has changed since SCR_Complete_output"]);
+        assert!(!run.has_line_with("is protected: "));
     }
 
     #[test]

@@ -81,8 +81,19 @@ impl Session {
         }
         let claim = journal.into_claim();
         let after = if flags.checkpoint { self.times.since_last(now) } else { None };
-        let dataset =
-            CachedDataset { may_replace, survives, after, ..CachedDataset::new(record, part, claim, store) };
+        let owed = match record.local {
+            Some(_) => {
+                self.schemes.owed_bytes(&self.job, &record).or_else(|error| error.agreed().map(|_| 0))?
+            }
+            None => 0,
+        };
+        let dataset = CachedDataset {
+            may_replace,
+            survives,
+            after,
+            owed,
+            ..CachedDataset::new(record, part, claim, store)
+        };
         let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {
@@ -275,7 +286,7 @@ impl Session {
     }
 
     /// Lets datasets leave a store until it keeps no more than its limit. A flush that copies one of them ends first.
-    fn evict_to(&mut self, store: usize, limit: Limit) -> Result<(), Error> {
+    pub(in crate::session) fn evict_to(&mut self, store: usize, limit: Limit) -> Result<(), Error> {
         while let Some(victim) = self.cache.victim(store, limit) {
             if victim.being_flushed {
                 self.with_flushes(|flushes, site| flushes.finish_for_room(site, victim.id))?;
