@@ -14,7 +14,7 @@ use crate::comm::tcp::{self, interface::choose, Limits, TcpComm};
 use crate::comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use crate::fs::copy::write_data;
 use crate::fs::verify::{compare, expect_bytes, FileError};
-use crate::fs::{At, File, Files, FsError, How};
+use crate::fs::{At, File, Files, FsError, How, LockAttempt};
 use crate::job::Job;
 use crate::parallel;
 use crate::param;
@@ -147,15 +147,20 @@ impl Lending {
 
     fn get_into(&self, job: &Job, folder: &Path, file: &Lent<'_>) -> Result<PathBuf, LendError> {
         let files = job.files();
-        // Files of different ranks may have the same base name.
-        let folder = folder.join(file.writer.to_string());
-        let path = folder.join(OsStr::from_bytes(file.name.base()));
+        // Files of different ranks may have the same base name, and those of the application any name.
+        let of_writer = folder.join(file.writer.to_string());
+        let path = of_writer.join(OsStr::from_bytes(file.name.base()));
         let block = job.params.get(&param::FILE_BUF_SIZE);
-        if expect_bytes(files, &path, file.bytes, file.crc, block).is_ok() {
+        let is_here = || expect_bytes(files, &path, file.bytes, file.crc, block).is_ok();
+        if is_here() {
             return Ok(path);
         }
-        make_dir(files, &folder)?;
-        let temporary = folder.join(format!(".{}", job.rank()));
+        make_dir(files, &of_writer)?;
+        let _turn = wait_for_others(files, &folder.join(format!(".{}.lock", file.writer)));
+        if is_here() {
+            return Ok(path);
+        }
+        let temporary = folder.join(format!(".{}.{}", file.writer, job.rank()));
         let came = self.receive(job, &temporary, file);
         let came = came.and_then(|()| Ok(files.rename(&temporary, &path).at("rename a copy to", &path)?));
         came.map(|()| path).inspect_err(|_| _ = files.remove_file(&temporary))
@@ -242,6 +247,17 @@ fn make_dir(files: &dyn Files, path: &Path) -> Result<(), FsError> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         made => made.at("make the folder", path),
     }
+}
+
+/// Another rank of this node may just be getting the same file, which need not come twice. Whoever waits too long gets it as well.
+fn wait_for_others(files: &dyn Files, lock: &Path) -> Option<Box<dyn File>> {
+    let lock = files.open(lock, How::Ensure(0o600)).ok()?;
+    let mut pauses = 0;
+    while pauses < MOST_PAUSES && lock.try_lock() == LockAttempt::Held {
+        files.pause(PAUSE);
+        pauses += 1;
+    }
+    Some(lock)
 }
 
 fn thread_of(rank: Rank, ranks: u32) -> Rank {
@@ -401,6 +417,9 @@ const HEAD: usize = 13;
 const MOST_TEXT: usize = 1000;
 /// Bytes that a store keeps free beside a copy.
 const SPARE: u64 = 1 << 20;
+/// A minute together.
+const MOST_PAUSES: u32 = 6000;
+const PAUSE: Duration = Duration::from_millis(10);
 const COPIES: &str = "restart.";
 const REQUEST: Tag = Tag(60);
 const ANSWER: Tag = Tag(61);

@@ -2,6 +2,7 @@
 
 use super::any_ranks::{cached, job, place, read_all, try_read};
 use super::crash::sizes;
+use super::damage::flip;
 use super::world::{contents, files_below, path_of, World};
 use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
@@ -67,6 +68,35 @@ fn each_node_gets_what_its_ranks_ask_for_once_and_keeps_no_copy() {
     world.run(read_all).all_gave(&Some((1, 4)));
     let changed = world.changes_since(&before);
     assert!(changed.iter().all(|change| !change.contains("scr.dataset.1/")), "{changed:?}");
+}
+
+#[test]
+fn what_two_ranks_of_a_node_ask_for_at_the_same_time_comes_once() {
+    const BYTES: usize = 8 << 20;
+    let large = |rank: Rank| if rank == Rank(3) { vec![BYTES] } else { vec![1] };
+    let mut world = job(4, "XOR");
+    world.run(|application| application.checkpoint(1, large).unwrap());
+    world.nodes = place(8, 4);
+    let counted = FaultyFiles::new(RealFiles);
+    counted.count_all();
+    world.own_files.insert(Rank(6), Arc::new(counted.clone()));
+    world.own_files.insert(Rank(7), Arc::new(counted.clone()));
+    let all_ask = Barrier::new(8);
+    let run = world.run(|application| {
+        application.session().have_restart().unwrap().unwrap();
+        application.session().start_restart().unwrap();
+        let name = application.session().restart_file(3, 0).unwrap();
+        all_ask.wait();
+        let path = path_of(&application.session().route_file(&name).unwrap()).to_owned();
+        assert!(std::fs::read(&path).unwrap() == contents(1, Rank(3), 0, BYTES));
+        application.session().complete_restart(true).unwrap();
+    });
+    run.all_gave(&());
+    let operations = counted.operations();
+    let reads =
+        operations.iter().filter(|done| done.what == What::Read && done.path.ends_with("r3/rank_3.0"));
+    let bytes: u64 = reads.map(|done| done.bytes).sum();
+    assert_eq!(bytes, 4 * BYTES as u64, "to be compared, and for each of three nodes");
 }
 
 #[test]
@@ -197,6 +227,44 @@ fn a_file_that_its_node_cannot_read_to_the_end_is_never_half_there() {
         }
         // Nothing is known against it.
         world.own_files.clear();
+        world.run(read_all).all_gave(&Some((1, 4)));
+    }
+}
+
+/// The node has compared it when the run began.
+#[test]
+fn a_file_that_changes_before_it_is_lent_is_given_to_nobody() {
+    for flush in ["0", "1"] {
+        let mut world = job(4, "XOR").set("SCR_FLUSH", flush);
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        world.nodes = place(6, 4);
+        let [has_begun, is_changed] = [Barrier::new(6), Barrier::new(6)];
+        let run = world.run(|application| {
+            application.session().have_restart().unwrap().unwrap();
+            application.session().start_restart().unwrap();
+            has_begun.wait();
+            if application.rank == Rank(0) {
+                flip(&world.cached_file(&["scr.dataset.1/", "rank_1.0"]), 0);
+            }
+            is_changed.wait();
+            let name = application.session().restart_file(1, 0).unwrap();
+            let path = application.session().route_file(&name);
+            let is_given = path.map(|path| {
+                let found = std::fs::read(path_of(&path)).unwrap();
+                found == contents(1, Rank(1), 0, sizes(Rank(1))[0])
+            });
+            let is_given = is_given.map_err(|error| error.to_string());
+            let _ = application.session().complete_restart(is_given.is_ok());
+            is_given
+        });
+        let others = (0..6).filter(|rank| world.nodes[*rank] != "n1");
+        for rank in others {
+            match &run.ranks[rank] {
+                Ok(is_right) => assert!(*is_right && flush == "1", "rank {rank}"),
+                Err(why) => assert!(flush == "0" && why.contains("is damaged: its checksum"), "{why}"),
+            }
+        }
+        // Redundancy makes it right again.
         world.run(read_all).all_gave(&Some((1, 4)));
     }
 }
