@@ -22,7 +22,6 @@ use crate::message::amount;
 use crate::param;
 use crate::planted::{planted, Bug};
 use crate::prefix::Seq;
-use crate::redundancy::background::MOST_LOCAL;
 
 /// The dataset that is to leave a store next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -528,5 +527,7 @@ const TAG: Tag = Tag(42);
 const CLEAN: &str = "`scr clean --dead' removes what jobs that are over have left on a node";
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;
+/// So many datasets are local at a time while a new one is written: one is being protected, and one waits for that.
+pub(crate) const MOST_LOCAL: usize = 2;
 /// Bytes of a file whose memory a thread gives back.
 const WORTH_A_THREAD: u64 = 1 << 20;

@@ -49,7 +49,7 @@ mod store;
 pub(crate) mod verify;
 
 pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy, Standing};
-pub(crate) use eviction::{Crowded, FilesGiven, Limit};
+pub(crate) use eviction::{Crowded, FilesGiven, Limit, MOST_LOCAL};
 pub(crate) use store::StoreInUse;
 
 use crate::comm::collective::{any, gather};

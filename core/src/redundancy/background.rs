@@ -16,6 +16,7 @@ use crate::cache::kept_open::KeptOpen;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
+use crate::cache::MOST_LOCAL;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::controlled::{Control, Controlled};
 use crate::comm::tcp::{self, interface::choose, Limits};
@@ -324,7 +325,5 @@ fn expect_unchanged(job: &Job, record: &RankRecord, part: &PartDir) -> Result<()
     Ok(())
 }
 
-/// So many datasets are local at a time while a new one is written: one is being protected, and one waits for that.
-pub(crate) const MOST_LOCAL: usize = 2;
 /// Two nodes that do not connect in this time cannot reach each other.
 const LONGEST_CONNECT: Duration = Duration::from_secs(10);
