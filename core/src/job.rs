@@ -2,6 +2,7 @@
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
 use crate::comm::collective::{agree, agree_at, all_gather, all_reduce, broadcast_tree, same_everywhere, Op};
+use crate::comm::tcp::{interface::choose, Limits};
 use crate::comm::watched::Pace;
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
@@ -16,8 +17,10 @@ use crate::placement::Placement;
 use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
 use scr_plugin_api::KvTree;
 use std::collections::HashMap;
+use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A run of a job, as all of the runtime sees it.
@@ -141,6 +144,16 @@ impl Job {
             launched,
             is_recovery,
         })
+    }
+
+    /// The address of this node for threads that talk over TCP, and how long they wait for a node that does not answer. Collective.
+    ///
+    /// # Errors
+    /// No address of a node is the one that the user wants. The same on all ranks.
+    pub(crate) fn network(&self) -> Collective<(IpAddr, Limits)> {
+        let wanted = self.params.get(&param::TCP_INTERFACE);
+        let ip = self.agree(choose(wanted.as_deref(), &self.env.host, self.nodes.count() == 1))?;
+        Ok((ip, Limits::new(Arc::clone(&self.env.clock), LONGEST_CONNECT)))
     }
 
     /// The job for another thread of this rank, which makes it there of a communicator of the same ranks. Nothing is logged.
@@ -516,3 +529,6 @@ fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<Settings
         None => Settings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),
     }
 }
+
+/// Two nodes that do not connect in this time cannot reach each other.
+const LONGEST_CONNECT: Duration = Duration::from_secs(10);

@@ -8,7 +8,7 @@ use super::recover::{self, Recovered, Restored};
 use super::{OtherSize, Rebuild};
 use crate::cache::record::DatasetKey;
 use crate::comm::collective::{all_gather, all_reduce, barrier, Op};
-use crate::comm::tcp::{self, interface::choose, Limits};
+use crate::comm::tcp;
 use crate::comm::{Collective, CommError, Rank};
 use crate::job::Job;
 use crate::message::Reporter;
@@ -18,8 +18,6 @@ use crate::placement::{Placement, Survives};
 use crate::redundancy::schemes::Schemes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
 
 /// A dataset of another number of ranks that is whole in the caches of this run.
 pub(crate) struct BroughtBack {
@@ -46,9 +44,7 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
         0..=MOST_THREADS => Ok(()),
         threads => Err(format!("that would take {threads} threads, and at most {MOST_THREADS} are possible")),
     })?;
-    let wanted = job.params.get(&param::TCP_INTERFACE);
-    let ip = job.agree(choose(wanted.as_deref(), &job.env.host, job.nodes.count() == 1))?;
-    let limits = Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT);
+    let (ip, limits) = job.network()?;
     let size = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
     let comms = tcp::connect_as(&*job.comm, ip, &limits, &own, size)?;
     let nodes = Placement::of(hosts.iter().map(|host| job.nodes.name(*host).to_owned()).collect());
@@ -150,5 +146,3 @@ fn restore(
 const MOST_THREADS: usize = 128;
 /// Bytes that say what a rank has of one part.
 const OFFER: usize = 5;
-/// Two nodes that do not connect in this time cannot reach each other.
-const LONGEST_CONNECT: Duration = Duration::from_secs(10);

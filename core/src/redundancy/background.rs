@@ -19,7 +19,7 @@ use crate::cache::verify::Opened;
 use crate::cache::MOST_LOCAL;
 use crate::comm::collective::{all_reduce, Op};
 use crate::comm::controlled::{Control, Controlled};
-use crate::comm::tcp::{self, interface::choose, Limits};
+use crate::comm::tcp;
 use crate::comm::{Collective, CollectiveError, Comm, CommError};
 use crate::env::Link;
 use crate::fs::At;
@@ -206,10 +206,8 @@ impl Background {
 impl Worker {
     /// Connects the threads of all ranks, and starts that of this one. Collective.
     fn connect(job: &Job, open: &Arc<KeptOpen>) -> Collective<Self> {
-        let wanted = job.params.get(&param::TCP_INTERFACE);
-        let ip = job.agree(choose(wanted.as_deref(), &job.env.host, job.nodes.count() == 1))?;
+        let (ip, limits) = job.network()?;
         job.report.debug(&format!("threads of ranks talk over TCP at {ip}"));
-        let limits = Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT);
         let comm = tcp::connect(&*job.comm, ip, &limits)?;
         job.agree(Self::start(job, open, Box::new(comm)))
     }
@@ -324,6 +322,3 @@ fn expect_unchanged(job: &Job, record: &RankRecord, part: &PartDir) -> Result<()
     }
     Ok(())
 }
-
-/// Two nodes that do not connect in this time cannot reach each other.
-const LONGEST_CONNECT: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use super::foreign::TakenOver;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, StoreInUse};
-use crate::comm::tcp::{self, interface::choose, Limits, TcpComm};
+use crate::comm::tcp::{self, TcpComm};
 use crate::comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use crate::fs::copy::write_data;
 use crate::fs::verify::{compare, expect_bytes, FileError};
@@ -73,9 +73,7 @@ impl From<FsError> for LendError {
 impl Lending {
     /// Connects all ranks, and starts their threads. Collective.
     pub(super) fn begin(job: &Job, of: &TakenOver) -> Collective<Self> {
-        let wanted = job.params.get(&param::TCP_INTERFACE);
-        let ip = job.agree(choose(wanted.as_deref(), &job.env.host, false))?;
-        let limits = Limits::new(Arc::clone(&job.env.clock), LONGEST_CONNECT);
+        let (ip, limits) = job.network()?;
         let (me, ranks) = (job.rank(), job.comm.size());
         let ends = tcp::connect_as(&*job.comm, ip, &limits, &[me, thread_of(me, ranks)], 2 * ranks)?;
         let is_over = Arc::new(AtomicBool::new(false));
@@ -424,5 +422,3 @@ const COPIES: &str = "restart.";
 const REQUEST: Tag = Tag(60);
 const ANSWER: Tag = Tag(61);
 const IDLE: Tag = Tag(62);
-/// Two nodes that do not connect in this time cannot reach each other.
-const LONGEST_CONNECT: Duration = Duration::from_secs(10);
