@@ -26,7 +26,11 @@ impl Freeing {
             let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             threads.retain(|thread| !thread.is_finished());
             // Where there is no thread, this one does it.
-            threads.extend(parallel::start(Builder::new().name("scr-free".to_owned()), move || drop(held)));
+            threads.extend(parallel::start(Builder::new().name("scr-free".to_owned()), move || {
+                // Of this thread alone. What is not free yet may be so after what the application is about to do.
+                let _ = rustix::process::setpriority_process(None, LEAST_PRIORITY);
+                drop(held);
+            }));
         }
         result
     }
@@ -43,6 +47,9 @@ impl Drop for Freeing {
         self.wait();
     }
 }
+
+/// Of the priorities that a thread may give itself.
+const LEAST_PRIORITY: i32 = 19;
 
 #[cfg(test)]
 mod tests {

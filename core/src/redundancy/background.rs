@@ -17,7 +17,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::cache::MOST_LOCAL;
-use crate::comm::collective::{all_reduce, Op};
+use crate::comm::collective::{all_reduce, barrier, Op};
 use crate::comm::controlled::{Control, Controlled};
 use crate::comm::tcp;
 use crate::comm::{Collective, CollectiveError, Comm, CommError};
@@ -227,7 +227,10 @@ impl Worker {
             let longest = LongestCall::default();
             for local in to_do {
                 let (id, began) = (local.record.dataset.id, job.elapsed());
-                let (protected, is_broken) = match protect(&job, &open, &longest, local) {
+                // No thread takes a processor from a rank that is about to return to its application.
+                let all_return = barrier(&*job.comm).map_err(CollectiveError::from);
+                let protected = all_return.and_then(|()| protect(&job, &open, &longest, local));
+                let (protected, is_broken) = match protected {
                     Ok(record) => (Protected::Yes(Box::new(record), job.elapsed() - began), false),
                     Err(CollectiveError::Ranks(why)) => (Protected::No(why.to_string()), false),
                     Err(CollectiveError::Comm(error)) => (Protected::No(error.to_string()), true),

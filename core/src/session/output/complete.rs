@@ -226,10 +226,7 @@ impl Session {
     fn after_complete(&mut self, dataset: CachedDataset, flags: OutputFlags) -> Result<(), Error> {
         let (id, is_local) = (dataset.id(), dataset.is_local());
         self.cache.add_complete(&self.job, dataset)?;
-        let flushed = match is_local {
-            true => self.protect_behind(id),
-            false => self.after_protected(id),
-        };
+        let flushed = if is_local { Ok(()) } else { self.after_protected(id) };
         if flags.checkpoint {
             self.restart.offer_newest(&self.job, &mut self.cache);
             self.halt.count_checkpoint(&self.job)?;
@@ -238,6 +235,9 @@ impl Session {
             flushes.start_copying(site);
             Ok(())
         })?;
+        if is_local {
+            self.protect_behind(id)?;
+        }
         flushed
     }
 
