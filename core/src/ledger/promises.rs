@@ -86,6 +86,8 @@ mod check {
         pub(crate) dataset: DatasetDescriptor,
         /// Somebody was told that it is complete.
         pub(crate) is_complete: bool,
+        /// The run that starts can read it: as many ranks wrote it, or any number may have.
+        pub(crate) is_readable: bool,
         /// A flush of it has made it complete, and was taken back.
         pub(crate) has_two_ends: bool,
         /// The user drops it, or has dropped it and was told so.
@@ -162,7 +164,8 @@ mod check {
         let is_replaced = |of: usize| {
             view.fates[of].rivals.iter().any(|&rival| rival > of && view.fates[rival].is_complete)
         };
-        let is_owed = |of: &usize| view.fates[*of].is_promised() && !is_replaced(*of);
+        let is_owed =
+            |of: &usize| view.fates[*of].is_promised() && view.fates[*of].is_readable && !is_replaced(*of);
         let newest = (0..view.fates.len()).rfind(is_owed);
         newest.is_none_or(|newest| view.restart.is_some_and(|restart| restart.dataset >= newest))
     }

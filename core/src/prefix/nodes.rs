@@ -44,7 +44,7 @@ struct NodesFile {
 }
 
 impl Shared for NodesFile {
-    const WAIT: Durability = Durability::Synced;
+    const WAIT: Durability = Durability::Unsynced;
 
     fn path(prefix: &Prefix) -> PathBuf {
         prefix.nodes_file()

@@ -53,6 +53,10 @@ struct Scenario {
     second: usize,
     end: usize,
     reads: Reads,
+    ranks: Ranks,
+    /// Whether the second run is the first one's application, which goes on after the death of a rank. What the first run has
+    /// started outside of its processes goes on meanwhile.
+    recovers: bool,
     command: Command,
     /// Whether files have checksums.
     has_sums: bool,
@@ -60,6 +64,27 @@ struct Scenario {
     may_lose_power: bool,
     /// How often a lock may be taken away from a process that goes on.
     stale: u8,
+}
+
+/// How many ranks the second run has.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Ranks {
+    /// As many as the first.
+    Same,
+    /// Another number, and runs of either read only what their own number wrote.
+    Others,
+    /// Another number, with `SCR_RESTART_OTHER_RANKS` in all runs.
+    Any,
+}
+
+impl Ranks {
+    fn of_second(self) -> u32 {
+        if self == Self::Same {
+            FEW
+        } else {
+            MANY
+        }
+    }
 }
 
 /// What the second run does with what it finds.
@@ -366,8 +391,12 @@ struct World {
     orders: Vec<Rc<Vec<Candidate>>>,
     numbers: HashMap<Vec<u8>, u32>,
     answers: HashMap<(u32, Ask, Known), Answer>,
-    starts: HashMap<Disk, Rc<Start>>,
+    starts: HashMap<(Disk, u32), Rc<Start>>,
 }
+
+/// The ranks of the first run, and another number.
+const FEW: u32 = 1;
+const MANY: u32 = 2;
 
 /// What a run that starts alone makes of a disk.
 struct Start {
@@ -390,7 +419,11 @@ impl World {
             name: name(of),
             checkpoint: true,
             created: of as u64 + 1,
-            ranks: (!is_of_c_scr(of)).then_some(1),
+            ranks: (!is_of_c_scr(of)).then_some(if of < scenario.second {
+                FEW
+            } else {
+                scenario.ranks.of_second()
+            }),
             ..DatasetDescriptor::default()
         };
         let write = |of: usize| if scenario.in_place[of] { Op::InPlace(of) } else { Op::Flush(of) };
@@ -478,6 +511,12 @@ impl World {
             self.revoke(state, flush as usize);
         }
         answer
+    }
+
+    /// Whether a run with so many ranks may read a dataset.
+    fn may_read(&self, ranks: u32, dataset: usize) -> bool {
+        let wrote = self.datasets[dataset].ranks;
+        self.scenario.ranks == Ranks::Any || wrote.is_none_or(|wrote| wrote == ranks)
     }
 
     fn has_begun(&self, state: &State, who: usize) -> bool {

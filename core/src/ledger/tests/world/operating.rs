@@ -57,7 +57,7 @@ impl World {
                 return false;
             }
             self.ask(state, Ask::BeginRun);
-            state.is_second = state.actors[RUN_1].is_alive;
+            state.is_second = state.actors[RUN_1].is_alive && !self.scenario.recovers;
             return self.goto(state, who, 1);
         }
         if !state.is_second {
@@ -86,7 +86,7 @@ impl World {
         let chosen = state.actors[who].waited;
         let dataset = chosen.wrapping_sub(1);
         match step {
-            0 if reads == Reads::InPlace => match self.choose(state, 0) {
+            0 if reads == Reads::InPlace => match self.choose(state, 0, self.scenario.ranks.of_second()) {
                 None => self.end_op(state, who),
                 Some(dataset) => {
                     if let Answer::Done { .. } = self.ask(state, Ask::Hold(dataset)) {
@@ -95,7 +95,11 @@ impl World {
                     self.end_op(state, who)
                 }
             },
-            0 => match self.choose(state, usize::from(reads == Reads::MissesNewest)) {
+            0 => match self.choose(
+                state,
+                usize::from(reads == Reads::MissesNewest),
+                self.scenario.ranks.of_second(),
+            ) {
                 None => self.end_op(state, who),
                 Some(dataset) => {
                     state.actors[who].waited = dataset + 1;
@@ -121,11 +125,15 @@ impl World {
         }
     }
 
-    /// The first candidate that can be used, after so many others. Those that are damaged are marked.
-    pub(super) fn choose(&mut self, state: &mut State, skipped: usize) -> Option<u8> {
+    /// The first candidate that a run with so many ranks can use, after so many others. Those that are damaged are marked, and those
+    /// that it may not read are left alone.
+    pub(super) fn choose(&mut self, state: &mut State, skipped: usize, ranks: u32) -> Option<u8> {
         let order = self.orders[state.disk.ledger as usize].clone();
         for candidate in order.iter().skip(skipped) {
             let dataset = candidate.seq.id as usize - 1;
+            if !self.may_read(ranks, dataset) {
+                continue;
+            }
             match self.can_be_used(state, dataset, candidate) {
                 true => return Some(dataset as u8),
                 false => _ = self.ask(state, Ask::Fail(dataset as u8)),

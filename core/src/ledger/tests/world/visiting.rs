@@ -1,8 +1,8 @@
 //! Visits every state of a world, breadth first, and checks the promises in each.
 
 use super::{
-    Actor, Command, Disk, Fate, Instant, Promise, Rc, Reads, Recorded, Restart, Scenario, Start, State,
-    VecDeque, View, World, DATASETS, FLUSHES, RUN_2,
+    Actor, Command, Disk, Fate, Instant, Promise, Ranks, Rc, Reads, Recorded, Restart, Scenario, Start,
+    State, VecDeque, View, World, DATASETS, FLUSHES, RUN_2,
 };
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -70,7 +70,20 @@ impl World {
             fate.is_whole = self.is_whole(&state.disk, of);
             fate.is_read = usize::from(state.reads) == of + 1;
         }
-        let start = self.start_alone(&state.disk);
+        let mut numbers = vec![super::FEW];
+        if self.scenario.ranks != Ranks::Same {
+            numbers.push(super::MANY);
+        }
+        numbers.into_iter().find_map(|ranks| self.broken_for(state, fates, ranks))
+    }
+
+    /// A promise that is broken to the user of a run with so many ranks.
+    fn broken_for(&mut self, state: &State, fates: &mut [Fate], ranks: u32) -> Option<Promise> {
+        for (of, fate) in fates.iter_mut().enumerate() {
+            fate.is_readable = self.may_read(ranks, of);
+        }
+        let told = &state.told;
+        let start = self.start_alone(&state.disk, ranks);
         let (now, after) = (&self.says[state.disk.ledger as usize], &self.says[start.disk.ledger as usize]);
         let restart = match told.wrong {
             true => Some(Restart { dataset: 0, is_whole: false }),
@@ -81,9 +94,9 @@ impl World {
         Promise::ALL.iter().copied().find(|promise| !promise.is_kept(&view))
     }
 
-    /// A run that starts while nothing else lives.
-    fn start_alone(&mut self, disk: &Disk) -> Rc<Start> {
-        if let Some(known) = self.starts.get(disk) {
+    /// A run with so many ranks that starts while nothing else lives.
+    fn start_alone(&mut self, disk: &Disk, ranks: u32) -> Rc<Start> {
+        if let Some(known) = self.starts.get(&(*disk, ranks)) {
             return known.clone();
         }
         let mut state = State { disk: *disk, ..State::default() };
@@ -93,12 +106,12 @@ impl World {
         }
         let ended = state.disk;
         let order = self.orders[ended.ledger as usize].clone();
-        let chosen = self.choose(&mut state, 0).map(usize::from);
+        let chosen = self.choose(&mut state, 0, ranks).map(usize::from);
         let tried = order.iter().map(|candidate| candidate.seq.id as usize - 1);
         let named = tried.take_while(|tried| Some(*tried) != chosen).collect();
         let restart = chosen.map(|dataset| Restart { dataset, is_whole: self.is_whole(&ended, dataset) });
         let start = Rc::new(Start { disk: ended, restart, named });
-        self.starts.insert(*disk, start.clone());
+        self.starts.insert((*disk, ranks), start.clone());
         start
     }
 
@@ -162,6 +175,8 @@ const ALONE: Scenario = Scenario {
     second: 1,
     end: DATASETS,
     reads: Reads::Fetches,
+    ranks: Ranks::Same,
+    recovers: false,
     command: Command::None,
     has_sums: true,
     may_lose_power: false,
@@ -202,6 +217,20 @@ fn scenarios() -> Vec<Scenario> {
     all.extend(reads.map(|reads| Scenario { reads, second: 2, ..ALONE }));
     all.push(Scenario { reads: Reads::GoesBack, second: 2, stale: 0, ..ALONE });
     all.push(Scenario { in_place: [false, true, false], named_a, has_sums: false, stale: 0, ..ALONE });
+    // Names differ, as `SCR_Start_output` refuses one that another number of ranks has, and a file that both have is the newer one's.
+    let (named_a, shares) = ([true, false, false], [false; DATASETS]);
+    let of_own = Scenario { named_a, shares, ranks: Ranks::Others, ..ALONE };
+    let of_any = Scenario { ranks: Ranks::Any, ..ALONE };
+    for reads in [Reads::Fetches, Reads::Refuses] {
+        all.extend([of_own, of_any].map(|of| Scenario { reads, end: 2, ..of }));
+    }
+    for in_place in kinds {
+        all.extend([of_own, of_any].map(|of| Scenario { in_place, stale: 0, ..of }));
+    }
+    all.push(Scenario { reads: Reads::InPlace, second: 2, stale: 0, ..of_any });
+    for of in [ALONE, of_own, of_any] {
+        all.push(Scenario { recovers: true, ..of });
+    }
     all.push(Scenario { may_lose_power: true, second: 2, stale: 0, ..ALONE });
     all.push(Scenario { may_lose_power: true, end: 2, stale: 1, ..ALONE });
     for has_sums in [true, false] {
