@@ -15,8 +15,7 @@ on_each_mpi! {
     /// It waited for ever, and the job could not be started again.
     fn a_rank_that_gives_up_messages_nobody_takes_ends_the_job(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
-        let run = cluster.job(mpi, 2, Program::CommSuite).args(["unanswered"]).run();
-        assert!(!run.succeeded());
+        let run = cluster.job(mpi, 2, Program::CommSuite).args(["unanswered"]).run().expect_death();
         assert!(run.prints("messages of this rank have not ended"));
         assert!(!run.prints("the buffer is freed"));
     }

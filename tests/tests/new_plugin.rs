@@ -1,8 +1,11 @@
 //! A vendor with an installed tree and nothing else: `scr plugin new`, and on to a job that uses the plugin.
 
 use scr_tests::{on_each_mpi, repository, stage, Cluster, Job, Mpi, Program};
+use std::collections::BTreeMap;
+use std::fs::{create_dir_all, remove_dir_all};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 on_each_mpi! {
     fn a_new_scheme_passes_the_kit_and_brings_a_job_through_a_node_loss(mpi: Mpi) {
@@ -47,7 +50,7 @@ fn job<'a>(cluster: &'a mut Cluster, mpi: Mpi, plugins: &Path, settings: &[(&str
     settings.iter().fold(job, |job, (name, value)| job.env(name, value))
 }
 
-/// Somebody who writes a plugin, in a folder of its own.
+/// Somebody who writes a plugin, in a folder of its own, with the tree of one MPI. The plugin is for all of them.
 struct Vendor {
     mpi: Mpi,
     folder: PathBuf,
@@ -58,15 +61,26 @@ impl Vendor {
         Self { mpi, folder: cluster.scratch().to_owned() }
     }
 
-    /// Follows the README of a new plugin step by step. Gives the folder with the plugin.
+    /// Gives the folder with a plugin that passes the kit.
     fn plugin(&self, kind: &str, name: &str, try_it: &str) -> PathBuf {
+        static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+        let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
+        let plugins = built.entry(name.to_owned()).or_insert_with(|| self.build(kind, name));
+        let manifest = plugins.join(format!("{}.toml", name.replace('-', "_")));
+        self.scr(&["plugin", try_it, &manifest.display().to_string()]);
+        plugins.clone()
+    }
+
+    /// Follows the README of a new plugin step by step.
+    fn build(&self, kind: &str, name: &str) -> PathBuf {
         self.scr(&["plugin", "new", kind, name, "--into", "elsewhere"]);
-        // It needs nothing of the place that it was written in.
-        std::fs::rename(self.folder.join("elsewhere"), self.folder.join(format!("scr-{name}")))
-            .expect("a folder");
-        let (source, plugins) = (self.folder.join(format!("scr-{name}")), self.folder.join("plugins"));
-        // Apart from the workspace's own, but the same for all of these tests: most of it is the crates of others.
+        // Apart from the workspace's own, but the same for all of these tests: most of it is the crates of others, which are
+        // compiled once for one path. A new plugin needs nothing of the place that it was written in.
         let target = repository().join("target/new-plugin");
+        let (source, plugins) = (target.join("source"), target.join("plugins").join(name));
+        [&source, &plugins].into_iter().for_each(|old| _ = remove_dir_all(old));
+        create_dir_all(&plugins).expect("a folder for plugins");
+        succeeds(Command::new("mv").arg(self.folder.join("elsewhere")).arg(&source));
         // Of the crates of others it has what came with scr, and nothing else.
         let home = self.folder.join("no-registry");
         for verb in ["test", "build"] {
@@ -79,15 +93,12 @@ impl Vendor {
                 .arg(&target);
             succeeds(cargo.current_dir(&source));
         }
-        std::fs::create_dir(&plugins).expect("a folder for plugins");
         let plugin = name.replace('-', "_");
         for file in [target.join(format!("debug/libscr_{plugin}.so")), source.join(format!("{plugin}.toml"))]
         {
             let to = plugins.join(file.file_name().expect("a file has a name"));
             succeeds(Command::new("install").args(["-m", "644"]).args([&file, &to]));
         }
-        let manifest = plugins.join(format!("{plugin}.toml"));
-        self.scr(&["plugin", try_it, &manifest.display().to_string()]);
         plugins
     }
 

@@ -15,6 +15,7 @@ use std::os::raw::{c_char, c_int};
 use std::time::Duration;
 
 use ::mpi::ffi;
+use nix::sys::signal::{raise, Signal};
 
 use super::{deaths, Patience};
 use crate::comm::{CommError, Rank, Tag};
@@ -404,9 +405,19 @@ fn abort(handle: &Handle, active: usize, waited: Duration) {
         waited.as_secs()
     );
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    let end = || {
+        std::thread::sleep(LONGEST_ABORT);
+        let _ = raise(Signal::SIGKILL);
+    };
+    // MPICH 4.0 waits in MPI_Abort for messages that do not end. A launcher ends a job of which a process was killed, but not any
+    // of which one has returned.
+    drop(std::thread::Builder::new().spawn(end));
     // SAFETY: MPI is running, as requests are under way; this does not return.
     unsafe { ffi::MPI_Abort(handle.comm, 1) };
 }
+
+/// After this time MPI has not ended the process, and will not do so.
+const LONGEST_ABORT: Duration = Duration::from_secs(5);
 
 /// The communicator of all processes of the launch.
 pub(super) fn world() -> ffi::MPI_Comm {
