@@ -31,7 +31,9 @@ pub use cluster::Cluster;
 pub use exporter::{NodeExporter, NODE_EXPORTER};
 pub use job::{forget_settings, Job, Outcome, RunningJob};
 pub use mariadb::MariaDb;
-pub use mpi::{has_lammps, has_namespaces, record_skip, run_if_there, with_compiler, with_optional, Mpi};
+pub use mpi::{
+    has_lammps, has_namespaces, record_skip, run_if_there, run_on_any, with_compiler, with_optional, Mpi,
+};
 pub use parallel::ParallelFs;
 pub use programs::{compile, repository, stage, target, Program};
 pub use python::python;

@@ -43,6 +43,16 @@ impl Mpi {
     }
 }
 
+/// Runs `body` under the first MPI that is there, or under all with `SCR_TEST_EVERY_MPI=1`.
+pub fn run_on_any(test: &str, body: impl Fn(Mpi)) {
+    let there: Vec<Mpi> = [Mpi::OpenMpi, Mpi::Mpich].into_iter().filter(|mpi| mpi.is_there()).collect();
+    if there.is_empty() {
+        skip(test, Mpi::OpenMpi.compiler());
+    }
+    let is_every = std::env::var("SCR_TEST_EVERY_MPI").is_ok_and(|value| value == "1");
+    there.into_iter().take(if is_every { 2 } else { 1 }).for_each(body);
+}
+
 /// Runs `body` if the MPI is there.
 pub fn run_if_there(mpi: Mpi, test: &str, body: impl FnOnce(Mpi)) {
     if mpi.is_there() {
@@ -151,6 +161,20 @@ macro_rules! on_each_mpi {
             fn mpich() {
                 $crate::run_if_there($crate::Mpi::Mpich, stringify!($name), body);
             }
+        }
+    )+};
+}
+
+/// Makes one test of each function that tries what no MPI has a part in: see [`run_on_any`](crate::run_on_any).
+#[macro_export]
+macro_rules! on_any_mpi {
+    ($( $(#[$attribute:meta])* fn $name:ident($mpi:ident: Mpi) $body:block )+) => {$(
+        $(#[$attribute])*
+        #[test]
+        fn $name() {
+            fn body($mpi: $crate::Mpi) $body
+
+            $crate::run_on_any(stringify!($name), body);
         }
     )+};
 }

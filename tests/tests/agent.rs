@@ -1,7 +1,7 @@
 //! Jobs whose asynchronous flushes continue after the application has ended: an agent on each node finishes them.
 
 use scr_agent::{list, AgentPresence, Transfer};
-use scr_tests::{on_all, on_each_mpi, stage, Call, Cluster, Job, Mpi, Program};
+use scr_tests::{on_all, on_any_mpi, stage, Call, Cluster, Job, Mpi, Program};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
@@ -123,7 +123,7 @@ fn end_well(children: Vec<Child>) {
     }
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_flush_is_finished_though_the_application_has_ended(mpi: Mpi) {
         let mut cluster = Cluster::new(NODES);
         // With more nodes than ranks that may flush at a time.

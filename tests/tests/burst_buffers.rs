@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 
 use scr_test_plugins::standin::Standin;
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Program};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ fn dies_in_the_middle(mpi: Mpi, asynchronous: bool) {
     }
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn another_job_fetches_the_flush_of_a_burst_buffer(mpi: Mpi) {
         for ((transport, library, more), asynchronous) in BUFFERS.into_iter().zip([true, false]) {
             let (mut cluster, standin) = cluster(transport, library, more);

@@ -2,7 +2,7 @@
 //! another way. Its page is opened in a browser, and its metrics are scraped by a node exporter.
 
 use scr_tests::{
-    expect_well_shown, needs_namespaces, on_each_mpi, repository, take_picture, with_optional, Cluster, Job,
+    expect_well_shown, needs_namespaces, on_any_mpi, repository, take_picture, with_optional, Cluster, Job,
     Mpi, NodeExporter, Program, Theme, NODE_EXPORTER,
 };
 use serde_json::Value;
@@ -179,7 +179,7 @@ fn expect_good_metrics(metrics: &Path) {
     });
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn every_figure_of_a_job_with_three_failures_adds_up_against_its_log(mpi: Mpi) {
         needs_namespaces!();
         let mut cluster = Cluster::new(5);

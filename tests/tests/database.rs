@@ -1,6 +1,6 @@
 //! Jobs that log to a database, on a real MariaDB: rows for events and transfers, and jobs that continue whatever the database does.
 
-use scr_tests::{on_each_mpi, repository, stage, Cluster, Job, MariaDb, Mpi, Outcome, Program};
+use scr_tests::{on_any_mpi, repository, stage, Cluster, Job, MariaDb, Mpi, Outcome, Program};
 use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -54,7 +54,7 @@ fn about_logging(outcome: &Outcome) -> Vec<&str> {
     outcome.lines().filter(|line| line.contains("logging to the database")).collect()
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn events_and_transfers_of_a_job_are_rows_of_the_database(mpi: Mpi) {
         with_user("events_and_transfers_of_a_job_are_rows_of_the_database", |database| {
             let mut cluster = Cluster::new(2);
@@ -177,7 +177,7 @@ fn a_database_of_c_scr_is_taken_over() {
     });
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_server_that_never_answers_holds_the_job_up_for_the_stated_time_at_its_end(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         // A client waits for ever: the connection is never accepted.

@@ -2,7 +2,7 @@
 //!
 //! Four ranks on four nodes. A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores.
 
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Outcome, Program};
 
 /// The guide's hosts, and the three descriptors that it has as an example.
 const GUIDE: &str = "\
@@ -47,7 +47,7 @@ fn datasets_in(cluster: &Cluster, store: &str) -> Vec<u32> {
     found
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn sixteen_checkpoints_go_where_their_descriptors_say_and_the_newest_that_survives_is_restarted_from(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let killed = dies_in(job(&mut cluster, mpi, THREE), 16);

@@ -1,7 +1,7 @@
 //! Flushes that are cut short, and prefix directories that cannot be written: under MPI, with the call of the system chosen
 //! at which it happens.
 
-use scr_tests::{has_namespaces, on_each_mpi, on_rank, Call, Cluster, Job, Mpi, ParallelFs, Program};
+use scr_tests::{has_namespaces, on_any_mpi, on_rank, Call, Cluster, Job, Mpi, ParallelFs, Program};
 use std::path::{Path, PathBuf};
 
 const RANKS: u32 = 4;
@@ -51,7 +51,7 @@ const MOMENTS: [(&str, u32, Call); 8] = [
     ("SYNC", 0, on_rank(0, "unlink", "/done.2.", 1)),
 ];
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_job_that_dies_at_any_moment_of_a_flush_leaves_it_to_be_finished_or_done_again(mpi: Mpi) {
         for (transport, detached, moment) in MOMENTS {
             let mut cluster = Cluster::new(RANKS);

@@ -1,6 +1,6 @@
 //! `SCR_CHECKPOINT_INTERVAL=AUTO` in a job on pretend nodes: it computes for longer between two checkpoints once they are dearer.
 
-use scr_tests::{on_each_mpi, Cluster, Program};
+use scr_tests::{on_any_mpi, Cluster, Program};
 use std::time::Duration;
 
 /// The planned intervals before and after the start of a dataset, from an event log.
@@ -21,7 +21,7 @@ fn planned(log: &str, dataset: u64) -> [Vec<f64>; 2] {
     })
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_job_plans_a_longer_interval_once_its_checkpoints_are_dearer(mpi: Mpi) {
         const DEAR: u64 = 6;
         let mut cluster = Cluster::new(4);

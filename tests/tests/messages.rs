@@ -1,6 +1,6 @@
 //! The lines of `SCR_DEBUG` in a job's output: scripts of users look for the words before the figures, as C SCR has them.
 
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Outcome, Program};
 
 fn job(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
     let job = cluster.job(mpi, 4, Program::CkptTest).options(&[("datasets", 2), ("size", 1000)]);
@@ -17,7 +17,7 @@ fn assert_said(run: &Outcome, expected: &[&str]) {
     }
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn the_lines_that_users_of_c_scr_look_for_are_in_the_output(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let written = job(&mut cluster, mpi).env("SCR_DEBUG", 2).run().expect_success();

@@ -1,13 +1,13 @@
 //! A vendor with an installed tree and nothing else: `scr plugin new`, and on to a job that uses the plugin.
 
-use scr_tests::{on_each_mpi, repository, stage, Cluster, Job, Mpi, Program};
+use scr_tests::{on_any_mpi, repository, stage, Cluster, Job, Mpi, Program};
 use std::collections::BTreeMap;
 use std::fs::{create_dir_all, remove_dir_all};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, PoisonError};
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_new_scheme_passes_the_kit_and_brings_a_job_through_a_node_loss(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let plugins = Vendor::new(mpi, &cluster).plugin("scheme", "my-mirror", "conformance");

@@ -1,8 +1,8 @@
 //! A job dies for good: the `scr` command saves the data on its nodes, and another allocation restarts from them.
 
-use scr_tests::{on_each_mpi, Cluster, Program};
+use scr_tests::{on_any_mpi, Cluster, Program};
 
-on_each_mpi! {
+on_any_mpi! {
     fn data_of_a_dead_job_is_rebuilt_and_restarted_from_in_another_allocation(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let shape = [("files", 3), ("uneven", 1), ("folders", 1), ("empty-rank", 6)];

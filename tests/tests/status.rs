@@ -1,6 +1,6 @@
 //! `scr status` of a job at work, of one that has died, of one whose node is gone, and of one that has finished.
 
-use scr_tests::{needs_namespaces, on_each_mpi, Cluster, Mpi, Program};
+use scr_tests::{needs_namespaces, on_any_mpi, Cluster, Mpi, Program};
 use std::process::Output;
 
 /// What the command says from a machine that is no node, as the nodes have it.
@@ -26,7 +26,7 @@ fn expect(output: &Output, is_safe: bool, lines: &[&str]) {
     }
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn status_tells_of_a_job_at_work_then_dead_then_without_a_node_then_finished(mpi: Mpi) {
         needs_namespaces!();
         let mut cluster = Cluster::new(4);
