@@ -39,7 +39,7 @@ pub(super) fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Stag
             return Ok(());
         }
     }
-    Err(FsError::LockLost { path: target.clone() }.into())
+    Err(FsError::lock_lost(target).into())
 }
 
 /// Gives whether there was anything to rename.

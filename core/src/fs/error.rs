@@ -1,5 +1,6 @@
 //! Errors of file operations, with the path and the operation.
 
+use super::limit;
 use scr_plugin_api::kvtree::{FieldError, FileFormError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -169,6 +170,14 @@ pub enum FsError {
 }
 
 impl FsError {
+    /// Why a file was not changed under a lock that does not seem to be this process's any more: it has to open the lock to look.
+    pub(crate) fn lock_lost(path: &Path) -> Self {
+        match limit::exhausted() {
+            Some(source) => Self::Io { doing: "change", path: path.to_owned(), source },
+            None => Self::LockLost { path: path.to_owned() },
+        }
+    }
+
     /// The kind of the system's error, where it is one.
     pub fn kind(&self) -> Option<io::ErrorKind> {
         match self {
@@ -212,7 +221,7 @@ pub(crate) trait At<T> {
 
 impl<T> At<T> for io::Result<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
-        self.map_err(|source| FsError::Io { doing, path: path.to_owned(), source })
+        self.map_err(|source| FsError::Io { doing, path: path.to_owned(), source: limit::explained(source) })
     }
 }
 

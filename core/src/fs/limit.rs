@@ -3,6 +3,7 @@
 //! The files of a rank are open together while they are protected, checked or rebuilt. Systems keep the soft limit low, often at
 //! 1024, for programs that call `select`. A process may raise it to the hard limit.
 
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use std::io;
@@ -20,10 +21,35 @@ pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<
     }
 }
 
+/// An error of the system, with what can be done about it where it is that no more files may be open.
+pub(super) fn explained(error: io::Error) -> io::Error {
+    match Errno::from_io_error(&error) {
+        Some(Errno::MFILE) => io::Error::other(TooManyOpen { most: getrlimit(Resource::Nofile).current }),
+        _ => error,
+    }
+}
+
+/// The error, if this process can open no file at this moment as too many are open.
+pub(super) fn exhausted() -> Option<io::Error> {
+    let any = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
+    any.err().filter(|&error| error == Errno::MFILE).map(|error| explained(error.into()))
+}
+
+/// No more files may be open.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this process may have {} files open at once, and has them; raise that limit before the job starts (ulimit -n, and for the \
+     hard limit limits.conf or the batch system), or close files", most.map_or("no more".to_owned(), |most| most.to_string())
+)]
+struct TooManyOpen {
+    most: Option<u64>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::{Files, How, RealFiles};
+    use crate::fs::error::At;
+    use crate::fs::{Durability, Files, How, RealFiles};
     use std::process::Command;
 
     const SOFT: u64 = 64;
@@ -45,5 +71,45 @@ mod tests {
             |number: u64| RealFiles.open(&dir.path().join(number.to_string()), How::Create(0o600)).unwrap();
         let files: Vec<_> = (0..2 * SOFT).map(open).collect();
         assert!(files.iter().all(|file| file.status().is_ok()));
+    }
+
+    const FEW: &str = "fs::limit::tests::where_no_more_files_may_be_open_the_error_gives_the_limit";
+
+    /// It said that the process had been stopped until another one took its lock.
+    #[test]
+    fn where_no_more_files_may_be_open_the_error_gives_the_limit() {
+        if getrlimit(Resource::Nofile).maximum.is_none_or(|hard| hard > SOFT) {
+            let again = format!("ulimit -n {SOFT}; exec /proc/$PPID/exe --exact {FEW}");
+            let output = Command::new("sh").args(["-c", &again]).output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let (files, lock): (&dyn Files, _) = (&RealFiles, dir.path().join("lock"));
+        let expect = |text: &str| {
+            assert!(text.contains(&format!("this process may have {SOFT} files open at once")), "{text}");
+            assert!(text.contains("ulimit -n") && !text.contains("stopped"), "{text}");
+        };
+        let changed = files.exclusively_fenced(&lock, |is_ours| {
+            let target = dir.path().join("index");
+            let mut open = Vec::new();
+            let full = loop {
+                match files.open(&lock, How::Read).at("open", &lock) {
+                    Ok(file) => open.push(file),
+                    Err(error) => break error,
+                }
+            };
+            expect(&crate::describe(&full));
+            // With room for the new file, and none to look at the lock.
+            open.pop();
+            let error =
+                files.write_fenced(&target, b"new", 0o600, Durability::Unsynced, is_ours).unwrap_err();
+            expect(&crate::describe(&error));
+            assert!(!target.exists());
+            drop(open);
+            files.write_fenced(&target, b"new", 0o600, Durability::Unsynced, is_ours)
+        });
+        changed.unwrap().value.unwrap();
     }
 }

@@ -91,13 +91,13 @@ impl dyn Files + '_ {
             .and_then(|()| fill(&*file, &temporary, bytes, wait))
             .and_then(|()| match may_replace() || planted(Bug::FenceNotChecked) {
                 true => Ok(()),
-                false => Err(FsError::LockLost { path: path.to_owned() }),
+                false => Err(FsError::lock_lost(path)),
             })
             .and_then(|()| {
                 let renamed = self.rename(&temporary, path).at("rename a new file to", path);
                 // The process that has taken the lock has removed the new file.
                 renamed.map_err(|error| match error.is_not_found() && !may_replace() {
-                    true => FsError::LockLost { path: path.to_owned() },
+                    true => FsError::lock_lost(path),
                     false => error,
                 })
             });

@@ -57,7 +57,7 @@ pub(crate) type Fence<'a> = &'a dyn Fn() -> bool;
 /// Fails where a process with the lock has lost it: whoever has it by now may be changing the same.
 pub(crate) fn expect_lock(fence: Option<Fence<'_>>, to_change: &Path) -> Result<(), FsError> {
     match fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
-        true => Err(FsError::LockLost { path: to_change.to_owned() }),
+        true => Err(FsError::lock_lost(to_change)),
         false => Ok(()),
     }
 }
