@@ -17,7 +17,7 @@ use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::cache::MOST_LOCAL;
-use crate::comm::collective::{all_reduce, barrier, Op};
+use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::controlled::{Control, Controlled};
 use crate::comm::tcp;
 use crate::comm::{Collective, CollectiveError, Comm, CommError};
@@ -45,8 +45,18 @@ pub(crate) struct LocalPart {
 pub(crate) enum Protected {
     /// It is protected, and this is its record now. It took so long.
     Yes(Box<RankRecord>, Duration),
-    /// It is still local, and why.
-    No(String),
+    /// It is still local.
+    No(NotProtected),
+}
+
+/// Why a local part could not be protected.
+#[derive(Debug, Default)]
+pub(crate) struct NotProtected {
+    /// The reason, on the ranks that know it.
+    pub(crate) why: String,
+    /// Whether a file is not as it was when it was complete, so that it will not be protected either if that is tried again; the same
+    /// on all ranks that know the reason.
+    pub(crate) is_changed: bool,
 }
 
 /// The local datasets of a run, in the order in which they became complete; the same on all ranks.
@@ -173,7 +183,7 @@ impl Background {
         let own = match &mut self.mode {
             Mode::Threads(worker) if wait => Some(worker.wait_for(id)),
             Mode::Threads(worker) => worker.take(id),
-            Mode::InCalls | Mode::Off => Some(Protected::No(String::new())),
+            Mode::InCalls | Mode::Off => Some(Protected::No(NotProtected::default())),
         };
         let mut words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Protected::Yes(..))))];
         all_reduce(&*job.comm, &mut words, Op::Min)?;
@@ -187,7 +197,7 @@ impl Background {
         }
         self.local.pop_front();
         let all = match own {
-            Protected::Yes(..) if are_protected == 0 => Protected::No(String::new()),
+            Protected::Yes(..) if are_protected == 0 => Protected::No(NotProtected::default()),
             own => own,
         };
         if are_protected == 0 {
@@ -228,12 +238,14 @@ impl Worker {
             for local in to_do {
                 let (id, began) = (local.record.dataset.id, job.elapsed());
                 // No thread takes a processor from a rank that is about to return to its application.
-                let all_return = barrier(&*job.comm).map_err(CollectiveError::from);
+                let all_return = barrier(&*job.comm).map_err(Failure::from);
                 let protected = all_return.and_then(|()| protect(&job, &open, &longest, local));
                 let (protected, is_broken) = match protected {
                     Ok(record) => (Protected::Yes(Box::new(record), job.elapsed() - began), false),
-                    Err(CollectiveError::Ranks(why)) => (Protected::No(why.to_string()), false),
-                    Err(CollectiveError::Comm(error)) => (Protected::No(error.to_string()), true),
+                    Err(Failure { error, is_changed }) => {
+                        let is_broken = matches!(error, CollectiveError::Comm(_));
+                        (Protected::No(NotProtected { why: error.to_string(), is_changed }), is_broken)
+                    }
                 };
                 // The others wait for this rank no longer once its communicator is dropped.
                 if ends.send((id, protected)).is_err() || is_broken {
@@ -260,7 +272,10 @@ impl Worker {
             }
             match self.done.recv() {
                 Ok((id, protected)) => _ = self.ended.insert(id, protected),
-                Err(_) => break Protected::No("its thread has ended".to_owned()),
+                Err(_) => {
+                    let why = "its thread has ended".to_owned();
+                    break Protected::No(NotProtected { why, is_changed: false });
+                }
             }
         };
         self.control.limit(self.limits);
@@ -286,6 +301,19 @@ fn limits(job: &Job) -> PaceLimits {
     PaceLimits { bytes_per_second: share, percent: job.params.get(&param::ENCODE_ASYNC_PERCENT) }
 }
 
+/// The error of all ranks.
+pub(crate) struct Failure {
+    pub(crate) error: CollectiveError,
+    /// See [`NotProtected`]; the same on all ranks.
+    pub(crate) is_changed: bool,
+}
+
+impl<E: Into<CollectiveError>> From<E> for Failure {
+    fn from(error: E) -> Self {
+        Self { error: error.into(), is_changed: false }
+    }
+}
+
 /// Protects this rank's part of a dataset that is complete and local, and records that. Gives its new record. The part is complete
 /// at every moment. Collective.
 pub(super) fn protect(
@@ -293,19 +321,26 @@ pub(super) fn protect(
     open: &KeptOpen,
     longest: &LongestCall,
     local: LocalPart,
-) -> Collective<RankRecord> {
+) -> Result<RankRecord, Failure> {
     let LocalPart { mut record, part, scheme } = local;
     let phase = SchemePhase::begin(job, &record.protection.scheme, record.dataset.created, longest);
     let protect = Protect { job, open, scheme: &*scheme, phase: &phase };
     let kept = protect.encode_part(&part, &mut record, Opened::new());
-    let kept = job.agree(kept.and_then(|kept| expect_unchanged(job, &record, &part).map(|()| kept)));
-    let kept = kept.inspect_err(|_| {
-        // Its room may be needed. No part of the dataset is recorded as protected.
-        if let Err(error) = job.files().remove_if_there(&part.redundancy()) {
-            job.report.error_here(&crate::describe(&error));
+    let kept = kept.and_then(|kept| expect_unchanged(job, &record, &part).map(|()| kept));
+    let is_changed = matches!(kept, Err(RedundancyError::Changed(_) | RedundancyError::Damaged(_)));
+    let kept = match job.agree(kept) {
+        Ok(kept) => kept,
+        Err(error) => {
+            // Its room may be needed. No part of the dataset is recorded as protected.
+            if let Err(error) = job.files().remove_if_there(&part.redundancy()) {
+                job.report.error_here(&crate::describe(&error));
+            }
+            open.close_removed();
+            let error = CollectiveError::from(error.agreed()?);
+            let [is_changed] = any(&*job.comm, [is_changed])?;
+            return Err(Failure { error, is_changed });
         }
-        open.close_removed();
-    })?;
+    };
     let path = part.filemap();
     let recorded = Journal::reopen(job.files(), &path)
         .map_err(RedundancyError::from)

@@ -276,7 +276,7 @@ impl Schemes {
         cache: &Cache,
         record: &RankRecord,
         part: &PartDir,
-    ) -> Collective<RankRecord> {
+    ) -> Result<RankRecord, background::Failure> {
         let scheme = self.scheme(job, &record.protection)?;
         let local = LocalPart { record: record.clone(), part: part.clone(), scheme };
         background::protect(job, cache.kept_open(), &self.longest, local)

@@ -8,7 +8,7 @@ use crate::cache::record::RankRecord;
 use crate::descriptor::protects;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
-use crate::redundancy::background::{LocalPart, Protected};
+use crate::redundancy::background::{Failure, LocalPart, NotProtected, Protected};
 use crate::redundancy::repair::first_known;
 use std::time::Duration;
 
@@ -87,14 +87,18 @@ impl Session {
     fn end_protection(&mut self, (id, ended): (u64, Protected)) -> Result<(), Error> {
         match ended {
             Protected::Yes(record, took) => self.record_protected(id, *record, took),
-            Protected::No(why) => {
+            Protected::No(NotProtected { why, is_changed }) => {
                 let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
                 let label = cached.record.label();
                 let why = first_known(&*self.job.comm, (!why.is_empty()).then(|| why.into_bytes()))?;
                 if !why.is_empty() {
+                    // The next call says what then becomes of one that was changed.
+                    let next = match is_changed {
+                        true => "",
+                        false => "; it is local, and the next call of SCR_Start_output or SCR_Finalize tries again to protect it",
+                    };
                     self.job.report.error(&format!(
-                        "{label} could not be protected while the application computes: {}; it is local, and the next call of \
-                         SCR_Start_output or SCR_Finalize protects it",
+                        "{label} could not be protected while the application computes: {}{next}",
                         String::from_utf8_lossy(&why)
                     ));
                 }
@@ -113,11 +117,13 @@ impl Session {
             let (store, bytes) = (cached.store, cached.owed);
             match self.schemes.protect_local(&self.job, &self.cache, &cached.record, &cached.part) {
                 Ok(record) => self.record_protected(id, record, self.job.elapsed() - began)?,
-                Err(error) => {
+                Err(Failure { error, is_changed }) => {
                     let why = error.agreed()?;
-                    self.job.report.error(&format!(
-                        "{label} cannot be protected: {why}; it survives the death of processes, but not the loss of a node"
-                    ));
+                    let rest = match is_changed {
+                        true => "it is not protected, and a job may not be able to restart from it",
+                        false => "it survives the death of processes, but not the loss of a node",
+                    };
+                    self.job.report.error(&format!("{label} cannot be protected: {why}; {rest}"));
                     self.cache.check_if_full(&self.job, store, bytes)?;
                     self.evict_to(store, self.cache.limit_after(store))?;
                 }

@@ -365,6 +365,34 @@ mod threads {
         assert!(!run.has_line_with("is protected: "));
     }
 
+    /// The message promised that the next call protects it, and that it survives the death of processes.
+    #[test]
+    fn one_that_was_changed_too_late_is_not_said_to_be_protected_later() {
+        for is_cut in [false, true] {
+            // The limit ends once the application waits, which is after the change.
+            let world = world("XOR").set("SCR_ENCODE_ASYNC_BW", "1");
+            let run = world.run(|application| {
+                checkpoints(application, 1..=1);
+                if application.rank == Rank(1) {
+                    let is_it = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("rank_1.0");
+                    let path = world.cached_files().into_iter().find(is_it).unwrap();
+                    let file = std::fs::File::options().write(true).open(&path).unwrap();
+                    if is_cut {
+                        file.set_len(1).unwrap();
+                    }
+                    let later = std::time::SystemTime::now() + std::time::Duration::from_secs(1);
+                    file.set_modified(later).unwrap();
+                }
+                application.finalize().unwrap();
+            });
+            run.line_with(&["ERROR", "could not be protected while the application computes"]);
+            run.line_with(&["cannot be protected", "a job may not be able to restart from it"]);
+            for untrue in ["tries again to protect it", "survives the death of processes"] {
+                assert!(!run.has_line_with(untrue), "{untrue}: {:?}", run.lines);
+            }
+        }
+    }
+
     #[test]
     fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
         let settings = &[("SCR_ENCODE_ASYNC", "1")];
