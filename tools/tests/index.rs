@@ -4,7 +4,7 @@ mod finished_job;
 
 use finished_job::FinishedJob;
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
+use scr_core::prefix::{DatasetDescriptor, FlushFile, Halt, Index, Location, Prefix};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -98,8 +98,17 @@ fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
     );
     assert!(
         said.contains(
-            "`ckpt.1' lies only in the cache of allocation 77; in that allocation a job restarts from it"
+            "`ckpt.1' lies only in the cache of allocation 77: unless too many of the nodes are lost, which `scr inspect' there \
+             finds out, a job of 2 ranks there restarts from it, and `scr postrun' there copies it"
         ),
+        "{said}"
+    );
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    Halt::end(&RealFiles, &prefix, 0, false).expect("the halt file can be written");
+    let output = scr(&job.prefix(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        said.contains("but `scr postrun' leaves it there, as its job has finished with SCR_FLUSH=0"),
         "{said}"
     );
     let json = scr(&job.prefix(), &["--json"]);

@@ -7,6 +7,8 @@ mod finished_job;
 
 use answer::{code, err, json_of, out};
 use finished_job::FinishedJob;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{Halt, LastRun, Prefix};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -17,6 +19,12 @@ use std::process::{Command, Output};
 const SSH: &str = "#!/bin/sh\n[ -e \"$LOST/$3\" ] && { echo 'no route to host' >&2; exit 255; }\nSCR_NODE_NAME=$3 exec sh -c \"$4\"\n";
 
 fn command(job: &FinishedJob, arguments: &[&str]) -> Command {
+    let mut command = scr(job);
+    command.arg("status").args(arguments);
+    command
+}
+
+fn scr(job: &FinishedJob) -> Command {
     let bin = job.path().join("bin");
     if !bin.exists() {
         fs::create_dir(&bin).unwrap();
@@ -29,7 +37,6 @@ fn command(job: &FinishedJob, arguments: &[&str]) -> Command {
     command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
     command.env("SCR_CACHE_BASE", job.path().join("nodes/$SCR_NODE_NAME"));
     command.env("SCR_PLUGIN_PATH", job.plugins());
-    command.arg("status").args(arguments);
     command
 }
 
@@ -228,4 +235,49 @@ fn the_last_failure_of_the_job_is_shown() {
     let failed = status(&job, &[]);
     assert!(line(&failed, "last error").ends_with("FLUSH_FAIL ckpt.1: no space left"), "{}", out(&failed));
     assert_eq!(json_of(&status(&job, &["--json"]))["last_error"]["note"], "no space left");
+}
+
+/// It announced a copy that the other command does not make.
+#[test]
+fn what_postrun_leaves_in_cache_is_not_announced() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    Halt::end(&RealFiles, &prefix, 0, false).unwrap();
+    let finished = status(&job, &[]);
+    assert_eq!(line(&finished, "next"), "`scr postrun' leaves ckpt.1, as SCR_FLUSH=0");
+    let json = json_of(&status(&job, &["--json"]));
+    assert_eq!(json["postrun"], serde_json::json!({ "saves": [], "leaves": ["ckpt.1"] }));
+    let hosts = job.path().join("hosts");
+    fs::write(&hosts, "n0\nn1\n").unwrap();
+    let mut postrun = scr(&job);
+    let ended = postrun
+        .args(["postrun", "--prefix"])
+        .arg(job.prefix())
+        .arg("--hostfile")
+        .arg(hosts)
+        .output()
+        .unwrap();
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert!(!job.prefix().join("ckpt.1/rank_0").exists(), "{}", err(&ended));
+}
+
+/// It said that a node could be lost, and that a loss costs nothing, while no job of this size could restart.
+#[test]
+fn a_checkpoint_that_another_number_of_ranks_wrote_does_not_count() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let last = LastRun::read(&RealFiles, &prefix).unwrap().unwrap();
+    LastRun { ranks: 3, ..last.clone() }.write(&RealFiles, &prefix).unwrap();
+    for arguments in [&[][..], &["--offline"]] {
+        let other = status(&job, arguments);
+        assert_eq!(code(&other), 1, "{}", out(&other));
+        assert_eq!(line(&other, "protected"), "against nothing: there is no checkpoint");
+        assert_eq!(line(&other, "in cache"), "nothing for 3 ranks: ckpt.1 is of 2");
+        let cost = "1 node or more: all work, as no checkpoint of 3 ranks is left";
+        assert_eq!(line(&other, "lost with"), cost);
+        assert_eq!(line(&other, "next"), "`scr postrun' saves ckpt.1", "those who wrote it want it");
+    }
+    LastRun { ranks: 3, any_ranks: true, ..last }.write(&RealFiles, &prefix).unwrap();
+    let any = status(&job, &[]);
+    assert_eq!((code(&any), line(&any, "lost with").as_str()), (0, "1 node: nothing more, back to ckpt.1"));
 }

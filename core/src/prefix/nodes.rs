@@ -3,14 +3,14 @@
 //!
 //! ```text
 //! NODES/<number>
-//! RUN/{JOBID/<allocation>, NODES/<list>, RANKS/<number>, BEGAN/<seconds>, FLUSH/<every>, END/<seconds>}
+//! RUN/{JOBID/<allocation>, NODES/<list>, RANKS/<number>, ANY_RANKS/1, BEGAN/<seconds>, FLUSH/<every>, END/<seconds>}
 //! ```
 //!
 //! `RUN` is only in a file of scr. C SCR keeps it and changes the number, and then it says nothing of the last run any more.
 
-use super::fields::set_or_remove;
+use super::fields::{flag, set_or_remove};
 use super::shared::{self, Shared};
-use super::{Prefix, PrefixError};
+use super::{Prefix, PrefixError, RestartPoint};
 use crate::descriptor::hostlist;
 use crate::fs::{At, Durability, Files};
 use scr_plugin_api::KvTree;
@@ -29,6 +29,8 @@ pub struct LastRun {
     pub nodes: Vec<String>,
     /// How many ranks it had.
     pub ranks: u32,
+    /// Whether it could restart from what another number of ranks wrote.
+    pub any_ranks: bool,
     /// When it began, in seconds since the epoch.
     pub began: i64,
     /// Every so many checkpoints one is copied to the prefix directory; 0 for none.
@@ -89,12 +91,18 @@ impl LastRun {
         shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree)).map(drop)
     }
 
+    /// Whether a run like it can restart from a checkpoint.
+    pub fn can_read(&self, point: RestartPoint) -> bool {
+        self.any_ranks || point.ranks.is_none_or(|ranks| ranks == self.ranks)
+    }
+
     fn write_into(&self, tree: &mut KvTree) {
         tree.set("NODES", self.nodes.len());
         let run = tree.child(RUN);
         run.set("JOBID", &self.job_id);
         run.set("NODES", hostlist::compress(&self.nodes));
         run.set("RANKS", self.ranks);
+        set_or_remove(run, "ANY_RANKS", self.any_ranks.then_some(1));
         run.set("BEGAN", self.began);
         run.set("FLUSH", self.flush_every);
         set_or_remove(run, "END", self.end);
@@ -110,6 +118,7 @@ impl LastRun {
             job_id: run.text("JOBID")?.to_owned(),
             nodes,
             ranks: run.parse("RANKS").ok()??,
+            any_ranks: flag(run, "ANY_RANKS").ok().flatten().unwrap_or(false),
             began: run.parse("BEGAN").ok()??,
             flush_every: run.parse("FLUSH").ok()??,
             end: run.parse("END").ok().flatten(),
@@ -130,7 +139,15 @@ mod tests {
 
     fn run_on(nodes: u32) -> LastRun {
         let nodes = (0..nodes).map(|node| format!("n{node}")).collect();
-        LastRun { job_id: "77".to_owned(), nodes, ranks: 6, began: 5, flush_every: 10, end: Some(9) }
+        LastRun {
+            job_id: "77".to_owned(),
+            nodes,
+            ranks: 6,
+            any_ranks: true,
+            began: 5,
+            flush_every: 10,
+            end: Some(9),
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ use crate::comm::Rank;
 use crate::fs::{Files, OwnedDir};
 use crate::placement::{Holders, Survives};
 use crate::plugin::{PluginHost, PluginKind};
-use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId};
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint};
 use crate::rebuild::state::{counted_state, DatasetState};
 use crate::redundancy::losses::Losses;
 use crate::redundancy::plugins::{readable_scheme, UseError};
@@ -67,6 +67,13 @@ pub struct Inspected {
     pub lost: Vec<u32>,
     /// Why it cannot be made whole, if so.
     pub beyond_repair: Option<String>,
+}
+
+impl Inspected {
+    /// As what a job may restart from.
+    pub fn restart_point(&self) -> RestartPoint {
+        RestartPoint { ranks: Some(self.ranks), ..self.dataset.restart_point() }
+    }
 }
 
 impl Inventory {

@@ -13,6 +13,7 @@
 //! | `scan` | combines the filemaps of a dataset |
 //! | `repair` | lost parts are rebuilt by threads |
 //! | `build` | completes a dataset and lists it in the index |
+//! | `saving` | which datasets `scr postrun` saves, and which it leaves |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
 //! | `deleting` | the same, with its files |
@@ -32,6 +33,7 @@ mod inspect;
 mod place;
 mod relist;
 mod repair;
+mod saving;
 mod scan;
 mod unsaved;
 
@@ -42,4 +44,5 @@ pub use dropping::{drop_dataset, drop_later, Dropped};
 pub use extract::{extract, ExtractError, Extracted};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
+pub use saving::{Fate, JobEnd, Saving, Why};
 pub use unsaved::{add_unlisted, unsaved, Unsaved};

@@ -54,7 +54,7 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
 }
 
 /// Adds datasets that were found in cache to what a flush file says, which could not be written or is gone. What was dropped, what
-/// the prefix directory has, and checkpoints that it has newer ones of stay out. Gives how many were added.
+/// the prefix directory has, and checkpoints that it has newer ones of stay out. Gives how many were added. Nothing is written.
 ///
 /// # Errors
 /// The prefix directory cannot be read.
@@ -64,8 +64,8 @@ pub fn add_unlisted(
     flush: &mut FlushFile,
     found: &[DatasetDescriptor],
 ) -> Result<usize, PrefixError> {
-    let ledger = LedgerDir::new(files, prefix).load()?;
-    let withdrawn = ledger.withdrawn();
+    let ledger = LedgerDir::new(files, prefix);
+    let (index, withdrawn) = (ledger.index_as_it_is()?, ledger.numbers()?.withdrawn());
     let listed = flush.entries();
     let is_unlisted = |dataset: &&DatasetDescriptor| {
         let point = dataset.restart_point();
@@ -76,7 +76,7 @@ pub fn add_unlisted(
         };
         listed.iter().all(|entry| entry.id != dataset.id)
             && withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()).is_none()
-            && !ledger.entries().iter().any(is_there)
+            && !index.entries().iter().any(is_there)
     };
     let unlisted: Vec<_> = found.iter().filter(is_unlisted).collect();
     unlisted.iter().for_each(|dataset| flush.record(dataset, Location::Cache));

@@ -397,6 +397,7 @@ fn run_of(job: &Job) -> LastRun {
         job_id: job.params.get(&param::JOB_ID),
         nodes: leaders.map(|rank| job.nodes.name(rank).to_owned()).collect(),
         ranks: job.comm.size(),
+        any_ranks: job.params.get(&param::RESTART_OTHER_RANKS),
         began: seconds(job.micros() / 1_000_000),
         flush_every: job.params.get(&param::FLUSH),
         end: job.params.get(&param::END_TIME).map(seconds),

@@ -20,10 +20,10 @@ use scr_core::env::Env;
 use scr_core::ledger::LedgerDir;
 use scr_core::message::amount;
 use scr_core::param;
-use scr_core::prefix::{FlushFile, Prefix, PrefixError};
+use scr_core::prefix::{FlushEntry, FlushFile, Prefix, PrefixError};
 use scr_core::scavenge::{
     delete_dataset, drop_dataset, drop_later, extract, BuildError, Builder, Deleted, Dropped, ExtractError,
-    Extracted, Import, Imported,
+    Extracted, Fate, Import, Imported, JobEnd, Saving, Why,
 };
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -184,13 +184,42 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
         return show(json, show::json(&rows), "").map(|()| Answer::Yes);
     }
     show(json, show::json(&rows), show::table(&rows))?;
-    rows.iter().filter_map(show::Row::only_in_cache_of).for_each(|(name, allocation)| {
-        warn(format_args!(
-            "`{name}' lies only in the cache of allocation {allocation}; in that allocation a job restarts from it, and \
-             `scr postrun' copies it to the prefix directory"
-        ));
-    });
+    let flush_every = environment::params_of(env, prefix).get(&param::FLUSH);
+    for copy in rows.iter().filter_map(show::Row::only_copy) {
+        let job_id = copy.allocation().unwrap_or_default();
+        let end = JobEnd::read(&*env.files, prefix, job_id, flush_every);
+        warn(only_in_cache(copy, Saving::of(&flush, job_id, end).fate(copy.id)));
+    }
     Ok(Answer::Yes)
+}
+
+/// What becomes of a dataset that lies only in cache. The nodes are not asked.
+fn only_in_cache(dataset: &FlushEntry, fate: Fate) -> String {
+    let (name, allocation) =
+        (String::from_utf8_lossy(&dataset.name), dataset.allocation().unwrap_or_default());
+    let point = dataset.restart_point();
+    let job = match point.ranks.filter(|_| !point.any_ranks) {
+        Some(ranks) => format!("a job of {} there", count(ranks.into(), "rank")),
+        None => "a job there".to_owned(),
+    };
+    let where_it_lies = format!("`{}' lies only in the cache of allocation {allocation}", on_one_line(&name));
+    let what = match fate {
+        Fate::Saved(Why::Output) => "`scr postrun' there copies it to the prefix directory".to_owned(),
+        Fate::Saved(Why::Newest) => {
+            format!("{job} restarts from it, and `scr postrun' there copies it to the prefix directory")
+        }
+        Fate::Saved(Why::PassedOver) => {
+            "a run of another allocation has gone on without it, and `scr postrun' there copies it to the prefix directory"
+                .to_owned()
+        }
+        Fate::Left => {
+            format!("{job} restarts from it, but `scr postrun' leaves it there, as its job has finished with SCR_FLUSH=0")
+        }
+        Fate::NotWanted => return format!("{where_it_lies}, and `scr postrun' leaves it there: a newer one takes its place"),
+    };
+    format!(
+        "{where_it_lies}: unless too many of the nodes are lost, which `scr inspect' there finds out, {what}"
+    )
 }
 
 fn change(

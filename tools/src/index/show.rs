@@ -14,7 +14,9 @@ pub(super) struct Row {
     name: Vec<u8>,
     dataset: Option<DatasetDescriptor>,
     listed: Option<IndexEntry>,
-    /// Which allocation has it in cache.
+    /// Its copy in cache.
+    copy: Option<FlushEntry>,
+    /// Which allocation has that.
     in_cache: Option<String>,
 }
 
@@ -33,6 +35,7 @@ pub(super) fn rows(index: &Index, flush: &FlushFile) -> Vec<Row> {
                 name: listed.name.clone(),
                 dataset: listed.dataset.clone(),
                 in_cache: copy.and_then(allocation),
+                copy: copy.cloned(),
                 listed: Some(listed),
             }
         })
@@ -44,6 +47,7 @@ pub(super) fn rows(index: &Index, flush: &FlushFile) -> Vec<Row> {
         dataset: entry.dataset.clone(),
         listed: None,
         in_cache: allocation(entry),
+        copy: Some(entry.clone()),
     }));
     rows.sort_by_key(|row| Reverse(row.seq));
     rows
@@ -61,6 +65,11 @@ impl Row {
     /// The allocation that has the only copy, in its cache.
     pub(super) fn only_in_cache_of(&self) -> Option<(String, &str)> {
         self.in_cache.as_deref().filter(|_| !self.is_valid()).map(|allocation| (self.name(), allocation))
+    }
+
+    /// What the flush file says of one that lies only in cache.
+    pub(super) fn only_copy(&self) -> Option<&FlushEntry> {
+        self.copy.as_ref().filter(|_| self.only_in_cache_of().is_some())
     }
 
     fn cells(&self) -> [String; 7] {

@@ -15,10 +15,11 @@ use crate::report;
 use anyhow::Result;
 use clap::Args;
 use scr_core::env::Env;
+use scr_core::ledger::LedgerDir;
 use scr_core::log::{Event, Log, Record};
 use scr_core::param::{self, Params};
-use scr_core::prefix::{FlushEntry, FlushFile, Halt, LastRun, Location, Prefix, RestartPoint};
-use scr_core::scavenge::{add_unlisted, inspect, Builder, Built, Inventory, Outcome};
+use scr_core::prefix::{FlushEntry, FlushFile, Location, Prefix};
+use scr_core::scavenge::{add_unlisted, inspect, Builder, Built, Inventory, JobEnd, Outcome, Saving, Why};
 use std::cell::OnceCell;
 use std::time::Duration;
 
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
     let outcome = finish(&job.env, &job.params, &job.allocation, &log, |line| output::warn(line))?;
-    if outcome.is_safe && outcome.saved == 0 {
+    if !outcome.has_said {
         print("no dataset is in cache only: there is nothing to save\n")?;
     }
     let block = report::block(&job.env, &job.params, &job.allocation.job_id);
@@ -60,8 +61,8 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
 pub(super) struct PostrunOutcome {
     /// Whether everything that has to be kept is in the prefix directory.
     is_safe: bool,
-    /// How many datasets were to be saved.
-    saved: usize,
+    /// Whether there was anything to save, or to say.
+    has_said: bool,
 }
 
 /// A printer of lines for the user, with the name of the command that the user has called.
@@ -82,44 +83,22 @@ pub(super) fn finish(
     log.add_entry(Record::event(Event::PostrunStart));
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log, warn };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
-    let halt = Halt::read(&*env.files, &prefix).ok().flatten();
-    let has_finished = halt.is_some_and(|halt| halt.is_finalized());
+    let end = JobEnd::read(&*env.files, &prefix, &allocation.job_id, params.get(&param::FLUSH));
     let mut flush = FlushFile::read_as_it_is(&*env.files, &prefix, None)?;
-    // Without a run no node has anything.
-    if !has_finished && LastRun::read(&*env.files, &prefix).is_ok_and(|run| run.is_some()) {
+    if end.may_lack_entries() {
         scavenge.add_unlisted(params, &mut flush);
     }
-    let unsaved = Unsaved::of(&flush, &allocation.job_id);
-    let saved = unsaved.output.len() + unsaved.checkpoints.len() + usize::from(unsaved.passed_over.is_some());
-    let mut safe =
-        unsaved.output.iter().map(|dataset| scavenge.save(dataset)).fold(true, |all, one| all & one);
-    // An application that has called SCR_Finalize has flushed what the settings ask for.
-    let is_finished = params.get(&param::FLUSH) == 0 && has_finished;
-    let mut dealt_with: Vec<RestartPoint> = Vec::new();
-    for checkpoint in &unsaved.checkpoints {
-        let point = checkpoint.restart_point();
-        if dealt_with.iter().any(|newer| newer.replaces(point)) {
-            continue;
+    let saving = Saving::of(&flush, &allocation.job_id, end);
+    let outcome = saving.carry_out(|dataset, why| {
+        if why == Why::PassedOver {
+            warn(&passed_over(dataset));
         }
-        if is_finished {
-            warn(&given_up(checkpoint));
-        } else if !scavenge.save(checkpoint) {
-            // An older one is better than none.
-            safe = false;
-            continue;
-        }
-        dealt_with.push(point);
-    }
-    if let Some(newest) = &unsaved.passed_over {
-        warn(&passed_over(newest));
-        safe &= scavenge.save(newest);
-    }
-    for dataset in &unsaved.elsewhere {
-        warn(&out_of_reach(dataset));
-        safe = false;
-    }
+        scavenge.save(dataset)
+    });
+    saving.left.iter().for_each(|checkpoint| warn(&given_up(checkpoint)));
+    saving.elsewhere.iter().for_each(|dataset| warn(&out_of_reach(dataset)));
     log.add_entry(Record::event(Event::PostrunEnd));
-    Ok(PostrunOutcome { is_safe: safe, saved })
+    Ok(PostrunOutcome { is_safe: outcome && saving.elsewhere.is_empty(), has_said: !saving.is_empty() })
 }
 
 /// The datasets that the settings of a finished application leave in cache.
@@ -153,46 +132,6 @@ fn out_of_reach(dataset: &FlushEntry) -> String {
         dataset.id,
         String::from_utf8_lossy(&dataset.name)
     )
-}
-
-/// The datasets that are in cache only.
-#[derive(Debug, PartialEq, Eq)]
-struct Unsaved {
-    /// Output.
-    output: Vec<FlushEntry>,
-    /// Checkpoints that are newer than those in the prefix directory, the newest first.
-    checkpoints: Vec<FlushEntry>,
-    /// The newest of the checkpoints that a run of another allocation did not see, and has written newer ones.
-    passed_over: Option<FlushEntry>,
-    /// Those that another allocation has recorded, and only the nodes of that one may still have.
-    elsewhere: Vec<FlushEntry>,
-}
-
-impl Unsaved {
-    fn of(file: &FlushFile, job_id: &str) -> Self {
-        let mut entries = file.entries();
-        let is_ours =
-            |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
-        // No copy can take the place of a newer dataset: a run has said so.
-        entries.retain(|entry| entry.replaced_by.is_none() || entry.is_at(Location::Prefix));
-        entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
-        let checkpoints = entries.iter().filter(|entry| entry.checkpoint);
-        let flushed: Vec<_> = checkpoints.filter(|entry| entry.is_at(Location::Prefix)).collect();
-        let replacing =
-            |older: RestartPoint| flushed.iter().find(|newer| newer.restart_point().replaces(older));
-        // A later dataset that its own allocation has flushed takes its place.
-        let own = |entry: &&FlushEntry| entry.checkpoint && is_ours(entry);
-        let is_passed_over = |entry: &&FlushEntry| {
-            let newer = replacing(entry.restart_point());
-            !entry.output && newer.is_some_and(|newer| entry.is_passed_over(newer))
-        };
-        let passed_over = entries.iter().find(own).filter(is_passed_over).cloned();
-        let is_wanted = |entry: &&FlushEntry| entry.is_still_wanted(|older| replacing(older).is_some());
-        let (own, elsewhere): (Vec<_>, Vec<_>) = entries.iter().filter(is_wanted).cloned().partition(is_ours);
-        let (output, others): (Vec<_>, Vec<_>) = own.into_iter().partition(|entry| entry.output);
-        let checkpoints = others.into_iter().filter(|entry| entry.checkpoint).collect();
-        Self { output, checkpoints, passed_over, elsewhere }
-    }
 }
 
 /// Brings datasets from the nodes to the prefix directory.
@@ -229,7 +168,9 @@ impl Scavenge<'_> {
         let found = inspect(inventories, &environment::plugin_host(self.env, None));
         let whole = found.into_iter().filter(|found| found.beyond_repair.is_none());
         let whole: Vec<_> = whole.map(|found| found.dataset).collect();
-        match add_unlisted(&*self.env.files, self.prefix, flush, &whole) {
+        // A damaged index is replaced by a new one.
+        let index = LedgerDir::new(&*self.env.files, self.prefix).index();
+        match index.and_then(|_| add_unlisted(&*self.env.files, self.prefix, flush, &whole)) {
             Ok(0) => (),
             Ok(_) => (self.warn)(&format!(
                 "{} lacks datasets that the nodes have",
@@ -327,102 +268,3 @@ impl Scavenge<'_> {
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 const LONGEST_IDLE: Duration = Duration::from_secs(600);
 const NOT_UTF8: &str = "the name of a folder is not UTF-8";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use scr_core::prefix::DatasetDescriptor;
-
-    fn ids(entries: &[FlushEntry]) -> Vec<u64> {
-        entries.iter().map(|entry| entry.id).collect()
-    }
-
-    /// The command said that there was nothing to save.
-    #[test]
-    fn a_checkpoint_that_another_allocation_has_passed_over_is_unsaved() {
-        let mut file = FlushFile::default();
-        let mut add = |run, id, job: &str, location| {
-            let job_id = job.to_owned();
-            let dataset = DatasetDescriptor { id, run, checkpoint: true, job_id, ..Default::default() };
-            file.record(&dataset, location);
-        };
-        add(1, 8, "7", Location::Prefix);
-        add(1, 9, "7", Location::Cache);
-        add(2, 10, "8", Location::Prefix);
-        let passed_over = |file: &FlushFile, job: &str| Unsaved::of(file, job).passed_over.map(|it| it.id);
-        assert_eq!((passed_over(&file, "7"), passed_over(&file, "8")), (Some(9), None));
-        assert!(Unsaved::of(&file, "7").checkpoints.is_empty());
-        assert!(Unsaved::of(&file, "8").elsewhere.is_empty(), "the later one goes on without it");
-        let mut later = file.clone();
-        let own = DatasetDescriptor {
-            id: 11,
-            run: 3,
-            checkpoint: true,
-            job_id: "7".to_owned(),
-            ..Default::default()
-        };
-        later.record(&own, Location::Prefix);
-        assert_eq!(passed_over(&later, "7"), None, "its own allocation has gone on");
-    }
-
-    /// A job that was started once with too few ranks had nothing to save.
-    #[test]
-    fn a_checkpoint_of_another_number_of_ranks_does_not_take_the_place_of_one() {
-        let mut file = FlushFile::default();
-        let of = |id, ranks| DatasetDescriptor { id, ranks, checkpoint: true, ..Default::default() };
-        file.record(&of(1, Some(4)), Location::Prefix);
-        file.record(&of(2, Some(4)), Location::Cache);
-        file.record(&of(3, Some(3)), Location::Prefix);
-        assert_eq!(ids(&Unsaved::of(&file, "").checkpoints), [2]);
-        assert_eq!(ids(&Unsaved::of(&file, "other").elsewhere), [2]);
-        file.record(&of(4, None), Location::Prefix);
-        assert!(Unsaved::of(&file, "").checkpoints.is_empty(), "C SCR does not say how many");
-    }
-
-    #[test]
-    fn a_checkpoint_that_any_number_of_ranks_can_read_takes_the_place_of_all_older_ones() {
-        let mut file = FlushFile::default();
-        let of =
-            |id, ranks| DatasetDescriptor { id, ranks: Some(ranks), checkpoint: true, ..Default::default() };
-        file.record(&of(1, 4), Location::Cache);
-        file.record(&of(2, 3), Location::Cache);
-        file.record(&DatasetDescriptor { any_ranks: true, ..of(3, 2) }, Location::Prefix);
-        assert!(Unsaved::of(&file, "").checkpoints.is_empty());
-        file.record(&of(4, 2), Location::Prefix);
-        file.record(&DatasetDescriptor { any_ranks: true, ..of(5, 3) }, Location::Cache);
-        file.record(&of(6, 2), Location::Prefix);
-        assert_eq!(
-            ids(&Unsaved::of(&file, "").checkpoints),
-            [5],
-            "one that only two ranks can read does not"
-        );
-    }
-
-    #[test]
-    fn unsaved_are_output_and_the_checkpoints_after_the_last_one_that_was_flushed() {
-        let mut file = FlushFile::default();
-        let mut add = |id, checkpoint, output, job: &str, location| {
-            let job_id = job.to_owned();
-            let dataset = DatasetDescriptor { id, checkpoint, output, job_id, ..Default::default() };
-            file.record(&dataset, location);
-        };
-        add(1, false, true, "7", Location::Cache);
-        add(2, true, false, "7", Location::Cache);
-        add(3, true, false, "6", Location::Prefix);
-        add(4, false, true, "7", Location::Prefix);
-        add(5, true, false, "7", Location::Cache);
-        add(6, true, true, "7", Location::Cache);
-        add(7, true, false, "7", Location::Cache);
-        add(8, true, false, "6", Location::Cache);
-        let unsaved = Unsaved::of(&file, "7");
-        assert_eq!((ids(&unsaved.output), ids(&unsaved.checkpoints)), (vec![6, 1], vec![7, 5]));
-        // With the id of no job, or of another one, nothing may be called safe.
-        assert_eq!(ids(&unsaved.elsewhere), [8]);
-        assert_eq!(ids(&Unsaved::of(&file, "defjobid").elsewhere), [8, 7, 6, 5, 1]);
-        // Each command tried again to save it, in vain.
-        file.record_replaced(6, 9);
-        assert_eq!(ids(&Unsaved::of(&file, "7").output), [1]);
-        let unsaved = Unsaved::of(&FlushFile::default(), "7");
-        assert_eq!((unsaved.output.len(), unsaved.checkpoints.len()), (0, 0));
-    }
-}

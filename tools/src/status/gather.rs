@@ -14,10 +14,10 @@ use scr_core::env::Env;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::param;
 use scr_core::prefix::{
-    DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, KnownEnd, LastRun, Location, Prefix,
-    RunState, Seq, Survives,
+    DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, IndexEntry, KnownEnd, LastRun, Location,
+    Prefix, RestartPoint, RunState, Seq, Survives,
 };
-use scr_core::scavenge::{inspect, Inspected};
+use scr_core::scavenge::{add_unlisted, inspect, Inspected, JobEnd, Saving};
 use scr_plugin_api::LogEntry;
 use std::time::Duration;
 
@@ -34,8 +34,13 @@ pub(super) struct Facts {
     pub(super) cached: Vec<Checkpoint>,
     /// The newest checkpoint that the job has put into cache and that is not whole there any more, and why.
     pub(super) unusable: Option<(String, String)>,
-    /// The newest checkpoint in the prefix directory.
+    /// The newest checkpoint in the prefix directory that it can restart from.
     pub(super) saved: Option<Checkpoint>,
+    /// The newest ones in cache and in the prefix directory that another number of ranks wrote, which the job cannot read.
+    pub(super) of_others: [Option<Checkpoint>; 2],
+    /// What `scr postrun` saves, and the checkpoints that it leaves in cache as the settings ask for that.
+    pub(super) saves: Vec<String>,
+    pub(super) leaves: Vec<String>,
     /// Whether checkpoints go straight to the prefix directory.
     pub(super) is_bypass: bool,
     /// When the last checkpoint was begun, and how long after the one before it was complete.
@@ -151,13 +156,27 @@ impl Facts {
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
         facts.recorded = files.status(&prefix.flush_file()).ok().map(|status| status.mtime.0);
         let index = facts.known(Index::read(files, prefix)).unwrap_or_default();
-        facts.saved = facts.newest_in(&index);
-        let found = match asks_nodes && facts.state != State::Finished {
+        facts.take_saved(&index);
+        let params = environment::params_of(env, prefix);
+        let job_id = match &facts.run {
+            Some(run) => run.job_id.clone(),
+            None => params.get(&param::JOB_ID),
+        };
+        let end = JobEnd::read(files, prefix, &job_id, params.get(&param::FLUSH));
+        let mut unsaved = FlushFile::read_as_it_is(files, prefix, None).unwrap_or_default();
+        let has_unsaved = !Saving::of(&unsaved, &job_id, end).saved(|_| true).is_empty();
+        let found = match asks_nodes && (facts.state != State::Finished || has_unsaved) {
             true => facts.ask_nodes(env, prefix, overrides),
             false => None,
         };
+        if let Some(found) = found.as_ref().filter(|_| end.may_lack_entries()) {
+            let whole = found.iter().filter(|found| found.beyond_repair.is_none());
+            let whole: Vec<_> = whole.map(|found| found.dataset.clone()).collect();
+            // What cannot be read was said before.
+            let _ = add_unlisted(files, prefix, &mut unsaved, &whole);
+        }
+        facts.take_saving(&Saving::of(&unsaved, &job_id, end), found.as_deref());
         facts.take_cached(&flush, found.as_deref());
-        let job_id = facts.run.as_ref().map(|run| run.job_id.clone()).unwrap_or_default();
         facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
         facts
     }
@@ -175,15 +194,34 @@ impl Facts {
         rest.due(self.now, KnownEnd { job_id, time })
     }
 
-    /// The newest checkpoint of an index that a job of as many ranks as the last one can restart from.
-    fn newest_in(&self, index: &Index) -> Option<Checkpoint> {
-        let ranks = self.run.as_ref().map(|run| run.ranks);
-        let fits = |of: Option<u32>| of.zip(ranks).is_none_or(|(of, ranks)| of == ranks);
-        let newest = index.candidates().into_iter().find(|entry| fits(entry.restart_point().ranks))?;
-        let dataset = newest.dataset.clone().unwrap_or_default();
-        let dataset = DatasetDescriptor { name: newest.name.clone(), ..dataset };
-        let all = Some(Survives::All);
-        Some(Checkpoint { survives: all, ..Checkpoint::of(&dataset, newest.seq()) })
+    /// Whether a job like the last one can restart from a checkpoint, as far as it depends on who wrote it.
+    fn can_read(&self, point: RestartPoint) -> bool {
+        self.run.as_ref().is_none_or(|run| run.can_read(point))
+    }
+
+    /// The newest checkpoint of an index that the job can restart from.
+    fn take_saved(&mut self, index: &Index) {
+        let (own, others): (Vec<_>, Vec<_>) =
+            index.candidates().into_iter().partition(|entry| self.can_read(entry.restart_point()));
+        let checkpoint = |entry: &IndexEntry| {
+            let dataset = entry.dataset.clone().unwrap_or_default();
+            let dataset = DatasetDescriptor { name: entry.name.clone(), ..dataset };
+            Checkpoint { survives: Some(Survives::All), ..Checkpoint::of(&dataset, entry.seq()) }
+        };
+        self.saved = own.first().map(checkpoint);
+        self.of_others[1] = others.first().map(checkpoint);
+    }
+
+    /// What `scr postrun` does, if it finds what the nodes have `found`, or else have had.
+    fn take_saving(&mut self, saving: &Saving, found: Option<&[Inspected]>) {
+        let is_silent = self.nodes.as_ref().is_some_and(|nodes| nodes.room.is_empty());
+        let is_whole = |dataset: &FlushEntry| match found {
+            Some(found) => found.iter().any(|found| found.id == dataset.id && found.beyond_repair.is_none()),
+            None => !is_silent,
+        };
+        let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
+        self.saves = saving.saved(is_whole).into_iter().map(name).collect();
+        self.leaves = saving.left.iter().map(name).collect();
     }
 
     /// The datasets that the nodes have, if any node answers.
@@ -229,6 +267,10 @@ impl Facts {
         let job_id = self.run.as_ref().map(|run| run.job_id.as_str());
         let is_own = |entry: &FlushEntry| entry.allocation().zip(job_id).is_none_or(|(of, own)| of == own);
         recorded.retain(|entry| entry.checkpoint && entry.is_at(Location::Cache) && is_own(entry));
+        let (mut recorded, others): (Vec<_>, Vec<_>) =
+            recorded.into_iter().partition(|entry| self.can_read(entry.restart_point()));
+        let is_on_nodes = |entry: &&FlushEntry| entry.is_on_nodes();
+        self.of_others[0] = others.iter().find(is_on_nodes).map(Checkpoint::recorded);
         let is_bypass = |entry: &FlushEntry| {
             entry.in_cache.scheme.is_none() && entry.in_cache.survives == Some(Survives::All)
         };
@@ -244,6 +286,9 @@ impl Facts {
         };
         let found = found.iter().filter(|found| found.dataset.checkpoint && found.scheme.is_some());
         let (whole, others): (Vec<_>, Vec<_>) = found.partition(|found| found.beyond_repair.is_none());
+        let (whole, of_others): (Vec<_>, Vec<_>) =
+            whole.into_iter().partition(|found| self.can_read(found.restart_point()));
+        self.of_others[0] = of_others.first().map(|found| Checkpoint::inspected(found));
         self.cached = whole.iter().map(|found| Checkpoint::inspected(found)).collect();
         let is_missing = |entry: &&FlushEntry| {
             let is_older = |found: &&Inspected| found.dataset.seq() < entry.seq();

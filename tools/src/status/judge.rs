@@ -184,6 +184,7 @@ pub(super) mod tests {
             job_id: "5132".to_owned(),
             nodes: (0..nodes).map(|node| format!("n{node}")).collect(),
             ranks: 64,
+            any_ranks: false,
             began: 0,
             flush_every: 10,
             end: None,

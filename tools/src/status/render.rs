@@ -19,7 +19,10 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     add("in cache", in_cache(facts));
     add(
         "in prefix",
-        facts.saved.as_ref().map_or_else(|| "nothing".to_owned(), |saved| checkpoint(facts, saved)),
+        facts.saved.as_ref().map_or_else(
+            || format!("nothing{}", of_others(facts, facts.of_others[1].as_ref())),
+            |saved| checkpoint(facts, saved),
+        ),
     );
     for (place, text) in costs(facts, judged).into_iter().enumerate() {
         add(if place == 0 { "lost with" } else { "" }, text);
@@ -97,7 +100,7 @@ fn in_cache(facts: &Facts) -> String {
         (None, None) if facts.is_bypass => {
             "nothing: checkpoints go straight to the prefix directory".to_owned()
         }
-        (None, None) => "nothing".to_owned(),
+        (None, None) => format!("nothing{}", of_others(facts, facts.of_others[0].as_ref())),
         (Some(newest), None) => {
             let lost = match (newest.lost, newest.ranks) {
                 (0, _) | (_, None) => String::new(),
@@ -106,6 +109,15 @@ fn in_cache(facts: &Facts) -> String {
             format!("{}{lost}", checkpoint(facts, newest))
         }
     }
+}
+
+/// Why a checkpoint does not count.
+fn of_others(facts: &Facts, checkpoint: Option<&Checkpoint>) -> String {
+    let ranks = |of: Option<u32>| of.map_or_else(|| "other".to_owned(), |ranks| ranks.to_string());
+    let own = facts.run.as_ref().map(|run| run.ranks);
+    checkpoint.map_or_else(String::new, |other| {
+        format!(" for {} ranks: {} is of {}", ranks(own), name(&other.name, NAME), ranks(other.ranks))
+    })
 }
 
 fn checkpoint(facts: &Facts, checkpoint: &Checkpoint) -> String {
@@ -142,7 +154,9 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
 /// What a loss costs, up to the name of the checkpoint.
 fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
     if cost.back_to.is_none() {
-        return "all work, as no checkpoint is left".to_owned();
+        let is_other = facts.of_others.iter().any(Option::is_some);
+        let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
+        return format!("all work, as no checkpoint{} is left", of.unwrap_or_default());
     }
     let is_over = !matches!(facts.state, State::Running | State::Unknown);
     if is_over && cost.back_to == judged.newest {
@@ -229,10 +243,18 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
         HaltDue::At(time) => format!("halt in {}", seconds(time.saturating_sub(facts.now).max(0))),
     });
     let is_over = matches!(facts.state, State::Died | State::Finished | State::Stopped);
-    let unsaved = judged.newest.filter(|newest| is_over && facts.saved.as_ref() != Some(newest));
-    let save = unsaved.map(|newest| format!("`scr postrun' saves {}", name(&newest.name, NAME)));
-    let all: Vec<_> = [save, checkpoints, halt].into_iter().flatten().collect();
+    let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
+    let leave = named(&facts.leaves).map(|names| format!("`scr postrun' leaves {names}, as SCR_FLUSH=0"));
+    let all = [save.filter(|_| is_over), leave.filter(|_| is_over), checkpoints, halt];
+    let all: Vec<_> = all.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// The first of the names, and how many more.
+fn named(names: &[String]) -> Option<String> {
+    let (first, others) = names.split_first()?;
+    let more = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+    Some(name(first, NAME) + &more)
 }
 
 /// `2nd`, `3rd`, `4th`.
@@ -353,6 +375,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "lost_in_cache": facts.unusable.as_ref().map(|(name, why)| json!({ "name": name, "why": why })),
         "in_prefix": facts.saved.as_ref().map(|saved| checkpoint_json(facts, saved)),
         "bypass": facts.is_bypass,
+        "postrun": { "saves": facts.saves, "leaves": facts.leaves },
         "costs": judged.costs.iter().map(cost_json).collect::<Vec<_>>(),
         "flushes": flushes.collect::<Vec<_>>(),
         "room": room.map(|(node, bytes)| json!({ "node": node, "bytes": bytes })).collect::<Vec<_>>(),
@@ -484,7 +507,7 @@ mod tests {
     fn of_the_page() -> [Facts; 6] {
         let none = Some(Survives::Nodes(0));
         let calm = || Facts { flushes: Vec::new(), halt: None, last_error: None, ..busy() };
-        let died = || Facts { state: State::Died, ..calm() };
+        let died = || Facts { state: State::Died, saves: vec!["ckpt.127".to_owned()], ..calm() };
         let mut answers = busy().nodes.unwrap();
         answers.room.retain(|(node, _)| node != "n3");
         answers.silent.push(("n3".to_owned(), "no route to host".to_owned()));
@@ -522,7 +545,8 @@ mod tests {
             shown(&facts).lines().next().unwrap().split_once(": ").unwrap().1.to_owned()
         };
         assert_eq!(first(State::Died), "job 5132 has died, 64 ranks on 4 nodes, begun 2 h 10 min ago");
-        let died = shown(&Facts { state: State::Died, ..busy() });
+        let saves = vec!["ckpt.127".to_owned()];
+        let died = shown(&Facts { state: State::Died, saves, ..busy() });
         assert!(died.contains("next        `scr postrun' saves ckpt.127; halt in 5 h 20 min\n"), "{died}");
         assert_eq!(first(State::Finished), "job 5132 has finished");
         assert_eq!(first(State::Stopped), "job 5132 has stopped before its allocation ends");
