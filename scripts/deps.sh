@@ -43,6 +43,11 @@ missing_packages() {
     [ "$for_tests" != tests ] || command -v cmake >/dev/null || echo cmake
     [ "$for_tests" != tests ] || command -v pkg-config >/dev/null || echo pkg-config
     [ "$for_tests" != tests ] || has_python || echo python3-venv python3-dev
+    [ "$for_tests" != tests ] || command -v promtool >/dev/null || echo prometheus
+    [ "$for_tests" != tests ] || command -v prometheus-node-exporter >/dev/null || echo prometheus-node-exporter
+    [ "$for_tests" != tests ] || command -v chromium >/dev/null || echo chromium
+    # Only newer releases have it. Where it is missing the tests of the book are skipped: to compile it takes minutes (make book).
+    [ "$for_tests" != tests ] || command -v mdbook >/dev/null || ! has_candidate mdbook || echo mdbook
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     [ "$for_tests" != deb ] || command -v debootstrap >/dev/null || echo debootstrap
     [ "$for_tests" != deb ] || command -v dpkg-source >/dev/null || echo dpkg-dev
@@ -59,6 +64,10 @@ clang_packages() { # the two that are needed of the release's default version; l
     fi
 }
 
+has_candidate() { # has_candidate PACKAGE: whether this release has it
+    apt-cache policy "$1" 2>/dev/null | grep -q '^ *Candidate: [0-9]'
+}
+
 has_python() { # mpi4py is compiled for each MPI in a virtual environment
     python3 -c 'import venv, ensurepip' 2>/dev/null
 }
@@ -72,6 +81,23 @@ has_compilers() {
     has_rust && command -v gcc >/dev/null
 }
 
+# Tests start servers of their own. No service that comes with a package is to run besides, now or after the next boot.
+install_without_services() { # install_without_services PACKAGE...
+    local policy=/usr/sbin/policy-rc.d package
+    if [ ! -e "$policy" ]; then
+        trap 'rm -f /usr/sbin/policy-rc.d' EXIT
+        printf '#!/bin/sh\nexit 101\n' >"$policy" && chmod 755 "$policy"
+    fi
+    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@" >/dev/null
+    for package in "$@"; do
+        case $package in
+        prometheus | prometheus-node-exporter)
+            ! command -v systemctl >/dev/null || systemctl disable --quiet "$package" 2>/dev/null || true
+            ;;
+        esac
+    done
+}
+
 packages=$(missing_packages | xargs)
 if [ -z "$packages" ] && has_compilers; then exit 0; fi
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
@@ -80,7 +106,7 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     packages=$(missing_packages | xargs) # a fresh machine has no package lists before
     echo "scr: apt-get install $packages"
     # shellcheck disable=SC2086 # one word per package
-    DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $packages >/dev/null
+    install_without_services $packages
 elif has_compilers && command -v "${MPICC:-$(scripts/find-mpicc)}" >/dev/null && has_libclang; then
     # One MPI is enough to build and to run; the tests say which they skip.
     echo "scr: going on without: $packages" >&2
