@@ -1,14 +1,16 @@
 //! Data that all modules need and none changes: the ranks, the outside world, the settings, the prefix directory, the log. Made
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
-use crate::comm::collective::{agree, agree_at, all_gather, all_reduce, broadcast_tree, same_everywhere, Op};
+use crate::comm::collective::{
+    agree, agree_at, all_gather, all_reduce, any, broadcast_tree, same_everywhere, Op,
+};
 use crate::comm::tcp::{interface::choose, Limits};
 use crate::comm::watched::Pace;
 use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use crate::env::Env;
 use crate::error::Error;
-use crate::fs::{Files, OwnedDir};
+use crate::fs::{is_of_closed_descriptor, Files, OwnedDir};
 use crate::ledger::LedgerDir;
 use crate::log::{Counts, Log};
 use crate::message::Reporter;
@@ -20,6 +22,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +47,8 @@ pub(crate) struct Job {
     pub(crate) launched: u32,
     /// Whether this session takes the place of one that has lost ranks; the same on all ranks.
     pub(crate) is_recovery: bool,
+    /// Whether an operation has failed since the application has closed a file that scr keeps open.
+    pub(crate) closed: AtomicBool,
 }
 
 impl Job {
@@ -103,6 +108,7 @@ impl Job {
             processors,
             launched,
             is_recovery,
+            closed: AtomicBool::new(false),
         };
         job.make_scr_dir()?;
         job.count_run(0)?;
@@ -143,6 +149,7 @@ impl Job {
             processors,
             launched,
             is_recovery,
+            closed: AtomicBool::new(false),
         })
     }
 
@@ -176,6 +183,7 @@ impl Job {
             processors,
             launched,
             is_recovery,
+            closed: AtomicBool::new(false),
         }
     }
 
@@ -300,7 +308,20 @@ impl Job {
     /// One outcome for all ranks, with nodes named where it is bad.
     pub(crate) fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
         self.prefix.take_notes().iter().for_each(|note| self.report.warn_here(note));
+        let result = result.map_err(Into::<AnyError>::into).inspect_err(|error| {
+            if is_of_closed_descriptor(&**error) {
+                self.closed.store(true, Ordering::Relaxed);
+            }
+        });
         agree_at(&*self.comm, self.nodes.name(self.rank()), result)
+    }
+
+    /// Whether anything has failed as the application has closed files of scr. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn has_lost_descriptors(&self) -> Result<bool, CommError> {
+        any(&*self.comm, [self.closed.load(Ordering::Relaxed)]).map(|[has_lost]| has_lost)
     }
 
     /// The first rank of each node does `work`. Collective.

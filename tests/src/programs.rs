@@ -14,6 +14,8 @@ pub enum Program {
     CkptTest,
     /// Calls everything wrongly.
     ApiMisuse,
+    /// Closes the files of scr.
+    ClosesAll,
     /// Has one session after the other, on different communicators.
     Sessions,
     /// Is coupled with one that uses SCR, and does not use it itself.
@@ -37,6 +39,7 @@ impl Program {
         match self {
             Program::CkptTest => "tests/programs/ckpt_test.c",
             Program::ApiMisuse => "tests/programs/api_misuse.c",
+            Program::ClosesAll => "tests/programs/closes_all.c",
             Program::Sessions => "tests/programs/sessions.c",
             Program::Coupled => "tests/programs/coupled.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",

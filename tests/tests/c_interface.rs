@@ -118,6 +118,17 @@ on_each_mpi! {
         assert!(shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("hunter2"));
     }
 
+    /// Each call failed with the words of the system, and the end was a success.
+    fn an_application_that_closes_the_files_of_scr_is_told_and_the_end_is_no_success(mpi: Mpi) {
+        let mut cluster = Cluster::new(2);
+        let run = cluster.job(mpi, 2, Program::ClosesAll).args(["/scr.tests"]).run().expect_success();
+        assert!(run.prints("START ckpt.1 0") && !run.prints("CLOSED 0"));
+        assert!(!run.prints("START ckpt.2 0"), "what is written then goes nowhere");
+        assert!(run.prints("a file that scr keeps open was closed by somebody else"));
+        assert!(run.prints("SCR_Finalize: the application has closed files that scr keeps open"));
+        assert!(run.prints("FINALIZE 1") && !run.prints("FINALIZE 0"));
+    }
+
     fn a_forgotten_finalize_is_reported_and_the_job_ends_normally(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let run = cluster.job(mpi, 2, Program::CkptTest).options(&[("no-finalize", 1)]).run().expect_success();

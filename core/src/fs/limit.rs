@@ -6,6 +6,7 @@
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+use std::error::Error;
 use std::io;
 
 /// Opens a file; where no more may be open, the limit is raised as far as it goes, and it is tried once more.
@@ -21,10 +22,11 @@ pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<
     }
 }
 
-/// An error of the system, with what can be done about it where it is that no more files may be open.
+/// An error of the system, with what can be done about it where it is that no more files may be open, or that a descriptor is not.
 pub(super) fn explained(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE) => io::Error::other(TooManyOpen { most: getrlimit(Resource::Nofile).current }),
+        Some(Errno::BADF) => io::Error::other(Closed),
         _ => error,
     }
 }
@@ -34,6 +36,20 @@ pub(super) fn exhausted() -> Option<io::Error> {
     let any = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
     any.err().filter(|&error| error == Errno::MFILE).map(|error| explained(error.into()))
 }
+
+/// Whether it follows from an error that says that a descriptor which scr has kept is not open any more.
+pub(crate) fn is_of_closed_descriptor(error: &(dyn Error + 'static)) -> bool {
+    let of_system = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
+    of_system.is_some_and(|error| error.is::<Closed>()) || error.source().is_some_and(is_of_closed_descriptor)
+}
+
+/// A descriptor that scr has kept is not open any more.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "a file that scr keeps open was closed by somebody else; an application may close only what it has opened, so closefrom() and \
+     loops over all descriptors have to come before SCR_Init, or after SCR_Finalize"
+)]
+struct Closed;
 
 /// No more files may be open.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +87,21 @@ mod tests {
             |number: u64| RealFiles.open(&dir.path().join(number.to_string()), How::Create(0o600)).unwrap();
         let files: Vec<_> = (0..2 * SOFT).map(open).collect();
         assert!(files.iter().all(|file| file.status().is_ok()));
+    }
+
+    #[test]
+    fn a_descriptor_that_somebody_has_closed_is_recognised_below_all_errors() {
+        let of = |errno: Errno| {
+            let error =
+                Err::<(), _>(io::Error::from(errno)).at("write", std::path::Path::new("/a")).unwrap_err();
+            (crate::describe(&error), is_of_closed_descriptor(&crate::prefix::PrefixError::from(error)))
+        };
+        let (text, is_closed) = of(Errno::BADF);
+        assert!(
+            text.starts_with("cannot write /a: a file that scr keeps open was closed") && is_closed,
+            "{text}"
+        );
+        assert!(!of(Errno::IO).1);
     }
 
     const FEW: &str = "fs::limit::tests::where_no_more_files_may_be_open_the_error_gives_the_limit";

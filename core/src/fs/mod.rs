@@ -47,6 +47,7 @@ mod whole;
 pub(crate) use entry_name::EntryName;
 pub use error::FsError;
 pub(crate) use error::{At, MayPass};
+pub(crate) use limit::is_of_closed_descriptor;
 pub use lock::LockAttempt;
 pub(crate) use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};

@@ -6,6 +6,10 @@ use crate::halt;
 use crate::log::Figures;
 use crate::param;
 
+/// An application that does not look at what its calls return would take its last checkpoints for written.
+const LOST_DESCRIPTORS: &str =
+    "the application has closed files that scr keeps open, and what it was to write since then is not written";
+
 impl Session {
     /// Whether the application should stop; the same on all ranks. Collective.
     ///
@@ -52,7 +56,11 @@ impl Session {
         // The cause comes first, as the ranks may have failed to talk before.
         let ended = self.halt.finalize(&self.job);
         self.report_costs();
-        flushed.and(ended.map_err(Error::from))
+        flushed.and(ended.map_err(Error::from))?;
+        match self.job.has_lost_descriptors()? {
+            true => Err(Error::Refused(LOST_DESCRIPTORS.to_owned())),
+            false => Ok(()),
+        }
     }
 
     /// Ends the session because a halt condition holds: what is due is flushed, and the conditions stay as they are.
