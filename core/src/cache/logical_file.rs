@@ -5,7 +5,7 @@
 
 use super::checksum::Checksum;
 use crate::fs::copy::write_data;
-use crate::fs::{self, File, Mapped};
+use crate::fs::{self, zeroed, File, Mapped};
 use crate::parallel::at_a_time;
 use crc32fast::Hasher;
 use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
@@ -240,7 +240,8 @@ impl Part {
     /// Reads a piece of the file.
     fn hash(&self, piece: Range<u64>) -> Result<Hasher, PluginError> {
         let mut hasher = Hasher::new();
-        let mut buffer = vec![0; BLOCK.min((piece.end - piece.start) as usize)];
+        let buffer = zeroed(BLOCK.min((piece.end - piece.start) as usize));
+        let mut buffer = buffer.map_err(|error| self.error("read", piece.start, &error))?;
         let mut at = piece.start;
         while at < piece.end {
             let count = (piece.end - at).min(BLOCK as u64) as usize;

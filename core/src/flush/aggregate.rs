@@ -10,7 +10,7 @@ use crate::comm::collective::{any, route_trees};
 use crate::comm::{Collective, CommError, Rank};
 use crate::fs::copy::write_data;
 use crate::fs::verify::{block_size, compare, open_whole, FileError};
-use crate::fs::{retried, At, Files, How, MAX_TREE_BYTES};
+use crate::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
 use crate::job::Job;
 use crate::ledger::LedgerDir;
 use crate::param;
@@ -202,7 +202,8 @@ fn copy(
     let (source, _) = open_whole(files, &file.source, Some(file.bytes))?;
     let target = files.open(path, How::Update).at("open", path)?;
     let block = usize::try_from(file.bytes).unwrap_or(usize::MAX).min(block_size(block_bytes));
-    let (mut block, mut hasher, mut done) = (vec![0; block], Hasher::new(), 0_u64);
+    let mut block = zeroed(block).at("read", &file.source)?;
+    let (mut hasher, mut done) = (Hasher::new(), 0_u64);
     while done < file.bytes {
         let left = usize::try_from(file.bytes - done).unwrap_or(usize::MAX).min(block.len());
         let count = source.read_at(done, &mut block[..left]).at("read", &file.source)?;

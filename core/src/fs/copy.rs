@@ -1,7 +1,7 @@
 //! One file copied in one pass with its checksum: from the prefix directory into cache, or the other way when it is scavenged.
 
 use super::verify::{block_size, compare, open_whole, FileError};
-use super::{permissions, At, File, Files, How, Status};
+use super::{permissions, zeroed, At, File, Files, How, Status};
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -45,7 +45,7 @@ impl Copy<'_> {
     ) -> Result<u32, FileError> {
         let mode = if self.metadata { permissions::to_create(self.files, wanted.mode & 0o777) } else { 0 };
         let copy = self.files.open(to, How::Replace(mode | 0o600)).at("create", to)?;
-        let mut block = vec![0; block_size(self.block_bytes)];
+        let mut block = zeroed(block_size(self.block_bytes)).at("copy", from)?;
         let mut hasher = crc32fast::Hasher::new();
         let (mut offset, mut written) = (0_u64, 0_u64);
         loop {

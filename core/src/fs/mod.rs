@@ -8,6 +8,7 @@
 //! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
 //! | `limit` | how many files may be open at once |
+//! | `memory` | large buffers |
 //! | `forked` | what a child of a fork gives up: the locks |
 //! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
@@ -35,6 +36,7 @@ mod held;
 mod limit;
 mod lock;
 mod mapped;
+mod memory;
 mod owned;
 pub(crate) mod permissions;
 mod range;
@@ -51,6 +53,7 @@ pub(crate) use limit::is_of_closed_descriptor;
 pub use lock::LockAttempt;
 pub(crate) use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
+pub(crate) use memory::zeroed;
 pub use owned::OwnedDir;
 pub(crate) use range::FileRange;
 pub use real::RealFiles;

@@ -1,6 +1,6 @@
 //! Compares a file with its record: its length, and its checksum if that is known.
 
-use super::{At, File, Files, FsError, How, Kind, MayPass, Status};
+use super::{zeroed, At, File, Files, FsError, How, Kind, MayPass, Status};
 use crate::planted::{planted, Bug};
 use std::path::{Path, PathBuf};
 
@@ -81,7 +81,7 @@ fn missing(path: &Path, error: FsError) -> FileError {
 
 /// The checksum of a whole file.
 pub(crate) fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, FileError> {
-    let mut block = vec![0; block_size(block_bytes)];
+    let mut block = zeroed(block_size(block_bytes)).at("read", path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut offset = 0_u64;
     loop {

@@ -1,6 +1,7 @@
 //! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
 
 use super::error::At;
+use super::memory::grow;
 use super::{retried, unique_number, File, Files, FsError, How, Kind};
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
@@ -179,7 +180,7 @@ pub(super) fn read_open(file: &dyn File, path: &Path, limit: u64) -> Result<Vec<
     loop {
         // One byte more: only what ends before it is known to be whole.
         let (done, end) = (bytes.len(), room.min(most).saturating_add(1));
-        bytes.resize(end, 0);
+        grow(&mut bytes, end).at("read", path)?;
         let read = file.read_at(done as u64, &mut bytes[done..]).at("read", path)?;
         bytes.truncate(done + read);
         check(bytes.len() as u64)?;

@@ -3,7 +3,7 @@
 use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
 use crate::env::{Distrust, Trusted};
-use crate::fs::{retried, File, Files, How, Status};
+use crate::fs::{retried, zeroed, File, Files, How, Status};
 use scr_plugin_api::KvTree;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -147,7 +147,7 @@ fn open(
 /// All bytes of a file that had `len` of them when it was inspected.
 fn read_all(file: &dyn File, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-    let mut bytes = vec![0; len];
+    let mut bytes = zeroed(len)?;
     let read = file.read_at(0, &mut bytes)?;
     bytes.truncate(read);
     Ok(bytes)

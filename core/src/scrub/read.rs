@@ -2,7 +2,7 @@
 
 use super::{Item, Read, Verdict};
 use crate::fs::verify::{compare, open_whole, FileError};
-use crate::fs::{At, File, Files};
+use crate::fs::{zeroed, At, File, Files};
 
 /// Compares length and checksum, as far as they are recorded.
 pub(super) fn check(files: &dyn Files, wanted: Read, progress: &mut dyn FnMut(u64)) -> Item {
@@ -26,7 +26,7 @@ fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Resu
 
 fn sum(file: &dyn File, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<u32, FileError> {
     let mut hasher = crc32fast::Hasher::new();
-    let mut block = vec![0; BLOCK];
+    let mut block = zeroed(BLOCK).at("read", &wanted.path)?;
     let mut offset = 0;
     loop {
         let count = file.read_at(offset, &mut block).at("read", &wanted.path)?;

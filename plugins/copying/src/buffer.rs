@@ -1,7 +1,7 @@
 //! The state that a copying thread keeps from one file to the next: a page-aligned buffer for blocks, and its time account.
 
 use scr_plugin_api::pace::Account;
-use std::fmt;
+use std::{fmt, io};
 
 /// Memory pages are this large at least on every machine of interest.
 const ALIGNMENT: usize = 4096;
@@ -31,14 +31,25 @@ impl Buffer {
     }
 
     /// A page-aligned block of `len` bytes, with whatever was in it before.
-    pub fn block(&mut self, len: usize) -> &mut [u8] {
-        if self.bytes.len() < len + ALIGNMENT {
+    ///
+    /// # Errors
+    /// The process gets no memory for it.
+    pub fn block(&mut self, len: usize) -> io::Result<&mut [u8]> {
+        let more = (len + ALIGNMENT).saturating_sub(self.bytes.len());
+        if more > 0 {
+            self.bytes
+                .try_reserve_exact(more)
+                .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, no_memory(len)))?;
             self.bytes.resize(len + ALIGNMENT, 0);
         }
         // `align_offset` may say "cannot" only where it runs at compile time.
         let skip = self.bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
-        &mut self.bytes[skip..skip + len]
+        Ok(&mut self.bytes[skip..skip + len])
     }
+}
+
+fn no_memory(len: usize) -> String {
+    format!("this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up")
 }
 
 impl fmt::Debug for Buffer {
@@ -55,7 +66,7 @@ mod tests {
     fn a_block_is_aligned_and_as_long_as_asked() {
         let mut buffer = Buffer::new();
         for len in [0, 1, 4096, 10, 1 << 20] {
-            let block = buffer.block(len);
+            let block = buffer.block(len).unwrap();
             assert_eq!(block.len(), len);
             assert_eq!(block.as_ptr() as usize % ALIGNMENT, 0);
         }

@@ -239,7 +239,10 @@ impl Copier<'_> {
             let left = usize::try_from(to - offset).unwrap_or(usize::MAX).min(self.block_bytes);
             let count = match self.copy_in_kernel(offset, left) {
                 Some(count) => count,
-                None => self.copy_block(offset, buffer.block(left))?,
+                None => {
+                    let block = buffer.block(left).map_err(io_error("reading", &self.item.source, offset))?;
+                    self.copy_block(offset, block)?
+                }
             };
             offset += count;
             self.control.add(count);

@@ -1,7 +1,7 @@
 //! The memory for a block: that of the files themselves if the host maps them, otherwise buffers.
 
 use crate::step::{Buffer, Place, StepPlan};
-use scr_plugin_api::{Bytes, MappedRange, PluginError};
+use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
 use std::ops::Range;
 
 /// Buffers, used again for one block after the other.
@@ -43,22 +43,34 @@ pub(crate) struct Own<'m> {
 /// A buffer in pieces that are not all in one place: where each begins, in order.
 pub(crate) type Pieces<'m> = Vec<(usize, &'m mut [u8])>;
 
+/// Fails where the process gets no memory.
+fn resize(buffer: &mut Vec<u8>, len: usize) -> Result<(), PluginError> {
+    buffer.try_reserve(len.saturating_sub(buffer.len())).map_err(|_| {
+        let text = format!(
+            "this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up"
+        );
+        PluginError::new(PluginErrorKind::Io, text)
+    })?;
+    buffer.resize(len, 0);
+    Ok(())
+}
+
 impl<'a> Memory<'a> {
     /// Memory for a block. `map` is asked for each piece that is to be written.
     pub(crate) fn new(
         plan: &StepPlan,
         mut buffers: Buffers,
         map: impl Fn(Place, usize) -> Option<Mapping<'a>>,
-    ) -> Self {
+    ) -> Result<Self, PluginError> {
         let len = |buffer: Buffer| plan.lens[buffer as usize];
         let writes = plan.writes.iter();
         let written: Vec<_> =
             writes.map(|(place, range)| (range.clone(), map(*place, range.len()))).collect();
-        buffers.incoming.resize(len(Buffer::Incoming), 0);
-        buffers.outgoing.resize(len(Buffer::Outgoing), 0);
+        resize(&mut buffers.incoming, len(Buffer::Incoming))?;
+        resize(&mut buffers.outgoing, len(Buffer::Outgoing))?;
         let is_needed = written.iter().any(|(_, mapping)| mapping.is_none());
-        buffers.local.resize(if is_needed { len(Buffer::Local) } else { 0 }, 0);
-        Self { buffers, borrowed: Vec::new(), written }
+        resize(&mut buffers.local, if is_needed { len(Buffer::Local) } else { 0 })?;
+        Ok(Self { buffers, borrowed: Vec::new(), written })
     }
 
     /// Fills in what nobody computes or sends: zeros, and the header.
@@ -85,7 +97,7 @@ impl<'a> Memory<'a> {
         }
         let own = &mut self.buffers.own;
         if own.len() < range.end {
-            own.resize(range.end, 0);
+            resize(own, range.end)?;
         }
         file.read_at(offset, &mut own[range.clone()])
     }

@@ -207,7 +207,7 @@ impl<'a> Worker<'a> {
             buffers.incoming = incoming;
         }
         let map = |place: Place, len| self.file(place).borrow_mut(place.offset, len);
-        let mut memory = Memory::new(&plan, buffers, map);
+        let mut memory = Memory::new(&plan, buffers, map)?;
         memory.begin(&plan, self.plans.header());
         for (place, range) in &plan.reads {
             memory.read(self.file(*place), place.offset, range)?;

@@ -1,0 +1,51 @@
+//! Memory for large buffers, which a limit of the process may not allow: an error then, and not the end of the application.
+
+use std::io;
+
+/// A buffer of zeros.
+///
+/// # Errors
+/// The process gets no memory for it.
+pub(crate) fn zeroed(bytes: usize) -> io::Result<Vec<u8>> {
+    let mut buffer = Vec::new();
+    grow(&mut buffer, bytes)?;
+    Ok(buffer)
+}
+
+/// Makes a buffer as long as this, with zeros at its end.
+///
+/// # Errors
+/// The process gets no memory for it; the buffer is as it was.
+pub(crate) fn grow(buffer: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
+    let more = bytes.saturating_sub(buffer.len());
+    buffer
+        .try_reserve_exact(more)
+        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, NoMemory { bytes }))?;
+    buffer.resize(bytes, 0);
+    Ok(())
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("this process gets no memory for {bytes} bytes; its limit (ulimit -v), or the memory of the node, is used up")]
+struct NoMemory {
+    bytes: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_buffer_that_no_memory_is_left_for_is_an_error() {
+        assert_eq!(zeroed(3).unwrap(), [0; 3]);
+        let mut buffer = vec![1, 2];
+        grow(&mut buffer, 3).unwrap();
+        assert_eq!(buffer, [1, 2, 0]);
+        let error = grow(&mut buffer, usize::MAX >> 2).unwrap_err();
+        assert!(
+            error.to_string().starts_with("this process gets no memory for ") && buffer.len() == 3,
+            "{error}"
+        );
+        assert_eq!(error.kind(), io::ErrorKind::OutOfMemory);
+    }
+}
