@@ -151,6 +151,10 @@ fn damaged_files_are_named_and_take_nothing_else_away() {
         let damaged = status(&job, &[]);
         assert!([0, 1].contains(&code(&damaged)), "{file}: {}", err(&damaged));
         assert!(err(&damaged).contains(words), "{file}: {}", err(&damaged));
+        if file == "index.scr" {
+            assert_eq!(line(&damaged, "in prefix"), "not known: the index cannot be read");
+            assert!(!out(&damaged).contains("no checkpoint is left"), "{}", out(&damaged));
+        }
         let json = json_of(&status(&job, &["--json"]));
         assert!(json["trouble"][0].as_str().unwrap().contains(words), "{json}");
         assert_eq!(fs::read(&path).unwrap(), b"no tree at all", "{file}: nothing is changed");
@@ -259,6 +263,18 @@ fn what_postrun_leaves_in_cache_is_not_announced() {
         .unwrap();
     assert_eq!(code(&ended), 0, "{}", err(&ended));
     assert!(!job.prefix().join("ckpt.1/rank_0").exists(), "{}", err(&ended));
+}
+
+/// It said that a job restarts from it.
+#[test]
+fn a_checkpoint_that_was_dropped_is_not_in_cache_any_more() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let dropped =
+        scr(&job).args(["index", "--drop", "ckpt.1", "--prefix"]).arg(job.prefix()).output().unwrap();
+    assert_eq!(code(&dropped), 0, "{}", err(&dropped));
+    let after = status(&job, &[]);
+    assert_eq!((code(&after), line(&after, "in cache").as_str()), (1, "nothing"));
+    assert_eq!(line(&after, "lost with"), "1 node or more: all work, as no checkpoint is left");
 }
 
 /// It said that a node could be lost, and that a loss costs nothing, while no job of this size could restart.

@@ -15,9 +15,10 @@ use crate::cache::room::{room, MemoryLimits};
 use crate::cache::verify::Lost;
 use crate::comm::Rank;
 use crate::fs::{Files, OwnedDir};
+use crate::ledger::LedgerDir;
 use crate::placement::{Holders, Survives};
 use crate::plugin::{PluginHost, PluginKind};
-use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint};
+use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Withdrawal};
 use crate::rebuild::state::{counted_state, DatasetState};
 use crate::redundancy::losses::Losses;
 use crate::redundancy::plugins::{readable_scheme, UseError};
@@ -90,6 +91,13 @@ impl Inventory {
         let held = held(files, caches);
         let files = held.as_deref().unwrap_or(files);
         let prefix_id = PrefixId::read(files, prefix)?;
+        let withdrawn = LedgerDir::new(files, prefix).numbers()?.withdrawn();
+        // No run restarts from what a user has dropped, and the next one removes it.
+        let is_dropped = |map: &Filemap| {
+            let dataset = map.record.as_ref().map(|record| &record.dataset);
+            let why = dataset.and_then(|dataset| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()));
+            why == Some(Withdrawal::Removed)
+        };
         let mut inventory = Self::default();
         for cache in caches {
             let places = node_dir::places(files, cache.path()).unwrap_or_else(|error| {
@@ -102,6 +110,7 @@ impl Inventory {
                 for (id, rank) in found.parts {
                     let part = PartDir::new(&place, id, rank);
                     match read_own(files, prefix, &part, prefix_id.as_ref()) {
+                        Ok(map) if is_dropped(&map) => {}
                         Ok(map) => inventory.add(files, &part, &map),
                         Err(UnusablePart::Fs(error)) => warn(&crate::describe(&error)),
                         Err(_) => {}

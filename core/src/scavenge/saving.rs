@@ -4,10 +4,10 @@ use crate::fs::Files;
 use crate::prefix::{FlushEntry, FlushFile, Halt, LastRun, Location, Prefix, RestartPoint};
 
 /// How the last run of a job ended, as far as that decides what is saved.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobEnd {
-    /// Whether a run has recorded itself: without one, no node has anything.
-    has_run: bool,
+    /// What the run has recorded of itself: without one, no node has anything.
+    run: Option<LastRun>,
     /// Whether it has called `SCR_Finalize`.
     has_finished: bool,
     /// Whether its settings ask for no flush of checkpoints.
@@ -19,22 +19,26 @@ impl JobEnd {
     pub fn read(files: &dyn Files, prefix: &Prefix, job_id: &str, flush_every: u64) -> Self {
         let run = LastRun::read(files, prefix).ok().flatten();
         let own = run.as_ref().filter(|run| run.job_id == job_id).map(|run| run.flush_every);
-        let halt = Halt::read(files, prefix).ok().flatten();
+        // The halt file says it of the last run, which may be that of another allocation.
+        let is_of_another = run.is_some() && own.is_none();
+        let halt = Halt::read(files, prefix).ok().flatten().filter(|_| !is_of_another);
         Self {
-            has_run: run.is_some(),
+            run,
             has_finished: halt.is_some_and(|halt| halt.is_finalized()),
             keeps_in_cache: own.unwrap_or(flush_every) == 0,
         }
     }
 
     /// Whether the nodes may have datasets that the flush file does not list.
-    pub fn may_lack_entries(self) -> bool {
-        self.has_run && !self.has_finished
+    pub fn may_lack_entries(&self) -> bool {
+        self.run.is_some() && !self.has_finished
     }
 
-    /// Whether checkpoints stay in cache: an application that has called `SCR_Finalize` has flushed what its settings ask for.
-    fn leaves_checkpoints(self) -> bool {
-        self.has_finished && self.keeps_in_cache
+    /// Whether a checkpoint stays in cache: an application that has called `SCR_Finalize` has flushed what its settings ask for. Its
+    /// run says nothing of what it could not read, which another run has left.
+    fn leaves(&self, checkpoint: &FlushEntry) -> bool {
+        let is_its = self.run.as_ref().is_none_or(|run| run.can_read(checkpoint.restart_point()));
+        self.has_finished && self.keeps_in_cache && is_its
     }
 }
 
@@ -78,7 +82,7 @@ pub enum Fate {
 
 impl Saving {
     /// What `scr postrun` does in an allocation.
-    pub fn of(file: &FlushFile, job_id: &str, end: JobEnd) -> Self {
+    pub fn of(file: &FlushFile, job_id: &str, end: &JobEnd) -> Self {
         let mut entries = file.entries();
         let is_ours =
             |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
@@ -99,12 +103,10 @@ impl Saving {
         let is_wanted = |entry: &&FlushEntry| entry.is_still_wanted(|older| replacing(older).is_some());
         let (own, elsewhere): (Vec<_>, Vec<_>) = entries.iter().filter(is_wanted).cloned().partition(is_ours);
         let (output, others): (Vec<_>, Vec<_>) = own.into_iter().partition(|entry| entry.output);
-        let checkpoints: Vec<_> = others.into_iter().filter(|entry| entry.checkpoint).collect();
-        let (checkpoints, left) = match end.leaves_checkpoints() {
-            true => (Vec::new(), newest_of(checkpoints)),
-            false => (checkpoints, Vec::new()),
-        };
-        Self { output, checkpoints, passed_over, left, elsewhere }
+        let checkpoints = others.into_iter().filter(|entry| entry.checkpoint);
+        let (left, checkpoints): (Vec<_>, Vec<_>) =
+            checkpoints.partition(|checkpoint| end.leaves(checkpoint));
+        Self { output, checkpoints, passed_over, left: newest_of(left), elsewhere }
     }
 
     /// Whether nothing is in cache only.
@@ -176,11 +178,32 @@ fn newest_of(checkpoints: Vec<FlushEntry>) -> Vec<FlushEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::RealFiles;
+    use crate::prefix::fixtures::scratch;
     use crate::prefix::DatasetDescriptor;
 
     /// Of a job that has died.
     fn saving(file: &FlushFile, job_id: &str) -> Saving {
-        Saving::of(file, job_id, JobEnd { has_run: true, ..JobEnd::default() })
+        Saving::of(file, job_id, &JobEnd::default())
+    }
+
+    /// A job that had died was said to have finished once another one had.
+    #[test]
+    fn that_a_job_of_another_allocation_has_finished_says_nothing_of_this_one() {
+        let (_dir, prefix) = scratch();
+        Halt::end(&RealFiles, &prefix, 0, false).unwrap();
+        LastRun { job_id: "78".to_owned(), nodes: vec!["n0".to_owned()], ..LastRun::default() }
+            .write(&RealFiles, &prefix)
+            .unwrap();
+        let mut file = FlushFile::default();
+        for (id, job) in [(1, "77"), (2, "78")] {
+            let job_id = job.to_owned();
+            let dataset = DatasetDescriptor { id, checkpoint: true, job_id, ..Default::default() };
+            file.record(&dataset, Location::Cache);
+        }
+        let fate =
+            |job: &str, id| Saving::of(&file, job, &JobEnd::read(&RealFiles, &prefix, job, 10)).fate(id);
+        assert_eq!((fate("77", 1), fate("78", 2)), (Fate::Saved(Why::Newest), Fate::Left));
     }
 
     fn ids(entries: &[FlushEntry]) -> Vec<u64> {
@@ -285,9 +308,9 @@ mod tests {
         for (id, ranks, checkpoint) in [(1, 4, true), (2, 4, false), (3, 4, true), (4, 3, true)] {
             file.record(&of(id, ranks, checkpoint), Location::Cache);
         }
-        let end = |has_finished, keeps_in_cache| JobEnd { has_run: true, has_finished, keeps_in_cache };
+        let end = |has_finished, keeps_in_cache| JobEnd { run: None, has_finished, keeps_in_cache };
         for end in [end(false, false), end(false, true), end(true, false)] {
-            let saving = Saving::of(&file, "", end);
+            let saving = Saving::of(&file, "", &end);
             let saved =
                 |lost: u64| saving.saved(|dataset| dataset.id != lost).iter().map(|it| it.id).collect();
             let (all, without): (Vec<u64>, Vec<u64>) = (saved(0), saved(3));
@@ -297,7 +320,7 @@ mod tests {
             let fates = [1, 2, 3].map(|id| saving.fate(id));
             assert_eq!(fates, [Fate::NotWanted, Fate::Saved(Why::Output), Fate::Saved(Why::Newest)]);
         }
-        let kept = Saving::of(&file, "", end(true, true));
+        let kept = Saving::of(&file, "", &end(true, true));
         assert_eq!(ids(&kept.left), [4, 3]);
         assert_eq!([1, 3, 4].map(|id| kept.fate(id)), [Fate::NotWanted, Fate::Left, Fate::Left]);
         assert_eq!(
@@ -305,6 +328,10 @@ mod tests {
             [2],
             "output is not left"
         );
-        assert!(!kept.is_empty() && Saving::of(&FlushFile::default(), "", end(true, true)).is_empty());
+        assert!(!kept.is_empty() && Saving::of(&FlushFile::default(), "", &end(true, true)).is_empty());
+        // A run of three ranks has finished after one of four had died.
+        let run = Some(LastRun { ranks: 3, ..LastRun::default() });
+        let other = Saving::of(&file, "", &JobEnd { run, ..end(true, true) });
+        assert_eq!((ids(&other.left), other.fate(3)), (vec![4], Fate::Saved(Why::Newest)));
     }
 }

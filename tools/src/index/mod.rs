@@ -188,7 +188,7 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     for copy in rows.iter().filter_map(show::Row::only_copy) {
         let job_id = copy.allocation().unwrap_or_default();
         let end = JobEnd::read(&*env.files, prefix, job_id, flush_every);
-        warn(only_in_cache(copy, Saving::of(&flush, job_id, end).fate(copy.id)));
+        warn(only_in_cache(copy, Saving::of(&flush, job_id, &end).fate(copy.id)));
     }
     Ok(Answer::Yes)
 }

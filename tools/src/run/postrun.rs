@@ -88,7 +88,7 @@ pub(super) fn finish(
     if end.may_lack_entries() {
         scavenge.add_unlisted(params, &mut flush);
     }
-    let saving = Saving::of(&flush, &allocation.job_id, end);
+    let saving = Saving::of(&flush, &allocation.job_id, &end);
     let outcome = saving.carry_out(|dataset, why| {
         if why == Why::PassedOver {
             warn(&passed_over(dataset));

@@ -38,6 +38,8 @@ pub(super) struct Facts {
     pub(super) saved: Option<Checkpoint>,
     /// The newest ones in cache and in the prefix directory that another number of ranks wrote, which the job cannot read.
     pub(super) of_others: [Option<Checkpoint>; 2],
+    /// Whether it is not known what the prefix directory has.
+    pub(super) is_index_unread: bool,
     /// What `scr postrun` saves, and the checkpoints that it leaves in cache as the settings ask for that.
     pub(super) saves: Vec<String>,
     pub(super) leaves: Vec<String>,
@@ -155,8 +157,10 @@ impl Facts {
         facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
         facts.recorded = files.status(&prefix.flush_file()).ok().map(|status| status.mtime.0);
-        let index = facts.known(Index::read(files, prefix)).unwrap_or_default();
-        facts.take_saved(&index);
+        match facts.known(Index::read(files, prefix)) {
+            Some(index) => facts.take_saved(&index),
+            None => facts.is_index_unread = true,
+        }
         let params = environment::params_of(env, prefix);
         let job_id = match &facts.run {
             Some(run) => run.job_id.clone(),
@@ -164,8 +168,9 @@ impl Facts {
         };
         let end = JobEnd::read(files, prefix, &job_id, params.get(&param::FLUSH));
         let mut unsaved = FlushFile::read_as_it_is(files, prefix, None).unwrap_or_default();
-        let has_unsaved = !Saving::of(&unsaved, &job_id, end).saved(|_| true).is_empty();
-        let found = match asks_nodes && (facts.state != State::Finished || has_unsaved) {
+        let saving = Saving::of(&unsaved, &job_id, &end);
+        let is_in_cache_only = !saving.left.is_empty() || !saving.saved(|_| true).is_empty();
+        let found = match asks_nodes && (facts.state != State::Finished || is_in_cache_only) {
             true => facts.ask_nodes(env, prefix, overrides),
             false => None,
         };
@@ -175,7 +180,7 @@ impl Facts {
             // What cannot be read was said before.
             let _ = add_unlisted(files, prefix, &mut unsaved, &whole);
         }
-        facts.take_saving(&Saving::of(&unsaved, &job_id, end), found.as_deref());
+        facts.take_saving(&Saving::of(&unsaved, &job_id, &end), found.as_deref());
         facts.take_cached(&flush, found.as_deref());
         facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
         facts

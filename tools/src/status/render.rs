@@ -19,10 +19,11 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     add("in cache", in_cache(facts));
     add(
         "in prefix",
-        facts.saved.as_ref().map_or_else(
-            || format!("nothing{}", of_others(facts, facts.of_others[1].as_ref())),
-            |saved| checkpoint(facts, saved),
-        ),
+        match &facts.saved {
+            None if facts.is_index_unread => "not known: the index cannot be read".to_owned(),
+            None => format!("nothing{}", of_others(facts, facts.of_others[1].as_ref())),
+            Some(saved) => checkpoint(facts, saved),
+        },
     );
     for (place, text) in costs(facts, judged).into_iter().enumerate() {
         add(if place == 0 { "lost with" } else { "" }, text);
@@ -153,6 +154,9 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
 
 /// What a loss costs, up to the name of the checkpoint.
 fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
+    if cost.back_to.is_none() && facts.is_index_unread {
+        return "not known, as the index cannot be read".to_owned();
+    }
     if cost.back_to.is_none() {
         let is_other = facts.of_others.iter().any(Option::is_some);
         let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
