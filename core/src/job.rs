@@ -308,12 +308,13 @@ impl Job {
     /// One outcome for all ranks, with nodes named where it is bad.
     pub(crate) fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
         self.prefix.take_notes().iter().for_each(|note| self.report.warn_here(note));
-        let result = result.map_err(Into::<AnyError>::into).inspect_err(|error| {
-            if is_of_closed_descriptor(&**error) {
-                self.closed.store(true, Ordering::Relaxed);
-            }
-        });
+        let result = result.map_err(Into::<AnyError>::into).inspect_err(|error| self.note_failure(&**error));
         agree_at(&*self.comm, self.nodes.name(self.rank()), result)
+    }
+
+    /// Remembers that an operation has failed as the application has closed files of scr, if that is why.
+    pub(crate) fn note_failure(&self, error: &(dyn std::error::Error + 'static)) {
+        self.closed.fetch_or(is_of_closed_descriptor(error), Ordering::Relaxed);
     }
 
     /// Whether anything has failed as the application has closed files of scr. Collective.

@@ -49,7 +49,10 @@ impl Cache {
             let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
             let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
             let is_ours = begun.is_ok();
-            let begun = job.agree(begun.map_err(|error| self.explain(&error, record)));
+            let begun = job.agree(begun.map_err(|error| {
+                job.note_failure(&error);
+                self.explain(&error, record)
+            }));
             if begun.is_ok() {
                 return begun;
             }

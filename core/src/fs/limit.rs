@@ -40,7 +40,8 @@ pub(super) fn exhausted() -> Option<io::Error> {
 /// Whether it follows from an error that says that a descriptor which scr has kept is not open any more.
 pub(crate) fn is_of_closed_descriptor(error: &(dyn Error + 'static)) -> bool {
     let of_system = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
-    of_system.is_some_and(|error| error.is::<Closed>()) || error.source().is_some_and(is_of_closed_descriptor)
+    of_system.is_some_and(<dyn Error + Send + Sync>::is::<Closed>)
+        || error.source().is_some_and(is_of_closed_descriptor)
 }
 
 /// A descriptor that scr has kept is not open any more.
