@@ -405,6 +405,7 @@ fn abort(handle: &Handle, active: usize, waited: Duration) {
         waited.as_secs()
     );
     drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    #[expect(clippy::disallowed_methods, reason = "MPI_Abort ends the process before, or nothing does")]
     let end = || {
         std::thread::sleep(LONGEST_ABORT);
         let _ = raise(Signal::SIGKILL);
