@@ -14,8 +14,8 @@ use crate::ledger::pending::PendingFlush;
 use crate::ledger::{CommonFiles, LedgerDir};
 use crate::plugin::PluginHost;
 use crate::prefix::{
-    tidy, DatasetDescriptor, FlushFile, Location, Prefix, PrefixError, PrefixFile, Rank2File, Summary,
-    Unsynced,
+    tidy, DatasetDescriptor, FlushFile, IndexEntry, Location, Prefix, PrefixError, PrefixFile, Rank2File,
+    Summary, Unsynced, Withdrawal,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -124,6 +124,8 @@ pub enum BuildError {
     Step(String),
 }
 
+const TO_TRY_AGAIN: &str = "take it out of the index and build it again to try once more";
+
 const TO_SAVE_AGAIN: &str =
     "if nodes have the dataset in cache, save it with `scr copy' on each of them, and build it again";
 
@@ -147,7 +149,8 @@ impl<'a> Builder<'a> {
         Self { trusts_times, ..self }
     }
 
-    /// A builder for which a copy that was marked as failed is only damaged: the application has not refused the dataset.
+    /// A builder for which a copy that was marked as failed is only damaged, whatever the lists say: the application has not refused the
+    /// dataset.
     #[must_use]
     pub(crate) fn replacing_failed(self) -> Self {
         Self { replaces_failed: true, ..self }
@@ -234,17 +237,39 @@ impl<'a> Builder<'a> {
                 }
             }
             if let Some(time) = entry.failed.as_ref().filter(|_| !self.replaces_failed) {
-                let why = format!(
-                    "it was marked as failed on {time}, being damaged or refused by the application; take it out of the \
-                     index and build it again to try once more"
-                );
-                return Ok(built(Outcome::Incomplete { why }));
+                let has_copies = scan.as_ref().is_some_and(|scan| self.has_files(scan));
+                if let Some(why) = self.why_failed(entry, time, has_copies)? {
+                    return Ok(built(Outcome::Incomplete { why }));
+                }
             }
         }
         match scan {
             Some(scan) => self.complete(&scan),
             None => self.relist(id, entry.as_ref()),
         }
+    }
+
+    /// Why a dataset stays marked as failed. `None` if its files are damaged, and what was saved since from cache takes their place.
+    fn why_failed(
+        &self,
+        entry: &IndexEntry,
+        time: &str,
+        has_copies: bool,
+    ) -> Result<Option<String>, BuildError> {
+        let is_only_checkpoint = entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint);
+        let withdrawn = self.ledger().numbers()?.withdrawn().why(entry.seq(), is_only_checkpoint);
+        let (why, cure) = match withdrawn {
+            Some(Withdrawal::Refused) => {
+                ("as the application could not restart from it".to_owned(), TO_TRY_AGAIN)
+            }
+            Some(Withdrawal::Removed) => ("and was dropped".to_owned(), TO_TRY_AGAIN),
+            None if has_copies => return Ok(None),
+            None => match self.damage(entry)? {
+                Some(damage) => (format!("as it is damaged: {damage}"), TO_SAVE_AGAIN),
+                None => ("and its files are as they were written".to_owned(), TO_TRY_AGAIN),
+            },
+        };
+        Ok(Some(format!("it was marked as failed on {time}, {why}; {cure}")))
     }
 
     /// Whether summary and file lists are there and can be read.

@@ -85,6 +85,18 @@ impl Builder<'_> {
         Ok(built)
     }
 
+    /// What is wrong with the files of a dataset, if anything is.
+    pub(super) fn damage(&self, entry: &IndexEntry) -> Result<Option<String>, BuildError> {
+        match self.evidence(entry.id, Some(entry)) {
+            Ok(evidence) => {
+                let examined = self.examine(&evidence, &self.newer_names(&evidence.dataset)?);
+                Ok(examined.err().map(|error| error.to_string()))
+            }
+            Err(error) if error.is_damage() => Ok(Some(crate::describe(&error))),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn evidence(&self, id: u64, entry: Option<&IndexEntry>) -> Result<Evidence, PrefixError> {
         let (files, prefix) = (self.files(), self.prefix);
         let lists = Rank2File::read(files, prefix, id)?;

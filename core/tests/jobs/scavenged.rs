@@ -836,3 +836,54 @@ fn a_file_in_bypass_mode_that_was_changed_is_lost_though_another_dataset_has_its
     assert_eq!(whole, [true, true, false, true], "{copied:?}");
     assert!(!dead.build().outcome.is_complete());
 }
+
+/// A checkpoint that was flushed, and whose copy in the prefix directory a job on other nodes has tried to read.
+fn flushed_and_read(reads: impl Fn(&World)) -> Dead {
+    let mut dead = Dead::xor(4, 4);
+    dead.world.put("SCR_FLUSH", "1");
+    dead.world.run(|application| application.checkpoint(2, small).unwrap());
+    (dead.kept, dead.step) = (dead.world.keep(), 2);
+    (0..4).for_each(|node| dead.world.lose(&format!("n{node}")));
+    reads(&dead.world);
+    dead.world.put_back(&dead.kept);
+    dead
+}
+
+/// The copy counted as refused by the application, and what the nodes had was of no use.
+#[test]
+fn what_the_nodes_have_takes_the_place_of_a_copy_that_was_found_damaged() {
+    let damage = |world: &World| {
+        flip(&world.prefix().join("ckpt.2/rank_1.0"));
+        let run = world.run(|application| application.session().have_restart().unwrap());
+        run.all_gave(&Some(b"ckpt.1".to_vec()));
+    };
+    let dead = flushed_and_read(damage);
+    assert!(dead.index().entry(2).unwrap().failed.is_some());
+    let Outcome::Incomplete { why } = dead.build().outcome else { panic!("it was listed") };
+    let words = ["marked as failed", "is damaged: ", "ckpt.2/rank_1.0", "save it with `scr copy'"];
+    assert!(words.iter().all(|word| why.contains(word)) && !why.contains("application"), "{why}");
+    assert!(dead.index().entry(2).unwrap().failed.is_some(), "it is as it was");
+    assert!(dead.scavenge().iter().all(Copied::is_whole));
+    assert!(matches!(dead.build().outcome, Outcome::Completed { .. }));
+    dead.assert_whole("in the place of the damaged copy");
+    let entry = dead.index().entry(2).unwrap();
+    assert!(entry.is_candidate() && entry.failed.is_none(), "{entry:?}");
+    dead.fetched_by_another_job();
+}
+
+#[test]
+fn what_the_application_has_refused_stays_so_though_the_nodes_still_have_it() {
+    let refuse = |world: &World| {
+        world.run(|application| {
+            assert_eq!(application.session().have_restart().unwrap(), Some(b"ckpt.2".to_vec()));
+            application.session().start_restart().unwrap();
+            application.session().complete_restart(false).unwrap_err();
+        });
+    };
+    let dead = flushed_and_read(refuse);
+    assert!(dead.scavenge().iter().all(Copied::is_whole));
+    let Outcome::Incomplete { why } = dead.build().outcome else { panic!("it was listed") };
+    let words = ["marked as failed", "the application could not restart from it", "take it out of the index"];
+    assert!(words.iter().all(|word| why.contains(word)) && !why.contains("damaged"), "{why}");
+    assert!(dead.index().entry(2).unwrap().failed.is_some());
+}
