@@ -27,6 +27,7 @@
 //! | `any_ranks` | a run restarts from what another number of ranks wrote, if the application can |
 //! | `taken_over` | what another number of ranks left in cache comes back, with nodes lost and files damaged |
 //! | `lent` | its files come from node to node, and nothing is left of the copies |
+//! | `firewall` | the same where no node reaches another one |
 //! | `other_ranks` | a run that cannot restart says so, and takes nothing away from one that can |
 //! | `redundancy` | each scheme, against every loss that it promises to survive, and one more |
 //! | `damage` | flipped bits are found, repaired where that can be, and never given to the application |
@@ -64,6 +65,7 @@ mod crash;
 mod damage;
 mod descriptors;
 mod effects;
+mod firewall;
 mod folders;
 mod halting;
 mod healed;

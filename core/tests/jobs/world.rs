@@ -3,7 +3,7 @@
 
 use scr_core::comm::thread::{self, ThreadComm};
 use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
-use scr_core::env::{Env, Link, TestEnv, Watch};
+use scr_core::env::{Clock, Env, Link, TestEnv, Watch};
 use scr_core::fs::{Files, RealFiles};
 use scr_core::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
@@ -28,6 +28,8 @@ pub(crate) struct World {
     pub(crate) files: Arc<dyn Files>,
     /// How threads of ranks talk.
     pub(crate) link: Link,
+    /// What the ranks take for the time, where it does not stand still.
+    pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Ranks that see another file layer than the others.
     pub(crate) own_files: BTreeMap<Rank, Arc<dyn Files>>,
     /// Ranks that begin in another folder than the prefix directory.
@@ -76,6 +78,7 @@ impl World {
             nodes: (0..ranks).map(|rank| format!("n{}", rank / each)).collect(),
             files: Arc::new(RealFiles),
             link: Link::InCalls,
+            clock: None,
             own_files: BTreeMap::new(),
             own_folders: BTreeMap::new(),
             own_settings: BTreeMap::new(),
@@ -104,6 +107,7 @@ impl World {
             nodes: nodes.iter().map(|node| (*node).to_owned()).collect(),
             files: Arc::clone(&self.files),
             link: self.link,
+            clock: self.clock.clone(),
             own_files: BTreeMap::new(),
             own_folders: BTreeMap::new(),
             own_settings: BTreeMap::new(),
@@ -318,7 +322,8 @@ impl World {
             let rank = comm.rank();
             let env = self.env_of(rank);
             env.clock().set_since_epoch(Duration::from_secs(SECONDS_OF_A_RUN * run));
-            let world = Env { watch: watch.clone(), ..env.env() };
+            let clock = self.clock.clone().unwrap_or_else(|| env.env().clock);
+            let world = Env { watch: watch.clone(), clock, ..env.env() };
             let session = Session::init(wrap(comm), world, &self.application);
             let begun = |session| Application { session: Some(session), rank, env: env.clone() };
             let result = body(session.map(begun));

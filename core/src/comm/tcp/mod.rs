@@ -448,8 +448,11 @@ impl TcpComm {
         match error.kind() {
             ErrorKind::ConnectionAborted
             | ErrorKind::ConnectionReset
-            | ErrorKind::BrokenPipe
-            | ErrorKind::ConnectionRefused => format!("it has ended, and nothing listens at {address} for it"),
+            | ErrorKind::BrokenPipe => format!("it has ended, and nothing listens at {address} for it"),
+            ErrorKind::ConnectionRefused => format!(
+                "nothing listens at {address} for it: it has ended, or a firewall refuses what is sent there; SCR_TCP_INTERFACE \
+                 chooses the network"
+            ),
             ErrorKind::PermissionDenied => format!("another program, or another run, listens at {address}"),
             ErrorKind::InvalidData => "it has sent what is no message; do all ranks run the same version?".to_owned(),
             ErrorKind::TimedOut | ErrorKind::HostUnreachable | ErrorKind::NetworkUnreachable => format!(
