@@ -70,43 +70,99 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
     Ok(BroughtBack { hosts, parts, survives: Survives::of_number(least[0]) })
 }
 
-/// Which rank has which part, by the rank that wrote it: the best copy counts, and a part of which there is none is to come to a node
-/// that has as few as possible. Collective.
+/// Which rank has which part, by the rank that wrote it: the best copy counts. A part of which there is none is to come to a node that has
+/// no other part of its redundancy set, where there is one, so that one loss does not take both; and to one that has as few parts as
+/// possible. Collective.
 fn find_hosts(job: &Job, other: &OtherSize) -> Result<Vec<Rank>, CommError> {
-    let own: Vec<u8> = other.parts.iter().flat_map(|part| offer(job, part)).collect();
+    let own: Vec<u8> = other.parts.iter().flat_map(|part| offers(job, part)).flat_map(Offer::pack).collect();
     let all = all_gather(&*job.comm, &own)?;
     let mut best: BTreeMap<u32, (u8, Reverse<Rank>)> = BTreeMap::new();
+    let mut set_of: BTreeMap<u32, u32> = BTreeMap::new();
     for rank in (0..job.comm.size()).map(Rank) {
-        for offer in all.get(rank).chunks_exact(OFFER) {
-            let writer = u32::from_be_bytes([offer[0], offer[1], offer[2], offer[3]]);
-            let found = best.entry(writer).or_insert((0, Reverse(rank)));
-            *found = (*found).max((offer[4], Reverse(rank)));
+        for Offer { writer, set, quality } in all.get(rank).chunks_exact(OFFER).filter_map(Offer::unpack) {
+            set_of.insert(writer, set);
+            if quality > 0 {
+                let found = best.entry(writer).or_insert((0, Reverse(rank)));
+                *found = (*found).max((quality, Reverse(rank)));
+            }
         }
     }
-    let known = |writer| best.get(&writer).map(|(_, Reverse(rank))| *rank);
-    let hosts: Vec<Option<Rank>> = (0..other.record.ranks()).map(known).collect();
-    let mut on_node = vec![0_u32; job.nodes.count()];
-    let mut on_rank = vec![0_u32; job.comm.size() as usize];
-    for host in hosts.iter().flatten() {
-        on_node[job.nodes.number(*host) as usize] += 1;
-        on_rank[host.index()] += 1;
-    }
-    let mut least_busy = || {
-        let load = |rank: &Rank| (on_node[job.nodes.number(*rank) as usize], on_rank[rank.index()], *rank);
-        let host = (0..job.comm.size()).map(Rank).min_by_key(load).unwrap_or(Rank(0));
-        on_node[job.nodes.number(host) as usize] += 1;
-        on_rank[host.index()] += 1;
-        host
+    let mut load = Load::of(job);
+    best.iter().for_each(|(writer, (_, Reverse(host)))| load.put(*host, set_of.get(writer)));
+    let mut host = |writer: u32| match best.get(&writer) {
+        Some((_, Reverse(host))) => *host,
+        None => load.put_lost(set_of.get(&writer)),
     };
-    Ok(hosts.into_iter().map(|host| host.unwrap_or_else(&mut least_busy)).collect())
+    Ok((0..other.record.ranks()).map(&mut host).collect())
 }
 
-/// The rank that wrote a part, and how good the copy of this rank is.
-fn offer(job: &Job, part: &LocalPart) -> [u8; OFFER] {
+/// What the nodes and the ranks have of a dataset.
+struct Load<'a> {
+    job: &'a Job,
+    on_node: Vec<u32>,
+    on_rank: Vec<u32>,
+    /// The redundancy sets that a node has parts of.
+    sets: BTreeSet<(u32, u32)>,
+}
+
+impl<'a> Load<'a> {
+    fn of(job: &'a Job) -> Self {
+        let (on_node, on_rank) = (vec![0; job.nodes.count()], vec![0; job.comm.size() as usize]);
+        Self { job, on_node, on_rank, sets: BTreeSet::new() }
+    }
+
+    fn put(&mut self, host: Rank, set: Option<&u32>) {
+        let node = self.job.nodes.number(host);
+        self.on_node[node as usize] += 1;
+        self.on_rank[host.index()] += 1;
+        self.sets.extend(set.map(|set| (node, *set)));
+    }
+
+    fn put_lost(&mut self, set: Option<&u32>) -> Rank {
+        let load = |rank: &Rank| {
+            let node = self.job.nodes.number(*rank);
+            let has_mate = set.is_some_and(|set| self.sets.contains(&(node, *set)));
+            (has_mate, self.on_node[node as usize], self.on_rank[rank.index()], *rank)
+        };
+        let host = (0..self.job.comm.size()).map(Rank).min_by_key(load).unwrap_or(Rank(0));
+        self.put(host, set);
+        host
+    }
+}
+
+/// What a rank says of one part of a dataset.
+struct Offer {
+    /// The rank that wrote it.
+    writer: u32,
+    /// The first of those that it shares its redundancy with.
+    set: u32,
+    /// How good the copy is that there is; 0 for none.
+    quality: u8,
+}
+
+/// What this rank has, and to which sets those belong of which it may have nothing.
+fn offers(job: &Job, part: &LocalPart) -> Vec<Offer> {
     let (has_data, has_redundancy, is_readable, _) = part.inspected(job.files()).quality();
-    let quality = u8::from(has_data) << 2 | u8::from(has_redundancy) << 1 | u8::from(is_readable);
-    let [a, b, c, d] = part.owner.0.to_be_bytes();
-    [a, b, c, d, quality]
+    let quality = 1 << 3 | u8::from(has_data) << 2 | u8::from(has_redundancy) << 1 | u8::from(is_readable);
+    let members = part.map.record.iter().flat_map(|record| &record.members).map(|member| member.0);
+    let set = members.clone().min().unwrap_or(part.owner.0);
+    let mates = members.filter(|member| *member != part.owner.0);
+    let mates = mates.map(|writer| Offer { writer, set, quality: 0 });
+    std::iter::once(Offer { writer: part.owner.0, set, quality }).chain(mates).collect()
+}
+
+impl Offer {
+    fn pack(self) -> [u8; OFFER] {
+        let ([a, b, c, d], [e, f, g, h]) = (self.writer.to_be_bytes(), self.set.to_be_bytes());
+        [a, b, c, d, e, f, g, h, self.quality]
+    }
+
+    fn unpack(packed: &[u8]) -> Option<Self> {
+        let (writer, rest) = packed.split_first_chunk()?;
+        let (set, rest) = rest.split_first_chunk()?;
+        let (writer, set) = (u32::from_be_bytes(*writer), u32::from_be_bytes(*set));
+        Some(Self { writer, set, quality: *rest.first()? })
+    }
 }
 
 /// The parts that each of the ranks for which threads stand here reports: its own, and the first one also the copies that are of no more
@@ -145,4 +201,4 @@ fn restore(
 /// A process stands for no more ranks than this: each has a thread with its buffers.
 const MOST_THREADS: usize = 128;
 /// Bytes that say what a rank has of one part.
-const OFFER: usize = 5;
+const OFFER: usize = 9;

@@ -231,3 +231,26 @@ fn where_the_caches_suffice_no_byte_is_read_from_the_prefix_directory() {
     };
     assert_eq!(read_below_the_prefix_directory(flushed(), 6), 0, "though it is there as well");
 }
+
+/// It came to the node of the other rank of its redundancy set, and the next loss took both.
+#[test]
+fn where_a_lost_part_was_rebuilt_for_other_ranks_the_next_loss_is_survived_too() {
+    for lost in 0..4 {
+        let mut world = job(4, "XOR").set("SCR_SET_SIZE", "2");
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        world.lose(&format!("n{lost}"));
+        let without = |lost: &[usize], ranks: usize| -> Vec<String> {
+            let left: Vec<usize> = (0..4).filter(|node| !lost.contains(node)).collect();
+            (0..ranks).map(|rank| format!("n{}", left[rank * left.len() / ranks])).collect()
+        };
+        world.nodes = without(&[lost], 6);
+        world.run(read_all).all_gave(&Some((1, 4)));
+        let kept = world.keep();
+        for next in (0..4).filter(|next| *next != lost) {
+            world.put_back(&kept);
+            world.lose(&format!("n{next}"));
+            world.nodes = without(&[lost, next], 5);
+            world.run(read_all).all_gave(&Some((1, 4)));
+        }
+    }
+}
