@@ -195,17 +195,27 @@ impl Session {
             return Ok(false);
         }
         for (seq, is_saved) in lent {
-            if is_saved || self.save_taken(seq)? {
+            let was_loaded = self.has_loaded(seq);
+            if !(is_saved || self.save_taken(seq)?) {
+                continue;
+            }
+            self.read_in_prefix(seq)?;
+            // Nobody had compared the copy there. One that is damaged is made whole once more.
+            if is_saved && was_loaded && !self.has_loaded(seq) && self.save_taken(seq)? {
                 self.read_in_prefix(seq)?;
-                let read = self.restart.checkpoint(&self.cache).map(CachedDataset::seq);
-                if read == Some(seq) {
-                    self.cache.keep_saved(seq);
-                }
+            }
+            if self.has_loaded(seq) {
+                self.cache.keep_saved(seq);
             }
         }
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::seq);
         self.cache.release_of_other_ranks(&self.job, loaded)?;
         Ok(self.cache.clear_remains(&self.job)?)
+    }
+
+    /// Whether this is the checkpoint that the run restarts from.
+    fn has_loaded(&self, seq: Seq) -> bool {
+        self.restart.checkpoint(&self.cache).is_some_and(|cached| cached.seq() == seq)
     }
 
     /// A checkpoint that this run has read in the caches is read in the prefix directory, if it is right there. Collective.

@@ -292,6 +292,74 @@ fn a_rank_that_is_gone_is_an_error_of_those_that_ask_it_and_no_wait() {
     world.run(read_all).all_gave(&Some((1, 4)));
 }
 
+/// A node goes while it sends a file: its thread ends in the middle of it, and its connections with it.
+#[test]
+fn a_rank_that_dies_while_it_lends_a_file_leaves_no_half_of_it_and_nobody_waits() {
+    const BLOCK: usize = 4096;
+    const BYTES: usize = 100 * BLOCK;
+    let large = |rank: Rank| if rank == Rank(3) { vec![BYTES] } else { vec![1] };
+    for flush in ["0", "1"] {
+        let mut world = job(4, "XOR").set("SCR_FLUSH", flush).set("SCR_MPI_BUF_SIZE", &BLOCK.to_string());
+        world.run(|application| application.checkpoint(1, large).unwrap());
+        world.nodes = place(6, 4);
+        let host = (0..6).find(|rank| world.nodes[*rank as usize] == "n3").unwrap();
+        let dying = FaultyFiles::new(RealFiles);
+        dying.count_all();
+        dying.only(|what, path| what == What::Read && path.ends_with("rank_3.0"));
+        // Once for the rebuild, and then block by block.
+        dying.interrupt_at(50, || panic!("the node goes"));
+        world.own_files.insert(Rank(host), Arc::new(dying.clone()));
+        let all_have_asked = Barrier::new(6);
+        let run = world.run(|application| {
+            application.session().have_restart().unwrap().unwrap();
+            application.session().start_restart().unwrap();
+            let name = application.session().restart_file(3, 0).unwrap();
+            let path = application.session().route_file(&name);
+            let path = path.map(|path| path_of(&path).to_owned()).map_err(|error| error.to_string());
+            all_have_asked.wait();
+            for copy in files_below(world.dir()).iter().filter(|path| path.ends_with("rank_3.0")) {
+                assert!(std::fs::read(copy).unwrap() == contents(1, Rank(3), 0, BYTES), "{}", copy.display());
+            }
+            let ended = application.session().complete_restart(path.is_ok());
+            (path, ended.is_ok())
+        });
+        assert!(dying.was_interrupted());
+        for (rank, (path, ended)) in run.ranks.iter().enumerate() {
+            match path {
+                Ok(path) if world.nodes[rank] == "n3" => assert!(path.starts_with(world.node("n3"))),
+                Ok(path) => assert!(flush == "1" && path.starts_with(world.prefix()), "{}", path.display()),
+                Err(why) => assert!(
+                    flush == "0"
+                        && why.contains("has not come from another node")
+                        && why.contains("it has ended"),
+                    "{why}"
+                ),
+            }
+            assert_eq!(*ended, flush == "1", "{}", run.lines.join("\n"));
+        }
+        if flush == "1" {
+            run.line_with(&[
+                "has not come from another node",
+                "it has ended",
+                "read in the prefix directory",
+            ]);
+        }
+        let left: Vec<_> = of_datasets_but_the_first(&world);
+        assert!(left.iter().all(|path| path.display().to_string().contains("filemap_")), "{left:?}");
+        // Nothing is known against it.
+        world.own_files.clear();
+        let run = world.run(|application| {
+            application.session().have_restart().unwrap().unwrap();
+            application.session().start_restart().unwrap();
+            let name = application.session().restart_file(3, 0).unwrap();
+            let path = path_of(&application.session().route_file(&name).unwrap()).to_owned();
+            let is_right = std::fs::read(path).unwrap() == contents(1, Rank(3), 0, BYTES);
+            application.session().complete_restart(is_right).unwrap();
+        });
+        run.all_gave(&());
+    }
+}
+
 #[test]
 fn the_flush_file_lists_it_until_a_newer_one_is_complete() {
     let world = six_after_four();
@@ -321,6 +389,28 @@ fn what_is_only_in_cache_gets_to_the_prefix_directory_before_it_has_to_make_room
     });
     run.line_with(&["`ckpt.1' is complete in the prefix directory"]);
     run.line_with(&["what is left of dataset 1 leaves the cache for want of room"]);
+    world.nodes = place(4, 4);
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+}
+
+/// It was marked as failed, and the run had nothing to go back to; the parts stayed, and the new one had no room.
+#[test]
+fn where_its_copy_turns_out_to_be_damaged_it_is_made_whole_once_more_before_it_makes_room() {
+    let mut world = job(4, "XOR").set("SCR_FLUSH", "1").with_store("COUNT=1 EVICT=before");
+    world.run(|application| application.checkpoint(1, sizes).unwrap());
+    flip(&world.prefix().join("ckpt.1/rank_3.1"), 0);
+    world.nodes = place(6, 4);
+    let run = world.run(|application| {
+        assert_eq!(read_all(application), Some((1, 4)));
+        // It never becomes complete.
+        application.write(2, sizes).unwrap();
+    });
+    run.line_with(&["`ckpt.1' cannot be fetched", "is damaged and is marked as failed"]);
+    run.line_with(&["`ckpt.1' is complete in the prefix directory"]);
+    run.line_with(&["what is left of dataset 1 leaves the cache for want of room"]);
+    for node in 0..4 {
+        let _ = std::fs::remove_dir_all(world.node(&format!("n{node}")));
+    }
     world.nodes = place(4, 4);
     world.run(|application| application.restart(sizes)).all_gave(&Some(1));
 }
