@@ -71,6 +71,9 @@ bugs! {
     WorseCopyCounts: "of two copies of a part the first one counts, whole or not",
     SentOffEarly: "the sender removes a part before the receiver has recorded it",
     RebuiltNotRecorded: "a rebuilt part is not recorded as prepared",
+    RebuiltNotLent: "a part that was rebuilt for another number of ranks is not among those that they read",
+    LentCutShort: "the last byte of a file that comes from another node is not written",
+    LentLeavesUnsaved: "what another number of ranks wrote leaves the cache before it is in the prefix directory",
     OlderInCacheWins: "a checkpoint in cache wins over a newer one in the prefix directory",
 }
 

@@ -15,6 +15,7 @@ use crate::message::Reporter;
 use crate::parallel;
 use crate::param;
 use crate::placement::{Placement, Survives};
+use crate::planted::{planted, Bug};
 use crate::redundancy::schemes::Schemes;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,7 +64,10 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
     });
     let restored = restored.map_err(|error| error.to_string());
     let restored = restored.and_then(|all| all.into_iter().collect::<Result<Vec<_>, String>>());
-    let (parts, survives): (Vec<_>, Vec<_>) = job.agree(restored)?.into_iter().unzip();
+    let (mut parts, survives): (Vec<_>, Vec<_>) = job.agree(restored)?.into_iter().unzip();
+    if planted(Bug::RebuiltNotLent) {
+        parts.retain(|restored| other.parts.iter().any(|part| part.owner == restored.record.rank));
+    }
     let least = survives.into_iter().min().unwrap_or(Survives::All);
     let mut least = [least.to_number()];
     all_reduce(&*job.comm, &mut least, Op::Min)?;

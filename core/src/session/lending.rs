@@ -18,6 +18,7 @@ use crate::fs::{At, File, Files, FsError, How, LockAttempt};
 use crate::job::Job;
 use crate::parallel;
 use crate::param;
+use crate::planted::{planted, Bug};
 use crate::prefix::{FileName, Prefix, Seq};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
@@ -366,6 +367,7 @@ impl<'a> Writing<'a> {
 
     fn write(&mut self, block: &[u8]) {
         self.hasher.update(block);
+        let block = &block[..block.len() - usize::from(planted(Bug::LentCutShort))];
         if let Ok(file) = &self.file {
             match write_data(&**file, self.offset, block).at("write", self.path) {
                 Ok(written) => self.written = written.unwrap_or(self.written),

@@ -4,6 +4,7 @@ use super::super::world::{contents, path_of, Application};
 use super::POOL;
 use proptest::prelude::prop;
 use scr_core::comm::Rank;
+use scr_core::env::Link;
 use scr_core::session::{Error, OutputFlags, Session};
 
 /// What a run is set to.
@@ -30,6 +31,8 @@ pub(super) struct Settings {
     pub(super) behind: bool,
     /// Whether the application can restart with any number of ranks.
     pub(super) any_ranks: bool,
+    /// How threads of ranks talk.
+    pub(super) link: Link,
 }
 
 /// One run of the job, and what happens to its nodes afterwards.

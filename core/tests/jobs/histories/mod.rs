@@ -24,6 +24,7 @@ use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 use scenes::{scene, Scene};
+use scr_core::env::Link;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -57,6 +58,7 @@ fn settings() -> impl Strategy<Value = Settings> {
             aggregate: rest.4 == 1,
             behind: rest.4 == 2,
             any_ranks: false,
+            link: Link::InCalls,
         }
     })
 }
@@ -224,12 +226,15 @@ fn resized() -> impl Strategy<Value = Resized> {
     (any_ranks, some(), some()).prop_map(|(any_ranks, ranks, probe)| Resized { any_ranks, ranks, probe })
 }
 
-/// Most runs of a history are set alike. A scene may come first. In some histories the number of ranks changes.
+/// Most runs of a history are set alike. A scene may come first. In some histories the number of ranks changes. In some the threads of
+/// ranks talk over TCP, as they do under MPI; the others are sooner done.
 fn history() -> impl Strategy<Value = Vec<Run>> {
     let changes = prop_oneof![3 => Just(false), 1 => Just(true)];
     let begins = prop::option::weighted(0.7, scene());
     let resizes = prop::option::weighted(0.4, vec(resized(), 6));
-    (settings(), vec((changes, run()), 2..6), begins, resizes).prop_map(|(common, runs, begins, resizes)| {
+    let link = prop_oneof![1 => Just(Link::InCalls), 1 => Just(Link::Tcp)];
+    let all = (settings(), vec((changes, run()), 2..6), begins, resizes, link);
+    all.prop_map(|(common, runs, begins, resizes, link)| {
         let set = |(changes, run): (bool, Run)| match changes {
             true => run,
             false => Run { settings: common.clone(), ..run },
@@ -238,6 +243,7 @@ fn history() -> impl Strategy<Value = Vec<Run>> {
         begins.into_iter().for_each(|scene: Scene| scene.stage(&mut runs));
         let resizes = resizes.into_iter().flatten();
         runs.iter_mut().zip(resizes).for_each(|(run, resized): (_, Resized)| resized.change(run));
+        runs.iter_mut().for_each(|run| run.settings.link = link);
         runs
     })
 }

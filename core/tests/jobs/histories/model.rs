@@ -7,6 +7,7 @@ use super::history::{
 use super::saved::{entries_of, failed, index_of, is_aggregated, offered, Saved};
 use super::POOL;
 use scr_core::comm::Rank;
+use scr_core::env::Link;
 use scr_core::fs::faulty::FaultyFiles;
 use scr_core::fs::{Files, How, RealFiles};
 use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix, Summary};
@@ -38,7 +39,9 @@ pub(super) struct Version {
     gone: bool,
     other_base: bool,
     other_prefix: bool,
-    /// How many nodes may be away, now and once it is protected.
+    /// The nodes of those that wrote it: no two ranks of one share redundancy.
+    nodes: Vec<usize>,
+    /// How many of those may have lost their parts, wherever they are, now and once it is protected.
     survives: usize,
     protected: usize,
     /// Whether it may be local, so that older ones stay.
@@ -413,6 +416,7 @@ impl Model {
     fn prepare(&mut self, run: &Run) {
         let settings = &run.settings;
         self.world.nodes = names_of(&run.nodes);
+        self.world.link = settings.link;
         self.world.turn_to(if settings.other_prefix { "prefix2" } else { "prefix" });
         let base = if settings.other_base { format!("{}/other", self.base) } else { self.base.clone() };
         let flag = |on: bool| if on { "1" } else { "0" };
@@ -440,6 +444,7 @@ impl Model {
             ("SCR_CURRENT", &run.wants.map(name_of).unwrap_or_default()),
             ("SCR_REPLACE_OTHER_RANKS", "1"),
             ("SCR_RESTART_OTHER_RANKS", flag(settings.any_ranks)),
+            ("SCR_TCP_INTERFACE", "127.0.0.0/8"),
         ] {
             self.world.put(name, value);
         }
@@ -684,9 +689,10 @@ impl Model {
             if came.iter().all(Option::is_none) {
                 break;
             }
-            // Each of these calls protects what is local, before it does anything else.
+            // Each of these calls protects what is local, before it does anything else. Threads do so sooner or later.
             let begun = |came: &Option<&Came>| came.is_some_and(|came| !matches!(came, Came::Short(_)));
-            self.protect_local(run, first, healthy && came.iter().all(begun));
+            let is_in_call = run.settings.link == Link::InCalls;
+            self.protect_local(run, first, healthy && is_in_call && came.iter().all(begun));
             let number = first + at as u64;
             let good = came.iter().all(|came| *came == Some(&Came::Good));
             match *step {
@@ -863,6 +869,7 @@ impl Model {
             places: here.iter().map(|&node| (run.settings.other_base, node)).collect(),
             other_base: run.settings.other_base,
             other_prefix: run.settings.other_prefix,
+            nodes: run.nodes.clone(),
             survives: if may_be_local { 0 } else { protected },
             protected,
             local: may_be_local && possible,
@@ -1062,7 +1069,13 @@ impl Version {
 
     /// Whether it must be there for a run on these nodes, wherever it is.
     fn is_promised(&self, here: &BTreeSet<usize>) -> bool {
-        !self.homes.is_empty() && self.homes.iter().all(|homes| away(homes, here) <= self.survives)
+        !self.homes.is_empty() && self.homes.iter().all(|homes| self.away(homes, here) <= self.survives)
+    }
+
+    /// How many of the nodes that wrote it have lost parts that are not on these nodes.
+    fn away(&self, homes: &[usize], here: &BTreeSet<usize>) -> usize {
+        let away = homes.iter().zip(&self.nodes).filter(|(home, _)| !here.contains(home));
+        away.map(|(_, wrote)| wrote).collect::<BTreeSet<_>>().len()
     }
 
     /// What lies on these nodes may leave.
@@ -1148,11 +1161,6 @@ fn is_protected(nodes: &[usize]) -> bool {
     let ranks_on = |node: &usize| nodes.iter().filter(|other| *other == node).count();
     let most = nodes.iter().map(ranks_on).max();
     nodes.iter().filter(|node| Some(ranks_on(node)) == most).collect::<BTreeSet<_>>().len() > 1
-}
-
-/// How many nodes of these are not there.
-fn away(homes: &[usize], here: &BTreeSet<usize>) -> usize {
-    homes.iter().filter(|node| !here.contains(node)).collect::<BTreeSet<_>>().len()
 }
 
 /// The length of the entry that says that a dataset is complete.
