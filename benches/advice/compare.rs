@@ -1,4 +1,5 @@
-//! What the plan of `SCR_CHECKPOINT_INTERVAL=AUTO` is worth: simulated, against all plans of a grid around it and against the intervals of Young and Daly.
+//! The value of the plan of `SCR_CHECKPOINT_INTERVAL=AUTO`: a simulation compares it with all plans of a grid around it and with
+//! the intervals of Young and Daly.
 
 use scr_core::plan::{
     daly, simulate, young, Auto, Belief, CacheCosts, Costs, Experience, Fixed, Gaps, Kind, Machine, Plan,
@@ -35,7 +36,7 @@ pub(crate) struct Compared {
 }
 
 impl Case {
-    /// What the job has measured. It has not failed yet.
+    /// The measurements of the job, which has not failed yet.
     pub(crate) fn experience(&self) -> Experience {
         Experience {
             kinds: vec![Kind { checkpoint: self.checkpoint, protects: true, every: 1 }],
@@ -47,7 +48,7 @@ impl Case {
         }
     }
 
-    /// What a site states that knows its machine.
+    /// The statements of a site that knows its machine.
     pub(crate) fn stated(&self) -> Stated {
         // Processes are believed to fail as often as nodes.
         Stated { node: 2.0 * self.mean / (1.0 - self.fatal), system: self.mean / self.fatal, nodes: 1 }

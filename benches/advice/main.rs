@@ -1,5 +1,5 @@
-//! What the plan of `SCR_CHECKPOINT_INTERVAL=AUTO` is worth, over a grid of costs and failure rates, by simulation. It prints the
-//! least and the mean share of the best fixed plan's efficiency, and where the least is.
+//! Simulates the plan of `SCR_CHECKPOINT_INTERVAL=AUTO` over a grid of costs and failure rates. Prints the least and the mean
+//! share of the best fixed plan's efficiency, and where the least is.
 //!
 //! `cargo bench -p scr-core --bench advice -- [FAILURES]`
 
@@ -13,7 +13,7 @@ fn main() {
     let failures: f64 = words.map_or(20_000.0, |word| word.parse().expect("a number of failures"));
     for (name, gaps) in [("exponential", Gaps::Exponential), ("Weibull 0.7", Gaps::Weibull { shape: 0.7 })] {
         let all: Vec<(Case, Compared)> = grid().map(|case| (case, case.compare(gaps, failures))).collect();
-        // Where hardly anything gets done, a share of it says nothing.
+        // If even the best plan gets hardly anything done, a share of its efficiency says nothing.
         let kept: Vec<_> = all.iter().filter(|(_, compared)| compared.best.0 > 0.05).collect();
         let share = |compared: &Compared| compared.planned / compared.best.0;
         let mean = kept.iter().map(|(_, compared)| share(compared)).sum::<f64>() / kept.len() as f64;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// What a rank has done so far.
+/// The counts of a rank so far.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Counts {
     messages: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Counts {
     elsewhere: u64,
 }
 
-/// Where a rank's counts come together.
+/// The sources of a rank's counts.
 pub(crate) struct Counters {
     prefix: PathBuf,
     files: FaultyFiles,
@@ -35,7 +35,7 @@ pub(crate) struct CountedComm {
 }
 
 impl Counts {
-    /// What is counted.
+    /// The names of the counts, and how to read each.
     #[expect(clippy::type_complexity, reason = "a table")]
     pub(crate) const FIELDS: &'static [(&'static str, fn(&Counts) -> u64)] = &[
         ("messages sent", |counts| counts.messages),

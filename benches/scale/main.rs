@@ -1,5 +1,5 @@
-//! What a job costs as it grows, counted and not timed: messages, bytes, file operations and memory of each rank, in whole
-//! jobs on threads. It prints Markdown tables, and what the growth means for larger jobs.
+//! The cost of a job as it grows, counted and not timed: messages, bytes, file operations and memory of each rank, in whole jobs
+//! on threads. Prints Markdown tables, and what the growth means for larger jobs.
 //!
 //! `cargo bench -p scr-core --bench scale -- [RANKS,...] [RANKS_PER_NODE,...] [SCHEME,...]`
 
@@ -28,7 +28,7 @@ static MEMORY: PeakAlloc = PeakAlloc;
 /// Ranks of the jobs that the growth is predicted for.
 const PREDICTED: [usize; 2] = [100_000, 1_000_000];
 
-/// What is counted of a phase: rank 0's, the median, and the most of all ranks.
+/// A count of a phase: that of rank 0, the median, and the maximum of all ranks.
 type Row = (&'static str, [u64; 3]);
 
 /// The phases of one job, in order.

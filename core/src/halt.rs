@@ -116,7 +116,7 @@ pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<HaltReason> {
     look_ahead(job, completed).reason
 }
 
-/// What is known of the end of a job.
+/// The known facts about the end of a job.
 #[derive(Debug, Default)]
 pub(crate) struct Outlook {
     /// Why it should halt now.

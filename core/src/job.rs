@@ -280,7 +280,8 @@ impl Job {
         self.comm.size() < self.launched
     }
 
-    /// Whether a parameter asks for something to be deleted when the run begins. What was written since must not go.
+    /// Whether a parameter asks for something to be deleted when the run begins. A recovery deletes nothing: datasets written
+    /// since then must stay.
     pub(crate) fn purges(&self, what: &Param<bool>) -> bool {
         self.params.get(what) && !self.is_recovery
     }

@@ -1,5 +1,6 @@
-//! Where an allocation keeps datasets on a node, for those who clean up after it. An epilog has none of the settings of the job,
-//! so each node of a job has a file in the place that every installation knows: `<base>/<user>/scr.<allocation>/bases`.
+//! The places where an allocation keeps datasets on a node, for those who clean up after it. An epilog has none of the settings
+//! of the job, so each node of a job has a file in the place that every installation knows:
+//! `<base>/<user>/scr.<allocation>/bases`.
 //!
 //! The file only adds places to look at. It is an aid, and a job that cannot write it says so and continues.
 

@@ -100,7 +100,7 @@ impl Cache {
     /// first, then the oldest ones. The newest one that survives the loss of a node does not leave for weaker ones. Output stays
     /// that exists only in cache, or that the application is about to read.
     pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
-        // Where room has to be made, no thread works on one any more.
+        // No thread works on a dataset any more once room has to be made.
         let waits = |cached: &CachedDataset| limit.keep_newest && self.waits(cached);
         let waiting = self.datasets.iter().filter(|cached| cached.store == store && waits(cached)).count();
         if self.count_in(store) - waiting as u64 <= limit.most {
@@ -412,7 +412,7 @@ impl Cache {
 
     /// Evicts datasets that no run may restart from any more. All ranks record that before the first part goes: otherwise a rank
     /// that dies meanwhile, or whose cache cannot be written, leaves a part that counts, and redundancy brings the whole dataset
-    /// back. What a rank cannot record in its part is recorded in the prefix directory. Collective.
+    /// back. A rank that cannot record it in its part has it recorded in the prefix directory. Collective.
     ///
     /// # Errors
     /// It could be recorded in neither place. Nothing has left the cache then.
@@ -527,7 +527,7 @@ const TAG: Tag = Tag(42);
 const CLEAN: &str = "`scr clean --dead' removes what jobs that are over have left on a node";
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;
-/// So many datasets are local at a time while a new one is written: one is being protected, and one waits for that.
+/// The most datasets that are local at a time while a new one is written: one is being protected, and one waits for that.
 pub(crate) const MOST_LOCAL: usize = 2;
 /// Bytes of a file whose memory a thread gives back.
 const WORTH_A_THREAD: u64 = 1 << 20;

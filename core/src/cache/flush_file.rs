@@ -79,9 +79,9 @@ impl Cache {
 
     /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use or does not see, and that
     /// are newer than the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. Only what this
-    /// run completes takes their place. What another allocation has in cache only stays, but for a checkpoint that is older than
-    /// that one in the same run; and of those that were passed over, the newest stay. One that another number of ranks wrote is not
-    /// older than what this run restarts from.
+    /// run completes takes their place. Entries of datasets that only another allocation has in cache stay, except a checkpoint
+    /// that is older than that one in the same run. The newest of the entries that were passed over stay, too. One that another
+    /// number of ranks wrote is not older than what this run restarts from.
     pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
         let renewed = change_flush_file(job, FlushFile::renew, |flush| {
             let newest = RestartPoint { seq: newest, ..job.descriptor_of_job().restart_point() };
@@ -110,7 +110,7 @@ impl Cache {
     }
 
     /// Records what is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel file system,
-    /// where every write takes long. What an earlier call could not record is recorded, too, and so is everything where the file is
+    /// where every write takes long. It also records what an earlier call could not record, and everything if the file is
     /// damaged.
     pub(crate) fn record_in_cache(&mut self, job: &Job, leaving: Option<u64>) {
         let leaving =

@@ -25,9 +25,10 @@ impl Freeing {
         if !held.is_empty() {
             let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             threads.retain(|thread| !thread.is_finished());
-            // Where there is no thread, this one does it.
+            // If no thread can be started, this one frees the memory.
             threads.extend(parallel::start(Builder::new().name("scr-free".to_owned()), move || {
-                // Of this thread alone. What is not free yet may be so after what the application is about to do.
+                // This lowers the priority of this thread alone. Freeing the memory may wait for what the application is about to
+                // do.
                 let _ = rustix::process::setpriority_process(None, LEAST_PRIORITY);
                 drop(held);
             }));
@@ -48,7 +49,7 @@ impl Drop for Freeing {
     }
 }
 
-/// Of the priorities that a thread may give itself.
+/// The lowest priority that a thread may give itself.
 const LEAST_PRIORITY: i32 = 19;
 
 #[cfg(test)]

@@ -157,8 +157,8 @@ impl Cache {
         !self.unread.contains(&id)
     }
 
-    /// The dataset of this id has been deleted from the prefix directory. What lies nowhere else leaves, and no other can be read
-    /// there any more.
+    /// The dataset of this id has been deleted from the prefix directory. Datasets whose files lie only there leave the cache. No
+    /// other one of this id can be read there any more.
     pub(crate) fn leave_prefix(&mut self, job: &Job, id: u64) {
         let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
         let in_place = self.datasets.iter().filter(is_it).filter(|cached| cached.record.protection.bypass);

@@ -31,7 +31,7 @@ impl NodeDir {
     }
 }
 
-/// What follows the name of a node in the names of this job's folders.
+/// The suffix of a node's name in the names of this job's folders.
 pub(crate) fn suffix_of(job: &Job) -> String {
     match job.is_part() {
         true => suffix(job.run.prefix.as_ref(), job.prefix_bytes()),

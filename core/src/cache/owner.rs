@@ -27,7 +27,7 @@ pub(crate) enum Owner {
 }
 
 impl Owner {
-    /// Of a record, as seen from the directory at `prefix`, which has the id `id`.
+    /// The owner of a record, as seen from the directory at `prefix`, which has the id `id`.
     pub(crate) fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
         let recorded = Path::new(OsStr::from_bytes(&record.prefix));
         Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id)

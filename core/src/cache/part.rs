@@ -283,9 +283,9 @@ fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
 }
 
 /// Looks through a cache directory, and clears away what removals that were cut short have left, and what earlier runs kept to be
-/// written over. What one of the ranks `here` kept stays if it has a part here too: then little will be brought here, and the rank
-/// writes over it. Another job of the allocation may be at work there: what it makes is not touched, and it does without a
-/// file to write over.
+/// written over. A file that one of the ranks `here` kept stays if that rank has a part here too: then little will be brought
+/// here, and the rank writes over the file. Another job of the allocation may be at work there: what it makes is not touched, and
+/// it does without a file to write over.
 pub(crate) fn find_parts(files: &dyn Files, cache: &Path, here: &[Rank]) -> CacheContents {
     let mut found = look_through(files, cache);
     let owners =

@@ -121,7 +121,7 @@ pub(crate) fn boot_of(files: &dyn Files) -> String {
     String::from_utf8_lossy(&files.machine()).trim().to_owned()
 }
 
-/// What a part in bypass mode lacks: a file that is not in the prefix directory as it was written. Such files have no checksums,
+/// The loss of a part in bypass mode: a file that is not in the prefix directory as it was written. Such files have no checksums,
 /// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
 /// one that was given out for that, whatever its time.
 pub(crate) fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {

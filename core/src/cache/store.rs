@@ -26,7 +26,7 @@ pub(crate) struct StoreInUse {
     pub(crate) root: OwnedDir,
     /// The place of this rank's new datasets: the job's cache directory, or this node's folder in it.
     pub(crate) cache: PathBuf,
-    /// What follows the names of nodes in the names of their folders there.
+    /// The suffix of the nodes' names in the names of their folders there.
     pub(crate) suffix: String,
     /// Which ranks see the same folder.
     pub(crate) placement: Placement,

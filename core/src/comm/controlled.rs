@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-/// What another thread of the rank decides.
+/// The decisions of another thread of the rank.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
     is_cancelled: AtomicBool,

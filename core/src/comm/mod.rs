@@ -173,7 +173,7 @@ pub enum CommError {
     Lost {
         /// Which.
         rank: Rank,
-        /// What has happened.
+        /// The reason.
         why: String,
     },
     /// A call of the system has failed.

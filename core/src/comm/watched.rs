@@ -1,9 +1,9 @@
 //! The ranks that have not come: a call that waits long names those that have not made it.
 //!
-//! Only what the application holds up is watched: from the beginning of a call until all ranks are known to have come. What scr does
-//! then may take its time. A rank that waits looks at the clock whenever its exchange asks whether to go on. After a minute
-//! (`SCR_LATE_SECS`) rank 0 asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself does not,
-//! the last rank asks. Nobody else is disturbed: a rank that comes later takes the old questions then.
+//! Only what the application holds up is watched: from the beginning of a call until all ranks are known to have come. The work
+//! of scr after that may take any time. A rank that waits looks at the clock whenever its exchange asks whether to go on. After a
+//! minute (`SCR_LATE_SECS`) rank 0 asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself
+//! does not, the last rank asks. No other rank is disturbed: a rank that comes later takes the old questions then.
 
 use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use std::cell::{Cell, RefCell};

@@ -41,8 +41,8 @@ pub struct Descriptors {
 }
 
 impl Descriptors {
-    /// Makes the descriptors. What is wrong with them but can be lived with is added to `problems`, also where there is an
-    /// error: it may have come of one of them.
+    /// Makes the descriptors. Non-fatal problems are added to `problems`, even if it fails: one of them may have caused the
+    /// error.
     ///
     /// # Errors
     /// Fatal problems: a group or a store that is not described, or no descriptor for every checkpoint.
@@ -97,8 +97,8 @@ impl Descriptors {
 }
 
 impl Descriptors {
-    /// What has to be the same on all ranks, or they would not take the same steps. Where a store lies, what a group is called
-    /// and the options of a transport may differ from node to node.
+    /// The part that has to be the same on all ranks, or they would not take the same steps. The folder of a store, the name of a
+    /// group and the options of a transport may differ from node to node.
     pub(crate) fn common(&self) -> KvTree {
         let mut tree = KvTree::new();
         for store in &self.stores {

@@ -34,8 +34,8 @@ pub enum Distrust {
 }
 
 impl Trusted {
-    /// Root, the user, and the owner of the installation: each could replace the runtime itself as well. Where the program has
-    /// more rights than its user, that user could not.
+    /// Root, the user, and the owner of the installation: each could replace the runtime itself as well. If the program has more
+    /// rights than its user, that user could not and is not trusted.
     pub fn by(env: &Env) -> Self {
         let user = (!env.is_privileged).then_some(env.uid);
         let owner =

@@ -53,8 +53,8 @@ pub(crate) struct Options {
     pub(crate) block_bytes: u64,
     /// The files stay where they are: `SCR_FETCH_BYPASS`.
     pub(crate) bypass: bool,
-    /// Whether checksums are compared with those recorded: `SCR_CRC_ON_FLUSH`. Of a dataset of which files may have been
-    /// replaced they always are.
+    /// Whether checksums are compared with those recorded: `SCR_CRC_ON_FLUSH`. They always are for a dataset whose files may have
+    /// been replaced.
     pub(crate) checksums: bool,
     /// Whether copies get the times and permissions of their sources: `SCR_COPY_METADATA`.
     pub(crate) metadata: bool,
@@ -211,7 +211,8 @@ type Read = (DatasetDescriptor, Vec<Leaf>, (i64, u32));
 struct Rules<'a> {
     /// Whether the checksum of a file is compared with the recorded one.
     sums: &'a dyn Fn(&FileName) -> bool,
-    /// Where it is not recorded which files may have been written over, the moment since which those without a checksum must not have changed.
+    /// The moment since which files without a checksum must not have changed, if there is no record of which files may have been
+    /// written over.
     unchanged_since: Option<(i64, u32)>,
     /// Place of the dataset.
     owner: Seq,

@@ -3,7 +3,7 @@
 use crate::comm::Rank;
 use std::ops::Range;
 
-/// So many ranks wrote a dataset, and so many read it.
+/// The number of ranks that wrote a dataset, and the number that read it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Readers {
     pub(super) writers: u32,

@@ -217,8 +217,8 @@ impl Flush<'_> {
         Ok(news)
     }
 
-    /// After an error: a flush of which all is marked as done is rolled forward, and any other one is rolled back. What
-    /// cannot be removed now is removed by the next run.
+    /// Ends a flush after an error: if all of it is marked as done, it is rolled forward; otherwise it is rolled back. The next
+    /// run removes what cannot be removed now.
     pub(super) fn resolve_failed(&self, run: &RunningFlush, error: FlushError) -> Result<(), FlushError> {
         if self.options.in_place {
             return Err(error);

@@ -1,8 +1,8 @@
 //! The flushes under way below a prefix directory, for those who look at a job from outside: which datasets, since when, and how
 //! much of them has arrived.
 //!
-//! It reads the records and the lists of the flushes, and looks at the lengths of the staging files. Of a dataset with many files it
-//! looks at some, spread over all ranks, so that looking costs the file system little.
+//! It reads the records and the lists of the flushes, and looks at the lengths of the staging files. If a dataset has many files,
+//! it looks at some, spread over all ranks, so that looking costs the file system little.
 
 use crate::fs::{Files, FsError};
 use crate::ledger::pending::{self, PendingFlush};

@@ -18,10 +18,10 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-/// A holder that cannot be seen to have died is taken for dead after so many seconds. What is done under the lock takes a
-/// fraction of one.
+/// The seconds after which a holder that cannot be seen to have died is taken for dead. Work under the lock takes a fraction of a
+/// second.
 const STALE_SECONDS: i64 = 30;
-/// So often the lock is made young again during long work.
+/// How often the lock is refreshed during long work.
 const REFRESHED: Duration = Duration::from_secs(STALE_SECONDS as u64 / 3);
 /// After so many looks, about two seconds, the user is told.
 const LOOKS_IN_SILENCE: u32 = 400;

@@ -6,7 +6,7 @@ use super::{Durability, Files, FsError, Kind, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// So often a folder may be removed by others while it is made with its parents.
+/// How many times others may remove a folder while it is made with its parents.
 const MOST_REMOVED: usize = 100;
 
 impl dyn Files + '_ {
@@ -78,8 +78,8 @@ impl dyn Files + '_ {
         }
     }
 
-    /// Removes a file, a link or a folder with all that is in it; links are removed, not followed. What is not
-    /// there is removed already. Goes on after an error, so that as much as can be is removed.
+    /// Removes a file, a link or a folder with all that is in it; links are removed, not followed. A path that does not exist
+    /// counts as removed. Goes on after an error, so that as much as can be is removed.
     ///
     /// # Errors
     /// [`FsError::Io`], the first one.

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// So often an operation is tried that fails with an error that may pass.
+/// How many times to try an operation that fails with an error that may pass.
 const MOST_TRIES: u32 = 4;
 /// Before the second try; twice as long before each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);

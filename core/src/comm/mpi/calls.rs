@@ -198,8 +198,8 @@ unsafe fn look_for_deaths(comm: ffi::MPI_Comm) -> Result<(), CommError> {
         return Ok(());
     }
     let (mut found, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-    // SAFETY: the caller's promise; `found` and `status` are places for the results. Nobody sends a message of this tag on a
-    // communicator of ours, and the message of an application stays where it is.
+    // SAFETY: the caller's promise; `found` and `status` are places for the results. No rank sends a message of this tag on a
+    // communicator of ours, and a probe leaves the message of an application where it is.
     let code = unsafe {
         ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, UNUSED_TAG, comm, &raw mut found, status.as_mut_ptr())
     };
@@ -396,8 +396,8 @@ impl Drop for Requests<'_, '_> {
     }
 }
 
-/// Ends the job. Who lets others have the buffers of messages under way lets the library send what lies there later, or write to
-/// memory in other use; and who waits for ever keeps the job from being started again.
+/// Ends the job. If the buffers of messages under way were reused, the library could send what lies there later, or write to
+/// memory in other use. If the rank waited for ever, the job could not be started again.
 fn abort(handle: &Handle, active: usize, waited: Duration) {
     let text = format!(
         "SCR ERROR: after an error, {active} messages of this rank have not ended for {} s, as MPI has failed or another rank does not \

@@ -1,4 +1,4 @@
-//! What the MPI library knows of ranks that have died, where it can go on without them: the ULFM extension.
+//! Dead ranks that the MPI library knows of, if it can go on without them: the ULFM extension.
 //!
 //! Its functions are looked up while the job runs. So a library that was built with an MPI without them, such as Open MPI 4.1, makes
 //! use of them in one of the same kind that has them, such as Open MPI 5. MPICH has the functions too, but most builds of it end the

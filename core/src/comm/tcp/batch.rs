@@ -131,7 +131,7 @@ impl<'a, 'b> Batch<'a, 'b> {
     }
 }
 
-/// Where messages go that come.
+/// The destination of incoming messages.
 pub(super) struct Inbox<'m, 'a, 'b> {
     pub(super) mail: &'m mut Mail,
     pub(super) batch: Option<&'m mut Batch<'a, 'b>>,

@@ -1,4 +1,4 @@
-//! Who may connect: both ends show that they know the secret of the run, which itself never travels.
+//! The check of who may connect: both ends show that they know the secret of the run, which itself never travels.
 //!
 //! ```text
 //! connecting rank  -> MAGIC, from: u32, to: u32, nonce
@@ -101,7 +101,7 @@ impl Parties {
         hello
     }
 
-    /// Who says hello, if that is meant for this rank.
+    /// The sender of a hello, if the hello is meant for this rank.
     pub(super) fn of_hello(hello: &[u8; HELLO], me: Rank, size: u32) -> Option<Self> {
         let number =
             |at: usize| Rank(u32::from_be_bytes([hello[at], hello[at + 1], hello[at + 2], hello[at + 3]]));

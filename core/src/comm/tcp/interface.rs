@@ -20,7 +20,7 @@ pub enum InterfaceError {
     /// The text is neither the name of an interface nor a range of addresses that any interface is in.
     #[error("SCR_TCP_INTERFACE={wanted} is neither a network interface of this node nor a range that one has an address in: there are {}", list(.there))]
     NoSuch {
-        /// What was set.
+        /// The value that was set.
         wanted: String,
         /// The interfaces.
         there: Vec<Address>,

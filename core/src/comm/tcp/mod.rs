@@ -8,7 +8,7 @@
 //!
 //! TCP alone guards the bytes against damage on the way; schemes have checksums of their own.
 //!
-//! Nobody takes part without the secret of the run: see `handshake`. What travels is not encrypted.
+//! Only processes that know the secret of the run take part: see `handshake`. Messages are not encrypted.
 //!
 //! | part | what it is |
 //! |---|---|
@@ -382,8 +382,8 @@ impl TcpComm {
         batch.sends.retain(|send| send.is != Sent::Wholly);
     }
 
-    /// That a rank has died is noticed by the end of a connection, so there is one to each that is waited for. What a rank has sent
-    /// before its end still comes, though the end of its other connection may be seen first.
+    /// That a rank has died is noticed by the end of a connection, so there is one to each that is waited for. Messages that a
+    /// rank sent before its end still arrive, though the end of its other connection may be seen first.
     fn expect_reachable(&self, batch: &Batch<'_, '_>) -> Result<(), CommError> {
         let state = &mut *self.state.borrow_mut();
         batch.sends.iter().try_for_each(|send| state.expect(send.to))?;
@@ -398,7 +398,7 @@ impl TcpComm {
         let state = &mut *self.state.borrow_mut();
         let needed = batch.awaited().chain(batch.sends.iter().map(|send| send.to));
         for rank in needed.filter(|rank| *rank != self.rank).collect::<BTreeSet<_>>() {
-            // What fails at once is tried again later: a process may have no descriptor left.
+            // An attempt that fails at once is repeated later: a process may have no descriptor left.
             if let Ok(probe) = begin_to_connect(&self.addresses[rank.index()]) {
                 state.probes.entry(rank).or_insert((probe, now));
             }
@@ -470,7 +470,7 @@ impl State {
         Some((self.mail.come, self.lost.len()))
     }
 
-    /// A connection with a rank has ended. What has come from it on another one is still of use.
+    /// A connection with a rank has ended. Messages that came from it on another connection remain valid.
     fn lose(&mut self, rank: Rank, why: String) -> CommError {
         let was_sent = self.sending.remove(&rank).is_some_and(|connection| connection.is_sent());
         let why = self.lost.entry(rank).or_insert(Loss { why, was_sent }).why.clone();

@@ -209,13 +209,13 @@ fn grow(bytes: &mut Vec<u8>, most: usize, mut stream: &TcpStream) -> io::Result<
     match stream.by_ref().take(most as u64).read_to_end(bytes) {
         Ok(0) => Err(ErrorKind::ConnectionAborted.into()),
         Ok(_) => Ok(true),
-        // What has come is kept.
+        // The bytes that have come are kept.
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(bytes.len() > start),
         Err(error) => Err(error),
     }
 }
 
-/// What was read and not used yet: heads and short messages, many at a time.
+/// Bytes that were read but not consumed yet: heads and short messages, many at a time.
 #[derive(Default)]
 struct Input {
     bytes: Box<[u8]>,
@@ -250,7 +250,7 @@ impl Input {
     }
 }
 
-/// What is shorter is read together with what follows.
+/// Shorter messages are read together with what follows.
 const SHORT: usize = 16 << 10;
 /// A connection takes so many steps at a time, of at most so many bytes.
 const MOST_STEPS: usize = 64;
@@ -265,7 +265,7 @@ mod tests {
     use std::io::Write;
     use std::net::TcpListener;
 
-    /// What comes of these bytes from a rank that knows the secret.
+    /// The result of receiving these bytes from a rank that knows the secret.
     fn receive(bytes: &[u8]) -> (io::Result<()>, Mail, usize) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

@@ -18,7 +18,7 @@ pub(super) struct Sending {
     /// When the connection was begun.
     began: Duration,
     attempts: u32,
-    /// What was to be sent when its sender could wait no longer.
+    /// Bytes that were not sent yet when their sender could wait no longer.
     queue: Vec<u8>,
     /// How many bytes of it the system has.
     taken: usize,
@@ -51,7 +51,7 @@ impl Sending {
         matches!(self.stage, Stage::Ready) && self.queue.is_empty()
     }
 
-    /// What it waits for. `wants` says whether there is more to send than what is queued.
+    /// The events that it waits for. `wants` says whether there is more to send than what is queued.
     pub(super) fn events(&self, wants: bool) -> PollFlags {
         match self.stage {
             Stage::Connecting => PollFlags::POLLOUT,

@@ -840,7 +840,7 @@ fn a_flush_goes_on_after_its_file_system_was_away() {
     nodes.begin(&cached, OPTIONS);
     let (prefix, away) = (nodes.stage.prefix.dir(), nodes.stage.dir.path().join("away"));
     fs::rename(prefix, &away).unwrap();
-    // Where it is mounted.
+    // The mount point is still there.
     fs::create_dir(prefix).unwrap();
     let polled = nodes.poll(0);
     assert_eq!((polled.unfinished, polled.errors.len()), (true, 1), "{polled:?}");
@@ -907,7 +907,7 @@ fn who_has_lost_the_lock_takes_no_name_away_that_a_newer_dataset_has_got() {
         assert!(stage.is_listed(2) && stage.is_right(&newer), "interrupted at {at}");
         let done = files.operations();
         let (at, after) = (&done[at as usize - 1], &done[at as usize..]);
-        // What has begun cannot be stopped.
+        // A rename that has begun cannot be stopped.
         if at.what != What::Rename {
             assert!(after.iter().all(|done| done.what != What::Rename), "interrupted at {at:?}: {after:?}");
         }
@@ -929,7 +929,7 @@ fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
     ledger.transact(&Request::BeginDeletion { id: 1, run: 0 }).unwrap();
     let turn = ledger.take(&record.dataset, "1.x", None, &mut CommonFiles::default()).unwrap();
     assert!(matches!(turn, Turn::After(by) if by == DELETION));
-    // Nobody deletes any more.
+    // The process that deleted is gone.
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
     assert!(stage.is_listed(1) && stage.is_right(&cached));
 }

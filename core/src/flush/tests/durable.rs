@@ -11,7 +11,8 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// What power would take away that failed after these operations: files whose bytes, and folders whose names were not synced.
+/// The paths that a power failure after these operations could destroy: files whose bytes were not synced, and folders whose
+/// names were not.
 fn at_risk(done: &[Operation]) -> BTreeSet<PathBuf> {
     let mut risk = BTreeSet::new();
     let folder = |path: &Path| path.parent().unwrap().to_owned();

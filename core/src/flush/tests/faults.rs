@@ -80,7 +80,7 @@ fn has_older(name: &str) -> bool {
 
 type Case = (&'static str, fn(&Stage) -> Cached, Way);
 
-/// What there is to flush, what is there before, and how it is flushed.
+/// The cases: the dataset to flush with what is there before it, and how it is flushed.
 const CASES: [Case; 4] = [
     ("fresh", fresh, at_once),
     ("reused", reused, at_once),

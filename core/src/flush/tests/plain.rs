@@ -56,7 +56,8 @@ fn a_checksum_that_was_not_known_is_kept() {
     }
 }
 
-/// Where numbers could not be reserved, two jobs may have given one number. The lists of the complete one were gone.
+/// Two jobs may have assigned the same number if numbers could not be reserved. The lists of the complete dataset used to be
+/// lost.
 #[test]
 fn a_flush_replaces_no_complete_dataset_that_has_the_same_number() {
     for (theirs, ours) in [(2, 3), (3, 2)] {
@@ -163,7 +164,7 @@ fn each_leaf_of_the_file_lists_is_written_by_its_first_rank() {
     }
 }
 
-/// What each flushed file costs a parallel file system beside the transport's own calls.
+/// The cost of each flushed file to a parallel file system beside the transport's own calls.
 #[test]
 fn a_file_takes_four_calls_and_one_more_in_a_folder_that_was_there_before() {
     let stage = Stage::new(3);

@@ -110,7 +110,7 @@ pub(crate) struct Stage {
     nodes: u32,
     /// Microseconds between two polls of a flush.
     pub(crate) pause: u64,
-    /// What the user was told.
+    /// The messages to the user.
     pub(crate) said: Mutex<Vec<String>>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) struct Kept(TempDir);
 pub(crate) struct Cached {
     pub(crate) dataset: DatasetDescriptor,
     pub(crate) by_rank: Vec<Vec<SourceFile>>,
-    /// What every file must hold.
+    /// The expected bytes of every file.
     pub(crate) bytes: HashMap<FileName, Vec<u8>>,
 }
 
@@ -232,7 +232,7 @@ impl Stage {
             env.clock().set_since_epoch(SINCE_EPOCH);
             let mut job = Job::begin(Box::new(comm), env.env(), &AppConfig::default(), false).unwrap();
             job.run.prefix = PrefixId::read(&RealFiles, &self.prefix).unwrap();
-            // What fails is to fail in the flush.
+            // Injected errors are to occur in the flush.
             job.env.files = files_of(rank);
             let control = self.control(node);
             let flush = Flush { job: &job, control: &control, transport: transport.clone(), options };
@@ -328,7 +328,7 @@ impl Stage {
         }
     }
 
-    /// What a flush leaves only where it was interrupted.
+    /// Files and folders that only an interrupted flush leaves.
     pub(crate) fn leftovers(&self) -> Vec<PathBuf> {
         let mut found = Vec::new();
         let mut todo = vec![self.prefix.dir().to_owned()];
@@ -353,7 +353,7 @@ impl Stage {
     }
 }
 
-/// What all ranks report, but for the checksums, of which each has those of its own files.
+/// The common report of all ranks, without the checksums, since each rank has only those of its own files.
 fn one_report(all: Vec<Result<FlushReport, FlushError>>) -> Result<FlushReport, FlushError> {
     let shared = all.into_iter().map(|report| report.map(|report| FlushReport { sums: None, ..report }));
     let mut all: Vec<_> = shared.collect();

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex};
 struct Gated {
     open: AtomicBool,
     stopped: AtomicBool,
-    /// So many copies are under way; the most that ever were; all that were ever begun.
+    /// The number of copies under way, the most that ever were, and all that were ever begun.
     now: AtomicU32,
     most: AtomicU32,
     begun: AtomicU32,

@@ -1,8 +1,8 @@
 //! Which contents of a folder are on stable storage, and what a crash of its file system does to the rest.
 //!
-//! The bytes of a file are stored when it is synced, the names in a folder when the folder is. Of the changes of a folder since
-//! then a crash keeps the first few, or all, or none, whatever it keeps of other folders. Of a file that was changed since it
-//! was synced it keeps the old bytes, the new ones, or some pages of each.
+//! The bytes of a file are stored when it is synced, the names in a folder when the folder is. A crash keeps the first few
+//! changes of a folder since then, or all, or none, whatever it keeps of other folders. If a file was changed since it was
+//! synced, it keeps the old bytes, the new ones, or some pages of each.
 
 use super::super::{File, Files, How, Kind};
 use std::collections::{BTreeMap, HashMap, HashSet};
