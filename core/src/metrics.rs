@@ -26,7 +26,7 @@ pub(crate) struct Metrics {
     warned: bool,
 }
 
-/// What the figures of a job do not say.
+/// The facts that the figures of a job do not contain.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Now {
     /// Whether the job is at work.

@@ -138,7 +138,7 @@ impl Placement {
 /// How many nodes may be lost, whichever they are, before a dataset is lost with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Survives {
-    /// So many.
+    /// This number of nodes.
     Nodes(u32),
     /// All of them.
     All,
@@ -148,8 +148,8 @@ pub enum Survives {
 pub(crate) type Holders = Option<Vec<usize>>;
 
 impl Survives {
-    /// Of one redundancy set that does without `losses` of its members. A part that several nodes hold counts as lost as soon as so
-    /// many nodes are, so the answer may be too low there, and never too high.
+    /// How many nodes may be lost with one redundancy set that does without `losses` of its members. A part that several nodes
+    /// hold counts as lost as soon as that many nodes are, so the answer may be too low there, and never too high.
     pub(crate) fn of_set(members: &[Holders], losses: u32) -> Self {
         let (mut alone, mut shared, mut lost) = (BTreeMap::<usize, u32>::new(), Vec::new(), 0_u32);
         for holders in members.iter().flatten() {

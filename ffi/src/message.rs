@@ -39,8 +39,8 @@ pub(crate) fn failure_text(call: &str, error: &dyn std::error::Error) -> String 
     }
 }
 
-/// Prints why a call failed. What differs from a failure before in numbers only, as the names of datasets do, is counted, and
-/// printed for the 10th, the 100th time and so on.
+/// Prints why a call failed. A failure that differs from an earlier one in numbers only, as the names of datasets do, is counted,
+/// and printed for the 10th, the 100th time and so on.
 pub(crate) fn failed(text: &str) {
     match held(&PRINTED).count(text) {
         Some(1) => line("ERROR", text),
@@ -132,8 +132,8 @@ pub(crate) fn is_first_rank() -> bool {
     speaker.unwrap_or_else(|| mpi_library::world_rank().is_none_or(|rank| rank == 0))
 }
 
-/// Whether this rank speaks for those that are left of its session. Where nobody is known to have died, the second rank speaks
-/// too, as the first one may have.
+/// Whether this rank speaks for those that are left of its session. If no rank is known to have died, the second rank speaks too,
+/// as the first one may have.
 pub(crate) fn is_first_but(dead: &[Rank]) -> bool {
     let rank = held(&SPEAKER).as_ref().map_or(0, |(rank, _)| *rank);
     match dead {

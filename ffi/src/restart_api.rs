@@ -1,4 +1,4 @@
-//! What another number of ranks wrote: the functions of `scr.h` that say which files a checkpoint has. All are local.
+//! Checkpoints of another number of ranks: the functions of `scr.h` that say which files a checkpoint has. All are local.
 #![allow(non_snake_case)] // The names are those of scr.h.
 
 use crate::failure::Failure;

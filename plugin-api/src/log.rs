@@ -111,7 +111,7 @@ impl LogQuery {
 pub struct LogEntry {
     /// Whether bytes were moved or something happened.
     pub kind: LogKind,
-    /// What: an event such as `CHECKPOINT_START`, or a transfer such as `FLUSH_SYNC`.
+    /// The name of an event such as `CHECKPOINT_START`, or of a transfer such as `FLUSH_SYNC`.
     pub name: String,
     /// When: microseconds since the epoch.
     pub micros: u64,

@@ -12,7 +12,7 @@ use std::collections::BTreeSet;
 /// A stretch of time, in microseconds since the epoch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
-    /// What the job did.
+    /// The activity of the job.
     pub class: Class,
     /// From then.
     pub from: u64,
@@ -25,7 +25,7 @@ pub struct Segment {
 pub struct Transferred {
     /// When it had ended, in microseconds since the epoch.
     pub at: u64,
-    /// Where.
+    /// The kind of the transfer.
     pub level: Level,
     /// Bytes.
     pub bytes: u64,
@@ -33,10 +33,10 @@ pub struct Transferred {
     pub seconds: f64,
 }
 
-/// What happened in a job, step by step. A job at work keeps no such record of itself.
+/// The events of a job, step by step. A job at work keeps no such record of itself.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct History {
-    /// What it did when, in order and without gaps.
+    /// The activities of the job, in order and without gaps.
     pub segments: Vec<Segment>,
     /// The bytes that it moved.
     pub transfers: Vec<Transferred>,
@@ -53,7 +53,7 @@ pub struct Account {
     history: Option<History>,
     /// All time until then is accounted for.
     at: Option<u64>,
-    /// What the job does from then on, and since when.
+    /// The activity of the job from then on, and when it began.
     class: Option<Class>,
     since: u64,
     run: Option<Run>,
@@ -89,7 +89,7 @@ struct Mark {
     computed: u64,
 }
 
-/// So many checkpoints are remembered; a restart from an older one counts as one from the oldest of them.
+/// The most checkpoints to remember; a restart from an older one counts as one from the oldest of them.
 const MOST_MARKS: usize = 4096;
 /// Resource managers end jobs up to a minute before the time that they give, in microseconds.
 const END_IS_NEAR: u64 = 60_000_000;
@@ -100,7 +100,7 @@ impl Account {
         Self { history: Some(History::default()), ..Self::default() }
     }
 
-    /// How the job stands, and when that was said last. What it does since then is not in the times.
+    /// How the job stands, and when that was said last. The times leave out its activity since then.
     pub(super) fn figures(&self) -> &Figures {
         &self.figures
     }
@@ -179,7 +179,7 @@ impl Account {
         }
     }
 
-    /// What concerns the run as a whole, and not one dataset.
+    /// Takes in an event that concerns the run as a whole, and not one dataset.
     fn happened_to_run(&mut self, event: Event, entry: &LogEntry, now: u64) {
         match event {
             Event::Start => self.start(entry, now),
@@ -281,7 +281,7 @@ impl Account {
         }
     }
 
-    /// Who the job belongs to.
+    /// Learns the owner and the other names of the job.
     fn know(&mut self, entry: &LogEntry) {
         let figures = &mut self.figures;
         let known = [
@@ -389,7 +389,7 @@ impl Account {
         }
         let Some(history) = self.history.as_mut().filter(|_| until > from) else { return };
         match history.segments.last_mut().filter(|last| last.class == class && last.until == from) {
-            // What lies between them is a checkpoint that may be lost with all after it.
+            // Stretches of computing stay apart: a checkpoint lies between them, and it may be lost with all after it.
             Some(last) if class != Class::Computing => last.until = until,
             _ => history.segments.push(Segment { class, from, until }),
         }
@@ -424,7 +424,7 @@ impl Account {
         if self.marks.is_empty() && self.figures.runs == 1 {
             self.inherits = self.inherits.or(Some(id));
         }
-        // What the last run had computed since the newest checkpoint was lost when it ended.
+        // The work of the last run since the newest checkpoint was lost when that run ended.
         if self.marks.last().is_some_and(|newest| newest.id > id) {
             self.lose_after(id, now);
         }
@@ -440,7 +440,7 @@ impl Account {
         self.lose_after(id, self.figures.until);
     }
 
-    /// What was computed after this checkpoint is lost.
+    /// The work after this checkpoint is lost.
     fn lose_after(&mut self, id: u64, now: u64) {
         if let Some(class) = self.class {
             self.add(class, self.at.unwrap_or(now), now.min(self.figures.until));

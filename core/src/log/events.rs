@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 /// The length at which a new file is begun: some 5,000 checkpoints. There are two files at most.
 pub const MOST_BYTES: u64 = 8 << 20;
-/// So many bytes wait for a file that can be written again.
+/// The most bytes that wait for a file to become writable again.
 const MOST_WAITING: usize = 64 << 10;
 
 /// The event log, as a run or a command writes it.
@@ -84,7 +84,7 @@ impl EventLog {
         if !self.has_failed {
             return file.append(self.waiting.as_bytes());
         }
-        // What is left of the line that failed is a line of its own.
+        // The remains of the line that failed become a line of their own.
         file.append(format!("\n{}", self.waiting).as_bytes())
     }
 

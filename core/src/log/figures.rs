@@ -1,11 +1,11 @@
-//! What a job has cost: the one owner of these figures. The block at the end of a job, `scr report`, `scr ckpt-interval` and the
+//! The cost of a job: the one owner of these figures. The block at the end of a job, `scr report`, `scr ckpt-interval` and the
 //! metrics read them; [`Account`](super::Account) fills them in from the entries of the log.
 
 use crate::message::{amount, span};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// What the time of a job is spent on. Every microsecond between its first entry and its last belongs to one class.
+/// A use of a job's time. Every microsecond between its first entry and its last belongs to one class.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// The application computes, and the job goes on from the result.
@@ -77,7 +77,7 @@ impl Spent {
     }
 }
 
-/// Where bytes were moved.
+/// The kind of a transfer of bytes.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     /// The application wrote files to this store, or to the prefix directory in bypass mode.

@@ -12,7 +12,7 @@ use crate::prefix::Prefix;
 use scr_plugin_api::LogEntry;
 use std::collections::HashMap;
 
-/// What the jobs of a log have cost, by their start. Entries of one prefix directory, in any order.
+/// The costs of the jobs of a log, by their start. The entries are those of one prefix directory, in any order.
 pub fn jobs(mut entries: Vec<LogEntry>) -> Vec<(Figures, History)> {
     // Entries are written together, and two processes may write at a time.
     entries.sort_by_key(|entry| entry.micros);
@@ -72,7 +72,8 @@ fn pass_losses_on(accounts: &mut [Account]) {
     }
 }
 
-/// The account of the newest job with this id, to go on with: one that has not finished. What cannot be read is left out.
+/// The account of the newest job with this id, to go on with: one that has not finished. Entries that cannot be read are left
+/// out.
 pub(crate) fn account_of(files: &dyn Files, prefix: &Prefix, job_id: &str) -> Account {
     let own = format!(", jobid={}, ", super::text::plain(job_id));
     let mut entries = Vec::new();

@@ -56,7 +56,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub struct Log {
     sinks: RefCell<Vec<Sink>>,
     events: RefCell<Option<EventLog>>,
-    /// What the job has cost, where that is added up.
+    /// The cost of the job, if it is added up.
     account: RefCell<Option<Account>>,
     clock: Arc<dyn Clock>,
     report: Reporter,
@@ -113,7 +113,7 @@ impl Log {
         };
     }
 
-    /// What the job has cost so far. `None` where that is not added up.
+    /// The cost of the job so far. `None` if it is not added up.
     pub(crate) fn figures(&self) -> Option<Figures> {
         let now = micros_of(self.clock.now());
         self.account.borrow().as_ref().map(|account| account.figures_at(now))

@@ -224,13 +224,13 @@ impl Record {
         self
     }
 
-    /// So many bytes.
+    /// Sets the number of bytes.
     pub fn bytes(mut self, bytes: u64) -> Self {
         self.0.bytes = Some(bytes);
         self
     }
 
-    /// So many processes.
+    /// Sets the number of processes.
     pub fn processes(mut self, processes: u64) -> Self {
         self.0.processes = Some(processes);
         self

@@ -225,7 +225,7 @@ fn unquoted(text: &str) -> Option<(String, &str)> {
     None
 }
 
-/// What a user may have named, and is not in quotes.
+/// The fields that may hold a name given by a user, and are not in quotes.
 const PLACES: &[&str] = &["host", "jobid", "from", "to"];
 
 /// The start of the next field: a path may hold commas and equal signs of its own.

@@ -51,9 +51,9 @@ impl Settings {
         Self::load(env, &AppConfig::of_last_run(env, without.prefix()))
     }
 
-    /// The settings of one file in a job without any other, to check it before there is a job. Of the environment
-    /// only variables that are not parameters count, the name of the node, and where plugins lie. A user's file is
-    /// read with the system file, whose locks and descriptors apply to it.
+    /// The settings of one file in a job without any other, to check it before there is a job. From the environment, only
+    /// variables that are not parameters count, the name of the node, and the path of the plugins. A user's file is read with the
+    /// system file, whose locks and descriptors apply to it.
     pub fn of_file(env: &Env, file: &Path, whose: FileOf) -> Self {
         let mut env = env.clone();
         let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];

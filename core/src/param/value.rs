@@ -60,7 +60,7 @@ pub enum Value {
     Unset,
     /// The value of [`Kind::Bool`].
     Bool(bool),
-    /// Of [`Kind::Count`], [`Kind::CountOrAuto`] and [`Kind::Bytes`].
+    /// The value of [`Kind::Count`], [`Kind::CountOrAuto`] or [`Kind::Bytes`].
     Count(u64),
     /// The value of [`Kind::Whole`].
     Whole(i64),
@@ -68,7 +68,7 @@ pub enum Value {
     Seconds(Duration),
     /// The value of [`Kind::Number`].
     Number(f64),
-    /// Of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`], [`Kind::Name`] and [`Kind::CountOrAuto`].
+    /// The value of [`Kind::Text`], [`Kind::Part`], [`Kind::Secret`], [`Kind::Name`] or [`Kind::CountOrAuto`].
     Text(String),
     /// The value of [`Kind::Path`], absolute and normalised.
     Path(PathBuf),

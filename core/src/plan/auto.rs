@@ -1,14 +1,14 @@
 //! The interval of a running job: from what it has measured, from how it has failed so far, and from what the site states.
 //!
-//! A site states how long a node lasts, and how long the whole system. That weighs as much as one failure of each. What the job
-//! lives through then weighs more and more.
+//! A site states how long a node lasts, and how long the whole system. That weighs as much as one failure of each. The failures
+//! of the job itself then weigh more and more.
 
 use super::costs::{CacheCosts, Costs, CostsError};
 use super::gaps::Belief;
 use super::model::{Machine, Plan, Recovery};
 use super::search::best_interval;
 
-/// What the checkpoints of a job in cache are like.
+/// A kind of checkpoint that a job writes to cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Kind {
     /// Seconds that one stops the job.
@@ -19,7 +19,7 @@ pub struct Kind {
     pub every: u64,
 }
 
-/// What a job has measured and lived through, over all runs that its log knows.
+/// The measurements and the failures of a job, over all runs that its log knows.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Experience {
     /// The kinds of checkpoints in cache, from the one that survives least; none if all go straight to the prefix directory.
@@ -42,7 +42,7 @@ pub struct Experience {
     pub processes: u32,
 }
 
-/// What a site states.
+/// The statements of a site.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stated {
     /// Seconds between two failures of one node.
@@ -53,7 +53,7 @@ pub struct Stated {
     pub nodes: u64,
 }
 
-/// What the settings leave no choice about.
+/// The choices that the settings have already made.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Fixed {
     /// One of this many checkpoints is flushed; 0 for none.
@@ -145,7 +145,7 @@ impl Experience {
         }
     }
 
-    /// Where one of `every` checkpoints is flushed, one of this many of the highest kind is.
+    /// How many checkpoints of the highest kind there are for each flush, if one of `every` checkpoints is flushed.
     fn per_flush(&self, every: u64) -> u64 {
         match *self.kinds {
             [_, ref strong, ..] if every > 0 => (every / strong.every.max(1)).max(1),

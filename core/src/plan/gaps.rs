@@ -93,7 +93,7 @@ impl Belief {
             .then_some(Self { failures: 1.0, seconds: mean_seconds })
     }
 
-    /// What stands for a mean time that is none: a failure in a hundred years.
+    /// The belief that stands for an unusable mean time: a failure in a hundred years.
     pub(super) const fn of_a_century() -> Self {
         Self { failures: 1.0, seconds: 3.155_76e9 }
     }
@@ -105,7 +105,7 @@ impl Belief {
         Self { failures: self.failures + f64::from(failures), seconds: self.seconds + seconds }
     }
 
-    /// What is believed of failures of either of two independent kinds: mean and variance add up.
+    /// The belief about failures of either of two independent kinds: mean and variance add up.
     #[must_use]
     pub fn or(self, other: Self) -> Self {
         let rate = self.rate() + other.rate();

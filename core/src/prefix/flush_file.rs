@@ -55,11 +55,11 @@ pub struct FlushEntry {
     pub dataset: Option<DatasetDescriptor>,
     /// The newer dataset that has its name or files of it, if a flush has found one.
     pub replaced_by: Option<u64>,
-    /// What the job has recorded of its copy in cache.
+    /// The record that the job keeps of its copy in cache.
     pub in_cache: InCache,
 }
 
-/// What a job records of a dataset in cache for those who look at it from outside, who may reach no node.
+/// The record that a job keeps of a dataset in cache for those who look at it from outside, who may reach no node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct InCache {
     /// Whether the application wrote its files under the prefix directory, and the cache has only records of it.
@@ -182,7 +182,7 @@ impl InCache {
         set_or_remove(tree, AFTER, self.after.map(|time| time.as_micros()));
     }
 
-    /// What cannot be read was not recorded.
+    /// A field that cannot be read counts as not recorded.
     fn from_tree(tree: &KvTree) -> Self {
         let survives = |text: &str| match text {
             ALL => Some(Survives::All),

@@ -240,8 +240,8 @@ impl Halt {
         Ok(())
     }
 
-    /// Records that a run has ended, and whether it has `stopped_in_time`. What its settings gave it as halt seconds is not for the
-    /// next one.
+    /// Records that a run has ended, and whether it has `stopped_in_time`. The halt seconds from its settings do not apply to the
+    /// next run.
     ///
     /// # Errors
     /// As for [`update`](Self::update).

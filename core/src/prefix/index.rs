@@ -86,7 +86,8 @@ pub struct IndexEntry {
     /// Whether its name belongs to another dataset: a newer one that has overwritten its files, or an older one, and it is neither
     /// complete nor being written.
     pub superseded: bool,
-    /// Who may be giving files the names of this dataset, which is not complete: the token of a flush, or the application.
+    /// The writer that may be giving files the names of this dataset, which is not complete: the token of a flush, or the
+    /// application.
     pub taken: Option<String>,
     /// The numbers of the runs that read its files where they lie.
     pub held: Vec<u64>,

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Nodes(pub u32);
 
-/// What the last run has recorded of itself when it began.
+/// The record that the last run made of itself when it began.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LastRun {
     /// Its allocation.

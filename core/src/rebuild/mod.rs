@@ -260,8 +260,8 @@ fn sort(job: &Job, parts: Vec<LocalPart>) -> Result<Sorted, CommError> {
 }
 
 impl Sorted {
-    /// A path may lead elsewhere on another node. What one node leaves to the directory at a path, all leave to it: a dataset is used
-    /// as a whole or not at all. Collective.
+    /// A path may lead elsewhere on another node. A dataset that one node leaves to the directory at a path is left to it by all
+    /// nodes: a dataset is used as a whole or not at all. Collective.
     fn leave_to_twins(&mut self, comm: &dyn Comm) -> Result<(), CommError> {
         let mut left: BTreeSet<Vec<u8>> = BTreeSet::new();
         loop {

@@ -348,8 +348,8 @@ impl<'a> Recovery<'a> {
         Ok(moved > 0)
     }
 
-    /// Returns whether there is nothing to wait for any more. What its holder could not read counts as lost in the end, and is
-    /// repaired where that is possible.
+    /// Returns whether there is nothing to wait for any more. Data that its holder could not read counts as lost in the end, and
+    /// is repaired if that is possible.
     fn take_in(
         &mut self,
         record: &RankRecord,
@@ -552,5 +552,5 @@ fn remove(job: &Job, parts: &[&LocalPart]) {
     }
 }
 
-/// So often a part is asked for that does not come.
+/// How many times to ask for a part that does not come.
 const MOST_TRIES: u32 = 3;

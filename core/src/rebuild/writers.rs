@@ -30,8 +30,8 @@ pub(crate) struct BroughtBack {
     pub(crate) survives: Survives,
 }
 
-/// Brings back a dataset with all ranks that wrote it. What a process has of it in its caches stays there, and lost parts are spread over
-/// the nodes. Collective.
+/// Brings back a dataset with all ranks that wrote it. The parts that a process has in its caches stay there, and lost parts are
+/// spread over the nodes. Collective.
 ///
 /// # Errors
 /// Why that cannot be done. Then nothing of the dataset is lost that was there.
@@ -100,7 +100,7 @@ fn find_hosts(job: &Job, other: &OtherSize) -> Result<Vec<Rank>, CommError> {
     Ok((0..other.record.ranks()).map(&mut host).collect())
 }
 
-/// What the nodes and the ranks have of a dataset.
+/// The number of parts of a dataset that each node and each rank has.
 struct Load<'a> {
     job: &'a Job,
     on_node: Vec<u32>,
@@ -134,7 +134,7 @@ impl<'a> Load<'a> {
     }
 }
 
-/// What a rank says of one part of a dataset.
+/// A rank's statement about one part of a dataset.
 struct Offer {
     /// The rank that wrote it.
     writer: u32,
@@ -144,7 +144,7 @@ struct Offer {
     quality: u8,
 }
 
-/// What this rank has, and to which sets those belong of which it may have nothing.
+/// Offers of the part that this rank has, and of the parts of its mates, of which it may have nothing.
 fn offers(job: &Job, part: &LocalPart) -> Vec<Offer> {
     let (has_data, has_redundancy, is_readable, _) = part.inspected(job.files()).quality();
     let quality = 1 << 3 | u8::from(has_data) << 2 | u8::from(has_redundancy) << 1 | u8::from(is_readable);

@@ -2,8 +2,8 @@
 //!
 //! A dataset is local once its files are complete and recorded in cache on all ranks. It survives the death of processes then, as
 //! with SINGLE. A thread of each rank protects one local dataset after the other, over a communicator of its own; the
-//! application's communicator is for its own calls. What a thread could not protect, the application's ranks do themselves in
-//! their next call that begins or ends a phase.
+//! application's communicator is for its own calls. If a thread could not protect a dataset, the application's ranks protect it
+//! themselves in their next call that begins or ends a phase.
 //!
 //! A part is local, or it is protected, by its filemap alone. So a crash at any moment leaves parts of both kinds: a restart
 //! protects the local ones if no member of their set lacks data, and rebuilds nothing from them.
@@ -41,7 +41,7 @@ pub(crate) struct LocalPart {
     pub(crate) scheme: Arc<dyn Scheme>,
 }
 
-/// What became of a local part on this rank; the same on all ranks but for its record.
+/// The outcome for a local part on this rank; the same on all ranks but for its record.
 pub(crate) enum Protected {
     /// It is protected, and this is its record now. It took so long.
     Yes(Box<RankRecord>, Duration),
@@ -90,7 +90,7 @@ enum Mode {
 struct Worker {
     work: Sender<LocalPart>,
     done: Receiver<(u64, Protected)>,
-    /// What has become of parts that nobody has asked for.
+    /// The outcomes that nobody has asked for.
     ended: BTreeMap<u64, Protected>,
     control: Arc<Control>,
     limits: PaceLimits,
@@ -176,8 +176,8 @@ impl Background {
         self.local.front().copied()
     }
 
-    /// What became of the oldest local dataset that a thread works on, as soon as no rank's does any more; or `None`. This may be to
-    /// `wait` for them. Collective.
+    /// The outcome for the oldest local dataset that a thread works on, as soon as no rank's thread does any more; or `None`.
+    /// This may be to `wait` for them. Collective.
     pub(crate) fn end_first(&mut self, job: &Job, wait: bool) -> Result<Option<(u64, Protected)>, CommError> {
         let Some(id) = self.first() else { return Ok(None) };
         let own = match &mut self.mode {
@@ -231,7 +231,7 @@ impl Worker {
         let run = move || {
             let mut job = job_of(Box::new(Controlled::new(comm, controls)));
             if limits.percent > 0.0 {
-                // What other threads do for it would not count.
+                // The limit does not count the work of other threads for it.
                 job.processors = 1;
             }
             let longest = LongestCall::default();
@@ -257,13 +257,13 @@ impl Worker {
         Ok(Self { work, done, ended: BTreeMap::new(), control, limits, thread })
     }
 
-    /// What has become of a part, if that is known.
+    /// The outcome for a part, if it is known.
     fn take(&mut self, id: u64) -> Option<Protected> {
         self.ended.extend(self.done.try_iter());
         self.ended.remove(&id)
     }
 
-    /// What becomes of a part. The thread has no limits meanwhile, since the application waits.
+    /// Waits for the outcome for a part. The thread has no limits meanwhile, since the application waits.
     fn wait_for(&mut self, id: u64) -> Protected {
         self.control.limit(PaceLimits::default());
         let protected = loop {

@@ -87,7 +87,7 @@ impl Protect<'_> {
     }
 }
 
-/// Where no scheme reads the files, checksums are taken only if the user asks for them.
+/// If no scheme reads the files, checksums are taken only if the user asks for them.
 pub(super) fn sum_if_wanted(
     job: &Job,
     part: &PartDir,

@@ -1,8 +1,8 @@
 //! Repairs a dataset with lost or damaged parts: with the ranks of a job, or with threads in their place.
 //!
 //! Every rank knows its own record and what it has lost. In a set that lacks data, lost parts are rebuilt. A set that lacks
-//! redundancy only computes it again: data that is there is never given up for want of redundancy. All other parts are read. What
-//! turns out to be damaged counts as lost from then on. All ranks get one outcome.
+//! redundancy only computes it again: data that is there is never given up for want of redundancy. All other parts are read.
+//! Parts that turn out to be damaged count as lost from then on. All ranks get one outcome.
 
 use super::error::RedundancyError;
 use super::fit;

@@ -334,7 +334,7 @@ fn prepare(
     Ok(journal.append(job.files(), &Entry::Prepared(record, kept)).at("write", &part.filemap())?)
 }
 
-/// What all ranks survive. Collective.
+/// The losses that all ranks survive. Collective.
 fn least<V: AsRef<[Survives]> + AsMut<[Survives]>>(job: &Job, mut own: V) -> Result<V, CommError> {
     let mut numbers: Vec<u64> = own.as_ref().iter().map(|survives| survives.to_number()).collect();
     all_reduce(&*job.comm, &mut numbers, Op::Min)?;

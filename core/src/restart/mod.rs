@@ -107,7 +107,7 @@ impl Restart {
         self.leave_spent(from)
     }
 
-    /// What the run restarts from has left the cache, and may be in the prefix directory. Collective.
+    /// Finds the checkpoint to restart from again after it has left the cache. It may be in the prefix directory. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -220,8 +220,8 @@ impl Restart {
         Ok(())
     }
 
-    /// From here on nobody gives files the names of what the application reads in the prefix directory. Where somebody has done so
-    /// since it was found, the newest one left takes its place. Says whether one has. Collective.
+    /// Keeps others from giving files the names of the dataset that the application reads in the prefix directory. If somebody
+    /// has done so since it was found, the newest one left takes its place. Says whether one has. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk, or it is output that was replaced.
@@ -365,7 +365,7 @@ impl Restart {
     }
 }
 
-/// One that could not be listed is nobody else's either. Where the index cannot be changed, nothing keeps others out; but what it
+/// One that could not be listed is nobody else's either. If the index cannot be changed, nothing keeps others out; but what it
 /// says of them still holds.
 fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool {
     let CheckpointId { seq, name, .. } = checkpoint;

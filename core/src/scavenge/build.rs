@@ -351,7 +351,8 @@ impl<'a> Builder<'a> {
         Ok(Outcome::Completed { rebuilt: rebuilt.iter().map(|rank| rank.0).collect(), files, bytes })
     }
 
-    /// Rebuilt files have not been synced, and the processes that copied the others may have died. What cannot be synced is made anew.
+    /// Rebuilt files have not been synced, and the processes that copied the others may have died. A file that cannot be synced
+    /// is copied anew.
     fn sync(&self, scan: &Scan) -> Result<(), BuildError> {
         let (files, prefix) = (self.files(), self.prefix);
         let mut paths = BTreeSet::new();

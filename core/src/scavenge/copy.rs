@@ -207,7 +207,7 @@ impl Copier<'_> {
                 copied.wrong.push(format!("cannot sync {}: {error}", folder.display()));
             }
         }
-        // What was copied, and synced, has checksums now.
+        // The part was copied and synced, and has checksums now.
         map.record.local = map.record.local.map(|_| String::new());
         map.write(self.files, self.prefix)?;
         Ok(copied)

@@ -54,7 +54,7 @@ struct Spoiler {
 pub struct Inspected {
     /// Its number in the prefix directory.
     pub id: u64,
-    /// What it is.
+    /// Its description.
     pub dataset: DatasetDescriptor,
     /// How many ranks wrote it.
     pub ranks: u32,

@@ -85,7 +85,7 @@ impl Builder<'_> {
         Ok(built)
     }
 
-    /// What is wrong with the files of a dataset, if anything is.
+    /// The damage to the files of a dataset, if there is any.
     pub(super) fn damage(&self, entry: &IndexEntry) -> Result<Option<String>, BuildError> {
         match self.evidence(entry.id, Some(entry)) {
             Ok(evidence) => {

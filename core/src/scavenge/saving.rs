@@ -6,7 +6,7 @@ use crate::prefix::{FlushEntry, FlushFile, Halt, LastRun, Location, Prefix, Rest
 /// How the last run of a job ended, as far as that decides what is saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JobEnd {
-    /// What the run has recorded of itself: without one, no node has anything.
+    /// The record that the run made of itself: without one, no node has anything.
     run: Option<LastRun>,
     /// Whether it has called `SCR_Finalize`.
     has_finished: bool,
@@ -69,7 +69,7 @@ pub enum Why {
     PassedOver,
 }
 
-/// What becomes of a dataset in cache.
+/// The fate of a dataset in cache.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fate {
     /// It is saved.
@@ -81,7 +81,7 @@ pub enum Fate {
 }
 
 impl Saving {
-    /// What `scr postrun` does in an allocation.
+    /// The work of `scr postrun` in an allocation.
     pub fn of(file: &FlushFile, job_id: &str, end: &JobEnd) -> Self {
         let mut entries = file.entries();
         let is_ours =
@@ -147,7 +147,7 @@ impl Saving {
         saved
     }
 
-    /// What becomes of a dataset, if all are whole.
+    /// The fate of a dataset, if all are whole.
     pub fn fate(&self, id: u64) -> Fate {
         let mut fate = match self.left.iter().any(|dataset| dataset.id == id) {
             true => Fate::Left,
@@ -182,7 +182,7 @@ mod tests {
     use crate::prefix::fixtures::scratch;
     use crate::prefix::DatasetDescriptor;
 
-    /// Of a job that has died.
+    /// The plan for a job that has died.
     fn saving(file: &FlushFile, job_id: &str) -> Saving {
         Saving::of(file, job_id, &JobEnd::default())
     }

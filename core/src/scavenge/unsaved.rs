@@ -53,8 +53,9 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
     Ok(found.into_iter().map(|(id, (name, prefix))| Unsaved { id, name, prefix }).collect())
 }
 
-/// Adds datasets that were found in cache to what a flush file says, which could not be written or is gone. What was dropped, what
-/// the prefix directory has, and checkpoints that it has newer ones of stay out. Gives how many were added. Nothing is written.
+/// Adds datasets that were found in cache to the contents of a flush file that could not be written or is gone. It leaves out
+/// dropped datasets, datasets that the prefix directory has, and checkpoints that it has newer ones of. Gives how many were
+/// added. Nothing is written.
 ///
 /// # Errors
 /// The prefix directory cannot be read.

@@ -1,7 +1,7 @@
 //! `SCR_CHECKPOINT_INTERVAL=AUTO`: a checkpoint is due when that loses least time, by what the run measures.
 //!
-//! Every rank times its checkpoints, and rank 0 alone decides: it plans anew when a cost has changed. What earlier runs of the job
-//! have lived through comes from the event log.
+//! Every rank times its checkpoints, and rank 0 alone decides: it plans anew when a cost has changed. The failures and restarts
+//! of earlier runs of the job come from the event log.
 
 use super::need_checkpoint::CheckpointTimes;
 use crate::cache::record::RankRecord;
@@ -12,7 +12,7 @@ use crate::param::{self, Interval};
 use crate::plan::{Auto, Experience, Fixed, Kind, Stated};
 use std::time::Duration;
 
-/// What the run has measured, and the plan that follows.
+/// The measurements of the run, and the plan that follows from them.
 #[derive(Debug, Default)]
 pub(super) struct AutoInterval {
     /// Checkpoints in cache that do not survive the loss of a node, and those that do.
@@ -38,7 +38,7 @@ struct Plan {
     of_one: f64,
 }
 
-/// What the last few of something took, in seconds: each weighs twice as much as the one before it.
+/// The average time of the last few operations, in seconds: each weighs twice as much as the one before it.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 struct Cost(Option<f64>);
 
@@ -150,7 +150,7 @@ impl AutoInterval {
         [weak, strong, flush]: [Option<f64>; 3],
         descriptors: &Descriptors,
     ) -> Experience {
-        // Of a kind that was not written yet, the other one says what it may cost.
+        // The cost of a kind that was not written yet is taken from the other kind.
         let of = |cost: Option<f64>| cost.or(strong).or(weak);
         let every = |is_strong: bool| {
             let all = descriptors.redundancy.all().into_iter().filter(|one| !one.bypass && !one.output);
@@ -163,7 +163,7 @@ impl AutoInterval {
     }
 }
 
-/// What the log says of failures and restarts.
+/// The failures and restarts in the log.
 fn lived_through(figures: &Figures) -> Experience {
     let number = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let failures = figures.failures;

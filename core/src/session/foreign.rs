@@ -1,6 +1,6 @@
 //! Checkpoints that another number of ranks has left in cache. If the application can restart from them, the newest one is brought back in
-//! the caches, by threads that stand for the ranks that wrote it, and read there: see [`lending`](super::lending). Where that cannot be
-//! done, the ranks that are there make it whole in the prefix directory, as `scr postrun` does, and read it there. See the guide's
+//! the caches, by threads that stand for the ranks that wrote it, and read there: see [`lending`](super::lending). If that cannot
+//! be done, the ranks of the run make it whole in the prefix directory, as `scr postrun` does, and read it there. See the guide's
 //! "Restart".
 //!
 //! Nothing leaves the cache for that: as many ranks as wrote it can restart from it as before, until a newer checkpoint is complete.
@@ -38,7 +38,7 @@ pub(super) struct TakenOver {
     pub(super) hosts: Vec<Rank>,
     /// The parts that this rank has.
     pub(super) parts: Arc<Vec<(RankRecord, PartDir)>>,
-    /// Nobody else removes them.
+    /// Claims that keep others from removing the parts.
     claims: Vec<Claim>,
 }
 
@@ -48,8 +48,8 @@ impl Session {
         self.reads_other_ranks() && self.job.params.get(&param::FETCH)
     }
 
-    /// What another number of ranks wrote counts as an older checkpoint of this run: the newest one is brought back in the caches, or
-    /// made whole in the prefix directory, and the parts in cache leave once a newer one is complete. Collective.
+    /// Takes over the checkpoints that another number of ranks wrote as older ones of this run: the newest one is brought back in
+    /// the caches, or made whole in the prefix directory, and the parts in cache leave once a newer one is complete. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk, or the prefix directory cannot be read.
@@ -108,7 +108,7 @@ impl Session {
             let is_new =
                 !is_there && is_due && save(&self.job, &self.cache, &self.schemes, &other.what, record)?;
             saved.is_any_new |= is_new;
-            // Nobody compares the copy of what is read in the caches.
+            // The copy of a checkpoint that is read in the caches is not compared.
             saved.seqs.extend(Some(seq).filter(|_| (is_there || is_new) && !is_read_here));
             if is_read_here || is_new {
                 newest = newest.max(Some(seq));
@@ -155,7 +155,7 @@ impl Session {
     }
 
     /// The ranks lend each other the files of the checkpoint that the application is about to read, if another number of ranks wrote
-    /// it. Where they cannot, it is read in the prefix directory after all. Collective.
+    /// it. If they cannot, it is read in the prefix directory after all. Collective.
     pub(super) fn prepare_lending(&mut self) -> Result<(), Error> {
         let Self { job, cache, restart, taken_over, lending, .. } = self;
         let checkpoint = restart.checkpoint(cache).filter(|cached| cached.is_of_other_ranks());
@@ -187,8 +187,8 @@ impl Session {
         self.taken_over.iter_mut().for_each(|taken| taken.claims.clear());
     }
 
-    /// What this run reads in the caches is read in the prefix directory from now on, where it is made whole if it is not: the parts of
-    /// those who wrote it make room once every byte of it is right there. Gives whether any has. Collective.
+    /// Moves the reading of checkpoints from the caches to the prefix directory, where each is made whole if it is not. The parts
+    /// of those who wrote it make room once every byte of it is right there. Gives whether any has. Collective.
     pub(super) fn make_room_of_others(&mut self) -> Result<bool, Error> {
         let lent = self.cache.datasets().iter().filter(|cached| cached.is_of_other_ranks());
         let lent: Vec<(Seq, bool)> = lent.map(|cached| (cached.seq(), cached.is_flushed())).collect();
@@ -201,7 +201,7 @@ impl Session {
                 continue;
             }
             self.read_in_prefix(seq)?;
-            // Nobody had compared the copy there. One that is damaged is made whole once more.
+            // The copy there had not been compared. One that is damaged is made whole once more.
             if is_saved && was_loaded && !self.has_loaded(seq) && self.save_taken(seq)? {
                 self.read_in_prefix(seq)?;
             }
@@ -375,7 +375,7 @@ fn save(
     }
 }
 
-/// The first rank of those that see a store copies all that lies in it. What cannot be copied counts as lost.
+/// The first rank of those that see a store copies all that lies in it. A part that cannot be copied counts as lost.
 fn copy(job: &Job, cache: &Cache, id: u64) {
     let led = cache.stores().iter().filter(|store| store.placement.leader(job.rank()) == job.rank());
     let folders: Vec<_> = led.map(|store| store.root.clone()).collect();
@@ -401,7 +401,7 @@ fn copy(job: &Job, cache: &Cache, id: u64) {
 }
 
 fn build(job: &Job, schemes: &Schemes, id: u64) -> Result<(), String> {
-    // As for as many ranks as wrote it, a copy that failed does not count. What was refused is not asked for.
+    // As for as many ranks as wrote it, a copy that failed does not count. The caller asks for no refused dataset.
     let built = Builder::new(&job.env, &job.prefix, schemes.plugin_host(), 0).replacing_failed().build(id);
     match built.map_err(|error| crate::describe(&error))?.outcome {
         Outcome::Incomplete { why } => Err(why),

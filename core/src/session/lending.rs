@@ -165,7 +165,7 @@ impl Lending {
         came.map(|()| path).inspect_err(|_| _ = files.remove_file(&temporary))
     }
 
-    /// Asks for a file, and writes it. What comes is received to its end, whether it can be written or not.
+    /// Asks for a file, and writes it. The file is received to its end, whether it can be written or not.
     fn receive(&self, job: &Job, to: &Path, file: &Lent<'_>) -> Result<(), LendError> {
         let lender = thread_of(file.host, job.comm.size());
         let mut request = file.writer.0.to_be_bytes().to_vec();
@@ -278,7 +278,7 @@ struct Lender {
 impl Lender {
     /// Answers until the lending is over.
     fn run(&self, comm: &dyn Comm) {
-        // Nobody sends this: it waits for whatever else comes.
+        // No rank sends this message: the receive waits for whatever else comes.
         let mut never = [0];
         let mut receives = [Incoming { from: comm.rank(), bytes: &mut never }];
         let _ = comm.exchange(IDLE, &[], &mut receives, &mut |_| {
@@ -387,7 +387,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// What is said of a file before its bytes: whether it is there, or why it is not, in so many bytes.
+/// The header before the bytes of a file: whether the file is there, and the length of what follows, the file or the reason why
+/// it is not.
 struct Head {
     is_there: bool,
     bytes: u64,

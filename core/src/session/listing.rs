@@ -28,7 +28,7 @@ pub(super) struct Listed {
     by_rank: Vec<Vec<PrefixFile>>,
     /// The length and the checksum of each, where those are known.
     known: BTreeMap<FileName, (Option<u64>, Option<u32>)>,
-    /// Where copies of files that another number of ranks wrote may lie in the caches that this rank sees.
+    /// The paths of copies, which may exist in the caches that this rank sees, of files that another number of ranks wrote.
     nearby: BTreeMap<FileName, PathBuf>,
     /// The files of such a checkpoint that lie in the caches of other nodes: which rank wrote each, and which one has it.
     lent: BTreeMap<FileName, (Rank, Rank)>,
@@ -134,8 +134,8 @@ impl Listed {
         Some(Lent { name, writer, host, bytes: bytes?, crc })
     }
 
-    /// Where a copy of this file may lie in a cache that this rank sees. Nobody has compared it, unless all of the checkpoint is read in
-    /// the caches.
+    /// The path of a copy of this file that may exist in a cache that this rank sees. It has not been compared, unless all of the
+    /// checkpoint is read in the caches.
     pub(super) fn nearby(&self, name: &FileName) -> Option<&Path> {
         self.nearby.get(name).map(PathBuf::as_path)
     }

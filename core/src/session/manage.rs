@@ -145,7 +145,8 @@ impl Session {
         Ok(in_cache)
     }
 
-    /// What is dropped or deleted leaves the cache. It may be the one that the application was about to restart from.
+    /// Removes dropped or deleted datasets from the cache. One may be the checkpoint that the application was about to restart
+    /// from.
     fn leave_cache(&mut self, name: &[u8], in_cache: &[u64]) -> Result<(), Error> {
         self.cache.withdraw(&self.job, in_cache)?;
         let mut from = Fetcher::new(&self.job, &mut self.cache, &self.schemes);

@@ -97,7 +97,8 @@ fn route_restart(
     // Whether the application reads the checkpoint where it lies in the prefix directory.
     let is_there = cached.has_files_in_prefix() && !cached.superseded;
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
-    // Of what another number of ranks wrote no file is a rank's own: only among all of them can it be said which one is meant.
+    // If another number of ranks wrote the checkpoint, no file is a rank's own: only among all files can it be said which one is
+    // meant.
     let own = record.files.iter().filter(|_| record.read_by.is_none()).map(|file| &file.name);
     if let Some(own) = stands_for(job, name, &own) {
         let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };

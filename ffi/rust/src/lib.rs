@@ -94,8 +94,8 @@ impl<'mpi> Library<'mpi> {
         Ok(Self { mpi: PhantomData })
     }
 
-    /// Goes on after processes have died, with a communicator of those that go on. New ones call [`init_comm`](Self::init_comm). What
-    /// was under way is dropped; then all is as after `init`, with the newest checkpoint to restart from.
+    /// Goes on after processes have died, with a communicator of those that go on. New ones call [`init_comm`](Self::init_comm).
+    /// Drops what was under way; then all is as after `init`, with the newest checkpoint to restart from.
     ///
     /// # Errors
     /// As for [`init`](Self::init). It may be called again with another communicator.

@@ -272,7 +272,7 @@ impl World {
         }
     }
 
-    /// What is found damaged, or comes too late, is taken back, unless somebody else has ended it.
+    /// Takes back a flush that is found damaged, or comes too late, unless another actor has ended it.
     fn fail(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
         match matches!(self.progress(state, flush), FlushProgress::Ended { .. }) {
             true => self.go(state, who, At::Ended),

@@ -1,12 +1,12 @@
 //! The small world: every interleaving of two runs and a command over three datasets, in memory, and the promises in each state.
 //!
-//! Each actor is a state machine whose steps are atomic. What changes the ledger goes through the real [`decide`] and
-//! [`Ledger::apply`]; a step that moves files changes a small map. The order of the steps is that of `ledger/steps.rs`, and below that
-//! of `flush/closing.rs` and `delete`. Any actor may die before any step. One that holds `finalize.lock` may lose it to another one
-//! and go on.
+//! Each actor is a state machine whose steps are atomic. A step that changes the ledger goes through the real [`decide`] and
+//! [`Ledger::apply`]; a step that moves files changes a small map. The order of the steps is that of `ledger/steps.rs`, and below
+//! that of `flush/closing.rs` and `delete`. Any actor may die before any step. One that holds `finalize.lock` may lose it to
+//! another one and go on.
 //!
-//! In every state a run starts, alone, in a copy of the world: it ends the flushes under way and restarts. What it gets, and what is
-//! left, is what the [promises](crate::ledger::promises) are about.
+//! In every state a run starts, alone, in a copy of the world: it ends the flushes under way and restarts. The
+//! [promises](crate::ledger::promises) are about the data that it gets, and about what is left.
 
 use super::super::promises::{Fate, Promise, Restart, Says, View};
 use super::super::{
@@ -41,7 +41,7 @@ const RUN_2: usize = 1;
 const DEPTH: usize = 4;
 const DELETED: u8 = u8::MAX;
 
-/// What there is in a world, and what its actors do.
+/// The contents of a world, and the work of its actors.
 #[derive(Debug, Clone, Copy)]
 struct Scenario {
     /// The datasets with name `a`; the others have name `b`.
@@ -54,8 +54,8 @@ struct Scenario {
     end: usize,
     reads: Reads,
     ranks: Ranks,
-    /// Whether the second run is the first one's application, which goes on after the death of a rank. What the first run has
-    /// started outside of its processes goes on meanwhile.
+    /// Whether the second run is the first one's application, which goes on after the death of a rank. Work that the first run
+    /// has started outside of its processes goes on meanwhile.
     recovers: bool,
     command: Command,
     /// Whether files have checksums.
@@ -87,7 +87,7 @@ impl Ranks {
     }
 }
 
-/// What the second run does with what it finds.
+/// How the second run reads the dataset that it finds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Reads {
     /// There is no second run.
@@ -147,7 +147,7 @@ enum Bytes {
     Torn(u8),
 }
 
-/// What outlives every process.
+/// The state that outlives every process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Disk {
     ledger: u32,
@@ -163,7 +163,7 @@ struct Disk {
     overwritten: u8,
 }
 
-/// What people know.
+/// The knowledge of people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Told {
     begun: [bool; DATASETS],
@@ -206,7 +206,7 @@ enum Why {
     Finish,
     /// It is dropped.
     TakeBack,
-    /// What waits for a deletion ends it.
+    /// An actor that waits for a deletion ends it.
     Deletion,
 }
 
@@ -223,7 +223,7 @@ enum At {
         step: u8,
         file: u8,
     },
-    /// What has its name already loses it for a moment.
+    /// A file that already has its name loses it for a moment.
     Away {
         step: u8,
         file: u8,
@@ -245,7 +245,7 @@ struct Frame {
     flush: u8,
     why: Why,
     at: At,
-    /// What it has waited for, plus one.
+    /// The index of the flush that it has waited for, plus one.
     waited: u8,
     /// Whether it waits for that.
     waits: bool,
@@ -262,7 +262,7 @@ struct Actor {
     outcome: Outcome,
     /// Whether an older dataset was at risk as it began in place; whether the shared file stays where it deletes.
     flag: bool,
-    /// What it drops.
+    /// The datasets that it drops.
     dropped: [bool; DATASETS],
 }
 
@@ -271,7 +271,7 @@ struct State {
     disk: Disk,
     told: Told,
     actors: [Actor; ACTORS],
-    /// Who holds `finalize.lock`, plus one.
+    /// The actor that holds `finalize.lock`, plus one.
     lock: u8,
     stale: u8,
     /// The dataset that the second run reads in place, plus one.
@@ -398,7 +398,7 @@ struct World {
 const FEW: u32 = 1;
 const MANY: u32 = 2;
 
-/// What a run that starts alone makes of a disk.
+/// The result of a run that starts alone on a disk.
 struct Start {
     disk: Disk,
     restart: Option<Restart>,
@@ -630,7 +630,7 @@ impl World {
         self.files_of(dataset).all(|(_, file)| disk.files[file] == Bytes::Of(dataset as u8))
     }
 
-    /// What comes next of all that may: each actor takes its next step, or dies before it.
+    /// All states that may come next: each actor takes its next step, or dies before it.
     fn next(&mut self, state: &State) -> Vec<State> {
         let mut all: Vec<State> = self.without_power(state).into_iter().collect();
         for who in 0..ACTORS {

@@ -1,4 +1,4 @@
-//! What runs and commands do.
+//! The operations of runs and commands.
 
 use super::super::super::doubt::{is_any_at_risk, keeps_its_files};
 use super::super::super::{is_recorded, Close, Doubts, Leave, Leaving, Proof};
@@ -51,7 +51,7 @@ impl World {
 
     fn start(&mut self, state: &mut State, who: usize, step: u8) -> bool {
         if step == 0 {
-            // Of two jobs at a time that write one file in place nothing is promised.
+            // Nothing is promised about two jobs that write one file in place at the same time.
             let writes_in_place = self.scenario.in_place[..self.scenario.second].contains(&true);
             if writes_in_place && state.actors[RUN_1].is_alive {
                 return false;
@@ -540,8 +540,8 @@ impl World {
         }
     }
 
-    /// The files are compared, and in the same change it is listed. Nobody does so while a flush of it is on record, or
-    /// being closed.
+    /// The files are compared, and in the same change it is listed. No actor does so while a flush of it is on record, or being
+    /// closed.
     fn list(&mut self, state: &mut State, who: usize, dataset: usize) -> bool {
         let closes = |actor: &super::Actor| {
             actor.frames[..actor.depth as usize].iter().any(|frame| frame.flush == dataset as u8)
