@@ -48,7 +48,7 @@ impl Case {
         }
     }
 
-    /// The statements of a site that knows its machine.
+    /// The mean times that a site states if it knows its machine.
     pub(crate) fn stated(&self) -> Stated {
         // Processes are believed to fail as often as nodes.
         Stated { node: 2.0 * self.mean / (1.0 - self.fatal), system: self.mean / self.fatal, nodes: 1 }

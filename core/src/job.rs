@@ -281,7 +281,7 @@ impl Job {
     }
 
     /// Whether a parameter asks for something to be deleted when the run begins. A recovery deletes nothing: datasets written
-    /// since then must stay.
+    /// since the run began must stay.
     pub(crate) fn purges(&self, what: &Param<bool>) -> bool {
         self.params.get(what) && !self.is_recovery
     }

@@ -116,7 +116,7 @@ impl CachedDataset {
         }
     }
 
-    /// Its entry in the flush file, for those who look at the job from outside.
+    /// The record of it in the flush file, for those who look at the job from outside.
     pub(super) fn in_cache(&self) -> InCache {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());

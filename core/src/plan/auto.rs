@@ -42,7 +42,7 @@ pub struct Experience {
     pub processes: u32,
 }
 
-/// The statements of a site.
+/// The mean times that a site states.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stated {
     /// Seconds between two failures of one node.

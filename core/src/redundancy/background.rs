@@ -90,7 +90,7 @@ enum Mode {
 struct Worker {
     work: Sender<LocalPart>,
     done: Receiver<(u64, Protected)>,
-    /// The outcomes that nobody has asked for.
+    /// The outcomes that nobody has asked for yet.
     ended: BTreeMap<u64, Protected>,
     control: Arc<Control>,
     limits: PaceLimits,

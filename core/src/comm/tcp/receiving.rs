@@ -250,7 +250,7 @@ impl Input {
     }
 }
 
-/// Shorter messages are read together with what follows.
+/// Bytes below which a message is read together with what follows.
 const SHORT: usize = 16 << 10;
 /// A connection takes so many steps at a time, of at most so many bytes.
 const MOST_STEPS: usize = 64;

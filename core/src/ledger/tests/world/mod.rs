@@ -163,7 +163,7 @@ struct Disk {
     overwritten: u8,
 }
 
-/// The knowledge of people.
+/// The facts that people know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Told {
     begun: [bool; DATASETS],
@@ -245,7 +245,7 @@ struct Frame {
     flush: u8,
     why: Why,
     at: At,
-    /// The index of the flush that it has waited for, plus one.
+    /// The flush that it has waited for, plus two; 1 for a deletion, and 0 for none.
     waited: u8,
     /// Whether it waits for that.
     waits: bool,
