@@ -50,7 +50,7 @@ fn the_suite_passes() {
         for case in comm_suite::cases() {
             run(ranks, if ranks == 3 { V6 } else { V4 }, |threads, comm| {
                 comm_suite::run_case(&comm, &case);
-                // Nobody ends while others still receive what it has sent.
+                // No rank ends while others still receive its messages.
                 barrier(threads).unwrap();
             });
         }
@@ -123,7 +123,7 @@ fn who_waits_for_a_rank_that_has_ended_learns_it_at_once_and_keeps_what_it_had_s
             expect_lost(&wait_for(&comm, Rank(2), 4), 2);
         }
         _ => {
-            // Nobody has connected to it, and it ends while these wait, or before.
+            // No rank has connected to rank 2, which ends while the others wait, or before.
             expect_lost(&wait_for(&comm, Rank(2), 4), 2);
             barrier(threads).unwrap();
             let sent = exchange_all(&comm, Tag(3), &[Outgoing { to: Rank(2), bytes: b"?" }], &mut []);
@@ -287,7 +287,7 @@ fn expect_undisturbed_by(secret: &Secret, recorded: &[u8]) {
 #[test]
 fn an_address_that_nobody_answers_at_is_an_error_within_the_limit() {
     let listener = TcpListener::bind((V4, 0)).unwrap();
-    // 203.0.113.0/24 is for documents only. Where there is no route at all, that is an error at once.
+    // 203.0.113.0/24 is reserved for documentation. Without any route, the connection fails at once.
     let addresses = vec![listener.local_addr().unwrap(), "203.0.113.1:9".parse().unwrap()];
     let limit = Duration::from_millis(300);
     let limits = Limits::new(Arc::new(RealClock(Instant::now())), limit);
@@ -624,7 +624,7 @@ mod firewall {
         SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 77, 0, rank as u8 + 1)), port)
     }
 
-    /// What a node sends reaches the other from then on no more, and neither gets to know that: the packets are for a third one.
+    /// From then on no packet of a node reaches the other one, and neither node notices: the packets go to a third one.
     fn drop_all(network_of_one: &str) {
         let astray = |rank: u32, to: u32| {
             format!("neigh replace 10.77.0.{} lladdr 02:00:00:00:00:09 dev veth{rank} nud permanent", to + 1)

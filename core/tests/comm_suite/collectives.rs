@@ -1,4 +1,4 @@
-//! What all ranks do together, against what each can work out by itself.
+//! Operations of all ranks together, checked against what each rank can work out by itself.
 
 use scr_core::comm::collective::{
     agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, gather_to_leaders,

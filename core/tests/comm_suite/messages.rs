@@ -132,7 +132,7 @@ fn given_up(comm: &dyn Comm) {
     });
     assert_eq!(ended, Ok(ExchangeEnd::GivenUp));
     assert_eq!((last, came, never), (vec![true, false], [1, 2], [0xee; 4]));
-    // What comes later is there to be taken.
+    // A later message can be taken.
     barrier(comm).unwrap();
     exchange_all(comm, TAG, &[Outgoing { to: previous, bytes: b"late" }], &mut []).unwrap();
     assert_eq!(take_soon(comm, TAG), (next, b"late".to_vec()));
@@ -153,7 +153,7 @@ fn long_given_up(comm: &dyn Comm) {
     assert_eq!(ended, Ok(ExchangeEnd::GivenUp));
     assert_eq!(last, [true, false]);
     assert!(came == sent && never == vec![0xee; 60_000]);
-    // What comes later is there to be taken.
+    // A later message can be taken.
     barrier(comm).unwrap();
     let mut taken = None;
     comm.exchange(TAG, &[Outgoing { to: previous, bytes: &late }], &mut [], &mut |_| {
@@ -167,7 +167,7 @@ fn long_given_up(comm: &dyn Comm) {
 fn interrupted(comm: &dyn Comm) {
     let (first, last) = (Rank(0), Rank(comm.size() - 1));
     if first == last {
-        // What one sends to oneself has come before anything can interrupt.
+        // A message to oneself arrives before anything can interrupt.
         return;
     }
     for (panics, waits_for) in [(true, 5), (false, 5), (true, 50_000), (false, 50_000)] {
@@ -227,7 +227,7 @@ fn counted(comm: &dyn Comm) {
     assert_eq!((after.messages - before.messages, after.bytes - before.bytes), (2, 10));
 }
 
-/// What is on its way must come soon.
+/// Takes a message that is on its way and must come soon.
 fn take_soon(comm: &dyn Comm, tag: Tag) -> (Rank, Vec<u8>) {
     let deadline = Instant::now() + Duration::from_secs(20);
     loop {

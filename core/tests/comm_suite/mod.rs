@@ -1,4 +1,4 @@
-//! What every communicator must do: the same cases for threads (`tests/comm_threads.rs`) and for MPI
+//! Requirements on every communicator: the same cases for threads (`tests/comm_threads.rs`) and for MPI
 //! (`examples/comm_suite.rs`). After each case nothing may be left in any mailbox.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]

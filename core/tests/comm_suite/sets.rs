@@ -113,7 +113,7 @@ fn at_random(comm: &dyn Comm) {
     }
 }
 
-/// What happens in the sets of one trial. Every rank works out the whole of it.
+/// The events in the sets of one trial. Every rank works out all of them.
 struct Play {
     seed: u64,
     members: Vec<Rank>,
@@ -158,7 +158,7 @@ impl Play {
         Self { seed, faults: members.iter().map(fault).collect(), members }
     }
 
-    /// Who sends to whom in a step, and what.
+    /// The messages of a step: the sender, the receiver and the contents of each.
     fn messages(&self, step: u64) -> Vec<Message> {
         let size = self.members.len() as u64;
         let mut random = Random::of(&[self.seed, step, u64::from(self.members[0].0)]);

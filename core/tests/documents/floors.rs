@@ -1,7 +1,7 @@
 //! The floors of `core/src`: a module uses only modules on lower floors, and on its own floor in one direction only.
 //!
-//! A module is a folder of `core/src`, or a file in it. What counts is a path in code that ships, `crate::module` or as many
-//! `super::` as lead out of the module.
+//! A module is a folder of `core/src`, or a file in it. The test counts only paths in code that ships: `crate::module`, or as
+//! many `super::` as lead out of the module.
 
 use super::repository;
 use std::collections::{BTreeMap, BTreeSet};

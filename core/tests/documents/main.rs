@@ -1,4 +1,4 @@
-//! What is written down, compared with what is: the page of parameters, the sample of a system file, the floors of core.
+//! Documents compared with the code: the page of parameters, the sample of a system file, the floors of core.
 
 // Tests make and look at real files; the rule is for what ships.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)]

@@ -36,7 +36,7 @@ fn move_on(world: &mut World) {
     world.nodes = (0..ranks).map(|rank| format!("m{}", rank % 2)).collect();
 }
 
-/// What lies below the prefix directory beside scr's own files.
+/// All files below the prefix directory except scr's own.
 fn visible(world: &World) -> Vec<PathBuf> {
     let hidden = [world.prefix().join(".scr"), world.prefix().join(".scrconf")];
     let all = files_below(&world.prefix()).into_iter();
@@ -77,7 +77,7 @@ fn a_restart_on_other_nodes_gets_every_byte_out_of_the_containers() {
         move_on(&mut world);
         let restarted = world.run(|application| application.restart(sizes));
         restarted.all_gave(&Some(2));
-        // What is in cache now is as good as what was flushed.
+        // The copy that is in cache now is as good as the flushed one.
         world.run(|application| application.restart(sizes)).all_gave(&Some(2));
     }
 }
@@ -298,7 +298,7 @@ fn shared_files_and_output_are_flushed_under_their_names() {
     assert!(!container(&world, 1, 0).exists() && !container(&world, 2, 0).exists());
 }
 
-/// What a command writes out is what was written, and nothing is replaced.
+/// A command writes the files out as the application wrote them, and replaces nothing.
 #[test]
 fn files_are_written_out_of_containers_under_their_names() {
     let world = flushed(&[]);

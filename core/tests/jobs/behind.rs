@@ -310,7 +310,7 @@ mod threads {
         restarts_from(&world, Some(40));
     }
 
-    /// What so little takes hours is done at once when the application waits for it.
+    /// Work that takes hours within so low a limit is done at once when the application waits for it.
     #[test]
     fn a_limit_holds_while_the_application_computes() {
         for (limit, most) in [("SCR_ENCODE_ASYNC_BW", "1"), ("SCR_ENCODE_ASYNC_PERCENT", "0.00001")] {

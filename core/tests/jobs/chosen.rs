@@ -356,7 +356,7 @@ fn with_drop_after_current_newer_checkpoints_on_nodes_that_are_away_do_not_come_
         world.put("SCR_CURRENT", "");
         on(&mut world, ["n0", "n1"]);
         world.run(|application| assert_eq!(refuse_all(application), ["ckpt.2", "ckpt.1"]));
-        // What is written since is newer.
+        // Checkpoints written since then are newer.
         checkpoints(&world, 4..=4);
         world.run(|application| application.restart(some)).all_gave(&Some(4));
     }

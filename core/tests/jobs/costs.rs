@@ -1,4 +1,4 @@
-//! What a checkpoint costs: messages, bytes on the way and file operations, counted.
+//! The cost of a checkpoint, counted in messages, bytes sent and file operations.
 
 use super::world::{Sizes, World};
 use scr_core::comm::Rank;

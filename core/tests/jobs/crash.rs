@@ -128,7 +128,7 @@ fn leftovers(world: &World, keep: usize) -> Vec<PathBuf> {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let of_flush =
             ["flush.", "revoked.", "done.", "recorded."].iter().any(|start| name.starts_with(start));
-        // Of a process that died while it waited for a slot, a file may stay for an hour: `<slot>.<16 digits>`.
+        // A process that died while it waited for a slot may leave a file for an hour: `<slot>.<16 digits>`.
         let is_slot =
             path.parent().is_some_and(|folder| folder.ends_with(".scr/slots")) && !name.contains('.');
         (of_flush && name != "flush.scr") || is_slot || name.ends_with(".part")

@@ -1,7 +1,7 @@
 //! Flipped bits: found at restart, repaired where the scheme can, and never given to the application.
 //!
 //! Every rank compares every byte that it is given with what it wrote, so a wrong byte fails a test whatever else
-//! happens. Where a flip goes together with losses beyond what the scheme survives, the checkpoint must be refused.
+//! happens. If a flip comes with more losses than the scheme survives, the checkpoint must be refused.
 
 use super::world::{file_name, Kept, Outcome, World};
 use scr_core::comm::Rank;
@@ -456,7 +456,7 @@ fn a_flipped_bit_in_a_file_that_was_written_in_place_is_found_where_checksums_ar
     }
 }
 
-/// Where the application reads in the prefix directory what is in cache as well, nobody compared what it read.
+/// If the application read files in the prefix directory that were in cache as well, scr did not compare them.
 #[test]
 fn a_flipped_bit_in_the_prefix_directory_is_repaired_from_cache_where_files_are_read_there() {
     let world = World::new(4, 4).set("SCR_FLUSH", "1");

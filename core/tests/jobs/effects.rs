@@ -225,7 +225,7 @@ fn all_have_their_effect(source: Source) {
             Scope::SystemFile => source == Source::SystemFile,
         };
         let setting = Setting { name, value, source: Some(source) };
-        // What an application may not set it cannot ask for in the first place.
+        // An application cannot even ask for a parameter that it may not set.
         let refused = !counts && source == Source::Application;
         if matches!(seen, Here(effect) if !refused && effect(&setting) != counts) {
             wrong.push(format!(
@@ -240,7 +240,7 @@ fn all_have_their_effect(source: Source) {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
-/// What `scr config` says after a run, and what the run itself used, are the same in value and origin.
+/// Checks that `scr config` shows after a run the same value and origin that the run itself used.
 fn is_shown_as_it_was_used(setting: &Setting) {
     let mut world = seen::one();
     std::fs::create_dir(world.dir().join("elsewhere")).unwrap();
@@ -251,7 +251,7 @@ fn is_shown_as_it_was_used(setting: &Setting) {
     let used = world.try_run(|application| {
         application.ok().map(|mut application| application.session().params().clone())
     });
-    // Where SCR is switched off there is none.
+    // If SCR is switched off, there is no session.
     let Some(used) = &used.ranks[0] else { return };
     let env = world.env_of(Rank(0)).env();
     let path = used.get(&param::PREFIX).join(APP_CONF);

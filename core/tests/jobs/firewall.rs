@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant, SystemTime};
 
-/// What becomes of a connection between nodes.
+/// The fate of a connection between nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Firewall {
     Refuses,
-    /// What is sent there is lost, and nobody answers.
+    /// All packets to it are lost, and there is no answer.
     Drops,
 }
 
-/// A listener with so many connections that nobody takes that the system drops all further ones.
+/// A listener whose backlog of connections is full, so that the system drops all further ones.
 struct FullListener {
     address: SocketAddr,
     _listener: TcpListener,

@@ -21,7 +21,7 @@ fn found(world: &World) -> Option<Halt> {
     Halt::read(&RealFiles, &Prefix::new(world.prefix())).expect("the halt file can be read")
 }
 
-/// What the ranks hear before a checkpoint and after each of two.
+/// The answers of `should_exit` to the ranks before a checkpoint and after each of two.
 fn asked(world: &World) -> Outcome<[bool; 3]> {
     world.run(|application| {
         let before = application.session().should_exit().unwrap();
@@ -151,7 +151,7 @@ fn with_halt_exit_the_job_is_to_end_after_the_checkpoint_that_meets_the_conditio
             [begun, wanted[0], wanted[1]]
         });
         outcome.all_gave(&expected);
-        // What is only in cache is copied before the job ends, and a later one is not to think that it came to its end.
+        // A checkpoint that is only in cache is copied before the job ends. A later job must not take this one for finished.
         assert_eq!(world.prefix().join("ckpt.2").exists(), halt_exit == "1");
         assert!(!found(&world).unwrap().is_finalized());
     }
@@ -198,7 +198,7 @@ fn a_run_that_dies_is_not_taken_for_one_that_has_called_finalize() {
     world.run(|application| application.finalize().unwrap());
     world.run(|application| application.checkpoint(1, some).unwrap());
     assert!(!found(&world).unwrap().is_finalized());
-    // What somebody else has asked for stays.
+    // A request by somebody else stays.
     set(&world, |halt| halt.exit_reason = Some("MAINTENANCE".to_owned()));
     world.run(|_| ());
     assert_eq!(found(&world).unwrap().exit_reason.as_deref(), Some("MAINTENANCE"));
@@ -234,7 +234,7 @@ fn a_normal_end_of_the_last_run_does_not_stop_the_next_one() {
     asked(&world).all_gave(&[false, true, true]);
 }
 
-/// Nobody was told that the job would run into the end of its allocation.
+/// The user was not told that the job would run into the end of its allocation.
 #[test]
 fn halt_seconds_without_a_known_end_of_the_allocation_are_reported() {
     let world = job().set("SCR_HALT_SECONDS", "600");

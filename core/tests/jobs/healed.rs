@@ -183,7 +183,7 @@ fn a_job_whose_damaged_index_cannot_be_replaced_says_so_at_once() {
             });
             let refused = refused.collect::<Vec<_>>();
             on_one(&|| files.heal());
-            // What has failed until then does no harm to what comes.
+            // Earlier failures do no harm to later checkpoints.
             application.checkpoint(5, some).unwrap();
             application.finalize().unwrap();
             refused

@@ -33,7 +33,7 @@ fn ids_file(world: &World) -> PathBuf {
     world.prefix().join(".scr/ids.scr")
 }
 
-/// What lies in cache of a dataset, on all nodes.
+/// The number of copies of rank 0's file of a dataset in cache, on all nodes.
 fn cached(world: &World, step: u64) -> usize {
     let lies = |path: &PathBuf| path.ends_with("rank_0.0");
     let is_of_step = |path: &PathBuf| {
@@ -333,7 +333,7 @@ fn a_prefix_directory_that_comes_back_has_its_checkpoints_again() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
-/// What was in cache did not count, and the message said that no node had anything of it.
+/// The datasets in cache did not count, and the message said that no node had anything of them.
 #[test]
 fn a_prefix_directory_that_is_renamed_or_seen_under_another_path_keeps_its_datasets_in_cache() {
     for bypass in ["0", "1"] {
@@ -387,7 +387,7 @@ fn a_prefix_directory_that_is_renamed_during_a_run_is_not_made_again() {
     assert!(world.run(|application| application.restart(some)).ranks[0].is_some());
 }
 
-/// What `scr copy` does on the first node.
+/// The result of `scr copy` on the first node.
 fn copy_of(world: &World, id: u64) -> Copied {
     let prefix = Prefix::new(world.prefix());
     let (files, node, progress) = (&RealFiles, "n0", &|_, _| ());
@@ -468,8 +468,8 @@ fn folder(path: &Path) -> Arc<dyn File> {
     Arc::from(RealFiles.open(path, How::Folder).unwrap())
 }
 
-/// What the second node sees, on which another folder can take the place of the prefix directory; and the empty one that is there
-/// when its file system is not mounted.
+/// The file layer of the second node, on which another folder can take the place of the prefix directory; and the empty folder
+/// that is there when its file system is not mounted.
 fn with_mounts(world: &mut World) -> (Arc<dyn Files>, PathBuf) {
     let empty = world.dir().join("nodes/n1/mountpoint");
     std::fs::create_dir_all(&empty).unwrap();

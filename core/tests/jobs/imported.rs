@@ -143,7 +143,7 @@ fn an_invalid_import_is_refused_with_the_reason_and_changes_nothing() {
     import(&world, "y", true, &with(&prefix.join("more/rank_0.0"))).unwrap();
 }
 
-/// What a job writes after an import would be older than what was imported.
+/// A checkpoint that a job writes after an import would be older than the imported one.
 #[test]
 fn files_are_not_imported_while_a_job_runs() {
     let world = World::new(2, 2);
@@ -197,7 +197,7 @@ fn lists(world: &World, name: &str) -> bool {
     index.id_of(name).and_then(|id| index.entry(id)).is_some_and(|entry| entry.is_valid())
 }
 
-/// What is changed while an import runs, at any moment after its files were read.
+/// The error of an import during which something changes, at any moment after its files were read.
 fn interrupted(meanwhile: impl FnOnce(&Path) + Send + 'static) -> ImportError {
     let mut world = World::new(2, 2);
     let files = write_without_scr(&world, 5);
@@ -299,7 +299,7 @@ fn an_import_that_fails_counts_only_if_the_index_lists_it() {
         assert!(listed || imported.is_err(), "operation {at} failed, and nobody heard of it");
         match listed || import(&world, "ckpt.5", true, &files).is_ok() {
             true => world.run(|application| application.restart(small)).all_gave(&Some(5)),
-            // What could not be synced is refused until another file has its name.
+            // A file that could not be synced is refused until another file has its name.
             false => refused += 1,
         }
     }

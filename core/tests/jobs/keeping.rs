@@ -62,7 +62,7 @@ fn without_room_for_both_the_old_dataset_leaves_first_with_one_message() {
     faulty.pretend_room(2500);
     world.files = Arc::new(faulty);
     for run in 0..2 {
-        // What an earlier run has left counts as well.
+        // Datasets left by an earlier run count as well.
         let outcome = world.run(|application| {
             for step in 1..=3 {
                 application.write(run * 10 + step, some).unwrap();
@@ -320,7 +320,7 @@ fn output_stays_in_cache_until_it_is_flushed() {
     });
 }
 
-/// Where a file system has gone, a folder of the same name would be made on another one, and the output be there for nobody.
+/// If a file system had gone, scr would create a folder of the same name on another one, and nobody would find the output there.
 #[test]
 fn a_vanished_prefix_directory_is_reported_and_not_created_again() {
     let world = job();
@@ -712,7 +712,7 @@ fn a_flushed_file_belongs_to_whom_the_cached_one_did() {
     use std::os::unix::fs::{chown, MetadataExt as _};
     let world = job().set("SCR_FLUSH", "1");
     let me = rustix::process::getuid();
-    // Nobody else can give a file away.
+    // Only root can give a file away.
     let owner = if me.is_root() { 4321 } else { me.as_raw() };
     world.run(|application| {
         application.write(1, some).unwrap();
@@ -979,7 +979,7 @@ fn damage(path: &std::path::Path) {
     std::fs::write(path, bytes).unwrap();
 }
 
-/// What the nodes that were left had of it made way for a copy that turned out to be damaged.
+/// The parts on the remaining nodes made way for a copy that turned out to be damaged.
 #[test]
 fn what_cache_has_of_a_checkpoint_stays_until_the_copy_in_the_prefix_directory_is_fetched() {
     let mut world = job().set("SCR_FLUSH", "1").set("SCR_CACHE_SIZE", "2");
@@ -1012,7 +1012,7 @@ fn a_whole_checkpoint_in_cache_stays_where_the_application_reads_a_damaged_copy(
     }
 }
 
-/// Nobody went back: the newest was in cache only, where the application cannot read it.
+/// The user had not gone back: the newest checkpoint was in cache only, where the application cannot read it.
 #[test]
 fn a_checkpoint_that_only_cache_has_is_not_dropped_when_an_older_one_is_fetched() {
     let mut world = job().set("SCR_FLUSH", "1");
@@ -1100,7 +1100,7 @@ fn a_copy_of_which_too_much_is_lost_keeps_its_place_if_no_older_one_can_have_it(
     }
 }
 
-/// What was left of the checkpoint went, and nothing had taken its place.
+/// The remains of the checkpoint were removed although nothing had taken its place.
 #[test]
 fn what_is_left_of_a_checkpoint_stays_until_a_newer_checkpoint_counts() {
     let mut world = job();
@@ -1243,7 +1243,7 @@ fn the_newest_checkpoint_that_survives_a_node_is_not_evicted_by_weaker_ones() {
     }
 }
 
-/// What is in the prefix directory survives as well.
+/// A checkpoint in the prefix directory survives as well.
 #[test]
 fn a_checkpoint_leaves_for_weaker_ones_once_a_newer_one_is_flushed() {
     let world = job().set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "5");

@@ -1,4 +1,4 @@
-//! What a job writes to its log, and what it says at `SCR_DEBUG=1`: in the words of C SCR.
+//! The log entries of a job, and its output at `SCR_DEBUG=1`: in the words of C SCR.
 
 use super::world::{Outcome, World};
 use scr_core::comm::Rank;

@@ -121,7 +121,7 @@ fn a_dropped_checkpoint_stays_away_though_a_rank_dies_while_it_is_removed() {
             if application.rank == Rank(1) {
                 faulty.stop_at(faulty.mutations() + after);
             }
-            // Nobody is left to see the result of that rank.
+            // The result does not matter: rank 1 is dead.
             let _ = application.session().drop_dataset(b"ckpt.2");
         });
         world.own_files.clear();
@@ -417,7 +417,7 @@ fn a_purge_of_the_prefix_directory_takes_every_dataset_with_its_folders_and_noth
         assert_eq!(listed(&world).0, [1, 2, 3]);
         std::fs::write(world.prefix().join("mine"), b"kept").unwrap();
         if bypass == "0" {
-            // What is in cache would be flushed again.
+            // Otherwise the datasets in cache would be flushed again.
             lose_all(&world);
         }
         world.put("SCR_PREFIX_PURGE", "1");

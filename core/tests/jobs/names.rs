@@ -416,7 +416,7 @@ fn a_folder_of_checkpoints_may_be_a_link_of_the_user() {
     }
 }
 
-/// What the first call for a file of this folder says. Nothing is written.
+/// The error of the first call for a file of this folder. Nothing is written.
 fn refused(world: &World, folder: &str) -> String {
     let run = world.run(|application| {
         application.session().start_output(Some(b"one"), CHECKPOINT).unwrap();
@@ -664,13 +664,13 @@ fn times_that_have_changed_alone_cast_no_doubt_on_a_checkpoint() {
         }
         lose_all(&world);
         world.run(|application| restart(application, "b", 1)).all_gave(&Some(b"one".to_vec()));
-        // Of a file that was given out, only a checksum would prove anything, whoever asks for it.
+        // Once a file was given out, only a checksum would prove its contents, whoever asks for it.
         world.run(|application| die_over_one(application, true));
         lose_all(&world);
         world.put("SCR_CURRENT", "one");
         let outcome = world.run(|application| application.session().have_restart().unwrap());
         outcome.all_gave(&None);
-        // Of one that was in cache the checksums are recorded.
+        // For a file that was in cache, the checksums are recorded.
         let why = if bypass == "1" { "was given to a later dataset to write over" } else { "is damaged" };
         outcome.line_with(&[why]);
     }
@@ -701,7 +701,7 @@ fn a_checkpoint_is_not_offered_after_a_crash_in_the_middle_of_writing_over_it() 
             lose_all(&world);
         }
         let run = world.run(|application| refuse_each(application, MIXED));
-        // What lies in cache as well is flushed again.
+        // A checkpoint that is in cache as well is flushed again.
         let expected: &[&str] = if global == "1" { &["one", "zero"] } else { &["zero"] };
         run.all_gave(&expected.iter().map(ToString::to_string).collect());
         assert_eq!(recorded, 2);

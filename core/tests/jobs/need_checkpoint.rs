@@ -1,4 +1,4 @@
-//! What `SCR_Need_checkpoint` says in a job, where checkpoints take their time: the guide's interval, seconds and overhead.
+//! The answers of `SCR_Need_checkpoint` in a job whose checkpoints take time: the guide's interval, seconds and overhead.
 
 use super::world::{Application, World};
 use scr_core::comm::Rank;

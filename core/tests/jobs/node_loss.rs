@@ -69,7 +69,7 @@ fn files_travel_to_the_nodes_their_ranks_run_on_now() {
     restarted.all_gave(&Some(3));
 }
 
-/// What cannot be read on the node where it lies is as good as lost: it made the whole dataset so.
+/// A part that its own node cannot read is as good as lost. The whole dataset used to count as lost.
 #[test]
 fn a_part_that_cannot_be_read_while_it_is_moved_is_rebuilt() {
     let mut world = World::new(4, 4);

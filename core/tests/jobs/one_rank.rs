@@ -21,13 +21,13 @@ struct Trouble {
     settings: &'static [(&'static str, &'static str)],
     /// Whether operations that change nothing fail too.
     reads: bool,
-    /// What the device says, from then on, or once where this is none.
+    /// The error of the device from then on; `None` if it fails only once.
     lasting: Option<ErrorKind>,
-    /// What the next run has to find where this one could not even begin.
+    /// The step that the next run has to find if this one could not even begin.
     without_session: u64,
     /// A node that is lost before the next run.
     lost: Option<&'static str>,
-    /// Every so many operations one fails. `SCR_TEST_EVERY_CRASH` takes all of them instead.
+    /// One in this many operations fails. `SCR_TEST_EVERY_CRASH` takes all of them instead.
     stride: usize,
 }
 
@@ -126,8 +126,8 @@ fn checkpoints(
     (messages, safe)
 }
 
-/// Restarts as an application does: what it cannot read it calls invalid, and takes the next one. What was not offered
-/// this time is there for the next one.
+/// Restarts as an application does: it calls a checkpoint invalid that it cannot read, and takes the next one. A checkpoint
+/// that was not offered this time is there for the next run.
 fn restart(application: &mut Application) -> Answers {
     let (mut messages, mut there) = (Vec::new(), 2);
     loop {

@@ -329,7 +329,7 @@ fn a_checkpoint_that_a_run_does_not_see_is_to_be_saved_until_one_completes_a_new
         }
         hide(&mut world, by, false);
         world.run(|application| application.restart(some)).all_gave(&Some(3));
-        // What is dropped does not come back from nodes that are away.
+        // A dropped checkpoint does not come back from nodes that are away.
         hide(&mut world, by, true);
         world.run(|application| application.session().drop_dataset(b"ckpt.3").unwrap());
         assert!(!in_cache(&world).contains(&3));

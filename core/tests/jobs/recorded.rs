@@ -1,4 +1,4 @@
-//! What a job records for those who look at it from outside: `scr status` may reach no node.
+//! The records of a job for observers outside of it: `scr status` may reach no node.
 
 use super::world::World;
 use scr_core::comm::Rank;
@@ -11,13 +11,13 @@ fn one(_: Rank) -> Vec<usize> {
     vec![1000]
 }
 
-/// What the flush file says of the newest dataset.
+/// The flush file's record of the newest dataset in cache.
 fn newest(world: &World) -> InCache {
     let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
     file.entries().swap_remove(0).in_cache
 }
 
-/// What the metrics of each node say that the newest checkpoint survives, in nodes.
+/// The number of lost nodes that the newest checkpoint survives, according to the metrics of each node.
 fn in_metrics(dir: &Path) -> Vec<u64> {
     let files = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let survived = |file: PathBuf| {

@@ -11,7 +11,7 @@ use scr_core::fs::RealFiles;
 use scr_core::session::Error;
 use std::sync::{Arc, Barrier};
 
-/// Where a rank dies.
+/// The point at which a rank dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum At {
     /// Before a checkpoint begins.
@@ -48,7 +48,7 @@ const STORY: Story = Story {
     launched: [4, 1],
 };
 
-/// What a rank of the second session does.
+/// The actions of a rank of the second session.
 type Second<'a> = &'a (dyn Fn(&mut Application) -> Option<u64> + Sync);
 
 impl Story {
@@ -104,7 +104,7 @@ impl Story {
         (found, lines.concat().join("\n"))
     }
 
-    /// What all ranks do before one dies: steps 1 and 2 are complete.
+    /// Runs a rank until one dies: steps 1 and 2 are complete.
     fn live(&self, application: &mut Application) {
         application.checkpoint(1, sizes).unwrap();
         application.checkpoint(2, sizes).unwrap();
@@ -214,7 +214,7 @@ fn fewer_nodes_than_the_scheme_needs_go_on_with_less_protection() {
     assert!(lines.contains("It goes on with SCR_SET_FAILURES=2"), "{lines}");
 }
 
-/// What has not arrived is rolled back, and its threads have ended before the next session looks.
+/// Flushes that have not arrived are rolled back, and their threads have ended before the next session looks.
 #[test]
 fn flushes_under_way_in_threads_end_with_the_session() {
     let settings = &[

@@ -1,7 +1,7 @@
 //! Each scheme against every loss that it promises to survive, and against one more.
 //!
 //! One job writes a checkpoint; then, for each pattern of lost nodes, the nodes get back what they stored, the pattern is taken
-//! away, and the job starts again. What comes back is compared in full: the bytes and permissions of the
+//! away, and the job starts again. Everything that comes back is compared in full: the bytes and permissions of the
 //! application's files, the redundancy files with their headers, and what the filemaps record for oneself and for neighbours.
 
 use super::world::{files_below, Kept, World, SECONDS_OF_A_RUN};

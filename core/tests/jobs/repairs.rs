@@ -1,5 +1,5 @@
-//! What a restart repairs, though more is in the way than a lost node: redundancy that is lost while all data is there, errors that
-//! pass, and what others have left on the same nodes.
+//! Repairs by a restart that has more in its way than a lost node: redundancy that is lost while all data is there, transient
+//! errors, and leftovers of others on the same nodes.
 
 use super::damage::flip;
 use super::world::{Kept, World};
@@ -62,7 +62,7 @@ fn redundancy_is_made_again_however_much_of_it_is_lost_as_long_as_all_data_is_th
     }
 }
 
-/// Where parts have moved, `SCR_Init` compares everything.
+/// If parts have moved, `SCR_Init` compares everything.
 #[test]
 fn parts_without_redundancy_move_with_their_ranks() {
     for (what, harm) in HARMS {

@@ -1,4 +1,4 @@
-//! What one process reads in the prefix directory, no other one replaces meanwhile.
+//! No process replaces files in the prefix directory while another one reads them.
 
 use super::world::{contents, file_name, mode, path_of, Application, World};
 use scr_core::comm::Rank;

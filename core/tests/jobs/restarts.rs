@@ -1,4 +1,4 @@
-//! What an application restarts from, and the errors if it cannot: the rules for the calls themselves.
+//! The checkpoint that an application restarts from, and the errors if it cannot: the rules for the calls themselves.
 
 use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
@@ -190,7 +190,7 @@ fn equal_base_names_in_one_rank_are_refused_and_in_two_ranks_do_not_meet() {
         session.start_restart().unwrap();
         let path = session.route_file(&name(rank)).unwrap();
         assert_eq!(std::fs::read(path_of(&path)).unwrap(), format!("of {rank}").into_bytes());
-        // Of another rank of this node, and of one of the other node.
+        // The file of another rank, on this node or on the other one.
         let other = Rank((rank.0 + 1) % 4);
         match session.route_file(&name(other)) {
             Ok(path) => {
@@ -577,7 +577,7 @@ fn a_whole_checkpoint_on_a_device_that_can_only_be_read_is_restarted_from() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
-/// What a rebuild wrote made all ranks forget it.
+/// The files that a rebuild wrote made all ranks forget the refusal.
 #[test]
 fn a_refused_checkpoint_stays_refused_when_a_lost_part_of_it_is_rebuilt() {
     let world = job();
@@ -617,7 +617,7 @@ fn a_fetched_checkpoint_that_is_flushed_again_stays_older_than_those_after_it() 
     world.turn_to("prefix");
     world.put("SCR_CURRENT", "ckpt.1");
     world.run(|application| application.restart(some)).all_gave(&Some(1));
-    // What that run has chosen binds no later one.
+    // The choice of that run does not bind later ones.
     world = world.unset("SCR_CURRENT");
     let prefix = Prefix::new(world.prefix());
     Index::update(&RealFiles, &prefix, |index| {

@@ -1,5 +1,5 @@
-//! What must get into the prefix directory sooner or later: a checkpoint whose flush failed, and output; what the application
-//! refuses there; and what ranks share there.
+//! Datasets that must get into the prefix directory sooner or later: a checkpoint whose flush failed, and output. Also datasets
+//! that the application refuses there, and files that ranks share there.
 
 use super::world::{contents, file_name, path_of, Application, World};
 use scr_core::comm::Rank;
@@ -69,7 +69,7 @@ fn without_periodic_flushes_a_checkpoint_is_not_flushed_at_the_end_either() {
     }
 }
 
-/// Of a plot that no checkpoint needs.
+/// Writes a plot that no checkpoint needs. Whether that succeeded.
 fn plot(application: &mut Application, step: u64) -> bool {
     application.session().start_output(Some(format!("ckpt.{step}").as_bytes()), OUTPUT).unwrap();
     application.fill(step, some).unwrap();

@@ -1,4 +1,4 @@
-//! What the nodes of a dead job have left is copied to the prefix directory, made whole there without the job, and restarted
+//! The remains of a dead job on its nodes are copied to the prefix directory, made whole there without the job, and restarted
 //! from in another allocation: for each scheme, for every loss that it promises to survive and for one more, with damage, with
 //! names that are used again, and with a crash at any moment.
 

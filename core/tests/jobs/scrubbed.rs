@@ -66,7 +66,7 @@ fn a_sound_cache_is_read_in_full_and_left_as_it_is() {
         .map(|dataset| (dataset.id, dataset.name.as_str(), dataset.state.as_str()))
         .collect();
     assert_eq!(names, [(1, "ckpt.1", "complete"), (2, "ckpt.2", "complete")]);
-    // Of each dataset two ranks with a filemap, a redundancy file and two files.
+    // Each dataset has two ranks, each with a filemap, a redundancy file and two files.
     assert_eq!(report.items().count(), 16);
     assert_eq!(world.changes_since(&kept), Vec::<String>::new());
 }

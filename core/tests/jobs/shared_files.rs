@@ -271,7 +271,7 @@ fn ranks_that_do_not_see_the_same_store_are_refused_with_the_name_and_what_to_do
         let error = application.session().complete_output(true).unwrap_err().to_string();
         assert!(error.contains("all/matrix.h5") && error.contains("SCR_CACHE_BYPASS=1"), "{error}");
         assert!(error.contains("GROUP=WORLD"), "{error}");
-        // What is there is kept, and the next one can be written.
+        // The existing checkpoint is kept, and the next one can be written.
         assert_eq!(restart(application, of_pair), Some(1));
         checkpoint(application, 3, of_pair);
     });
@@ -390,7 +390,7 @@ fn write_root(application: &mut Application) {
     session.complete_output(true).unwrap();
 }
 
-/// What each rank says of the root file: nothing if it has read it, every byte as it was written.
+/// The error of a rank that opens the root file; `None` if it has read the file, with every byte as it was written.
 fn read_root(application: &mut Application) -> Option<String> {
     let rank = application.rank;
     let session = application.session();

@@ -1,5 +1,5 @@
-//! Stores on a path that several nodes see, a burst buffer or a parallel file system: `VIEW=GLOBAL`, `GROUP=WORLD`, and what
-//! is found to be shared though nobody has said so. What a lost node has left there is not lost.
+//! Stores on a path that several nodes see, a burst buffer or a parallel file system: `VIEW=GLOBAL`, `GROUP=WORLD`, and
+//! paths that are found to be shared though no setting says so. The files that a lost node has left there are not lost.
 
 use super::world::{files_below, plugins, World};
 use scr_core::comm::Rank;
@@ -18,7 +18,7 @@ fn uneven(rank: Rank) -> Vec<usize> {
     vec![3000 + 41 * rank.index(), 0, 7]
 }
 
-/// Jobs that cache in a folder which all nodes see. What the nodes store themselves is their control directories.
+/// Jobs that cache in a folder which all nodes see. The nodes themselves store only their control directories.
 pub(super) fn shared(ranks: usize, nodes: usize, store: &str, checkpoint: &str) -> World {
     let world = World::new(ranks, nodes).set("SCR_COPY_TYPE", "FILE");
     std::fs::create_dir_all(bb(&world)).unwrap();

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
 const LENGTH: usize = 6 << 20;
-/// Where there is data: so much of it at these places of each file.
+/// The data of each file: this many bytes at each of `PLACES`.
 const DATA: usize = 8192;
 const PLACES: [usize; 2] = [0, 3 << 20];
-/// What all files together may take, of some 24 MiB.
+/// The most room that all files together may take, of some 24 MiB.
 const MOST: u64 = 2 << 20;
 
 fn name(step: u64, rank: Rank) -> String {

@@ -1,4 +1,4 @@
-//! What a job sends to the system's logger, which the test itself is: in a mount namespace with a `/dev` of its own.
+//! The messages of a job to the system's logger. The test itself is the logger, in a mount namespace with a `/dev` of its own.
 
 use super::own_mounts::in_own_mounts;
 use super::world::World;

@@ -1,5 +1,5 @@
-//! What N ranks have left in cache comes to M ranks: all pairs, all schemes, with every number of nodes lost that the scheme
-//! survives and any file damaged. What N ranks had is still theirs afterwards.
+//! M ranks take over the cached files of N ranks: all pairs, all schemes, with every number of nodes lost that the scheme
+//! survives and any file damaged. The N ranks still have their files afterwards.
 
 use super::any_ranks::{cached, job, place, read_all, try_read, Scheme, SCHEMES};
 use super::crash::sizes;
@@ -11,7 +11,7 @@ use scr_core::fs::RealFiles;
 use std::path::Path;
 use std::sync::Arc;
 
-/// So many nodes of those that wrote a checkpoint are lost: they come back empty, or the next run is not on them.
+/// How many of the nodes that wrote a checkpoint are lost: they come back empty, or the next run is not on them.
 #[derive(Debug, Clone, Copy)]
 enum Lost {
     Wiped(usize),
@@ -45,7 +45,7 @@ impl Lost {
 /// As many ranks as wrote a checkpoint restart from it, and so do `readers`, whether they find it in the prefix directory or not.
 fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: Lost, link: Link) {
     let (before, after) = lost.nodes(writers, readers);
-    // Where the nodes have different numbers of ranks, some are not protected.
+    // If the nodes have different numbers of ranks, some ranks are not protected.
     let is_protected = writers.is_multiple_of(before) || lost.many() == 0;
     if before < scheme.1 || after == 0 || !is_protected {
         return;
@@ -57,7 +57,7 @@ fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: L
         (0..lost).for_each(|more| world.lose(&format!("n{}", (readers + more) % before)));
     }
     world.nodes = place(readers, after);
-    // What they would write has too few nodes for the scheme. What they read says how it is protected.
+    // A checkpoint of their own would have too few nodes for the scheme. The one that they read says how it is protected.
     world.put("SCR_COPY_TYPE", if after < scheme.1 { "SINGLE" } else { scheme.0 });
     let as_many = u32::try_from(readers).ok();
     let run = world.run(|application| try_read(application, as_many).expect("what is offered can be read"));
@@ -139,7 +139,7 @@ fn cut(path: &Path) {
     std::fs::write(path, &bytes[..bytes.len() * 2 / 3]).unwrap();
 }
 
-/// Nobody had noticed it, and the run began with an older checkpoint, or with none.
+/// The damage had gone unnoticed, and the run began with an older checkpoint, or with none.
 #[test]
 fn a_checkpoint_in_cache_is_read_though_its_copy_turns_out_to_be_damaged() {
     for (flush, link) in [("1", Link::InCalls), ("0", Link::InCalls), ("1", Link::Tcp), ("0", Link::Tcp)] {
@@ -151,7 +151,7 @@ fn a_checkpoint_in_cache_is_read_though_its_copy_turns_out_to_be_damaged() {
         world.link = link;
         let run = world.run(read_all);
         run.all_gave(&Some((2, 4)));
-        // Nobody looks at the copy where the caches have all.
+        // No rank looks at the copy if the caches have everything.
         let is_found = run.has_line_with("is damaged and is marked as failed");
         assert_eq!(is_found, link == Link::InCalls, "{}", run.lines.join("\n"));
         world.run(read_all).all_gave(&Some((2, 4)));

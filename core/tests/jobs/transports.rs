@@ -1,4 +1,4 @@
-//! What a `STORE` line says of its transport reaches it, and is checked like the options of a scheme.
+//! The options of a transport on a `STORE` line reach it, and are checked like the options of a scheme.
 
 use super::world::{plugins, World};
 use scr_core::comm::Rank;

@@ -1,5 +1,5 @@
-//! What cannot be read for a moment is not missing: a run that cannot see what the prefix directory has does not begin, goes back
-//! for good to nothing older, and deletes nothing that it could not read.
+//! A file that cannot be read for a moment is not missing: a run that cannot see the contents of the prefix directory does not
+//! begin, never goes back to an older checkpoint for good, and deletes nothing that it could not read.
 
 use super::world::World;
 use scr_core::comm::Rank;
@@ -158,7 +158,7 @@ fn one_error_while_a_checkpoint_is_fetched_gives_no_older_one() {
     }
 }
 
-/// What each rank says of a start that must fail.
+/// The error of a start that must fail, the same on each rank.
 fn refused(world: &World) -> String {
     let outcome = world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string()));
     let all: Vec<_> = outcome.ranks.into_iter().map(|rank| rank.expect_err("no run begins")).collect();

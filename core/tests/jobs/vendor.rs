@@ -38,7 +38,7 @@ fn a_vendors_scheme_brings_a_job_through_a_node_loss() {
     world.lose("n2");
     let restarted = world.run(|application| application.restart(uneven));
     restarted.all_gave(&Some(4));
-    // What was rebuilt is protected again.
+    // The rebuilt part is protected again.
     world.lose("n3");
     let restarted = world.run(|application| application.restart(uneven));
     restarted.all_gave(&Some(4));
@@ -91,7 +91,7 @@ fn an_error_that_passes_while_a_scheme_is_loaded_costs_no_checkpoint() {
     }
 }
 
-/// What all ranks say when the scheme TRY is a copy of this library.
+/// The error of all ranks when the scheme TRY is a copy of this library.
 fn refusal(library: &Path, manifest: &str) -> String {
     let folder = folder(library, manifest);
     let world = world(folder.path(), "TRY");

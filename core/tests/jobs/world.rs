@@ -20,7 +20,7 @@ use tempfile::TempDir;
 pub(crate) struct World {
     dir: Arc<TempDir>,
     settings: BTreeMap<String, String>,
-    /// What the application sets before it begins.
+    /// The parameters that the application sets before it begins.
     application: AppConfig,
     prefix: String,
     /// The node of every rank; none is named where this is empty.
@@ -28,7 +28,7 @@ pub(crate) struct World {
     pub(crate) files: Arc<dyn Files>,
     /// How threads of ranks talk.
     pub(crate) link: Link,
-    /// What the ranks take for the time, where it does not stand still.
+    /// The clock of the ranks, if time does not stand still.
     pub(crate) clock: Option<Arc<dyn Clock>>,
     /// Ranks that see another file layer than the others.
     pub(crate) own_files: BTreeMap<Rank, Arc<dyn Files>>,
@@ -43,7 +43,7 @@ pub(crate) struct World {
     pub(crate) began: Duration,
 }
 
-/// Where a setting stands.
+/// The place where a setting is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     Environment,
@@ -52,13 +52,13 @@ pub(crate) enum Source {
     SystemFile,
 }
 
-/// What a run gave: each rank's result, and all lines that the user saw.
+/// The outcome of a run: each rank's result, and all lines that the user saw.
 pub(crate) struct Outcome<T> {
     pub(crate) ranks: Vec<T>,
     pub(crate) lines: Vec<String>,
 }
 
-/// The clock of a run begins so many seconds after that of the run before.
+/// The clock of a run begins this many seconds after that of the run before.
 pub(crate) const SECONDS_OF_A_RUN: u64 = 1_000_000;
 
 /// How much a rank writes in a checkpoint: the lengths of its files.
@@ -184,7 +184,7 @@ impl World {
         self.dir.path().join("install")
     }
 
-    /// What a rank, or a command on its node, finds around it in a run.
+    /// The environment of a rank, or of a command on its node, in a run.
     pub(crate) fn env_of(&self, rank: Rank) -> TestEnv {
         let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
         let folder = self.own_folders.get(&rank).cloned().unwrap_or_else(|| self.prefix());
@@ -246,7 +246,7 @@ impl World {
         Aside(aside)
     }
 
-    /// What was done to the copy is forgotten.
+    /// Takes the original back, and discards all changes to the copy.
     pub(crate) fn take_back(&self, aside: &Aside) {
         for entry in std::fs::read_dir(self.dir.path()).expect("it can be listed").flatten() {
             std::fs::remove_dir_all(entry.path()).expect("it is ours");
@@ -256,8 +256,8 @@ impl World {
         }
     }
 
-    /// What the nodes have stored otherwise than when the copy was made: files of other bytes, or of other permissions, and
-    /// files that are there only now or were only then. Filemaps count as the same where they record the same.
+    /// The differences of the nodes' storage to the time of the copy: files with other bytes or other permissions, and files
+    /// that are there only now or were only then. Filemaps count as the same if they record the same.
     pub(crate) fn changes_since(&self, kept: &Kept) -> Vec<String> {
         let nodes = self.dir.path().join("nodes");
         let before = kept.0.path().join("nodes");
@@ -351,7 +351,7 @@ impl World {
 }
 
 impl Application {
-    /// What this rank has said until now.
+    /// The output of this rank until now.
     pub(crate) fn lines(&self) -> Vec<String> {
         [self.env.output().take_info(), self.env.output().take_errors()].concat()
     }
@@ -429,7 +429,7 @@ impl Application {
         self.session.as_mut().expect("not finalized yet")
     }
 
-    /// So many seconds pass on the clock of this rank.
+    /// Lets this many seconds pass on the clock of this rank.
     pub(crate) fn wait(&self, seconds: u64) {
         self.env.clock().advance(Duration::from_secs(seconds));
     }
@@ -596,7 +596,7 @@ pub(crate) fn mode(rank: Rank, number: usize) -> std::fs::Permissions {
     std::fs::Permissions::from_mode(modes[(rank.index() + 3 * number) % modes.len()])
 }
 
-/// What a file should hold: different for every step, rank and number.
+/// The expected contents of a file: different for every step, rank and number.
 pub(crate) fn contents(step: u64, rank: Rank, number: usize, size: usize) -> Vec<u8> {
     let mut state = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0) << 20 ^ number as u64;
     (0..size)
@@ -645,8 +645,8 @@ pub(crate) fn plugins() -> &'static Path {
                 let library = format!("libscr_{name}.so");
                 let installed = folder.path().join(&library);
                 std::fs::copy(built.join(&library), &installed).expect("the plugin was built");
-                // Every rank reads it whole: without symbols that is eight times as fast. Where there is no `strip`, it works
-                // as it is.
+                // Every rank reads the whole library: without symbols that is eight times as fast. If there is no `strip`, the
+                // library works as it is.
                 let _ = std::process::Command::new("strip").arg(&installed).status();
                 let manifest = format!("{name}.toml");
                 std::fs::copy(manifests.join(&manifest), folder.path().join(&manifest))

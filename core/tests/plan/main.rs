@@ -154,7 +154,7 @@ fn the_plan_of_auto_is_near_the_best_fixed_plan_whatever_the_gaps() {
 #[test]
 fn the_plan_of_auto_is_better_than_the_intervals_of_young_and_daly_where_there_are_two_levels() {
     for (case, gaps, compared) in &*COMPARED {
-        // Where every checkpoint is to be flushed, there is one level only.
+        // If every checkpoint is to be flushed, there is one level only.
         let least = if compared.auto.flush_every > 1 { compared.single } else { 0.995 * compared.single };
         assert!(compared.planned > least, "{gaps:?} {case:?}: {compared:?}");
     }

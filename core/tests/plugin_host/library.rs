@@ -1,4 +1,4 @@
-//! What a library may be, and how a wrong one is refused: with an error, and never with the end of the process.
+//! Requirements on a library, and the refusal of a wrong one: with an error, and never with the end of the process.
 
 use crate::world::{built, env, manifest_text, set_mode, World};
 use scr_core::describe;

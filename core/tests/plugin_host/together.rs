@@ -78,7 +78,7 @@ fn world() -> World {
     world
 }
 
-/// What each rank gets when all open TRY: bytes of redundancy, or the error. Also the listings of each node.
+/// The result of each rank when all open TRY: bytes of redundancy, or the error. Also the listings of each node.
 fn open(world: &World, name: &str) -> (Vec<Result<u64, String>>, [usize; 2]) {
     let (outcomes, listings, _) = open_on(world, name, 2);
     (outcomes, listings)

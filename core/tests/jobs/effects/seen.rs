@@ -149,7 +149,7 @@ pub(super) fn flush_width(setting: &Setting) -> bool {
         operations.iter().any(|done| done.what == What::MakeDir && done.path.ends_with(".scr/slots"))
     };
     let nowhere = Setting::nowhere(setting);
-    // One at a time on two nodes takes a slot that both see. Of 256, each of two nodes has its half.
+    // A width of 1 on two nodes takes a slot that both see. Each of two nodes has its half of a width of 256.
     shares_slots(setting)
         && !shares_slots(&nowhere)
         && width_of_node(setting).contains(" WIDTH=1: ")
@@ -263,7 +263,7 @@ pub(super) fn checkpoint_interval(setting: &Setting) -> bool {
     needs_checkpoint(&setting.on(one()))
 }
 
-/// Where failures are frequent, another checkpoint is due soon.
+/// If failures are frequent, another checkpoint is due soon.
 pub(super) fn mtbf(setting: &Setting) -> bool {
     let world = setting.on(one().set("SCR_CHECKPOINT_INTERVAL", "AUTO").set("SCR_FLUSH", "1"));
     let outcome = world.run(|application| {
@@ -282,7 +282,7 @@ pub(super) fn checkpoint_seconds(setting: &Setting) -> bool {
 }
 
 pub(super) fn checkpoint_overhead(setting: &Setting) -> bool {
-    // Nobody knows what the first one costs, so it is taken.
+    // The cost of the first checkpoint is not known yet, so it is taken.
     needs_checkpoint(&setting.on(one().set("SCR_CHECKPOINT_INTERVAL", "1000")))
 }
 
@@ -507,7 +507,7 @@ fn restart(world: &World) -> Option<u64> {
     world.run(step).ranks[0]
 }
 
-/// What a job restarts from that has the setting now, with a checkpoint of a run before, and maybe without a node.
+/// The step from which a job with the setting restarts. A run without it has written a checkpoint, and then a node may be lost.
 fn restarts_after(setting: &Setting, world: World, lost: &str) -> Option<u64> {
     checkpoints(&world, 1);
     if !lost.is_empty() {

@@ -1,4 +1,4 @@
-//! What happens in a history, and what an application does in one of its runs.
+//! The events of a history, and the actions of the application in one of its runs.
 
 use super::super::world::{contents, path_of, Application};
 use super::POOL;
@@ -7,7 +7,7 @@ use scr_core::comm::Rank;
 use scr_core::env::Link;
 use scr_core::session::{Error, OutputFlags, Session};
 
-/// What a run is set to.
+/// The settings of a run.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) other_base: bool,
@@ -82,7 +82,7 @@ impl Run {
     }
 }
 
-/// What else could happen after a run. A copy of the world shows it.
+/// Another event that could follow a run. A copy of the world shows its effect.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Probe {
     /// A run on the same nodes, or with another one in the place of that of this rank.
@@ -109,7 +109,7 @@ pub(super) enum Area {
     All,
     /// The files of checkpoints in the prefix directory.
     Data,
-    /// What scr records there.
+    /// scr's records there.
     Records,
     /// The record of this name there.
     Record(&'static str),
@@ -135,7 +135,7 @@ pub(super) struct Stumble {
     pub(super) rank: usize,
     /// Which of the rank's own operations is the first.
     pub(super) at: u64,
-    /// So many in a row.
+    /// How many fail in a row.
     pub(super) many: u64,
     /// Whether operations that change nothing are counted, and may fail.
     pub(super) reads: bool,
@@ -154,7 +154,7 @@ pub(super) struct Meeting {
     pub(super) at: u64,
 }
 
-/// What is not on stable storage may be lost in the prefix directory.
+/// An outage of the prefix directory, which may lose everything that is not on stable storage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outage {
     pub(super) seed: u64,
@@ -162,7 +162,7 @@ pub(super) struct Outage {
     pub(super) disks: bool,
 }
 
-/// What the application makes of a checkpoint that it can restart from.
+/// The application's reaction to a checkpoint that it can restart from.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Reaction {
     Take,
@@ -222,7 +222,7 @@ pub(super) enum Event {
     MakeCurrent(u8),
 }
 
-/// What came of a step on a rank.
+/// The outcome of a step on a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Came {
     /// It was not begun.
@@ -234,17 +234,17 @@ pub(super) enum Came {
     Good,
 }
 
-/// What a rank saw of a run.
+/// A rank's view of a run.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Seen {
     pub(super) began: bool,
-    /// What was handed out, one after the other: the name, and what this rank read.
+    /// The checkpoints that were handed out, in order: the name, and what this rank read.
     pub(super) handed: Vec<(String, Read)>,
     pub(super) came: Vec<Came>,
     pub(super) finalized: bool,
 }
 
-/// What a rank found of its own in a checkpoint.
+/// The files of its own that a rank found in a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Read {
     /// No file.
@@ -383,7 +383,7 @@ fn read(application: &mut Application, run: &Run, name: &str, known: &[(u64, Str
 /// The names and bytes of a rank's files.
 type FilesOf = (Rank, Vec<(Vec<u8>, Vec<u8>)>);
 
-/// What this rank wrote. It tries names that nobody wrote, too.
+/// The files that this rank wrote. Also tries names that no rank wrote.
 fn own_files(session: &mut Session, me: Rank, name: &str) -> Result<Vec<FilesOf>, Read> {
     let mut files = Vec::new();
     for number in 0..4 {
@@ -397,7 +397,7 @@ fn own_files(session: &mut Session, me: Rank, name: &str) -> Result<Vec<FilesOf>
     Ok(vec![(me, files)])
 }
 
-/// What all ranks wrote, as the lists say.
+/// The files that all ranks wrote, according to the lists.
 fn all_files(session: &mut Session) -> Result<Vec<FilesOf>, Read> {
     let wrong = |error: Error| match is_trouble(&error) {
         true => Read::Nothing,

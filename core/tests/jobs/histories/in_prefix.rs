@@ -1,4 +1,4 @@
-//! What a run may do to the prefix directory, and what it has to do.
+//! Changes that a run may make to the prefix directory, and those that it has to make.
 
 use super::super::world::contents;
 use super::history::{file_name, name_of, sizes, Reaction, Read, Run, Seen, Step};
@@ -9,7 +9,7 @@ use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, Index, Prefix};
 
 impl Model {
-    /// What a run has done to the index, and what it must not do.
+    /// Checks the changes that a run has made to the index, and that it has made no forbidden ones.
     pub(super) fn check_prefix(&self, ended: &EndedRun<'_>) -> Result<(), String> {
         let prefix = Prefix::new(self.world.prefix());
         let index = Index::read(&RealFiles, &prefix).map_err(|error| format!("the index: {error}"))?;
@@ -28,7 +28,7 @@ impl Model {
         self.check_unread(ended, &index)
     }
 
-    /// What is in the index stays there, unless somebody has taken it away.
+    /// Checks that entries stay in the index, unless somebody has removed them.
     fn check_entries(&self, ended: &EndedRun<'_>) -> Result<(), String> {
         let run = ended.run;
         let drops = run.settings.drop_after_current || run.settings.window > 0;
@@ -48,7 +48,7 @@ impl Model {
         }
     }
 
-    /// Who has gone back to a checkpoint restarts from it next time as well.
+    /// Checks that a job that has gone back to a checkpoint restarts from it next time as well.
     fn check_current(&self, ended: &EndedRun<'_>, index: &Index) -> Result<(), String> {
         let ranks = &ended.outcome.ranks;
         let quiet = run_writes_none(ended.run) && ranks.iter().all(|seen| seen.finalized);
@@ -58,7 +58,7 @@ impl Model {
         };
         let is_untouched = !ended.run.steps.iter().any(|step| step.may_take(&wanted));
         let handed = first_handed(ranks).and_then(|number| self.version(number));
-        // What is in cache alone is not in the index.
+        // A checkpoint that is only in cache is not in the index.
         let is_listed = index.id_of(&wanted).is_some() && is_untouched;
         if handed.is_some_and(|version| version.name == wanted)
             && is_listed
@@ -139,7 +139,7 @@ impl Model {
         Ok(())
     }
 
-    /// What the index offers is in the prefix directory, byte for byte, at any time.
+    /// Checks that every version that the index offers is in the prefix directory, byte for byte, at any time.
     pub(super) fn check_listed(&self, run: &Run) -> Result<(), String> {
         let place = run.settings.other_prefix;
         for (_, number, name) in offered(&self.world) {

@@ -88,7 +88,7 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
-/// What goes wrong during a run.
+/// The failures during a run.
 #[derive(Debug, Clone, Default)]
 struct Failures {
     dies: Option<Death>,
@@ -208,7 +208,7 @@ struct Resized {
     /// Whether the application can restart with any number of ranks.
     any_ranks: bool,
     ranks: Option<usize>,
-    /// So many ranks come after it.
+    /// The number of ranks that come after it.
     probe: Option<usize>,
 }
 
@@ -312,7 +312,7 @@ fn expect_none_fails(first: u64, many: u64) {
 /// A history that fails is made shorter for at most so many milliseconds.
 const MOST_SHRINKING: u32 = 30_000;
 
-/// So many histories run at the same time.
+/// The number of histories that run at the same time.
 const AT_A_TIME: usize = 24;
 
 #[test]

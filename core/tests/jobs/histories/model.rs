@@ -1,4 +1,4 @@
-//! What was promised in a history so far, and whether a run keeps it.
+//! The promises made in a history so far, and whether a run keeps them.
 
 use super::super::world::{files_below, Outcome, World};
 use super::history::{
@@ -46,13 +46,13 @@ pub(super) struct Version {
     protected: usize,
     /// Whether it may be local, so that older ones stay.
     local: bool,
-    /// Where the part of each rank is; of more than one all of it is in one of them. None where nothing is promised.
+    /// The nodes that may have the part of each rank; one of them has all of it. None where nothing is promised.
     homes: Vec<Vec<usize>>,
-    /// Where anything of it may be in cache: whether below the other base, and the node.
+    /// The places in cache that may have anything of it: whether below the other base, and the node.
     places: BTreeSet<(bool, usize)>,
 }
 
-/// What a run finds, and what it has to find.
+/// The versions that a run finds, and those that it has to find.
 pub(super) struct Found {
     /// The version that the index offers.
     pub(super) listed: Option<u64>,
@@ -229,8 +229,8 @@ impl Model {
         checked.map_err(|why| describe_check(probe, &outcome, &why))
     }
 
-    /// What a run restarts from is there for the next one on other nodes, if it ends normally; and if the user has gone back to
-    /// it, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
+    /// If a run ends normally, the next one on other nodes finds the version that this one restarts from. If the user has gone
+    /// back to that version, it is the first one, and with `SCR_DROP_AFTER_CURRENT` the last one in cache.
     fn end_well(&mut self, run: &Run, wants: Option<u8>, elsewhere: Vec<usize>) -> Result<(), String> {
         let wants = self.named(run, wants);
         let settings = Settings { flush: run.settings.flush.max(1), window: 0, ..run.settings.clone() };
@@ -259,7 +259,7 @@ impl Model {
             return Ok(());
         }
         if self.saved.is_damaged(probe.settings.other_prefix, number) && !failed.contains(&number) {
-            // Nobody has noticed it.
+            // No run has noticed the damage.
             return Ok(());
         }
         let drops = went_back && probe.settings.drop_after_current;
@@ -420,7 +420,7 @@ impl Model {
         self.world.turn_to(if settings.other_prefix { "prefix2" } else { "prefix" });
         let base = if settings.other_base { format!("{}/other", self.base) } else { self.base.clone() };
         let flag = |on: bool| if on { "1" } else { "0" };
-        // Where bytes have changed, nothing else would find out.
+        // Only checksums detect changed bytes.
         let flush_sums = settings.flush_sums || self.saved.needs_checksums(settings.other_prefix);
         if !flush_sums {
             self.unsummed.insert(settings.other_prefix);
@@ -458,7 +458,7 @@ impl Model {
         }
     }
 
-    /// What the index offers to this run: the current one, or else the newest.
+    /// The offer of the index to this run: the current version, or else the newest.
     fn found(&self, run: &Run) -> Found {
         let (place, offered) = (run.settings.other_prefix, offered(&self.world));
         let fits = |number: u64| {
@@ -519,8 +519,8 @@ impl Model {
         self.all_cached(run).max()
     }
 
-    /// The versions that this run has to find in cache. Where it reads in the prefix directory, it cannot read one there whose files
-    /// are those of a later one that is no checkpoint, that another number of ranks wrote, or that is damaged.
+    /// The versions that this run has to find in cache. A run that reads in the prefix directory cannot read a version there
+    /// whose files are those of a later one that is no checkpoint, that another number of ranks wrote, or that is damaged.
     fn all_cached<'a>(&'a self, run: &'a Run) -> impl Iterator<Item = u64> + 'a {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         let there =
@@ -584,7 +584,7 @@ impl Model {
         Ok(())
     }
 
-    /// What was handed out, one after the other.
+    /// The versions that were handed out, in order.
     fn handed(&self, run: &Run, ranks: &[Seen], healthy: bool) -> Result<Vec<u64>, String> {
         let mut all = Vec::new();
         for at in 0.. {
@@ -635,7 +635,7 @@ impl Model {
     /// Without faults every step comes to what it should.
     fn check_steps(&self, run: &Run, ranks: &[Seen]) -> Result<(), String> {
         // An older checkpoint, to which the user goes back, or the only one that is left, cannot be flushed over a newer one; nor
-        // over output. Where all files are read in the prefix directory, one that could not be flushed is passed over.
+        // over output. If all files are read in the prefix directory, a version that could not be flushed is passed over.
         let handed = first_handed(ranks);
         let is_late = |version: &Version| {
             let is_passed_over = run.settings.global && version.is_of(run) && Some(version.number) > handed;
@@ -759,11 +759,11 @@ impl Model {
             }
         }
         if run.settings.window > 0 {
-            // What a restart hands out may have been flushed before; or all that is in cache, by a run that dies.
+            // A version that a restart hands out may have been flushed before. A run that dies may have flushed all of the cache.
             let died = stopped && run.dies.is_some();
             let is_here =
                 |&(base, node): &(bool, usize)| base == run.settings.other_base && here.contains(&node);
-            // What other ranks wrote may get there in any case.
+            // Versions that other ranks wrote may get there in any case.
             let may_arrive = |version: &&Version| match version.is_of(run) {
                 true => died,
                 false => run.settings.any_ranks && version.is_placed_for(run),
@@ -784,7 +784,7 @@ impl Model {
         }
     }
 
-    /// What the application has refused, and what `SCR_DROP_AFTER_CURRENT` has dropped.
+    /// Loses the versions that the application has refused, and those that `SCR_DROP_AFTER_CURRENT` has dropped.
     fn lose_refused_and_passed_over(&mut self, run: &Run, ranks: &[Seen], here: &BTreeSet<usize>) {
         let Some(handed) = first_handed(ranks) else { return };
         if matches!(run.reaction, Reaction::Refuse(who) if who < ranks.len()) {
@@ -877,7 +877,7 @@ impl Model {
         });
     }
 
-    /// What is older than this one may leave the nodes of a run.
+    /// Lets versions older than this one leave the nodes of a run.
     fn leave_before(&mut self, run: &Run, number: u64) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         // With the setting, the one line of history of all numbers of ranks goes on.
@@ -952,7 +952,7 @@ impl Model {
         }
     }
 
-    /// What a command does. Where there is no prefix directory yet, it fails.
+    /// Changes the index as a command does. The command fails if there is no prefix directory yet.
     fn change_index(&self, change: impl FnOnce(&mut Index)) {
         let _ = Index::update(&RealFiles, &Prefix::new(self.world.prefix()), change);
     }
@@ -1078,7 +1078,7 @@ impl Version {
         away.map(|(_, wrote)| wrote).collect::<BTreeSet<_>>().len()
     }
 
-    /// What lies on these nodes may leave.
+    /// Lets the parts on these nodes leave.
     fn leave(&mut self, nodes: &BTreeSet<usize>) {
         let homes = self.homes.iter_mut().flatten();
         homes.filter(|home| nodes.contains(home)).for_each(|home| *home += LOST);

@@ -3,10 +3,10 @@
 use super::first_failing;
 use scr_core::planted::{plant, Bug};
 
-/// So many histories must pass before any bug is planted.
+/// The number of histories that must pass before any bug is planted.
 const WITHOUT_ANY: u64 = 10;
 
-/// How many histories it takes to find a bug, of at most so many from a seed on; `None` if none does.
+/// How many histories it takes to find a bug, of at most `most` from the seed `first` on; `None` if none does.
 fn histories_to_find(bug: Bug, first: u64, most: u64) -> Option<u64> {
     plant(Some(bug));
     let found = first_failing(first, most);

@@ -1,4 +1,4 @@
-//! What was promised of the prefix directories.
+//! The promises about the prefix directories.
 
 use super::super::world::{World, SECONDS_OF_A_RUN};
 use super::history::folder_of;
@@ -19,18 +19,18 @@ struct Floor {
     ranks: usize,
 }
 
-/// What was promised of the prefix directories, and what became of them otherwise.
+/// The promises about the prefix directories, and other changes to these directories.
 #[derive(Debug, Default)]
 pub(super) struct Saved {
     /// By the folder of the files.
     floors: BTreeMap<(Place, String), Floor>,
-    /// Where somebody has gone back to an older checkpoint, which is offered first.
+    /// The places where somebody has gone back to an older checkpoint, which is offered first.
     went_back: BTreeSet<Place>,
-    /// Where it was not by `SCR_CURRENT`, but by `SCR_Current` or a command.
+    /// Those places where it was not by `SCR_CURRENT`, but by `SCR_Current` or a command.
     went_back_in_index: BTreeSet<Place>,
     /// Versions of which a flushed file was changed.
     damaged: BTreeSet<(Place, u64)>,
-    /// Where only checksums say so.
+    /// The places where only checksums show the damage.
     unseen: BTreeSet<Place>,
     /// Entries that a command has made while a job was stopped.
     commands: Vec<(Place, u64)>,
@@ -62,8 +62,8 @@ impl Saved {
         self.went_back_in_index.remove(&place);
     }
 
-    /// A dataset of this many ranks is begun in the folder of this name. What it replaces at once is promised no more; nor is what a
-    /// run of another size could not find again.
+    /// Begins a dataset of this many ranks in the folder of this name. The promise ends for the files that it replaces at once,
+    /// and for those that a run of another size could not find again.
     pub(super) fn begin(&mut self, place: Place, name: &str, ranks: usize, at_once: bool) {
         self.floors.retain(|(there, folder), floor| {
             *there != place || folder != folder_of(name) || !at_once && floor.ranks == ranks
@@ -139,7 +139,7 @@ impl Saved {
         self.commands.push((place, id));
     }
 
-    /// What commands have written is there.
+    /// Checks that the entries that commands have written are there.
     pub(super) fn check_commands(&self, place: Place, index: &Index) -> Result<(), String> {
         let lost = self.commands.iter().find(|(there, id)| *there == place && index.entry(*id).is_none());
         lost.map_or(Ok(()), |(_, id)| Err(format!("the entry {id} that a command has made is lost")))

@@ -5,7 +5,7 @@ use super::POOL;
 use proptest::prelude::*;
 use proptest::sample::{select, Index};
 
-/// How a history begins. What a scene does not say is drawn as in any other history.
+/// The beginning of a history. The rest is drawn at random as in any other history.
 #[derive(Debug, Clone)]
 pub(super) enum Scene {
     /// A job elsewhere finds that the copy of a checkpoint in cache is damaged.
