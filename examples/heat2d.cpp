@@ -95,7 +95,7 @@ public:
         return file ? std::optional<int>(header.step) : std::nullopt;
     }
 
-    /* What was loaded counts from now on. */
+    /* Makes the loaded step the current one. */
     void use_loaded() { now_.swap(next_); }
 
     /* Gathers the rows at rank 0 in their order, and writes them. */

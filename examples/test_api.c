@@ -70,7 +70,7 @@ static void name_of(char *name, size_t room, int dataset, int file)
         snprintf(name, room, "%s%stimestep.%d/rank_%d_%d.ckpt", options.path, slash, dataset, rank, file);
 }
 
-/* Where this rank's bytes begin: in a shared file after those of the ranks before it. */
+/* The place where this rank's bytes begin: in a shared file, after those of the ranks before it. */
 static long place_of(int file)
 {
     long place = 0;

@@ -6,7 +6,7 @@ to=$(realpath -m "${1:?where to?}")
 made=$(mktemp -d) && trap 'rm -rf "$made"' EXIT
 mkdir -p "$made/src"
 cp docs/book.toml docs/book.css "$made"
-# What the pages link to keeps its place.
+# Files that the pages link to keep their place.
 cp --parents README.md CHANGELOG.md CONTRIBUTING.md docs/README.md docs/*/*.md docs/images/* LICENSE-* etc/scr.conf etc/modulefiles/scr \
     ffi/include/scr.h examples/heat2d.c examples/vendor-scheme/{README.md,*.toml,src/*.rs} "$made/src"
 # A site has index files where the sources have READMEs and folders.

@@ -83,7 +83,7 @@ done
 if command -v mdbook >/dev/null; then scripts/book.sh "$prefix/share/doc/scr/html"; fi # the same pages as a site
 put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles # finds the tree it lies in
 scripts/plugin-crates.sh "$prefix/share/scr/crates"
-# What the pages link to: an unchanged sample, the header, example programs.
+# The files that the pages link to: an unchanged sample, the header, example programs.
 put 644 etc/scr.conf share/doc/scr/etc
 install -d "$prefix/share/doc/scr/ffi/include"
 ln -sf ../../../../../include/scr.h "$prefix/share/doc/scr/ffi/include/scr.h"

@@ -33,7 +33,7 @@ COPY = WORK / "src"
 ALLOWED = ROOT / "scripts" / "mutants.allow"
 FOLDERS = "fetch restart rebuild redundancy cache prefix flush comm scavenge striping".split()
 STAGES = ["the units of the folders", "all units", "whole jobs"]
-# Where the sources lie that are changed.
+# The folders of the sources that are changed.
 CRATES = ("core/src", "plugins/striping/src")
 
 SWITCH = """//! The mutants of this build: see scripts/mutants.py.
@@ -290,7 +290,7 @@ def right_of(tokens, at, precedence):
 class Mutant:
     def __init__(self, file, folder, line, text, change, edits, precedence):
         self.file, self.folder, self.line, self.text, self.change = file, folder, line, text, change
-        # What is inserted where: (place, text, whether it closes, length of what it wraps). `$n` is the number.
+        # The insertions: (place, text, whether it closes, length of what it wraps). `$n` is the number.
         self.edits, self.precedence = edits, precedence
         self.n, self.key = 0, ""
 
@@ -581,7 +581,7 @@ def blamed(errors, groups):
 
 def build(groups):
     """Builds what compiles; gives the mutants that it has, and the test programs."""
-    # What did not compile the last time is not tried again.
+    # Mutants that did not compile the last time are not tried again.
     known = WORK / "left-out.json"
     left_out = set(json.loads(known.read_text())) if known.is_file() else set()
     groups = [group for group in groups if group[0].key not in left_out]

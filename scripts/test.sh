@@ -18,7 +18,7 @@ step() { # step TEXT COMMAND...
     [ "${PIPESTATUS[0]}" = 0 ] || failures=$((failures + 1))
 }
 
-# What is not bound to an MPI is compiled once: the build for the second MPI begins with a copy of the first one's. The copy
+# Code that is not bound to an MPI is compiled once: the build for the second MPI begins with a copy of the first one's. The copy
 # gets its name only when nothing is left in it that is bound to the other MPI.
 begin_with_copy() { # begin_with_copy FROM TO
     local new=target/$2.new

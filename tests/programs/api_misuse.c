@@ -153,7 +153,7 @@ static void wrong_settings(void)
     SCR_Config("SCR_GROUP=");
 }
 
-/* What counted at the start counts from then on. */
+/* The settings that counted at the start count from then on. */
 static void config_after_init(void)
 {
     answers("SCR_CHECKPOINT_SECONDS", "5400");

@@ -10,7 +10,7 @@
  *   BAD rank name what              a file is not what was written
  *   EXIT                            SCR_Should_exit said so
  *   DONE                            all went to its end
- * Where the job has parts, each with a session and a prefix directory of its own, lines begin with `PART number: `.
+ * If the job has parts, each with a session and a prefix directory of its own, lines begin with `PART number: `.
  */
 #define _POSIX_C_SOURCE 200809L
 #include <mpi.h>
@@ -62,7 +62,8 @@ struct options {
     int dear;            /* from this dataset on, files are LARGER times as large */
 };
 
-/* What rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all ranks reach. */
+/* The command that rank 0 runs at a point of a dataset while the others wait: --run POINT:DATASET:COMMAND, with a point that all
+ * ranks reach. */
 static const char *commands[4];
 
 static struct options o = {.datasets = 3, .files = 1, .size = 100000, .empty_rank = -1, .invalid_rank = -1,
@@ -192,7 +193,7 @@ static void set_alarm(int dataset)
     setitimer(ITIMER_REAL, &timer, NULL);
 }
 
-/* Where a file begins in the file on disk. */
+/* The place in the file on disk where a file begins. */
 static long place_of(int file)
 {
     return o.shared ? (long)rank * o.files * o.size + (long)file * o.size : 0;

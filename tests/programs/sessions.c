@@ -208,7 +208,7 @@ static void refused_session(void)
 }
 
 /* Another session takes the place of one at any point, though nobody has died, on a communicator in which ranks have changed places.
- * What was under way is dropped, and what SCR_Config has set stays. */
+ * Datasets under way are dropped, and the settings of SCR_Config stay. */
 static void recovered(void)
 {
     char file[SCR_MAX_FILENAME], path[SCR_MAX_FILENAME];

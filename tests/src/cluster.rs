@@ -134,7 +134,7 @@ impl Cluster {
         }
     }
 
-    /// Of the processes of a node those that have these variables, and that run this program. Whether there were any.
+    /// Signals the processes of a node that have these variables and run this program. Whether there were any.
     fn signal_processes_of(
         &self,
         node: u32,

@@ -36,7 +36,7 @@ impl NodeExporter {
         exporter
     }
 
-    /// What Prometheus would get.
+    /// The text that Prometheus would get.
     pub fn scrape(&self) -> String {
         let mut stream = TcpStream::connect(self.address).expect("the exporter answers");
         stream.set_read_timeout(Some(LIMIT)).expect("a limit");

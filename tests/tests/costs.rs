@@ -1,4 +1,4 @@
-//! What a job on pretend nodes has cost: it fails three times, and every figure of its report is added up against its log in
+//! The cost of a job on pretend nodes: it fails three times, and every figure of its report is added up against its log in
 //! another way. Its page is opened in a browser, and its metrics are scraped by a node exporter.
 
 use scr_tests::{

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 const MPI: Mpi = Mpi::OpenMpi;
 const WRITERS: u32 = 4;
 
-/// What is left of the checkpoint of a job that died on two nodes.
+/// The remains of the checkpoint of a job that died on two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     Cache,
@@ -97,7 +97,7 @@ fn example(name: &str) -> PathBuf {
     stage(MPI).join("share/scr/examples/lammps").join(name)
 }
 
-/// What LAMMPS gives without scr: its own program, its own input, its own restart files.
+/// The results of LAMMPS without scr: its own program, its own input, its own restart files.
 struct Alone {
     cluster: Cluster,
     files: Files,

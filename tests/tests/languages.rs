@@ -378,7 +378,7 @@ fn options(kill: bool) -> Vec<String> {
     options.chain(["--result".to_owned(), "heat.out".to_owned()]).collect()
 }
 
-/// What is left of the checkpoint of a job that died on two nodes.
+/// The remains of the checkpoint of a job that died on two nodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Left {
     /// Both caches. A job of one rank runs on the first node, and for it the other one counts as lost.

@@ -81,7 +81,7 @@ impl Vendor {
         [&source, &plugins].into_iter().for_each(|old| _ = remove_dir_all(old));
         create_dir_all(&plugins).expect("a folder for plugins");
         succeeds(Command::new("mv").arg(self.folder.join("elsewhere")).arg(&source));
-        // Of the crates of others it has what came with scr, and nothing else.
+        // The only third-party crates that it has are those that came with scr.
         let home = self.folder.join("no-registry");
         for verb in ["test", "build"] {
             let mut cargo = Command::new(env!("CARGO"));

@@ -3,7 +3,7 @@
 use scr_tests::{needs_namespaces, on_any_mpi, Cluster, Mpi, Program};
 use std::process::Output;
 
-/// What the command says from a machine that is no node, as the nodes have it.
+/// The answer of the command on a machine that is no node, from what the nodes have.
 fn status(cluster: &Cluster, mpi: Mpi, arguments: &[&str]) -> Output {
     let output = cluster.scr_with_ssh(mpi, &[&["status"], arguments].concat());
     let text = text(&output);

@@ -33,7 +33,7 @@ impl Output for StandardError {
     }
 }
 
-/// The path of this program. Where an upgrade has replaced its file while it runs, that of the new file.
+/// The path of this program. If an upgrade has replaced its file while it runs, the path of the new file.
 pub(crate) fn program() -> Result<PathBuf> {
     let path = std::env::current_exe().context("cannot find this program")?;
     let replaced = path.to_str().and_then(|text| text.strip_suffix(" (deleted)")).map(PathBuf::from);

@@ -528,7 +528,7 @@ fn a_dataset_that_cannot_be_dropped_is_still_to_be_saved() {
     let output = DatasetDescriptor { id: 9, name: b"plot.9".to_vec(), output: true, ..Default::default() };
     FlushFile::update(&RealFiles, &folder, |flush| flush.record(&output, Location::Cache)).expect("it can");
     let before = std::fs::read(folder.flush_file()).expect("it is there");
-    // Of a later release.
+    // An index of a later release.
     let mut index = Index::read(&RealFiles, &folder).expect("it is there").tree().clone();
     index.set("VERSION", 3);
     std::fs::write(folder.index_file(), index.to_file_bytes()).expect("it is ours");

@@ -73,8 +73,8 @@ fn every_figure_of_a_job_with_three_failures_adds_up() {
     let report = json(&scr, &[]);
     let job = &report["jobs"][0];
     assert_eq!(report["jobs"].as_array().unwrap().len(), 1);
-    // Of each run: 3 s to start, 3 to read the checkpoint but the first, 30 to compute, 6 for checkpoints, 3 for flushes, and 7
-    // of computing that is lost, or 5 until the end. A second lies between two runs.
+    // Each run has 3 s to start, 3 to read the checkpoint (not the first run), 30 to compute, 6 for checkpoints, 3 for flushes,
+    // and 7 of computing that is lost, or 5 until the end. A second lies between two runs.
     let expected = [
         ("computing", 4.0 * 30.0 + 5.0),
         ("lost", 3.0 * 7.0),

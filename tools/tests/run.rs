@@ -305,7 +305,7 @@ fn before_a_job_halts_at_the_end_of_its_allocation_the_end_is_asked_for_again() 
             [&SLURM[..], &[("SLURM_JOB_END_TIME", soon.as_str()), ("SCR_HALT_SECONDS", "1h")]].concat();
         let run = world.scr(&["run", "srun", "./app"], &variables);
         assert_eq!(world.starts().len(), starts, "{answer}: {}", said(&run));
-        // What the user says counts.
+        // The end that the user gives counts.
         let given = [&variables[..], &[("SCR_END_TIME", soon.as_str())]].concat();
         std::fs::remove_file(world.path("prefix/.scr/halt.scr")).ok();
         let run = world.scr(&["run", "srun", "./app"], &given);

@@ -23,8 +23,8 @@ fn removes_files(root: &Path, uid: u32, user: &str) -> bool {
     is_there("run/systemd/system") && !is_exempt && setting(root).unwrap_or(true)
 }
 
-/// `RemoveIPC`: the last line counts, of the main file and then of the others by their names. What a comment in the main file
-/// shows is the default of the distribution.
+/// `RemoveIPC`: the last line counts, of the main file and then of the others by their names. A comment in the main file shows
+/// the default of the distribution.
 fn setting(root: &Path) -> Option<bool> {
     let main = ["etc", "usr/lib"].map(|folder| root.join(folder).join("systemd/logind.conf"));
     let main = main.into_iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();

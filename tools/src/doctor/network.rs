@@ -19,10 +19,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What a node is told.
+/// The arguments for the doctor on another node.
 #[derive(Args)]
 pub(super) struct MeetingArgs {
-    /// Where the nodes meet, for the doctor on another node
+    /// The folder where the nodes meet, for the doctor on another node
     #[arg(long, hide = true, requires = "nodes")]
     meet_in: Option<PathBuf>,
     /// How many meet
@@ -36,8 +36,8 @@ impl MeetingArgs {
     }
 }
 
-/// Lets these nodes connect to each other, if any checkpoint needs that. Of many nodes, each connects to those of its group, and
-/// neighbouring groups have a node in common.
+/// Lets these nodes connect to each other, if any checkpoint needs that. If there are many nodes, each connects to those of its
+/// group, and neighbouring groups have a node in common.
 pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String], scr: &str) -> Vec<Check> {
     let is_needed = environment::descriptors(params)
         .is_ok_and(|descriptors| descriptors.redundancy.all().iter().any(|wanted| wanted.is_behind()));
@@ -59,7 +59,7 @@ pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String], 
     checks
 }
 
-/// What is wrong between the nodes of a group.
+/// Lets the nodes of a group connect to each other, and reports what is wrong between them.
 fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -> Result<Vec<Check>> {
     let prefix = params.get(&param::PREFIX);
     let folder = tempfile::Builder::new().prefix(".scr-doctor.").tempdir_in(&prefix);
@@ -108,7 +108,7 @@ fn connect(env: &Env, params: &Params, folder: &Path, count: usize) -> Result<Ve
     Ok(wrong)
 }
 
-/// What is wrong with the way to another node.
+/// Connects to another node, and reports what is wrong with the way there.
 fn reach(address: SocketAddr, name: &str, own: std::net::IpAddr) -> Option<String> {
     let error = TcpStream::connect_timeout(&address, LONGEST_CONNECT).err()?;
     Some(format!(

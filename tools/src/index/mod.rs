@@ -193,7 +193,7 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     Ok(Answer::Yes)
 }
 
-/// What becomes of a dataset that lies only in cache. The nodes are not asked.
+/// The warning about the fate of a dataset that is only in cache. Does not ask the nodes.
 fn only_in_cache(dataset: &FlushEntry, fate: Fate) -> String {
     let (name, allocation) =
         (String::from_utf8_lossy(&dataset.name), dataset.allocation().unwrap_or_default());

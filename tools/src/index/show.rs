@@ -67,7 +67,7 @@ impl Row {
         self.in_cache.as_deref().filter(|_| !self.is_valid()).map(|allocation| (self.name(), allocation))
     }
 
-    /// What the flush file says of one that lies only in cache.
+    /// The entry in the flush file of a dataset that is only in cache.
     pub(super) fn only_copy(&self) -> Option<&FlushEntry> {
         self.copy.as_ref().filter(|_| self.only_in_cache_of().is_some())
     }

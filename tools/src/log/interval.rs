@@ -51,7 +51,7 @@ enum Model {
     Daly,
 }
 
-/// What all jobs of a log have cost together.
+/// The total cost of all jobs of a log.
 struct Totals(Figures);
 
 impl Totals {

@@ -47,7 +47,7 @@ pub(crate) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEn
     Ok(all.matching(query))
 }
 
-/// What an entry is known by in either log.
+/// The fields that identify an entry in either log.
 fn identity(entry: &LogEntry) -> (&str, &str, &str, Option<u64>) {
     (&entry.local_time, &entry.job_id, &entry.name, entry.dataset)
 }
@@ -85,7 +85,7 @@ pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<O
 /// The names of all events that something has failed end so.
 const FAILURE: &str = "_FAIL";
 
-/// What was read of some files.
+/// The entries and notes that were read from some files.
 #[derive(Default)]
 struct Reading {
     entries: Vec<LogEntry>,

@@ -134,7 +134,8 @@ impl Allocation {
         KnownEnd { job_id: &self.job_id, time }
     }
 
-    /// What asks the resource manager when the allocation ends, in seconds since the epoch; `None` where the user has said that.
+    /// The query that asks the resource manager when the allocation ends, in seconds since the epoch; `None` if the user has
+    /// given the end.
     pub(crate) fn end_question(&self) -> Option<impl FnOnce() -> Option<u64> + Send + 'static> {
         if self.end_is_given {
             return None;

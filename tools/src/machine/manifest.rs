@@ -168,7 +168,7 @@ pub(crate) struct Launcher {
     /// Whether a colon begins another part of the command line, with options and a program of its own.
     #[serde(default)]
     pub(crate) parts: bool,
-    /// What a launcher prints for `--version` that takes the file with the nodes once, and not for each part.
+    /// Text in the `--version` output of a launcher that takes the file with the nodes once, and not for each part.
     pub(crate) file_once_if: Option<String>,
     /// Arguments that name a file with the nodes to use; `{file}` is the file.
     #[serde(default)]

@@ -197,7 +197,7 @@ impl Query {
         state.split([',', '+']).any(counts).then(|| node.to_owned())
     }
 
-    /// A time, in seconds since the epoch. Of several, one on each line, the earliest.
+    /// A time, in seconds since the epoch; the earliest if the answer has several, one on each line.
     ///
     /// # Errors
     /// As for `ask`, or the answer is of another form.

@@ -18,7 +18,7 @@ pub(crate) struct Chart<'a> {
     /// Its ids begin so; no other picture of the page has these letters.
     pub(crate) id: &'a str,
     pub(crate) title: &'a str,
-    /// What can be seen, in words.
+    /// The content of the picture, in words.
     pub(crate) described: String,
     /// Place from 0 to 1, and value.
     pub(crate) points: Vec<(f64, f64)>,

@@ -52,8 +52,8 @@ impl Candidate {
         machine(site, &self.kinds, self.is_async, factors)
     }
 
-    /// What the published model says of the plan: there every restart costs as much as the level of the checkpoint says, and no
-    /// flush is hidden.
+    /// The efficiency of the plan in the published model: there every restart costs as much as the level of the checkpoint says,
+    /// and no flush is hidden.
     pub(super) fn published(&self) -> f64 {
         let levels = self.machine.levels().iter().map(|level| Level { hidden: 0.0, ..*level }).collect();
         let machine = Machine::new(levels, Recovery::OfCheckpoint);
@@ -99,7 +99,7 @@ pub(super) fn all(site: &Site) -> (Vec<Candidate>, Vec<Excluded>) {
         }
     }
     candidates.sort_by(|one, other| {
-        // What is simpler wins where the difference is none.
+        // Without a difference, the simpler plan wins.
         let rounded = |candidate: &Candidate| (candidate.efficiency * 1e4).round();
         let by_efficiency = rounded(other).total_cmp(&rounded(one));
         by_efficiency.then_with(|| one.kinds.len().cmp(&other.kinds.len()))

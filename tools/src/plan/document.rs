@@ -22,7 +22,7 @@ pub(super) struct Section<'a> {
     at: usize,
 }
 
-/// What a number may be.
+/// The allowed values of a number.
 #[derive(Clone, Copy)]
 pub(super) struct Allowed {
     pub(super) least: f64,
@@ -66,7 +66,7 @@ impl<'a> Document<'a> {
         anyhow!("{}:{line}: {text}", self.path.display())
     }
 
-    /// What stands there, shortened.
+    /// The text at `span`, shortened.
     fn quoted(&self, span: Range<usize>) -> String {
         let text = self.text.get(span).unwrap_or_default();
         let first = text.lines().next().unwrap_or_default();

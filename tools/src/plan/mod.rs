@@ -62,7 +62,7 @@ pub(crate) struct PlanArgs {
     /// How long that job runs [default: until about 200,000 failures]
     #[arg(long, value_name = "YEARS", requires = "simulate", value_parser = years)]
     years: Option<f64>,
-    /// Where its random numbers begin
+    /// The seed of its random numbers
     #[arg(long, value_name = "N", requires = "simulate", default_value_t = 1)]
     seed: u64,
     /// Write everything as one page that needs no network
@@ -118,7 +118,7 @@ fn simulation(args: &PlanArgs) -> Option<Simulation> {
     args.simulate.then_some(Simulation { shape: args.shape, years: args.years, seed: args.seed })
 }
 
-/// Where machines lie in an installation.
+/// The folder of machines in an installation.
 const MACHINES: &str = "share/scr/machines";
 
 /// The file of a machine: one that comes with scr by its name alone.

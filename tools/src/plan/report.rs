@@ -1,5 +1,5 @@
-//! What is known of the best plan: the others, how it depends on the interval and on what was assumed, the settings that make a
-//! job follow it, and what a simulation says.
+//! The report on the best plan: the other plans, how it depends on the interval and on what was assumed, the settings that make
+//! a job follow it, and the results of a simulation.
 
 use super::candidates::{self, Candidate, Excluded, Factors, AS_STATED, MOST_BETWEEN};
 use super::site::{Kind, Site};
@@ -35,7 +35,7 @@ pub(super) struct Simulated {
     pub(super) outcome: Outcome,
 }
 
-/// What to simulate.
+/// The parameters of a simulation.
 pub(super) struct Simulation {
     pub(super) shape: f64,
     pub(super) years: Option<f64>,
@@ -218,7 +218,7 @@ fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
     of_machine.chain(of_plan).collect()
 }
 
-/// What makes a job follow the plan.
+/// The settings that make a job follow the plan.
 fn settings(best: &Candidate) -> Vec<String> {
     let interval = (best.plan.interval.round() as u64).max(1);
     let mut lines = match &best.kinds[..] {

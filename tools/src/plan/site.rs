@@ -56,12 +56,12 @@ pub(super) struct Failure {
     pub(super) rate: f64,
 }
 
-/// What a failure takes away.
+/// The loss that a failure causes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Loss {
     /// Processes end, and their nodes keep what they have.
     Processes,
-    /// So many nodes at once: anywhere, or within one failure group.
+    /// This many nodes at once: anywhere, or within one failure group.
     Nodes { count: u64, in_group: bool },
     /// All nodes.
     Everything,

@@ -43,7 +43,7 @@ pub(super) fn best(report: &Report) -> [String; 2] {
     [format!("Best plan: {}", best.name()), format!("A checkpoint every {interval} of computing, {flushed}")]
 }
 
-/// What the best plan gains, in one line.
+/// The gain of the best plan, in one line.
 pub(super) fn gain(report: &Report) -> String {
     let share = percent(report.best().efficiency);
     let uncached = report.uncached().filter(|_| !report.best().kinds.is_empty());
@@ -174,7 +174,7 @@ pub(super) fn simulated_rows(simulated: &[Simulated]) -> Vec<[String; 4]> {
     simulated.iter().map(row).collect()
 }
 
-/// What simulations have seen; nothing without any.
+/// The results of simulations; empty if there are none.
 pub(super) fn simulated(simulated: &[Simulated]) -> String {
     let mut table = Table::with_head(&SIMULATED);
     simulated_rows(simulated).iter().for_each(|row| table.row(row.iter()));

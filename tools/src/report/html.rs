@@ -51,7 +51,7 @@ fn life(job: &Job) -> String {
     let place = |micros: u64| micros.saturating_sub(figures.began) as f64 / elapsed as f64;
     let colour = |class: Class| Class::ALL.iter().position(|one| *one == class).unwrap_or(0);
     let least = elapsed / MOST_STRETCHES;
-    // What is too short for the picture counts to what is before it.
+    // A stretch that is too short for the picture is added to the one before it.
     let mut stretches: Vec<(f64, f64, usize)> = Vec::new();
     for part in &history.segments {
         match stretches.last_mut().filter(|_| part.until - part.from < least) {

@@ -5,7 +5,7 @@ use scr_core::log::{Class, Figures};
 use scr_core::plan::{best_interval, Belief, CacheCosts, Costs, Machine, Plan};
 use serde_json::{json, Value};
 
-/// What a job has chosen, and what would be best.
+/// The interval that a job has chosen, and the best one.
 pub(super) struct Choice {
     /// Seconds of computing between two checkpoints, and the share of time that is lost with it.
     pub(super) present: (f64, f64),
@@ -78,7 +78,7 @@ const STEPS: i32 = 48;
 fn machine(figures: &Figures) -> Option<Machine> {
     let seen = |failures: u64| {
         let belief = Belief::stated(figures.run_seconds)?;
-        // What is stated weighs as much as one failure.
+        // The stated value weighs as much as one failure.
         u32::try_from(failures).ok().map(|failures| belief.after(failures.saturating_sub(1), 0.0))
     };
     let restart = figures.seconds(Class::Restart) / figures.runs.max(1) as f64;

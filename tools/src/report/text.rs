@@ -27,7 +27,7 @@ fn block(figures: &Figures) -> String {
     figures.block().iter().map(|line| format!("{line}\n")).collect()
 }
 
-/// Who, where, and how it went.
+/// The job, its user, its cluster and its prefix directory.
 pub(super) fn who(job: &Job) -> String {
     let figures = &job.figures;
     let named =
@@ -105,7 +105,7 @@ pub(super) fn level_rows(figures: &Figures) -> Vec<[String; 5]> {
     figures.moved.iter().map(row).collect()
 }
 
-/// What else is worth a word.
+/// Other remarks on the job.
 pub(super) fn remarks(figures: &Figures) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some((seconds, hidden)) = figures.flush() {

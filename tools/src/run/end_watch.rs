@@ -9,7 +9,7 @@ use std::time::Duration;
 /// Asks again and again when the allocation ends.
 #[derive(Default)]
 pub(super) struct EndWatch {
-    /// Where the answer comes from, if the resource manager was asked.
+    /// The channel of the answer, if the resource manager was asked.
     answer: Option<Receiver<Option<u64>>>,
     /// When to ask next.
     next: Duration,
@@ -43,7 +43,7 @@ pub(super) fn changed_now(allocation: &Allocation) -> Option<u64> {
 
 fn in_background(question: impl FnOnce() -> Option<u64> + Send + 'static) -> Receiver<Option<u64>> {
     let (sender, receiver) = mpsc::channel();
-    // Nobody may wait for the answer any more.
+    // The receiver may be gone when the answer comes.
     thread::spawn(move || _ = sender.send(question()));
     receiver
 }

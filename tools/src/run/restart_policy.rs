@@ -15,7 +15,7 @@ pub(super) struct JobState {
     pub(super) most_runs: Option<u64>,
     /// Whether the last run ended well; `None` before the first.
     pub(super) succeeded: Option<bool>,
-    /// What was asked of `scr run` with a signal.
+    /// The request made to `scr run` with a signal.
     pub(super) interrupted: Option<Request>,
     /// Why the job is to halt.
     pub(super) halt: Option<HaltReason>,

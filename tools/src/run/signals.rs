@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// What the user or the batch system has asked for with signals.
+/// A request that the user or the batch system has made with signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// This signal ends the job.
@@ -92,7 +92,7 @@ impl Signals {
         requests
     }
 
-    /// What was asked for so far: after this the job is not started again.
+    /// The request made so far: after it, the job is not started again.
     pub(super) fn request(&self) -> Option<Request> {
         self.look();
         *self.request.borrow()

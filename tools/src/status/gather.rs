@@ -40,7 +40,7 @@ pub(super) struct Facts {
     pub(super) of_others: [Option<Checkpoint>; 2],
     /// Whether it is not known what the prefix directory has.
     pub(super) is_index_unread: bool,
-    /// What `scr postrun` saves, and the checkpoints that it leaves in cache as the settings ask for that.
+    /// The datasets that `scr postrun` saves, and the checkpoints that it leaves in cache as the settings ask for that.
     pub(super) saves: Vec<String>,
     pub(super) leaves: Vec<String>,
     /// Whether checkpoints go straight to the prefix directory.
@@ -50,11 +50,11 @@ pub(super) struct Facts {
     pub(super) flushes: Vec<FlushUnderWay>,
     pub(super) halt: Option<HaltDue>,
     pub(super) last_error: Option<LogEntry>,
-    /// What the nodes have said; `None` if they were not asked.
+    /// The answers of the nodes; `None` if they were not asked.
     pub(super) nodes: Option<Answers>,
     /// When the job last changed where its datasets are.
     pub(super) recorded: Option<i64>,
-    /// What could not be found out, and why.
+    /// The facts that could not be found out, and why.
     pub(super) trouble: Vec<String>,
 }
 
@@ -177,7 +177,7 @@ impl Facts {
         if let Some(found) = found.as_ref().filter(|_| end.may_lack_entries()) {
             let whole = found.iter().filter(|found| found.beyond_repair.is_none());
             let whole: Vec<_> = whole.map(|found| found.dataset.clone()).collect();
-            // What cannot be read was said before.
+            // Files that cannot be read were reported before.
             let _ = add_unlisted(files, prefix, &mut unsaved, &whole);
         }
         facts.take_saving(&Saving::of(&unsaved, &job_id, &end), found.as_deref());
@@ -217,7 +217,7 @@ impl Facts {
         self.of_others[1] = others.first().map(checkpoint);
     }
 
-    /// What `scr postrun` does, if it finds what the nodes have `found`, or else have had.
+    /// Records what `scr postrun` does, if it finds the datasets that the nodes have `found`, or else those that they have had.
     fn take_saving(&mut self, saving: &Saving, found: Option<&[Inspected]>) {
         let is_silent = self.nodes.as_ref().is_some_and(|nodes| nodes.room.is_empty());
         let is_whole = |dataset: &FlushEntry| match found {
@@ -266,7 +266,7 @@ impl Facts {
         (!inventories.is_empty()).then(|| inspect(inventories, &plugins))
     }
 
-    /// What is in cache: as the nodes have `found` it, or else as the job has recorded it.
+    /// Records the checkpoints in cache: as the nodes have `found` them, or else as the job has recorded them.
     fn take_cached(&mut self, flush: &FlushFile, found: Option<&[Inspected]>) {
         let mut recorded = flush.entries();
         let job_id = self.run.as_ref().map(|run| run.job_id.as_str());

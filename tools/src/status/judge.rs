@@ -1,17 +1,17 @@
-//! What follows from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
+//! Conclusions from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
 
 use super::gather::{Checkpoint, Facts, State};
 use scr_core::descriptor::protects;
 use scr_core::prefix::Survives;
 
-/// What follows from the facts.
+/// The conclusions from the facts.
 #[derive(Debug)]
 pub(super) struct Judged<'f> {
     /// The checkpoint that a run would restart from now.
     pub(super) newest: Option<&'f Checkpoint>,
     /// How well that one is protected.
     pub(super) protection: Protection<'f>,
-    /// What each of the losses would cost, the smallest loss first.
+    /// The cost of each of the losses, the smallest loss first.
     pub(super) costs: [Cost<'f>; 3],
     /// In how many seconds the next checkpoint is due, if the job keeps its pace. It may be overdue.
     pub(super) next_checkpoint: Option<i64>,
@@ -19,7 +19,7 @@ pub(super) struct Judged<'f> {
     pub(super) next_flush: Option<u64>,
 }
 
-/// What the newest checkpoint is protected against.
+/// The protection of the newest checkpoint: the loss that it survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protection<'f> {
     /// The loss of all nodes: it is in the prefix directory.
@@ -58,7 +58,7 @@ pub(super) enum Loss {
     Allocation,
 }
 
-/// What a loss would cost.
+/// The cost of a loss.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Cost<'f> {
     pub(super) loss: Loss,
@@ -99,7 +99,7 @@ impl<'f> Judged<'f> {
 /// The newest checkpoint of those in cache of which this is so, and of that in the prefix directory.
 fn newest(facts: &Facts, is_left: impl Fn(&Checkpoint) -> bool) -> Option<&Checkpoint> {
     let cached = facts.cached.iter().filter(|checkpoint| is_left(checkpoint));
-    // Of two copies of one, that in the prefix directory outlives the other.
+    // If a checkpoint has two copies, the one in the prefix directory outlives the other.
     cached.chain(&facts.saved).max_by_key(|checkpoint| checkpoint.seq)
 }
 

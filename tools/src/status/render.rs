@@ -152,7 +152,7 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
     groups.into_iter().map(line).collect()
 }
 
-/// What a loss costs, up to the name of the checkpoint.
+/// The cost of a loss in words, up to the name of the checkpoint.
 fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
     if cost.back_to.is_none() && facts.is_index_unread {
         return "not known, as the index cannot be read".to_owned();
@@ -348,7 +348,7 @@ fn within(letters: impl Iterator<Item = char>, columns: usize) -> Vec<char> {
 
 const DOTS: &str = "...";
 
-/// For programs. What is not known is null; times are seconds since the epoch.
+/// The answer for programs. Unknown values are null; times are seconds since the epoch.
 pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     let run = facts.run.as_ref();
     let room = facts.nodes.iter().flat_map(|nodes| &nodes.room);
