@@ -46,7 +46,7 @@ missing_packages() {
     [ "$for_tests" != tests ] || command -v promtool >/dev/null || echo prometheus
     [ "$for_tests" != tests ] || command -v prometheus-node-exporter >/dev/null || echo prometheus-node-exporter
     [ "$for_tests" != tests ] || command -v chromium >/dev/null || echo chromium
-    # Only newer releases have it. Where it is missing the tests of the book are skipped: to compile it takes minutes (make book).
+    # Only newer releases have it. If it is missing, the tests of the book are skipped: to compile it takes minutes (make book).
     [ "$for_tests" != tests ] || command -v mdbook >/dev/null || ! has_candidate mdbook || echo mdbook
     [ "$for_tests" != slurm ] || command -v slurmctld >/dev/null || echo slurmctld slurmd slurm-client munge
     [ "$for_tests" != deb ] || command -v debootstrap >/dev/null || echo debootstrap

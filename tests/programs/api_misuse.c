@@ -69,7 +69,7 @@ static void init_without_folder(void)
     expect(chdir(home) == 0, "back to the folder");
 }
 
-/* Asks for a value: NULL means that there is none. What is given belongs to the caller, who may write into it. */
+/* Asks for a value: NULL means that there is none. The answer belongs to the caller, who may write into it. */
 static void answers(const char *question, const char *value)
 {
     char *first = (char *)SCR_Config(question), *second = (char *)SCR_Config(question);

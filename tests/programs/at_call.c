@@ -3,7 +3,7 @@
  *   AT_CALL  the call: rename, fsync, write or unlink (fdatasync counts as fsync)
  *   AT_PATH  a text in the path, or in either of two
  *   AT_NTH   the how manyeth of these calls of the rank; 1 by default
- *   AT_RANK  on which rank; all by default. What a rank has started counts for itself
+ *   AT_RANK  on which rank; all by default. A process that a rank has started counts for itself
  *   AT_DO    kill: the process dies before the call. hide: the prefix directory gets another name. wait:PATH: the call waits
  *            until there is such a file. A number: from here on these calls fail below the prefix directory, with that errno.
  */

@@ -89,7 +89,7 @@ impl<'a> Job<'a> {
         self
     }
 
-    /// Lets `scr run` start it, with so many ranks on each node; nodes that are then left over are spare. It finds the nodes by
+    /// Lets `scr run` start it, with this many ranks on each node; nodes that are then left over are spare. It finds the nodes by
     /// a stand-in for ssh, and those that are lost are known by that. Needs namespaces.
     pub fn by_scr_run(mut self, ranks_per_node: u32) -> Self {
         self.by_scr_run = Some(ranks_per_node);

@@ -13,7 +13,7 @@ pub struct ParallelFs {
 }
 
 impl ParallelFs {
-    /// Makes one with room for so many bytes. Needs root.
+    /// Makes one with room for this many bytes. Needs root.
     #[allow(unsafe_code, reason = "a mount namespace of the thread's own")]
     pub fn new(cluster: &Cluster, bytes: u64) -> Self {
         // SAFETY: only where this thread finds mounts changes, and no open file.
@@ -28,7 +28,7 @@ impl ParallelFs {
         fs
     }
 
-    /// The command that gives it room for so many bytes.
+    /// The command that gives it room for this many bytes.
     pub fn has_room(&self, bytes: u64) -> String {
         format!("mount -o remount,size={bytes} {}", self.whole.display())
     }

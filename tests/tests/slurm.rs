@@ -8,7 +8,7 @@ use std::process::Command;
 
 const OPTIONS: [&str; 6] = ["--size", "200", "--steps", "60", "--every", "10"];
 
-/// `scr run srun` in an allocation of so many nodes, with three ranks on three of them.
+/// `scr run srun` in an allocation of this many nodes, with three ranks on three of them.
 fn command(mpi: Mpi, nodes: u32, result: &Path) -> Command {
     let mut command = Command::new("salloc");
     command.args(["--quiet", "--no-kill", "--time=30"]).arg(format!("--nodes={nodes}"));

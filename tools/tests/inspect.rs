@@ -89,7 +89,7 @@ fn without_the_scheme_or_the_cache_there_is_nothing_to_restart_from() {
     assert_eq!((code(&elsewhere), out(&elsewhere).as_str()), (1, "no dataset is in cache\n"));
 }
 
-/// A filemap as it was after so many of its records.
+/// A filemap as it was after this many of its records.
 fn first_records(map: &[u8], count: usize) -> Vec<u8> {
     let mut end = 8;
     for _ in 0..count {

@@ -3,7 +3,7 @@
 use super::kit::{clean, members, orderly, plain, same_files, Kit};
 use super::set::{Call, Ended, Injected, SetUp};
 
-/// At most so many of a member's calls are tried, evenly spread.
+/// At most this many of a member's calls are tried, evenly spread.
 const POINTS: u64 = 12;
 
 const END: &str =

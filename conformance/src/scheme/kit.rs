@@ -233,7 +233,7 @@ pub(super) fn plain(size: u32) -> Vec<Vec<u8>> {
     members((0..size as usize).map(|member| 1000 + 37 * member))
 }
 
-/// All patterns of so many losses.
+/// All patterns of this many losses.
 pub(super) fn patterns(size: u32, losses: RangeInclusive<u32>) -> impl Iterator<Item = Vec<bool>> {
     (0..1_u32 << size)
         .filter(move |bits| losses.contains(&bits.count_ones()))

@@ -49,7 +49,7 @@ pub(super) fn promised(kit: &mut Kit<'_>) {
     }
 }
 
-/// The promise that users read in the manifest: every pattern of so many losses, also where the scheme itself promises fewer.
+/// The promise that users read in the manifest: every pattern of this many losses, also where the scheme itself promises fewer.
 pub(super) fn tolerated(kit: &mut Kit<'_>) {
     let Some(tolerates) = kit.limits.tolerates else { return };
     if !kit.begin(

@@ -78,7 +78,7 @@ impl Neighbour {
         }
     }
 
-    /// Sends `bytes` to a member and gets so many from another, where each is wanted.
+    /// Sends `bytes` to a member and gets this many from another, where each is wanted.
     fn pass(
         &self,
         set: &dyn Set,

@@ -22,7 +22,7 @@ impl Stage {
         Ok(Self { folder: folder.to_path_buf(), items: Vec::new() })
     }
 
-    /// Adds a source of so many bytes.
+    /// Adds a source of this many bytes.
     pub(super) fn file(&mut self, bytes: u64) -> Found<&mut Self> {
         let item = self.item(bytes);
         let len = usize::try_from(bytes).map_err(|_| "a source too large for memory".to_owned())?;
@@ -31,7 +31,7 @@ impl Stage {
         Ok(self)
     }
 
-    /// Adds a source of so many bytes that is a hole but for a few bytes in its middle.
+    /// Adds a source of this many bytes that is a hole but for a few bytes in its middle.
     pub(super) fn sparse(&mut self, bytes: u64) -> Found<&mut Self> {
         let item = self.item(bytes);
         let file = attempt(fs::File::create(&item.source), "creating a source")?;

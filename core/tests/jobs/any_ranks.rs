@@ -27,7 +27,7 @@ fn lose_all(world: &World) {
         .for_each(|node| std::fs::remove_dir_all(node.path()).unwrap());
 }
 
-/// A job of so many ranks, each on a node of its own, whose application can restart with any number of ranks.
+/// A job of this many ranks, each on a node of its own, whose application can restart with any number of ranks.
 pub(super) fn job(ranks: usize, scheme: &str) -> World {
     let mut world = World::new(ranks, ranks).set("SCR_COPY_TYPE", scheme);
     world.link = Link::Tcp;
@@ -284,12 +284,12 @@ pub(super) type Scheme = (&'static str, usize, usize);
 pub(super) const SCHEMES: [Scheme; 5] =
     [("SINGLE", 1, 0), ("PARTNER", 2, 1), ("XOR", 2, 1), ("RS", 2, 1), ("RS", 3, 2)];
 
-/// The nodes of so many ranks, in blocks.
+/// The nodes of this many ranks, in blocks.
 pub(super) fn place(ranks: usize, nodes: usize) -> Vec<String> {
     (0..ranks).map(|rank| format!("n{}", rank * nodes / ranks)).collect()
 }
 
-/// A job of so many ranks on so many nodes, and its checkpoint, which is in cache only.
+/// A job of this many ranks on this many nodes, and its checkpoint, which is in cache only.
 pub(super) fn cached(ranks: usize, nodes: usize, (scheme, _, losses): Scheme) -> World {
     let mut world = job(ranks, scheme).set("SCR_SET_FAILURES", &losses.max(1).to_string());
     world.nodes = place(ranks, nodes);

@@ -22,8 +22,8 @@ fn job() -> World {
     world.set("SCR_MTBF_NODE", "1d").set("SCR_MTBF_SYSTEM", "10d")
 }
 
-/// Computes in steps until so many seconds have passed, and writes a checkpoint of `cost` seconds whenever one is due. Gives the seconds of computing before
-/// each of them.
+/// Computes in steps until this many seconds have passed, and writes a checkpoint of `cost` seconds whenever one is due. Gives
+/// the seconds of computing before each of them.
 fn compute(application: &mut Application, seconds: u64, cost: u64, number: &mut u64) -> Vec<u64> {
     let (mut gaps, mut since, mut passed) = (Vec::new(), 0, 0);
     while passed < seconds {
@@ -42,7 +42,7 @@ fn compute(application: &mut Application, seconds: u64, cost: u64, number: &mut 
     gaps
 }
 
-/// The planned interval where a checkpoint takes so many seconds, after some without a failure.
+/// The planned interval where a checkpoint takes this many seconds, after some without a failure.
 fn planned(cost: f64, seconds: f64) -> f64 {
     let kinds = vec![Kind { checkpoint: cost, protects: true, every: 1 }];
     let job = Experience { kinds, flush: cost, restart: 60.0, fetch: 60.0, seconds, ..Experience::default() };

@@ -809,7 +809,7 @@ fn a_second_job_in_the_same_allocation_leaves_alone_what_the_first_one_is_writin
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
-/// A device, full for the entries of filemaps from so many on.
+/// A device, full for the entries of filemaps from this many on.
 fn full_from(at: u64) -> Arc<FaultyFiles> {
     let files = FaultyFiles::new(RealFiles);
     files.only(|what, path| what == What::Write && path.to_string_lossy().contains("/filemap_"));

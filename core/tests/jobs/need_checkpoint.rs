@@ -7,7 +7,7 @@ fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]
 }
 
-/// Whether a checkpoint is due after so many more seconds, which pass on rank 0; the others' clocks run far ahead.
+/// Whether a checkpoint is due after this many more seconds, which pass on rank 0; the others' clocks run far ahead.
 fn is_due_after(application: &mut Application, seconds: u64) -> bool {
     application.wait(if application.rank == Rank(0) { seconds } else { 100_000 });
     application.session().need_checkpoint().unwrap()

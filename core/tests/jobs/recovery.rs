@@ -104,7 +104,7 @@ impl Story {
         (found, lines.concat().join("\n"))
     }
 
-    /// Runs a rank until one dies: steps 1 and 2 are complete.
+    /// The actions of every rank before one dies: steps 1 and 2 are complete.
     fn live(&self, application: &mut Application) {
         application.checkpoint(1, sizes).unwrap();
         application.checkpoint(2, sizes).unwrap();

@@ -51,7 +51,7 @@ impl Job {
         Self::new(world, nodes)
     }
 
-    /// Every pattern of so many lost nodes, as bits.
+    /// Every pattern of this many lost nodes, as bits.
     fn patterns(&self, losses: usize) -> impl Iterator<Item = u32> {
         (1_u32..1 << self.nodes).filter(move |pattern| pattern.count_ones() as usize == losses)
     }

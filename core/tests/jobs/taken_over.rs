@@ -184,8 +184,8 @@ fn a_checkpoint_in_cache_whose_copy_is_damaged_is_taken_over_unless_it_was_refus
     }
 }
 
-/// The bytes of checkpoints that a run of so many ranks reads below the prefix directory. The application reads from the path that
-/// it gets, so each file that lies there counts in full once more.
+/// The bytes of checkpoints that a run of this many ranks reads below the prefix directory. The application reads from the path
+/// that it gets, so each file that lies there counts in full once more.
 fn read_below_the_prefix_directory(mut world: World, readers: usize) -> u64 {
     let counted = FaultyFiles::new(RealFiles);
     world.files = Arc::new(counted.clone());

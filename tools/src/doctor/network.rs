@@ -125,7 +125,7 @@ fn leave(folder: &Path, name: &str, text: &str) -> Result<()> {
     left.with_context(|| format!("cannot write {}", whole.display()))
 }
 
-/// The files of so many nodes, with their texts.
+/// The files of this many nodes, with their texts.
 fn wait_for(
     folder: &Path,
     count: usize,

@@ -95,7 +95,7 @@ pub(crate) fn time(seconds: f64) -> String {
     }
 }
 
-/// Round times along an axis of so many seconds, each with its place from 0 to 1. All have one unit.
+/// Round times along an axis of this many seconds, each with its place from 0 to 1. All have one unit.
 pub(crate) fn times_along(seconds: f64) -> Vec<(f64, String)> {
     const UNITS: [(f64, &str, &[f64]); 4] = [
         (1.0, "s", &[0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0]),

@@ -55,5 +55,5 @@ fn is_change(allocation: &Allocation, end: u64) -> bool {
 
 /// Between two questions.
 const PERIOD: Duration = Duration::from_secs(180);
-/// By so many seconds two answers may differ though nothing has changed.
+/// The number of seconds by which two answers may differ though nothing has changed.
 const ROUNDED: u64 = 90;

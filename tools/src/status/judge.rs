@@ -26,7 +26,7 @@ pub(super) enum Protection<'f> {
     InPrefix,
     /// The loss of all nodes: its store outlives them.
     OutlivesNodes,
-    /// The loss of any so many nodes.
+    /// The loss of any set of this many nodes.
     Nodes(u32),
     /// The loss of no node, and why.
     Nothing(Why<'f>),

@@ -56,7 +56,7 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// The nodes of a run of so many ranks: the same as far as they go.
+    /// The nodes of a run of this many ranks: the same as far as they go.
     pub(super) fn nodes_of(&self, ranks: usize) -> Vec<usize> {
         let free = (0..POOL).filter(|node| !self.nodes.contains(node));
         self.nodes.iter().copied().chain(free).cycle().take(ranks).collect()
@@ -89,7 +89,7 @@ pub(super) enum Probe {
     Here { lost: Option<usize> },
     /// A run on the nodes of the run before.
     Before,
-    /// A run of so many ranks on the same nodes, or on more or fewer.
+    /// A run of this many ranks on the same nodes, or on more or fewer.
     Ranks(usize),
     /// A run that ends normally, after which its nodes are lost. The user may name a checkpoint with `SCR_CURRENT`.
     Later { wants: Option<u8> },
@@ -154,7 +154,7 @@ pub(super) struct Meeting {
     pub(super) at: u64,
 }
 
-/// An outage of the prefix directory, which may lose everything that is not on stable storage.
+/// A power failure: the prefix directory may lose everything that is not on stable storage.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outage {
     pub(super) seed: u64,

@@ -269,7 +269,7 @@ fn check_history(runs: &[Run]) -> Result<(), String> {
     runs.iter().try_for_each(|run| model.check_run(run))
 }
 
-/// The first of so many seeds whose history fails, and why. Several histories run at a time, as their ranks wait most of it.
+/// The first of this many seeds whose history fails, and why. Several histories run at a time, as their ranks wait most of it.
 fn first_failing(first: u64, many: u64) -> Option<(u64, String)> {
     let (next, failing) = (AtomicU64::new(first), Mutex::new(None::<(u64, String)>));
     let found = || failing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -309,7 +309,7 @@ fn expect_none_fails(first: u64, many: u64) {
     }
 }
 
-/// A history that fails is made shorter for at most so many milliseconds.
+/// A history that fails is made shorter for at most this many milliseconds.
 const MOST_SHRINKING: u32 = 30_000;
 
 /// The number of histories that run at the same time.

@@ -360,8 +360,8 @@ impl Model {
         trouble
     }
 
-    /// Before so many changes of the index a command comes: the lock looks as if its holder had died on another machine. Gives
-    /// whether it has come, and whether it has written.
+    /// Lets a command come before rank 0's change number `at` of the index: the lock looks as if its holder had died on another
+    /// machine. Gives whether the command has come, and whether it has written.
     fn meet(&mut self, at: u64, faulty: &FaultyFiles) -> Arc<AtomicU8> {
         let own = self.world.own_files.get(&Rank(0)).unwrap_or(&self.world.files);
         let stopped = FaultyFiles::around(Arc::clone(own));
@@ -877,7 +877,7 @@ impl Model {
         });
     }
 
-    /// Lets versions older than this one leave the nodes of a run.
+    /// Notes that versions older than this one may leave the nodes of a run.
     fn leave_before(&mut self, run: &Run, number: u64) {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         // With the setting, the one line of history of all numbers of ranks goes on.
@@ -1078,7 +1078,7 @@ impl Version {
         away.map(|(_, wrote)| wrote).collect::<BTreeSet<_>>().len()
     }
 
-    /// Lets the parts on these nodes leave.
+    /// Notes that the parts on these nodes may leave.
     fn leave(&mut self, nodes: &BTreeSet<usize>) {
         let homes = self.homes.iter_mut().flatten();
         homes.filter(|home| nodes.contains(home)).for_each(|home| *home += LOST);

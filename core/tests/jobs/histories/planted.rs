@@ -14,8 +14,8 @@ fn histories_to_find(bug: Bug, first: u64, most: u64) -> Option<u64> {
     found.map(|(seed, _)| seed - first + 1)
 }
 
-/// `SCR_TEST_PLANTED=<seed>:<most>` draws other histories, and at most so many for each bug; a third part, `:<name>`, tries this
-/// bug alone.
+/// `SCR_TEST_PLANTED=<seed>:<most>` draws other histories, at most `<most>` for each bug; a third part, `:<name>`, tries this bug
+/// alone.
 #[test]
 #[ignore = "it takes a long time: make planted"]
 fn each_planted_bug_is_found() {
