@@ -215,7 +215,7 @@ fn only_in_cache(dataset: &FlushEntry, fate: Fate) -> String {
         Fate::Left => {
             format!("{job} restarts from it, but `scr postrun' leaves it there, as its job has finished with SCR_FLUSH=0")
         }
-        Fate::NotWanted => return format!("{where_it_lies}, and `scr postrun' leaves it there: a newer one takes its place"),
+        Fate::NotWanted => return format!("{where_it_lies}, and `scr postrun' saves it only if it can save no newer one"),
     };
     format!(
         "{where_it_lies}: unless too many of the nodes are lost, which `scr inspect' there finds out, {what}"
