@@ -84,12 +84,18 @@ impl Block {
         }
     }
 
-    /// The lines of output that the page shows, or of those the first that is not there.
+    /// The first line of output that the page shows and that is not there. Lines of several ranks come in any order.
     pub(crate) fn missing_from(&self, output: &str) -> Option<&str> {
-        let mut found = output.lines();
+        let mut left: Vec<&str> = output.lines().collect();
         let shown = self.text.lines().filter(|line| !line.starts_with("$ "));
         let mut shown = shown.filter(|_| matches!(self.class, Class::Console));
-        shown.find(|line| !found.any(|out| is_like(out, line)))
+        shown.find(|line| match left.iter().position(|out| is_like(out, line)) {
+            Some(at) => {
+                left.remove(at);
+                false
+            }
+            None => true,
+        })
     }
 }
 
