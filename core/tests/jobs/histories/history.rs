@@ -285,7 +285,8 @@ fn keeps_time(version: u64) -> bool {
 }
 
 /// Errors of a rank that stumbles, or that runs in a world that has stopped.
-const TROUBLE: [&str; 3] = ["other error", "timed out", "the world has stopped"];
+const TROUBLE: [&str; 4] =
+    ["other error", "timed out", "the world has stopped", "has not come from another node"];
 
 /// Takes part in a run as one rank; versions count up from `first`, one for each step.
 pub(super) fn play(

@@ -264,6 +264,10 @@ impl Model {
         }
         let drops = went_back && probe.settings.drop_after_current;
         let next = probe.that_takes_all(if drops { run.nodes.clone() } else { elsewhere });
+        if self.is_out_of_reach(&next, number) {
+            // This run has taken it from the caches.
+            return Ok(());
+        }
         self.prepare(&next);
         let outcome = self.run(&next, self.next);
         let handed = self.handed(&next, &outcome.ranks, true);
