@@ -19,6 +19,7 @@ use nix::sys::signal::{raise, Signal};
 
 use super::{deaths, Patience};
 use crate::comm::{CommError, Rank, Tag};
+use crate::parallel;
 
 /// A communicator of our own. It belongs to the thread that made it.
 pub(super) struct Handle {
@@ -412,7 +413,7 @@ fn abort(handle: &Handle, active: usize, waited: Duration) {
     };
     // MPICH 4.0 waits in MPI_Abort for messages that do not end. A launcher ends a job of which a process was killed, but not any
     // of which one has returned.
-    drop(std::thread::Builder::new().spawn(end));
+    drop(parallel::start(std::thread::Builder::new(), end));
     // SAFETY: MPI is running, as requests are under way; this does not return.
     unsafe { ffi::MPI_Abort(handle.comm, 1) };
 }
