@@ -7,9 +7,13 @@ use std::io;
 /// # Errors
 /// The process gets no memory for it.
 pub(crate) fn zeroed(bytes: usize) -> io::Result<Vec<u8>> {
-    let mut buffer = Vec::new();
-    grow(&mut buffer, bytes)?;
-    Ok(buffer)
+    let mut probe = Vec::new();
+    reserve(&mut probe, bytes)?;
+    // The compiler must not leave out what looks unused.
+    drop(std::hint::black_box(probe));
+    // `vec!` would end the process if there were no memory. The system clears the pages of this one only once they are used, so a
+    // large block costs nothing for a small file.
+    Ok(vec![0; bytes])
 }
 
 /// Makes a buffer as long as this, with zeros at its end.
@@ -17,12 +21,15 @@ pub(crate) fn zeroed(bytes: usize) -> io::Result<Vec<u8>> {
 /// # Errors
 /// The process gets no memory for it; the buffer is as it was.
 pub(crate) fn grow(buffer: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
-    let more = bytes.saturating_sub(buffer.len());
-    buffer
-        .try_reserve_exact(more)
-        .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, NoMemory { bytes }))?;
+    reserve(buffer, bytes)?;
     buffer.resize(bytes, 0);
     Ok(())
+}
+
+fn reserve(buffer: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
+    let more = bytes.saturating_sub(buffer.len());
+    let reserved = buffer.try_reserve_exact(more);
+    reserved.map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, NoMemory { bytes }))
 }
 
 #[derive(Debug, thiserror::Error)]
