@@ -138,6 +138,11 @@ pub(super) struct Inbox<'m, 'a, 'b> {
 }
 
 impl Inbox<'_, '_, '_> {
+    /// Whether its exchange has nothing left to do.
+    pub(super) fn is_done(&self) -> bool {
+        self.batch.as_ref().is_some_and(|batch| batch.sends.is_empty() && batch.all_have_come())
+    }
+
     /// The receive that waits for such a message.
     pub(super) fn place(&self, from: Rank, tag: Tag, length: usize) -> Option<usize> {
         let batch = self.batch.as_ref().filter(|batch| batch.tag == tag && !batch.given_up)?;

@@ -109,10 +109,14 @@ impl Receiving {
         self.has_more
     }
 
-    /// Takes what has come, but not for so long that other connections have to wait.
+    /// Takes what has come, but not for so long that other connections have to wait, and no more than the caller waits for: what
+    /// follows can come into the buffer of its next exchange, and a sender goes no faster than its receiver.
     fn receive(&mut self, from: Rank, inbox: &mut Inbox<'_, '_, '_>) -> io::Result<()> {
         self.has_more = false;
         for _ in 0..MOST_STEPS {
+            if inbox.is_done() {
+                break;
+            }
             let Some(frame) = &mut self.frame else {
                 match self.input.take::<HEAD>() {
                     Some(head) => self.frame = Some(Frame::begin(head, from, inbox)?),
@@ -260,8 +264,9 @@ const LONGEST: usize = 1 << 46;
 
 #[cfg(test)]
 mod tests {
-    use super::super::batch::Mail;
+    use super::super::batch::{Batch, Mail};
     use super::*;
+    use crate::comm::Incoming;
     use std::io::Write;
     use std::net::TcpListener;
 
@@ -307,6 +312,32 @@ mod tests {
         let (ended, mail, taken) = receive(&frame(3, 1 << 45, &[7; 100_000]));
         assert_eq!(ended.unwrap_err().kind(), ErrorKind::ConnectionAborted);
         assert!(mail.is_empty() && taken < 1 << 20, "{taken}");
+    }
+
+    #[test]
+    fn an_exchange_takes_no_more_than_it_waits_for() {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let messages = [vec![1; 100_000], vec![2; 100_000], b"short".to_vec(), vec![4; 3]];
+        let frames = messages.iter().map(|bytes| frame(3, bytes.len() as u64, bytes));
+        sends.write_all(&frames.collect::<Vec<_>>().concat()).unwrap();
+        let stream = listener.accept().unwrap().0;
+        stream.set_nonblocking(true).unwrap();
+        let (few, input, stage) = (Few::default(), Input::default(), Stage::Ready(Rank(1)));
+        let began = Duration::ZERO;
+        let mut receiving = Receiving { stream, stage, began, few, input, frame: None, has_more: false };
+        let mut mail = Mail::default();
+        for sent in messages {
+            let mut bytes = vec![0; sent.len()];
+            let mut receives = [Incoming { from: Rank(1), bytes: &mut bytes }];
+            let mut batch = Batch::new(Rank(0), Tag(3), &[], &mut receives);
+            while !batch.all_have_come() {
+                let mut inbox = Inbox { mail: &mut mail, batch: Some(&mut batch) };
+                receiving.receive(Rank(1), &mut inbox).unwrap();
+            }
+            assert!(mail.is_empty() && receiving.frame.is_none());
+            assert_eq!(bytes, sent);
+        }
     }
 
     #[test]
