@@ -17,13 +17,14 @@ fn restarts_from(cluster: &mut Cluster, mpi: Mpi, ranks: u32) -> String {
 
 on_each_mpi! {
     fn what_the_end_of_a_job_has_waited_for_survives_a_node(mpi: Mpi) {
-        for (ranks, scheme) in [(4, "XOR"), (8, "PARTNER"), (16, "RS")] {
-            let mut cluster = Cluster::new(NODES);
+        for (nodes, per_node, scheme) in [(4, 1, "XOR"), (4, 2, "PARTNER"), (4, 4, "RS"), (3, 8, "XOR")] {
+            let mut cluster = Cluster::new(nodes);
+            let ranks = nodes * per_node;
             let written = job(&mut cluster, mpi, ranks).env("SCR_COPY_TYPE", scheme).options(&[("datasets", 3)]).run();
             let written = written.expect_success();
             assert!(written.prints("`ckpt.3' is protected: "), "{:?}", written.lines().collect::<Vec<_>>());
             cluster.lose_node(1);
-            assert_eq!(restarts_from(&mut cluster, mpi, ranks), "ckpt.3", "{scheme}");
+            assert_eq!(restarts_from(&mut cluster, mpi, ranks), "ckpt.3", "{scheme}, {per_node} on a node");
         }
     }
 
