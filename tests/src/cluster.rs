@@ -116,6 +116,29 @@ impl Cluster {
         }
     }
 
+    /// Keeps a copy of what the nodes and the prefix directory hold. No job runs meanwhile.
+    pub fn save(&self) {
+        self.copy_all(|held, copy| (held, copy));
+    }
+
+    /// Gives the nodes and the prefix directory what they held when it was [saved](Self::save). Lost nodes are there again.
+    pub fn restore(&mut self) {
+        (0..self.nodes)
+            .for_each(|node| _ = std::fs::remove_file(self.work.path().join(format!("lost.n{node}"))));
+        self.copy_all(|held, copy| (copy, held));
+    }
+
+    /// Makes the second folder of each pair equal to the first one. A pair is chosen of a folder in use and its copy.
+    fn copy_all(&self, choose: impl Fn(PathBuf, PathBuf) -> (PathBuf, PathBuf)) {
+        for (held, name) in [(self.prefix(), "prefix"), (self.storage().to_owned(), "storage")] {
+            let (from, to) = choose(held, self.work.path().join("saved").join(name));
+            let _ = std::fs::remove_dir_all(&to);
+            std::fs::create_dir_all(&to).expect("a folder for a copy");
+            let copied = Command::new("cp").arg("-a").arg(from.join(".")).arg(&to).status();
+            assert!(copied.is_ok_and(|status| status.success()), "{} cannot be copied", from.display());
+        }
+    }
+
     /// Kills what runs on a node. Its processes carry the node's storage in their environment.
     /// Returns when none is left, of those neither that were being started meanwhile nor that take their time to go.
     pub fn kill_processes_of(&self, node: u32) {

@@ -4,6 +4,7 @@
 use scr_tests::{compile, on_each_mpi, repository, stage, with_compiler, Cluster, Mpi, Outcome, Program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 const SIZE: u32 = 64;
 const STEPS: u32 = 60;
@@ -19,12 +20,10 @@ on_each_mpi! {
     fn heat2d_in_c_restarts_with_any_number_of_ranks(mpi: Mpi) {
         let tree = Tree::new(mpi);
         tree.make("heat2d");
-        for ranks in [1, 2, 3, 6, 8] {
-            let program = tree.examples().join("heat2d");
-            [Left::Cache, Left::OneNode, Left::Prefix].into_iter().for_each(|left| {
-                tree.expect_right_answer_of(ranks, left, &program, &options(true), &options(false));
-            });
-        }
+        let program = tree.examples().join("heat2d");
+        let each = |left| [1, 2, 3, 6, 8].map(|ranks| (ranks, left));
+        let restarts = [Left::Cache, Left::OneNode, Left::Prefix].map(each).concat();
+        tree.expect_right_answer_of(&restarts, &program, &options(true), &options(false));
     }
 
     fn heat2d_in_fortran_90_restarts_with_any_number_of_ranks(mpi: Mpi) {
@@ -33,9 +32,7 @@ on_each_mpi! {
             tree.make("heat2d_f90");
             let program = tree.examples().join("heat2d_f90");
             let restarts = [(1, Left::Prefix), (2, Left::Cache), (3, Left::OneNode), (6, Left::Cache), (8, Left::OneNode)];
-            for (ranks, left) in restarts {
-                tree.expect_right_answer_of(ranks, left, &program, &numbers(true), &numbers(false));
-            }
+            tree.expect_right_answer_of(&restarts, &program, &numbers(true), &numbers(false));
         });
     }
 
@@ -45,9 +42,7 @@ on_each_mpi! {
         let script = tree.examples().join("heat2d.py").display().to_string();
         let arguments = |kill: bool| [vec![script.clone()], numbers(kill)].concat();
         let restarts = [(1, Left::OneNode), (2, Left::Prefix), (3, Left::Cache), (6, Left::OneNode), (8, Left::Prefix)];
-        for (ranks, left) in restarts {
-            tree.expect_right_answer_of(ranks, left, &python, &arguments(true), &arguments(false));
-        }
+        tree.expect_right_answer_of(&restarts, &python, &arguments(true), &arguments(false));
     }
 
     fn heat2d_in_cpp_survives_a_lost_node(mpi: Mpi) {
@@ -498,39 +493,47 @@ impl Tree {
         }
     }
 
-    /// A run of four ranks is killed, and one of so many restarts and has the answer of a run without failures.
+    /// A run of four ranks is killed. For each restart, one of so many ranks finds what is left, and has the answer of a run without
+    /// failures.
     fn expect_right_answer_of(
         &self,
-        ranks: u32,
-        left: Left,
+        restarts: &[(u32, Left)],
         executable: &Path,
         killed: &[String],
         restarted: &[String],
     ) {
-        let case = format!("{ranks} ranks, {left:?}");
-        let mut cluster = Cluster::new(2);
-        let wanted = answer(&mut cluster, self.mpi);
-        let job = |cluster: &mut Cluster, ranks: u32, arguments: &[String]| {
-            let hosts: Vec<u32> = (0..ranks.min(2)).collect();
-            let job = cluster.job(self.mpi, ranks, Program::Heat2d).executable(executable).args(arguments);
-            let job = job.on(&hosts).env("SCR_FLUSH", i64::from(left == Left::Prefix));
-            job.env("PYTHONPATH", self.path.join("share/scr/python").display()).run()
-        };
-        let died = job(&mut cluster, 4, killed);
-        assert!(!died.succeeded() && !died.timed_out(), "{case}: the job was to die");
-        assert!(died.prints("checkpoint heat.000030 is complete"), "{case}");
-        match left {
-            Left::Cache => (),
-            Left::OneNode => cluster.lose_node(1),
-            Left::Prefix => (0..2).for_each(|node| cluster.lose_node(node)),
+        for flush in [false, true] {
+            let mut cluster = Cluster::new(2);
+            let wanted = answer(&mut cluster, self.mpi);
+            let job = |cluster: &mut Cluster, ranks: u32, arguments: &[String]| {
+                let hosts: Vec<u32> = (0..ranks.min(2)).collect();
+                let job =
+                    cluster.job(self.mpi, ranks, Program::Heat2d).executable(executable).args(arguments);
+                let job = job.on(&hosts).env("SCR_FLUSH", i64::from(flush));
+                job.env("PYTHONPATH", self.path.join("share/scr/python").display()).run()
+            };
+            let died = job(&mut cluster, 4, killed);
+            assert!(!died.succeeded() && !died.timed_out(), "the job was to die");
+            assert!(died.prints("checkpoint heat.000030 is complete"));
+            cluster.save();
+            for &(ranks, left) in restarts.iter().filter(|(_, left)| flush == (*left == Left::Prefix)) {
+                let case = format!("{ranks} ranks, {left:?}");
+                cluster.restore();
+                match left {
+                    Left::Cache => (),
+                    Left::OneNode => cluster.lose_node(1),
+                    Left::Prefix => (0..2).for_each(|node| cluster.lose_node(node)),
+                }
+                let done = job(&mut cluster, ranks, restarted);
+                assert!(done.succeeded(), "{case}");
+                assert!(done.prints("restarted from heat.000030"), "{case}");
+                assert_eq!(done.prints("it is read in the caches of the nodes"), !flush, "{case}");
+                assert!(!done.prints("is made whole in the prefix directory"), "{case}");
+                let found =
+                    std::fs::read(cluster.prefix().join("heat.out")).expect("the job wrote its answer");
+                assert!(found == wanted, "{case}: the answer differs from that of a run without failures");
+            }
         }
-        let done = job(&mut cluster, ranks, restarted);
-        assert!(done.succeeded(), "{case}");
-        assert!(done.prints("restarted from heat.000030"), "{case}");
-        assert_eq!(done.prints("it is read in the caches of the nodes"), left != Left::Prefix, "{case}");
-        assert!(!done.prints("is made whole in the prefix directory"), "{case}");
-        let found = std::fs::read(cluster.prefix().join("heat.out")).expect("the job wrote its answer");
-        assert!(found == wanted, "{case}: the answer differs from that of a run without failures");
     }
 
     /// One run is killed, its node is lost, and the next one restarts and has the answer of a run without failures.
@@ -554,10 +557,18 @@ impl Tree {
 }
 
 /// The answer of a run that nothing happens to, without SCR.
-fn answer(cluster: &mut Cluster, mpi: Mpi) -> Vec<u8> {
-    let options =
-        [("size", SIZE), ("steps", STEPS), ("every", EVERY)].map(|(name, value)| (name, i64::from(value)));
-    let plain = cluster.job(mpi, 4, Program::Heat2d).options(&options);
-    assert!(plain.args(["--no-scr", "--result", "plain.out"]).run().succeeded());
-    std::fs::read(cluster.prefix().join("plain.out")).expect("the job wrote its answer")
+fn answer(cluster: &mut Cluster, mpi: Mpi) -> &'static [u8] {
+    static OF_OPENMPI: OnceLock<Vec<u8>> = OnceLock::new();
+    static OF_MPICH: OnceLock<Vec<u8>> = OnceLock::new();
+    let known = match mpi {
+        Mpi::OpenMpi => &OF_OPENMPI,
+        Mpi::Mpich => &OF_MPICH,
+    };
+    known.get_or_init(|| {
+        let options = [("size", SIZE), ("steps", STEPS), ("every", EVERY)];
+        let options = options.map(|(name, value)| (name, i64::from(value)));
+        let plain = cluster.job(mpi, 4, Program::Heat2d).options(&options);
+        assert!(plain.args(["--no-scr", "--result", "plain.out"]).run().succeeded());
+        std::fs::read(cluster.prefix().join("plain.out")).expect("the job wrote its answer")
+    })
 }
