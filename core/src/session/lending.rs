@@ -14,7 +14,7 @@ use crate::comm::tcp::{self, TcpComm};
 use crate::comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use crate::fs::copy::write_data;
 use crate::fs::verify::{compare, expect_bytes, FileError};
-use crate::fs::{At, File, Files, FsError, How, LockAttempt};
+use crate::fs::{At, Durability, File, Files, FsError, How, LockAttempt};
 use crate::job::Job;
 use crate::parallel;
 use crate::param;
@@ -120,7 +120,7 @@ impl Lending {
             return Err(LendError::Refused(format!("the store {} has no room for it", store.name)));
         }
         let folder = copies_in(&job.prefix, job.run.number);
-        make_dir(job.files(), &folder)?;
+        job.files().make_dirs(&folder, 0o700, Durability::Unsynced)?;
         self.get_into(job, &folder, file)
     }
 
@@ -154,7 +154,7 @@ impl Lending {
         if is_here() {
             return Ok(path);
         }
-        make_dir(files, &of_writer)?;
+        files.make_dirs(&of_writer, 0o700, Durability::Unsynced)?;
         let _turn = wait_for_others(files, &folder.join(format!(".{}.lock", file.writer)));
         if is_here() {
             return Ok(path);
@@ -241,13 +241,6 @@ fn copies_in(prefix: &Prefix, run: u64) -> PathBuf {
     prefix.scr_dir().join(format!("{COPIES}{run}"))
 }
 
-fn make_dir(files: &dyn Files, path: &Path) -> Result<(), FsError> {
-    match files.make_dir(path, 0o700) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
-        made => made.at("make the folder", path),
-    }
-}
-
 /// Another rank of this node may just be getting the same file, which need not come twice. Whoever waits too long gets it as well.
 fn wait_for_others(files: &dyn Files, lock: &Path) -> Option<Box<dyn File>> {
     let lock = files.open(lock, How::Ensure(0o600)).ok()?;
@@ -316,7 +309,7 @@ impl Lender {
         while offset < head.bytes {
             block.resize(usize::try_from((head.bytes - offset).min(self.block)).unwrap_or(usize::MAX), 0);
             if read.is_ok() {
-                read = read_whole(&*file, offset, &mut block, &path);
+                read = read_block(&*file, offset, &mut block, &path);
             }
             send(&block)?;
             offset += block.len() as u64;
@@ -339,15 +332,12 @@ impl Lender {
     }
 }
 
-fn read_whole(file: &dyn File, offset: u64, block: &mut [u8], path: &Path) -> Result<(), FsError> {
-    let mut done = 0;
-    while done < block.len() {
-        match file.read_at(offset + done as u64, &mut block[done..]).at("read", path)? {
-            0 => return Err(std::io::Error::from(ErrorKind::UnexpectedEof)).at("read", path),
-            count => done += count,
-        }
+/// Fills the block.
+fn read_block(file: &dyn File, offset: u64, block: &mut [u8], path: &Path) -> Result<(), FsError> {
+    match file.read_at(offset, block).at("read", path)? {
+        count if count == block.len() => Ok(()),
+        _ => Err(std::io::Error::from(ErrorKind::UnexpectedEof)).at("read", path),
     }
-    Ok(())
 }
 
 /// A copy that is being written. It goes on after an error, which is given in the end.
