@@ -23,6 +23,12 @@ pub enum Error {
         /// Which one, what is wrong with it, and what would be right.
         what: String,
     },
+    /// A file of a checkpoint does not come to this rank, or not with the bytes that were recorded.
+    #[error("{what}")]
+    Unread {
+        /// Which one, and why.
+        what: String,
+    },
     /// A file or folder of this rank could not be used.
     #[error(transparent)]
     Files(#[from] FsError),

@@ -174,7 +174,7 @@ fn session_code(error: &SessionError) -> Code {
     match error {
         SessionError::State { .. } => Code::State,
         SessionError::Argument { .. } => Code::Argument,
-        SessionError::Files(_) => Code::Io,
+        SessionError::Files(_) | SessionError::Unread { .. } => Code::Io,
         SessionError::Config { .. } => Code::Config,
         SessionError::Comm(_) => Code::Mpi,
         // A failure on any rank or of the dataset itself, and variants that core may add.
@@ -219,6 +219,14 @@ mod tests {
     fn the_header_gives_the_version_of_the_library() {
         let version = format!("#define SCR_VERSION \"{}\"", scr_core::VERSION);
         assert!(include_str!("../include/scr.h").contains(&version));
+    }
+
+    #[test]
+    fn a_file_that_does_not_come_is_no_wrong_argument() {
+        let unread = SessionError::Unread { what: "ckpt.1/a has not come from another node".into() };
+        assert_eq!(Failure::from(unread).code(), Code::Io);
+        let unknown = SessionError::Argument { what: "`b' is not a file of `ckpt.1'".into() };
+        assert_eq!(Failure::from(unknown).code(), Code::Argument);
     }
 
     #[test]

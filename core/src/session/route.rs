@@ -170,7 +170,7 @@ fn route_lent(
                 crate::describe(&why)
             );
             if !cached.has_files_in_prefix() || cached.superseded {
-                return Err(Error::Argument { what });
+                return Err(Error::Unread { what });
             }
             job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
             let path = job.prefix.file(file);
@@ -211,7 +211,7 @@ fn expect_recorded(job: &Job, path: &Path, (bytes, crc): (Option<u64>, Option<u3
     let Some(bytes) = bytes else { return Ok(()) };
     let block = job.params.get(&param::FILE_BUF_SIZE);
     expect_bytes(job.files(), path, bytes, crc, block)
-        .map_err(|error| Error::Argument { what: crate::describe(&error) })
+        .map_err(|error| Error::Unread { what: crate::describe(&error) })
 }
 
 /// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the

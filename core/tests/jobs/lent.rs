@@ -8,6 +8,7 @@ use scr_core::comm::Rank;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
 use scr_core::prefix::{FlushFile, Location, Prefix};
+use scr_core::session::Error;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 
@@ -280,11 +281,14 @@ fn a_rank_that_is_gone_is_an_error_of_those_that_ask_it_and_no_wait() {
             return None;
         }
         let name = application.session().restart_file(3, 0).unwrap();
-        Some(application.session().route_file(&name).map(drop).map_err(|error| error.to_string()))
+        Some(application.session().route_file(&name).map(drop))
     });
     for (rank, got) in run.ranks.iter().enumerate() {
         match got {
-            Some(Err(why)) => assert!(why.contains("has not come from another node"), "{why}"),
+            Some(Err(error)) => {
+                assert!(matches!(error, Error::Unread { .. }), "{error:?}");
+                assert!(error.to_string().contains("has not come from another node"), "{error}");
+            }
             // It was served before, or lies on the same node.
             _ => assert!(rank as u32 == host || got.is_some()),
         }
