@@ -1,6 +1,8 @@
 /* at_call: preloaded into a job, it makes something happen at a chosen call of the system below the prefix directory.
  *
- *   AT_CALL  the call: rename, fsync, write or unlink (fdatasync counts as fsync)
+ *   AT_CALL  the call: rename, fsync, write, read or unlink (fdatasync counts as fsync)
+ *   AT_BELOW  another folder than the prefix directory
+ *   AT_THREAD  the name of the thread that makes the call; any by default
  *   AT_PATH  a text in the path, or in either of two
  *   AT_NTH   the how manyeth of these calls of the rank; 1 by default
  *   AT_RANK  on which rank; all by default. A process that a rank has started counts for itself
@@ -15,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/types.h>
 #include <time.h>
 #include <unistd.h>
@@ -27,6 +30,13 @@ static int is_this_rank(void)
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
     rank = rank ? rank : getenv("PMI_RANK");
     return rank && (!wanted || strcmp(wanted, rank) == 0);
+}
+
+static int is_this_thread(void)
+{
+    const char *wanted = getenv("AT_THREAD");
+    char name[16] = "";
+    return !wanted || (prctl(PR_GET_NAME, name) == 0 && strcmp(wanted, name) == 0);
 }
 
 static void hide(const char *prefix)
@@ -48,9 +58,12 @@ static void wait_for(const char *path)
 static int at(const char *call, const char *path, const char *other)
 {
     const char *prefix = getenv("SCR_PREFIX"), *wanted = getenv("AT_CALL"), *text = getenv("AT_PATH");
-    const char *nth = getenv("AT_NTH"), *act = getenv("AT_DO");
+    const char *nth = getenv("AT_NTH"), *act = getenv("AT_DO"), *other_folder = getenv("AT_BELOW");
+    const char *below = other_folder ? other_folder : prefix;
 
-    if (!prefix || !wanted || !text || !act || strncmp(path, prefix, strlen(prefix)) != 0 || !is_this_rank())
+    if (!prefix || !wanted || !text || !act || strncmp(path, below, strlen(below)) != 0)
+        return 0;
+    if (!is_this_rank() || !is_this_thread())
         return 0;
     if (strcmp(call, wanted) == 0 && (strstr(path, text) || strstr(other, text)) &&
         atomic_fetch_add(&met, 1) + 1 == (nth ? atoi(nth) : 1)) {
@@ -113,4 +126,10 @@ ssize_t pwrite64(int file, const void *bytes, size_t count, off64_t offset)
 {
     FAIL_IF(at_file("write", file));
     return REAL(ssize_t, "pwrite64", int, const void *, size_t, off64_t)(file, bytes, count, offset);
+}
+
+ssize_t pread64(int file, void *bytes, size_t count, off64_t offset)
+{
+    FAIL_IF(at_file("read", file));
+    return REAL(ssize_t, "pread64", int, void *, size_t, off64_t)(file, bytes, count, offset);
 }

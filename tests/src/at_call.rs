@@ -13,27 +13,44 @@ pub struct Call {
     call: &'static str,
     path: &'static str,
     nth: u32,
+    /// Only this thread, and in any folder.
+    thread: Option<&'static str>,
 }
 
 /// A call of one rank, or of what it has started.
 pub const fn on_rank(rank: u32, call: &'static str, path: &'static str, nth: u32) -> Call {
-    Call { rank: Some(rank), call, path, nth }
+    Call { rank: Some(rank), call, path, nth, thread: None }
 }
 
 /// A call of each process of a job.
 pub const fn on_all(call: &'static str, path: &'static str, nth: u32) -> Call {
-    Call { rank: None, call, path, nth }
+    Call { rank: None, call, path, nth, thread: None }
+}
+
+impl Call {
+    /// Only a call of the thread with this name, of a file in any folder.
+    pub const fn of_thread(self, name: &'static str) -> Self {
+        Self { thread: Some(name), ..self }
+    }
+
+    /// The environment of a job in which this happens at the call.
+    pub fn variables(self, act: &str) -> Vec<(&'static str, String)> {
+        let text = str::to_owned;
+        let mut variables = vec![("LD_PRELOAD", library().display().to_string()), ("AT_DO", text(act))];
+        variables.extend([("AT_CALL", text(self.call)), ("AT_PATH", text(self.path))]);
+        variables.push(("AT_NTH", self.nth.to_string()));
+        variables.extend(self.rank.map(|rank| ("AT_RANK", rank.to_string())));
+        if let Some(name) = self.thread {
+            variables.extend([("AT_THREAD", text(name)), ("AT_BELOW", text("/"))]);
+        }
+        variables
+    }
 }
 
 impl Job<'_> {
     /// This happens at a call, as `AT_DO` in `at_call.c` has it.
     pub fn at(self, at: Call, act: &str) -> Self {
-        let job = self.env("LD_PRELOAD", library().display()).env("AT_NTH", at.nth).env("AT_DO", act);
-        let job = job.env("AT_CALL", at.call).env("AT_PATH", at.path);
-        match at.rank {
-            Some(rank) => job.env("AT_RANK", rank),
-            None => job,
-        }
+        at.variables(act).into_iter().fold(self, |job, (name, value)| job.env(name, value))
     }
 }
 

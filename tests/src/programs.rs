@@ -24,6 +24,8 @@ pub enum Program {
     CopyRestart,
     /// One rank comes late to a call.
     Late,
+    /// Another number of ranks reads a checkpoint, whose files come from other nodes.
+    Lends,
     /// Ranks write files together.
     MpiIo,
     /// The example.
@@ -44,6 +46,7 @@ impl Program {
             Program::Coupled => "tests/programs/coupled.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Late => "tests/programs/late.c",
+            Program::Lends => "tests/programs/lends.c",
             Program::MpiIo => "tests/programs/mpi_io.c",
             Program::Heat2d => "examples/heat2d.c",
             Program::CommSuite => "ffi/examples/comm_suite.rs",

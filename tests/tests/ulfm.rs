@@ -8,7 +8,7 @@
 //! | `ULFM_MPI` | the folder of the MPI, with `bin/mpirun` and `lib` |
 //! | `SCR_TEST_ULFM` | so many jobs with deaths, or `7:20` for the seeds 7 to 26 |
 
-use scr_tests::{compile, repository, stage, Cluster, Mpi};
+use scr_tests::{compile, on_rank, repository, stage, Cluster, Mpi};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -245,5 +245,36 @@ fn calls_return_on_all_ranks_once_one_has_died_also_where_another_one_never_come
         assert!(said.contains("DONE") && !said.contains("FAIL"), "{said}");
         let messages = said.lines().filter(|line| line.contains("has died")).count();
         assert!((1..=2).contains(&messages), "one rank says it for all\n{said}");
+    }
+}
+
+/// The rank is killed in the middle of the file that it sends: the others get an error of that file, recover, and read it whole.
+#[test]
+fn where_a_rank_dies_that_lends_a_file_the_others_recover_and_read_it() {
+    const BYTES: &str = "4194304";
+    let Some(mpi) = mpi() else { return };
+    let folder = tempfile::tempdir().expect("a folder");
+    let program = program(&mpi, folder.path(), "tests/programs/lends.c");
+    let cluster = Cluster::new(4);
+    let settings = [("SCR_RESTART_OTHER_RANKS", "1"), ("SCR_MPI_BUF_SIZE", "65536"), ("SCR_FLUSH", "0")];
+    let written =
+        Running::start(&mpi, &program, &cluster, SHAPES[3], &settings, Some(&["write", BYTES])).answer().1;
+    assert!(written.contains("DONE"), "{written}");
+    // The first rank on the node of the last writer, whose file all ask for.
+    let dies = on_rank(4, "read", "rank_3.dat", 30).of_thread("scr-lend").variables("kill");
+    let settings: Vec<_> =
+        settings.into_iter().chain(dies.iter().map(|(name, value)| (*name, value.as_str()))).collect();
+    let shape = Shape { ranks_of_nodes: &[1, 2, 1, 2], spares: 0 };
+    let answers = folder.path().to_str().expect("a plain path");
+    let ask = ["ask", BYTES, answers];
+    let said = Running::start(&mpi, &program, &cluster, shape, &settings, Some(&ask)).answer().1;
+    assert!(said.contains("DONE") && !said.contains("FAIL"), "{said}");
+    assert_eq!(said.lines().filter(|line| line.starts_with("READ ")).count(), 5, "{said}");
+    for rank in [0, 1, 2, 3, 5] {
+        let answer = std::fs::read_to_string(folder.path().join(format!("rank_{rank}")));
+        let answer = answer.unwrap_or_else(|error| panic!("rank {rank}: {error}\n{said}"));
+        let (code, why) =
+            if rank == 5 { ("0 right", "") } else { ("5 wrong", "has not come from another node") };
+        assert!(answer.starts_with(code) && answer.contains(why), "rank {rank}: {answer}");
     }
 }
