@@ -322,6 +322,9 @@ impl<'h, 'b> Requests<'h, 'b> {
         if self.active == 0 {
             return Ok(());
         }
+        if deaths::are_reported() {
+            return self.progress_each(completed);
+        }
         let count = c_int::try_from(self.requests.len()).map_err(|_| strange("MPI_Testsome"))?;
         let mut done = 0;
         // SAFETY: the three arrays have `count` places each; the library has set completed
@@ -346,6 +349,37 @@ impl<'h, 'b> Requests<'h, 'b> {
         }
         // Those that it says nothing of may still be active, and their buffers stay borrowed: `drop` waits for each.
         Err(self.handle.noticed(failure("MPI_Testsome", self.code_of(done, code))))
+    }
+
+    /// As [`progress`](Self::progress), one request at a time. If one of several fails, Open MPI 5.0 also frees those to living ranks that
+    /// it has marked as failing and that are still under way. Once their messages have arrived, it ends the process: "Send error after
+    /// request freed".
+    fn progress_each(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
+        // The same happens to a message that had arrived when its receiver died, unless the library hears that first.
+        deaths::progress();
+        let mut codes = Vec::new();
+        for (place, request) in self.requests.iter_mut().enumerate() {
+            // SAFETY: reads a constant of the library.
+            let null = unsafe { ffi::RSMPI_REQUEST_NULL };
+            if *request == null {
+                continue;
+            }
+            let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
+            // SAFETY: `request` is one of ours, and the others are places for the results.
+            let code = unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, status.as_mut_ptr()) };
+            if code != SUCCESS {
+                codes.push(code);
+            }
+            if *request == null {
+                self.active = self.active.saturating_sub(1);
+                completed(place);
+            }
+        }
+        let death = codes.iter().copied().find(|&code| deaths::is_death(code));
+        match death.or(codes.first().copied()) {
+            None => Ok(()),
+            Some(code) => Err(self.handle.noticed(failure("MPI_Test", code))),
+        }
     }
 
     /// The code that says most of a failure: one that a rank has died, or else the first of those of the requests that have ended.
