@@ -10,7 +10,7 @@ use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismat
 use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use crate::env::Env;
 use crate::error::Error;
-use crate::fs::{is_of_closed_descriptor, Files, OwnedDir};
+use crate::fs::{is_of_closed_file, Files, OwnedDir};
 use crate::ledger::LedgerDir;
 use crate::log::{Counts, Log};
 use crate::message::Reporter;
@@ -315,7 +315,7 @@ impl Job {
 
     /// Remembers that an operation has failed as the application has closed files of scr, if that is why.
     pub(crate) fn note_failure(&self, error: &(dyn std::error::Error + 'static)) {
-        self.closed.fetch_or(is_of_closed_descriptor(error), Ordering::Relaxed);
+        self.closed.fetch_or(is_of_closed_file(error), Ordering::Relaxed);
     }
 
     /// Whether anything has failed as the application has closed files of scr. Collective.

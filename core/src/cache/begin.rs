@@ -6,7 +6,7 @@ use super::record::RankRecord;
 use super::Cache;
 use crate::comm::collective::{any, broadcast_tree};
 use crate::comm::{Collective, CommError, Rank};
-use crate::fs::{retried, Files, FsError};
+use crate::fs::{retried, At, Files, FsError};
 use crate::job::Job;
 use crate::ledger::{LedgerDir, Request};
 use crate::prefix::Prefix;
@@ -36,16 +36,20 @@ impl Cache {
 
     /// Makes the folders of this rank's part and begins its filemap, on all ranks or on none. Directories of the job that were
     /// removed are made again before. If another job of the allocation
-    /// has the id on one of the nodes, the next id is taken and passed to `renumber`. Collective.
+    /// has the id on one of the nodes, the next id is taken and passed to `renumber`. A run that has lost its locks, of which
+    /// `run_is_known` knows that of the run, begins nothing: another one may remove what it counts on. Collective.
     pub(crate) fn begin(
         &mut self,
         job: &Job,
         record: &mut RankRecord,
+        run_is_known: impl Fn() -> Result<(), FsError>,
         renumber: impl Fn(&mut RankRecord, u64),
     ) -> Collective<(PartDir, Journal)> {
         let mut tries = 1;
         loop {
-            let begun = self.remake_dirs(job).and_then(|()| self.begin_part(job, record));
+            let locked = run_is_known().and_then(|()| self.expect_claims());
+            let begun =
+                locked.and_then(|()| self.remake_dirs(job)).and_then(|()| self.begin_part(job, record));
             let is_taken = matches!(&begun, Err(error) if error.kind() == Some(ErrorKind::AlreadyExists));
             let is_final = tries == MOST_IDS || begun.is_err() && !is_taken;
             let is_ours = begun.is_ok();
@@ -92,6 +96,11 @@ impl Cache {
             true => format!("{text}: the store {} is full. {NO_RECORDS}", record.protection.store),
             false => text,
         }
+    }
+
+    fn expect_claims(&self) -> Result<(), FsError> {
+        let mut claims = self.datasets.iter().map(|cached| (&cached.claim, cached.part.filemap()));
+        claims.try_for_each(|(claim, path)| claim.expect_held().at("keep the lock of", &path))
     }
 
     fn begin_part(&self, job: &Job, record: &RankRecord) -> Result<(PartDir, Journal), FsError> {

@@ -203,6 +203,12 @@ impl Claim {
         Self { file, is_ours }
     }
 
+    /// # Errors
+    /// The application has closed the file, and with it the lock is lost.
+    pub(crate) fn expect_held(&self) -> io::Result<()> {
+        self.file.iter().try_for_each(|file| file.descriptor().map(drop))
+    }
+
     /// Whether another running process counts on the part.
     pub(crate) fn is_others(&self) -> bool {
         let theirs = self.file.as_ref().filter(|_| !self.is_ours);
@@ -528,5 +534,22 @@ mod tests {
             }
             over.store(true, Ordering::SeqCst);
         });
+    }
+
+    /// Another run may remove the part then.
+    #[test]
+    fn a_claim_whose_file_the_application_has_closed_does_not_hold() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, theirs) = (dir.path().join("filemap"), dir.path().join("theirs"));
+        std::fs::write(&path, "").unwrap();
+        let claim = Claim::lay(&RealFiles, &path);
+        claim.expect_held().unwrap();
+        assert!(Journal::is_held(&RealFiles, &path));
+        let number = crate::testing::open_below(&path)[0];
+        crate::testing::give_away(number, std::fs::File::create(&theirs).unwrap());
+        assert!(crate::fs::is_of_closed_file(&claim.expect_held().unwrap_err()));
+        assert!(!Journal::is_held(&RealFiles, &path), "the system has given the lock back");
+        drop(claim);
+        assert!(crate::testing::closes(number, &theirs));
     }
 }

@@ -3,7 +3,6 @@
 use crate::fs::Files;
 use crate::parallel;
 use std::mem::take;
-use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
@@ -20,7 +19,7 @@ impl Freeing {
         removed: impl Iterator<Item = PathBuf>,
         remove: impl FnOnce() -> R,
     ) -> R {
-        let held: Vec<OwnedFd> = removed.filter_map(|path| files.hold_memory(&path)).collect();
+        let held: Vec<_> = removed.filter_map(|path| files.hold_memory(&path)).collect();
         let result = remove();
         if !held.is_empty() {
             let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);

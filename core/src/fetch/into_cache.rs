@@ -251,7 +251,8 @@ impl<'a> Fetcher<'a> {
         let read_by = writers.map(|_| job.comm.size());
         let mut record = RankRecord { read_by, ..RankRecord::begun(job, dataset, protection, set) };
         // Its own id, unless cache has something under it.
-        let (part, journal) = self.cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
+        let (part, journal) =
+            self.cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
             let has_no_room = match &error {
                 FetchError::Failed { no_room, .. } => *no_room,

@@ -47,31 +47,26 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
-        // A lock of the system cannot be broken.
-        self.while_held(lock, |mine| work(&|| mine.is_none_or(Mine::is_still_ours)))
+        self.while_held(lock, |held| work(&|| held.is_still_ours()))
     }
 
     /// Does `work` with the lock, which is one of the system where there are no second names.
-    fn while_held<R>(
-        &self,
-        lock: &Path,
-        work: impl FnOnce(Option<&Mine<'_>>) -> R,
-    ) -> Result<Updated<R>, FsError> {
+    fn while_held<R>(&self, lock: &Path, work: impl FnOnce(&Held<'_>) -> R) -> Result<Updated<R>, FsError> {
         if planted(Bug::LockNotTaken) {
-            return Ok(Updated { value: work(None), locked: true, everywhere: true });
+            return Ok(Updated { value: work(&Held::Nothing), locked: true, everywhere: true });
         }
         let mine = Mine::create(self, lock)?;
         for look in 0..MOST_LOOKS {
             match mine.try_take()? {
                 Taken::Yes => {
                     mine.forget_own_name();
-                    let value = work(Some(&mine));
+                    let value = work(&Held::Name(&mine));
                     mine.give_back();
                     return Ok(Updated { value, locked: true, everywhere: true });
                 }
                 Taken::NoSecondNames => {
                     mine.forget_own_name();
-                    return self.under_lock(lock, || work(None));
+                    return self.under_lock(lock, |file| work(&Held::OfSystem(file)));
                 }
                 Taken::No => {
                     mine.break_if_dead().inspect_err(|_| mine.forget_own_name())?;
@@ -93,10 +88,7 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
-        self.while_held(lock, |mine| {
-            let is_ours = || mine.is_none_or(Mine::is_still_ours);
-            refreshed(|| mine.into_iter().for_each(Mine::refresh), || work(&is_ours))
-        })
+        self.while_held(lock, |held| refreshed(|| held.refresh(), || work(&|| held.is_still_ours())))
     }
 
     /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a dead
@@ -117,8 +109,7 @@ impl dyn Files + '_ {
             let (_, file) = self.open_system_lock(lock)?;
             let free = file.try_lock() != LockAttempt::Held;
             if free {
-                // A lock of the system cannot be broken.
-                work(&|| true);
+                work(&|| Held::OfSystem(&*file).is_still_ours());
             }
             return Ok(free);
         }
@@ -139,11 +130,11 @@ impl dyn Files + '_ {
         self.pause(PAUSE);
     }
 
-    fn under_lock<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
+    fn under_lock<R>(&self, lock: &Path, work: impl FnOnce(&dyn File) -> R) -> Result<Updated<R>, FsError> {
         let (path, file) = self.open_system_lock(lock)?;
         match self.wait_for_lock(&path, &*file, MOST_LOOKS) {
             None => Err(FsError::KeptLocked { path }),
-            Some(locked) => Ok(Updated { value: work(), locked, everywhere: false }),
+            Some(locked) => Ok(Updated { value: work(&*file), locked, everywhere: false }),
         }
     }
 
@@ -169,6 +160,30 @@ fn refreshed<R>(refresh: impl Fn() + Send, work: impl FnOnce() -> R) -> R {
         drop(done);
         value
     })
+}
+
+/// A lock that is held.
+enum Held<'a> {
+    Name(&'a Mine<'a>),
+    OfSystem(&'a dyn File),
+    Nothing,
+}
+
+impl Held<'_> {
+    /// A lock of the system cannot be broken, but the application may have closed its file.
+    fn is_still_ours(&self) -> bool {
+        match self {
+            Self::Name(mine) => mine.is_still_ours(),
+            Self::OfSystem(file) => file.descriptor().is_ok(),
+            Self::Nothing => true,
+        }
+    }
+
+    fn refresh(&self) {
+        if let Self::Name(mine) = self {
+            mine.refresh();
+        }
+    }
 }
 
 /// A file of our own, which becomes the lock by its second name.
@@ -324,7 +339,7 @@ mod tests {
     use super::super::faulty::{FaultyFiles, What};
     use super::super::{RealFiles, Retrying};
     use super::*;
-    use crate::testing::wait_until;
+    use crate::testing::{closes, give_away, open_below, wait_until};
     use std::fs;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::sync::Arc;
@@ -532,5 +547,32 @@ mod tests {
         assert_eq!(outcome(), Updated { value: 7, locked: true, everywhere: false });
         files.lack(What::Lock);
         assert_eq!(outcome(), Updated { value: 7, locked: false, everywhere: false });
+    }
+
+    /// A lock of the system ends with its file, and nobody breaks it.
+    #[test]
+    fn a_lock_of_the_system_whose_file_the_application_has_closed_is_not_ours_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let (lock, theirs) = (dir.path().join("lock"), dir.path().join("theirs"));
+        let files = FaultyFiles::new(RealFiles);
+        files.lack(What::Link);
+        let files: &dyn Files = &files;
+        let mut given = Vec::new();
+        let mut lose = |is_ours: &dyn Fn() -> bool| {
+            assert!(is_ours());
+            given = open_below(&dir.path().join("lock.flock"));
+            assert_eq!(given.len(), 1);
+            give_away(given[0], fs::File::create(&theirs).unwrap());
+            !is_ours()
+        };
+        assert!(files.exclusively_fenced(&lock, &mut lose).unwrap().value);
+        assert!(closes(given[0], &theirs));
+        let mut given = Vec::new();
+        let done = files.if_free(&lock, &mut |is_ours| {
+            given = open_below(&dir.path().join("lock.flock"));
+            give_away(given[0], fs::File::create(&theirs).unwrap());
+            assert!(!is_ours());
+        });
+        assert!(done.unwrap() && closes(given[0], &theirs));
     }
 }

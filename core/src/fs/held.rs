@@ -14,6 +14,7 @@ use rustix::fs::{
     fstatfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
     ResolveFlags, CWD,
 };
+use scr_plugin_api::Handle;
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -33,7 +34,7 @@ struct HeldDir {
     dir: RwLock<Arc<dyn File>>,
     /// The folders below it that were used last, the newest at the end. They stay open, since the next name mostly lies in one
     /// of them.
-    folders: Mutex<Vec<(PathBuf, Arc<OwnedFd>)>>,
+    folders: Mutex<Vec<(PathBuf, Arc<Handle<OwnedFd>>)>>,
 }
 
 /// This many folders stay open: those of the newest dataset and of the one before.
@@ -50,21 +51,21 @@ impl HeldDir {
         Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn folders(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<OwnedFd>)>> {
+    fn folders(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<Handle<OwnedFd>>)>> {
         self.folders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A folder that has stayed open.
-    fn known(&self, path: &Path) -> Option<Arc<OwnedFd>> {
+    fn known(&self, path: &Path) -> Option<Arc<Handle<OwnedFd>>> {
         let mut folders = self.folders();
         let at = folders.iter().position(|(known, _)| known == path)?;
         folders[at..].rotate_left(1);
         folders.last().map(|(_, folder)| Arc::clone(folder))
     }
 
-    fn open_folder(&self, path: &Path) -> io::Result<Arc<OwnedFd>> {
-        let opened = open_with_room(|| open_below(descriptor(&self.dir())?, path))?;
-        let opened = Arc::new(opened);
+    fn open_folder(&self, path: &Path) -> io::Result<Arc<Handle<OwnedFd>>> {
+        let opened = open_with_room(|| open_below(self.dir().descriptor()?, path))?;
+        let opened = Arc::new(Handle::new(opened)?);
         let mut folders = self.folders();
         folders.retain(|(known, _)| known != path);
         if folders.len() == MOST_FOLDERS {
@@ -88,15 +89,15 @@ impl Below<'_> {
     /// and make it again. Nothing is found in a removed one, and then it is opened anew.
     fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let Some(folder) = folder else { return work(descriptor(&self.held.dir())?, self.path.as_os_str()) };
+        let Some(folder) = folder else { return work(self.held.dir().descriptor()?, self.path.as_os_str()) };
         let name = self.path.file_name().unwrap_or(OsStr::new("."));
         if let Some(known) = self.held.known(folder) {
-            match work(known.as_fd(), name) {
+            match work(known.get()?.as_fd(), name) {
                 Err(error) if was_removed(&error) => self.held.forget(folder),
                 other => return other,
             }
         }
-        work(self.held.open_folder(folder)?.as_fd(), name)
+        work(self.held.open_folder(folder)?.get()?.as_fd(), name)
     }
 
     fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
@@ -108,7 +109,7 @@ impl Below<'_> {
 impl HeldDirs {
     /// With one directory more.
     pub(super) fn with(&self, path: &Path, dir: Arc<dyn File>) -> Option<Self> {
-        dir.descriptor()?;
+        dir.descriptor().ok()?;
         let mut held = self.held.clone();
         held.retain(|known| known.path != path);
         held.push(Arc::new(HeldDir {
@@ -167,10 +168,6 @@ fn was_removed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle)
 }
 
-fn descriptor(dir: &Arc<dyn File>) -> io::Result<BorrowedFd<'_>> {
-    dir.descriptor().ok_or_else(|| io::ErrorKind::Unsupported.into())
-}
-
 /// Opens a folder below another one and follows no link. One call does it, unless the kernel lacks it, or a part is missing or a
 /// link.
 fn open_below(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
@@ -190,7 +187,7 @@ impl Files for HeldDirs {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let Some(below) = self.below(path)? else { return open_file(path, how) };
         let (flags, mode) = flags_of(how);
-        Ok(Box::new(RealFile::new(below.open(flags, mode)?.into(), how)))
+        Ok(Box::new(RealFile::new(below.open(flags, mode)?.into(), how)?))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
@@ -241,7 +238,7 @@ impl Files for HeldDirs {
         below.at(|folder, name| Ok(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
         let Some(below) = self.below(path).ok()? else { return RealFiles.hold_memory(path) };
         if_in_memory(below.open(HOLD, 0).ok()?)
     }
@@ -249,7 +246,7 @@ impl Files for HeldDirs {
     fn space(&self, path: &Path) -> io::Result<Space> {
         let Some(below) = self.below(path)? else { return RealFiles.space(path) };
         if below.is_held_itself() {
-            return Ok(space_of(&fstatfs(descriptor(&below.held.dir())?)?));
+            return Ok(space_of(&fstatfs(below.held.dir().descriptor()?)?));
         }
         Ok(space_of(&fstatfs(below.open(OFlags::PATH, 0)?)?))
     }

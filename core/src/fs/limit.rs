@@ -6,6 +6,7 @@
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
+use scr_plugin_api::Closed;
 use std::error::Error;
 use std::io;
 
@@ -22,11 +23,10 @@ pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<
     }
 }
 
-/// An error of the system, with what can be done about it where it is that no more files may be open, or that a descriptor is not.
+/// An error of the system, with what can be done about it where it is that no more files may be open.
 pub(super) fn explained(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE) => io::Error::other(TooManyOpen { most: getrlimit(Resource::Nofile).current }),
-        Some(Errno::BADF) => io::Error::other(Closed),
         _ => error,
     }
 }
@@ -37,20 +37,12 @@ pub(super) fn exhausted() -> Option<io::Error> {
     any.err().filter(|&error| error == Errno::MFILE).map(|error| explained(error.into()))
 }
 
-/// Whether it follows from an error that says that a descriptor which scr has kept is not open any more.
-pub(crate) fn is_of_closed_descriptor(error: &(dyn Error + 'static)) -> bool {
+/// Whether it follows from an error that says that the application has closed a file of scr.
+pub(crate) fn is_of_closed_file(error: &(dyn Error + 'static)) -> bool {
     let of_system = error.downcast_ref::<io::Error>().and_then(io::Error::get_ref);
     of_system.is_some_and(<dyn Error + Send + Sync>::is::<Closed>)
-        || error.source().is_some_and(is_of_closed_descriptor)
+        || error.source().is_some_and(is_of_closed_file)
 }
-
-/// A descriptor that scr has kept is not open any more.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "a file that scr keeps open was closed by somebody else; an application may close only what it has opened, so closefrom() and \
-     loops over all descriptors have to come before SCR_Init, or after SCR_Finalize"
-)]
-struct Closed;
 
 /// No more files may be open.
 #[derive(Debug, thiserror::Error)]
@@ -91,18 +83,17 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_somebody_has_closed_is_recognised_below_all_errors() {
-        let of = |errno: Errno| {
-            let error =
-                Err::<(), _>(io::Error::from(errno)).at("write", std::path::Path::new("/a")).unwrap_err();
-            (crate::describe(&error), is_of_closed_descriptor(&crate::prefix::PrefixError::from(error)))
+    fn a_file_that_somebody_has_closed_is_recognised_below_all_errors() {
+        let of = |error: io::Error| {
+            let error = Err::<(), _>(error).at("write", std::path::Path::new("/a")).unwrap_err();
+            (crate::describe(&error), is_of_closed_file(&crate::prefix::PrefixError::from(error)))
         };
-        let (text, is_closed) = of(Errno::BADF);
+        let (text, is_closed) = of(io::Error::other(Closed { is_reused: false }));
         assert!(
             text.starts_with("cannot write /a: a file that scr keeps open was closed") && is_closed,
             "{text}"
         );
-        assert!(!of(Errno::IO).1);
+        assert!(!of(Errno::IO.into()).1);
     }
 
     const FEW: &str = "fs::limit::tests::where_no_more_files_may_be_open_the_error_gives_the_limit";

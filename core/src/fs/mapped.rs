@@ -21,10 +21,11 @@
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{fstat, fstatfs, FileType};
+use scr_plugin_api::Handle;
 use std::fs::File;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The place of the bytes of an open file in memory, from the first time that it is mapped; it says nothing of whether they may
@@ -34,7 +35,7 @@ pub(super) type Mapping = Mutex<Option<Arc<MmapRaw>>>;
 /// The bytes of an open file as memory.
 pub struct Mapped {
     map: Arc<MmapRaw>,
-    lease: Lease<OwnedFd>,
+    lease: Lease,
     /// The ranges that are borrowed for writing; empty for a file that is borrowed for reading.
     borrowed: Mutex<Vec<Range<usize>>>,
 }
@@ -54,7 +55,7 @@ impl Mapped {
         if !is_in_memory || length == 0 {
             return None;
         }
-        let lease = Lease::take(file.try_clone().ok()?.into(), kind).ok()?;
+        let lease = Lease::take(file, kind).ok()?;
         // Only now can the length and the memory not change any more.
         let status = fstat(file).ok()?;
         let is_file = FileType::from_raw_mode(status.st_mode) == FileType::RegularFile;
@@ -162,14 +163,14 @@ pub(super) enum LeaseKind {
 }
 
 /// A lease on an open file, given back when it is dropped.
-struct Lease<F: AsFd> {
-    file: F,
+struct Lease {
+    file: Handle<File>,
     kind: LeaseKind,
 }
 
-impl<F: AsFd> Lease<F> {
-    fn take(file: F, kind: LeaseKind) -> io::Result<Self> {
-        let lease = Self { file, kind };
+impl Lease {
+    fn take(file: &File, kind: LeaseKind) -> io::Result<Self> {
+        let lease = Self { file: Handle::new(file.try_clone()?)?, kind };
         // Before the lease exists, the signal has to be a harmless one, and after that it is sent to nobody.
         lease.control(F_SETSIG, libc::SIGURG)?;
         lease.control(libc::F_SETLEASE, lease.number())?;
@@ -190,15 +191,16 @@ impl<F: AsFd> Lease<F> {
     }
 
     fn control(&self, command: i32, argument: i32) -> io::Result<i32> {
+        let file = self.file.get()?;
         // SAFETY: the descriptor is open, and all commands used here take a number.
-        match unsafe { libc::fcntl(self.file.as_fd().as_raw_fd(), command, argument) } {
+        match unsafe { libc::fcntl(file.as_raw_fd(), command, argument) } {
             -1 => Err(io::Error::last_os_error()),
             value => Ok(value),
         }
     }
 }
 
-impl<F: AsFd> Drop for Lease<F> {
+impl Drop for Lease {
     fn drop(&mut self) {
         // A lease that is not held any more needs not be given back.
         let _ = self.control(libc::F_SETLEASE, libc::F_UNLCK);

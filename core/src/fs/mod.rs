@@ -49,7 +49,7 @@ mod whole;
 pub(crate) use entry_name::EntryName;
 pub use error::FsError;
 pub(crate) use error::{At, MayPass};
-pub(crate) use limit::is_of_closed_descriptor;
+pub(crate) use limit::is_of_closed_file;
 pub use lock::LockAttempt;
 pub(crate) use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
@@ -61,6 +61,7 @@ pub(crate) use retrying::{retried, Retrying};
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 
+use scr_plugin_api::Handle;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -233,9 +234,12 @@ pub trait File: Send + Sync {
         let _ = len;
         None
     }
-    /// The descriptor, where there is one: what the dynamic linker is to load must be a file of the system.
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
+    /// The descriptor, to be used at once: what the dynamic linker is to load must be a file of the system.
+    ///
+    /// # Errors
+    /// There is none, or the application has closed it.
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        Err(io::ErrorKind::Unsupported.into())
     }
 }
 
@@ -307,7 +311,7 @@ pub trait Files: Send + Sync {
     }
     /// A hold on the memory of a file in a file system that is in memory: what removes the file gives its memory back only when
     /// the hold is dropped. `None` where that would be of no use, or not safe: a network file system would keep the name.
-    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
         let _ = path;
         None
     }

@@ -274,6 +274,7 @@ mod tests {
     use super::super::faulty::{FaultyFiles, What};
     use super::super::RealFiles;
     use super::*;
+    use crate::testing::{closes, give_away, open_below};
     use std::fs;
     use std::os::unix::fs::{chown, symlink, PermissionsExt};
 
@@ -577,5 +578,48 @@ mod tests {
         let operations = faulty.operations();
         assert_eq!(operations.len(), 2);
         assert!(operations[0].what == What::OpenToWrite && operations[0].path == one.path().join("x"));
+    }
+
+    /// scr made the folders of its datasets in those of the application.
+    #[test]
+    fn nothing_is_made_in_a_folder_of_the_application_that_has_the_number_of_ours() {
+        let dir = tempfile::tempdir().unwrap();
+        let (base, theirs) = (dir.path().join("base"), dir.path().join("theirs"));
+        fs::create_dir(&theirs).unwrap();
+        fs::write(theirs.join("file"), "theirs").unwrap();
+        let owned = make(&base, "user/scr.7").unwrap();
+        let at = |name: &str| owned.path().join(name);
+        owned.files().make_dir(&at("a"), 0o700).unwrap();
+        owned.files().make_dir(&at("a/b"), 0o700).unwrap();
+        fs::write(at("a/b/file"), "ours").unwrap();
+        assert!(owned.files().status(&at("a/b/file")).is_ok());
+        let numbers = open_below(&base);
+        assert!(numbers.len() >= 3, "the directory, and folders in it that stay open: {numbers:?}");
+        for &number in &numbers {
+            give_away(number, fs::File::open(&theirs).unwrap());
+        }
+        let files = owned.files();
+        let results = [
+            files.make_dir(&at("c"), 0o700),
+            files.make_dir(&at("a/b/c"), 0o700),
+            files.open(&at("new"), How::Create(0o600)).map(drop),
+            files.open(&at("a/file"), How::Ensure(0o600)).map(drop),
+            files.remove_file(&at("file")),
+            files.remove_file(&at("a/b/file")),
+            files.rename(&at("a/b/file"), &at("a/b/other")),
+            files.link(&at("a/b/file"), &at("other")),
+            files.list(owned.path()).map(drop),
+            files.status(&at("a/b/file")).map(drop),
+            files.space(owned.path()).map(drop),
+        ];
+        for result in results {
+            assert!(crate::fs::is_of_closed_file(&result.unwrap_err()));
+        }
+        assert!(!owned.is_gone(), "nobody makes it again");
+        drop(owned);
+        assert!(numbers.iter().all(|&number| closes(number, &theirs)), "they are the application's to close");
+        assert_eq!(REAL.list(&theirs).unwrap(), [Path::new("file")]);
+        assert_eq!(fs::read(theirs.join("file")).unwrap(), b"theirs");
+        assert_eq!(fs::read(base.join("user/scr.7/a/b/file")).unwrap(), b"ours");
     }
 }

@@ -13,6 +13,7 @@ use rustix::fs::{
     Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps, CWD,
 };
 use rustix::io::Errno;
+use scr_plugin_api::Handle;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -20,7 +21,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl Files for RealFiles {
         Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
         if_in_memory(open(path, HOLD | OFlags::NOFOLLOW, Mode::empty()).ok()?)
     }
 
@@ -126,7 +126,7 @@ pub(super) fn open_file(path: &Path, how: How) -> io::Result<Box<dyn File>> {
     let (flags, mode) = flags_of(how);
     let mut options = OpenOptions::new();
     options.read(true).write(flags.contains(OFlags::RDWR)).mode(mode).custom_flags(signed(flags));
-    Ok(Box::new(RealFile::new(open_with_room(|| options.open(path))?, how)))
+    Ok(Box::new(RealFile::new(open_with_room(|| options.open(path))?, how)?))
 }
 
 /// The names in an open folder, sorted.
@@ -150,8 +150,9 @@ pub(super) fn space_of(system: &StatFs) -> Space {
 }
 
 /// A file that is only held, if its file system is in memory.
-pub(super) fn if_in_memory(file: OwnedFd) -> Option<OwnedFd> {
-    fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory).then_some(file)
+pub(super) fn if_in_memory(file: OwnedFd) -> Option<Handle<OwnedFd>> {
+    let is_in_memory = fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory);
+    Handle::new(file).ok().filter(|_| is_in_memory)
 }
 
 /// How to hold a file without reading it, whatever its permissions and kind.
@@ -163,23 +164,17 @@ const RAMFS: i128 = 0x8584_58f6;
 
 /// A file that is open.
 pub(super) struct RealFile {
-    file: fs::File,
+    /// Once it may be locked, that is forgotten before the file is closed.
+    given_up: OnceLock<forked::GivenUp>,
+    file: Handle<fs::File>,
     how: How,
     mapping: Mapping,
-    may_be_locked: AtomicBool,
-}
-
-impl Drop for RealFile {
-    fn drop(&mut self) {
-        if *self.may_be_locked.get_mut() {
-            forked::forget(self.file.as_fd());
-        }
-    }
 }
 
 impl RealFile {
-    pub(super) fn new(file: fs::File, how: How) -> Self {
-        Self { file, how, mapping: Mapping::default(), may_be_locked: AtomicBool::default() }
+    pub(super) fn new(file: fs::File, how: How) -> io::Result<Self> {
+        let (given_up, mapping) = (OnceLock::new(), Mapping::default());
+        Ok(Self { given_up, file: Handle::new(file)?, how, mapping })
     }
 
     fn appends(&self) -> bool {
@@ -188,7 +183,7 @@ impl RealFile {
 
     /// Whether this process has the file open for writing, or mapped. `None` if that cannot be found out.
     fn is_written_by_this_process(&self) -> Option<bool> {
-        let own = self.file.metadata().ok()?;
+        let own = self.file.get().and_then(fs::File::metadata).ok()?;
         Some(has_open_to_write(Path::new("/proc/self"), &own)? || is_mapped_to_write(&own))
     }
 }
@@ -223,7 +218,7 @@ impl File for RealFile {
         let mut done = 0;
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let place = offset.checked_add(done as u64).ok_or(io::ErrorKind::InvalidInput)?;
-            match self.file.read_at(rest, place) {
+            match self.file.get()?.read_at(rest, place) {
                 Ok(0) => break,
                 Ok(count) => done += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
@@ -238,66 +233,66 @@ impl File for RealFile {
             // Linux would append, wherever we ask it to write.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.file.write_all_at(bytes, offset)
+        self.file.get()?.write_all_at(bytes, offset)
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.file.get()?;
         if self.appends() {
-            (&self.file).write_all(bytes)
+            file.write_all(bytes)
         } else {
-            self.file.write_all_at(bytes, self.file.metadata()?.len())
+            file.write_all_at(bytes, file.metadata()?.len())
         }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        self.file.get()?.set_len(len)
     }
 
     fn status(&self) -> io::Result<Status> {
-        Ok(status_of(&fstat(&self.file)?))
+        Ok(status_of(&fstat(self.file.get()?)?))
     }
 
     fn sync(&self) -> io::Result<()> {
         match self.how {
-            How::Folder => match self.file.sync_all() {
+            How::Folder => match self.file.get()?.sync_all() {
                 // Some network file systems cannot sync a folder; their names are on the server already.
                 Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
                 other => other,
             },
-            _ => self.file.sync_data(),
+            _ => self.file.get()?.sync_data(),
         }
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
-        self.file.set_permissions(Permissions::from_mode(mode))
+        self.file.get()?.set_permissions(Permissions::from_mode(mode))
     }
 
     fn try_lock(&self) -> LockAttempt {
-        if !self.may_be_locked.swap(true, Ordering::Relaxed) {
-            forked::keep(self.file.as_fd());
-        }
-        lock::attempt(&self.file)
+        let Ok(file) = self.file.get() else { return LockAttempt::NoLocks };
+        self.given_up.get_or_init(|| forked::give_up(file.as_fd()));
+        lock::attempt(file)
     }
 
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        Ok(futimens(&self.file, &timestamps(accessed, changed))?)
+        Ok(futimens(self.file.get()?, &timestamps(accessed, changed))?)
     }
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
-        std::os::unix::fs::fchown(&self.file, Some(uid), Some(gid))
+        std::os::unix::fs::fchown(self.file.get()?, Some(uid), Some(gid))
     }
 
     fn has_access_list(&self) -> bool {
         let none: &mut [u8] = &mut [];
-        rustix::fs::fgetxattr(&self.file, "system.posix_acl_access", none).is_ok()
+        self.file.get().is_ok_and(|file| rustix::fs::fgetxattr(file, "system.posix_acl_access", none).is_ok())
     }
 
     fn has_holes(&self) -> bool {
-        self.file.metadata().is_ok_and(|status| status.blocks() < status.len() / 512)
+        self.file.get().and_then(fs::File::metadata).is_ok_and(|status| status.blocks() < status.len() / 512)
     }
 
     fn writer(&self) -> Option<Writer> {
-        match mapped::is_open_to_write(&self.file) {
+        match mapped::is_open_to_write(self.file.get().ok()?) {
             Some(false) => None,
             Some(true) if self.is_written_by_this_process() == Some(false) => Some(Writer::Others),
             Some(true) => Some(Writer::ThisProcess),
@@ -307,7 +302,7 @@ impl File for RealFile {
     }
 
     fn other_writer(&self) -> Option<String> {
-        let own = self.file.metadata().ok()?;
+        let own = self.file.get().and_then(fs::File::metadata).ok()?;
         let number = |process: &fs::DirEntry| process.file_name().to_str()?.parse::<u32>().ok();
         let processes = fs::read_dir("/proc").ok()?.flatten();
         let mut others =
@@ -319,7 +314,8 @@ impl File for RealFile {
 
     fn map(&self, len: u64) -> Option<Mapped> {
         // Smaller pages cost more to map than to copy.
-        let unit = u64::try_from(fstat(&self.file).ok()?.st_blksize).ok()?;
+        let file = self.file.get().ok()?;
+        let unit = u64::try_from(fstat(file).ok()?.st_blksize).ok()?;
         if unit < LARGE_PAGE {
             return None;
         }
@@ -328,11 +324,11 @@ impl File for RealFile {
             How::Append(_) | How::Folder => return None,
             _ => LeaseKind::Write,
         };
-        Mapped::new(&self.file, len, kind, &self.mapping)
+        Mapped::new(file, len, kind, &self.mapping)
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.as_fd())
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.file.get().map(AsFd::as_fd)
     }
 }
 
@@ -400,8 +396,10 @@ fn kind(of: FileType) -> Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::wait_until;
+    use crate::fs::is_of_closed_file;
+    use crate::testing::{closes, give_away, wait_until};
     use rustix::fs::{mknodat, FileType as NodeType, Mode, CWD};
+    use std::os::fd::AsRawFd;
     use std::os::unix::fs::symlink;
 
     fn folder() -> tempfile::TempDir {
@@ -496,5 +494,43 @@ mod tests {
         assert_eq!(status("a").identity, status("d").identity);
         RealFiles.sync_dir(dir.path()).unwrap();
         assert!(RealFiles.space(dir.path()).unwrap().free.is_none_or(|free| free > 0));
+    }
+
+    /// scr wrote into it, and closed it in the end.
+    #[test]
+    fn a_file_of_the_application_that_has_the_number_of_ours_is_left_alone() {
+        let dir = folder();
+        let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+        fs::write(&ours, "ours").unwrap();
+        fs::write(&theirs, "theirs").unwrap();
+        let before = RealFiles.status(&theirs).unwrap();
+        for how in [How::Update, How::Append(0o600), How::Read] {
+            let file = RealFiles.open(&ours, how).unwrap();
+            let number = file.descriptor().unwrap().as_raw_fd();
+            let of_application = OpenOptions::new().read(true).write(true).open(&theirs).unwrap();
+            give_away(number, &of_application);
+            let results = [
+                file.read_at(0, &mut [0; 3]).map(drop),
+                file.append(b"more"),
+                file.set_len(1),
+                file.status().map(drop),
+                file.sync(),
+                file.set_mode(0o777),
+                file.set_times((1, 0), (1, 0)),
+                file.descriptor().map(drop),
+            ];
+            for result in results {
+                assert!(is_of_closed_file(&result.unwrap_err()), "{how:?}");
+            }
+            assert!(file.write_at(0, b"wrong").is_err() && file.map(6).is_none());
+            assert_eq!(file.try_lock(), LockAttempt::NoLocks);
+            let looks = RealFiles.open(&theirs, How::Update).unwrap();
+            assert_eq!(looks.try_lock(), LockAttempt::Taken, "nobody has locked it");
+            drop(file);
+            assert!(closes(number, &theirs), "{how:?}");
+        }
+        assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+        let after = RealFiles.status(&theirs).unwrap();
+        assert_eq!((after.mode, after.mtime), (before.mode, before.mtime));
     }
 }

@@ -8,6 +8,7 @@
 //! bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
 use super::{File, Files, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
+use scr_plugin_api::Handle;
 use std::io::{self, ErrorKind};
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -114,7 +115,7 @@ impl Files for Retrying {
         self.again(|files| files.set_times(path, accessed, changed))
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
         self.inner.hold_memory(path)
     }
 
@@ -227,7 +228,7 @@ impl File for RetryingFile {
         self.inner.map(len)
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         self.inner.descriptor()
     }
 }

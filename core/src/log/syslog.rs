@@ -6,8 +6,9 @@
 use super::text;
 use crate::param::{self, Cause, Param, Params, Problem};
 use scr_plugin_api::{LogEntry, LogSink, PluginError, PluginErrorKind};
+use std::io;
 use std::os::unix::net::UnixDatagram;
-use std::path::Path;
+use std::path::PathBuf;
 
 /// The socket of the system's logger.
 const SOCKET: &str = "/dev/log";
@@ -46,7 +47,7 @@ const LEVELS: &[&str] = &["EMERG", "ALERT", "CRIT", "ERR", "WARNING", "NOTICE", 
 pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
     let refused = |error: NotKnown| PluginError::new(PluginErrorKind::Refused, error.to_string());
     let priority = facility(params).map_err(refused)? * 8 + level(params).map_err(refused)?;
-    SyslogSink::connect(Path::new(SOCKET), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
+    SyslogSink::find(SOCKET.into(), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
 }
 
 /// Problems of the parameters of syslog, for `scr config` to report before there is a job.
@@ -100,29 +101,35 @@ fn is_named(given: &str, name: &str) -> bool {
     bare.eq_ignore_ascii_case(name)
 }
 
-/// Sends entries to the system's logger.
+/// Sends entries to the system's logger, each through a socket of its own: an application may close one that stays open.
 #[derive(Debug)]
 pub(super) struct SyslogSink {
-    socket: UnixDatagram,
+    logger: PathBuf,
     priority: u8,
     prefix: String,
 }
 
 impl SyslogSink {
-    fn connect(path: &Path, priority: u8, prefix: &str) -> Result<Self, PluginError> {
-        let connected = UnixDatagram::unbound().and_then(|socket| {
-            socket.connect(path)?;
-            socket.set_nonblocking(true)?;
-            Ok(socket)
-        });
-        let socket = connected.map_err(|error| {
-            let text = format!(
-                "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 if there is none",
-                path.display()
-            );
-            PluginError::new(PluginErrorKind::Io, text)
-        })?;
-        Ok(Self { socket, priority, prefix: prefix.to_owned() })
+    /// One whose logger is there.
+    fn find(logger: PathBuf, priority: u8, prefix: &str) -> Result<Self, PluginError> {
+        let sink = Self { logger, priority, prefix: prefix.to_owned() };
+        match sink.connect() {
+            Ok(_) => Ok(sink),
+            Err(error) => Err(PluginError::new(
+                PluginErrorKind::Io,
+                format!(
+                    "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 if there is none",
+                    sink.logger.display()
+                ),
+            )),
+        }
+    }
+
+    fn connect(&self) -> io::Result<UnixDatagram> {
+        let socket = UnixDatagram::unbound()?;
+        socket.connect(&self.logger)?;
+        socket.set_nonblocking(true)?;
+        Ok(socket)
     }
 
     /// `<189>Nov 21 03:28:24 SCR[4711]: host=node0, ...`: the logger puts the host before it.
@@ -138,7 +145,7 @@ impl SyslogSink {
 impl LogSink for SyslogSink {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
         let message = self.message(entry, std::process::id());
-        let sent = self.socket.send(message.as_bytes());
+        let sent = self.connect().and_then(|socket| socket.send(message.as_bytes()));
         sent.map(|_| Vec::new()).map_err(|error| {
             PluginError::new(PluginErrorKind::Io, format!("cannot send to the system's logger: {error}"))
         })
@@ -166,7 +173,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let logger = UnixDatagram::bind(&path).unwrap();
-        let sink = SyslogSink::connect(&path, 23 * 8 + 6, "SCR").unwrap();
+        let sink = SyslogSink::find(path, 23 * 8 + 6, "SCR").unwrap();
         sink.write(&entry()).unwrap();
         let mut buffer = [0; 1024];
         let length = logger.recv(&mut buffer).unwrap();
@@ -182,7 +189,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("log");
         let _logger = UnixDatagram::bind(&path).unwrap();
-        let sink = SyslogSink::connect(&path, 190, "SCR").unwrap();
+        let sink = SyslogSink::find(path, 190, "SCR").unwrap();
         let failed = (0..100_000).find_map(|_| sink.write(&entry()).err());
         assert!(failed.unwrap().text.starts_with("cannot send to the system's logger"));
     }
@@ -197,7 +204,7 @@ mod tests {
 
     #[test]
     fn without_a_logger_the_message_says_what_to_set() {
-        let error = SyslogSink::connect(Path::new("/nowhere/log"), 190, "SCR").unwrap_err();
+        let error = SyslogSink::find("/nowhere/log".into(), 190, "SCR").unwrap_err();
         assert!(error.text.contains("SCR_LOG_SYSLOG_ENABLE=0"), "{error}");
     }
 }

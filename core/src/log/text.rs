@@ -7,12 +7,12 @@
 
 use super::record::Event;
 use crate::env::local_time;
-use crate::fs::{File, Files, How};
+use crate::fs::{Files, How};
 use crate::prefix::FILE_MODE;
 use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
 use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// An entry as a line of `.scr/log`, without its end.
@@ -272,30 +272,24 @@ fn take(entry: &mut LogEntry, key: &str, value: String) -> Result<(), LineError>
     Ok(())
 }
 
-/// Writes to the text log. The file is opened with the first entry.
+/// Writes to the text log. The file does not stay open between entries: the application may close what it does not know.
 pub(crate) struct TextSink {
     files: Arc<dyn Files>,
     path: PathBuf,
-    file: Mutex<Option<Box<dyn File>>>,
 }
 
 impl TextSink {
     pub(crate) fn new(files: Arc<dyn Files>, path: PathBuf) -> Self {
-        Self { files, path, file: Mutex::new(None) }
+        Self { files, path }
     }
 }
 
 impl LogSink for TextSink {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
-        let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let opened = match file.take() {
-            Some(open) => Ok(open),
-            None => self.files.open(&self.path, How::Append(FILE_MODE)),
-        };
-        let open = opened.map_err(|error| failed("open", &error))?;
+        let opened = self.files.open(&self.path, How::Append(FILE_MODE));
+        let file = opened.map_err(|error| failed("open", &error))?;
         let text = line(entry) + "\n";
-        open.append(text.as_bytes()).map_err(|error| failed("write", &error))?;
-        *file = Some(open);
+        file.append(text.as_bytes()).map_err(|error| failed("write", &error))?;
         Ok(Vec::new())
     }
 }

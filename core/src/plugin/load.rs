@@ -103,7 +103,7 @@ pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
         Some(at) => at,
         None => {
             let descriptor =
-                library.file.descriptor().ok_or_else(|| LoadError::NoDescriptor { path: path() })?;
+                library.file.descriptor().map_err(|_| LoadError::NoDescriptor { path: path() })?;
             let header = open(&library.path, descriptor)?;
             let (status, sha256) = (library.status, library.sha256.clone());
             loaded.push(Loaded { status, sha256, header, plugin: None });

@@ -6,7 +6,7 @@
 //! If no file can be created, there is no warning. If the file system has no locks, the job says that.
 
 use super::Prefix;
-use crate::fs::{keep_from_readers, File, Files, How, LockAttempt, LOCKABLE};
+use crate::fs::{keep_from_readers, At, File, Files, FsError, How, LockAttempt, LOCKABLE};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ pub(crate) struct Running {
 }
 
 struct RunLock {
+    path: PathBuf,
     /// The file, with the lock on it.
     file: Box<dyn File>,
     /// How much of it has been read.
@@ -94,7 +95,8 @@ impl Running {
             // Without it another run is warned as well, with fewer words.
             let written = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
             let file = if holds_reader { to_read } else { to_write };
-            self.lock = Some(RunLock { file, read: written.map_or(u64::MAX, |()| line.len() as u64) });
+            let path = path.to_owned();
+            self.lock = Some(RunLock { path, file, read: written.map_or(u64::MAX, |()| line.len() as u64) });
         }
         Ok(None)
     }
@@ -107,6 +109,13 @@ impl Running {
     /// Whether this run and others learn of each other.
     pub(crate) fn is_known(&self) -> bool {
         self.lock.is_some()
+    }
+
+    /// # Errors
+    /// The application has closed the file, and others take this run for one that has ended.
+    pub(crate) fn expect_known(&self) -> Result<(), FsError> {
+        let mut lock = self.lock.iter();
+        lock.try_for_each(|lock| lock.file.descriptor().map(drop).at("keep the lock of", &lock.path))
     }
 
     /// Whether the file system of the prefix directory has no locks.
@@ -182,3 +191,30 @@ const RUNNING: &str = "running";
 const MOST_RUNS: u32 = 100;
 /// The longest part of a line that is read.
 const LONGEST: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::{is_of_closed_file, RealFiles};
+    use crate::testing::{closes, give_away, open_below};
+
+    /// The next run takes it for one that has ended.
+    #[test]
+    fn a_run_whose_lock_the_application_has_closed_is_not_known_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        let (running, _) = Running::begin(&RealFiles, &prefix, "a run", 1);
+        running.expect_known().unwrap();
+        let theirs = dir.path().join("theirs");
+        let numbers = open_below(&prefix.scr_file(RUNNING));
+        assert_eq!(numbers.len(), 1);
+        give_away(numbers[0], std::fs::File::create(&theirs).unwrap());
+        assert_eq!(RunState::find(&RealFiles, &prefix), RunState::NotRunning);
+        let error = running.expect_known().unwrap_err();
+        assert!(is_of_closed_file(&error), "{error}");
+        assert!(error.to_string().starts_with("cannot keep the lock of "), "{error}");
+        drop(running);
+        assert!(closes(numbers[0], &theirs));
+    }
+}

@@ -305,7 +305,7 @@ fn enter(
         begun: begun[0],
         ..RankRecord::begun(job, dataset, theirs.protection.clone(), set)
     };
-    let (part, journal) = cache.begin(job, &mut record, |record, id| record.dataset.id = id)?;
+    let (part, journal) = cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
     let store = cache.store_index(&record.protection.store);
     let cached = CachedDataset::new(record, part, journal.into_claim(), store);
     Ok(CachedDataset { survives: Some(survives), ..cached })

@@ -98,7 +98,7 @@ impl Agent {
     /// From now on the agent knows that an application is there.
     fn be_present(&self) -> Result<(), PluginError> {
         let mut application = self.application.lock().unwrap_or_else(PoisonError::into_inner);
-        if application.is_none() {
+        if !application.as_ref().is_some_and(Application::is_known) {
             let present = Application::enter(&self.control).map_err(|error| {
                 PluginError::new(
                     PluginErrorKind::Io,

@@ -5,6 +5,7 @@
 
 use rustix::fs::{flock, utimensat, AtFlags, FlockOperation, Timespec, Timestamps, CWD, UTIME_NOW};
 use rustix::io::Errno;
+use scr_plugin_api::Handle;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -17,7 +18,7 @@ pub struct Agent(#[allow(dead_code, reason = "the lock is held while it is open"
 
 /// Marks an application as a user of the agent, until it is dropped.
 #[derive(Debug)]
-pub struct Application(#[allow(dead_code, reason = "the lock is held while it is open")] File);
+pub struct Application(Handle<File>);
 
 impl Agent {
     /// Becomes the agent; `None` if there is one.
@@ -55,7 +56,7 @@ impl Application {
     pub fn enter(control: &Path) -> io::Result<Self> {
         let file = open(&control.join(APPLICATION))?;
         flock(&file, FlockOperation::LockShared)?;
-        Ok(Self(file))
+        Handle::new(file).map(Self)
     }
 
     /// If no application is there, what keeps others from entering until it is dropped. So an agent that leaves meanwhile
@@ -65,7 +66,13 @@ impl Application {
     /// The lock file cannot be used.
     pub fn none_is_there(control: &Path) -> io::Result<Option<Self>> {
         let file = open(&control.join(APPLICATION))?;
-        Ok(lock(&file, FlockOperation::NonBlockingLockExclusive)?.then_some(Self(file)))
+        let taken = lock(&file, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(if taken { Some(Self(Handle::new(file)?)) } else { None })
+    }
+
+    /// Whether the agent still knows: the process that it runs in may have closed the file, and with it the lock is gone.
+    pub(crate) fn is_known(&self) -> bool {
+        self.0.get().is_ok()
     }
 }
 

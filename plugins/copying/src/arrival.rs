@@ -15,7 +15,8 @@ use std::os::unix::fs::PermissionsExt;
 pub fn prepare(item: &CopyItem) -> Result<u32, CopyError> {
     let source = open_source(item)?;
     let destination = open_destination(item, &source, 0)?;
-    let found = destination.metadata().map_err(io_error("examining", &item.destination, 0))?;
+    let found =
+        destination.get().and_then(File::metadata).map_err(io_error("examining", &item.destination, 0))?;
     Ok(found.permissions().mode() & 0o777)
 }
 

@@ -8,7 +8,7 @@ use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};
 use crate::{Buffer, Control, CopyError};
 use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
-use scr_plugin_api::CopyItem;
+use scr_plugin_api::{CopyItem, Handle};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
@@ -38,7 +38,7 @@ impl How {
 #[derive(Debug)]
 #[must_use = "what is not synced may be lost"]
 pub struct Written {
-    file: File,
+    file: Handle<File>,
     path: PathBuf,
     crc: Option<u32>,
 }
@@ -49,7 +49,7 @@ impl Written {
     /// # Errors
     /// The system's error, for instance that space ran out after all.
     pub fn sync(self) -> Result<Option<u32>, CopyError> {
-        self.file.sync_all().map_err(io_error("syncing", &self.path, 0))?;
+        self.file.get().and_then(File::sync_all).map_err(io_error("syncing", &self.path, 0))?;
         Ok(self.crc)
     }
 }
@@ -122,7 +122,7 @@ const LARGEST_BLOCK: usize = 64 << 20;
 /// After so many bytes the kernel is asked to begin writing them out.
 const WRITE_OUT_BYTES: u64 = 8 << 20;
 
-pub(crate) fn open_source(item: &CopyItem) -> Result<File, CopyError> {
+pub(crate) fn open_source(item: &CopyItem) -> Result<Handle<File>, CopyError> {
     let path = &item.source;
     // Without NONBLOCK, opening a FIFO would wait for a writer forever. A link could lead to a file of somebody else.
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -135,7 +135,7 @@ pub(crate) fn open_source(item: &CopyItem) -> Result<File, CopyError> {
         }
     })?;
     check_source(&file, item)?;
-    Ok(file)
+    Handle::new(file).map_err(io_error("examining", path, 0))
 }
 
 fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
@@ -150,7 +150,11 @@ fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
     Ok(())
 }
 
-pub(crate) fn open_destination(item: &CopyItem, source: &File, keep: u64) -> Result<File, CopyError> {
+pub(crate) fn open_destination(
+    item: &CopyItem,
+    source: &Handle<File>,
+    keep: u64,
+) -> Result<Handle<File>, CopyError> {
     let path = &item.destination;
     // Not truncated at once: it might be the source under another name.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -158,7 +162,7 @@ pub(crate) fn open_destination(item: &CopyItem, source: &File, keep: u64) -> Res
         .map(File::from)
         .map_err(|errno| io_error("creating", path, 0)(errno.into()))?;
     let here = file.metadata().map_err(io_error("examining", path, 0))?;
-    let there = source.metadata().map_err(io_error("examining", &item.source, 0))?;
+    let there = source.get().and_then(File::metadata).map_err(io_error("examining", &item.source, 0))?;
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {
         return Err(CopyError::SameFile { source_path: item.source.clone(), path: path.clone() });
     }
@@ -168,7 +172,7 @@ pub(crate) fn open_destination(item: &CopyItem, source: &File, keep: u64) -> Res
     if here.is_file() && here.len() > keep {
         file.set_len(keep).map_err(io_error("shortening", path, keep))?;
     }
-    Ok(file)
+    Handle::new(file).map_err(io_error("examining", path, 0))
 }
 
 pub(crate) fn io_error<'a>(
@@ -190,8 +194,8 @@ fn in_kernel(source: &File, destination: &File, offset: u64, len: usize) -> rust
 /// One copy under way.
 struct Copier<'a> {
     item: &'a CopyItem,
-    source: File,
-    destination: File,
+    source: Handle<File>,
+    destination: Handle<File>,
     control: &'a Control,
     block_bytes: usize,
     checksum: Checksum,
@@ -207,26 +211,35 @@ impl Copier<'_> {
         let has_holes = self.has_holes()?;
         let mut offset = part.from;
         while offset < len {
-            let extent = if has_holes { extent_at(&self.source, offset, len) } else { Extent::Data(len) };
+            let extent =
+                if has_holes { extent_at(self.source(offset)?, offset, len) } else { Extent::Data(len) };
             offset = match extent {
                 Extent::Data(end) => self.copy_data(offset, end, buffer)?,
                 Extent::Hole(end) => self.skip_hole(offset, end)?,
             };
         }
         self.write_out(len, 1);
-        check_source(&self.source, self.item)
+        check_source(self.source(len)?, self.item)
+    }
+
+    fn source(&self, offset: u64) -> Result<&File, CopyError> {
+        self.source.get().map_err(io_error("reading", &self.item.source, offset))
+    }
+
+    fn destination(&self, offset: u64) -> Result<&File, CopyError> {
+        self.destination.get().map_err(io_error("writing", &self.item.destination, offset))
     }
 
     /// A guess that saves a file without holes from being asked about them.
     fn has_holes(&self) -> Result<bool, CopyError> {
-        let found = self.source.metadata().map_err(io_error("examining", &self.item.source, 0))?;
+        let found = self.source(0)?.metadata().map_err(io_error("examining", &self.item.source, 0))?;
         Ok(found.blocks().saturating_mul(512) < found.len())
     }
 
     fn skip_hole(&mut self, from: u64, to: u64) -> Result<u64, CopyError> {
         self.check_cancel(from)?;
         // The length also marks the hole at the end; earlier ones cost nothing.
-        self.destination.set_len(to).map_err(io_error("extending", &self.item.destination, to))?;
+        self.destination(to)?.set_len(to).map_err(io_error("extending", &self.item.destination, to))?;
         self.checksum.add_zeros(to - from);
         self.control.add(to - from);
         Ok(to)
@@ -255,7 +268,8 @@ impl Copier<'_> {
     /// Gives nothing where the kernel cannot, or reports any error: reading and writing then finds out on which
     /// side the error lies. (Some file systems also give 0 before the end.)
     fn copy_in_kernel(&mut self, offset: u64, len: usize) -> Option<u64> {
-        match self.in_kernel?(&self.source, &self.destination, offset, len) {
+        let (source, destination) = (self.source.get().ok()?, self.destination.get().ok()?);
+        match self.in_kernel?(source, destination, offset, len) {
             Ok(count) if count > 0 => u64::try_from(count).ok(),
             _ => {
                 self.in_kernel = None;
@@ -265,7 +279,7 @@ impl Copier<'_> {
     }
 
     fn copy_block(&mut self, offset: u64, block: &mut [u8]) -> Result<u64, CopyError> {
-        let count = match self.source.read_at(block, offset) {
+        let count = match self.source(offset)?.read_at(block, offset) {
             Ok(0) => {
                 let item = self.item;
                 return Err(CopyError::WrongSize {
@@ -279,7 +293,7 @@ impl Copier<'_> {
             Err(cause) => return Err(io_error("reading", &self.item.source, offset)(cause)),
         };
         let block = &block[..count];
-        self.destination.write_all_at(block, offset).map_err(io_error(
+        self.destination(offset)?.write_all_at(block, offset).map_err(io_error(
             "writing",
             &self.item.destination,
             offset,
@@ -293,7 +307,9 @@ impl Copier<'_> {
     fn write_out(&mut self, offset: u64, least: u64) {
         let waiting = offset.saturating_sub(self.flushed);
         if waiting >= least {
-            let _ = fadvise(&self.destination, self.flushed, NonZeroU64::new(waiting), Advice::DontNeed);
+            let advice =
+                |file: &File| fadvise(file, self.flushed, NonZeroU64::new(waiting), Advice::DontNeed);
+            let _ = self.destination.get().map(advice);
             self.flushed = offset;
         }
     }

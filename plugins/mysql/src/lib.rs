@@ -8,8 +8,8 @@
 //! | `write` | turns an entry into a row |
 //! | `read` | turns rows into entries |
 //!
-//! The first entry opens a connection. It is opened once more if it was lost between two entries: servers close idle connections,
-//! and checkpoints are far apart.
+//! Each entry has a connection of its own. One that stayed open could be closed by the application, which shares all descriptors
+//! with this library, and statements would go into its next file. Servers close idle connections too, and checkpoints are far apart.
 
 #![deny(unsafe_code)]
 
@@ -19,16 +19,16 @@ mod server;
 mod write;
 
 use scr_plugin_api::{KvTree, LogEntry, LogQuery, LogSink, PluginError};
-use server::{DatabaseError, Server};
+use server::Server;
 use std::sync::{Mutex, PoisonError};
-use write::Writer;
+use write::{Known, Writer};
 
-/// A database, and the connection that entries are written through.
+/// A database, and what is known of it.
 pub struct MySql {
     server: Server,
     /// Whether statements are to be shown.
     debug: bool,
-    writer: Mutex<Option<Writer>>,
+    known: Mutex<Known>,
 }
 
 impl MySql {
@@ -38,33 +38,16 @@ impl MySql {
     /// There is no server among the options, or what is there is none.
     pub fn new(options: &KvTree) -> Result<Self, PluginError> {
         let debug = options.text("DEBUG") == Some("1");
-        Ok(Self { server: Server::from_options(options)?, debug, writer: Mutex::new(None) })
-    }
-
-    fn write_through(
-        &self,
-        place: &mut Option<Writer>,
-        entry: &LogEntry,
-    ) -> Result<Vec<String>, DatabaseError> {
-        if let Some(mut writer) = place.take() {
-            match writer.write(entry) {
-                Err(error) if error.is_lost_connection() => {}
-                outcome => {
-                    *place = Some(writer);
-                    return outcome;
-                }
-            }
-        }
-        let writer = place.insert(Writer::new(self.server.connect()?));
-        writer.write(entry)
+        Ok(Self { server: Server::from_options(options)?, debug, known: Mutex::default() })
     }
 }
 
 impl LogSink for MySql {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
-        let mut place = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let statements =
-            self.write_through(&mut place, entry).map_err(|error| self.server.explain(&error))?;
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let written =
+            self.server.connect().and_then(|connection| Writer::new(connection, &mut known).write(entry));
+        let statements = written.map_err(|error| self.server.explain(&error))?;
         Ok(if self.debug { statements } else { Vec::new() })
     }
 

@@ -58,16 +58,6 @@ impl DatabaseError {
         }
     }
 
-    /// The server or what is between has ended the connection: a new one may do better.
-    pub(crate) fn is_lost_connection(&self) -> bool {
-        matches!(
-            self,
-            Self::MySql(
-                mysql::Error::IoError(_) | mysql::Error::DriverError(_) | mysql::Error::CodecError(_)
-            )
-        )
-    }
-
     pub(crate) fn is_no_such_database(&self) -> bool {
         self.code() == Some(NO_SUCH_DATABASE)
     }

@@ -6,11 +6,17 @@ use mysql::{Conn, Params, Value};
 use scr_plugin_api::{LogEntry, LogKind};
 use std::collections::HashMap;
 
-/// A connection, and the numbers of the names that went through it.
-pub(crate) struct Writer {
-    connection: Conn,
+/// The numbers of the names that were written.
+#[derive(Default)]
+pub(crate) struct Known {
     numbers: HashMap<(&'static str, String), u64>,
     jobs: HashMap<(u64, u64), u64>,
+}
+
+/// A connection for one entry.
+pub(crate) struct Writer<'a> {
+    connection: Conn,
+    known: &'a mut Known,
     /// The statements of the entry at hand, for the one who wants to see them.
     statements: Vec<String>,
 }
@@ -22,14 +28,13 @@ const PLAIN: &str = "?";
 /// From seconds since the epoch, in the time zone of the server.
 const TIME: &str = "FROM_UNIXTIME(?)";
 
-impl Writer {
-    pub(crate) fn new(connection: Conn) -> Self {
-        Self { connection, numbers: HashMap::new(), jobs: HashMap::new(), statements: Vec::new() }
+impl<'a> Writer<'a> {
+    pub(crate) fn new(connection: Conn, known: &'a mut Known) -> Self {
+        Self { connection, known, statements: Vec::new() }
     }
 
     /// Writes a row, and gives the statements that did so.
-    pub(crate) fn write(&mut self, entry: &LogEntry) -> Result<Vec<String>, DatabaseError> {
-        self.statements.clear();
+    pub(crate) fn write(mut self, entry: &LogEntry) -> Result<Vec<String>, DatabaseError> {
         let mut columns = vec![
             ("job_id", PLAIN, Value::from(self.job(entry)?)),
             ("type_id", PLAIN, Value::from(self.number("types", &entry.name)?)),
@@ -40,14 +45,14 @@ impl Writer {
         });
         columns.extend(of_entry(entry));
         self.insert("INSERT INTO", table_of(entry.kind), columns)?;
-        Ok(std::mem::take(&mut self.statements))
+        Ok(self.statements)
     }
 
     /// The number of the job that an entry belongs to: of a user's runs under one name.
     fn job(&mut self, entry: &LogEntry) -> Result<u64, DatabaseError> {
         let user = self.number("usernames", &entry.user)?;
         let name = self.number("jobnames", &entry.job_name)?;
-        if let Some(&known) = self.jobs.get(&(user, name)) {
+        if let Some(&known) = self.known.jobs.get(&(user, name)) {
             return Ok(known);
         }
         let columns = vec![
@@ -57,20 +62,20 @@ impl Writer {
         ];
         let find = "SELECT `id` FROM `jobs` WHERE `username_id` = ? AND `jobname_id` = ?";
         let number = self.found_or_made("jobs", find, &Params::from((user, name)), columns)?;
-        self.jobs.insert((user, name), number);
+        self.known.jobs.insert((user, name), number);
         Ok(number)
     }
 
     /// The number of a name in one of the tables of names.
     fn number(&mut self, table: &'static str, name: &str) -> Result<u64, DatabaseError> {
         let key = (table, name.to_owned());
-        if let Some(&known) = self.numbers.get(&key) {
+        if let Some(&known) = self.known.numbers.get(&key) {
             return Ok(known);
         }
         let find = format!("SELECT `id` FROM `{table}` WHERE `name` = ?");
         let columns = vec![("name", PLAIN, Value::from(name))];
         let number = self.found_or_made(table, &find, &Params::from((name,)), columns)?;
-        self.numbers.insert(key, number);
+        self.known.numbers.insert(key, number);
         Ok(number)
     }
 

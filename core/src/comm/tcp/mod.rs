@@ -37,12 +37,13 @@ use crate::env::Clock;
 use batch::{Batch, Inbox, Mail, Sent};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use receiving::{Receiving, HEAD};
+use scr_plugin_api::Handle;
 use sending::Sending;
-use socket::{begin_to_connect, is_connected};
+use socket::{begin_to_connect, is_connected, Connection};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +52,7 @@ use std::time::Duration;
 pub struct TcpComm {
     rank: Rank,
     addresses: Vec<SocketAddr>,
-    listener: TcpListener,
+    listener: Handle<TcpListener>,
     secret: Secret,
     limits: Limits,
     state: RefCell<State>,
@@ -77,7 +78,7 @@ struct State {
     lost: BTreeMap<Rank, Loss>,
     mail: Mail,
     /// Connections to nodes that may be gone, each with its beginning.
-    probes: BTreeMap<Rank, (TcpStream, Duration)>,
+    probes: BTreeMap<Rank, (Connection, Duration)>,
     /// Whether the process can have no more connections.
     is_full: bool,
 }
@@ -115,7 +116,8 @@ impl TcpComm {
         secret: Secret,
         limits: Limits,
     ) -> Result<Self, CommError> {
-        listener.set_nonblocking(true).map_err(|error| failed("listening", &error))?;
+        let listener = listener.set_nonblocking(true).and_then(|()| Handle::new(listener));
+        let listener = listener.map_err(|error| failed("listening", &error))?;
         let (state, traffic, awaited) = (RefCell::default(), Cell::default(), Awaited::default());
         Ok(Self { rank, addresses, listener, secret, limits, state, traffic, awaited })
     }
@@ -338,8 +340,9 @@ impl TcpComm {
     fn accept(&self, state: &mut State, now: Duration) {
         state.is_full = false;
         loop {
-            match self.listener.accept() {
-                Ok((stream, _)) => state.receiving.extend(Receiving::new(stream, now, &self.limits)),
+            let accepted = self.listener.get().and_then(TcpListener::accept);
+            match accepted.and_then(|(stream, _)| Handle::new(stream)) {
+                Ok(stream) => state.receiving.extend(Receiving::new(stream, now, &self.limits)),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
                 Err(error) => {
                     state.is_full = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
@@ -425,17 +428,18 @@ impl TcpComm {
             return Ok(false);
         }
         let wants: BTreeSet<Rank> = batch.sends.iter().map(|send| send.to).collect();
+        let listener = self.listener.get().map_err(|error| failed("listening", &error))?;
         let mut polled = Vec::new();
         if !state.is_full {
-            polled.push(PollFd::new(self.listener.as_fd(), PollFlags::POLLIN));
+            polled.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
         }
-        polled.extend(state.receiving.iter().map(|from| PollFd::new(from.stream.as_fd(), PollFlags::POLLIN)));
-        polled.extend(
-            state
-                .sending
-                .iter()
-                .map(|(to, by)| PollFd::new(by.stream.as_fd(), by.events(wants.contains(to)))),
-        );
+        let receiving = state.receiving.iter().map(|from| (&from.stream, PollFlags::POLLIN));
+        let sending = state.sending.iter().map(|(to, by)| (&by.stream, by.events(wants.contains(to))));
+        for (connection, events) in receiving.chain(sending) {
+            // One that the application has closed ends when it is used next.
+            let Ok(stream) = connection.get() else { return Ok(false) };
+            polled.push(PollFd::new(stream.as_fd(), events));
+        }
         match poll(&mut polled, PollTimeout::from(LONGEST_WAIT)) {
             Ok(many) => Ok(many == 0),
             Err(nix::errno::Errno::EINTR) => Ok(false),

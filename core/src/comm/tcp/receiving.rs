@@ -6,11 +6,10 @@
 
 use super::batch::Inbox;
 use super::handshake::{random, Nonce, Parties, Secret, HELLO, PROOF, WELCOME};
-use super::socket::{read, set_up, write_all, Few};
+use super::socket::{read, set_up, write_all, Connection, Few};
 use super::Limits;
 use crate::comm::{Rank, Tag};
 use std::io::{self, ErrorKind, Read};
-use std::net::TcpStream;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ use std::time::Duration;
 pub(super) const HEAD: usize = 2 + 8;
 
 pub(super) struct Receiving {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Connection,
     stage: Stage,
     /// When it was accepted.
     began: Duration,
@@ -50,7 +49,7 @@ enum Into {
 }
 
 impl Receiving {
-    pub(super) fn new(stream: TcpStream, now: Duration, limits: &Limits) -> io::Result<Self> {
+    pub(super) fn new(stream: Connection, now: Duration, limits: &Limits) -> io::Result<Self> {
         set_up(&stream, limits.dead)?;
         let (few, input) = (Few::default(), Input::default());
         Ok(Self { stream, stage: Stage::Hello, began: now, few, input, frame: None, has_more: false })
@@ -178,7 +177,7 @@ impl Frame {
     fn fill(
         &mut self,
         input: &mut Input,
-        stream: &TcpStream,
+        stream: &Connection,
         inbox: &mut Inbox<'_, '_, '_>,
     ) -> io::Result<bool> {
         let missing = self.missing();
@@ -208,9 +207,9 @@ impl Frame {
 }
 
 /// Reads so many bytes more at most, and says whether there may be more.
-fn grow(bytes: &mut Vec<u8>, most: usize, mut stream: &TcpStream) -> io::Result<bool> {
+fn grow(bytes: &mut Vec<u8>, most: usize, stream: &Connection) -> io::Result<bool> {
     let start = bytes.len();
-    match stream.by_ref().take(most as u64).read_to_end(bytes) {
+    match stream.get()?.take(most as u64).read_to_end(bytes) {
         Ok(0) => Err(ErrorKind::ConnectionAborted.into()),
         Ok(_) => Ok(true),
         // The bytes that have come are kept.
@@ -242,7 +241,7 @@ impl Input {
     }
 
     /// Reads once, and says whether anything has come.
-    fn refill(&mut self, stream: &TcpStream) -> io::Result<bool> {
+    fn refill(&mut self, stream: &Connection) -> io::Result<bool> {
         if self.bytes.is_empty() {
             self.bytes = vec![0; SHORT].into();
         }
@@ -267,8 +266,9 @@ mod tests {
     use super::super::batch::{Batch, Mail};
     use super::*;
     use crate::comm::Incoming;
+    use scr_plugin_api::Handle;
     use std::io::Write;
-    use std::net::TcpListener;
+    use std::net::{TcpListener, TcpStream};
 
     /// The result of receiving these bytes from a rank that knows the secret.
     fn receive(bytes: &[u8]) -> (io::Result<()>, Mail, usize) {
@@ -276,7 +276,7 @@ mod tests {
         let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         sends.write_all(bytes).unwrap();
         drop(sends);
-        let stream = listener.accept().unwrap().0;
+        let stream = Handle::new(listener.accept().unwrap().0).unwrap();
         let (few, input, stage) = (Few::default(), Input::default(), Stage::Ready(Rank(1)));
         let began = Duration::ZERO;
         let mut receiving = Receiving { stream, stage, began, few, input, frame: None, has_more: false };
@@ -323,6 +323,7 @@ mod tests {
         sends.write_all(&frames.collect::<Vec<_>>().concat()).unwrap();
         let stream = listener.accept().unwrap().0;
         stream.set_nonblocking(true).unwrap();
+        let stream = Handle::new(stream).unwrap();
         let (few, input, stage) = (Few::default(), Input::default(), Stage::Ready(Rank(1)));
         let began = Duration::ZERO;
         let mut receiving = Receiving { stream, stage, began, few, input, frame: None, has_more: false };

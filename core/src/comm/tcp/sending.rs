@@ -2,16 +2,16 @@
 
 use super::handshake::{random, Parties, Secret, ANSWER, WELCOME};
 use super::receiving::HEAD;
-use super::socket::{begin_to_connect, is_connected, read, set_up, write, write_all, Few};
+use super::socket::{begin_to_connect, is_connected, read, set_up, write, write_all, Connection, Few};
 use super::Limits;
 use crate::comm::{Rank, Tag};
 use nix::poll::PollFlags;
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 pub(super) struct Sending {
-    pub(super) stream: TcpStream,
+    pub(super) stream: Connection,
     address: SocketAddr,
     parties: Parties,
     stage: Stage,

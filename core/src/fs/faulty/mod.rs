@@ -10,6 +10,7 @@ pub use given_up::given_up;
 pub use unsynced::Random;
 
 use super::{File, Files, How, LockAttempt, Space, Status, Writer};
+use scr_plugin_api::Handle;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -417,7 +418,7 @@ impl Files for FaultyFiles {
         self.inner.set_times(path, accessed, changed)
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<OwnedFd> {
+    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
         self.inner.hold_memory(path)
     }
 
@@ -551,7 +552,7 @@ impl File for FaultyFile {
         self.inner.set_owner(uid, gid)
     }
 
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
         self.inner.descriptor()
     }
 }

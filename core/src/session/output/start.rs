@@ -55,7 +55,8 @@ impl Session {
         let mut record =
             wanted.record(&self.job, &mut self.cache, &self.schemes, &descriptor, agreed.created)?;
         let has_room = self.find_room(store, crowded, agreed.crowded)?;
-        let begun = self.cache.begin(&self.job, &mut record, |record, id| {
+        let is_known = || self.running.expect_known();
+        let begun = self.cache.begin(&self.job, &mut record, is_known, |record, id| {
             (record.dataset.id, record.id_in_prefix) = (id, id);
             if name.is_none() {
                 record.dataset.name = default_name(id);

@@ -310,3 +310,37 @@ fn a_part_does_not_go_on_where_its_beginning_is_gone() {
     let error = copy_part(&item, How::new(0, true), &Control::new(), &mut Buffer::new(), part).unwrap_err();
     assert!(matches!(error, CopyError::WrongSize { expected: 100, found: 99, .. }), "{error}");
 }
+
+/// Threads copied into files of the application, or from them.
+#[test]
+fn a_file_of_the_application_that_has_the_number_of_one_that_is_copied_is_left_alone() {
+    use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+    for way in [None, Some(in_kernel as InKernel)] {
+        for is_source in [false, true] {
+            let folder = Folder::new();
+            let (item, control) = (folder.with(&pattern(50_000)), Control::new());
+            let theirs = folder.0.path().join("theirs");
+            fs::write(&theirs, pattern(50_000)).unwrap();
+            let mut copier = copier(&item, &control, way);
+            let number =
+                if is_source { &copier.source } else { &copier.destination }.get().unwrap().as_raw_fd();
+            let of_application = OpenOptions::new().read(true).write(true).open(&theirs).unwrap();
+            // SAFETY: it is forgotten before it could close the number twice.
+            let mut given = unsafe { OwnedFd::from_raw_fd(number) };
+            rustix::io::dup2(&of_application, &mut given).unwrap();
+            let _ = given.into_raw_fd();
+            let error = copier.run(WHOLE, &mut Buffer::new()).unwrap_err().to_string();
+            assert!(
+                error.contains("was closed by somebody else, and its number stands for another file"),
+                "{error}"
+            );
+            drop(copier);
+            let open = fs::read_link(format!("/proc/self/fd/{number}")).unwrap();
+            assert_eq!(open, fs::canonicalize(&theirs).unwrap(), "it is the application's to close");
+            assert!(fs::read(&theirs).unwrap() == pattern(50_000));
+            assert_eq!(fs::read(&item.destination).unwrap().len(), 0);
+            // SAFETY: nothing else owns the number.
+            drop(unsafe { OwnedFd::from_raw_fd(number) });
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Open files of scr in the process of an application.
+//!
+//! All of a process share its descriptors, and an application may close one that it has not opened: `closefrom`, or a loop over all
+//! numbers. The next file that it opens gets the number. So nothing that is open for longer than a call may be used or closed by
+//! its number alone, and a [`Handle`] is what owns it: it looks first whether the number still stands for what it has opened. That
+//! takes a fraction of a microsecond, and asks no file server.
+//!
+//! It cannot help against an application that closes a number between that look and the use.
+
+use rustix::fs::{fcntl_getfl, fstat, makedev, statx, AtFlags, OFlags, StatxFlags};
+use rustix::io::Errno;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+
+/// An open file, a socket or a folder that belongs to scr, whatever the application closes and opens.
+///
+/// Dropping it closes it, unless the application has done so.
+pub struct Handle<T: AsFd + IntoRawFd> {
+    /// There until it is dropped.
+    file: Option<T>,
+    identity: Identity,
+}
+
+/// What tells an open file from others: device and inode, which a socket and a pipe have too, and how it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Identity {
+    device: u64,
+    inode: u64,
+    flags: OFlags,
+}
+
+impl<T: AsFd + IntoRawFd> Handle<T> {
+    /// Owns what has just been opened.
+    ///
+    /// # Errors
+    /// The system does not tell what it is.
+    pub fn new(file: T) -> io::Result<Self> {
+        let identity = Identity::of(file.as_fd())?;
+        Ok(Self { file: Some(file), identity })
+    }
+
+    /// What was opened, to be used at once.
+    ///
+    /// # Errors
+    /// [`Closed`]: it is not open any more.
+    pub fn get(&self) -> io::Result<&T> {
+        let file = self.file();
+        match Identity::of(file.as_fd()) {
+            Ok(identity) if identity == self.identity => Ok(file),
+            Ok(_) => Err(io::Error::other(Closed { is_reused: true })),
+            Err(Errno::BADF) => Err(io::Error::other(Closed { is_reused: false })),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn file(&self) -> &T {
+        self.file.as_ref().expect("it is there until it is dropped")
+    }
+}
+
+impl<T: AsFd + IntoRawFd> Drop for Handle<T> {
+    fn drop(&mut self) {
+        let is_ours = self.get().is_ok();
+        if let Some(file) = self.file.take().filter(|_| !is_ours) {
+            // The number belongs to somebody else, or to nobody.
+            let _ = file.into_raw_fd();
+        }
+    }
+}
+
+impl<T: AsFd + IntoRawFd + fmt::Debug> fmt::Debug for Handle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Handle").field(self.file()).finish()
+    }
+}
+
+impl Identity {
+    fn of(file: BorrowedFd<'_>) -> Result<Self, Errno> {
+        // A file server is not asked: it might not answer, and what is open keeps its identity.
+        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let (device, inode) = match statx(file, c"", flags, StatxFlags::INO) {
+            Ok(found) => (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
+            // A kernel, or a container, that does not know the call.
+            Err(Errno::NOSYS | Errno::PERM) => fstat(file).map(|found| (found.st_dev, found.st_ino))?,
+            Err(error) => return Err(error),
+        };
+        Ok(Self { device, inode, flags: fcntl_getfl(file)?.intersection(FIXED) })
+    }
+}
+
+/// The flags of an open file that nobody can change. An application that opens a folder of scr by itself has mostly others.
+const FIXED: OFlags = OFlags::RWMODE.union(OFlags::PATH).union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW);
+
+/// A file that scr keeps open was closed by the application.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a file that scr keeps open was closed by somebody else{}; an application may close only what it has opened, so closefrom() \
+     and loops over all descriptors have to come before SCR_Init, or after SCR_Finalize",
+    if *is_reused { ", and its number stands for another file now, which scr leaves alone" } else { "" }
+)]
+pub struct Closed {
+    /// Whether another file has its number by now.
+    pub is_reused: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::{self, File};
+    use std::io::Write;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+    use std::os::unix::net::UnixDatagram;
+
+    /// Gives the number of what is open to another file, in one step: another thread of these tests takes no number in between.
+    fn give_away(number: RawFd, to: &File) {
+        // SAFETY: it is forgotten before it could close the number twice.
+        let mut taken = unsafe { OwnedFd::from_raw_fd(number) };
+        rustix::io::dup2(to, &mut taken).unwrap();
+        let _ = taken.into_raw_fd();
+    }
+
+    fn is_open(number: RawFd, path: &std::path::Path) -> bool {
+        fs::read_link(format!("/proc/self/fd/{number}")).is_ok_and(|link| link == path)
+    }
+
+    /// scr made folders in those of the application, and closed its files.
+    fn is_left_alone<T: AsFd + AsRawFd + IntoRawFd>(opened: T) {
+        let dir = std::env::temp_dir().join(format!("scr-handle.{}", std::process::id()));
+        fs::create_dir_all(&dir).unwrap();
+        let number = opened.as_raw_fd();
+        let path = fs::canonicalize(&dir).unwrap().join(number.to_string());
+        let other = File::create(&path).unwrap();
+        let handle = Handle::new(opened).unwrap();
+        assert_eq!(handle.get().unwrap().as_raw_fd(), number);
+        give_away(number, &other);
+        let error = handle.get().err().unwrap().to_string();
+        assert!(
+            error.contains("was closed by somebody else, and its number stands for another file now"),
+            "{error}"
+        );
+        assert!(error.contains("before SCR_Init, or after SCR_Finalize") && !error.contains('\n'), "{error}");
+        drop(handle);
+        assert!(is_open(number, &path), "it is the application's to close");
+        fs::remove_file(path).unwrap();
+        let _ = fs::remove_dir(dir);
+        // SAFETY: nothing else owns the number.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+
+    #[test]
+    fn a_number_that_the_application_has_taken_is_neither_used_nor_closed() {
+        let file = || File::open("/proc/self/exe").unwrap();
+        is_left_alone(file());
+        is_left_alone(File::open("/").unwrap());
+        is_left_alone(OwnedFd::from(file()));
+        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        is_left_alone(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
+        is_left_alone(listener);
+        is_left_alone(UnixDatagram::unbound().unwrap());
+        is_left_alone(std::io::pipe().unwrap().1);
+    }
+
+    /// As one that syncs the folder in which its files are.
+    #[test]
+    fn the_same_folder_opened_in_another_way_is_not_ours() {
+        let held =
+            rustix::fs::open("/", OFlags::PATH | OFlags::DIRECTORY, rustix::fs::Mode::empty()).unwrap();
+        let number = held.as_raw_fd();
+        let handle = Handle::new(held).unwrap();
+        give_away(number, &File::open("/").unwrap());
+        assert!(handle.get().is_err());
+        drop(handle);
+        assert!(is_open(number, std::path::Path::new("/")));
+        // SAFETY: nothing else owns the number.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+
+    #[test]
+    fn what_was_closed_is_an_error_and_is_not_closed_again() {
+        let file = File::open("/proc/self/exe").unwrap();
+        let number = file.as_raw_fd();
+        let handle = Handle::new(file).unwrap();
+        // SAFETY: the handle is to find that out.
+        unsafe { rustix::io::close(number) };
+        assert!(handle.get().err().unwrap().to_string().starts_with("a file that scr keeps open was closed"));
+    }
+
+    #[test]
+    fn one_of_two_sockets_is_not_the_other_and_flags_that_change_do_not_matter() {
+        let (one, other) = UnixDatagram::pair().unwrap();
+        assert_ne!(Identity::of(one.as_fd()), Identity::of(other.as_fd()));
+        let handle = Handle::new(one).unwrap();
+        handle.get().unwrap().set_nonblocking(true).unwrap();
+        handle.get().unwrap().send(b"still ours").unwrap();
+        let (reads, writes) = std::io::pipe().unwrap();
+        let handle = Handle::new(writes).unwrap();
+        handle.get().unwrap().write_all(b"so is a pipe").unwrap();
+        drop((handle, reads));
+    }
+}
