@@ -8,7 +8,7 @@
 //! [`log`] records what happened when, and [`metrics`] shows it to the site.
 
 // Tests make and look at real files; the rule is for what ships.
-#![cfg_attr(test, allow(clippy::disallowed_methods))]
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod build;
 mod cache;

@@ -1,6 +1,6 @@
 //! The suite of all communicators over TCP, and what only that has: ranks that die, and strangers that connect.
 
-#![allow(clippy::disallowed_methods, clippy::unwrap_used, reason = "a test")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used, reason = "a test")]
 
 mod comm_suite;
 

@@ -3,13 +3,17 @@
 //! A path that begins with that of such a directory is resolved part by part: the folders between it and the last part are opened
 //! without following links, and the operation uses the last part relative to its folder. So changes of the names above do not
 //! matter any more.
+#![expect(
+    clippy::disallowed_types,
+    reason = "what is opened here becomes a `Handle` or a `RealFile`, or is closed at once"
+)]
 
 use super::limit::open_with_room;
 use super::real::{
     birth, flags_of, if_in_memory, names_in, open_file, space_of, status_of, timestamps, RealFile, RealFiles,
     HOLD,
 };
-use super::{File, Files, How, Space, Status};
+use super::{File, Files, HeldMemory, How, Space, Status};
 use rustix::fs::{
     fstatfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
     ResolveFlags, CWD,
@@ -238,7 +242,7 @@ impl Files for HeldDirs {
         below.at(|folder, name| Ok(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
         let Some(below) = self.below(path).ok()? else { return RealFiles.hold_memory(path) };
         if_in_memory(below.open(HOLD, 0).ok()?)
     }

@@ -1,5 +1,6 @@
 //! The lock of the system on an open file: flock, unless the build says otherwise. Both kinds belong to the open file and
 //! not to the process, so they hold between the ranks of one process too, and end with its last descriptor.
+#![expect(clippy::disallowed_types, reason = "it opens nothing")]
 
 use super::{File, Status};
 use crate::build::FILE_LOCK;

@@ -18,6 +18,7 @@
 //! Mapping and unmapping pages costs about as much as copying them, and more if they are small. So only files with large pages
 //! are mapped ([`super::RealFiles`] looks). The mapping stays with the open file, without a lease and without any access, and the
 //! next write over the file finds its pages mapped.
+#![expect(clippy::disallowed_types, reason = "the lease has a `Handle`")]
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use rustix::fs::{fstat, fstatfs, FileType};

@@ -56,16 +56,15 @@ pub use mapped::{Mapped, MappedRange};
 pub(crate) use memory::zeroed;
 pub use owned::OwnedDir;
 pub(crate) use range::FileRange;
-pub use real::RealFiles;
+pub use real::{HeldMemory, RealFiles};
 pub(crate) use retrying::{retried, Retrying};
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 
-use scr_plugin_api::Handle;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -311,7 +310,7 @@ pub trait Files: Send + Sync {
     }
     /// A hold on the memory of a file in a file system that is in memory: what removes the file gives its memory back only when
     /// the hold is dropped. `None` where that would be of no use, or not safe: a network file system would keep the name.
-    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
         let _ = path;
         None
     }

@@ -2,7 +2,11 @@
 //!
 //! Every open has `O_CLOEXEC`; one that may create has `O_NOFOLLOW`, so that a link that somebody put in the way
 //! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
-#![expect(clippy::disallowed_methods, reason = "all other code uses the file system through this file")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "all other code uses the file system through this file"
+)]
 
 use super::held::HeldDirs;
 use super::limit::open_with_room;
@@ -70,7 +74,7 @@ impl Files for RealFiles {
         Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
         if_in_memory(open(path, HOLD | OFlags::NOFOLLOW, Mode::empty()).ok()?)
     }
 
@@ -149,8 +153,11 @@ pub(super) fn space_of(system: &StatFs) -> Space {
     Space { free, in_memory: [TMPFS, RAMFS].contains(&i128::from(system.f_type)) }
 }
 
+/// A file that is only held, so that its memory stays.
+pub type HeldMemory = Handle<OwnedFd>;
+
 /// A file that is only held, if its file system is in memory.
-pub(super) fn if_in_memory(file: OwnedFd) -> Option<Handle<OwnedFd>> {
+pub(super) fn if_in_memory(file: OwnedFd) -> Option<HeldMemory> {
     let is_in_memory = fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory);
     Handle::new(file).ok().filter(|_| is_in_memory)
 }

@@ -7,10 +7,9 @@
 //! What writes is not repeated here. After an error nobody knows what was written, and a second sync succeeds without the
 //! bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
-use super::{File, Files, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
-use scr_plugin_api::Handle;
+use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::io::{self, ErrorKind};
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +114,7 @@ impl Files for Retrying {
         self.again(|files| files.set_times(path, accessed, changed))
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
         self.inner.hold_memory(path)
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Not through the C library's syslog(3), whose prefix and facility belong to the whole process and so to the application.
 //! The socket never blocks: if the system's logger has stopped reading, the job must continue.
+#![expect(clippy::disallowed_types, reason = "a socket for each entry")]
 
 use super::text;
 use crate::param::{self, Cause, Param, Params, Problem};

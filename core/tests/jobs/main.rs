@@ -50,6 +50,7 @@
 
 #![allow(
     clippy::disallowed_methods,
+    clippy::disallowed_types,
     clippy::unwrap_used,
     reason = "tests make and look at real files, and may fail"
 )]

@@ -39,11 +39,11 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use receiving::{Receiving, HEAD};
 use scr_plugin_api::Handle;
 use sending::Sending;
-use socket::{begin_to_connect, is_connected, Connection};
+use socket::{accept, begin_to_connect, is_connected, listen, Connection, Listener};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ use std::time::Duration;
 pub struct TcpComm {
     rank: Rank,
     addresses: Vec<SocketAddr>,
-    listener: Handle<TcpListener>,
+    listener: Listener,
     secret: Secret,
     limits: Limits,
     state: RefCell<State>,
@@ -109,9 +109,10 @@ impl TcpComm {
     ///
     /// # Errors
     /// [`CommError::Socket`].
+    #[expect(clippy::disallowed_types, reason = "it becomes a `Handle`")]
     pub fn new(
         rank: Rank,
-        listener: TcpListener,
+        listener: std::net::TcpListener,
         addresses: Vec<SocketAddr>,
         secret: Secret,
         limits: Limits,
@@ -147,8 +148,7 @@ pub fn connect_as(
     size: u32,
 ) -> Collective<Vec<TcpComm>> {
     let bind = |rank: &Rank| {
-        let listener = TcpListener::bind((ip, 0))?;
-        let address = listener.local_addr()?;
+        let (listener, address) = listen(ip)?;
         Ok((*rank, listener, address))
     };
     let bound: io::Result<Vec<_>> = own.iter().map(bind).collect();
@@ -340,8 +340,7 @@ impl TcpComm {
     fn accept(&self, state: &mut State, now: Duration) {
         state.is_full = false;
         loop {
-            let accepted = self.listener.get().and_then(TcpListener::accept);
-            match accepted.and_then(|(stream, _)| Handle::new(stream)) {
+            match accept(&self.listener) {
                 Ok(stream) => state.receiving.extend(Receiving::new(stream, now, &self.limits)),
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
                 Err(error) => {

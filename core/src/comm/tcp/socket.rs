@@ -1,4 +1,5 @@
 //! Calls of the system on sockets that never wait.
+#![expect(clippy::disallowed_types, reason = "what is opened here becomes a `Handle`")]
 
 use nix::errno::Errno;
 use nix::sys::socket::{
@@ -6,12 +7,27 @@ use nix::sys::socket::{
 };
 use scr_plugin_api::Handle;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
 /// A connection. The application may close its number, and then it has ended.
 pub(super) type Connection = Handle<TcpStream>;
+
+/// A socket that takes connections.
+pub(super) type Listener = Handle<TcpListener>;
+
+/// Listens at an address of this node, which is to be made a [`Listener`] at once. Gives the whole address.
+pub(super) fn listen(ip: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind((ip, 0))?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Takes a connection that somebody has made.
+pub(super) fn accept(listener: &Listener) -> io::Result<Connection> {
+    Handle::new(listener.get()?.accept()?.0)
+}
 
 /// Begins to connect.
 pub(super) fn begin_to_connect(address: &SocketAddr) -> io::Result<Connection> {
@@ -115,7 +131,6 @@ impl Few {
 mod tests {
     use super::*;
     use crate::testing::{closes, give_away};
-    use std::net::TcpListener;
 
     /// Messages between ranks went into files of the application.
     #[test]

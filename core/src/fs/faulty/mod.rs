@@ -9,10 +9,9 @@ mod unsynced;
 pub use given_up::given_up;
 pub use unsynced::Random;
 
-use super::{File, Files, How, LockAttempt, Space, Status, Writer};
-use scr_plugin_api::Handle;
+use super::{File, Files, HeldMemory, How, LockAttempt, Space, Status, Writer};
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -418,7 +417,7 @@ impl Files for FaultyFiles {
         self.inner.set_times(path, accessed, changed)
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<Handle<OwnedFd>> {
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
         self.inner.hold_memory(path)
     }
 
