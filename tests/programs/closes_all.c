@@ -3,6 +3,7 @@
    closes_all PART           closes those whose links have PART in them, and ends the job
    closes_all PART FOLDER    opens files and folders of its own in FOLDER before it goes on, until they have the same numbers;
                              PART may be `new': all that were opened since before SCR_Init
+   closes_all PART FOLDER LATER    waits before until a file is open whose link has LATER in it
    closes_all restore        restarts, and compares every byte */
 #define _DEFAULT_SOURCE
 #define _POSIX_C_SOURCE 200809L
@@ -70,19 +71,31 @@ static void look(Open open) {
     for (fd = 0; fd < MOST; fd++) open[fd] = fcntl(fd, F_GETFD) != -1;
 }
 
-/* The folder is a descriptor of its own while it is listed; those of MPI stay open. */
+/* Gives whether it has a link, and the link. */
+static int link_of(int fd, char *target, size_t room) {
+    char link[64];
+    ssize_t length;
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    length = readlink(link, target, room - 1);
+    target[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
+/* Since before SCR_Init. */
+static int has_opened(const char *part, const Open before) {
+    char target[4096];
+    int fd;
+    for (fd = 3; fd < MOST; fd++)
+        if (!before[fd] && link_of(fd, target, sizeof target) && strstr(target, part) != NULL) return 1;
+    return 0;
+}
+
+/* Those of MPI stay open. */
 static int choose(const char *part, const Open before, int *chosen) {
-    char link[64], target[4096];
-    Open now;
+    char target[4096];
     int fd, count = 0;
-    look(now);
     for (fd = 3; fd < MOST; fd++) {
-        ssize_t length;
-        if (!now[fd]) continue;
-        snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
-        length = readlink(link, target, sizeof target - 1);
-        if (length <= 0) continue;
-        target[length] = '\0';
+        if (!link_of(fd, target, sizeof target)) continue;
         if (strcmp(part, "new") == 0 ? !before[fd] : strstr(target, part) != NULL) {
             printf("CLOSES %d %s\n", fd, target);
             chosen[count++] = fd;
@@ -161,6 +174,7 @@ int main(int argc, char **argv) {
         return code;
     }
     checkpoint(1);
+    while (argc > 3 && !has_opened(argv[3], before)) usleep(1000);
     count = choose(argv[1], before, chosen);
     for (i = 0; i < count; i++) was_folder[i] = fstat(chosen[i], &status) == 0 && S_ISDIR(status.st_mode);
     for (i = 0; i < count; i++) close(chosen[i]);

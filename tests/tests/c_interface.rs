@@ -38,12 +38,13 @@ const FUNCTIONS: [&str; 24] = [
 const FOR_LANGUAGES: [&str; 3] =
     ["scr_config_with_code", "scr_init_comm_of_fortran", "scr_recover_of_fortran"];
 
-/// An application closes all that scr keeps open, and opens files and folders until they have the same numbers.
-fn expect_left_alone(mpi: Mpi, settings: &[(&str, &str)]) {
+/// An application closes all that scr keeps open, and opens files and folders until they have the same numbers. It waits until scr
+/// has opened `later`.
+fn expect_left_alone(mpi: Mpi, settings: &[(&str, &str)], later: Option<&str>) {
     let mut cluster = Cluster::new(2);
     let own = cluster.scratch().join("own");
     std::fs::create_dir(&own).expect("a folder for the application");
-    let job = cluster.job(mpi, 2, Program::ClosesAll).args(["new", &own.display().to_string()]);
+    let job = cluster.job(mpi, 2, Program::ClosesAll).args(["new", &own.display().to_string()]).args(later);
     let run = settings.iter().fold(job, |job, (name, value)| job.env(name, value)).run();
     assert!(run.succeeded() && run.prints("START ckpt.1 0") && !run.prints("CLOSED 0"));
     let unharmed = run.lines().filter(|line| line.ends_with("HARMS 0")).count();
@@ -155,20 +156,21 @@ on_each_mpi! {
 
     /// scr made folders in those of the application, wrote into its files, and closed them.
     fn files_that_an_application_opens_under_the_numbers_of_scr_are_left_alone(mpi: Mpi) {
-        expect_left_alone(mpi, &[("SCR_LOG_ENABLE", "1")]);
+        expect_left_alone(mpi, &[("SCR_LOG_ENABLE", "1")], None);
     }
 
     fn threads_that_protect_leave_files_of_the_application_alone_that_have_the_numbers_of_theirs(mpi: Mpi) {
-        expect_left_alone(mpi, &[("SCR_ENCODE_ASYNC", "1")]);
+        expect_left_alone(mpi, &[("SCR_ENCODE_ASYNC", "1")], Some("socket:"));
     }
 
     fn threads_that_flush_leave_files_of_the_application_alone_that_have_the_numbers_of_theirs(mpi: Mpi) {
-        let slow = ("SCR_FLUSH_ASYNC_BW", "1MB");
-        expect_left_alone(mpi, &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD"), slow]);
+        let behind = [("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
+        let slow = [("SCR_FLUSH_ASYNC_BW", "1MB")];
+        expect_left_alone(mpi, &[&behind[..], &slow[..]].concat(), Some("/prefix/ckpt.1/"));
     }
 
     fn a_job_that_writes_in_place_leaves_files_of_the_application_alone_that_have_the_numbers_of_its_own(mpi: Mpi) {
-        expect_left_alone(mpi, &[("SCR_CACHE_BYPASS", "1")]);
+        expect_left_alone(mpi, &[("SCR_CACHE_BYPASS", "1")], None);
     }
 
     fn a_forgotten_finalize_is_reported_and_the_job_ends_normally(mpi: Mpi) {

@@ -1,7 +1,9 @@
 //! Starts an agent if none runs.
 
 use crate::presence::{agent_is_there, Turn};
-use std::io::{self, ErrorKind, Read};
+use scr_plugin_api::Handle;
+use std::io::{self, ErrorKind, PipeReader, Read};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
@@ -68,12 +70,12 @@ impl Launcher {
 fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
     let mut child = command.spawn()?;
     let (sender, said) = mpsc::channel();
-    if let Some(mut stderr) = child.stderr.take() {
+    if let Some(stderr) = child.stderr.take() {
+        let stderr = Handle::new(PipeReader::from(OwnedFd::from(stderr)))?;
         // A child of the command may keep the pipe open.
         std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = stderr.read_to_end(&mut text);
-            let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
+            let text = String::from_utf8_lossy(&read_all(&stderr)).into_owned();
+            let _ = sender.send(text);
         });
     }
     let began = Instant::now();
@@ -85,6 +87,18 @@ fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
         std::thread::sleep(LOOK);
     }
     Ok(said.recv_timeout(GRACE).unwrap_or_default())
+}
+
+/// Reads to the end, or until the application has closed the pipe.
+fn read_all(pipe: &Handle<PipeReader>) -> Vec<u8> {
+    let (mut text, mut some) = (Vec::new(), [0; 4096]);
+    loop {
+        match pipe.get().and_then(|mut pipe| pipe.read(&mut some)) {
+            Ok(count @ 1..) => text.extend_from_slice(&some[..count]),
+            Err(error) if error.kind() == ErrorKind::Interrupted => (),
+            Ok(0) | Err(_) => return text,
+        }
+    }
 }
 
 /// A start takes some milliseconds.

@@ -284,4 +284,31 @@ mod tests {
             executor.stop();
         });
     }
+
+    /// The agent left, and the next copy began without one; and a file of the application was closed.
+    #[test]
+    fn an_application_whose_lock_was_closed_enters_again_and_leaves_the_number_alone() {
+        use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+        let dir = tempfile::tempdir().unwrap();
+        let (agent, theirs) = (Agent::new(dir.path().to_owned(), None), dir.path().join("theirs"));
+        agent.be_present().unwrap();
+        let is_there = || Application::none_is_there(dir.path()).unwrap().is_none();
+        assert!(is_there());
+        let path = std::fs::canonicalize(dir.path().join("application.lock")).unwrap();
+        let mut open = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        let lock =
+            open.find(|entry| std::fs::read_link(entry.path()).is_ok_and(|link| link == path)).unwrap();
+        let number = lock.file_name().to_str().unwrap().parse().unwrap();
+        // SAFETY: it is forgotten before it could close the number twice.
+        let mut given = unsafe { OwnedFd::from_raw_fd(number) };
+        rustix::io::dup2(std::fs::File::create(&theirs).unwrap(), &mut given).unwrap();
+        let _ = given.into_raw_fd();
+        assert!(!is_there());
+        agent.be_present().unwrap();
+        assert!(is_there());
+        drop(agent);
+        assert_eq!(std::fs::read_link(lock.path()).unwrap(), std::fs::canonicalize(theirs).unwrap());
+        // SAFETY: nothing else owns the number.
+        drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
 }
