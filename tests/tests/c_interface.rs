@@ -165,7 +165,7 @@ on_each_mpi! {
 
     fn threads_that_flush_leave_files_of_the_application_alone_that_have_the_numbers_of_theirs(mpi: Mpi) {
         let behind = [("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
-        let slow = [("SCR_FLUSH_ASYNC_BW", "1MB")];
+        let slow = [("SCR_FLUSH_ASYNC_BW", "500KB")];
         expect_left_alone(mpi, &[&behind[..], &slow[..]].concat(), Some("/prefix/ckpt.1/"));
     }
 
