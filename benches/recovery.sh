@@ -1,7 +1,7 @@
 #!/bin/bash
 # recovery.sh: measures the time from the death of a rank, or of a node, to the end of the first step that is computed again: in
-# the same job with SCR_Recover, and in a second launch. Four ranks on four pretend nodes run heat_recover under an MPI with ULFM, the
-# same one for every way, with all files in memory. Each job must have the answer of the first one. It uses the tree that
+# the same job with SCR_Recover, and in a second launch. Four ranks on four pretend nodes run heat_recover under an MPI with ULFM,
+# the same one for every way, with all files in memory. Each job must have the answer of the first one. It uses the tree that
 # `make stage MPICC=mpicc.openmpi` makes.
 #
 # ULFM_MPI=target/ulfm-mpi  the MPI; `make test-ulfm` installs Open MPI 5 there
@@ -9,7 +9,7 @@
 # ROUNDS=6                  how many rounds; the ways alternate
 #
 # spare: a process that waits takes the place of the dead one, on its node or, where that is lost, on another one. shrink: three
-# ranks go on. launch, launch-3: the launcher ends, and starts four or three ranks again, with an empty node in place of a lost one.
+# ranks go on. launch, launch-3: the launcher ends, and starts four or three ranks again, on an empty node in place of a lost one.
 # ended: the launcher has ended. done: rank 0 has done the step. All times are CLOCK_REALTIME of the machine, from just before the
 # signal. With a node its storage goes, too. Until an MPI notices that a real node does not answer takes longer.
 set -euo pipefail
