@@ -5,8 +5,9 @@ use rustix::thread::{unshare_unsafe, UnshareFlags};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The file system of a cluster's prefix directory, a small one in memory. Only the calling thread, and the jobs that it starts from now on, see it;
-/// it goes with the thread. Its nodes must be names only, since what happens to it has to be seen by all of them.
+/// The file system of a cluster's prefix directory, a small one in memory. Only the calling thread, and the jobs that it starts
+/// from now on, see it; it goes with the thread. Its nodes must be names only, since what happens to it has to be seen by all of
+/// them.
 pub struct ParallelFs {
     whole: PathBuf,
     prefix: PathBuf,

@@ -8,8 +8,8 @@ use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 const NODES: u32 = 2;
-/// The agent of each node is in the middle of its copies then. The limit lets it write pieces of 100 kB, some forty in all, of the files of two ranks
-/// at once: one file is complete by then, and recorded.
+/// The agent of each node is in the middle of its copies then. The limit lets it write pieces of 100 kB, some forty in all, of
+/// the files of two ranks at once: one file is complete by then, and recorded.
 const MIDDLE: Call = on_all("write", ".part", 20);
 
 /// 4 ranks with 4 files each, some 8 MB in all; with the limit a flush takes about two seconds.

@@ -1,4 +1,5 @@
-//! Jobs that log to a database, on a real MariaDB: rows for events and transfers, and jobs that continue whatever the database does.
+//! Jobs that log to a database, on a real MariaDB: rows for events and transfers, and jobs that continue whatever the database
+//! does.
 
 use scr_tests::{on_any_mpi, repository, stage, Cluster, Job, MariaDb, Mpi, Outcome, Program};
 use std::os::unix::net::UnixListener;

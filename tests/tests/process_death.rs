@@ -1,5 +1,5 @@
-//! Jobs in which a process dies, or reports invalid files, at some point of a dataset. The older dataset is evicted only after the
-//! new one is complete, so that there is always one to restart from.
+//! Jobs in which a process dies, or reports invalid files, at some point of a dataset. The older dataset is evicted only after
+//! the new one is complete, so that there is always one to restart from.
 
 use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
 

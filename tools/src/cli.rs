@@ -1,8 +1,8 @@
 //! The command line with all subcommands.
 //!
 //! Under a classic name the command is the subcommand of that name: `scr_index --list` is `scr index --list`, and
-//! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here. So
-//! a link is all that a classic name needs.
+//! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here.
+//! So a link is all that a classic name needs.
 
 use crate::agent;
 use crate::clean;

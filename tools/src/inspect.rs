@@ -1,5 +1,5 @@
-//! `scr inspect`, and `scr_inspect`: which datasets in the caches of the nodes can be made whole, before a job is started again or
-//! its datasets are saved. Nothing is changed.
+//! `scr inspect`, and `scr_inspect`: which datasets in the caches of the nodes can be made whole, before a job is started again
+//! or its datasets are saved. Nothing is changed.
 //!
 //! Exit codes: 0 there is a checkpoint that a job can restart from, 1 there is none, 2 an error.
 

@@ -1,7 +1,7 @@
 //! The `scr` command.
 //!
-//! Exit codes, the same for all subcommands but `run`, which ends as the job does: 0 yes or done, 1 no, 2 an error. The answer goes to standard
-//! output, everything else to standard error. A reader who closes the pipe early is no error.
+//! Exit codes, the same for all subcommands but `run`, which ends as the job does: 0 yes or done, 1 no, 2 an error. The answer
+//! goes to standard output, everything else to standard error. A reader who closes the pipe early is no error.
 
 mod agent;
 mod clean;

@@ -1,6 +1,6 @@
 //! A plugin that does what its options say: it panics in the method named by `PANIC`, or ends the process there with exit
-//! code 0 if `exit-` comes before the name, and never returns if that is `hang-`. With `promise-all` it promises to survive the loss of all members, and with
-//! `any-length` it asks for more redundancy than there can be.
+//! code 0 if `exit-` comes before the name, and never returns if that is `hang-`. With `promise-all` it promises to survive the
+//! loss of all members, and with `any-length` it asks for more redundancy than there can be.
 
 use scr_plugin_api::{
     CopyJob, CopyState, KvTree, LogEntry, LogSink, PluginError, PluginErrorKind, Scheme, Set, SetShape,

@@ -1,4 +1,5 @@
-//! Stands in for Cray's libdatawarp: the calls that the transport makes, as the XC Series DataWarp User Guide (S-2558) says of them.
+//! Stands in for Cray's libdatawarp: the calls that the transport makes, as the XC Series DataWarp User Guide (S-2558) says of
+//! them.
 
 #![allow(unsafe_code, missing_docs, reason = "it has the interface of a library in C")]
 

@@ -1,5 +1,5 @@
-//! Plugins for the tests of the plugin host, and libraries that stand in for vendors': see the examples, each of which is a library of
-//! its own.
+//! Plugins for the tests of the plugin host, and libraries that stand in for vendors': see the examples, each of which is a
+//! library of its own.
 
 #![allow(clippy::unwrap_used, reason = "it serves tests only")]
 

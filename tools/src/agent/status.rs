@@ -62,7 +62,8 @@ fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> Strin
     first + &table.text()
 }
 
-/// The owner of the files that a transfer copies. Its token is that of the flush, which begins with the number of the dataset, and then the rank.
+/// The owner of the files that a transfer copies. Its token is that of the flush, which begins with the number of the dataset,
+/// and then the rank.
 fn label(token: &str) -> String {
     let numbers = token.split_once('.').zip(token.rsplit_once('.'));
     let numbers = numbers.map(|((id, _), (_, rank))| (id.parse::<u64>(), rank.parse::<u32>()));

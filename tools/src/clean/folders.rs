@@ -22,9 +22,9 @@ pub(super) struct JobFolder {
     dir: OwnedDir,
 }
 
-/// All folders of allocations of this user, or of one of them, in every store and the control base, and in the bases that jobs have
-/// recorded. A folder that belongs to somebody else, or is a link, is none. A folder that others have planted in the place of the
-/// user's is `refused`; it does not keep what is in other bases.
+/// All folders of allocations of this user, or of one of them, in every store and the control base, and in the bases that jobs
+/// have recorded. A folder that belongs to somebody else, or is a link, is none. A folder that others have planted in the place
+/// of the user's is `refused`; it does not keep what is in other bases.
 ///
 /// # Errors
 /// A folder cannot be listed.

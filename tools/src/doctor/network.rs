@@ -1,7 +1,7 @@
 //! Whether the nodes reach each other on the network that protects checkpoints while the application computes.
 //!
-//! The nodes of a group meet in a folder of the prefix directory: each listens, and leaves a file there that is named by its address
-//! and holds its name. Once all have come, each connects to all others.
+//! The nodes of a group meet in a folder of the prefix directory: each listens, and leaves a file there that is named by its
+//! address and holds its name. Once all have come, each connects to all others.
 
 use super::{Check, Verdict};
 use crate::environment;

@@ -1,5 +1,5 @@
-//! `scr halt-cntl`, and C SCR's name for it: sets, unsets and lists the conditions of one halt file, for scripts. `scr halt` is what
-//! people use.
+//! `scr halt-cntl`, and C SCR's name for it: sets, unsets and lists the conditions of one halt file, for scripts. `scr halt` is
+//! what people use.
 
 use super::show::HaltStatus;
 use crate::environment;

@@ -138,8 +138,8 @@ impl Reading {
     }
 }
 
-/// Reads the next line, without its end; of one that is too long for an entry only the beginning, which is none. Returns whether there
-/// was one.
+/// Reads the next line, without its end; of one that is too long for an entry only the beginning, which is none. Returns whether
+/// there was one.
 fn next_line(lines: &mut impl BufRead, line: &mut Vec<u8>) -> std::io::Result<bool> {
     line.clear();
     if lines.take(MOST_LINE_BYTES).read_until(b'\n', line)? == 0 {

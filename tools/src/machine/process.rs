@@ -156,7 +156,8 @@ pub(crate) struct Started {
     output: File,
 }
 
-/// Starts a command, without input and without the `hidden` variables, in a process group of its own: a signal from the terminal does not reach it.
+/// Starts a command, without input and without the `hidden` variables, in a process group of its own: a signal from the terminal
+/// does not reach it.
 ///
 /// # Errors
 /// It cannot be started.

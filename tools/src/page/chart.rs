@@ -79,8 +79,8 @@ impl Chart<'_> {
     }
 }
 
-/// A place for the text of a point: below it if there is room above the ground, or else above it; within the picture, and on none of
-/// the other texts, which are the middle, the height and half the width of each.
+/// A place for the text of a point: below it if there is room above the ground, or else above it; within the picture, and on none
+/// of the other texts, which are the middle, the height and half the width of each.
 fn beside(texts: &mut Vec<(f64, f64, f64)>, x: f64, y: f64, label: &str) -> (f64, f64) {
     let half = HALF_LETTER * label.chars().count() as f64;
     let x = x.max(LEFT + half).min(WIDTH - half);

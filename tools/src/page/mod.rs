@@ -1,4 +1,5 @@
-//! Pages for people that need no network: light and dark, readable in print and by screen readers. Each picture has a text beside it.
+//! Pages for people that need no network: light and dark, readable in print and by screen readers. Each picture has a text beside
+//! it.
 //!
 //! - `chart`: pictures of curves and of stretches of time
 

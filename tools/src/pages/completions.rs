@@ -1,5 +1,5 @@
-//! The values that completions offer beyond options: parameters, plugins, datasets, events and prefix directories, and all of it under
-//! the classic names too. The scripts ask the hidden command `scr complete`.
+//! The values that completions offer beyond options: parameters, plugins, datasets, events and prefix directories, and all of it
+//! under the classic names too. The scripts ask the hidden command `scr complete`.
 
 use crate::environment;
 use crate::output::{print, Answer};

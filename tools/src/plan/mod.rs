@@ -43,8 +43,8 @@ pub(crate) struct PlanArgs {
     /// For --model: seconds of computing between two checkpoints
     #[arg(long, value_name = "SECONDS", requires = "model", conflicts_with = "machine", value_parser = interval)]
     interval: Option<f64>,
-    /// For --model: how many checkpoints of each level are taken between two of the next level, from the lowest level up; the last
-    /// number is 1
+    /// For --model: how many checkpoints of each level are taken between two of the next level, from the lowest level up; the
+    /// last number is 1
     #[arg(
         long,
         value_name = "L1,L2,..,1",

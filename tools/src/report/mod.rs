@@ -1,5 +1,5 @@
-//! `scr report`: what jobs have cost, and what that was good for, from their event logs. And the block at the end of `scr run` and
-//! `scr postrun`.
+//! `scr report`: what jobs have cost, and what that was good for, from their event logs. And the block at the end of `scr run`
+//! and `scr postrun`.
 //!
 //! - `interval`: the interval of a job against the loss that is to be expected
 //! - `text`, `html`: for people

@@ -154,8 +154,8 @@ impl Scavenge<'_> {
         })
     }
 
-    /// Adds what the nodes have and the flush file does not say: a job that had no room in the prefix directory could not write it. A
-    /// node that does not answer has nothing.
+    /// Adds what the nodes have and the flush file does not say: a job that had no room in the prefix directory could not write
+    /// it. A node that does not answer has nothing.
     fn add_unlisted(&self, params: &Params, flush: &mut FlushFile) {
         let inventories: Vec<Inventory> = match self.allocation.is_here_alone() {
             true => inventory_here(self.env, params, self.prefix, &[]).into_iter().collect(),
