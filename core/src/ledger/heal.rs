@@ -42,7 +42,7 @@ pub(super) fn rebuild(
     let aside = || keep(files, prefix).map(|aside| format!("; it is kept as {}", aside.display()));
     let what = match fault {
         Fault::Missing => format!("{} is missing", path.display()),
-        Fault::Damaged(damage) => crate::describe(damage) + &aside()?,
+        Fault::Damaged(damage) => damage.fault() + &aside()?,
         Fault::Older(run) => {
             format!("{} is an older copy: it knows nothing of run {run}{}", path.display(), aside()?)
         }

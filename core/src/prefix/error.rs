@@ -20,7 +20,7 @@ pub enum PrefixError {
         advice: &'static str,
     },
     /// An index is damaged, and the new one that would take its place cannot be written.
-    #[error("{}; no new index can take its place: {}", crate::describe(damage), crate::describe(why))]
+    #[error("{}; no new index can take its place: {}", damage.fault(), crate::describe(why))]
     Unhealed {
         /// The fault.
         damage: Box<PrefixError>,
@@ -228,6 +228,14 @@ impl PrefixError {
         match fault {
             FsError::Tree { .. } => PrefixError::Damaged { fault, advice },
             other => PrefixError::Fs(other),
+        }
+    }
+
+    /// The fault, for a message that says itself what becomes of the file.
+    pub(crate) fn fault(&self) -> String {
+        match self {
+            PrefixError::Damaged { fault, .. } => crate::describe(fault),
+            other => crate::describe(other),
         }
     }
 

@@ -53,7 +53,7 @@ pub(crate) const IN_PLACE: &str = "in place";
 /// Keeps a dataset's names while its files are being removed.
 pub(crate) const DELETION: &str = "deletion";
 /// The cure for a damaged one.
-const OF_DAMAGE: &str = "move it away, and `scr index --build' rebuilds it";
+const OF_DAMAGE: &str = "`scr index', or the next run, puts a new one in its place and keeps it beside that";
 
 /// The list of datasets, as it is in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
