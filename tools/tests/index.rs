@@ -312,10 +312,18 @@ fn a_damaged_index_is_kept_beside_a_new_one_of_all_complete_datasets() {
     let before = names(&scr(prefix.path(), &["--json"]));
     assert!(!before.is_empty());
     std::fs::write(&path, b"no index at all").expect("it can be damaged");
+    // A command that only looks says who mends it.
+    let mut status = Command::new(env!("CARGO_BIN_EXE_scr"));
+    let looked =
+        status.args(["status", "--offline"]).arg(prefix.path()).output().expect("the command starts");
+    let said =
+        String::from_utf8_lossy(&looked.stderr).into_owned() + &String::from_utf8_lossy(&looked.stdout);
+    assert!(said.contains("`scr index', or the next run, puts a new one in its place"), "{said}");
     let asked = scr(prefix.path(), &["--json"]);
     assert_eq!((asked.status.code(), names(&asked)), (Some(0), before));
     let said = String::from_utf8_lossy(&asked.stderr);
     assert!(said.contains("index.scr is damaged") && said.contains("index.scr.damaged.1"), "{said}");
+    assert!(!said.contains("next run") && !said.contains("--build"), "it is mended: {said}");
     let kept = std::fs::read(path.with_file_name("index.scr.damaged.1"));
     assert_eq!(kept.expect("it is kept"), b"no index at all");
     let again = scr(prefix.path(), &[]);
@@ -566,4 +574,40 @@ fn the_files_of_containers_are_written_out_under_their_names() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(refused.status.code() == Some(2) && said.contains("is another file"), "{said}");
     assert!(!files[1].exists());
+}
+
+/// The line of the lost one stayed, and `--drop` with its name took the new one as well.
+#[test]
+fn a_name_is_listed_once_though_a_lost_cache_had_an_older_dataset_of_it() {
+    for (later, flush) in [("7", "1"), ("7", "0"), ("8", "1")] {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0"), ("SCR_JOB_ID", "7")]);
+        let ids = || {
+            let asked = scr(&job.prefix(), &["--json"]);
+            let said: serde_json::Value = serde_json::from_slice(&asked.stdout).expect("it is JSON");
+            let datasets = said["datasets"].as_array().expect("a list").clone();
+            datasets.iter().filter_map(|dataset| dataset["id"].as_u64()).collect::<Vec<_>>()
+        };
+        let lose = || std::fs::remove_dir_all(job.path().join("nodes")).expect("the caches are there");
+        lose();
+        assert_eq!(ids(), [1], "the command sees no cache, and cannot know");
+        let again = |flush| {
+            let settings = [("SCR_FLUSH", flush), ("SCR_JOB_ID", later)];
+            scr_core::comm::thread::run(2, |comm| job.run(Box::new(comm), &settings)).expect("it runs");
+        };
+        again(flush);
+        assert_eq!(ids(), [2], "allocation {later}, SCR_FLUSH={flush}");
+        let prefix = Prefix::new(job.prefix());
+        let recorded = || FlushFile::read(&RealFiles, &prefix).expect("it can be read").entry(1).is_some();
+        if later == "8" {
+            // The nodes of the other allocation may still have it.
+            let failed = |index: &mut Index| index.mark_failed(2, "2026-11-26T19:00:00");
+            assert!(Index::update(&RealFiles, &prefix, failed).expect("it can be written"));
+            assert_eq!(ids(), [2, 1]);
+            lose();
+            again("1");
+            assert!(!ids().contains(&1), "{:?}", ids());
+            job.begin(&[("SCR_JOB_ID", later)]);
+        }
+        assert!(!recorded(), "allocation {later}, SCR_FLUSH={flush}");
+    }
 }

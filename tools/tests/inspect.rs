@@ -7,6 +7,8 @@ mod finished_job;
 
 use answer::{code, err, json_of, out};
 use finished_job::FinishedJob;
+use scr_core::fs::RealFiles;
+use scr_core::prefix::{FlushFile, Prefix};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
@@ -171,4 +173,45 @@ fn nodes_that_are_named_are_asked_outside_of_an_allocation_too() {
             err(&found)
         );
     }
+}
+
+/// It compared lengths, and called a checkpoint whole that a run could not bring back.
+#[test]
+fn a_checkpoint_in_which_a_run_has_found_wrong_bytes_is_lost_until_its_bytes_are_right() {
+    let settings = [("SCR_FLUSH", "0")];
+    let job = FinishedJob::with_settings(&settings);
+    let file =
+        |rank: u32| job.node(rank).join(format!("user1/scr.defjobid/scr.dataset.1/r{rank}/rank_{rank}"));
+    let state = |nodes: &str| {
+        let output = inspect_from(&job, ("SCR_NODELIST", nodes), &[]);
+        out(&output).lines().find(|line| line.contains("ckpt.1")).unwrap().to_owned()
+    };
+    let status = || {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.arg("status").arg(job.prefix()).args(["--json", "--offline"]).env("USER", "user1");
+        json_of(&command.output().unwrap())
+    };
+    let copied = Command::new("cp").arg("-a").args([job.node(1), job.node(2)]).status().unwrap();
+    assert!(copied.success());
+    [0, 1].into_iter().for_each(|rank| fs::write(file(rank), [b'y'; 1000]).unwrap());
+    assert!(state("n[0-1]").ends_with("whole"), "nobody has read it");
+    job.begin(&settings);
+    let why = "lost: the set of ranks 0, 1 has lost ranks 0, 1, and XOR does not survive that; \
+               a run has found wrong bytes in the parts of ranks 0, 1";
+    assert!(state("n[0-1]").ends_with(why), "{}", state("n[0-1]"));
+    assert_eq!(code(&inspect(&job, &["--from", "/"])), 1);
+    assert!(state("n[0-2]").ends_with("can be rebuilt"), "n2 has a copy with the right bytes");
+    let said = status();
+    assert_eq!(
+        (&said["in_cache"], &said["lost_in_cache"]["name"]),
+        (&serde_json::Value::Null, &"ckpt.1".into())
+    );
+    assert_eq!(said["postrun"]["saves"], serde_json::json!([]));
+
+    [0, 1].into_iter().for_each(|rank| fs::write(file(rank), [b'x'; 1000]).unwrap());
+    job.begin(&settings);
+    assert!(state("n[0-1]").ends_with("whole"), "{}", state("n[0-1]"));
+    let flush = FlushFile::read(&RealFiles, &Prefix::new(job.prefix())).unwrap();
+    assert_eq!(flush.entry(1).unwrap().in_cache.damage, None);
+    assert_eq!(status()["in_cache"]["name"], "ckpt.1");
 }

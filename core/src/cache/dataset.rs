@@ -121,7 +121,7 @@ impl CachedDataset {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
         let (is_local, survives) = (self.is_local(), self.survives_now());
-        InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after }
+        InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage: None }
     }
 
     /// The dataset as the flush file lists it: if another number of ranks wrote it, with their parts.

@@ -6,6 +6,7 @@
 
 use super::part::PartDir;
 use super::record::RankRecord;
+use super::verify::Lost;
 use crate::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use crate::prefix::FileName;
@@ -24,6 +25,9 @@ pub(crate) struct Filemap {
     pub(crate) record: Option<RankRecord>,
     /// Records of other ranks of the set, kept for them.
     pub(crate) neighbours: Vec<RankRecord>,
+    /// The loss that a run has found by comparing bytes, and could not repair. It is for commands that read no bytes: a run compares
+    /// them again.
+    pub(crate) wrong_bytes: Option<Lost>,
     /// Whether a record was damaged, other than cut short at the end.
     pub(crate) damaged: bool,
     /// Bytes up to the end of the last record that can be read.
@@ -63,6 +67,8 @@ pub(crate) enum Entry<'a> {
     Complete,
     /// The application could not restart from it.
     Refused,
+    /// A run has found wrong bytes in it: in its files or, otherwise, in its redundancy.
+    WrongBytes { in_files: bool },
 }
 
 /// A filemap that is being written. Each entry directly follows the last valid one. A full device or a crash may leave half an
@@ -281,7 +287,12 @@ impl Filemap {
             b"PREPARED" => {
                 self.record = Some(RankRecord::from_tree(body.get("RECORD")?).ok()?);
                 self.neighbours = neighbours(body)?;
+                self.wrong_bytes = None;
                 self.reach(PartState::Prepared);
+            }
+            b"WRONG" if self.state >= PartState::Prepared => {
+                let lost = if body.has(IN_FILES) { Lost::Data } else { Lost::Redundancy };
+                self.wrong_bytes = self.wrong_bytes.max(Some(lost));
             }
             b"COMPLETE" if self.state >= PartState::Prepared => self.reach(PartState::Complete),
             b"REFUSED" if self.state >= PartState::Prepared => self.state = PartState::Refused,
@@ -299,6 +310,7 @@ impl Filemap {
 
     fn begin(&mut self, state: PartState, body: &KvTree) -> Option<()> {
         self.record = Some(RankRecord::from_tree(body).ok()?);
+        self.wrong_bytes = None;
         self.state = state;
         Some(())
     }
@@ -335,6 +347,9 @@ fn tree(entry: &Entry<'_>) -> KvTree {
         }
         Entry::Complete => _ = tree.child("COMPLETE"),
         Entry::Refused => _ = tree.child("REFUSED"),
+        Entry::WrongBytes { in_files } => {
+            _ = tree.child("WRONG").child(if *in_files { IN_FILES } else { IN_REDUNDANCY });
+        }
     }
     tree
 }
@@ -356,6 +371,8 @@ fn next_frame(bytes: &[u8]) -> Frame<'_> {
     }
 }
 
+const IN_FILES: &str = "FILES";
+const IN_REDUNDANCY: &str = "REDUNDANCY";
 /// First bytes of a filemap; the last of them is the version of the format.
 const MAGIC: &[u8] = b"scrfmap\x01";
 /// Length and checksum before each record.
@@ -365,6 +382,9 @@ const HEAD: usize = 8;
 pub(crate) fn as_tree(map: &Filemap) -> KvTree {
     let mut tree = KvTree::new();
     tree.set("STATE", format!("{:?}", map.state).to_uppercase());
+    if let Some(lost) = map.wrong_bytes {
+        tree.set("WRONG", if lost == Lost::Data { IN_FILES } else { IN_REDUNDANCY });
+    }
     if let Some(record) = &map.record {
         tree.put("RECORD", record.to_tree());
     }

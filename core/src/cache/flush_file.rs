@@ -11,8 +11,8 @@ use crate::prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, Restar
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
     /// about to repeat work. `seen` are the ids of which any node has something, `of_twins` those that belong to the other one of
-    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. Rank 0 knows
-    /// whether there is one, and gives why the run cannot restart from it.
+    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. Rank 0
+    /// knows whether there is one, and gives why the run cannot restart from it.
     pub(crate) fn report_missing(
         &self,
         job: &Job,
@@ -77,26 +77,31 @@ impl Cache {
         Some("an earlier run has left one in cache that no node of this run has")
     }
 
-    /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use or does not see, and that
-    /// are newer than the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. Only what this
-    /// run completes takes their place. Entries of datasets that only another allocation has in cache stay, except a checkpoint
-    /// that is older than that one in the same run. The newest of the entries that were passed over stay, too. One that another
-    /// number of ranks wrote is not older than what this run restarts from.
+    /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use or does not see, and
+    /// that are newer than the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. Only
+    /// what this run completes takes their place. Entries of datasets that only another allocation has in cache stay, except a
+    /// checkpoint that is older than that one in the same run. The newest of the entries that were passed over stay, too. One
+    /// that another number of ranks wrote is not older than what this run restarts from. An entry also leaves if a newer dataset
+    /// has its name in the prefix directory: nobody could save it.
     pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
         let renewed = change_flush_file(job, FlushFile::renew, |flush| {
             let newest = RestartPoint { seq: newest, ..job.descriptor_of_job().restart_point() };
             let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
             let mut passed_over = 0;
             for entry in flush.entries() {
-                let is_elsewhere = other_allocation(job, &entry).is_some() && {
+                let is_replaced = (left.is_replaced)(&entry);
+                let is_elsewhere = !is_replaced && other_allocation(job, &entry).is_some() && {
                     let is_passed_over = entry.is_unsaved_before(newest.seq.run);
                     passed_over += usize::from(is_passed_over);
                     is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER
                 };
-                let is_left = !left.is_purged && is_wanted(&entry) && !(left.is_withdrawn)(&entry);
+                let is_left = !left.is_purged && !is_replaced && is_wanted(&entry);
+                let is_left = is_left && !(left.is_withdrawn)(&entry);
                 if self.dataset(entry.id).is_none() && !is_elsewhere && !is_left {
                     flush.remove_location(entry.id, Location::Cache);
                 }
+                let damaged = left.damaged.iter().find(|(seq, _)| *seq == entry.seq());
+                damaged.into_iter().for_each(|(_, why)| flush.record_damage(entry.id, why));
                 if !left.is_other_job {
                     Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
                 }
@@ -111,7 +116,8 @@ impl Cache {
 
     /// Records what is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel file system,
     /// where every write takes long. It also records what an earlier call could not record, and everything if the file is
-    /// damaged.
+    /// damaged. A checkpoint of this allocation of which this run has found nothing leaves the file once a newer one of its name
+    /// counts.
     pub(crate) fn record_in_cache(&mut self, job: &Job, leaving: Option<u64>) {
         let leaving =
             leaving.filter(|&id| !self.dataset(id).is_some_and(|leaving| leaving.claim.is_others()));
@@ -121,9 +127,19 @@ impl Cache {
             staying.for_each(|cached| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
             let counting = || self.datasets.iter().filter(|cached| cached.counts());
-            flush.forget_lost(|lost| {
-                counting().any(|newer| newer.record.restart_point().replaces(lost.restart_point()))
-            });
+            let is_newer = |newer: &CachedDataset, older: &FlushEntry| {
+                newer.record.restart_point().replaces(older.restart_point())
+            };
+            flush.forget_lost(|lost| counting().any(|newer| is_newer(newer, lost)));
+            let is_named_again = |entry: &FlushEntry| {
+                let is_unseen = self.dataset(entry.id).is_none() && other_allocation(job, entry).is_none();
+                let has_its_name = |newer: &CachedDataset| newer.record.dataset.name == entry.name;
+                is_unseen
+                    && entry.is_only_checkpoint()
+                    && counting().any(|newer| has_its_name(newer) && is_newer(newer, entry))
+            };
+            let named_again = flush.entries().into_iter().filter(is_named_again);
+            named_again.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
         });
         if recorded {
             self.datasets.iter_mut().for_each(|cached| cached.listed = stays(cached));
@@ -159,6 +175,10 @@ pub(crate) struct Left<'a> {
     pub(crate) is_purged: bool,
     /// Which datasets were dropped.
     pub(crate) is_withdrawn: &'a dyn Fn(&FlushEntry) -> bool,
+    /// Which datasets have lost their name, or files, to a newer one that is in the prefix directory.
+    pub(crate) is_replaced: &'a dyn Fn(&FlushEntry) -> bool,
+    /// Those in which this run has found wrong bytes, and why it could not bring them back.
+    pub(crate) damaged: &'a [(Seq, String)],
     /// Whether another job runs in the prefix directory, whose flushes may be under way.
     pub(crate) is_other_job: bool,
 }

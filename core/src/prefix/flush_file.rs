@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>, BYPASS/1,
-//!     REPLACED/<id>, SCHEME/<scheme>, SURVIVES/<nodes, or ALL>, AFTER/<microseconds>}
+//!     REPLACED/<id>, SCHEME/<scheme>, SURVIVES/<nodes, or ALL>, AFTER/<microseconds>, DAMAGE/<why>}
 //! LOST/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, NAME/<name>}
 //! ```
 //!
-//! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`, for
-//! one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
+//! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
+//! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
@@ -72,6 +72,9 @@ pub struct InCache {
     pub survives: Option<Survives>,
     /// How long after the checkpoint before it, in the same run, it was complete.
     pub after: Option<Duration>,
+    /// Why the last run that looked for it could not bring it back, where that has found wrong bytes. Other nodes may have it
+    /// whole.
+    pub damage: Option<String>,
 }
 
 impl FlushEntry {
@@ -96,14 +99,14 @@ impl FlushEntry {
         RestartPoint { seq: self.seq(), ..known.unwrap_or_default() }
     }
 
-    /// Whether what a cache has of it must not be forgotten: output, and a checkpoint, that are not in the prefix directory, while
-    /// nothing there replaces the checkpoint.
+    /// Whether what a cache has of it must not be forgotten: output, and a checkpoint, that are not in the prefix directory,
+    /// while nothing there replaces the checkpoint.
     pub fn is_still_wanted(&self, is_replaced: impl FnOnce(RestartPoint) -> bool) -> bool {
         !self.is_at(Location::Prefix) && (self.output || !is_replaced(self.restart_point()))
     }
 
-    /// Whether another allocation has gone on from an older checkpoint though this one was in cache, and nobody has saved it: what is at
-    /// `newer` was not made from it.
+    /// Whether another allocation has gone on from an older checkpoint though this one was in cache, and nobody has saved it:
+    /// what is at `newer` was not made from it.
     pub fn is_passed_over(&self, newer: &Self) -> bool {
         let is_other = self.allocation().is_some_and(|own| newer.allocation() != Some(own));
         is_other && self.is_unsaved_before(newer.seq().run)
@@ -134,10 +137,12 @@ impl FlushEntry {
         })
     }
 
-    /// Whether a flush was refused for a newer dataset that the index still has whole.
-    pub(crate) fn is_replaced_in(&self, index: &Index) -> bool {
-        let newer = self.replaced_by.and_then(|newer| index.entry(newer));
-        newer.is_some_and(|newer| newer.is_valid() && newer.seq() > self.seq())
+    /// The newer dataset that the index has whole and for which a flush of this one is refused: a flush has found it, or it has
+    /// the name of this one.
+    pub(crate) fn replaced_in(&self, index: &Index) -> Option<u64> {
+        let own = self.dataset.as_ref().map_or_else(|| self.seq(), |dataset| index.seq_of(dataset));
+        let is_newer = |id: &u64| index.entry(*id).is_some_and(|newer| newer.is_valid() && newer.seq() > own);
+        self.replaced_by.filter(is_newer).or_else(|| index.id_of(&self.name).filter(is_newer))
     }
 
     /// Whether it is a checkpoint in a cache, of this allocation or another one.
@@ -180,6 +185,7 @@ impl InCache {
         });
         set_or_remove(tree, SURVIVES, survives);
         set_or_remove(tree, AFTER, self.after.map(|time| time.as_micros()));
+        set_or_remove(tree, DAMAGE, self.damage.as_ref());
     }
 
     /// A field that cannot be read counts as not recorded.
@@ -194,6 +200,7 @@ impl InCache {
             is_local: flag(tree, LOCAL).ok().flatten().unwrap_or(false),
             survives: tree.text(SURVIVES).and_then(survives),
             after: tree.parse(AFTER).ok().flatten().map(Duration::from_micros),
+            damage: tree.text(DAMAGE).map(str::to_owned),
         }
     }
 }
@@ -238,9 +245,10 @@ impl FlushFile {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// The same, as far as the prefix directory has the datasets now. Those are missing there that the index does not have, as they
-    /// were dropped, replaced, or found damaged since; and one of which files are gone, if it is still in cache, or is `asked` for.
-    /// Those are there that the index has, even if a process was killed before this file said so.
+    /// The same, as far as the prefix directory has the datasets now. Those are missing there that the index does not have, as
+    /// they were dropped, replaced, or found damaged since; and one of which files are gone, if it is still in cache, or is
+    /// `asked` for. Those are there that the index has, even if a process was killed before this file said so. A dataset whose
+    /// name a newer one has in the index is replaced: no copy of it can be saved.
     ///
     /// # Errors
     /// Where this file is damaged or cannot be read, or the index, and this file says that datasets are in the prefix directory.
@@ -256,9 +264,7 @@ impl FlushFile {
             index => index?,
         };
         for entry in entries {
-            if entry.replaced_by.is_some() && !entry.is_replaced_in(&index) {
-                file.tree.entry(DATASET, entry.id).remove(REPLACED);
-            }
+            set_or_remove(file.tree.entry(DATASET, entry.id), REPLACED, entry.replaced_in(&index));
             let is_recorded = entry.is_at(Location::Prefix);
             let listed = match is_recorded {
                 true => entry.id_in(&index),
@@ -316,8 +322,8 @@ impl FlushFile {
         self.all(DATASET)
     }
 
-    /// The checkpoints that were complete and are nowhere any more, as they have made room for newer ones that are not complete. The
-    /// newest first.
+    /// The checkpoints that were complete and are nowhere any more, as they have made room for newer ones that are not complete.
+    /// The newest first.
     pub(crate) fn lost(&self) -> Vec<FlushEntry> {
         self.all(LOST)
     }
@@ -366,6 +372,14 @@ impl FlushFile {
     pub fn record_replaced(&mut self, id: u64, newer: u64) {
         if self.tree.find(DATASET, id).is_some() {
             self.tree.entry(DATASET, id).set(REPLACED, newer);
+        }
+    }
+
+    /// Records why a run could not bring back from cache a dataset in which it has found wrong bytes. The next record of it in
+    /// cache says that it is whole.
+    pub(crate) fn record_damage(&mut self, id: u64, why: &str) {
+        if self.tree.find(DATASET, id).is_some() {
+            self.tree.entry(DATASET, id).set(DAMAGE, why);
         }
     }
 
@@ -421,8 +435,8 @@ impl FlushFile {
         self.tree.child("DATASET").remove(id.to_string()).is_some()
     }
 
-    /// Takes out these datasets, wherever they are: nobody is to save them any more. Gives whether one of them was not in the prefix
-    /// directory.
+    /// Takes out these datasets, wherever they are: nobody is to save them any more. Gives whether one of them was not in the
+    /// prefix directory.
     pub fn drop_all(&mut self, is_meant: impl Fn(&FlushEntry) -> bool) -> bool {
         let mut dropped = self.entries();
         dropped.retain(|entry| is_meant(entry) && self.remove(entry.id));
@@ -451,6 +465,7 @@ const SCHEME: &str = "SCHEME";
 const SURVIVES: &str = "SURVIVES";
 const ALL: &str = "ALL";
 const AFTER: &str = "AFTER";
+const DAMAGE: &str = "DAMAGE";
 
 /// As C SCR does, which lists the last one first.
 fn locate(entry: &mut KvTree, location: Location) {

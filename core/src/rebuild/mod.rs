@@ -32,6 +32,7 @@ use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{Comm, CommError};
 use crate::job::Job;
 use crate::param;
+use crate::prefix::Seq;
 use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
@@ -58,6 +59,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) stale: Vec<StalePart>,
     /// The datasets that this run cannot use, as far as this rank speaks for them.
     pub(crate) left: Vec<UnusableDataset>,
+    /// Those in which ranks have found wrong bytes, and why they could not be brought back; the same on all ranks.
+    pub(crate) damaged: Vec<(Seq, String)>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
     pub(crate) seen: Vec<u64>,
     /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
@@ -132,8 +135,9 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         on.schemes.plugins().forget_failures();
         match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
-            Recovered::Unrecovered(Unrecovered::TooMuchLost { refused }) => {
+            Recovered::Unrecovered(Unrecovered::TooMuchLost { refused, damage }) => {
                 found.is_any_left = true;
+                found.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
                 found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
                 found.stale.extend(local.into_iter().map(LocalPart::stale));
                 // It must not hide an older copy of the same dataset, which nobody has refused. The nodes of another job may

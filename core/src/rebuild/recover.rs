@@ -56,8 +56,9 @@ pub(crate) enum Unrecovered {
     InUse,
     /// Its scheme cannot be used now; it is never removed by this run.
     NotTried,
-    /// Too much of it is lost; it may go once a newer checkpoint counts. The application may have refused it before.
-    TooMuchLost { refused: bool },
+    /// Too much of it is lost; it may go once a newer checkpoint counts. The application may have refused it before. `damage`
+    /// says why it could not be brought back, where a rank has found wrong bytes.
+    TooMuchLost { refused: bool, damage: Option<String> },
 }
 
 /// Brings one dataset back. Too much of its newer copies is `lost`. Collective.
@@ -148,7 +149,9 @@ fn rebuild(
         Err(error) => {
             let why = error.agreed()?.to_string();
             recovery.give_up();
-            mark_failed(job, recovery.damaged_in_prefix)?;
+            recovery.record_wrong_bytes();
+            mark_failed(job, recovery.damaged_in_prefix())?;
+            let [is_damaged] = any(&*job.comm, [recovery.wrong_bytes.is_some()])?;
             job.log.add_entry(log(Event::RebuildFail).took(took).note(why.as_str()));
             if recovery.is_spent_fetch()? {
                 job.report.error(&format!(
@@ -169,7 +172,8 @@ fn rebuild(
                 "{label} cannot be restored from cache: {why}. What is left of it stays in cache until a newer \
                  checkpoint is complete"
             ));
-            Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost { refused: recovery.refused }))
+            let (refused, damage) = (recovery.refused, Some(why).filter(|_| is_damaged));
+            Ok(Recovered::Unrecovered(Unrecovered::TooMuchLost { refused, damage }))
         }
     }
 }
@@ -220,8 +224,8 @@ struct Recovery<'a> {
     replaces: bool,
     /// How much of each part is compared.
     extent: Extent,
-    /// The number there of a dataset in place, if this rank has found wrong bytes in it.
-    damaged_in_prefix: Option<u64>,
+    /// The loss of this rank's part, if it has found wrong bytes there.
+    wrong_bytes: Option<Lost>,
     /// The copies of datasets that cannot be brought back, so that this one may have their place.
     lost: Option<&'a BTreeSet<DatasetKey>>,
 }
@@ -248,7 +252,6 @@ impl<'a> Recovery<'a> {
         let bare = |copy: &PartReport| copy.loss.clone().filter(|loss| loss.lost != Lost::Data);
         let loss = copy.map_or_else(|| Some(why_lost(on.job, record, reports)), bare);
         let (place, journal, begun, replaces, scheme_fails) = (None, None, false, false, Rc::default());
-        let damaged_in_prefix = None;
         Self {
             on,
             local,
@@ -262,7 +265,7 @@ impl<'a> Recovery<'a> {
             begun,
             replaces,
             extent,
-            damaged_in_prefix,
+            wrong_bytes: None,
             lost: None,
         }
     }
@@ -275,8 +278,8 @@ impl<'a> Recovery<'a> {
         let scheme = |protection: &Protection| {
             on.schemes.scheme(job, protection).inspect_err(|_| scheme_fails.set(true))
         };
-        let (extent, has_wrong_bytes) = (self.extent, Cell::default());
-        let mut repair = Repair { job, scheme: &scheme, label, extent, has_wrong_bytes };
+        let (extent, wrong_bytes) = (self.extent, Cell::default());
+        let mut repair = Repair { job, scheme: &scheme, label, extent, wrong_bytes };
         let record = repair.agree_on_record(self.record, self.loss.as_ref().map(|loss| loss.lost))?;
         let part = self.place(record);
         repair.expect_enough(record, self.loss.as_ref())?;
@@ -291,8 +294,7 @@ impl<'a> Recovery<'a> {
             repair.extent = Extent::All;
         }
         let repaired = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part));
-        self.damaged_in_prefix =
-            Some(record.id_in_prefix).filter(|_| record.protection.bypass && repair.has_wrong_bytes.get());
+        self.wrong_bytes = repair.wrong_bytes.get();
         let Repaired { rebuilt, verified, protected } = repaired?;
         let changed = moved || rebuilt || protected.is_some();
         let record = protected.unwrap_or_else(|| record.clone());
@@ -301,8 +303,8 @@ impl<'a> Recovery<'a> {
         Ok(Restored { record, part, refused: self.refused, verified })
     }
 
-    /// Fetches this rank's part where it lies on another node, and sends others theirs. Files that did not come are asked for again, as the
-    /// error may pass. Returns whether anything moved anywhere.
+    /// Fetches this rank's part where it lies on another node, and sends others theirs. Files that did not come are asked for
+    /// again, as the error may pass. Returns whether anything moved anywhere.
     fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
         let job = self.on.job;
         let mut is_here = self.copy.is_none_or(|copy| copy.holder == job.rank()) || record.protection.bypass;
@@ -388,7 +390,9 @@ impl<'a> Recovery<'a> {
         let mine = self.own_copy().map(|own| own.map.state);
         let damaged = self.own_copy().is_some_and(|own| own.map.damaged);
         let absent = !self.begun && mine.is_none_or(|state| state < PartState::Prepared);
-        let unwritten = absent || damaged;
+        // It would be said of bytes that are right now.
+        let unsaid = self.own_copy().is_some_and(|own| own.map.wrong_bytes.is_some());
+        let unwritten = absent || damaged || unsaid;
         let mut outcome =
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
         let [anew] = any(&*job.comm, [changed || unwritten])?;
@@ -446,8 +450,8 @@ impl<'a> Recovery<'a> {
         self.local.iter().copied().filter(|local| local.owner == owner).max_by_key(|local| local.quality())
     }
 
-    /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on a path
-    /// that all see, or else in this node's.
+    /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on
+    /// a path that all see, or else in this node's.
     fn place(&mut self, record: &RankRecord) -> PartDir {
         let (on, own) = (self.on, self.own_copy());
         let found = self.place.get_or_insert_with(|| {
@@ -472,8 +476,8 @@ impl<'a> Recovery<'a> {
         written
     }
 
-    /// Makes this rank's part ready to be filled. Files that may be the part itself stay until every byte of it is rebuilt: the dataset
-    /// may still turn out to have lost too much.
+    /// Makes this rank's part ready to be filled. Files that may be the part itself stay until every byte of it is rebuilt: the
+    /// dataset may still turn out to have lost too much.
     fn begin_anew(&mut self, record: &RankRecord, part: &PartDir) -> Result<(), FsError> {
         let files = self.on.job.files();
         if !self.begun && !self.replaces {
@@ -530,6 +534,30 @@ impl<'a> Recovery<'a> {
         let is_fetched = |record: &RankRecord| record.protection.bypass && record.is_fetched();
         let [fetched] = any(&*self.on.job.comm, [self.record.is_some_and(is_fetched)])?;
         Ok(fetched && !self.refused && !self.on.is_shared)
+    }
+
+    /// The number there of a dataset in place, if this rank has found wrong bytes in it.
+    fn damaged_in_prefix(&self) -> Option<u64> {
+        let in_place = self.record.filter(|record| record.protection.bypass);
+        in_place.filter(|_| self.wrong_bytes.is_some()).map(|record| record.id_in_prefix)
+    }
+
+    /// Records in the filemap that this rank's part has wrong bytes, as it stays and nobody has repaired it: commands compare
+    /// lengths only. The filemap of another copy says nothing of that, and the next run compares the bytes again.
+    fn record_wrong_bytes(&self) {
+        let job = self.on.job;
+        let is_own = !self.begun && self.copy.is_some_and(|copy| copy.holder == job.rank());
+        let in_cache = self.record.is_some_and(|record| !record.protection.bypass);
+        let Some((lost, own)) = self.wrong_bytes.zip(self.own_copy()) else { return };
+        let (files, path) = (job.files(), own.part.filemap());
+        let is_known = own.map.wrong_bytes >= Some(lost);
+        if !is_own || !in_cache || is_known || own.map.damaged || Journal::is_held(files, &path) {
+            return;
+        }
+        let entry = Entry::WrongBytes { in_files: lost == Lost::Data };
+        let journal = Journal::reopen(files, &path);
+        let written = journal.and_then(|journal| journal.append(files, &entry).at("write", &path));
+        written.unwrap_or_else(|error| job.report.warn_here(&crate::describe(&error)));
     }
 
     /// Takes back what was begun and did not become whole.

@@ -31,8 +31,8 @@ pub(crate) struct Repair<'a> {
     pub(crate) label: &'a str,
     /// How much of each part is compared. Once any damage is found, it is all.
     pub(crate) extent: Extent,
-    /// Whether this rank has found bytes that are not those that were recorded.
-    pub(crate) has_wrong_bytes: Cell<bool>,
+    /// The loss of this rank's part, if it has found other bytes there than were recorded.
+    pub(crate) wrong_bytes: Cell<Option<Lost>>,
 }
 
 /// The result of a repair.
@@ -164,14 +164,15 @@ impl Repair<'_> {
         let error = outcome.as_ref().err().filter(|_| !is_rebuilt)?;
         let damage = match error {
             RedundancyError::Damaged(damage) if damage.is_wrong_bytes() => {
-                self.has_wrong_bytes.set(true);
+                self.wrong_bytes.set(Some(damage.loss().lost));
                 Some(damage.loss())
             }
             // The error may have passed.
             _ => {
                 let extent = if known.is_none() { Extent::All } else { Extent::Used };
                 let damage = self.verify(place, record, extent).err();
-                self.has_wrong_bytes.set(damage.as_ref().is_some_and(Damage::is_wrong_bytes));
+                let wrong = damage.as_ref().filter(|damage| damage.is_wrong_bytes());
+                self.wrong_bytes.set(wrong.map(|damage| damage.loss().lost));
                 damage.map(|damage| damage.loss())
             }
         };

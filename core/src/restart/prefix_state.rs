@@ -27,7 +27,7 @@ pub(crate) struct PrefixState {
     complete: Vec<Known>,
     /// The datasets that were purged from there.
     purged: Vec<u64>,
-    /// Those that an earlier run could not flush, as newer ones have files of them.
+    /// Those that no run can flush any more, as newer ones have their names, or files of them.
     replaced: Vec<Seq>,
     /// The datasets that are not to come back from cache.
     withdrawn: Withdrawn,
@@ -154,6 +154,11 @@ impl PrefixState {
         self.withdrawn.why(seq, is_only_checkpoint).filter(|_| !self.complete.iter().any(is_it))
     }
 
+    /// Whether no run can flush the dataset at this place any more, for a newer one that is complete there.
+    pub(crate) fn is_replaced(&self, seq: Seq) -> bool {
+        self.replaced.contains(&seq)
+    }
+
     /// Marks the datasets in cache that are in the prefix directory, and those that must not get there any more: their name
     /// or their number refers to another one.
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
@@ -161,7 +166,7 @@ impl PrefixState {
             let id = cached.record.id_in_prefix;
             // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
             cached.superseded |= self.purged.contains(&id) && !cached.record.dataset.checkpoint;
-            cached.superseded |= self.replaced.contains(&cached.seq());
+            cached.superseded |= self.is_replaced(cached.seq());
             // A dataset that is also in cache is flushed again.
             let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
             let (own, dataset) = (cached.seq(), &cached.record.dataset);
@@ -216,7 +221,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
         tree.entry("PURGED", id);
     }
     let entries = flush.entries();
-    for entry in entries.iter().filter(|entry| entry.is_replaced_in(&index)) {
+    for entry in entries.iter().filter(|entry| entry.replaced_in(&index).is_some()) {
         tree.child("REPLACED").put(entry.id.to_string(), seq_tree(entry.seq()));
     }
     let of_other_ranks = entries

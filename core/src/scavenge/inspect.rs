@@ -1,7 +1,7 @@
 //! Which datasets in the caches of the nodes a restart, or a scavenge, can make whole. See C SCR's `scr_inspect`.
 //!
 //! Each node takes an inventory of its caches, and one process evaluates all inventories together. It compares lengths and reads
-//! no contents: only a scrub, or the restart itself, finds damage.
+//! no contents. A part in which a run has found wrong bytes says so in its filemap, and counts as lost.
 
 use super::copy::held;
 use super::filemap::{read_own, ScavengedMap, UnusablePart};
@@ -38,8 +38,10 @@ pub struct Inventory {
 /// A part in cache.
 struct Part {
     map: ScavengedMap,
-    /// Its loss, by the lengths of its files.
+    /// Its loss, by the lengths of its files and by what a run has found.
     lost: Option<Lost>,
+    /// Whether a run has found wrong bytes in it.
+    is_wrong: bool,
 }
 
 /// A part that a run would not restart from, nor from the others of its dataset.
@@ -122,8 +124,9 @@ impl Inventory {
     }
 
     fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap) {
-        if let Some(map) = ScavengedMap::of(map) {
-            self.parts.push(Part { lost: lost(files, part, &map.record), map });
+        if let Some(own) = ScavengedMap::of(map) {
+            let lost = lost(files, part, &own.record).max(map.wrong_bytes);
+            self.parts.push(Part { lost, is_wrong: map.wrong_bytes.is_some(), map: own });
         }
         let is_refused = match counted_state(map) {
             PartState::Open => false,
@@ -152,6 +155,7 @@ impl Inventory {
             let below = tree.child(PARTS).child(place.to_string());
             below.set(WHOLE, u8::from(part.lost.is_none()));
             below.set(DATA, u8::from(part.lost != Some(Lost::Data)));
+            below.set(WRONG, u8::from(part.is_wrong));
             below.put(MAP, part.map.to_tree());
         }
         for (place, spoiler) in self.spoilers.iter().enumerate() {
@@ -175,7 +179,7 @@ impl Inventory {
                 (_, Some("1")) => Some(Lost::Redundancy),
                 _ => Some(Lost::Data),
             };
-            Some(Part { map, lost })
+            Some(Part { map, lost, is_wrong: part.text(WRONG) == Some("1") })
         };
         let spoiler = |spoiler: &KvTree| {
             let record = RankRecord::from_tree(spoiler.get(RECORD)?).ok()?;
@@ -196,6 +200,8 @@ const RECORD: &str = "RECORD";
 const WHOLE: &str = "WHOLE";
 /// Whether no file is missing; the redundancy may be.
 const DATA: &str = "DATA";
+/// Whether a run has found wrong bytes.
+const WRONG: &str = "WRONG";
 const MAP: &str = "MAP";
 const ROOM: &str = "ROOM";
 
@@ -216,11 +222,11 @@ pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspect
             let state = if is_refused { PartState::Refused } else { PartState::Open };
             datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks())));
         }
-        for Part { map, lost } in inventory.parts {
+        for Part { map, lost, is_wrong } in inventory.parts {
             let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
             let state = if map.complete { PartState::Complete } else { PartState::Prepared };
             dataset.states.push((state, Some(map.record.ranks())));
-            dataset.found.push(Found { rank: map.record.rank, node, lost });
+            dataset.found.push(Found { rank: map.record.rank, node, lost, is_wrong });
             dataset.maps.push(map);
         }
     }
@@ -232,6 +238,7 @@ struct Found {
     rank: Rank,
     node: usize,
     lost: Option<Lost>,
+    is_wrong: bool,
 }
 
 /// The summary of a dataset over all nodes.
@@ -276,7 +283,9 @@ fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHos
     } else if lost.is_empty() {
         None
     } else {
-        why_beyond_repair(scan, &losses, plugins)
+        let wrong = found.iter().filter(|found| found.is_wrong && losses.contains_key(&found.rank));
+        let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
+        why_beyond_repair(scan, &losses, plugins).map(|why| format!("{why}{}", found_wrong(&wrong)))
     };
     Inspected {
         id: any.id_in_prefix,
@@ -287,6 +296,15 @@ fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHos
         survives: None,
         lost: lost.iter().map(|rank| rank.0).collect(),
         beyond_repair,
+    }
+}
+
+/// Says that a run has found wrong bytes in the parts of these ranks.
+fn found_wrong(ranks: &BTreeSet<Rank>) -> String {
+    let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; a run has found wrong bytes in the parts of ranks {}", names.join(", ")),
     }
 }
 

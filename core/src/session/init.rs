@@ -225,7 +225,9 @@ impl Session {
         let is_other_job = self.running.is_second();
         let is_withdrawn =
             &|entry: &FlushEntry| in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint()).is_some();
-        let left = Left { is_purged: purge, is_withdrawn, is_other_job };
+        let is_replaced = &|entry: &FlushEntry| in_prefix.is_replaced(entry.seq());
+        let damaged = &*found.damaged;
+        let left = Left { is_purged: purge, is_withdrawn, is_replaced, damaged, is_other_job };
         self.find_what_survives()?;
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.measure_newest(&self.job)?;

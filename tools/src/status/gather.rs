@@ -1,6 +1,7 @@
 //! The facts about a job: what it has written in the prefix directory, and what its nodes say.
 //!
-//! Nothing is changed, and a file that cannot be read takes nothing else away: it is reported, and the facts are those of the others.
+//! Nothing is changed, and a file that cannot be read takes nothing else away: it is reported, and the facts are those of the
+//! others.
 
 use crate::environment;
 use crate::inspect::{ask, inventory_here};
@@ -222,7 +223,7 @@ impl Facts {
         let is_silent = self.nodes.as_ref().is_some_and(|nodes| nodes.room.is_empty());
         let is_whole = |dataset: &FlushEntry| match found {
             Some(found) => found.iter().any(|found| found.id == dataset.id && found.beyond_repair.is_none()),
-            None => !is_silent,
+            None => !is_silent && dataset.in_cache.damage.is_none(),
         };
         let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
         self.saves = saving.saved(is_whole).into_iter().map(name).collect();
@@ -286,7 +287,11 @@ impl Facts {
         self.is_bypass = recorded.first().is_some_and(is_bypass);
         recorded.retain(|entry| !is_bypass(entry));
         let Some(found) = found else {
-            self.cached = recorded.iter().map(Checkpoint::recorded).collect();
+            let whole = recorded.iter().filter(|entry| entry.in_cache.damage.is_none());
+            self.cached = whole.map(Checkpoint::recorded).collect();
+            let damaged = recorded.first().and_then(|newest| Some((newest, newest.in_cache.damage.clone()?)));
+            let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
+            self.unusable = damaged.map(|(entry, why)| (name(entry), why));
             return;
         };
         let found = found.iter().filter(|found| found.dataset.checkpoint && found.scheme.is_some());

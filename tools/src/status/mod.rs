@@ -1,5 +1,5 @@
-//! `scr status`: how a job is doing, in at most twelve lines: whether it is protected, and what a failure would cost now. It works for
-//! a job that runs, has died or has finished.
+//! `scr status`: how a job is doing, in at most twelve lines: whether it is protected, and what a failure would cost now. It
+//! works for a job that runs, has died or has finished.
 //!
 //! - `gather`: the facts, from the files of the prefix directory and from the nodes
 //! - `judge`: what follows from them, a pure function

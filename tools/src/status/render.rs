@@ -507,7 +507,8 @@ mod tests {
         }
     }
 
-    /// A job at work, one that has just died, one whose node is gone, one on one node, one in bypass mode, and one that has finished.
+    /// A job at work, one that has just died, one whose node is gone, one on one node, one in bypass mode, and one that has
+    /// finished.
     fn of_the_page() -> [Facts; 6] {
         let none = Some(Survives::Nodes(0));
         let calm = || Facts { flushes: Vec::new(), halt: None, last_error: None, ..busy() };

@@ -74,7 +74,21 @@ impl FinishedJob {
         }
     }
 
+    /// A run that looks at what there is, and ends.
+    pub(crate) fn begin(&self, settings: &[(&str, &str)]) {
+        thread::run(2, |comm| drop(self.session(Box::new(comm), settings))).unwrap();
+    }
+
     pub(crate) fn run(&self, comm: Box<dyn Comm>, settings: &[(&str, &str)]) {
+        let rank = comm.rank();
+        let mut session = self.session(comm, settings);
+        session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
+        let path = session.route_file(format!("ckpt.1/rank_{rank}").as_bytes()).unwrap();
+        fs::write(std::ffi::OsStr::from_bytes(&path), [b'x'; 1000]).unwrap();
+        session.complete_output(true).unwrap();
+    }
+
+    fn session(&self, comm: Box<dyn Comm>, settings: &[(&str, &str)]) -> Session {
         let rank = comm.rank();
         let base = self.path().join("nodes/$SCR_NODE_NAME").display().to_string();
         let env = Env::for_test(Arc::new(RealFiles), self.prefix())
@@ -90,10 +104,6 @@ impl FinishedJob {
         let record = self.path().join("record");
         let env = if record.is_dir() { env.with_record_base(record) } else { env };
         let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
-        let mut session = Session::init(comm, env.env(), &AppConfig::default()).unwrap();
-        session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
-        let path = session.route_file(format!("ckpt.1/rank_{rank}").as_bytes()).unwrap();
-        fs::write(std::ffi::OsStr::from_bytes(&path), [b'x'; 1000]).unwrap();
-        session.complete_output(true).unwrap();
+        Session::init(comm, env.env(), &AppConfig::default()).unwrap()
     }
 }
