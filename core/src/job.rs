@@ -190,7 +190,7 @@ impl Job {
     /// Gives this run its number, which is higher than `seen`. Collective.
     ///
     /// # Errors
-    /// What is known of earlier runs cannot be read, or the prefix directory cannot be written to for another reason than want
+    /// The records of earlier runs cannot be read, or the prefix directory cannot be written to for another reason than want
     /// of room.
     pub(crate) fn count_run(&mut self, seen: u64) -> Result<(), Error> {
         let own = match self.rank() {

@@ -201,7 +201,7 @@ fn log_line(bytes: &[u8]) {
     black_box(log::parse(&String::from_utf8_lossy(bytes))).ok();
 }
 
-/// Whatever a log holds, the times of each job add up.
+/// The times of each job add up, whatever a log holds.
 fn event_log(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let entries = text.lines().filter_map(|line| log::parse(line).ok());

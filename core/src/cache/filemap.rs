@@ -25,8 +25,8 @@ pub(crate) struct Filemap {
     pub(crate) record: Option<RankRecord>,
     /// Records of other ranks of the set, kept for them.
     pub(crate) neighbours: Vec<RankRecord>,
-    /// The loss that a run has found by comparing bytes, and could not repair. It is for commands that read no bytes: a run compares
-    /// them again.
+    /// The loss that a run has found by comparing bytes, and could not repair. It is for commands that read no bytes: a run
+    /// compares them again.
     pub(crate) wrong_bytes: Option<Lost>,
     /// Whether a record was damaged, other than cut short at the end.
     pub(crate) damaged: bool,
@@ -74,8 +74,8 @@ pub(crate) enum Entry<'a> {
 /// A filemap that is being written. Each entry directly follows the last valid one. A full device or a crash may leave half an
 /// entry, and a reader would find nothing after that.
 ///
-/// Whoever begins a part holds the lock of the system on its filemap until the process ends, or removes the part: once it is
-/// complete, as a [`Claim`]. So another job that finds the part can tell whether it is still being written, or counted on.
+/// The process that begins a part holds the lock of the system on its filemap until the process ends, or removes the part: once
+/// it is complete, as a [`Claim`]. So another job that finds the part can tell whether it is still being written, or counted on.
 pub(crate) struct Journal {
     file: Box<dyn File>,
     /// Length of what can be read.

@@ -1,6 +1,6 @@
 //! A member's files, end to end, as the one logical file that a scheme sees.
 //!
-//! What a scheme reads or writes passes through here, so this is where the checksums come from: the bytes
+//! Everything that a scheme reads or writes passes through here, so this is where the checksums come from: the bytes
 //! are in the processor's cache when they are summed, and no file is read twice.
 
 use super::checksum::Checksum;

@@ -297,7 +297,7 @@ pub trait Files: Send + Sync {
     /// link is not followed.
     ///
     /// # Errors
-    /// What the system reports.
+    /// The error that the system reports.
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         self.open(path, How::Update)?.set_times(accessed, changed)
     }

@@ -4,8 +4,8 @@
 //! removes something has to think of such an error, and none of them takes a file that the server did not deliver once for
 //! one that is not there. An error that stays goes to the caller, and is never `NotFound`.
 //!
-//! What writes is not repeated here. After an error nobody knows what was written, and a second sync succeeds without the
-//! bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
+//! Operations that write are not repeated here. After an error nobody knows what was written, and a second sync succeeds without
+//! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
 use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::io::{self, ErrorKind};

@@ -240,7 +240,7 @@ impl FlushFile {
     /// Reads the file; a missing one is empty.
     ///
     /// # Errors
-    /// Where it is damaged or cannot be read.
+    /// It is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
@@ -251,7 +251,7 @@ impl FlushFile {
     /// name a newer one has in the index is replaced: no copy of it can be saved.
     ///
     /// # Errors
-    /// Where this file is damaged or cannot be read, or the index, and this file says that datasets are in the prefix directory.
+    /// This file is damaged or cannot be read, or the index, and this file says that datasets are in the prefix directory.
     pub fn read_as_it_is(
         files: &dyn Files,
         prefix: &Prefix,

@@ -155,7 +155,7 @@ impl Halt {
     /// Reads the conditions, waiting for the lock; `None` where there is no file.
     ///
     /// # Errors
-    /// Where the file is damaged or cannot be read.
+    /// The file is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.halt_file();
         let read = retried(files, |files| files.read_locked(&path))
@@ -180,7 +180,7 @@ impl Halt {
     /// the file where there is none.
     ///
     /// # Errors
-    /// Where the file is damaged, then it is left as it is, or cannot be read or written.
+    /// The file is damaged, then it is left as it is, or cannot be read or written.
     pub fn update<R>(
         files: &dyn Files,
         prefix: &Prefix,
@@ -269,7 +269,7 @@ impl Halt {
     /// Removes the file, and with it every condition, also where it is damaged.
     ///
     /// # Errors
-    /// Where it is there and cannot be removed.
+    /// It is there and cannot be removed.
     pub fn remove(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         files.remove_if_there(&prefix.halt_file())?;
         Ok(())

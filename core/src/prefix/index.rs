@@ -184,7 +184,7 @@ impl Index {
     /// Reads the index of a prefix directory; a missing one is empty.
     ///
     /// # Errors
-    /// Where the file is damaged, of another version, or cannot be read.
+    /// The file is damaged, of another version, or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
@@ -217,7 +217,7 @@ impl Index {
     /// From a tree; `path` is for the error.
     ///
     /// # Errors
-    /// Where the version is missing or another one.
+    /// The version is missing or another one.
     pub fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
         if found != VERSION {

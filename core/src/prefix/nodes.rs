@@ -61,7 +61,7 @@ impl Nodes {
     /// Reads the file; `None` if there is none.
     ///
     /// # Errors
-    /// Where it is damaged or cannot be read.
+    /// It is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let file: Option<NodesFile> = shared::read(files, prefix)?;
         file.map(|file| Self::from_tree(&file.tree, &prefix.nodes_file())).transpose()
@@ -77,7 +77,7 @@ impl LastRun {
     /// Reads what the last run has recorded; `None` where it has recorded nothing, or nothing that can be used.
     ///
     /// # Errors
-    /// Where the file is damaged or cannot be read.
+    /// The file is damaged or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let file: Option<NodesFile> = shared::read(files, prefix)?;
         Ok(file.and_then(|file| Self::from_tree(&file.tree)))
@@ -86,7 +86,7 @@ impl LastRun {
     /// Replaces the file in one step, and keeps its other keys. A damaged one is useless to anybody, so it is replaced.
     ///
     /// # Errors
-    /// Where it cannot be read or written.
+    /// It cannot be read or written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree)).map(drop)
     }

@@ -296,7 +296,7 @@ impl Prefix {
     /// Makes the folder of one dataset, where it is not there.
     ///
     /// # Errors
-    /// Where it cannot be made.
+    /// It cannot be made.
     pub fn make_dataset_dir(&self, files: &dyn Files, id: u64) -> Result<(), PrefixError> {
         Ok(files.make_dirs(&self.dataset_dir(id), DIR_MODE, Durability::Synced)?)
     }
@@ -304,7 +304,7 @@ impl Prefix {
     /// The ids for which there is a folder, ascending, whether or not the index knows them.
     ///
     /// # Errors
-    /// Where the hidden folder is there but cannot be listed.
+    /// The hidden folder is there but cannot be listed.
     pub fn dataset_ids(&self, files: &dyn Files) -> Result<Vec<u64>, PrefixError> {
         use crate::fs::At;
         let dir = self.scr_dir();

@@ -31,7 +31,7 @@ impl Restarted {
     /// The last one, if there was one.
     ///
     /// # Errors
-    /// Where it cannot be read, or is damaged: nobody knows then whether newer checkpoints are to be given up.
+    /// It cannot be read, or is damaged: nobody knows then whether newer checkpoints are to be given up.
     pub(crate) fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
         let path = prefix.scr_file(FILE);
         let read = files

@@ -31,7 +31,7 @@ impl Summary {
     /// Reads the summary of a dataset; `None` if there is none.
     ///
     /// # Errors
-    /// Where the file is damaged, of another version or another dataset, or cannot be read.
+    /// The file is damaged, of another version or another dataset, or cannot be read.
     pub fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, PrefixError> {
         let path = prefix.summary_file(id);
         let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
@@ -54,7 +54,7 @@ impl Summary {
     /// Replaces the summary of its dataset in one step, and syncs it. The dataset's folder must be there.
     ///
     /// # Errors
-    /// Where it cannot be written.
+    /// It cannot be written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
         let path = prefix.summary_file(self.dataset.id);
         Ok(files.write_tree(&path, &self.to_tree(), FILE_MODE, Durability::Synced)?)
@@ -72,7 +72,7 @@ impl Summary {
     /// From a tree; `path` is for the error.
     ///
     /// # Errors
-    /// Where the version is another one, or a field is missing or malformed.
+    /// The version is another one, or a field is missing or malformed.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, PrefixError> {
         let found = tree.require("VERSION").at("use", path)?;
         if !(VERSION..=VERSION_AGGREGATED).contains(&found) {

@@ -1,10 +1,10 @@
-//! Files of a checkpoint that another number of ranks wrote, from node to node: each rank lends those of the parts that it has, and gets
-//! those that it asks for.
+//! Files of a checkpoint that another number of ranks wrote, from node to node: each rank lends those of the parts that it has,
+//! and gets those that it asks for.
 //!
-//! While the application may restart, a thread of each rank serves the files of its parts over TCP: no rank of the application has to be
-//! in a call of scr for that. A copy gets its name once its length and its checksum are those that were recorded, and lies in the cache
-//! of the node that has asked, or else under the prefix directory. All copies leave when the restart ends. A run that dies leaves them in
-//! its own parts of the dataset, which the next run removes.
+//! While the application may restart, a thread of each rank serves the files of its parts over TCP: no rank of the application
+//! has to be in a call of scr for that. A copy gets its name once its length and its checksum are those that were recorded, and
+//! lies in the cache of the node that has asked, or else under the prefix directory. All copies leave when the restart ends. A
+//! run that dies leaves them in its own parts of the dataset, which the next run removes.
 
 use super::foreign::TakenOver;
 use crate::cache::part::PartDir;
@@ -241,7 +241,8 @@ fn copies_in(prefix: &Prefix, run: u64) -> PathBuf {
     prefix.scr_dir().join(format!("{COPIES}{run}"))
 }
 
-/// Another rank of this node may just be getting the same file, which need not come twice. Whoever waits too long gets it as well.
+/// Another rank of this node may just be getting the same file, which need not come twice. A rank that waits too long gets it as
+/// well.
 fn wait_for_others(files: &dyn Files, lock: &Path) -> Option<Box<dyn File>> {
     let lock = files.open(lock, How::Ensure(0o600)).ok()?;
     let mut pauses = 0;

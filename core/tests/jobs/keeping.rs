@@ -706,7 +706,7 @@ fn an_id_taken_by_another_job_on_a_node_is_skipped() {
     world.run(|application| application.restart(some)).all_gave(&Some(5));
 }
 
-/// Whoever runs as root for a user leaves the files the user's.
+/// A command that runs as root for a user leaves the files the user's.
 #[test]
 fn a_flushed_file_belongs_to_whom_the_cached_one_did() {
     use std::os::unix::fs::{chown, MetadataExt as _};
@@ -1183,7 +1183,7 @@ fn a_lost_part_is_rebuilt_in_a_directory_that_this_run_has_checked() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
-/// Whoever can open a file can keep its lock, and the job waited for another user who could only read.
+/// A process that can open a file can keep its lock, and the job waited for another user who could only read.
 #[test]
 fn only_those_who_may_write_the_files_that_runs_lock_may_open_them() {
     let world = job().set("SCR_HALT_SECONDS", "600");

@@ -475,7 +475,7 @@ fn a_name_that_could_not_be_synced_before_the_mark_is_made_anew() {
     assert!(failed >= 4, "{failed} folders");
 }
 
-/// Whatever became of a file between its mark and the end: a dataset is listed whole or not at all.
+/// A dataset is listed whole or not at all, whatever became of a file between its mark and the end.
 #[test]
 fn a_file_that_has_arrived_and_is_cut_short_or_gone_keeps_the_dataset_from_being_finished() {
     type Harm = fn(&std::path::Path);

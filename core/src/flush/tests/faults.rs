@@ -88,7 +88,7 @@ const CASES: [Case; 4] = [
     ("reused, in the worker", reused, in_background),
 ];
 
-/// Whatever is listed is right; then a new run puts all in order and flushes again.
+/// Every dataset that is listed is right; then a new run puts all in order and flushes again.
 fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
     stage.assert_cache_is_whole(cached);
     let had_older = stage.index().entry(0).is_some();

@@ -58,7 +58,7 @@ impl Rank2File {
     /// Writes the maps that lead to leaves of so many ranks each, and syncs them. All leaves must be there.
     ///
     /// # Errors
-    /// Where a map cannot be written.
+    /// A map cannot be written.
     pub(crate) fn write_maps(
         files: &dyn Files,
         prefix: &Prefix,
@@ -77,7 +77,7 @@ impl Rank2File {
     /// Reads all parts.
     ///
     /// # Errors
-    /// Where a part is missing or damaged, the parts do not fit together, or a rank is missing.
+    /// A part is missing or damaged, the parts do not fit together, or a rank is missing.
     pub fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Self, PrefixError> {
         read::read(files, prefix, id)
     }
@@ -85,7 +85,7 @@ impl Rank2File {
     /// Writes all parts, and syncs them. The dataset's folder must be there.
     ///
     /// # Errors
-    /// Where a name is not allowed, before anything is written; where a part cannot be written.
+    /// A name is not allowed, before anything is written, or a part cannot be written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix, id: u64) -> Result<(), PrefixError> {
         write::write(files, prefix, id, &self.by_rank, write::FAN_OUT)
     }
@@ -94,7 +94,7 @@ impl Rank2File {
     /// The index does not say so: anybody may have removed files since. No byte is read.
     ///
     /// # Errors
-    /// What is there cannot be looked at.
+    /// The lists that are there cannot be looked at.
     pub(crate) fn loss(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<String>, PrefixError> {
         let lists = match Self::read(files, prefix, id) {
             Err(error) if error.is_damage() => return Ok(Some(crate::describe(&error))),

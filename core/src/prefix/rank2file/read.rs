@@ -34,7 +34,7 @@ impl Leaf {
     /// The files of some of the ranks, in no order. The leaves read apart may have a rank, or a name, twice.
     ///
     /// # Errors
-    /// Where it is missing or damaged, or does not fit the maps.
+    /// It is missing or damaged, or does not fit the maps.
     pub(crate) fn read(&self, files: &dyn Files) -> Result<Vec<(Rank, Vec<PrefixFile>)>, PrefixError> {
         lists_in(&read_level(files, self, 0)?, &self.path, self.ranks)
     }

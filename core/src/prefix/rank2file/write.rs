@@ -36,7 +36,7 @@ impl LeafLists {
     /// Writes the leaf, and syncs it. The dataset's folder must be there.
     ///
     /// # Errors
-    /// Where a name is not allowed, before anything is written; where it cannot be written.
+    /// A name is not allowed, before anything is written, or it cannot be written.
     pub(crate) fn write(&self, files: &dyn Files, prefix: &Prefix, id: u64) -> Result<(), PrefixError> {
         check_names(&leaf(prefix, id, self.first.0), self.first.0, &self.by_rank)?;
         write_leaf(files, prefix, id, self.ranks, self.first.0, &self.by_rank)

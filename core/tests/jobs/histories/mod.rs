@@ -1,6 +1,6 @@
 //! Random histories: runs with other settings, on other nodes and from other directories follow each other. They die
 //! anywhere, files fail once, nodes are lost and come back with what they had, names are used again, and commands change the
-//! index between runs. Whatever happens, a restart hands out, byte for byte, one completed checkpoint of that name, and
+//! index between runs. A restart hands out, byte for byte, one completed checkpoint of that name, whatever happens, and
 //! nothing older than what was promised to be there. After each run a copy of the world shows what else could be restarted from.
 //!
 //! The file system of the prefix directory loses what was not synced when the power fails; nodes lose all, or some pages of
