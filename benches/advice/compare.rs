@@ -30,8 +30,8 @@ pub(crate) struct Compared {
     pub(crate) planned: f64,
     /// The best plan of the grid.
     pub(crate) best: (f64, Plan),
-    /// With every checkpoint in the prefix directory, at the intervals of Young and of Daly, and an hour at most, as for the plan;
-    /// the better one.
+    /// With every checkpoint in the prefix directory, at the intervals of Young and of Daly, and an hour at most, as for the
+    /// plan; the better one.
     pub(crate) single: f64,
 }
 

@@ -153,7 +153,8 @@ impl Job {
         })
     }
 
-    /// The address of this node for threads that talk over TCP, and how long they wait for a node that does not answer. Collective.
+    /// The address of this node for threads that talk over TCP, and how long they wait for a node that does not answer.
+    /// Collective.
     ///
     /// # Errors
     /// No address of a node is the one that the user wants. The same on all ranks.

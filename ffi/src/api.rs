@@ -57,8 +57,8 @@ const RECOVER: &str = "SCR_Recover";
 /// How a session begins.
 type Begin = fn(Box<dyn Comm>, Env, &AppConfig) -> Result<Session, SessionError>;
 
-/// `comm` is called while MPI runs. To recover, a session that there is makes way once all ranks have come: so it stays where they
-/// do not, and nothing of it is left anywhere when the new one looks at what the old ones have left.
+/// `comm` is called while MPI runs. To recover, a session that there is makes way once all ranks have come: so it stays where
+/// they do not, and nothing of it is left anywhere when the new one looks at what the old ones have left.
 fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm) -> c_int {
     let (mut refused, mut by_all) = (false, false);
     let code = entry(call, |state| {

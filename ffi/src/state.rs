@@ -24,8 +24,8 @@ pub(crate) enum State {
     Running(Box<Session>, AppConfig),
     /// After SCR_Init with `SCR_ENABLE=0`, which may be called again: other calls fail, and no more is said about it.
     Disabled(AppConfig),
-    /// After SCR_Finalize, or after MPI_Finalize without it. SCR_Init begins another session with the first settings, and SCR_Recover
-    /// with those of the session that has ended: on other ranks SCR_Finalize may have failed because one has died.
+    /// After SCR_Finalize, or after MPI_Finalize without it. SCR_Init begins another session with the first settings, and
+    /// SCR_Recover with those of the session that has ended: on other ranks SCR_Finalize may have failed because one has died.
     Ended(AppConfig, AppConfig),
     /// A call panicked. The session is left as it is: no code that touches it can be trusted.
     Broken,
@@ -80,8 +80,8 @@ impl State {
         }
     }
 
-    /// Takes the session out, if there is one. Its settings end with it: the next one must not go back to a checkpoint, or begin in a
-    /// prefix directory, that was named for this one.
+    /// Takes the session out, if there is one. Its settings end with it: the next one must not go back to a checkpoint, or begin
+    /// in a prefix directory, that was named for this one.
     pub(crate) fn take_session(&mut self) -> Result<Session, Failure> {
         self.session()?;
         match std::mem::replace(self, State::Broken) {

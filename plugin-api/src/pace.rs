@@ -1,8 +1,8 @@
 //! Limits on work beside the application: bytes per second, and the share of a processor.
 //!
-//! Each limit is a token bucket. A thread takes out the cost of a block after it was copied or sent, and waits until the bucket is
-//! no longer in debt. So over any time the limit is exceeded by at most the size of the bucket and one block. See the developer
-//! manual's "Transfer file" (BW and PERCENT).
+//! Each limit is a token bucket. A thread takes out the cost of a block after it was copied or sent, and waits until the bucket
+//! is no longer in debt. So over any time the limit is exceeded by at most the size of the bucket and one block. See the
+//! developer manual's "Transfer file" (BW and PERCENT).
 //!
 //! The cost of a block is all processor time of its thread since the last one, including syncs and the search for work. In a
 //! process that only copies, it is all processor time of the process.
@@ -65,8 +65,8 @@ impl Pace {
         Self { process: Some(Mutex::new(time_of(ClockId::ProcessCPUTime))), ..Self::default() }
     }
 
-    /// Accounts for what the whole process has done since it was last asked. To be called often, also when nothing is copied, or a long time of
-    /// little work would have to be paid at once.
+    /// Accounts for what the whole process has done since it was last asked. To be called often, also when nothing is copied, or
+    /// a long time of little work would have to be paid at once.
     pub fn account_for_process(&self) {
         let work = self.work_of_process();
         let _ = self.take(now(), 0, work.unwrap_or_default());

@@ -38,8 +38,8 @@ const FUNCTIONS: [&str; 24] = [
 const FOR_LANGUAGES: [&str; 3] =
     ["scr_config_with_code", "scr_init_comm_of_fortran", "scr_recover_of_fortran"];
 
-/// An application closes all that scr keeps open, and opens files and folders until they have the same numbers. It waits until scr
-/// has opened `later`.
+/// An application closes all that scr keeps open, and opens files and folders until they have the same numbers. It waits until
+/// scr has opened `later`.
 fn expect_left_alone(mpi: Mpi, settings: &[(&str, &str)], later: Option<&str>) {
     let mut cluster = Cluster::new(2);
     let own = cluster.scratch().join("own");

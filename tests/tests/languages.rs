@@ -493,8 +493,8 @@ impl Tree {
         }
     }
 
-    /// A run of four ranks is killed. For each restart, one of so many ranks finds what is left, and has the answer of a run without
-    /// failures.
+    /// A run of four ranks is killed. For each restart, one of so many ranks finds what is left, and has the answer of a run
+    /// without failures.
     fn expect_right_answer_of(
         &self,
         restarts: &[(u32, Left)],

@@ -1,5 +1,5 @@
-//! A transport each of whose calls must return within a limit. After one that does not, nothing more is tried, as its thread still
-//! runs.
+//! A transport each of whose calls must return within a limit. After one that does not, nothing more is tried, as its thread
+//! still runs.
 
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -154,8 +154,8 @@ impl DatasetIds {
     }
 
     /// Reserves a range of ids: its first id and its length. If the prefix directory cannot be written, the application continues
-    /// with the next id that nobody is known to have reserved. The number of the run still decides which of two datasets is newer,
-    /// and a flush replaces none of another run that has the same id.
+    /// with the next id that nobody is known to have reserved. The number of the run still decides which of two datasets is
+    /// newer, and a flush replaces none of another run that has the same id.
     fn reserve(&mut self, job: &Job) -> (u64, u64) {
         self.given_by = None;
         match job.ledger().reserve(self.next, BLOCK) {

@@ -147,7 +147,8 @@ impl CachedDataset {
         CheckpointId { id: self.id(), seq: self.seq(), name: self.record.dataset.name.clone() }
     }
 
-    /// The bytes of this rank's part in cache, also those that it takes once it is protected. A file that ranks have linked counts for each of them in part, and once in all.
+    /// The bytes of this rank's part in cache, also those that it takes once it is protected. A file that ranks have linked
+    /// counts for each of them in part, and once in all.
     pub(crate) fn cache_bytes(&self, files: &dyn Files) -> u64 {
         let redundancy = self.record.redundancy.map_or(self.owed, |file| file.bytes);
         if self.record.protection.bypass {
@@ -193,8 +194,8 @@ impl CachedDataset {
         !self.is_flushed() && !self.superseded && !self.is_of_other_ranks()
     }
 
-    /// Whether another number of ranks wrote it, and its files lie in the parts of those in the caches. This run's parts of it only hold
-    /// what ranks have got from other nodes.
+    /// Whether another number of ranks wrote it, and its files lie in the parts of those in the caches. This run's parts of it
+    /// only hold what ranks have got from other nodes.
     pub(crate) fn is_of_other_ranks(&self) -> bool {
         self.record.read_by.is_some() && !self.record.protection.bypass
     }

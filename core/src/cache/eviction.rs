@@ -140,7 +140,8 @@ impl Cache {
         (!newest.is_flushed()).then(|| newest.id())
     }
 
-    /// Removes the remains of datasets that no run can rebuild now, as the room is needed. Gives whether there were any. Collective.
+    /// Removes the remains of datasets that no run can rebuild now, as the room is needed. Gives whether there were any.
+    /// Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -169,8 +170,8 @@ impl Cache {
         Ok(true)
     }
 
-    /// Lets something leave for a checkpoint that is fetched and has no room: what is left of it, then what is left of others that
-    /// no run can rebuild, and then a dataset that no run can restart from, or that is in the prefix directory as well. The
+    /// Lets something leave for a checkpoint that is fetched and has no room: what is left of it, then what is left of others
+    /// that no run can rebuild, and then a dataset that no run can restart from, or that is in the prefix directory as well. The
     /// newest checkpoint that a run can restart from stays, and so does the newest one before it, which takes its place if it
     /// cannot be fetched even then. Gives whether anything has left. Collective.
     ///
@@ -335,8 +336,8 @@ impl Cache {
         Ok(())
     }
 
-    /// Removes a dataset from cache, unless another running job counts on it: then this run only forgets it. No flush may be copying
-    /// it.
+    /// Removes a dataset from cache, unless another running job counts on it: then this run only forgets it. No flush may be
+    /// copying it.
     pub(crate) fn evict(&mut self, job: &Job, id: u64) {
         self.evict_behind(job, id);
         self.freeing.wait();

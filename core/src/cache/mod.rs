@@ -254,7 +254,8 @@ impl Cache {
         self.datasets.iter_mut().find(|cached| cached.id() == id)
     }
 
-    /// A newer dataset has the name of this one, or a file of it: it is not read in the prefix directory any more, nor copied there.
+    /// A newer dataset has the name of this one, or a file of it: it is not read in the prefix directory any more, nor copied
+    /// there.
     pub(crate) fn supersede(&mut self, id: u64) {
         self.dataset_mut(id).into_iter().for_each(|cached| cached.superseded = true);
     }
@@ -345,8 +346,8 @@ impl Cache {
         self.of_other_ranks.push(part);
     }
 
-    /// This run restarts from the checkpoint at this place: of those that another number of ranks wrote and that the prefix directory
-    /// has as well, it and older ones may make room for a new one. Collective.
+    /// This run restarts from the checkpoint at this place: of those that another number of ranks wrote and that the prefix
+    /// directory has as well, it and older ones may make room for a new one. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -372,10 +373,10 @@ impl Cache {
         Ok(())
     }
 
-    /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes that
-    /// are away may have whole copies. They are those of these ids in cache, those that are `unwanted` of what this run could not
-    /// bring back or did not see, those of the index that are meant, and all checkpoints that somebody has gone back `over`. This is
-    /// done before they leave the index. Collective.
+    /// Records in the prefix directory that no run may restart from datasets which the user or the application gives up: nodes
+    /// that are away may have whole copies. They are those of these ids in cache, those that are `unwanted` of what this run
+    /// could not bring back or did not see, those of the index that are meant, and all checkpoints that somebody has gone back
+    /// `over`. This is done before they leave the index. Collective.
     ///
     /// # Errors
     /// That could not be recorded, or the index cannot be read.

@@ -1,5 +1,5 @@
-//! The folders of nodes in a cache directory that several nodes see: `node.<n>`, each with the name of its node in it. Parts of one
-//! launch have such folders on every node: there the name is that of the node, followed by the id and the path of the prefix
+//! The folders of nodes in a cache directory that several nodes see: `node.<n>`, each with the name of its node in it. Parts of
+//! one launch have such folders on every node: there the name is that of the node, followed by the id and the path of the prefix
 //! directory. Many parts may run on one node with the same ranks and ids of datasets.
 //!
 //! A number belongs to one node name for as long as the cache directory exists, and no two names share one: the node that
@@ -84,8 +84,8 @@ pub(crate) fn node_of(files: &dyn Files, folder: &Path) -> Option<String> {
     read_name(files, folder)
 }
 
-/// A folder for each of these nodes: the one that it has, or a new one with a number that nobody has had. Whoever else does
-/// the same at this moment gets others. The paths come with what could not be written, which costs a node no more than to
+/// A folder for each of these nodes: the one that it has, or a new one with a number that nobody has had. Another process
+/// that does the same at this moment gets others. The paths come with what could not be written, which costs a node no more than to
 /// get another folder next time.
 ///
 /// # Errors

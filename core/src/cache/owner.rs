@@ -33,8 +33,8 @@ impl Owner {
         Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id)
     }
 
-    /// The same of what is recorded for a directory that was at a path and had an id. A record without an id belongs to whichever is
-    /// at its path.
+    /// The same of what is recorded for a directory that was at a path and had an id. A record without an id belongs to whichever
+    /// is at its path.
     pub(crate) fn of_path(
         recorded: &Path,
         recorded_id: Option<&PrefixId>,

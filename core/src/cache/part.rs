@@ -109,8 +109,8 @@ impl PartDir {
         [self.dataset.clone(), self.hidden()].iter().try_for_each(|dir| make_dir(files, dir))
     }
 
-    /// Finishes a removal that was cut short, and whose place this part has taken: the filemap has just begun, and there is nothing
-    /// of it yet.
+    /// Finishes a removal that was cut short, and whose place this part has taken: the filemap has just begun, and there is
+    /// nothing of it yet.
     pub(super) fn finish_removal_before(&self, files: &dyn Files) -> Result<(), FsError> {
         let gone = self.gone();
         match files.status(&gone) {
@@ -196,8 +196,8 @@ impl PartDir {
         Ok((file, true))
     }
 
-    /// Removes the folders that ranks share, where nothing is in them. The folder of a rank's files is removed with its contents alone,
-    /// while the filemap still has this rank's place: another job may have the same rank, whose folder is empty at first.
+    /// Removes the folders that ranks share, where nothing is in them. The folder of a rank's files is removed with its contents
+    /// alone, while the filemap still has this rank's place: another job may have the same rank, whose folder is empty at first.
     pub(crate) fn remove_empty_folders(&self, files: &dyn Files) -> Result<(), FsError> {
         [self.hidden(), self.dataset.clone()].iter().try_for_each(|dir| remove_dir_if_empty(files, dir))
     }

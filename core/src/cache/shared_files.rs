@@ -146,8 +146,8 @@ pub(crate) fn with_names_of<'a>(
     Ok((0..found.len()).filter(|&place| found[place] > 0).collect())
 }
 
-/// Gives names, each with a number, to the ranks that are asked about them: the digest of a name chooses the rank. Gives the digests
-/// that this rank is asked about. All ranks call it.
+/// Gives names, each with a number, to the ranks that are asked about them: the digest of a name chooses the rank. Gives the
+/// digests that this rank is asked about. All ranks call it.
 fn ask<'a>(
     comm: &dyn Comm,
     names: impl Iterator<Item = (u64, &'a FileName)>,
@@ -174,8 +174,8 @@ fn ask<'a>(
 
 /// The names that a rank has claimed, with a mark where they hold the name of the dataset.
 ///
-/// Of two ranks with the same name and the same dataset, both have the same mark in the same place, and from the same marks
-/// follows the same name: names are distinct exactly where their patterns are.
+/// Two ranks with the same name and the same dataset have the same mark in the same place, and the same marks give the same
+/// name: names are distinct exactly where their patterns are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct NamePattern(u128);
 

@@ -13,8 +13,8 @@ pub(crate) struct Control {
     pace: Pace,
 }
 
-/// All exchanges fail soon after it is cancelled. Each is followed by a pause that keeps its thread within the limits: of the bytes
-/// sent to other ranks, and of the processor time.
+/// All exchanges fail soon after it is cancelled. Each is followed by a pause that keeps its thread within the limits: of the
+/// bytes sent to other ranks, and of the processor time.
 pub(crate) struct Controlled {
     comm: Box<dyn Comm>,
     control: Arc<Control>,

@@ -1,8 +1,8 @@
 //! Deletes a dataset from the prefix directory, with all its files and the folders that become empty.
 //!
-//! The dataset is invalid before its first file is deleted, and its entry is deleted after the last one. So no run restarts from a
-//! partly deleted dataset, and a deletion that a crash interrupts can be repeated. A file that another dataset uses by now stays.
-//! See the guide's `SCR_Delete`.
+//! The dataset is invalid before its first file is deleted, and its entry is deleted after the last one. So no run restarts from
+//! a partly deleted dataset, and a deletion that a crash interrupts can be repeated. A file that another dataset uses by now
+//! stays. See the guide's `SCR_Delete`.
 
 mod window;
 
@@ -100,8 +100,8 @@ impl Deleting<'_> {
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
     }
 
-    /// A job that was suspended may have lost the lock: then a newer dataset may have got the names. Rank 0 asks before each file,
-    /// the others look once into the index, where who breaks the lock releases the names.
+    /// A job that was suspended may have lost the lock: then a newer dataset may have got the names. Rank 0 asks before each
+    /// file, the others look once into the index, where who breaks the lock releases the names.
     fn remove(&self, id: u64, mine: &[PrefixFile], fence: Option<Fence<'_>>) -> Result<(), PrefixError> {
         let looked = match mine.is_empty() || fence.is_some() {
             true => None,
@@ -293,8 +293,8 @@ mod tests {
         }
     }
 
-    /// The job was suspended at the end, and another one of the allocation flushed its copy in cache anew: the entry and the lists of
-    /// that went, and the dataset counted as flushed.
+    /// The job was suspended at the end, and another one of the allocation flushed its copy in cache anew: the entry and the
+    /// lists of that went, and the dataset counted as flushed.
     #[test]
     fn who_has_lost_the_lock_leaves_a_dataset_that_was_flushed_anew() {
         let (stage, cached) = flushed(2);

@@ -15,8 +15,9 @@ impl Env {
     /// The world of this process: its variables, its current folder, its host, its user, the system's clock,
     /// and standard output and error. Taken once; what changes later is not seen.
     ///
-    /// `install_dir` is the folder that `lib/libscr.so` or `bin/scr` lies below, where it is known. Variables that
-    /// are not UTF-8 are left out; a parameter that is not is kept with U+FFFD, for which it is refused by name. A user without a name is called by the number, as `uid1000`.
+    /// `install_dir` is the folder that `lib/libscr.so` or `bin/scr` lies below, where it is known. Variables that are not UTF-8
+    /// are left out; a parameter that is not is kept with U+FFFD, for which it is refused by name. A user without a name is
+    /// called by the number, as `uid1000`.
     ///
     /// # Errors
     /// The current folder does not exist or cannot be read.

@@ -20,8 +20,8 @@ pub(crate) struct Candidate {
     pub(crate) name: Vec<u8>,
     /// Whether a newer dataset was begun and never completed, which may have been replacing files of this one.
     pub(crate) suspect: bool,
-    /// Whether nobody has recorded which files that one was given: what has changed since this one was complete may be its. Whoever
-    /// names a dataset knows better.
+    /// Whether nobody has recorded which files that one was given: what has changed since this one was complete may be its.
+    /// A user who names a dataset knows better.
     pub(crate) by_time: bool,
     /// Whether it is output, which is read where it lies.
     pub(crate) is_output: bool,

@@ -73,8 +73,8 @@ impl<'a> Fetcher<'a> {
     ///
     /// # Errors
     /// The ranks cannot talk. When a run begins, also if the index cannot be read though it is not damaged: what it lists may be
-    /// newer than all that is in cache. If somebody has named the checkpoint, also if the index, or that checkpoint, cannot be read
-    /// or put into cache though it is not damaged: another one is not wanted.
+    /// newer than all that is in cache. If somebody has named the checkpoint, also if the index, or that checkpoint, cannot be
+    /// read or put into cache though it is not damaged: another one is not wanted.
     pub(crate) fn first(&mut self, search: &Search<'_>) -> Result<Option<CheckpointId>, Error> {
         let job = self.job;
         let (began, sent) = (job.elapsed(), job.comm.traffic());
@@ -278,8 +278,8 @@ impl<'a> Fetcher<'a> {
         Ok(checkpoint)
     }
 
-    /// The number of ranks that wrote the dataset, if it is another one than that of this run, and the application can read what any
-    /// number wrote. Collective.
+    /// The number of ranks that wrote the dataset, if it is another one than that of this run, and the application can read what
+    /// any number wrote. Collective.
     fn writers(&self, candidate: &Candidate) -> Result<Option<u32>, CommError> {
         let job = self.job;
         if !job.params.get(&param::RESTART_OTHER_RANKS) {

@@ -276,7 +276,8 @@ impl Fetch<'_> {
         LedgerDir { files: self.files, prefix: self.prefix }
     }
 
-    /// Rank 0 reads what is recorded of it, but for the leaves of the file lists; every rank gets the descriptor and its own files.
+    /// Rank 0 reads what is recorded of it, but for the leaves of the file lists; every rank gets the descriptor and its own
+    /// files.
     fn learn(&self, candidate: &Candidate) -> Result<Learnt, FetchError> {
         let mut leaves = Vec::new();
         let mut head = KvTree::new();

@@ -1,4 +1,5 @@
-//! Which rank reads, and compares, which files of a dataset: each its own, or a block of them where another number of ranks wrote it.
+//! Which rank reads, and compares, which files of a dataset: each its own, or a block of them where another number of ranks wrote
+//! it.
 
 use crate::comm::Rank;
 use std::ops::Range;

@@ -1,7 +1,7 @@
 //! Before a flush: the ranks of a node pack their files into one container in cache, which is flushed in their place.
 //!
-//! All that follows takes the container for an ordinary file of the first rank of the node. Files that cannot be packed are flushed
-//! file by file, so that no checkpoint is lost for that.
+//! All that follows takes the container for an ordinary file of the first rank of the node. Files that cannot be packed are
+//! flushed file by file, so that no checkpoint is lost for that.
 
 use super::folder_owners::assign_owners;
 use super::SourceFile;
@@ -220,8 +220,8 @@ fn copy(
     Ok(crc)
 }
 
-/// Adds the list of what lies in the container. Its checksum follows from those of the files, so that it covers all that has happened
-/// to the bytes since they were read.
+/// Adds the list of what lies in the container. Its checksum follows from those of the files, so that it covers all that has
+/// happened to the bytes since they were read.
 fn close(
     job: &Job,
     path: &Path,

@@ -1,15 +1,16 @@
 //! Steps 3 to 5 of a flush, from the mark that all has arrived to the index, in [`close`]: the one function that gives files the
-//! names of the application. The ranks of a job close a flush together, and one process does for a transfer monitor, the next run,
-//! `scr poststage`, and `scr index --build`.
+//! names of the application. The ranks of a job close a flush together, and one process does for a transfer monitor, the next
+//! run, `scr poststage`, and `scr index --build`.
 //!
 //! A flush with all its marks is whole on disk, in staging files. From then on it is only rolled forward: the files get their
 //! names, and the dataset is listed. Any process may repeat these steps. A flush without all its marks is rolled back before one
 //! of its names is used again. So is one that is too late: a newer dataset that is complete, or has taken the names, keeps them.
 //!
-//! Outside of a job, one process at a time closes flushes, on any node. A lock that also works between nodes excludes the others. A
-//! process that comes later finds the flush gone; one whose lock was broken meanwhile gives no file its name any more. The ranks of
-//! a job need no lock: another process that wants the same names ends their flush first, and then they find it gone. A process that
-//! closes the flush of a job that is only slow says so in the index, and from then on the job does not make the dataset complete.
+//! Outside of a job, one process at a time closes flushes, on any node. A lock that also works between nodes excludes the others.
+//! A process that comes later finds the flush gone; one whose lock was broken meanwhile gives no file its name any more. The
+//! ranks of a job need no lock: another process that wants the same names ends their flush first, and then they find it gone. A
+//! process that closes the flush of a job that is only slow says so in the index, and from then on the job does not make the
+//! dataset complete.
 
 use super::alone::{alone, try_alone};
 use super::names::{folders_of, name_file, sync_folders, sync_names, Staged, BLOCK_BYTES};
@@ -44,9 +45,9 @@ pub(crate) fn finalize_pending(
     end_all(files, prefix, now, Wish::End)
 }
 
-/// Finishes every flush below a prefix whose data has arrived, though the application has died or never called again.
-/// A flush that has not arrived as a whole is left as it is. `now` is the time as the index writes it. Only for when no application
-/// runs that ends its flushes itself.
+/// Finishes every flush below a prefix whose data has arrived, though the application has died or never called again. A flush
+/// that has not arrived as a whole is left as it is. `now` is the time as the index writes it. Only for when no application runs
+/// that ends its flushes itself.
 ///
 /// # Errors
 /// The folder could not be listed.
@@ -194,8 +195,8 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
     .map(drop)
 }
 
-/// Takes datasets out of the index for run `run`, or for none (0), and ends the flushes under way that would list them again. Gives
-/// whether there was any, and a warning if other processes were not kept out. A dataset that is whole can be listed again.
+/// Takes datasets out of the index for run `run`, or for none (0), and ends the flushes under way that would list them again.
+/// Gives whether there was any, and a warning if other processes were not kept out. A dataset that is whole can be listed again.
 ///
 /// # Errors
 /// A flush could not be rolled back, the index cannot be changed, or another run reads files of a dataset in place, which nobody

@@ -111,8 +111,8 @@ pub(crate) fn take_in(
     Ok(())
 }
 
-/// Checks the files of a bypass dataset, which are in place already, and syncs the folders that this rank syncs for all. Syncs the
-/// bytes too, unless that was done; each of the ranks that share a file has some of its own.
+/// Checks the files of a bypass dataset, which are in place already, and syncs the folders that this rank syncs for all. Syncs
+/// the bytes too, unless that was done; each of the ranks that share a file has some of its own.
 pub(crate) fn sync_in_place(
     files: &dyn Files,
     prefix: &Prefix,

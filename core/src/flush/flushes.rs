@@ -94,9 +94,9 @@ impl Flushes {
         self.planned = Some(Planned { every, last });
     }
 
-    /// Flushes a dataset that has just become complete, if it is due, and output that could not be flushed before. If a dataset is of
-    /// use only in the prefix directory, the call fails when it does not get there; a checkpoint is safe in cache, so there an
-    /// error is only reported. Collective.
+    /// Flushes a dataset that has just become complete, if it is due, and output that could not be flushed before. If a dataset
+    /// is of use only in the prefix directory, the call fails when it does not get there; a checkpoint is safe in cache, so there
+    /// an error is only reported. Collective.
     pub(crate) fn flush_complete(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         self.poll(site)?;
         for other in policy::output_to_retry(site.cache).into_iter().filter(|&other| other != id) {
@@ -139,8 +139,8 @@ impl Flushes {
         Ok(())
     }
 
-    /// After a recovery, which is in a hurry, begins anew the asynchronous flushes that the loss of a rank has ended, once it is known
-    /// what the run restarts from. Collective.
+    /// After a recovery, which is in a hurry, begins anew the asynchronous flushes that the loss of a rank has ended, once it is
+    /// known what the run restarts from. Collective.
     pub(crate) fn flush_recovered(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         for id in policy::due_at_start(site.job, site.cache) {
             let is_wanted = site.cache.dataset(id).is_some_and(|cached| !cached.is_gone_back_over());
@@ -186,8 +186,8 @@ impl Flushes {
         outcome
     }
 
-    /// Flushes what must not be lost with the cache, before it leaves a store that is full. Gives whether all of it is safe; what is
-    /// not is reported. Collective.
+    /// Flushes what must not be lost with the cache, before it leaves a store that is full. Gives whether all of it is safe; what
+    /// is not is reported. Collective.
     pub(crate) fn flush_before_loss(&mut self, site: &mut FlushSite<'_>) -> Result<bool, Error> {
         let finished = self.finish_all(site);
         report_only(site.job, finished)?;
@@ -257,7 +257,8 @@ impl Flushes {
         Ok(())
     }
 
-    /// Takes back the flushes of a name, of this run and of others: the application does not want the dataset any more. Collective.
+    /// Takes back the flushes of a name, of this run and of others: the application does not want the dataset any more.
+    /// Collective.
     ///
     /// # Errors
     /// One could not be taken back, and would list the dataset again.
@@ -412,9 +413,9 @@ impl Flushes {
         })
     }
 
-    /// A token for the flush of a dataset, the same on all ranks; `None` if a command has dropped the dataset, which leaves the cache
-    /// then. The prefix directory must be that of the start on each node: if its file system has gone, a folder of the same name
-    /// would be made on another one. Collective.
+    /// A token for the flush of a dataset, the same on all ranks; `None` if a command has dropped the dataset, which leaves the
+    /// cache then. The prefix directory must be that of the start on each node: if its file system has gone, a folder of the same
+    /// name would be made on another one. Collective.
     fn token_for(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<Option<String>, Error> {
         let (job, cached) = (site.job, dataset(site.cache, id));
         let mut is_dropped = false;
@@ -667,7 +668,8 @@ fn report_begin(site: &FlushSite<'_>, id: u64) -> Duration {
     site.job.elapsed()
 }
 
-/// Whether somebody has dropped a dataset since it was complete in cache. The application does that in a call, and then it has left.
+/// Whether somebody has dropped a dataset since it was complete in cache. The application does that in a call, and then it has
+/// left.
 fn was_dropped(job: &Job, cached: &CachedDataset) -> Result<bool, PrefixError> {
     let withdrawn = job.run.withdrawn_in(job.files(), &job.prefix)?;
     let why = withdrawn.why(cached.seq(), cached.record.dataset.is_only_checkpoint());

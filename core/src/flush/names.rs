@@ -17,9 +17,9 @@ pub(super) struct Staged {
     pub(super) crc: Option<u32>,
 }
 
-/// Gives a file its name. A process that has done so before may have failed to sync it, and syncing it once more would succeed though
-/// the system has lost the name. So a process with the lock makes the name anew, which a sync proves. A rank leaves it: the file may
-/// be read already.
+/// Gives a file its name. A process that has done so before may have failed to sync it, and syncing it once more would succeed
+/// though the system has lost the name. So a process with the lock makes the name anew, which a sync proves. A rank leaves it:
+/// the file may be read already.
 pub(super) fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
     let (staging, target) = (&file.staging, &file.target);
     // More than twice only if another process that closes the flush is at it.
@@ -75,7 +75,8 @@ pub(crate) fn sync_folders<'a>(
     Ok(())
 }
 
-/// Syncs the names of files in place, and of the folders that they lie in, once: what could not be synced is refused from then on.
+/// Syncs the names of files in place, and of the folders that they lie in, once: what could not be synced is refused from then
+/// on.
 pub(crate) fn sync_names(
     files: &dyn Files,
     prefix: &Prefix,

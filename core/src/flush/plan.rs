@@ -1,5 +1,5 @@
-//! Before the first step of a flush: the ranks exchange names, folders and lists. The only files that are written are leaves of the
-//! lists.
+//! Before the first step of a flush: the ranks exchange names, folders and lists. The only files that are written are leaves of
+//! the lists.
 
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::{self, FolderOwners};

@@ -82,8 +82,8 @@ impl Flush<'_> {
         self.ledger().look(is_valid).unwrap_or(false)
     }
 
-    /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says so.
-    /// All ranks call it.
+    /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says
+    /// so. All ranks call it.
     fn superseded(
         &self,
         dataset: &DatasetDescriptor,
@@ -163,8 +163,8 @@ impl Flush<'_> {
         Ok(FlushReport { sums, ..self.report(&run.copies)? })
     }
 
-    /// The names of the staging files are synced, and there are file lists with checksums that were not known before, and the mark
-    /// that all is there. From here on the flush is only rolled forward. Says whether there are such checksums.
+    /// The names of the staging files are synced, and there are file lists with checksums that were not known before, and the
+    /// mark that all is there. From here on the flush is only rolled forward. Says whether there are such checksums.
     fn mark_and_close(&self, run: &mut RunningFlush, has_news: &mut bool) -> Result<(), FlushError> {
         let (files, prefix, in_place) = (self.files(), &self.job.prefix, self.options.in_place);
         if !in_place {

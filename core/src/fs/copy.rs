@@ -86,8 +86,8 @@ pub(crate) fn write_data(file: &dyn File, offset: u64, block: &[u8]) -> io::Resu
     Ok(end)
 }
 
-/// Makes a file again at `to`, with new bytes and a new name, which a sync then proves. `to` may be the file itself. It is written
-/// at `temporary` first, which nobody else uses, and synced.
+/// Makes a file again at `to`, with new bytes and a new name, which a sync then proves. `to` may be the file itself. It is
+/// written at `temporary` first, which nobody else uses, and synced.
 pub(crate) fn copy_anew(
     files: &dyn Files,
     path: &Path,

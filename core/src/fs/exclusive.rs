@@ -91,8 +91,8 @@ impl dyn Files + '_ {
         self.while_held(lock, |held| refreshed(|| held.refresh(), || work(&|| held.is_still_ours())))
     }
 
-    /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a dead
-    /// holder, so that it is free the next time.
+    /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a
+    /// dead holder, so that it is free the next time.
     ///
     /// # Errors
     /// The lock file could not be created or read; then nothing was done.

@@ -1,8 +1,8 @@
 //! Locks stay with the process that took them.
 //!
-//! A lock of the system belongs to the open file, and a child of a fork has that file open too until it executes a program. A child
-//! that outlives its parent would keep the lock, and everybody would take the dead parent for a running one. So the system calls
-//! a function of this module in each child, which gives up the files with locks there.
+//! A lock of the system belongs to the open file, and a child of a fork has that file open too until it executes a program. A
+//! child that outlives its parent would keep the lock, and everybody would take the dead parent for a running one. So the system
+//! calls a function of this module in each child, which gives up the files with locks there.
 
 use rustix::fs::fstat;
 use std::mem::MaybeUninit;

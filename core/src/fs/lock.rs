@@ -69,8 +69,8 @@ impl Kind {
 /// The permission bits of a new file that processes lock, less those of the umask; see [`keep_from_readers`].
 pub(crate) const LOCKABLE: u32 = 0o622;
 
-/// Lets only those read a file who may also write it. A process that can open a file can keep its lock, and everybody would wait for
-/// another user who may only read.
+/// Lets only those read a file who may also write it. A process that can open a file can keep its lock, and everybody would wait
+/// for another user who may only read.
 pub(crate) fn keep_from_readers(file: &dyn File, status: &Status) {
     let mode = status.mode & 0o777;
     let writers = mode & 0o022;

@@ -219,7 +219,8 @@ pub trait File: Send + Sync {
     fn has_holes(&self) -> bool {
         false
     }
-    /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for reading.
+    /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for
+    /// reading.
     fn writer(&self) -> Option<Writer> {
         None
     }
@@ -254,8 +255,8 @@ pub trait Files: Send + Sync {
     /// # Errors
     /// The system's error.
     fn status(&self, path: &Path) -> io::Result<Status>;
-    /// When a file or a folder was made: seconds and nanoseconds since the epoch. A new one may get the number of one that is gone,
-    /// but not this time as well. `None` where the file system does not say.
+    /// When a file or a folder was made: seconds and nanoseconds since the epoch. A new one may get the number of one that is
+    /// gone, but not this time as well. `None` where the file system does not say.
     ///
     /// # Errors
     /// The system's error.

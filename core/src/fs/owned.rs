@@ -67,9 +67,9 @@ impl OwnedDir {
         Self::descend(files, base, below, uid, Parts::Make)
     }
 
-    /// The directory `below` a base, where it is there. `below` begins with the name of the user. A container or a wrapper may have
-    /// given a job another name than a command has, so a directory of this user with another name will do, where that
-    /// one is not there.
+    /// The directory `below` a base, where it is there. `below` begins with the name of the user. A container or a wrapper may
+    /// have given a job another name than a command has, so a directory of this user with another name will do, where that one is
+    /// not there.
     ///
     /// # Errors
     /// As for [`make`](Self::make); also where it could have been changed by other users.

@@ -1,8 +1,8 @@
 //! The permissions of a copy in another folder, as if the application had made the file there.
 //!
-//! A file gets the permissions that the application wants, less the umask. But where its folder has a default access control list, the
-//! system takes away what the list does not allow instead of the umask. So a copy is created with what the umask has taken away
-//! in the place of the original, and what the list of its folder leaves of that stays.
+//! A file gets the permissions that the application wants, less the umask. But where its folder has a default access control
+//! list, the system takes away what the list does not allow instead of the umask. So a copy is created with what the umask has
+//! taken away in the place of the original, and what the list of its folder leaves of that stays.
 
 use super::{File, Files};
 use std::io;

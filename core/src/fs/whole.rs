@@ -114,8 +114,8 @@ impl dyn Files + '_ {
         Ok(())
     }
 
-    /// A file that root writes in the folder of a user belongs to the user, and one that it replaces keeps its owner and mode: the
-    /// next job of the user is to read and replace it.
+    /// A file that root writes in the folder of a user belongs to the user, and one that it replaces keeps its owner and mode:
+    /// the next job of the user is to read and replace it.
     fn take_over_access(&self, file: &dyn File, path: &Path) -> Result<(), FsError> {
         if file.status().at("inspect the new", path)?.uid != ROOT {
             return Ok(());

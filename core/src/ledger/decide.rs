@@ -329,8 +329,8 @@ impl<F: Facts> Decision<'_, F> {
         Ok(Ok(rivals))
     }
 
-    /// Two datasets may have been given one number: where it could not be reserved, or the numbers were lost. Entry and lists go by
-    /// the number, so one that counts or is under way is not replaced by another dataset.
+    /// Two datasets may have been given one number: where it could not be reserved, or the numbers were lost. Entry and lists go
+    /// by the number, so one that counts or is under way is not replaced by another dataset.
     fn other_listed(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Refusal>, F::Error> {
         let Some(found) = self.ledger.index().entry(dataset.id) else { return Ok(None) };
         let is_same = match &found.dataset {

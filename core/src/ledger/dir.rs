@@ -326,8 +326,8 @@ impl<'a> LedgerDir<'a> {
     }
 
     /// Gives a run its number, higher than every one that was given before, that the index has, and than `seen`: what was seen in
-    /// cache, and the time in seconds, so that an older file that somebody restores is no harm. Damaged numbers are begun anew; the
-    /// error is given with the run.
+    /// cache, and the time in seconds, so that an older file that somebody restores is no harm. Damaged numbers are begun anew;
+    /// the error is given with the run.
     ///
     /// # Errors
     /// As for [`transact`](Self::transact).
@@ -410,8 +410,8 @@ impl<'a> LedgerDir<'a> {
     }
 
     /// From here on name and files belong to this dataset, which is not complete, and the older ones that had them count no more.
-    /// The ranks of its job close the flush, or the process of this number does, which takes names away for a moment: then only that
-    /// one makes the dataset complete.
+    /// The ranks of its job close the flush, or the process of this number does, which takes names away for a moment: then only
+    /// that one makes the dataset complete.
     pub(crate) fn take(
         &self,
         dataset: &DatasetDescriptor,
@@ -493,8 +493,8 @@ impl<'a> LedgerDir<'a> {
         }
     }
 
-    /// Applications of earlier runs do not write in place any more, nor read there, if no other run is under way beside `running`.
-    /// If locks cannot say that, only what was read is released.
+    /// Applications of earlier runs do not write in place any more, nor read there, if no other run is under way beside
+    /// `running`. If locks cannot say that, only what was read is released.
     pub(crate) fn release_of_earlier_runs(&self, running: &Running) -> Result<(), PrefixError> {
         if running.is_second() {
             return Ok(());

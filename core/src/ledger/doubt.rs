@@ -4,7 +4,8 @@ use super::Ledger;
 use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, IndexEntry, DELETION};
 
-/// Whether a dataset written in place may cost others a file: those that are complete, or that lie in place without being listed yet.
+/// Whether a dataset written in place may cost others a file: those that are complete, or that lie in place without being listed
+/// yet.
 pub(crate) fn is_any_at_risk(ledger: &Ledger, dataset: &DatasetDescriptor) -> bool {
     let is_at_risk = |entry: &IndexEntry| entry.is_valid() || entry.flushed.is_none();
     ledger.entries().iter().any(|entry| entry.id != dataset.id && is_at_risk(entry))

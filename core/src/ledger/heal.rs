@@ -1,8 +1,8 @@
 //! A new index in the place of one that is damaged or lost, from the summaries of the datasets.
 //!
-//! A summary says what its dataset is, and that it was complete. It does not say what a newer dataset has replaced since. So every
-//! dataset of a new index counts as [suspect](crate::fetch::is_suspect): its bytes are compared before it is handed out. The damaged
-//! index stays beside the new one.
+//! A summary says what its dataset is, and that it was complete. It does not say what a newer dataset has replaced since. So
+//! every dataset of a new index counts as [suspect](crate::fetch::is_suspect): its bytes are compared before it is handed out.
+//! The damaged index stays beside the new one.
 
 use super::facts::names_of;
 use super::{Event, Ledger};
@@ -65,8 +65,8 @@ pub(super) enum Fault {
     Foreign,
 }
 
-/// The evidence against an index that can be read, by the numbers of the prefix directory and by the datasets beside it. C SCR keeps
-/// the keys that this goes by, also where it takes datasets out.
+/// The evidence against an index that can be read, by the numbers of the prefix directory and by the datasets beside it. C SCR
+/// keeps the keys that this goes by, also where it takes datasets out.
 ///
 /// # Errors
 /// A summary cannot be read for a reason that may pass.

@@ -2,10 +2,9 @@
 //!
 //! `flush.<token>` in the prefix's `.scr` says which dataset is being flushed, and how many marks there must be. A process that
 //! has synced its files leaves a mark, `done.<token>.<n>`. If all marks exist, every byte is safe in a staging file, and any
-//! process may repeat the renames. If one is missing, the staging files are useless and are removed.
-//! A process that gives a flush up for good first gives the record another name, `revoked.<token>`. From then on no process closes
-//! the flush, and any that finds the record removes what is left.
-//! `recorded.<token>` signals to the threads of other ranks that the record is synced.
+//! process may repeat the renames. If one is missing, the staging files are useless and are removed. A process that gives a flush
+//! up for good first gives the record another name, `revoked.<token>`. From then on no process closes the flush, and any that
+//! finds the record removes what is left. `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
 use super::{CommonFiles, MakeCurrent, Recorded};
 use crate::fs::{At, Durability, Files, FsError, How};

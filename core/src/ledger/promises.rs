@@ -170,8 +170,8 @@ mod check {
         newest.is_none_or(|newest| view.restart.is_some_and(|restart| restart.dataset >= newest))
     }
 
-    /// A checkpoint counts too if nobody was told that it is complete, once the run itself finds it so. One that the user gives up
-    /// is out of reach.
+    /// A checkpoint counts too if nobody was told that it is complete, once the run itself finds it so. One that the user gives
+    /// up is out of reach.
     fn newest(view: &View<'_>) -> bool {
         let reached = view.restart.map(|restart| restart.dataset);
         let is_reachable = |of: &usize| {

@@ -40,8 +40,8 @@ pub(crate) enum Request<'a> {
     Hold { id: u64, name: &'a [u8], run: u64 },
     /// The datasets leave the index, and their files stay.
     Drop { which: Dropping<'a>, run: u64 },
-    /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Those of the
-    /// run `alone` are left out while no later run has begun: no other one can have copies of them.
+    /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Those of
+    /// the run `alone` are left out while no later run has begun: no other one can have copies of them.
     Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>>, alone: Option<u64> },
     /// Somebody has gone back over all checkpoints between two places.
     GoBack(Between),

@@ -1,5 +1,5 @@
-//! In which order things are done that a death may interrupt: as data. Jobs and commands execute these orders, and the small world of
-//! the tests goes through them with a death before each step.
+//! In which order things are done that a death may interrupt: as data. Jobs and commands execute these orders, and the small
+//! world of the tests goes through them with a death before each step.
 
 use crate::planted::{planted, Bug};
 

@@ -4,9 +4,9 @@ use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, Index, IndexEntry};
 
 /// The ids of the checkpoints that may be deleted once dataset `newest` is complete: those older than the `size` newest ones that
-/// count and that this run could read. One that it could not read stays, since a later run may restart from it. Output stays, and so
-/// do the current one, what another number of ranks wrote, and a failed one that is newer than the oldest one that counts. The one
-/// that this run has restarted from is no exception.
+/// count and that this run could read. One that it could not read stays, since a later run may restart from it. Output stays, and
+/// so do the current one, what another number of ranks wrote, and a failed one that is newer than the oldest one that counts. The
+/// one that this run has restarted from is no exception.
 pub(crate) fn beyond_window(
     index: &Index,
     size: usize,

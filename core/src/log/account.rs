@@ -514,8 +514,8 @@ mod tests {
         all.into_iter().filter(|(_, seconds)| *seconds > 0.0).collect()
     }
 
-    /// Until the checkpoint of this number is complete, from a start at this second on: 2 seconds to start, 10 to compute, 3 for the
-    /// checkpoint, of which one is a wait for a flush.
+    /// Until the checkpoint of this number is complete, from a start at this second on: 2 seconds to start, 10 to compute, 3 for
+    /// the checkpoint, of which one is a wait for a flush.
     fn checkpoint(second: u64, id: u64) -> Vec<LogEntry> {
         vec![
             at(second, "START"),

@@ -78,7 +78,8 @@ impl EventLog {
         }
     }
 
-    /// The file does not stay open: that would keep its file system from being made read-only, and its folder from being unmounted.
+    /// The file does not stay open: that would keep its file system from being made read-only, and its folder from being
+    /// unmounted.
     fn append(&mut self) -> Result<()> {
         let file = self.open()?;
         if !self.has_failed {

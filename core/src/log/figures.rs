@@ -156,7 +156,8 @@ impl State {
     }
 }
 
-/// Everything that is added up for a job: a life in one prefix directory and one allocation, with all runs until one has finished.
+/// Everything that is added up for a job: a life in one prefix directory and one allocation, with all runs until one has
+/// finished.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Figures {
     /// The allocation.

@@ -1,7 +1,7 @@
 //! The jobs of a log: which entry belongs to which, and what each has cost.
 //!
-//! A job is all runs of an allocation in a prefix directory until one has finished. Jobs may have the same id, one after the other
-//! or at the same time: without a resource manager all have.
+//! A job is all runs of an allocation in a prefix directory until one has finished. Jobs may have the same id, one after the
+//! other or at the same time: without a resource manager all have.
 
 use super::account::{Account, History};
 use super::figures::{Figures, State};

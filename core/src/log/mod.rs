@@ -101,8 +101,8 @@ impl Log {
         log
     }
 
-    /// Entries belong to this run from now on, and what they cost is added up on ranks where that `is_counted`. Those of earlier runs
-    /// of the job count, unless another job with its id is at work.
+    /// Entries belong to this run from now on, and what they cost is added up on ranks where that `is_counted`. Those of earlier
+    /// runs of the job count, unless another job with its id is at work.
     pub(crate) fn begin_run(&mut self, files: &dyn Files, prefix: &Prefix, run: u64, counts: Counts) {
         self.common.run = Some(run);
         let is_read = counts == Counts::OfJob && self.events.get_mut().is_some();

@@ -1,7 +1,7 @@
 //! The best plan for a machine.
 //!
-//! The efficiency has one maximum over the interval and over each count, and is flat around it. The search goes through the counts
-//! one after the other, in steps that grow with the count, and finds the best interval for each.
+//! The efficiency has one maximum over the interval and over each count, and is flat around it. The search goes through the
+//! counts one after the other, in steps that grow with the count, and finds the best interval for each.
 
 use super::model::{Machine, Plan};
 

@@ -1,7 +1,7 @@
 //! A job with its failures, event by event: what the model says, without its mathematics.
 //!
-//! Failures of each level come after gaps of their own. The simulation goes from failure to failure, and through whole patterns at
-//! once where nothing fails, so that thousands of years take seconds.
+//! Failures of each level come after gaps of their own. The simulation goes from failure to failure, and through whole patterns
+//! at once where nothing fails, so that thousands of years take seconds.
 
 use super::gaps::{Gaps, Random};
 use super::model::{writes, Machine, Plan, PlanError, Recovery, MOST_LEVELS};

@@ -25,8 +25,8 @@ pub struct RestartPoint {
 }
 
 impl RestartPoint {
-    /// Whether a job that could restart from `older` has no need of that one, as it can restart from this one. A job restarts only
-    /// from what as many ranks wrote, unless its application has said that it can do more.
+    /// Whether a job that could restart from `older` has no need of that one, as it can restart from this one. A job restarts
+    /// only from what as many ranks wrote, unless its application has said that it can do more.
     pub fn replaces(self, older: Self) -> bool {
         let is_for_it = self.any_ranks || self.ranks.zip(older.ranks).is_none_or(|(own, other)| own == other);
         self.seq >= older.seq && is_for_it

@@ -29,7 +29,8 @@ pub struct Halt {
     pub exit_reason: Option<String>,
     /// With the reason [`HALTED`](Self::HALTED): `scr run` ends the run, and does not wait for its next checkpoint.
     pub immediate: bool,
-    /// With the reason [`FINALIZED`](Self::FINALIZED): the run stopped since its allocation was about to end, and has not finished.
+    /// With the reason [`FINALIZED`](Self::FINALIZED): the run stopped since its allocation was about to end, and has not
+    /// finished.
     pub stopped_in_time: bool,
     /// When an allocation ends, where that has changed since its job began.
     pub changed_end: Option<ChangedEnd>,
@@ -308,8 +309,8 @@ impl Halt {
         Some(HaltReason::AllocationEnds { left, halt_seconds })
     }
 
-    /// When the job of an allocation is to stop, if it is: the first time at which [`reason`](Self::reason) gives one, or the number
-    /// of checkpoints where no time is known.
+    /// When the job of an allocation is to stop, if it is: the first time at which [`reason`](Self::reason) gives one, or the
+    /// number of checkpoints where no time is known.
     pub fn due(&self, now: i64, allocation: KnownEnd<'_>) -> Option<HaltDue> {
         if let Some(reason) = self.reason(now, allocation) {
             return Some(HaltDue::Now(reason));

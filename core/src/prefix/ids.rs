@@ -75,8 +75,8 @@ pub(crate) struct RunId {
     pub(crate) prefix: Option<PrefixId>,
     /// Number of the run.
     pub(crate) number: u64,
-    /// Whether no other run gets this number. If not, it is the time at which the run began, or the number of the run before, and a
-    /// later run still counts as later.
+    /// Whether no other run gets this number. If not, it is the time at which the run began, or the number of the run before, and
+    /// a later run still counts as later.
     pub(crate) is_counted: bool,
     /// Whether an earlier run may still be under way in the prefix directory. Only rank 0 knows.
     pub(crate) is_second: bool,
@@ -88,8 +88,8 @@ impl RunId {
         self.is_counted.then_some(self.number)
     }
 
-    /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and what
-    /// is written there would be lost.
+    /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and
+    /// what is written there would be lost.
     ///
     /// # Errors
     /// [`PrefixError::Elsewhere`], or it cannot be read.
@@ -116,8 +116,8 @@ impl RunId {
         }
     }
 
-    /// The same where another node may have made it just now. A client of NFS remembers for a while that something is not there, and
-    /// asks again when it lists the folder.
+    /// The same where another node may have made it just now. A client of NFS remembers for a while that something is not there,
+    /// and asks again when it lists the folder.
     ///
     /// # Errors
     /// As for [`expect_prefix`](Self::expect_prefix).

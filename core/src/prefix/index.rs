@@ -83,8 +83,8 @@ pub struct IndexEntry {
     pub fetched: Vec<String>,
     /// Whether it is the one to restart from first.
     pub current: bool,
-    /// Whether its name belongs to another dataset: a newer one that has overwritten its files, or an older one, and it is neither
-    /// complete nor being written.
+    /// Whether its name belongs to another dataset: a newer one that has overwritten its files, or an older one, and it is
+    /// neither complete nor being written.
     pub superseded: bool,
     /// The writer that may be giving files the names of this dataset, which is not complete: the token of a flush, or the
     /// application.
@@ -112,8 +112,8 @@ impl IndexEntry {
         self.complete && self.failed.is_none() && !self.superseded
     }
 
-    /// Whether scr began it, which records each file that it gives out over another one, before it does. C SCR does not say how many
-    /// ranks wrote a dataset.
+    /// Whether scr began it, which records each file that it gives out over another one, before it does. C SCR does not say how
+    /// many ranks wrote a dataset.
     fn is_of_scr(&self) -> bool {
         self.dataset.as_ref().is_some_and(|dataset| dataset.ranks.is_some())
     }
@@ -201,8 +201,8 @@ impl Index {
         shared::look(files, prefix, work)
     }
 
-    /// Reads, changes and writes, while no other process does: for what other programs do to an index, in tests. The runtime and the
-    /// commands ask the [ledger](crate::ledger).
+    /// Reads, changes and writes, while no other process does: for what other programs do to an index, in tests. The runtime and
+    /// the commands ask the [ledger](crate::ledger).
     ///
     /// # Errors
     /// As for [`read`](Self::read); if it cannot be written, the old one is still there.
@@ -386,8 +386,8 @@ impl Index {
         }
     }
 
-    /// The newest of them of which nobody has recorded whose files it was given, as C SCR wrote it: only times say what it may have
-    /// replaced.
+    /// The newest of them of which nobody has recorded whose files it was given, as C SCR wrote it: only times say what it may
+    /// have replaced.
     pub(crate) fn last_begun_unrecorded(&self) -> Option<Seq> {
         let incomplete = self.entries().into_iter().filter(|entry| !entry.complete && !entry.is_of_scr());
         incomplete.map(|entry| entry.seq()).chain(self.gone_begun(Names::Unknown)).max()
@@ -456,8 +456,8 @@ impl Index {
     /// Records a dataset as not complete whose files are about to get their names, or to be written under them. A process that
     /// closes the flush for its job is the `closer` from here on, instead of any before it.
     ///
-    /// What is written in place may have files of its own. So it has its name beside an older dataset that is complete, and that one
-    /// has lost no more than the files that they share.
+    /// A dataset that is written in place may have files of its own. So it has its name beside an older dataset that is complete, and that
+    /// one has lost no more than the files that they share.
     pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str, closer: Option<&str>) {
         match by == IN_PLACE && self.is_name_of_valid(dataset) {
             true => self.put_entry(dataset, false),
@@ -500,8 +500,8 @@ impl Index {
         }
     }
 
-    /// Files of a dataset are about to be removed: it is not complete, and until it is gone, or [released](Self::release), its names
-    /// are not free.
+    /// Files of a dataset are about to be removed: it is not complete, and until it is gone, or [released](Self::release), its
+    /// names are not free.
     pub(crate) fn begin_deletion(&mut self, id: u64) {
         self.set_complete(id, false);
         self.alter(id, |entry| entry.set(TAKEN, DELETION));

@@ -1,4 +1,5 @@
-//! `overwritten/`: files that the application was given to write over, in bypass mode, while an older dataset had them. Ours alone.
+//! `overwritten/`: files that the application was given to write over, in bypass mode, while an older dataset had them. Ours
+//! alone.
 //!
 //! ```text
 //! overwritten/<digest of the name>: FILE/<name>  RUN/<number of the run>  ID/<dataset that writes it>
@@ -35,8 +36,8 @@ impl Overwritten {
     ) -> Result<(), FsError> {
         let path = path(prefix, name);
         let folder = path.parent().unwrap_or(&path);
-        // Another rank may just have recorded it. If its sync has failed, the next one would succeed without the name: so each rank
-        // makes the name anew.
+        // Another rank may just have recorded it. If its sync has failed, the next one would succeed without the name: so each
+        // rank makes the name anew.
         let mut tree = KvTree::new();
         tree.set_bytes("FILE", name);
         tree.set("RUN", by.run);

@@ -47,8 +47,8 @@ impl Prefix {
         &self.dir
     }
 
-    /// Follows the links of an absolute path as far as it is there. `None` if it leads outside the prefix directory and no folder on
-    /// the way is below it, by whatever path the directory is reached here.
+    /// Follows the links of an absolute path as far as it is there. `None` if it leads outside the prefix directory and no folder
+    /// on the way is below it, by whatever path the directory is reached here.
     ///
     /// # Errors
     /// [`PrefixError::Linked`] for a link that leads to nothing.
@@ -166,8 +166,8 @@ impl Prefix {
         self.dataset_dir(id).join("summary.scr")
     }
 
-    /// The mark that exists while a dataset is imported, so that an interrupted import never counts. That of a listed dataset has no
-    /// meaning.
+    /// The mark that exists while a dataset is imported, so that an interrupted import never counts. That of a listed dataset has
+    /// no meaning.
     pub(crate) fn import_mark(&self, id: u64) -> PathBuf {
         self.dataset_dir(id).join("import.unfinished")
     }
@@ -276,8 +276,8 @@ impl Prefix {
         self.make_scr_dir(files)
     }
 
-    /// Makes the hidden folder, where it is not there. A prefix directory that is gone was renamed or removed while it was used, and
-    /// is not made again: what is written there would be taken for the original.
+    /// Makes the hidden folder, where it is not there. A prefix directory that is gone was renamed or removed while it was used,
+    /// and is not made again: what is written there would be taken for the original.
     ///
     /// # Errors
     /// It cannot be made, [`PrefixError::Linked`], and [`PrefixError::Missing`].

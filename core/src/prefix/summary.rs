@@ -92,7 +92,8 @@ impl Summary {
     }
 }
 
-/// C SCR, and releases that know no containers, read version 6 only. So they do not take containers for the files of the application.
+/// C SCR, and releases that know no containers, read version 6 only. So they do not take containers for the files of the
+/// application.
 fn version_of(dataset: &DatasetDescriptor) -> u64 {
     if dataset.aggregated {
         VERSION_AGGREGATED

@@ -4,10 +4,10 @@
 //! unsynced/<digest of the path>.<inode>: when the file was made, or empty
 //! ```
 //!
-//! A sync that fails once and succeeds the second time proves nothing: the system reports an error once, and may have dropped what it
-//! could not write. So a command that lists what lies in place syncs each file and each name once. A file or name that could not
-//! be synced is recorded, and refused until a new file, or folder, has the name. A new one may get the inode of one that is gone,
-//! and then the record goes. The time of the last change would not tell them apart: another mode changes that too.
+//! A sync that fails once and succeeds the second time proves nothing: the system reports an error once, and may have dropped
+//! what it could not write. So a command that lists what lies in place syncs each file and each name once. A file or name that
+//! could not be synced is recorded, and refused until a new file, or folder, has the name. A new one may get the inode of one
+//! that is gone, and then the record goes. The time of the last change would not tell them apart: another mode changes that too.
 
 use super::overwritten::digest;
 use super::{Prefix, DIR_MODE, FILE_MODE};

@@ -1,5 +1,6 @@
-//! Brings back a dataset that another number of ranks wrote: threads of the processes that are there stand for those ranks, and do what
-//! the ranks themselves would do after a restart. Each of them has its part in a cache at the end, or nothing has changed.
+//! Brings back a dataset that another number of ranks wrote: threads of the processes that are there stand for those ranks, and
+//! do what the ranks themselves would do after a restart. Each of them has its part in a cache at the end, or nothing has
+//! changed.
 //!
 //! The threads talk over TCP, as the communicator of the application is for its own thread, and has another number of ranks.
 
@@ -74,9 +75,9 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
     Ok(BroughtBack { hosts, parts, survives: Survives::of_number(least[0]) })
 }
 
-/// Which rank has which part, by the rank that wrote it: the best copy counts. A part of which there is none is to come to a node that has
-/// no other part of its redundancy set, where there is one, so that one loss does not take both; and to one that has as few parts as
-/// possible. Collective.
+/// Which rank has which part, by the rank that wrote it: the best copy counts. A part of which there is none is to come to a node
+/// that has no other part of its redundancy set, where there is one, so that one loss does not take both; and to one that has as
+/// few parts as possible. Collective.
 fn find_hosts(job: &Job, other: &OtherSize) -> Result<Vec<Rank>, CommError> {
     let own: Vec<u8> = other.parts.iter().flat_map(|part| offers(job, part)).flat_map(Offer::pack).collect();
     let all = all_gather(&*job.comm, &own)?;
@@ -169,8 +170,8 @@ impl Offer {
     }
 }
 
-/// The parts that each of the ranks for which threads stand here reports: its own, and the first one also the copies that are of no more
-/// use.
+/// The parts that each of the ranks for which threads stand here reports: its own, and the first one also the copies that are of
+/// no more use.
 fn deal(own: &[Rank], parts: &[LocalPart]) -> Vec<Vec<LocalPart>> {
     let mut dealt: Vec<Vec<LocalPart>> = own.iter().map(|_| Vec::new()).collect();
     for part in parts {

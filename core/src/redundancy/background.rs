@@ -54,8 +54,8 @@ pub(crate) enum Protected {
 pub(crate) struct NotProtected {
     /// The reason, on the ranks that know it.
     pub(crate) why: String,
-    /// Whether a file is not as it was when it was complete, so that it will not be protected either if that is tried again; the same
-    /// on all ranks that know the reason.
+    /// Whether a file is not as it was when it was complete, so that it will not be protected either if that is tried again; the
+    /// same on all ranks that know the reason.
     pub(crate) is_changed: bool,
 }
 
@@ -98,8 +98,8 @@ struct Worker {
 }
 
 impl Background {
-    /// Starts the threads, if any checkpoint is to be protected behind the application. Without them all are protected before their
-    /// calls return, which is reported. Collective.
+    /// Starts the threads, if any checkpoint is to be protected behind the application. Without them all are protected before
+    /// their calls return, which is reported. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -314,8 +314,8 @@ impl<E: Into<CollectiveError>> From<E> for Failure {
     }
 }
 
-/// Protects this rank's part of a dataset that is complete and local, and records that. Gives its new record. The part is complete
-/// at every moment. Collective.
+/// Protects this rank's part of a dataset that is complete and local, and records that. Gives its new record. The part is
+/// complete at every moment. Collective.
 pub(super) fn protect(
     job: &Job,
     open: &KeptOpen,
@@ -349,7 +349,8 @@ pub(super) fn protect(
     Ok(record)
 }
 
-/// Fails if a file has changed since it was complete: nobody would notice that later, as its checksums are those of the changed bytes.
+/// Fails if a file has changed since it was complete: nobody would notice that later, as its checksums are those of the changed
+/// bytes.
 fn expect_unchanged(job: &Job, record: &RankRecord, part: &PartDir) -> Result<(), RedundancyError> {
     for file in &record.files {
         let path = part.file(&file.name);

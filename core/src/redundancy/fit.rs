@@ -9,8 +9,8 @@ use crate::comm::{Comm, CommError, Rank, RankErrors};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 
-/// The terms that a rank adds to the sums: whether it has no record; and twice a number that all others cancel, where all have the same
-/// dataset, and where all members of its set name the same set.
+/// The terms that a rank adds to the sums: whether it has no record; and twice a number that all others cancel, where all have
+/// the same dataset, and where all members of its set name the same set.
 pub(super) fn share(comm: &dyn Comm, record: &RankRecord) -> [u64; 3] {
     let others = u64::from(comm.size() - 1);
     let leads = record.members.first() == Some(&comm.own_rank());

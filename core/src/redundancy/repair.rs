@@ -82,9 +82,9 @@ impl Repair<'_> {
         Ok(())
     }
 
-    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. `loss` says what this
-    /// rank has lost, and why. `make_room` is called on a rank whose part is rebuilt, before that. A round in which a rank has
-    /// failed, while nobody has found anything damaged, is repeated: it destroys nothing, and the error may pass. Collective.
+    /// Rebuilds what is lost, and reads everything else, until every byte of every part is what was recorded. `loss` says what
+    /// this rank has lost, and why. `make_room` is called on a rank whose part is rebuilt, before that. A round in which a rank
+    /// has failed, while nobody has found anything damaged, is repeated: it destroys nothing, and the error may pass. Collective.
     pub(crate) fn run(
         &self,
         record: &RankRecord,

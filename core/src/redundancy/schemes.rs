@@ -106,8 +106,8 @@ impl Schemes {
         Ok(())
     }
 
-    /// With fewer nodes than before, `RS` survives as many failures as they allow: a job that goes on with less protection is better
-    /// than one that ends.
+    /// With fewer nodes than before, `RS` survives as many failures as they allow: a job that goes on with less protection is
+    /// better than one that ends.
     fn survive_fewer(&self, job: &mut Job) {
         for descriptor in job.descriptors.redundancy.all_mut() {
             let groups = self.placements.get(&descriptor.group).map_or(0, Placement::count);
@@ -153,8 +153,8 @@ impl Schemes {
         self.survives.borrow().get(&descriptor.index).copied()
     }
 
-    /// How many nodes may be lost without the loss of datasets of earlier runs, on the nodes where their ranks run now. Those whose
-    /// scheme cannot be used survive none. Collective.
+    /// How many nodes may be lost without the loss of datasets of earlier runs, on the nodes where their ranks run now. Those
+    /// whose scheme cannot be used survive none. Collective.
     ///
     /// # Errors
     /// [`CommError`] only.
@@ -191,8 +191,8 @@ impl Schemes {
         Ok(Survives::of_set(&holders, scheme.losses_survived(size).unwrap_or(0)))
     }
 
-    /// The bytes that the redundancy file of this rank will take, if the other members of its set have as much data. Collective the
-    /// first time.
+    /// The bytes that the redundancy file of this rank will take, if the other members of its set have as much data. Collective
+    /// the first time.
     ///
     /// # Errors
     /// The scheme cannot be loaded.
@@ -342,8 +342,8 @@ fn least<V: AsRef<[Survives]> + AsMut<[Survives]>>(job: &Job, mut own: V) -> Res
     Ok(own)
 }
 
-/// A set takes its members from different failure groups, and `RS` needs more of them than may fail. Ranks that are all in one group
-/// are not protected by any scheme, which is reported.
+/// A set takes its members from different failure groups, and `RS` needs more of them than may fail. Ranks that are all in one
+/// group are not protected by any scheme, which is reported.
 fn expect_groups(descriptor: &Redundancy, groups: usize) -> Result<(), Error> {
     let Redundancy { scheme, set_failures, group, .. } = descriptor;
     if scheme != "RS" || groups == 1 || groups > *set_failures as usize {

@@ -100,8 +100,8 @@ fn cut(row: &[Rank], minimum: usize) -> Vec<Vec<Rank>> {
     longer.chunks(each + 1).chain(others.chunks(each.max(1))).map(<[Rank]>::to_vec).collect()
 }
 
-/// Finds a seat for a rank that its row left alone: in the smallest set without a member of its group. If all have one, members of
-/// other groups come to sit with it, from sets that have more than the scheme takes.
+/// Finds a seat for a rank that its row left alone: in the smallest set without a member of its group. If all have one, members
+/// of other groups come to sit with it, from sets that have more than the scheme takes.
 fn seat(rank: Rank, least: usize, groups: &Placement, sets: &mut Vec<Vec<Rank>>) {
     let foreign = |other: &Rank| !groups.together(rank, *other);
     let may_join = |set: &&mut Vec<Rank>| set.len() >= least && set.iter().all(foreign);

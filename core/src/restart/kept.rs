@@ -44,8 +44,8 @@ impl From<FsError> for ReplacedError {
 }
 
 impl Restart {
-    /// Expects that the application has read nothing that another process was given to write over. All ranks have read their files.
-    /// Collective, if it has read in the prefix directory.
+    /// Expects that the application has read nothing that another process was given to write over. All ranks have read their
+    /// files. Collective, if it has read in the prefix directory.
     ///
     /// # Errors
     /// The ranks cannot talk. The inner error is that of this rank.

@@ -159,8 +159,8 @@ impl Restart {
         });
     }
 
-    /// Whether the run had a checkpoint to restart from and has none any more, though the application has neither taken it away nor
-    /// begun to write.
+    /// Whether the run had a checkpoint to restart from and has none any more, though the application has neither taken it away
+    /// nor begun to write.
     pub(crate) fn has_lost_all(&self, cache: &Cache) -> bool {
         self.owes_one && self.checkpoint(cache).is_none()
     }
@@ -252,7 +252,8 @@ impl Restart {
         Ok(has_changed)
     }
 
-    /// Files of the checkpoint were another job's while the application read them: the newest one left takes its place. Collective.
+    /// Files of the checkpoint were another job's while the application read them: the newest one left takes its place.
+    /// Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -299,8 +300,8 @@ impl Restart {
         self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
     }
 
-    /// If the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes its
-    /// place. Once the application has begun, nothing is fetched for that. Collective.
+    /// If the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes
+    /// its place. Once the application has begun, nothing is fetched for that. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
@@ -347,8 +348,8 @@ impl Restart {
         self.go_to_older(from)
     }
 
-    /// The application has not restarted from the checkpoint, and nothing is wrong with it: this run goes to the next older one, and
-    /// the next run is offered it again. Collective.
+    /// The application has not restarted from the checkpoint, and nothing is wrong with it: this run goes to the next older one,
+    /// and the next run is offered it again. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.

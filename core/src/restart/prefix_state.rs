@@ -264,9 +264,9 @@ fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T
     }
 }
 
-/// A dataset that an earlier run has flushed counts as not flushed if a file of it has been given to a newer dataset since, which has
-/// failed. If the application reads in the prefix directory, it also has to equal what is in cache. Files in containers are given
-/// to nobody. Collective.
+/// A dataset that an earlier run has flushed counts as not flushed if a file of it has been given to a newer dataset since, which
+/// has failed. If the application reads in the prefix directory, it also has to equal what is in cache. Files in containers are
+/// given to nobody. Collective.
 pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixState) -> Result<(), Error> {
     let global = job.params.get(&param::GLOBAL_RESTART);
     for at in 0..cache.datasets().len() {

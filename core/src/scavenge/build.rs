@@ -149,8 +149,8 @@ impl<'a> Builder<'a> {
         Self { trusts_times, ..self }
     }
 
-    /// A builder for which a copy that was marked as failed is only damaged, whatever the lists say: the application has not refused the
-    /// dataset.
+    /// A builder for which a copy that was marked as failed is only damaged, whatever the lists say: the application has not
+    /// refused the dataset.
     #[must_use]
     pub(crate) fn replacing_failed(self) -> Self {
         Self { replaces_failed: true, ..self }
@@ -249,7 +249,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Why a dataset stays marked as failed. `None` if its files are damaged, and what was saved since from cache takes their place.
+    /// Why a dataset stays marked as failed. `None` if its files are damaged, and what was saved since from cache takes their
+    /// place.
     fn why_failed(
         &self,
         entry: &IndexEntry,

@@ -32,7 +32,8 @@ pub struct Deleted {
     pub notes: Vec<String>,
 }
 
-/// Deletes the datasets of a name with their files in the prefix directory, as `SCR_Delete` does in a job, and then drops the name.
+/// Deletes the datasets of a name with their files in the prefix directory, as `SCR_Delete` does in a job, and then drops the
+/// name.
 ///
 /// # Errors
 /// [`DeleteError`]. A dataset that was only partly deleted is invalid, and can be deleted again.

@@ -18,18 +18,18 @@ pub struct Dropped {
     pub caution: Option<&'static str>,
 }
 
-/// Takes the datasets of a name out of the index and out of the flush file, and ends their flushes. No run restarts from a copy in
-/// cache either, unless the dataset is listed again first. The files stay.
+/// Takes the datasets of a name out of the index and out of the flush file, and ends their flushes. No run restarts from a copy
+/// in cache either, unless the dataset is listed again first. The files stay.
 ///
 /// # Errors
-/// A flush could not be rolled back, a file of the prefix directory cannot be read or changed, or a run reads files of the name in
-/// place.
+/// A flush could not be rolled back, a file of the prefix directory cannot be read or changed, or a run reads files of the name
+/// in place.
 pub fn drop_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, PrefixError> {
     drop_named(files, prefix, name, None)
 }
 
-/// The same for every dataset newer than the one of this name, the newest first: checkpoints and output, as C SCR does it. Gives what
-/// was known of each; `None` if the index has no dataset of this name.
+/// The same for every dataset newer than the one of this name, the newest first: checkpoints and output, as C SCR does it. Gives
+/// what was known of each; `None` if the index has no dataset of this name.
 ///
 /// # Errors
 /// As for [`drop_dataset`]. Newer datasets have been dropped by then.

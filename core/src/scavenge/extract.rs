@@ -1,7 +1,7 @@
 //! Writes the files of a dataset out of its containers, under their names. The dataset stays as it is.
 //!
-//! No file is replaced: one that is there already must be the very file. Each is written under a hidden name, synced, and linked to
-//! its own name, so that it is there as a whole or not at all.
+//! No file is replaced: one that is there already must be the very file. Each is written under a hidden name, synced, and linked
+//! to its own name, so that it is there as a whole or not at all.
 
 use crate::env::Env;
 use crate::flush::names::{sync_folders, unused_name};

@@ -46,7 +46,8 @@ pub(super) fn token(id: u64) -> String {
     format!("{SAVED}{id}")
 }
 
-/// The name of a file while a node copies it: it gets its own name after its last byte. No other process that copies it has this one.
+/// The name of a file while a node copies it: it gets its own name after its last byte. No other process that copies it has this
+/// one.
 pub(super) fn being_copied(path: &std::path::Path, id: u64, node: &str) -> PathBuf {
     staging_file(path, &format!("{}.{}.{:x}", copying(id), node.replace('/', "_"), unique_number()))
 }

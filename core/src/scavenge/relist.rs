@@ -1,8 +1,8 @@
 //! Adds a dataset that is whole in the prefix directory to an index that does not have it, or has lost its entry.
 //!
 //! The summary may be outdated: a newer dataset that uses the same names replaces files. So sizes are always compared. If another
-//! dataset may have replaced a file, or no record says that this one was ever complete, its checksums have to match too. If a newer
-//! dataset was begun and is not complete, a file without one must not have changed since this one was complete.
+//! dataset may have replaced a file, or no record says that this one was ever complete, its checksums have to match too. If a
+//! newer dataset was begun and is not complete, a file without one must not have changed since this one was complete.
 
 use super::build::{BuildError, Builder, Built, Outcome};
 use crate::fetch;
@@ -18,8 +18,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
 
 impl Builder<'_> {
-    /// Lists a dataset that was taken out of the index, by its name. The index stays as it is if the dataset is not whole. See the
-    /// guide's `scr_index --add`.
+    /// Lists a dataset that was taken out of the index, by its name. The index stays as it is if the dataset is not whole. See
+    /// the guide's `scr_index --add`.
     ///
     /// # Errors
     /// [`BuildError`].

@@ -34,8 +34,8 @@ impl JobEnd {
         self.run.is_some() && !self.has_finished
     }
 
-    /// Whether a checkpoint stays in cache: an application that has called `SCR_Finalize` has flushed what its settings ask for. Its
-    /// run says nothing of what it could not read, which another run has left.
+    /// Whether a checkpoint stays in cache: an application that has called `SCR_Finalize` has flushed what its settings ask for.
+    /// Its run says nothing of what it could not read, which another run has left.
     fn leaves(&self, checkpoint: &FlushEntry) -> bool {
         let is_its = self.run.as_ref().is_none_or(|run| run.can_read(checkpoint.restart_point()));
         self.has_finished && self.keeps_in_cache && is_its
@@ -47,8 +47,8 @@ impl JobEnd {
 pub struct Saving {
     /// Output.
     output: Vec<FlushEntry>,
-    /// Checkpoints that are newer than those in the prefix directory, the newest first. An older one is saved only where no newer one
-    /// that replaces it could be.
+    /// Checkpoints that are newer than those in the prefix directory, the newest first. An older one is saved only where no newer
+    /// one that replaces it could be.
     checkpoints: Vec<FlushEntry>,
     /// The newest of the checkpoints that a run of another allocation did not see, and has written newer ones.
     passed_over: Option<FlushEntry>,

@@ -24,8 +24,9 @@ pub struct Unsaved {
     pub prefix: Option<PathBuf>,
 }
 
-/// The datasets that would be lost with a cache directory. A checkpoint is not lost where its prefix directory has a newer
-/// one to restart from, of its run or its allocation: a run of another allocation has not seen it, and began further back. Datasets that cannot be read count as not saved.
+/// The datasets that would be lost with a cache directory. A checkpoint is not lost where its prefix directory has a newer one to
+/// restart from, of its run or its allocation: a run of another allocation has not seen it, and began further back. Datasets that
+/// cannot be read count as not saved.
 ///
 /// # Errors
 /// The directory cannot be listed.

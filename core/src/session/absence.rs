@@ -1,9 +1,9 @@
 //! The ranks that have not come to `SCR_Init`: a rank that waits long for the first communicator names them.
 //!
-//! Before there is a communicator of scr, nothing can be asked by messages: on that of the application, a receive of its own might
-//! take them. So each rank that has waited for a while writes the time at its place in `.scr/arrived.<job>`. After a minute rank 0
-//! reads the file, or the last rank if rank 0 is missing. A time before the start of the reading process is of another run. A job
-//! whose ranks come at once writes nothing.
+//! Before there is a communicator of scr, nothing can be asked by messages: on that of the application, a receive of its own
+//! might take them. So each rank that has waited for a while writes the time at its place in `.scr/arrived.<job>`. After a minute
+//! rank 0 reads the file, or the last rank if rank 0 is missing. A time before the start of the reading process is of another
+//! run. A job whose ranks come at once writes nothing.
 
 use crate::comm::watched::{shown, Pace};
 use crate::comm::Rank;

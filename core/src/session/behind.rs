@@ -1,7 +1,7 @@
 //! Checkpoints that are protected while the application computes: `ENCODE=ASYNC`.
 //!
-//! `SCR_Complete_output` leaves them local. They do not count before they are protected: older ones stay, and no flush begins. All
-//! ranks find out together, in the application's next calls, that one is.
+//! `SCR_Complete_output` leaves them local. They do not count before they are protected: older ones stay, and no flush begins.
+//! All ranks find out together, in the application's next calls, that one is.
 
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
@@ -41,8 +41,8 @@ impl Session {
         self.protect_unprotected()
     }
 
-    /// Waits until few enough datasets are local for one more. Otherwise they would be ever more, and the newest that is protected ever
-    /// older. Collective.
+    /// Waits until few enough datasets are local for one more. Otherwise they would be ever more, and the newest that is
+    /// protected ever older. Collective.
     pub(super) fn let_protection_catch_up(&mut self) -> Result<(), Error> {
         while self.background.is_behind_time() {
             let oldest = self.background.first().and_then(|id| self.cache.dataset(id));

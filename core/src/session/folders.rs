@@ -1,7 +1,8 @@
 //! The names below the prefix directory of the files that an application writes.
 //!
 //! Links are followed now, or one file would have two names: not those that lead outside, which no other name replaces. A link of
-//! another user is refused. In cache a file needs no look at the prefix directory, except for the first one of each kind of folder.
+//! another user is refused. In cache a file needs no look at the prefix directory, except for the first one of each kind of
+//! folder.
 
 use crate::job::Job;
 use crate::prefix::{Followed, LinkFault, PrefixError};
@@ -19,8 +20,8 @@ pub(super) struct Folders {
 }
 
 impl Folders {
-    /// The name below the prefix directory of the file that is written at an absolute path: in place, or in cache first. `None` if
-    /// it leads outside.
+    /// The name below the prefix directory of the file that is written at an absolute path: in place, or in cache first. `None`
+    /// if it leads outside.
     ///
     /// # Errors
     /// [`PrefixError::Linked`], or what the system reports.

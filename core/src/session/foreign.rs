@@ -1,9 +1,10 @@
-//! Checkpoints that another number of ranks has left in cache. If the application can restart from them, the newest one is brought back in
-//! the caches, by threads that stand for the ranks that wrote it, and read there: see [`lending`](super::lending). If that cannot
-//! be done, the ranks of the run make it whole in the prefix directory, as `scr postrun` does, and read it there. See the guide's
-//! "Restart".
+//! Checkpoints that another number of ranks has left in cache. If the application can restart from them, the newest one is
+//! brought back in the caches, by threads that stand for the ranks that wrote it, and read there: see
+//! [`lending`](super::lending). If that cannot be done, the ranks of the run make it whole in the prefix directory, as `scr
+//! postrun` does, and read it there. See the guide's "Restart".
 //!
-//! Nothing leaves the cache for that: as many ranks as wrote it can restart from it as before, until a newer checkpoint is complete.
+//! Nothing leaves the cache for that: as many ranks as wrote it can restart from it as before, until a newer checkpoint is
+//! complete.
 
 use super::lending::Lending;
 use super::{Error, Session};
@@ -81,8 +82,8 @@ impl Session {
         Ok(())
     }
 
-    /// Takes over the newest of these checkpoints that can be, if it is newer than `newest` and than what is in the prefix directory; and
-    /// the one that the user has named. Gives those that the prefix directory has now. Collective.
+    /// Takes over the newest of these checkpoints that can be, if it is newer than `newest` and than what is in the prefix
+    /// directory; and the one that the user has named. Gives those that the prefix directory has now. Collective.
     fn take_each(
         &mut self,
         others: &[OtherSize],
@@ -117,8 +118,8 @@ impl Session {
         Ok(saved)
     }
 
-    /// Brings back a checkpoint in the caches, and enters it as one of this run. Gives whether that was done; why not is reported.
-    /// Collective.
+    /// Brings back a checkpoint in the caches, and enters it as one of this run. Gives whether that was done; why not is
+    /// reported. Collective.
     fn bring_back(
         &mut self,
         other: &OtherSize,
@@ -154,8 +155,8 @@ impl Session {
         Ok(true)
     }
 
-    /// The ranks lend each other the files of the checkpoint that the application is about to read, if another number of ranks wrote
-    /// it. If they cannot, it is read in the prefix directory after all. Collective.
+    /// The ranks lend each other the files of the checkpoint that the application is about to read, if another number of ranks
+    /// wrote it. If they cannot, it is read in the prefix directory after all. Collective.
     pub(super) fn prepare_lending(&mut self) -> Result<(), Error> {
         let Self { job, cache, restart, taken_over, lending, .. } = self;
         let checkpoint = restart.checkpoint(cache).filter(|cached| cached.is_of_other_ranks());
@@ -246,7 +247,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes a checkpoint whole in the prefix directory that this run reads in the caches. Gives whether it is there now. Collective.
+    /// Makes a checkpoint whole in the prefix directory that this run reads in the caches. Gives whether it is there now.
+    /// Collective.
     fn save_taken(&mut self, seq: Seq) -> Result<bool, CommError> {
         let Some(taken) = self.taken_over.iter().find(|taken| taken.seq == seq) else { return Ok(false) };
         save(&self.job, &self.cache, &self.schemes, &taken.what, &taken.record)
@@ -287,8 +289,8 @@ fn not_read_here(record: &RankRecord, why: &RankErrors) -> String {
     format!("{label} is not read in the caches of the nodes, but by way of the prefix directory: {why}")
 }
 
-/// Begins this run's parts of a dataset that another number of ranks wrote. They have a number of their own, hold what ranks get from
-/// other nodes, and never become complete: the next run removes them. Collective.
+/// Begins this run's parts of a dataset that another number of ranks wrote. They have a number of their own, hold what ranks get
+/// from other nodes, and never become complete: the next run removes them. Collective.
 fn enter(
     job: &Job,
     cache: &mut Cache,
@@ -311,8 +313,8 @@ fn enter(
     Ok(CachedDataset { survives: Some(survives), ..cached })
 }
 
-/// Finds the checkpoint to restart from. If the copy in the prefix directory of one that lies in cache turns out to be damaged, it is
-/// made whole there once more: otherwise the run would begin with an older one, or with none. Collective.
+/// Finds the checkpoint to restart from. If the copy in the prefix directory of one that lies in cache turns out to be damaged,
+/// it is made whole there once more: otherwise the run would begin with an older one, or with none. Collective.
 ///
 /// # Errors
 /// As for [`Restart::find_first`], or the prefix directory cannot be read.

@@ -53,8 +53,8 @@ impl Session {
         Self::begin(watched(comm, &env, "SCR_Recover"), env, app, true)
     }
 
-    /// This rank leaves the others, which may be in a call that it does not make: some may have died, or they are out of step. Only
-    /// to be dropped after that: threads end then, and all that the session holds is free.
+    /// This rank leaves the others, which may be in a call that it does not make: some may have died, or they are out of step.
+    /// Only to be dropped after that: threads end then, and all that the session holds is free.
     pub fn leave(&self) {
         self.job.comm.abandon();
     }
@@ -302,8 +302,8 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
     Ok((running, is_shared))
 }
 
-/// Why a part of a launch cannot begin beside another run. One that began before the processes of this launch did is of an earlier
-/// launch, whose last process may just be ending.
+/// Why a part of a launch cannot begin beside another run. One that began before the processes of this launch did is of an
+/// earlier launch, whose last process may just be ending.
 fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
     let launched = job.env.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = launched.saturating_sub(CLOCKS_DIFFER).as_secs();
@@ -333,7 +333,8 @@ fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
     Running::begin(job.files(), &job.prefix, &line, job.env.seconds())
 }
 
-/// Others may know that rank 0 of the session before has died while the system still takes its process down, and what it has locked.
+/// Others may know that rank 0 of the session before has died while the system still takes its process down, and what it has
+/// locked.
 fn wait_for_dying(job: &Job) {
     let is_locked = || RunState::find(job.files(), &job.prefix) == RunState::Running;
     let mut pauses = 0;

@@ -1,7 +1,7 @@
 //! The files of all ranks of the checkpoint that is restarted from: `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file`.
 //!
-//! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects them,
-//! or reads those of another number of ranks in the prefix directory. The calls themselves are local.
+//! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects
+//! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
 use super::foreign::TakenOver;
 use super::lending::Lent;
@@ -57,7 +57,8 @@ impl Listed {
         self.known.get(name).copied().unwrap_or_default()
     }
 
-    /// The lists of the checkpoint that the application is about to read, which may be `taken` from another number of ranks. Collective.
+    /// The lists of the checkpoint that the application is about to read, which may be `taken` from another number of ranks.
+    /// Collective.
     ///
     /// # Errors
     /// They cannot be read, or the ranks cannot talk.

@@ -1,7 +1,7 @@
 //! The absolute paths that the ranks mean by the names that they route in a phase.
 //!
-//! A relative name that leads outside the prefix directory begins at that directory instead. So names from different folders could
-//! become one file. Rule: ranks share a file only if they mean the same absolute path.
+//! A relative name that leads outside the prefix directory begins at that directory instead. So names from different folders
+//! could become one file. Rule: ranks share a file only if they mean the same absolute path.
 
 use crate::comm::collective::{all_reduce, route_trees, Op};
 use crate::comm::{CommError, Rank};

@@ -169,8 +169,8 @@ impl Session {
         }
     }
 
-    /// Lets the flushes do something. Then the checkpoints are deleted that are too many in the prefix directory, once it is known
-    /// which one the run restarts from.
+    /// Lets the flushes do something. Then the checkpoints are deleted that are too many in the prefix directory, once it is
+    /// known which one the run restarts from.
     fn with_flushes<T>(
         &mut self,
         work: impl FnOnce(&mut Flushes, &mut FlushSite<'_>) -> Result<T, Error>,

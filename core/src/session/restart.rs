@@ -61,10 +61,10 @@ impl Session {
         Ok(checkpoint.name)
     }
 
-    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. If scr gave a rank that failed no path
-    /// for a file, nothing is known against the checkpoint, and the next run offers it again: the other ranks may have failed only
-    /// as the application reduces the flag. It also fails if another job was given files to write over that the application has
-    /// read. Collective.
+    /// Ends the restart: it has worked on all ranks, or the next older checkpoint is loaded. If scr gave a rank that failed no
+    /// path for a file, nothing is known against the checkpoint, and the next run offers it again: the other ranks may have
+    /// failed only as the application reduces the flag. It also fails if another job was given files to write over that the
+    /// application has read. Collective.
     ///
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
@@ -158,8 +158,8 @@ impl Session {
         Ok(Some(Failure { why, cause }))
     }
 
-    /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix directory,
-    /// flushes under way end first, and nobody else's may replace its files from then on. Collective.
+    /// Loads the checkpoint that the application reads, before it gets its name. If it reads the checkpoint in the prefix
+    /// directory, flushes under way end first, and nobody else's may replace its files from then on. Collective.
     fn prepare_checkpoint(&mut self) -> Result<(), Error> {
         self.wait_until_protected()?;
         self.load_chosen()?;

@@ -23,8 +23,8 @@ impl Session {
     ///
     /// # Errors
     /// [`Error`] if the path is outside the prefix directory, or a file to read is not there. A dataset that is being
-    /// written does not become complete then, unless this file is routed after all. If a restart then fails on this rank, that does
-    /// not count against the checkpoint.
+    /// written does not become complete then, unless this file is routed after all. If a restart then fails on this rank, that
+    /// does not count against the checkpoint.
     pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
         match &mut self.phase {
             Phase::Idle => Ok(name.to_vec()),
@@ -83,9 +83,9 @@ impl Session {
     }
 }
 
-/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or one that another rank wrote,
-/// as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or in the prefix directory.
-/// `listed` are the files of all ranks there, once they are known.
+/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or one that another rank
+/// wrote, as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or in the prefix
+/// directory. `listed` are the files of all ranks there, once they are known.
 fn route_restart(
     job: &Job,
     cache: &Cache,
@@ -140,8 +140,8 @@ fn route_restart(
     })
 }
 
-/// The file that `name` stands for of a checkpoint that lies in the parts of another number of ranks, and where this rank reads it: in a
-/// cache of its node, to which it comes from another one. All parts were compared when the run began.
+/// The file that `name` stands for of a checkpoint that lies in the parts of another number of ranks, and where this rank reads
+/// it: in a cache of its node, to which it comes from another one. All parts were compared when the run began.
 fn route_lent(
     job: &Job,
     cache: &Cache,
@@ -279,8 +279,8 @@ pub(super) fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
     Ok(bytes.to_vec())
 }
 
-/// The name below the prefix directory of a file that the application calls `name`. `find` gives that of an absolute path, if it is
-/// not outside.
+/// The name below the prefix directory of a file that the application calls `name`. `find` gives that of an absolute path, if it
+/// is not outside.
 fn below_prefix(
     job: &Job,
     name: &[u8],

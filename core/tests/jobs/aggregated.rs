@@ -200,8 +200,8 @@ fn a_summary_that_does_not_fit_the_lists_is_refused() {
     restarted.line_with(&["`ckpt.2' cannot be fetched", "container", "is not a regular file"]);
 }
 
-/// The world ends at each operation of a run that flushes in containers. With the caches, nothing that was promised is lost; without
-/// them, what the index offers is whole.
+/// The world ends at each operation of a run that flushes in containers. With the caches, nothing that was promised is lost;
+/// without them, what the index offers is whole.
 #[test]
 fn a_job_that_dies_in_a_flush_with_containers_comes_back() {
     let world = || {

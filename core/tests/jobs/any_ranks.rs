@@ -417,8 +417,8 @@ fn a_checkpoint_in_cache_that_the_user_names_is_taken_over_though_there_is_a_new
     world.run(read_all).all_gave(&Some((1, 4)));
 }
 
-/// Every file operation of the run is a moment at which it dies, with a node in every second case. Those who wrote the checkpoint,
-/// or as many ranks as died, come after it.
+/// Every file operation of the run is a moment at which it dies, with a node in every second case. Those who wrote the
+/// checkpoint, or as many ranks as died, come after it.
 #[test]
 fn a_run_that_dies_at_any_operation_takes_no_checkpoint_away_from_any_number_of_ranks() {
     let life = |mut application: Application| match try_read_all(&mut application) {
@@ -506,8 +506,8 @@ fn a_name_without_its_folder_stands_for_no_file_if_several_ranks_wrote_one_of_th
     });
 }
 
-/// The prefix directory had it, too, and what lay there was damaged: the only good copy made room for a new checkpoint. Nor can it
-/// get there once more, as a folder is in the way.
+/// The prefix directory had it, too, and what lay there was damaged: the only good copy made room for a new checkpoint. Nor can
+/// it get there once more, as a folder is in the way.
 #[test]
 fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_never_becomes_complete() {
     for (damaged, link) in

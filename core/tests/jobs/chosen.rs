@@ -496,7 +496,8 @@ fn after_a_start_that_failed_no_file_is_routed() {
     });
 }
 
-/// Writes two checkpoints, and then the application goes back to the first one while `what` fails on rank 0. Gives what that said.
+/// Writes two checkpoints, and then the application goes back to the first one while `what` fails on rank 0. Gives what that
+/// said.
 fn refused_choice(world: &mut World, why: ErrorKind, what: fn(What, &Path) -> bool) -> String {
     let files = FaultyFiles::new(RealFiles);
     files.count_all();

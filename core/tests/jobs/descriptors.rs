@@ -348,7 +348,8 @@ fn a_checkpoint_to_restart_from_may_be_a_variable_that_is_not_set() {
     ]);
 }
 
-/// With `SINGLE` in the shared store the run began anew after the loss of a node, and `COUNT` on a `CKPT` line kept it from starting.
+/// With `SINGLE` in the shared store the run began anew after the loss of a node, and `COUNT` on a `CKPT` line kept it from
+/// starting.
 #[test]
 fn a_shared_store_for_every_second_checkpoint_survives_a_node_as_in_a_published_file() {
     let world = World::new(4, 2).set("SCR_COPY_TYPE", "FILE");

@@ -1,4 +1,5 @@
-//! A network that lets no node reach another one: what another number of ranks has left in cache comes by way of the prefix directory.
+//! A network that lets no node reach another one: what another number of ranks has left in cache comes by way of the prefix
+//! directory.
 
 use super::any_ranks::{job, place, read_all};
 use super::crash::sizes;

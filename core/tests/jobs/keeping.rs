@@ -289,9 +289,8 @@ fn output_takes_no_checkpoints_place() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
-/// Output that cannot be flushed is nowhere else.
-/// The application reads in the prefix directory, and the last flush was a checkpoint ago: the one that was flushed counted as the
-/// newest, and the new one left cache as soon as it was complete.
+/// Output that cannot be flushed is nowhere else. The application reads in the prefix directory, and the last flush was a
+/// checkpoint ago: the one that was flushed counted as the newest, and the new one left cache as soon as it was complete.
 #[test]
 fn the_newest_checkpoint_stays_where_it_is_to_be_read_in_the_prefix_directory_and_is_not_there_yet() {
     let world = job().set("SCR_FLUSH", "2").set("SCR_GLOBAL_RESTART", "1");

@@ -1,4 +1,5 @@
-//! The files of a checkpoint that another number of ranks has left in cache come from node to node, and nothing is left of the copies.
+//! The files of a checkpoint that another number of ranks has left in cache come from node to node, and nothing is left of the
+//! copies.
 
 use super::any_ranks::{cached, job, place, read_all, try_read};
 use super::crash::sizes;

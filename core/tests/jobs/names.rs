@@ -753,8 +753,8 @@ fn write_over(application: &mut Application, name: &str, step: u64) {
     session.complete_output(true).unwrap();
 }
 
-/// The one in the middle had taken the older one's entry from the index, and the record of the files that were written over had ended
-/// with the newest one.
+/// The one in the middle had taken the older one's entry from the index, and the record of the files that were written over had
+/// ended with the newest one.
 #[test]
 fn a_checkpoint_whose_files_two_newer_ones_have_written_over_does_not_come_back_on_its_nodes() {
     let mut world = world("1").set("SCR_CRC_ON_FLUSH", "0").set("SCR_COPY_METADATA", "1");

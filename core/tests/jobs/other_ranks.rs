@@ -89,7 +89,8 @@ fn what_a_run_with_another_number_of_ranks_leaves_alone_is_still_to_be_saved() {
     assert!(in_cache(&world).is_empty());
 }
 
-/// Checkpoints of the wrong number of ranks took its place: nothing was left to save, and the window deleted the one that was saved.
+/// Checkpoints of the wrong number of ranks took its place: nothing was left to save, and the window deleted the one that was
+/// saved.
 #[test]
 fn a_checkpoint_in_cache_outlives_newer_ones_of_another_number_of_ranks() {
     let mut world = World::new(4, 4).set("SCR_FLUSH", "2").set("SCR_PREFIX_SIZE", "1");

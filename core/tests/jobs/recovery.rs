@@ -1,5 +1,5 @@
-//! Ranks die in the middle of a session. The others drop it, each by itself, and begin another one with those that are left, or with
-//! others in the place of the dead, in the same threads. The newest complete checkpoint comes back, byte for byte.
+//! Ranks die in the middle of a session. The others drop it, each by itself, and begin another one with those that are left, or
+//! with others in the place of the dead, in the same threads. The newest complete checkpoint comes back, byte for byte.
 
 use super::any_ranks::try_read_all;
 use super::crash::sizes;

@@ -308,8 +308,8 @@ fn single_restarts_where_nothing_is_lost_and_refuses_where_a_node_is() {
     assert!(line.contains("ranks 3 (written on n1), and SINGLE survives 0"), "{line}");
 }
 
-/// All parts were whole, and its own said nothing else: a rank with the record of another set was restarted from, and the next loss
-/// in its set could not be rebuilt.
+/// All parts were whole, and its own said nothing else: a rank with the record of another set was restarted from, and the next
+/// loss in its set could not be rebuilt.
 #[test]
 fn a_rank_whose_record_names_another_set_than_those_of_its_members_is_noticed() {
     let mut world = World::new(4, 4);
@@ -343,8 +343,8 @@ fn a_rank_whose_record_names_another_set_than_those_of_its_members_is_noticed() 
     run.all_gave(&None);
 }
 
-/// One node has a rank more than all others: to give it a partner, another set was made too small for its scheme, or the pair was,
-/// and no dataset could begin.
+/// One node has a rank more than all others: to give it a partner, another set was made too small for its scheme, or the pair
+/// was, and no dataset could begin.
 #[test]
 fn a_rank_without_a_set_stays_alone_rather_than_in_one_that_the_scheme_does_not_take() {
     let cases: [(&str, &[usize], u32); 3] =

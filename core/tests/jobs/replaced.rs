@@ -175,8 +175,8 @@ fn what_has_replaced_a_checkpoint_since_it_was_found_is_read_instead() {
     run.line_with(&["`ckpt.1' is not read: its files were replaced"]);
 }
 
-/// It was read all the same where the index could not be changed, and where the process had been stopped until another one took its
-/// lock: its bytes were those of the other one.
+/// It was read all the same where the index could not be changed, and where the process had been stopped until another one took
+/// its lock: its bytes were those of the other one.
 #[test]
 fn what_has_replaced_a_checkpoint_is_read_instead_also_by_a_process_that_cannot_hold_it() {
     type Hinder = fn(&FaultyFiles, Prefix);
@@ -421,9 +421,9 @@ fn read_over(application: &mut Application) -> Read {
     Some((name, (1..=9).find(|&step| found == contents(step, rank, 0, BYTES))))
 }
 
-/// Both jobs restart from `ckpt.1`, and the other one goes on while this one reads. `go_on` writes over the files once all ranks of
-/// this one have opened the checkpoint, and before they read. Gives for each rank the error of the restart, the next offer, and
-/// whether the bytes of that were right.
+/// Both jobs restart from `ckpt.1`, and the other one goes on while this one reads. `go_on` writes over the files once all ranks
+/// of this one have opened the checkpoint, and before they read. Gives for each rank the error of the restart, the next offer,
+/// and whether the bytes of that were right.
 fn read_beside(
     world: &World,
     go_on: fn(&mut Application),

@@ -360,8 +360,8 @@ fn in_bypass_mode_an_overwritten_dataset_is_not_restarted_from() {
     }
 }
 
-/// All checkpoints have one name and files of their own. When the next one began, the older one counted no more, and the run after a
-/// crash began without any.
+/// All checkpoints have one name and files of their own. When the next one began, the older one counted no more, and the run
+/// after a crash began without any.
 #[test]
 fn in_bypass_mode_a_dataset_counts_until_a_newer_one_of_its_name_is_complete() {
     for (checksums, lost, valid) in
@@ -399,8 +399,8 @@ fn in_bypass_mode_a_dataset_counts_until_a_newer_one_of_its_name_is_complete() {
     }
 }
 
-/// A checkpoint was read in the prefix directory, and a newer one of its name was flushed over it. Once the application had refused
-/// that one it was given the same bytes again, as those of the older one.
+/// A checkpoint was read in the prefix directory, and a newer one of its name was flushed over it. Once the application had
+/// refused that one it was given the same bytes again, as those of the older one.
 #[test]
 fn a_dataset_replaced_by_a_refused_one_of_its_name_is_not_restarted_from() {
     fn write(application: &mut Application, bytes: &str) {
@@ -793,7 +793,8 @@ fn in_bypass_mode_a_checkpoint_that_could_not_be_synced_never_counts() {
     }
 }
 
-/// The cache said that it was complete, and power took bytes of it. The next run synced the rest, and listed it with new checksums.
+/// The cache said that it was complete, and power took bytes of it. The next run synced the rest, and listed it with new
+/// checksums.
 #[test]
 fn in_bypass_mode_a_checkpoint_that_was_not_synced_before_a_power_failure_never_counts() {
     let mut world = bypass().set("SCR_FLUSH", "1");

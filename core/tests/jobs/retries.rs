@@ -204,8 +204,8 @@ fn a_prefix_directory_that_can_only_be_read_ends_the_start_with_what_to_do() {
     outcome.all_gave(message);
 }
 
-/// The purge is not undone: what was deleted stays so until SCR_Finalize saves the newest checkpoint, which is in cache only. It was
-/// never flushed again, and was lost with the allocation.
+/// The purge is not undone: what was deleted stays so until SCR_Finalize saves the newest checkpoint, which is in cache only. It
+/// was never flushed again, and was lost with the allocation.
 #[test]
 fn a_checkpoint_that_is_left_in_cache_by_a_purge_is_flushed_at_the_end() {
     let mut world = World::new(4, 4).set("SCR_FLUSH", "9").set("SCR_CACHE_SIZE", "2");

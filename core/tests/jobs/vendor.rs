@@ -82,8 +82,8 @@ fn an_error_that_passes_while_a_scheme_is_loaded_costs_no_checkpoint() {
         faulty.only(|what, path| what == What::OpenToRead && path.ends_with("libscr_xor.so"));
         faulty.fail_for(1, times, ErrorKind::TimedOut);
         world.own_files.insert(Rank(3), Arc::new(faulty));
-        // Rank 3 first takes the word of rank 2, and then checks by itself. An error that lasts costs no more than the dataset that
-        // met it.
+        // Rank 3 first takes the word of rank 2, and then checks by itself. An error that lasts costs no more than the dataset
+        // that met it.
         let newest = if times < 8 { 2 } else { 1 };
         world.run(|application| application.restart(uneven)).all_gave(&Some(newest));
         world.own_files.clear();

@@ -33,8 +33,8 @@ type GetTransferInfo = unsafe extern "C" fn(Handle, *mut TransferInfo) -> c_int;
 
 /// `BBERRORFLAT` of `enum BBERRORFORMAT`, `bbapi_types.h`: names and values without nesting.
 const FLAT: c_int = 3;
-/// `BBSCOPETAG` of `enum BBCANCELSCOPE`, `bbapi_types.h`: all transfers of the tag. Ours has one contributor, and a process that did
-/// not contribute has to be able to stop it.
+/// `BBSCOPETAG` of `enum BBCANCELSCOPE`, `bbapi_types.h`: all transfers of the tag. Ours has one contributor, and a process that
+/// did not contribute has to be able to stop it.
 const SCOPE_TAG: c_int = 2;
 /// No flag of `enum BBFILEFLAGS`, `bbapi_types.h`.
 const NO_FLAGS: c_int = 0;

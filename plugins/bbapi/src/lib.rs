@@ -1,8 +1,8 @@
 //! The transport `bbapi`: asks IBM's burst buffer servers to copy files from the node's SSD to the parallel file system.
 //!
-//! The servers copy on their own, also after the job has ended. A job is a transfer with one contributor. Its tag is computed from
-//! the job's token, so that another process that asks for the same job finds it and does not copy again. It has been tested with a
-//! stand-in only.
+//! The servers copy on their own, also after the job has ended. A job is a transfer with one contributor. Its tag is computed
+//! from the job's token, so that another process that asks for the same job finds it and does not copy again. It has been tested
+//! with a stand-in only.
 //!
 //! The burst buffer copies extents of blocks, so that it needs a cache on the SSD's XFS, never tmpfs. As in AXL, other files are
 //! refused, or with `FALLBACK=1` copied in threads.

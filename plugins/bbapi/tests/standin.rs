@@ -1,4 +1,5 @@
-//! The transport `bbapi` on a stand-in for its vendor's library: copies outlive processes, failures are reported, and every result is checked.
+//! The transport `bbapi` on a stand-in for its vendor's library: copies outlive processes, failures are reported, and every
+//! result is checked.
 
 #![allow(clippy::unwrap_used, reason = "a test fails if it cannot continue")]
 

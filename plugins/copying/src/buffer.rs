@@ -6,8 +6,8 @@ use std::{fmt, io};
 /// Memory pages are this large at least on every machine of interest.
 const ALIGNMENT: usize = 4096;
 
-/// Memory that grows to the largest block it was asked for, and is used again for the next; and what the thread that it belongs to has
-/// accounted for.
+/// Memory that grows to the largest block it was asked for, and is used again for the next; and what the thread that it belongs
+/// to has accounted for.
 pub struct Buffer {
     bytes: Vec<u8>,
     account: Account,

@@ -1,7 +1,7 @@
 //! Safe functions for the calls of Cray's libdatawarp that this transport needs. All unsafe code of the transport is here.
 //!
-//! Documented in the "XC Series DataWarp User Guide", S-2558, in its part on the DataWarp API, `libdatawarp`. Programs with public
-//! source that make the same calls: AXL (github.com/ECP-VeloC/AXL, `src/axl_async_datawarp.c`) and libhio
+//! Documented in the "XC Series DataWarp User Guide", S-2558, in its part on the DataWarp API, `libdatawarp`. Programs with
+//! public source that make the same calls: AXL (github.com/ECP-VeloC/AXL, `src/axl_async_datawarp.c`) and libhio
 //! (github.com/hpc/libhio, `src/builtin-datawarp_component.c`). All functions return 0, or a negative `errno`.
 //!
 //! | call | documented there as |

@@ -9,7 +9,8 @@
 //! | `read` | turns rows into entries |
 //!
 //! Each entry has a connection of its own. One that stayed open could be closed by the application, which shares all descriptors
-//! with this library, and statements would go into its next file. Servers close idle connections too, and checkpoints are far apart.
+//! with this library, and statements would go into its next file. Servers close idle connections too, and checkpoints are far
+//! apart.
 
 #![deny(unsafe_code)]
 

@@ -22,7 +22,8 @@ const fn names(name: &'static str) -> Table {
     Table { name, columns: COLUMNS, added: &[], keys: "UNIQUE INDEX `name` (`name`)" }
 }
 
-/// The further columns of every entry: when it was made to the microsecond, by which allocation, where, for which prefix directory.
+/// The further columns of every entry: when it was made to the microsecond, by which allocation, where, for which prefix
+/// directory.
 const OF_ENTRY: &[(&str, &str)] = &[
     ("micros", "BIGINT UNSIGNED NULL"),
     ("jobid", "VARCHAR(255) NULL"),

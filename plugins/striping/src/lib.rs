@@ -1,10 +1,10 @@
 //! The engine that XOR and RS share: a set of N members, k parity chunks per stripe, and any k of the members
 //! may be lost.
 //!
-//! A plain library rather than a part of the plugin API, so that no vendor's plugin carries an old copy of it.
-//! The modules: `layout` says where each byte is, `plan` says what each member does for a block, and `pipeline` does it with the
-//! arithmetic of `kernel` and `matrix`. `header` prevents a rebuild from other data. Header and pipeline do not depend on stripes,
-//! and schemes that only copy use them too.
+//! A plain library rather than a part of the plugin API, so that no vendor's plugin carries an old copy of it. The modules:
+//! `layout` says where each byte is, `plan` says what each member does for a block, and `pipeline` does it with the arithmetic of
+//! `kernel` and `matrix`. `header` prevents a rebuild from other data. Header and pipeline do not depend on stripes, and schemes
+//! that only copy use them too.
 //!
 //! Communication: protecting sends N-1 chunks for every stripe (the data to one owner, which sends k-1 rows on), so each member
 //! sends and receives (N-1)/(N-k) of its data. Rebuilding sends N-k-1 chunks for each stripe to a survivor, and the lost members

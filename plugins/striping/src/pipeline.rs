@@ -1,9 +1,9 @@
 //! Carries out the plans of all blocks: reading, exchanging, computing and writing at the same time.
 //!
 //! Only the calling thread communicates with the set. If there are processors for it, and enough blocks, a second thread does
-//! everything else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and writes finished blocks.
-//! The results of a block are sent with the chunks of a later block, so that there is one batch of messages per block. A block
-//! without such results is written as soon as it is computed, and buffers are used again at once: what was received last is
+//! everything else: while block `t` is being exchanged, it computes block `t - 1`, reads block `t + 1` and writes finished
+//! blocks. The results of a block are sent with the chunks of a later block, so that there is one batch of messages per block. A
+//! block without such results is written as soon as it is computed, and buffers are used again at once: what was received last is
 //! still in the processor's cache, and fewer pages are touched for the first time.
 
 use crate::errors::fault;

@@ -2,10 +2,10 @@
 //!
 //! This module keeps two rules. A buffer that MPI knows of stays borrowed until its request is complete: dropping [`Requests`]
 //! waits for that on every path, and ends the job where it waits in vain. And nothing here blocks inside the library. Errors on
-//! communicators of the application return as well while they are used here: its handlers, which may jump or throw, never run
-//! on frames of this library. Once a rank has died, the communicator is given up: it is revoked, so that ranks that wait for this one
-//! return as well, and every later call fails at once.
-//! All names come from the bindings, so that Open MPI's pointers and MPICH's numbers are the same code.
+//! communicators of the application return as well while they are used here: its handlers, which may jump or throw, never run on
+//! frames of this library. Once a rank has died, the communicator is given up: it is revoked, so that ranks that wait for this
+//! one return as well, and every later call fails at once. All names come from the bindings, so that Open MPI's pointers and
+//! MPICH's numbers are the same code.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -246,8 +246,8 @@ impl Drop for Duplicate {
 }
 
 impl Drop for Handle {
-    /// One on which messages may be left stays. Open MPI gives the number of one that was freed to the next, and late messages with it:
-    /// a session took what a rank had sent to the one before.
+    /// One on which messages may be left stays. Open MPI gives the number of one that was freed to the next, and late messages
+    /// with it: a session took what a rank had sent to the one before.
     fn drop(&mut self) {
         // After MPI_Finalize not even this may be called, and nothing is left to free.
         if !self.is_abandoned.get() && check_running().is_ok() {
@@ -351,9 +351,9 @@ impl<'h, 'b> Requests<'h, 'b> {
         Err(self.handle.noticed(failure("MPI_Testsome", self.code_of(done, code))))
     }
 
-    /// As [`progress`](Self::progress), one request at a time. If one of several fails, Open MPI 5.0 also frees those to living ranks that
-    /// it has marked as failing and that are still under way. Once their messages have arrived, it ends the process: "Send error after
-    /// request freed".
+    /// As [`progress`](Self::progress), one request at a time. If one of several fails, Open MPI 5.0 also frees those to living
+    /// ranks that it has marked as failing and that are still under way. Once their messages have arrived, it ends the process:
+    /// "Send error after request freed".
     fn progress_each(&mut self, mut completed: impl FnMut(usize)) -> Result<(), CommError> {
         // The same happens to a message that had arrived when its receiver died, unless the library hears that first.
         deaths::progress();
@@ -382,7 +382,8 @@ impl<'h, 'b> Requests<'h, 'b> {
         }
     }
 
-    /// The code that says most of a failure: one that a rank has died, or else the first of those of the requests that have ended.
+    /// The code that says most of a failure: one that a rank has died, or else the first of those of the requests that have
+    /// ended.
     fn code_of(&self, done: usize, of_all: c_int) -> c_int {
         let codes = self.statuses[..done].iter().map(|status| {
             // SAFETY: Testsome has filled as many statuses as it has completed requests, and reports an error

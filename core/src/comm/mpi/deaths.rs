@@ -1,9 +1,9 @@
 //! Dead ranks that the MPI library knows of, if it can go on without them: the ULFM extension.
 //!
-//! Its functions are looked up while the job runs. So a library that was built with an MPI without them, such as Open MPI 4.1, makes
-//! use of them in one of the same kind that has them, such as Open MPI 5. MPICH has the functions too, but most builds of it end the
-//! job in them, also where nobody has died: they are never called there. The extension is asked about communicators of our own only,
-//! and none of its functions that changes what a communicator of the application knows is called.
+//! Its functions are looked up while the job runs. So a library that was built with an MPI without them, such as Open MPI 4.1,
+//! makes use of them in one of the same kind that has them, such as Open MPI 5. MPICH has the functions too, but most builds of
+//! it end the job in them, also where nobody has died: they are never called there. The extension is asked about communicators of
+//! our own only, and none of its functions that changes what a communicator of the application knows is called.
 
 use std::ffi::CStr;
 use std::mem::MaybeUninit;

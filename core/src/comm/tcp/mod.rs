@@ -1,10 +1,10 @@
 //! Ranks that talk over TCP, for threads beside that of MPI.
 //!
-//! A rank connects to another one when it first sends to it, or waits for it. Each connection carries messages in one direction, so
-//! that no two ranks that connect at once have to agree. Everything is done without waiting, but in one call of the system for all
-//! connections at a time. The messages between two ranks keep their order. A connection that ends is an error of those that need
-//! it, at once. A message goes from the buffer of its sender into that of its receiver without a copy, unless one of them has to
-//! ask its caller meanwhile: see `TcpComm::let_go`.
+//! A rank connects to another one when it first sends to it, or waits for it. Each connection carries messages in one direction,
+//! so that no two ranks that connect at once have to agree. Everything is done without waiting, but in one call of the system for
+//! all connections at a time. The messages between two ranks keep their order. A connection that ends is an error of those that
+//! need it, at once. A message goes from the buffer of its sender into that of its receiver without a copy, unless one of them
+//! has to ask its caller meanwhile: see `TcpComm::let_go`.
 //!
 //! TCP alone guards the bytes against damage on the way; schemes have checksums of their own.
 //!
@@ -135,8 +135,8 @@ pub fn connect(comm: &dyn Comm, ip: IpAddr, limits: &Limits) -> Collective<TcpCo
     agree(comm, made.and_then(|made| barrier(&made).map(|()| made)))
 }
 
-/// A communicator of `size` ranks over TCP, of which this process has some, each for a thread of its own. Each has one process. Whether
-/// they reach each other is not tried. All ranks of `comm` call it.
+/// A communicator of `size` ranks over TCP, of which this process has some, each for a thread of its own. Each has one process.
+/// Whether they reach each other is not tried. All ranks of `comm` call it.
 ///
 /// # Errors
 /// A process cannot listen. The same on all ranks.
@@ -281,8 +281,8 @@ impl TcpComm {
         batch.sends.iter().any(is_partly) || self.state.borrow().receiving.iter().any(Receiving::uses_buffer)
     }
 
-    /// The caller of an exchange is about to be asked, and may begin another one meanwhile, which cannot use the buffers of this one:
-    /// what is under way continues in memory of the connections.
+    /// The caller of an exchange is about to be asked, and may begin another one meanwhile, which cannot use the buffers of this
+    /// one: what is under way continues in memory of the connections.
     fn let_go(&self, batch: &mut Batch<'_, '_>) {
         let state = &mut *self.state.borrow_mut();
         for send in &mut batch.sends {
@@ -394,8 +394,8 @@ impl TcpComm {
         silent.try_for_each(|from| self.connection(state, from).map(drop))
     }
 
-    /// Begins to look whether the nodes are there that are waited for. The system answers there, even if the rank is busy. That of
-    /// this node does not notice soon that a node is gone to which anything is on its way.
+    /// Begins to look whether the nodes are there that are waited for. The system answers there, even if the rank is busy. That
+    /// of this node does not notice soon that a node is gone to which anything is on its way.
     fn probe(&self, batch: &Batch<'_, '_>, now: Duration) {
         let state = &mut *self.state.borrow_mut();
         let needed = batch.awaited().chain(batch.sends.iter().map(|send| send.to));

@@ -56,8 +56,8 @@ pub(super) fn is_connected(connection: &Connection, is_over: bool) -> io::Result
 
 /// Small messages go at once, and the system notices a node that is gone while nothing travels.
 ///
-/// While something travels it would take a quarter of an hour. `TCP_USER_TIMEOUT` would shorten that, but it also ends connections
-/// whose other end is alive and does not read for so long: `TcpComm::probe` looks instead.
+/// While something travels it would take a quarter of an hour. `TCP_USER_TIMEOUT` would shorten that, but it also ends
+/// connections whose other end is alive and does not read for so long: `TcpComm::probe` looks instead.
 pub(super) fn set_up(connection: &Connection, dead: Duration) -> io::Result<()> {
     let stream = connection.get()?;
     let part = |many: u64| u32::try_from((dead.as_secs() / many).max(1)).unwrap_or(u32::MAX);

@@ -55,8 +55,8 @@ impl Flush<'_> {
         Ok(record.write(self.files(), self.control)?)
     }
 
-    /// Waits until the files of all nodes have arrived, or those of one cannot, or nothing gets on any more, and has the flush closed
-    /// by whoever is first: this, or a monitor elsewhere.
+    /// Waits until the files of all nodes have arrived, or those of one cannot, or nothing gets on any more, and has the flush
+    /// closed by whoever is first: this, or a monitor elsewhere.
     pub(super) fn finish_detached(&self, run: &RunningFlush) -> Result<FlushReport, FlushError> {
         let pause = Duration::from_micros(self.job.params.get(&param::FLUSH_ASYNC_USLEEP)).max(LEAST_PAUSE);
         // The pauses are the same on all ranks, unlike the clocks.
@@ -95,8 +95,8 @@ impl Flush<'_> {
         self.report(&run.copies)
     }
 
-    /// Polls the transfers of a node, on its first rank: whether any is still under way, whether one has failed, and how many bytes
-    /// have moved. A transfer that cannot be polled is not waited for.
+    /// Polls the transfers of a node, on its first rank: whether any is still under way, whether one has failed, and how many
+    /// bytes have moved. A transfer that cannot be polled is not waited for.
     pub(super) fn detached_progress(&self, run: &RunningFlush) -> (bool, bool, u64) {
         match &run.running {
             Running::Detached(None) => return (true, false, 0),

@@ -114,8 +114,8 @@ pub fn poll_transfers(env: &Env, control: &OwnedDir, open: OpenTransport<'_>) ->
     poll_some(&**control.files(), control.path(), open, &env.local_time(), Which::All)
 }
 
-/// The same, and copies that have failed for good are begun again: somebody asks for it, who may have removed the cause. Flushes to
-/// `prefix` are found also where it had another path when they began.
+/// The same, and copies that have failed for good are begun again: somebody asks for it, who may have removed the cause. Flushes
+/// to `prefix` are found also where it had another path when they began.
 pub fn poll_transfers_anew(
     env: &Env,
     control: &OwnedDir,
@@ -252,8 +252,8 @@ impl TransferMonitor<'_> {
         }
     }
 
-    /// The flush has no record at this path. If another prefix directory is there, that says nothing of the flush: it can go on where
-    /// the right one is now, and this node need not wait for it.
+    /// The flush has no record at this path. If another prefix directory is there, that says nothing of the flush: it can go on
+    /// where the right one is now, and this node need not wait for it.
     fn end_unrecorded(&self, prefix: &Prefix, records: &[TransferRecord], polled: &mut PollResult) {
         let record = &records[0];
         match PrefixId::read(self.files, prefix) {
@@ -265,8 +265,8 @@ impl TransferMonitor<'_> {
         }
     }
 
-    /// Syncs the names of the staging files, before the mark. A second sync would succeed though the system has lost names, so the
-    /// files count as not copied if it fails. Returns whether it has not.
+    /// Syncs the names of the staging files, before the mark. A second sync would succeed though the system has lost names, so
+    /// the files count as not copied if it fails. Returns whether it has not.
     fn sync_names(
         &self,
         prefix: &Prefix,

@@ -126,8 +126,8 @@ fn poststage_finishes_an_arrived_flush_only_once() {
     assert!(nodes.stage.is_listed(1) && nodes.stage.is_right(&cached));
 }
 
-/// Agents took the flush for ended where another directory was at the old path, and forgot it. A run in the renamed one did not wait
-/// for it.
+/// Agents took the flush for ended where another directory was at the old path, and forgot it. A run in the renamed one did not
+/// wait for it.
 #[test]
 fn a_flush_goes_on_in_a_prefix_directory_that_was_renamed_and_is_not_forgotten_meanwhile() {
     let nodes = Nodes::new();
@@ -193,8 +193,8 @@ fn finishing_a_flush_holds_the_lock() {
     assert!(named.is_some() && named < synced && synced < listed, "{done:?}");
 }
 
-/// Closes a flush of dataset 1 that has arrived, in a process that is stopped before each of its operations in turn. Its locks are
-/// broken, and another process closes the flush too, and does more.
+/// Closes a flush of dataset 1 that has arrived, in a process that is stopped before each of its operations in turn. Its locks
+/// are broken, and another process closes the flush too, and does more.
 fn stopped_at_each_operation(meanwhile: fn(&Nodes), after: impl Fn(&Nodes, u64)) {
     let (nodes, _) = all_marked();
     let nodes = Arc::new(nodes);
@@ -444,8 +444,8 @@ fn copies_that_have_failed_are_begun_again_when_somebody_asks_for_it() {
     assert_eq!(nodes.stage.leftovers(), Vec::<PathBuf>::new());
 }
 
-/// The next poll synced the names once more, which succeeds without those that the system has lost; or it found a mark that was not
-/// synced.
+/// The next poll synced the names once more, which succeeds without those that the system has lost; or it found a mark that was
+/// not synced.
 #[test]
 fn a_name_that_could_not_be_synced_before_the_mark_is_made_anew() {
     let mut failed = 0;
@@ -725,8 +725,8 @@ fn before_the_mark(stage: &Stage) -> (Cached, Cached) {
     (older, newer)
 }
 
-/// The next run took a flush back whose job was only slow. The job closed it meanwhile: the older dataset lost its name, and the newer
-/// one its files.
+/// The next run took a flush back whose job was only slow. The job closed it meanwhile: the older dataset lost its name, and the
+/// newer one its files.
 #[test]
 fn a_flush_that_is_taken_back_takes_no_name_any_more() {
     let stage = Arc::new(Stage::new(2));
@@ -957,8 +957,8 @@ fn a_job_learns_that_its_flush_is_complete_though_the_marks_are_gone() {
     assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
 }
 
-/// `scr index --build` waited for the lock while a run that began finished what it had recorded. Then it took the names again, found
-/// no record, and the dataset was complete no more.
+/// `scr index --build` waited for the lock while a run that began finished what it had recorded. Then it took the names again,
+/// found no record, and the dataset was complete no more.
 #[test]
 fn a_flush_that_another_process_has_finished_meanwhile_stays_complete() {
     let stage = Stage::new(2);

@@ -45,8 +45,8 @@ fn assert_all_was_safe(stage: &Stage, done: &[Operation], context: &str) {
     assert_safe_after(stage, &done[..counts], context);
 }
 
-/// Looks at what is not safe after these operations. In `.scr` itself lie the index and locks, which are not of a dataset, and what a dead
-/// process was just writing has no name yet.
+/// Looks at what is not safe after these operations. In `.scr` itself lie the index and locks, which are not of a dataset, and
+/// what a dead process was just writing has no name yet.
 fn assert_safe_after(stage: &Stage, done: &[Operation], context: &str) {
     let hidden = stage.prefix.scr_dir();
     let mut risk = at_risk(done);

@@ -49,7 +49,8 @@ pub(super) struct TaskEnd {
 
 impl Task {
     pub(super) fn run(mut self, flags: &SharedFlags) -> TaskEnd {
-        // The application comes first wherever both want a processor; the transport's threads are made by this one, and are alike.
+        // The application comes first wherever both want a processor; the transport's threads are made by this one, and are
+        // alike.
         let _ = setpriority_process(None, NICE);
         let outcome = self.record(flags).and_then(|()| {
             let copied = self.wait_until_recorded(flags).and_then(|()| self.copy(flags));

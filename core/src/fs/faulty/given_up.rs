@@ -4,8 +4,8 @@ use super::{Operation, What};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
-/// The files of which bytes, or the name, could not be synced, and were not made again since. The files that were `there` had names
-/// that were not synced.
+/// The files of which bytes, or the name, could not be synced, and were not made again since. The files that were `there` had
+/// names that were not synced.
 pub fn given_up(there: impl IntoIterator<Item = PathBuf>, done: &[Operation]) -> BTreeSet<PathBuf> {
     let mut there: BTreeSet<PathBuf> = there.into_iter().collect();
     let (mut new, mut names, mut bytes) = (there.clone(), BTreeSet::new(), BTreeSet::new());

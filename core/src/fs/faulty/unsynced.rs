@@ -264,7 +264,8 @@ mod tests {
     use super::*;
     use std::fs;
 
-    /// The remains after each of many crashes of a folder in which `work` was done, after an `old` file of three pages was stored.
+    /// The remains after each of many crashes of a folder in which `work` was done, after an `old` file of three pages was
+    /// stored.
     fn after_crashes(work: impl Fn(&dyn Files, &Path)) -> HashSet<String> {
         let outcome = |seed: u64| {
             let dir = tempfile::tempdir().unwrap();

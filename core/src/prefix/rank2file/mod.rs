@@ -90,8 +90,8 @@ impl Rank2File {
         write::write(files, prefix, id, &self.by_rank, write::FAN_OUT)
     }
 
-    /// Why a dataset that counts as complete is not whole in place, if its lists or a file are missing, or a file has another length.
-    /// The index does not say so: anybody may have removed files since. No byte is read.
+    /// Why a dataset that counts as complete is not whole in place, if its lists or a file are missing, or a file has another
+    /// length. The index does not say so: anybody may have removed files since. No byte is read.
     ///
     /// # Errors
     /// The lists that are there cannot be looked at.

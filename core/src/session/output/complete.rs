@@ -262,8 +262,9 @@ impl Session {
         flushed
     }
 
-    /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a dataset
-    /// has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or stays.
+    /// Lets old datasets leave before a new one is begun, since the store has no room for both. One rank is to warn. Once a
+    /// dataset has failed there, the next one may not fit either: the checkpoint that would be lost with it is flushed first, or
+    /// stays.
     pub(super) fn make_room(&mut self, store: usize, mut warn: Option<Crowded>) -> Result<(), Error> {
         // Remains that no run can use leave first, and then what another number of ranks wrote. That may be enough.
         for of_others in [false, true] {

@@ -234,7 +234,8 @@ fn writer_of(job: &Job, file: &dyn File) -> Option<Writer> {
     lasting_writer(|| file.writer(), |time| job.files().pause(time))
 }
 
-/// The process that has a file open for writing. This process counts if it has for longer than a moment: another thread may be closing it.
+/// The process that has a file open for writing. This process counts if it has for longer than a moment: another thread may be
+/// closing it.
 fn lasting_writer(look: impl Fn() -> Option<Writer>, mut pause: impl FnMut(Duration)) -> Option<Writer> {
     let mut looks = MOMENT.iter();
     loop {

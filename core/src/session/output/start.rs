@@ -85,8 +85,8 @@ impl Session {
         Ok(())
     }
 
-    /// Makes room in a store where the old datasets and a new one do not fit, of which the first rank that has said so is known. Gives
-    /// whether there was room for both. Collective.
+    /// Makes room in a store where the old datasets and a new one do not fit, of which the first rank that has said so is known.
+    /// Gives whether there was room for both. Collective.
     fn find_room(
         &mut self,
         store: usize,
@@ -254,9 +254,9 @@ impl Wanted<'_> {
     }
 }
 
-/// If the files of a dataset are written in the prefix directory itself, the index lists it as begun before the first path is given
-/// out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count, or that
-/// nobody has listed yet.
+/// If the files of a dataset are written in the prefix directory itself, the index lists it as begun before the first path is
+/// given out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count,
+/// or that nobody has listed yet.
 fn take_name(job: &Job, record: &RankRecord, has_told: &mut bool) -> Collective<bool> {
     let begin = |ledger: LedgerDir<'_>| ledger.begin_in_place(&record.dataset);
     let taken = match job.rank() {
@@ -269,7 +269,8 @@ fn take_name(job: &Job, record: &RankRecord, has_told: &mut bool) -> Collective<
     Ok(is_any_left)
 }
 
-/// Says once that nothing can be saved any more, until something can: an application may look at no code, and compute for nothing.
+/// Says once that nothing can be saved any more, until something can: an application may look at no code, and compute for
+/// nothing.
 fn tell_unsaved(job: &Job, taken: &Result<bool, PrefixError>, has_told: &mut bool) {
     let Err(error) = taken else {
         *has_told = false;

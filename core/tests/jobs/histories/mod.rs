@@ -6,8 +6,8 @@
 //! The file system of the prefix directory loses what was not synced when the power fails; nodes lose all, or some pages of
 //! each file. A process is stopped in the middle of a change, while another one takes its lock.
 //!
-//! Each history is drawn from a seed. A test runs the same few every time. `SCR_TEST_HISTORIES=<first seed>:<how many>` runs others,
-//! and `make torture` runs new ones for as long as it is asked to. proptest shortens a history that fails, and prints it.
+//! Each history is drawn from a seed. A test runs the same few every time. `SCR_TEST_HISTORIES=<first seed>:<how many>` runs
+//! others, and `make torture` runs new ones for as long as it is asked to. proptest shortens a history that fails, and prints it.
 
 mod history;
 mod in_prefix;
@@ -226,8 +226,8 @@ fn resized() -> impl Strategy<Value = Resized> {
     (any_ranks, some(), some()).prop_map(|(any_ranks, ranks, probe)| Resized { any_ranks, ranks, probe })
 }
 
-/// Most runs of a history are set alike. A scene may come first. In some histories the number of ranks changes. In some the threads of
-/// ranks talk over TCP, as they do under MPI; the others are sooner done.
+/// Most runs of a history are set alike. A scene may come first. In some histories the number of ranks changes. In some the
+/// threads of ranks talk over TCP, as they do under MPI; the others are sooner done.
 fn history() -> impl Strategy<Value = Vec<Run>> {
     let changes = prop_oneof![3 => Just(false), 1 => Just(true)];
     let begins = prop::option::weighted(0.7, scene());

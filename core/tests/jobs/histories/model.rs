@@ -506,8 +506,8 @@ impl Model {
         self.versions.iter().find(|version| version.number == number)
     }
 
-    /// Whether there may be one in cache, or in a flush that a run ends when it begins, which takes its files' place and that this run
-    /// cannot restart from: output, or one that another number of ranks wrote.
+    /// Whether there may be one in cache, or in a flush that a run ends when it begins, which takes its files' place and that
+    /// this run cannot restart from: output, or one that another number of ranks wrote.
     fn may_be_replaced(&self, version: &Version) -> bool {
         self.later(version).any(|other| !other.checkpoint || other.ranks != version.ranks)
     }
@@ -542,8 +542,8 @@ impl Model {
             .chain(self.of_other_ranks(run))
     }
 
-    /// The version in cache that this run has to make whole in the prefix directory: the newest that another number of ranks wrote, if
-    /// nothing newer is in sight, and no later one may have the names of its files.
+    /// The version in cache that this run has to make whole in the prefix directory: the newest that another number of ranks
+    /// wrote, if nothing newer is in sight, and no later one may have the names of its files.
     fn of_other_ranks(&self, run: &Run) -> Option<u64> {
         let here: BTreeSet<usize> = run.nodes.iter().copied().collect();
         let newest =
@@ -914,8 +914,8 @@ impl Model {
         self.versions.iter_mut().filter(|version| which(version)).for_each(|version| version.homes.clear());
     }
 
-    /// A run that begins brings home what it can; one that the world ended may have done so or not, and so may one to which nothing
-    /// was promised: less may be damaged than is known of the node.
+    /// A run that begins brings home what it can; one that the world ended may have done so or not, and so may one to which
+    /// nothing was promised: less may be damaged than is known of the node.
     fn record_moves(&mut self, run: &Run, surely: bool, here: &BTreeSet<usize>) {
         let has_homes = |version: &&mut Version| version.is_of(run) && !version.homes.is_empty();
         for version in self.versions.iter_mut().filter(has_homes) {

@@ -227,7 +227,8 @@ fn progress_within_a_file_is_seen_before_the_file_is_complete() {
     stage.assert_copied(&Transfer::read(&transfer.path).unwrap().unwrap());
 }
 
-/// The agent asks its own threads to stop the copies of a flush that was rolled back. It waited for itself, three seconds for each.
+/// The agent asks its own threads to stop the copies of a flush that was rolled back. It waited for itself, three seconds for
+/// each.
 #[test]
 fn a_request_to_stop_is_answered_though_the_one_who_waits_looks_at_nothing_else() {
     let stage = Stage(tempfile::tempdir().unwrap());

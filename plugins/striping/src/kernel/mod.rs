@@ -1,8 +1,8 @@
 //! Sums of scaled blocks over GF(2^8): all outputs in one pass over the inputs.
 //!
-//! Memory bandwidth dominates, so every input byte is loaded once for up to four outputs, the sums stay in registers, and the work
-//! is done in slices that fit into the first-level cache. The instructions are chosen at run time; without any of the known ones a
-//! portable loop does the same.
+//! Memory bandwidth dominates, so every input byte is loaded once for up to four outputs, the sums stay in registers, and the
+//! work is done in slices that fit into the first-level cache. The instructions are chosen at run time; without any of the known
+//! ones a portable loop does the same.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]

@@ -125,8 +125,8 @@ impl World {
         }
     }
 
-    /// The first candidate that a run with so many ranks can use, after so many others. Those that are damaged are marked, and those
-    /// that it may not read are left alone.
+    /// The first candidate that a run with so many ranks can use, after so many others. Those that are damaged are marked, and
+    /// those that it may not read are left alone.
     pub(super) fn choose(&mut self, state: &mut State, skipped: usize, ranks: u32) -> Option<u8> {
         let order = self.orders[state.disk.ledger as usize].clone();
         for candidate in order.iter().skip(skipped) {

@@ -217,7 +217,8 @@ fn scenarios() -> Vec<Scenario> {
     all.extend(reads.map(|reads| Scenario { reads, second: 2, ..ALONE }));
     all.push(Scenario { reads: Reads::GoesBack, second: 2, stale: 0, ..ALONE });
     all.push(Scenario { in_place: [false, true, false], named_a, has_sums: false, stale: 0, ..ALONE });
-    // Names differ, as `SCR_Start_output` refuses one that another number of ranks has, and a file that both have is the newer one's.
+    // Names differ, as `SCR_Start_output` refuses one that another number of ranks has, and a file that both have is the newer
+    // one's.
     let (named_a, shares) = ([true, false, false], [false; DATASETS]);
     let of_own = Scenario { named_a, shares, ranks: Ranks::Others, ..ALONE };
     let of_any = Scenario { ranks: Ranks::Any, ..ALONE };
@@ -262,8 +263,8 @@ fn visit_all(scenarios: Vec<Scenario>) {
     println!("{total} states in {:.1} s", began.elapsed().as_secs_f64());
 }
 
-/// Prints which of the planted bugs break a promise somewhere in the small world, and in which scenario first. It tries only bugs in
-/// functions that it calls; of all others it would find nothing.
+/// Prints which of the planted bugs break a promise somewhere in the small world, and in which scenario first. It tries only bugs
+/// in functions that it calls; of all others it would find nothing.
 #[cfg(feature = "planted")]
 #[test]
 #[ignore = "it plants bugs in the whole process: make planted"]
