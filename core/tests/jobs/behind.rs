@@ -345,6 +345,22 @@ mod threads {
         restarts_from(&world, Some(4));
     }
 
+    /// It left the cache, and nobody flushed it.
+    #[test]
+    fn a_local_checkpoint_that_is_due_is_flushed_although_output_after_it_is_protected_at_once() {
+        let world = world("XOR").set("SCR_ENCODE_ASYNC_BW", "1").set("SCR_FLUSH", "1");
+        let world = world.set("SCR_FLUSH_ASYNC", "1").set("SCR_FLUSH_TYPE", "PTHREAD");
+        let run = world.run(|application| {
+            checkpoints(application, 1..=1);
+            application.output(2, SIZES).unwrap();
+            application.finalize().unwrap();
+        });
+        run.line_with(&["Flush succeeded", "dataset 1"]);
+        run.line_with(&["Flush succeeded", "dataset 2"]);
+        world.lose("");
+        restarts_from(&world, Some(2));
+    }
+
     /// The bytes that it had then would have been those of the checkpoint.
     #[test]
     fn a_file_that_the_application_changes_too_late_is_not_protected() {

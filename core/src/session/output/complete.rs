@@ -63,6 +63,10 @@ impl Session {
         let written = self.job.elapsed();
         self.report_speed("scr write stats", output.started, written, files, bytes);
         output.behind &= !self.flushes.will_wait_for(&self.job, &output.record);
+        if !output.behind {
+            // Nobody would protect an older one any more, nor flush it, although it is due.
+            self.wait_until_protected()?;
+        }
         if let Err(error) = self.protect(&mut output, opened) {
             let why = error.agreed()?;
             self.reopen(&output)?;
