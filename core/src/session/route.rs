@@ -104,7 +104,7 @@ fn route_restart(
         let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
         return Ok((own.clone(), readable(job, &path)?));
     }
-    let below = below_prefix(job, name, |path| Ok(job.prefix.name_of(job.files(), path)))?;
+    let below = below_prefix(job, name, |path| Ok(plain_name(job, path)))?;
     if !in_prefix {
         let beside = files_beside(job, cache, cached);
         if let Some(found) = exactly(job, name, &beside.keys()) {
@@ -249,11 +249,16 @@ fn exactly<'a>(
         below_prefix(job, name, |path| Ok(find(job, path))).ok().and_then(|below| named(&below))
     };
     let followed: fn(&Job, &Path) -> _ = |job, path| job.prefix.name_of(job.files(), path);
-    let plain = |job: &Job, path: &Path| match path.strip_prefix(job.prefix.dir()) {
+    exact(plain_name).or_else(|| exact(followed)).or_else(|| given_name(name).as_ref().and_then(named))
+}
+
+/// The name below the prefix directory of an absolute path. Links are followed only where it does not begin with that directory: a
+/// file system that fails for a moment puts no path outside.
+fn plain_name(job: &Job, path: &Path) -> Option<PathBuf> {
+    match path.strip_prefix(job.prefix.dir()) {
         Ok(below) => Some(below.to_owned()),
         Err(_) => job.prefix.name_of(job.files(), path),
-    };
-    exact(plain).or_else(|| exact(followed)).or_else(|| given_name(name).as_ref().and_then(named))
+    }
 }
 
 /// The path of a file that this process can read.
