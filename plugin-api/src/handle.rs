@@ -3,7 +3,7 @@
 //! All of a process share its descriptors, and an application may close one that it has not opened: `closefrom`, or a loop over
 //! all numbers. The next file that it opens gets the number. So nothing that is open for longer than a call may be used or closed
 //! by its number alone, and a [`Handle`] is what owns it: it looks first whether the number still stands for what it has opened.
-//! That takes a fraction of a microsecond, and asks no file server.
+//! That takes about a microsecond, and asks no file server.
 //!
 //! It cannot help against an application that closes a number between that look and the use.
 
