@@ -35,9 +35,9 @@ impl Cache {
     }
 
     /// Makes the folders of this rank's part and begins its filemap, on all ranks or on none. Directories of the job that were
-    /// removed are made again before. If another job of the allocation
-    /// has the id on one of the nodes, the next id is taken and passed to `renumber`. A run that has lost its locks, of which
-    /// `run_is_known` knows that of the run, begins nothing: another one may remove what it counts on. Collective.
+    /// removed are made again before. If another job of the allocation has the id on one of the nodes, the next id is taken and
+    /// passed to `renumber`. Nothing is begun if `run_is_known` fails, because the lock of the run is lost, or if that of a part
+    /// is: another run may remove what this one counts on. Collective.
     pub(crate) fn begin(
         &mut self,
         job: &Job,

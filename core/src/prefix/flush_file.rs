@@ -145,6 +145,11 @@ impl FlushEntry {
         self.replaced_by.filter(is_newer).or_else(|| index.id_of(&self.name).filter(is_newer))
     }
 
+    /// Whether a newer dataset that the index has whole has its name.
+    pub fn has_lost_name(&self, index: &Index) -> bool {
+        self.replaced_in(index).is_some_and(|newer| index.id_of(&self.name) == Some(newer))
+    }
+
     /// Whether it is a checkpoint in a cache, of this allocation or another one.
     pub(crate) fn is_cached_checkpoint(&self) -> bool {
         self.checkpoint && self.is_at(Location::Cache)

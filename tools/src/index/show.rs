@@ -41,9 +41,8 @@ pub(super) fn rows(index: &Index, flush: &FlushFile) -> Vec<Row> {
         })
         .collect();
     // A dataset whose name a newer one has cannot be saved any more.
-    let has_lost_name =
-        |entry: &FlushEntry| entry.replaced_by.is_some() && entry.replaced_by == index.id_of(&entry.name);
-    let unlisted = known.iter().filter(|entry| index.entry(entry.id).is_none() && !has_lost_name(entry));
+    let unlisted =
+        known.iter().filter(|entry| index.entry(entry.id).is_none() && !entry.has_lost_name(index));
     rows.extend(unlisted.map(|entry| Row {
         seq: entry.dataset.as_ref().map_or_else(|| entry.seq(), |dataset| index.seq_of(dataset)),
         name: entry.name.clone(),

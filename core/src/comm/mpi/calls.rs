@@ -359,57 +359,61 @@ impl<'h, 'b> Requests<'h, 'b> {
         deaths::progress();
         let mut codes = Vec::new();
         for (place, request) in self.requests.iter_mut().enumerate() {
-            // SAFETY: reads a constant of the library.
-            let null = unsafe { ffi::RSMPI_REQUEST_NULL };
-            if *request == null {
+            if is_null(*request) {
                 continue;
             }
-            let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-            // SAFETY: `request` is one of ours, and the others are places for the results.
-            let code = unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, status.as_mut_ptr()) };
+            let (code, has_ended) = test(request);
             if code != SUCCESS {
                 codes.push(code);
             }
-            if *request == null {
+            if has_ended {
                 self.active = self.active.saturating_sub(1);
                 completed(place);
             }
         }
-        let death = codes.iter().copied().find(|&code| deaths::is_death(code));
-        match death.or(codes.first().copied()) {
+        match worst(codes) {
             None => Ok(()),
             Some(code) => Err(self.handle.noticed(failure("MPI_Test", code))),
         }
     }
 
-    /// The code that says most of a failure: one that a rank has died, or else the first of those of the requests that have
-    /// ended.
+    /// The code of a failure, where `of_all` is that of the whole call.
     fn code_of(&self, done: usize, of_all: c_int) -> c_int {
         let codes = self.statuses[..done].iter().map(|status| {
             // SAFETY: Testsome has filled as many statuses as it has completed requests, and reports an error
             // in one of them, so their error fields are set.
             unsafe { (*status.as_ptr()).MPI_ERROR }
         });
-        let failed: Vec<c_int> = codes.filter(|&code| code != SUCCESS).collect();
-        let death = failed.iter().copied().find(|&code| deaths::is_death(code));
-        death.or(failed.first().copied()).unwrap_or(of_all)
+        worst(codes).unwrap_or(of_all)
     }
 }
 
 impl Requests<'_, '_> {
-    /// Asks for each request by itself, as the library may fail for all of them at once. For a failed one it forgets the
-    /// buffer and makes the request null.
+    /// Asks for each request by itself, as the library may fail for all of them at once.
     fn test_each(&mut self) {
-        self.active = 0;
-        for request in &mut self.requests {
-            let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-            // SAFETY: `request` is one of ours or null, and the others are places for the results.
-            let code = unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, status.as_mut_ptr()) };
-            // SAFETY: reads a constant of the library.
-            let is_null = *request == unsafe { ffi::RSMPI_REQUEST_NULL };
-            self.active += usize::from(!(is_null || code == SUCCESS && done != 0));
-        }
+        self.active = self.requests.iter_mut().map(|request| usize::from(!test(request).1)).sum();
     }
+}
+
+/// Asks for one request, which may be null. Gives the code, and whether the request has ended. For a failed one the library forgets
+/// the buffer and makes it null.
+fn test(request: &mut ffi::MPI_Request) -> (c_int, bool) {
+    let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
+    // SAFETY: `request` is one of ours or null, and the others are places for the results.
+    let code = unsafe { ffi::MPI_Test(&raw mut *request, &raw mut done, status.as_mut_ptr()) };
+    (code, is_null(*request) || code == SUCCESS && done != 0)
+}
+
+fn is_null(request: ffi::MPI_Request) -> bool {
+    // SAFETY: reads a constant of the library.
+    request == unsafe { ffi::RSMPI_REQUEST_NULL }
+}
+
+/// The code that says most of a failure: one that a rank has died, or else the first error.
+fn worst(codes: impl IntoIterator<Item = c_int>) -> Option<c_int> {
+    let mut failed = codes.into_iter().filter(|&code| code != SUCCESS);
+    let first = failed.next()?;
+    Some(std::iter::once(first).chain(failed).find(|&code| deaths::is_death(code)).unwrap_or(first))
 }
 
 impl Drop for Requests<'_, '_> {

@@ -270,16 +270,23 @@ mod tests {
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
-    /// The result of receiving these bytes from a rank that knows the secret.
-    fn receive(bytes: &[u8]) -> (io::Result<()>, Mail, usize) {
+    /// A connection from a rank that knows the secret and has sent these bytes, and the end of that rank.
+    fn connection(bytes: &[u8]) -> (Receiving, TcpStream) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
         let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         sends.write_all(bytes).unwrap();
-        drop(sends);
-        let stream = Handle::new(listener.accept().unwrap().0).unwrap();
+        let stream = listener.accept().unwrap().0;
+        stream.set_nonblocking(true).unwrap();
+        let stream = Handle::new(stream).unwrap();
         let (few, input, stage) = (Few::default(), Input::default(), Stage::Ready(Rank(1)));
         let began = Duration::ZERO;
-        let mut receiving = Receiving { stream, stage, began, few, input, frame: None, has_more: false };
+        (Receiving { stream, stage, began, few, input, frame: None, has_more: false }, sends)
+    }
+
+    /// The result of receiving these bytes, and then the end.
+    fn receive(bytes: &[u8]) -> (io::Result<()>, Mail, usize) {
+        let (mut receiving, sends) = connection(bytes);
+        drop(sends);
         let mut mail = Mail::default();
         let ended = loop {
             let ended = receiving.receive(Rank(1), &mut Inbox { mail: &mut mail, batch: None });
@@ -316,17 +323,9 @@ mod tests {
 
     #[test]
     fn an_exchange_takes_no_more_than_it_waits_for() {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
-        let mut sends = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let messages = [vec![1; 100_000], vec![2; 100_000], b"short".to_vec(), vec![4; 3]];
         let frames = messages.iter().map(|bytes| frame(3, bytes.len() as u64, bytes));
-        sends.write_all(&frames.collect::<Vec<_>>().concat()).unwrap();
-        let stream = listener.accept().unwrap().0;
-        stream.set_nonblocking(true).unwrap();
-        let stream = Handle::new(stream).unwrap();
-        let (few, input, stage) = (Few::default(), Input::default(), Stage::Ready(Rank(1)));
-        let began = Duration::ZERO;
-        let mut receiving = Receiving { stream, stage, began, few, input, frame: None, has_more: false };
+        let (mut receiving, _sends) = connection(&frames.collect::<Vec<_>>().concat());
         let mut mail = Mail::default();
         for sent in messages {
             let mut bytes = vec![0; sent.len()];
