@@ -110,6 +110,7 @@ fn is_wanted(job: &Job, cache: &Cache, cached: &CachedDataset) -> bool {
         && !cached.record.protection.bypass
         && cached.record.dataset.is_only_checkpoint()
         && !job.params.get(&param::GLOBAL_RESTART)
+        && !job.params.get(&param::RESTART_OTHER_RANKS)
 }
 
 /// Whether two ranks have a file of one name, or one has a file where another has a folder.

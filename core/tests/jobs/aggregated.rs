@@ -409,10 +409,12 @@ fn a_scrub_reads_containers_and_finds_damage_in_them() {
 
 /// Ranks that read the files of other ranks need them under their names.
 #[test]
-fn with_a_global_restart_nothing_is_packed_and_what_was_packed_is_refused() {
-    let world = aggregating(&[("SCR_GLOBAL_RESTART", "1")]);
-    world.run(|application| application.checkpoint(1, sizes).unwrap());
-    assert!(!visible(&world).is_empty() && !container(&world, 1, 0).exists());
+fn nothing_is_packed_for_ranks_that_read_the_files_of_others_and_what_was_packed_is_refused() {
+    for setting in ["SCR_GLOBAL_RESTART", "SCR_RESTART_OTHER_RANKS"] {
+        let world = aggregating(&[(setting, "1")]);
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        assert!(!visible(&world).is_empty() && !container(&world, 1, 0).exists(), "{setting}");
+    }
 
     let mut world = flushed(&[]);
     move_on(&mut world);

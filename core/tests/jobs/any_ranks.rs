@@ -166,10 +166,12 @@ fn a_list_that_lacks_a_rank_is_damage_for_any_number_of_ranks() {
 #[test]
 fn files_in_containers_are_passed_over_with_a_message_that_says_what_to_do() {
     let mut world = flushed_by_four(1).with_store("AGGREGATE=1");
+    world.put("SCR_RESTART_OTHER_RANKS", "0");
     world.run(|application| {
         assert_eq!(application.restart(sizes), Some(1));
         application.checkpoint(2, sizes).unwrap();
     });
+    world.put("SCR_RESTART_OTHER_RANKS", "1");
     lose_all(&world);
     with_ranks(&mut world, 3);
     let run = world.run(read_all);

@@ -50,6 +50,8 @@ pub(super) struct Version {
     homes: Vec<Vec<usize>>,
     /// The places in cache that may have anything of it: whether below the other base, and the node.
     places: BTreeSet<(bool, usize)>,
+    /// Whether it is flushed in containers.
+    packed: bool,
 }
 
 /// The versions that a run finds, and those that it has to find.
@@ -553,7 +555,11 @@ impl Model {
         // One that the index calls current comes first.
         let is_wanted = is_wanted && !self.saved.has_gone_back(run.settings.other_prefix);
         let is_there = is_wanted && newest.checkpoint && newest.is_promised(&here);
-        (is_there && !self.is_out_of_reach(run, newest.number)).then_some(newest.number)
+        // A flush that the run ends when it begins may have put it into containers, and threads need TCP to read it in the caches.
+        let is_read_in_prefix = run.settings.global || run.settings.link == Link::InCalls;
+        let is_out_of_reach =
+            newest.packed && is_read_in_prefix || self.is_out_of_reach(run, newest.number);
+        (is_there && !is_out_of_reach).then_some(newest.number)
     }
 
     /// The versions that may have come into the place of this one.
@@ -877,6 +883,7 @@ impl Model {
             survives: if may_be_local { 0 } else { protected },
             protected,
             local: may_be_local && possible,
+            packed: settings.aggregate && !settings.global && !settings.any_ranks,
             homes: if promised { vec![run.nodes.clone()] } else { Vec::new() },
         });
     }
