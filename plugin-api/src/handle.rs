@@ -3,15 +3,19 @@
 //! All of a process share its descriptors, and an application may close one that it has not opened: `closefrom`, or a loop over
 //! all numbers. The next file that it opens gets the number. So nothing that is open for longer than a call may be used or closed
 //! by its number alone, and a [`Handle`] is what owns it: it looks first whether the number still stands for what it has opened.
-//! That takes about a microsecond, and asks no file server.
+//! That takes about a microsecond, and asks no file server. While a thread of the application is in a [`Call`], it closes nothing,
+//! so one look lasts until the call ends.
 //!
-//! It cannot help against an application that closes a number between that look and the use.
+//! It cannot help against another thread that closes a number between that look and the use.
 
 use rustix::fs::{fcntl_getfl, fstat, makedev, statx, AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
+use std::cell::Cell;
 use std::fmt;
 use std::io;
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open file, a socket or a folder that belongs to scr, whatever the application closes and opens.
 ///
@@ -20,7 +24,41 @@ pub struct Handle<T: AsFd + IntoRawFd> {
     /// There until it is dropped.
     file: Option<T>,
     identity: Identity,
+    /// The call in which it was looked at last.
+    seen_in: AtomicU64,
 }
+
+/// A call of the application into scr, in the thread that made it, as long as this lives. A call within a call is a part of it.
+#[must_use]
+#[derive(Debug)]
+pub struct Call {
+    is_outermost: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Call {
+    /// The call begins.
+    pub fn begin() -> Self {
+        let is_outermost = CALL.get() == NO_CALL;
+        if is_outermost {
+            CALL.set(CALLS.fetch_add(1, Ordering::Relaxed));
+        }
+        Self { is_outermost, _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        if self.is_outermost {
+            CALL.set(NO_CALL);
+        }
+    }
+}
+
+thread_local!(static CALL: Cell<u64> = const { Cell::new(NO_CALL) });
+/// No other call of any thread has the same number.
+static CALLS: AtomicU64 = AtomicU64::new(NO_CALL + 1);
+const NO_CALL: u64 = 0;
 
 /// What tells an open file from others: device and inode, which a socket and a pipe have too, and how it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,7 +75,7 @@ impl<T: AsFd + IntoRawFd> Handle<T> {
     /// The system does not tell what it is.
     pub fn new(file: T) -> io::Result<Self> {
         let identity = Identity::of(file.as_fd())?;
-        Ok(Self { file: Some(file), identity })
+        Ok(Self { file: Some(file), identity, seen_in: AtomicU64::new(this_call()) })
     }
 
     /// What was opened, to be used at once.
@@ -45,9 +83,15 @@ impl<T: AsFd + IntoRawFd> Handle<T> {
     /// # Errors
     /// [`Closed`]: it is not open any more.
     pub fn get(&self) -> io::Result<&T> {
-        let file = self.file();
+        let (file, call) = (self.file(), this_call());
+        if call != NO_CALL && self.seen_in.load(Ordering::Relaxed) == call {
+            return Ok(file);
+        }
         match Identity::of(file.as_fd()) {
-            Ok(identity) if identity == self.identity => Ok(file),
+            Ok(identity) if identity == self.identity => {
+                self.seen_in.store(call, Ordering::Relaxed);
+                Ok(file)
+            }
             Ok(_) => Err(io::Error::other(Closed { is_reused: true })),
             Err(Errno::BADF) => Err(io::Error::other(Closed { is_reused: false })),
             Err(error) => Err(error.into()),
@@ -57,6 +101,11 @@ impl<T: AsFd + IntoRawFd> Handle<T> {
     fn file(&self) -> &T {
         self.file.as_ref().expect("it is there until it is dropped")
     }
+}
+
+/// A thread that ends may drop what it has open when its own variables are gone.
+fn this_call() -> u64 {
+    CALL.try_with(Cell::get).unwrap_or(NO_CALL)
 }
 
 impl<T: AsFd + IntoRawFd> Drop for Handle<T> {
@@ -175,6 +224,37 @@ mod tests {
         assert!(is_open(number, std::path::Path::new("/")));
         // SAFETY: nothing else owns the number.
         drop(unsafe { OwnedFd::from_raw_fd(number) });
+    }
+
+    #[test]
+    fn a_handle_is_looked_at_once_in_each_call_of_each_thread() {
+        let looks = |handle: &Handle<File>, other: &File| {
+            let number = handle.get().unwrap().as_raw_fd();
+            let ours = handle.get().unwrap().try_clone().unwrap();
+            give_away(number, other);
+            let is_seen = handle.get().is_err();
+            give_away(number, &ours);
+            is_seen
+        };
+        let other = File::open("/").unwrap();
+        let handle = Handle::new(File::open("/proc/self/exe").unwrap()).unwrap();
+        assert!(looks(&handle, &other), "the application is at work");
+        for _ in 0..2 {
+            let call = Call::begin();
+            drop(Call::begin());
+            assert!(!looks(&handle, &other), "a call within it does not end it");
+            std::thread::scope(|scope| {
+                assert!(scope.spawn(|| looks(&handle, &other)).join().unwrap(), "a thread is in no call");
+            });
+            drop(call);
+            assert!(looks(&handle, &other), "the call is over");
+            let number = handle.get().unwrap().as_raw_fd();
+            let ours = handle.get().unwrap().try_clone().unwrap();
+            give_away(number, &other);
+            let _call = Call::begin();
+            assert!(handle.get().is_err(), "it is another call");
+            give_away(number, &ours);
+        }
     }
 
     #[test]

@@ -17,7 +17,7 @@ mod transport;
 
 pub use bytes::{Bytes, MappedRange};
 pub use error::{PluginError, PluginErrorKind};
-pub use handle::{Closed, Handle};
+pub use handle::{Call, Closed, Handle};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};
 pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape, MESSAGE_BYTES};

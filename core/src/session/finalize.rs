@@ -16,7 +16,7 @@ impl Session {
     /// # Errors
     /// [`Error::State`] within a phase.
     pub fn should_exit(&mut self) -> Result<bool, Error> {
-        self.begin_call("SCR_Should_exit");
+        let _call = self.begin_call("SCR_Should_exit");
         self.expect_idle("SCR_Should_exit")?;
         self.poll(Retry::Later)?;
         Ok(halt::reason(&self.job)?.is_some())
@@ -33,7 +33,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn finalize(mut self) -> Result<(), Error> {
-        self.begin_call("SCR_Finalize");
+        let _call = self.begin_call("SCR_Finalize");
         if !matches!(self.phase, Phase::Idle | Phase::Refused) {
             self.job
                 .report

@@ -32,6 +32,7 @@ use crate::rebuild::{self, OtherSize, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
+use scr_plugin_api::Call;
 use std::collections::BTreeSet;
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -60,6 +61,7 @@ impl Session {
     }
 
     fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
+        let _call = Call::begin();
         let mut job = Job::begin(comm, env, app, recovers)?;
         let (running, is_shared) = begin_running(&job)?;
         job.run.is_second = running.is_second();

@@ -24,7 +24,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, if the index has no dataset of that name, and if output cannot be read back.
     pub fn current(&mut self, name: &[u8]) -> Result<(), Error> {
-        self.begin_call("SCR_Current");
+        let _call = self.begin_call("SCR_Current");
         self.check_name("SCR_Current", name)?;
         self.wait_until_protected()?;
         // A newer checkpoint under way would become the current one once it has arrived.
@@ -64,7 +64,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if the index cannot be changed. A name that no dataset has is none: it is gone already.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
-        self.begin_call("SCR_Drop");
+        let _call = self.begin_call("SCR_Drop");
         self.check_name("SCR_Drop", name)?;
         let doing = || format!("dropping `{}'", String::from_utf8_lossy(name));
         self.refuse_held(name).map_err(|error| error.doing(doing()))?;
@@ -96,7 +96,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if a file cannot be removed. A name that no dataset has is none: it is gone already.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
-        self.begin_call("SCR_Delete");
+        let _call = self.begin_call("SCR_Delete");
         self.check_name("SCR_Delete", name)?;
         self.refuse_held(name)
             .map_err(|error| error.doing(format!("deleting `{}'", String::from_utf8_lossy(name))))?;

@@ -64,6 +64,7 @@ use listing::Listed;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
+use scr_plugin_api::Call;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -153,9 +154,10 @@ impl Session {
         &self.job.report
     }
 
-    /// A call of all ranks begins.
-    fn begin_call(&self, call: &'static str) {
+    /// A call of all ranks begins, and ends when what this gives is dropped.
+    fn begin_call(&self, call: &'static str) -> Call {
         self.job.comm.watch().into_iter().for_each(|watch| watch.begin(call));
+        Call::begin()
     }
 
     /// Refuses a call that is legal between phases only. `call` is its name, for the message.

@@ -88,7 +88,7 @@ impl Session {
     /// # Errors
     /// [`Error::State`] within a phase.
     pub fn need_checkpoint(&mut self) -> Result<bool, Error> {
-        self.begin_call("SCR_Need_checkpoint");
+        let _call = self.begin_call("SCR_Need_checkpoint");
         self.expect_idle("SCR_Need_checkpoint")?;
         self.poll(Retry::Later)?;
         self.times.asked += 1;

@@ -21,7 +21,7 @@ impl Session {
     /// [`Error::State`] within a phase; [`Error::Refused`] if the application has refused all checkpoints, or the last one was lost,
     /// and the user wants no run without one.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
-        self.begin_call("SCR_Have_restart");
+        let _call = self.begin_call("SCR_Have_restart");
         self.expect_idle("SCR_Have_restart")?;
         self.prepare_checkpoint()?;
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
@@ -37,7 +37,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if there is no checkpoint.
     pub fn start_restart(&mut self) -> Result<Vec<u8>, Error> {
-        self.begin_call("SCR_Start_restart");
+        let _call = self.begin_call("SCR_Start_restart");
         self.expect_idle("SCR_Start_restart")?;
         self.prepare_checkpoint()?;
         let cached = self.restart.checkpoint(&self.cache).ok_or(Error::State {
@@ -69,7 +69,7 @@ impl Session {
     /// # Errors
     /// [`Error`], the same on all ranks, if any rank has failed to restart.
     pub fn complete_restart(&mut self, valid: bool) -> Result<(), Error> {
-        self.begin_call("SCR_Complete_restart");
+        let _call = self.begin_call("SCR_Complete_restart");
         let (meant, unrouted) = match std::mem::take(&mut self.phase) {
             Phase::Restart { meant, unrouted, .. } => (meant, unrouted),
             other => {

@@ -13,6 +13,7 @@ use crate::fs::{How, MAX_TREE_BYTES};
 use crate::job::Job;
 use crate::param;
 use crate::prefix::{FileName, PrefixError};
+use scr_plugin_api::Call;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -26,6 +27,7 @@ impl Session {
     /// written does not become complete then, unless this file is routed after all. If a restart then fails on this rank, that
     /// does not count against the checkpoint.
     pub fn route_file(&mut self, name: &[u8]) -> Result<Vec<u8>, Error> {
+        let _call = Call::begin();
         match &mut self.phase {
             Phase::Idle => Ok(name.to_vec()),
             Phase::Refused => Err(Error::State {

@@ -21,7 +21,7 @@ impl Session {
     /// # Errors
     /// [`Error`], the same on all ranks. Older datasets are kept then.
     pub fn complete_output(&mut self, valid: bool) -> Result<(), Error> {
-        self.begin_call("SCR_Complete_output");
+        let _call = self.begin_call("SCR_Complete_output");
         let output = match std::mem::take(&mut self.phase) {
             Phase::Output(output) => output,
             other => {

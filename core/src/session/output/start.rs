@@ -25,7 +25,7 @@ impl Session {
     /// # Errors
     /// [`Error`]; no dataset is begun then, on any rank.
     pub fn start_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
-        self.begin_call("SCR_Start_output");
+        let _call = self.begin_call("SCR_Start_output");
         let begun = self.begin_output(name, flags);
         if begun.is_err() && matches!(self.phase, Phase::Idle) {
             self.phase = Phase::Refused;

@@ -557,8 +557,7 @@ impl Model {
         let is_there = is_wanted && newest.checkpoint && newest.is_promised(&here);
         // A flush that the run ends when it begins may have put it into containers, and threads need TCP to read it in the caches.
         let is_read_in_prefix = run.settings.global || run.settings.link == Link::InCalls;
-        let is_out_of_reach =
-            newest.packed && is_read_in_prefix || self.is_out_of_reach(run, newest.number);
+        let is_out_of_reach = newest.packed && is_read_in_prefix || self.is_out_of_reach(run, newest.number);
         (is_there && !is_out_of_reach).then_some(newest.number)
     }
 
