@@ -207,7 +207,12 @@ impl Background {
         Ok(Some((id, all)))
     }
 
-    /// The datasets that no thread could protect, from the oldest on, since the last call.
+    /// Whether there are datasets that no thread could protect.
+    pub(crate) fn has_unprotected(&self) -> bool {
+        !self.unprotected.is_empty()
+    }
+
+    /// Those, from the oldest on, since the last call.
     pub(crate) fn take_unprotected(&mut self) -> Vec<u64> {
         std::mem::take(&mut self.unprotected)
     }

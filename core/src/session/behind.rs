@@ -24,21 +24,18 @@ pub(super) enum Retry {
 impl Session {
     /// Lets flushes and threads do something: what they have ended is recorded. Collective.
     pub(super) fn poll(&mut self, retry: Retry) -> Result<(), Error> {
-        self.end_protections(false)?;
-        if retry == Retry::Now {
-            self.protect_unprotected()?;
-        }
+        self.end_protections(false, retry)?;
         self.with_flushes(Flushes::poll)
     }
 
     /// Waits until all local datasets are protected, as far as they can be. Collective.
     pub(super) fn wait_until_protected(&mut self) -> Result<(), Error> {
-        self.end_protections(false)?;
+        self.end_protections(false, Retry::Now)?;
         if let Some(cached) = self.background.first().and_then(|id| self.cache.dataset(id)) {
             self.job.report.notice(&format!("waiting until {} is protected", cached.record.label()));
-            self.end_protections(true)?;
+            self.end_protections(true, Retry::Now)?;
         }
-        self.protect_unprotected()
+        Ok(())
     }
 
     /// Waits until few enough datasets are local for one more. Otherwise they would be ever more, and the newest that is
@@ -51,6 +48,7 @@ impl Session {
             }
             let Some(ended) = self.background.end_first(&self.job, true)? else { break };
             self.end_protection(ended)?;
+            self.protect_unprotected()?;
         }
         self.protect_unprotected()
     }
@@ -76,12 +74,18 @@ impl Session {
         Ok(())
     }
 
-    /// Records what the threads have ended, or all that they have to do.
-    fn end_protections(&mut self, wait: bool) -> Result<(), Error> {
-        while let Some(ended) = self.background.end_first(&self.job, wait)? {
+    /// Records what the threads have ended, or all that they have to do. Datasets become protected in their order: an older one
+    /// that no thread could protect would leave the cache for a newer one, though its flush is due.
+    fn end_protections(&mut self, wait: bool, retry: Retry) -> Result<(), Error> {
+        loop {
+            match retry {
+                Retry::Now => self.protect_unprotected()?,
+                Retry::Later if self.background.has_unprotected() => return Ok(()),
+                Retry::Later => (),
+            }
+            let Some(ended) = self.background.end_first(&self.job, wait)? else { return Ok(()) };
             self.end_protection(ended)?;
         }
-        Ok(())
     }
 
     fn end_protection(&mut self, (id, ended): (u64, Protected)) -> Result<(), Error> {

@@ -428,18 +428,24 @@ mod threads {
         });
     }
 
-    #[test]
-    fn what_a_thread_cannot_do_is_done_in_the_next_call() {
-        let mut world = world("XOR");
+    /// The redundancy of this dataset cannot be written once.
+    fn faulty_redundancy_of(dataset: u64) -> FaultyFiles {
         let faulty = FaultyFiles::new(RealFiles);
         faulty.count_all();
         faulty.never_pause();
-        faulty.only(|what, path| {
+        faulty.only(move |what, path| {
             what == What::OpenToWrite
                 && path.ends_with("redundancy_1")
-                && path.to_string_lossy().contains(".2/")
+                && path.to_string_lossy().contains(&format!(".{dataset}/"))
         });
         faulty.fail_once(1, ErrorKind::StorageFull);
+        faulty
+    }
+
+    #[test]
+    fn what_a_thread_cannot_do_is_done_in_the_next_call() {
+        let mut world = world("XOR");
+        let faulty = faulty_redundancy_of(2);
         world.own_files.insert(Rank(1), Arc::new(faulty.clone()));
         let run = world.run(|application| {
             checkpoints(application, 1..=2);
@@ -451,6 +457,28 @@ mod threads {
         world.own_files.clear();
         world.lose("n1");
         restarts_from(&world, Some(2));
+    }
+
+    /// It left the cache for the newer one, and was in no place then.
+    #[test]
+    fn one_that_a_thread_could_not_protect_is_flushed_before_a_newer_one_takes_its_place() {
+        // The limit ends once the application waits, which is in the end.
+        let mut world = world("XOR")
+            .set("SCR_ENCODE_ASYNC_BW", "1")
+            .set("SCR_FLUSH", "2")
+            .set("SCR_FLUSH_ASYNC", "1")
+            .set("SCR_CACHE_SIZE", "1");
+        let faulty = faulty_redundancy_of(2);
+        world.own_files.insert(Rank(1), Arc::new(faulty.clone()));
+        let run = world.run(|application| {
+            checkpoints(application, 1..=3);
+            application.finalize().unwrap();
+        });
+        assert!(faulty.first_failed().is_some());
+        run.line_with(&["dataset 2", "could not be protected while the application computes"]);
+        for step in [2, 3] {
+            assert!(world.prefix().join(format!("ckpt.{step}")).exists(), "{step}");
+        }
     }
 
     #[test]
