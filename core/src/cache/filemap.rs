@@ -4,9 +4,9 @@
 //! it describes. A reader ignores a record that a crash has truncated, and reports a damaged one. See the developer
 //! documentation on the cache for the records and the crash argument.
 
+use super::loss::Lost;
 use super::part::PartDir;
 use super::record::RankRecord;
-use super::verify::Lost;
 use crate::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
 use crate::planted::{planted, Bug};
 use crate::prefix::FileName;

@@ -16,6 +16,7 @@
 //! | `part` | where a part lies in cache, and how it is removed |
 //! | `place` | where the files of a part lie: in cache, or scavenged |
 //! | `logical_file` | the files of a part, end to end, as one; `checksum` of each in any order |
+//! | `loss` | the loss of a part, from redundancy alone to its files |
 //! | `verify` | reads a part and compares it with its record |
 //! | `kept_open` | redundancy files whose memory is reused |
 //! | `freeing` | memory of removed files that is given back in a thread |
@@ -35,6 +36,7 @@ pub(crate) mod flush_file;
 mod freeing;
 pub(crate) mod kept_open;
 pub(crate) mod logical_file;
+pub(crate) mod loss;
 pub(crate) mod node_dir;
 pub(crate) mod owner;
 pub(crate) mod part;

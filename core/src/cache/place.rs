@@ -2,9 +2,9 @@
 //!
 //! Code that protects, rebuilds or checks a part asks here, so that the same code serves all of these places.
 
+use super::loss::Loss;
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
-use super::verify::Loss;
 use crate::fs::{At, Files, FsError, Kind, Status};
 use crate::prefix::{Overwritten, Prefix};
 use std::ffi::OsStr;

@@ -1,44 +1,12 @@
 //! Reads a rank's part and compares it with its record.
 
 use super::logical_file::LogicalFile;
+use super::loss::Loss;
 use super::place::PartPlace;
 use super::record::RankRecord;
 use crate::fs::{At, File, Files, FsError, How};
 use crate::planted::{planted, Bug};
 use scr_plugin_api::PluginError;
-
-/// The loss of a part. Its redundancy can be computed again as long as no member of its set lacks data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lost {
-    /// Its redundancy, and nothing else.
-    Redundancy,
-    /// The redundancy and the checksums that a local part has never had.
-    Protection,
-    /// Files. Its redundancy is of no use without them.
-    Data,
-}
-
-/// The loss of a part, and its cause.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Loss {
-    pub(crate) lost: Lost,
-    pub(crate) why: String,
-}
-
-impl Loss {
-    pub(crate) fn of_data(why: impl Into<String>) -> Self {
-        Self { lost: Lost::Data, why: why.into() }
-    }
-
-    pub(crate) fn of_redundancy(why: impl Into<String>) -> Self {
-        Self { lost: Lost::Redundancy, why: why.into() }
-    }
-
-    /// That a part is local.
-    pub(crate) fn of_protection() -> Self {
-        Self { lost: Lost::Protection, why: "it was not protected yet".to_owned() }
-    }
-}
 
 /// How a part differs from its record.
 #[derive(Debug, thiserror::Error)]

@@ -1,7 +1,6 @@
 //! The keys of a descriptor line as typed values: a value that cannot be used is reported and the default counts.
 
-use super::{redundancy, store};
-use crate::param::{nearest, Cause, ConfigError, FromValue, Kind, Line, Origin, Problem};
+use crate::param::{Cause, ConfigError, FromValue, Kind, Line, Origin, Problem};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -65,40 +64,6 @@ impl Keys<'_> {
         options
     }
 }
-
-/// The key that somebody means who writes `key` on a line of this kind, which has no such key. `of_plugin` are the options of the
-/// plugin that the line is for.
-pub(crate) fn meant<'a>(
-    kind: &str,
-    key: &str,
-    of_plugin: impl IntoIterator<Item = &'a str>,
-) -> Option<String> {
-    let (own, others, other_kind) = match kind {
-        "STORE" => (store::KEYS, redundancy::KEYS, "CKPT"),
-        _ => (redundancy::KEYS, store::KEYS, "STORE"),
-    };
-    let is_key = |known: &&str| known.eq_ignore_ascii_case(key);
-    let other_word = OTHER_WORDS.iter().find(|(of, word, _)| *of == kind && is_key(word));
-    if let Some((_, _, meant)) = other_word {
-        return Some((*meant).to_owned());
-    }
-    let of_other_kind = || others.iter().find(|known| is_key(known));
-    let of_other_kind = || of_other_kind().map(|known| format!("{known} on a {other_kind} line"));
-    let candidates = own.iter().copied().chain(of_plugin);
-    of_other_kind().or_else(|| nearest(key, candidates))
-}
-
-/// Words that other libraries, older versions and pages have for a key: the kind of line, the word, and the key.
-const OTHER_WORDS: &[(&str, &str, &str)] = &[
-    ("STORE", "TYPE", "FLUSH"),
-    ("STORE", "TRANSPORT", "FLUSH"),
-    ("STORE", "BYTES", "SIZE"),
-    ("STORE", "CAPACITY", "SIZE"),
-    ("STORE", "NUM", "COUNT"),
-    ("CKPT", "BASE", "STORE"),
-    ("CKPT", "COPY_TYPE", "TYPE"),
-    ("CKPT", "SCHEME", "TYPE"),
-];
 
 /// The same, where the run cannot continue.
 pub(super) fn fatal(origin: &Origin, cause: Cause) -> ConfigError {

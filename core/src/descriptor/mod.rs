@@ -10,15 +10,17 @@
 //! | `store` | where datasets can be cached |
 //! | `redundancy` | how a dataset is protected, and which datasets that is for |
 //! | `keys` | the keys of a descriptor line as typed values |
+//! | `meant` | the key that a wrong one stands for |
 
 mod group;
 pub mod hostlist;
 mod keys;
+mod meant;
 mod redundancy;
 mod store;
 
 pub use group::{Groups, NODE, WORLD};
-pub(crate) use keys::meant;
+pub(crate) use meant::meant;
 pub use redundancy::{protects, Encode, Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 

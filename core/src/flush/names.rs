@@ -1,10 +1,10 @@
-//! Files get their names, and the names are synced.
+//! Folders are made, files get their names, and the names are synced.
 
 use super::step::StepError;
 use crate::fs::verify::expect_bytes;
-use crate::fs::{unique_number, At, Files, FsError};
+use crate::fs::{unique_number, At, Durability, Files, FsError};
 use crate::ledger::{expect_lock, Fence};
-use crate::prefix::{staging_file, Prefix, Unsynced};
+use crate::prefix::{staging_file, Prefix, Unsynced, DIR_MODE};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,11 @@ pub(super) struct Staged {
     pub(super) staging: PathBuf,
     pub(super) bytes: u64,
     pub(super) crc: Option<u32>,
+}
+
+/// Makes folders, durably.
+pub(super) fn make_folders(files: &dyn Files, folders: &[PathBuf]) -> Result<(), FsError> {
+    folders.iter().try_for_each(|folder| files.make_dirs(folder, DIR_MODE, Durability::Synced))
 }
 
 /// Gives a file its name. A process that has done so before may have failed to sync it, and syncing it once more would succeed

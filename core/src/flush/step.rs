@@ -1,6 +1,6 @@
 //! The steps that all ranks of a flush agree on, and the errors of a rank in one of them.
 
-use super::detached::record::RecordError;
+use super::detached::error::RecordError;
 use super::{Flush, FlushError};
 use crate::comm::collective::broadcast;
 use crate::comm::{AnyError, CommError, Rank};

@@ -12,9 +12,8 @@ use super::{lists, names};
 use super::{Flush, FlushError, FlushReport, SourceFile};
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{CommError, Rank};
-use crate::fs::{Durability, Files, FsError};
 use crate::ledger::LedgerDir;
-use crate::prefix::{DatasetDescriptor, Index, Overwritten, PrefixError, DIR_MODE};
+use crate::prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
 use scr_plugin_api::KvTree;
 use std::path::PathBuf;
 
@@ -50,7 +49,7 @@ impl Flush<'_> {
         marks: u32,
     ) -> Result<RunningFlush, FlushError> {
         let plan = self.plan(token, dataset, mine, marks)?;
-        let made = make_folders(self.files(), &plan.folders_to_make);
+        let made = names::make_folders(self.files(), &plan.folders_to_make);
         self.agreed(dataset, Step::Folders, made)?;
         let Plan { mut record, copies, listed, folders, lists, asked, .. } = plan;
         let in_place = self.options.in_place;
@@ -274,9 +273,4 @@ impl Closers for Ranks<'_> {
     fn is_first(&self) -> bool {
         self.flush.job.rank() == Rank(0)
     }
-}
-
-/// Makes folders, durably.
-pub(super) fn make_folders(files: &dyn Files, folders: &[PathBuf]) -> Result<(), FsError> {
-    folders.iter().try_for_each(|folder| files.make_dirs(folder, DIR_MODE, Durability::Synced))
 }

@@ -21,12 +21,13 @@ mod writers;
 pub(crate) use writers::{bring_back, BroughtBack};
 
 use crate::cache::filemap::Journal;
+use crate::cache::loss::Loss;
 use crate::cache::node_dir;
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
-use crate::cache::verify::{verify_redundancy, Loss, Verified};
+use crate::cache::verify::{verify_redundancy, Verified};
 use crate::cache::Cache;
 use crate::comm::collective::{all_reduce, any, barrier, Op};
 use crate::comm::{Comm, CommError};

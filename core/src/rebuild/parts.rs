@@ -1,11 +1,11 @@
 //! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
 
 use crate::cache::filemap::{Filemap, PartState};
+use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
-use crate::cache::verify::{Loss, Lost};
 use crate::comm::collective::route_trees;
 use crate::comm::{Comm, CommError, Rank};
 use crate::fs::Files;

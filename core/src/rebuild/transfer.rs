@@ -3,9 +3,9 @@
 //! Every rank sends what others fetch from it and receives what it fetches, block by block, all at the same
 //! time. A sender keeps its copy until the whole dataset is in place.
 
+use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::cache::verify::{Loss, Lost};
 use crate::comm::collective::route;
 use crate::comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
 use crate::fs::copy::write_data;

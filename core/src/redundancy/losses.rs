@@ -1,6 +1,6 @@
 //! The losses of the ranks of a dataset, and the action of each set.
 
-use crate::cache::verify::Lost;
+use crate::cache::loss::Lost;
 use crate::comm::collective::all_gather;
 use crate::comm::{Comm, CommError, Rank};
 use scr_plugin_api::Scheme;

@@ -3,9 +3,10 @@
 
 use super::place::ScavengedPart;
 use super::scan::Scan;
+use crate::cache::loss::{Loss, Lost};
 use crate::cache::place::{visible_loss, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::{verify, Extent, Loss, Lost};
+use crate::cache::verify::{verify, Extent};
 use crate::comm::standins::StandIns;
 use crate::comm::thread::{self, RunError};
 use crate::comm::{Collective, CollectiveError, Comm, Rank, RankErrors};

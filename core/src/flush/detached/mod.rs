@@ -8,11 +8,12 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `record` | the transfer record of a rank |
+//! | `record` | the transfer record of a rank; `error`: why it cannot be used |
 //! | `monitor` | polls the transfers of a node, with the application or without |
 //!
 //! This file is the application's side of such a flush, as long as the application runs.
 
+pub(super) mod error;
 mod monitor;
 pub(crate) mod record;
 

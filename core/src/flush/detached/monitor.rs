@@ -5,7 +5,8 @@
 //! does not wait long for either, since the holder may be stuck in a file system; it tries again at the next poll. A flush that
 //! was rolled back has no record below the prefix directory any more. Its copies are stopped and their staging files removed.
 
-use super::record::{self, RecordError, TransferRecord, TransferState, EXECUTED};
+use super::error::RecordError;
+use super::record::{self, TransferRecord, TransferState, EXECUTED};
 use crate::cache::owner::Owner;
 use crate::descriptor::{Descriptors, Store};
 use crate::flush::alone::{if_soon_free, try_alone};

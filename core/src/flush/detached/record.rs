@@ -3,6 +3,7 @@
 //!
 //! A record names no program and no library. It names paths below the prefix directory only by [`FileName`].
 
+use super::error::RecordError;
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
 use crate::flush::{MakeCurrent, Options, SourceFile};
@@ -200,22 +201,6 @@ pub(crate) fn list(
         }
     }
     Ok((records, bad))
-}
-
-/// Why a transfer record cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum RecordError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Fs(#[from] FsError),
-    /// A field is missing, or holds something else than it should.
-    #[error("{} cannot be used: {error}", path.display())]
-    Field {
-        /// The file.
-        path: PathBuf,
-        /// The fault.
-        error: FieldError,
-    },
 }
 
 /// Removes a rank's record, where there is one.

@@ -6,9 +6,9 @@
 
 use super::flags::{Flags, SharedFlags};
 use crate::flush::file_copy::{self, FileCopy};
+use crate::flush::names::make_folders;
 use crate::flush::pauses::Pauses;
 use crate::flush::step::{Step, StepError};
-use crate::flush::steps::make_folders;
 use crate::flush::throttle::Throttle;
 use crate::flush::Options;
 use crate::fs::{At, Files, How};
