@@ -58,7 +58,7 @@ mod worker;
 pub(crate) use crate::ledger::MakeCurrent;
 pub use closing::finalize_arrived;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
-pub(crate) use earlier_runs::resolve_pending_flushes;
+pub(crate) use earlier_runs::{resolve_pending_flushes, LeftWhole};
 pub(crate) use flushes::{FlushSite, Flushes};
 pub use outcome::FlushOutcome;
 pub(crate) use policy::is_due_at_start;

@@ -19,7 +19,7 @@ use crate::comm::{Comm, CommError, Rank};
 use crate::delete;
 use crate::env::Env;
 use crate::fetch::{Fetcher, AS_MANY_RANKS};
-use crate::flush::{resolve_pending_flushes, Flushes, SharedSlots};
+use crate::flush::{resolve_pending_flushes, Flushes, LeftWhole, SharedSlots};
 use crate::fs::Durability;
 use crate::halt::HaltConditions;
 use crate::job::Job;
@@ -62,6 +62,35 @@ impl Session {
 
     fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
         let _call = Call::begin();
+        let (mut session, is_shared) = Self::open(comm, env, app, recovers)?;
+        let (control, host) = (session.cache.control(), session.schemes.plugin_host());
+        let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
+        if session.job.purges(&param::PREFIX_PURGE) {
+            delete::all(&session.job)?;
+            rebuild::purge_bypass(&session.job, &session.cache)?;
+        }
+        prepare_prefix(&session.job, &session.running, app)?;
+        session.halt = HaltConditions::begin(&session.job)?;
+        let (in_prefix, others) = session.find_datasets(is_shared)?;
+        session.cache.warn_of_full_stores(&session.job);
+        compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
+        session.with_flushes(Flushes::flush_restored)?;
+        session.load_first(&in_prefix, others, left_whole)?;
+        session.schemes.load(&session.job, &session.cache)?;
+        session.background.start(&session.job, session.cache.kept_open())?;
+        session.slide_windows()?;
+        session.count_from_restart();
+        session.with_flushes(Flushes::flush_recovered)?;
+        session.times = CheckpointTimes::new(session.job.elapsed());
+        session.start_computing();
+        session.metrics = Metrics::begin(&session.job);
+        session.write_metrics(true);
+        Ok(session)
+    }
+
+    /// A session of a run that is known to others, with an open cache, that has found no dataset yet; and whether another run of
+    /// the allocation has the same cache.
+    fn open(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<(Self, bool), Error> {
         let mut job = Job::begin(comm, env, app, recovers)?;
         let (running, is_shared) = begin_running(&job)?;
         job.run.is_second = running.is_second();
@@ -71,20 +100,8 @@ impl Session {
         bases::record(&job);
         schemes.place_ranks(&mut job, &cache)?;
         let began = job.elapsed();
-        report_settings(&job);
-        let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
-        if job.is_recovery {
-            job.report.notice(&format!(
-                "the session goes on with {processes} ranks on {nodes} nodes, from what the others have left"
-            ));
-        }
-        job.begin_log();
-        let start = Record::event(Event::Start).run(processes, nodes);
-        job.log.add_entry(match job.params.get(&param::END_TIME) {
-            Some(end) => start.until(end),
-            None => start,
-        });
-        let mut session = Self {
+        report_start(&mut job);
+        let session = Self {
             job,
             cache,
             schemes,
@@ -108,28 +125,26 @@ impl Session {
             taken_over: Vec::new(),
             lending: None,
         };
-        let (control, host) = (session.cache.control(), session.schemes.plugin_host());
-        let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
-        if session.job.purges(&param::PREFIX_PURGE) {
-            delete::all(&session.job)?;
-            rebuild::purge_bypass(&session.job, &session.cache)?;
-        }
-        prepare_prefix(&session.job, &session.running, app)?;
-        session.halt = HaltConditions::begin(&session.job)?;
-        let (in_prefix, others) = session.find_datasets(is_shared)?;
-        session.cache.warn_of_full_stores(&session.job);
-        compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
-        session.with_flushes(Flushes::flush_restored)?;
-        let unused = in_prefix.unused(&session.cache);
-        session.earlier = in_prefix.good_names();
-        let takes_over = session.takes_over();
-        let Self { job, cache, schemes, restart, .. } = &mut session;
+        Ok((session, is_shared))
+    }
+
+    /// Loads the checkpoint to restart from, or says why there is none.
+    fn load_first(
+        &mut self,
+        in_prefix: &PrefixState,
+        others: Vec<OtherSize>,
+        left_whole: LeftWhole,
+    ) -> Result<(), Error> {
+        let unused = in_prefix.unused(&self.cache);
+        self.earlier = in_prefix.good_names();
+        let takes_over = self.takes_over();
+        let Self { job, cache, schemes, restart, .. } = self;
         let mut from = Fetcher::new(job, cache, schemes);
         if takes_over {
-            foreign::find_first(restart, &mut from, &in_prefix, &others)?;
+            foreign::find_first(restart, &mut from, in_prefix, &others)?;
         } else {
             from.of_other_size = others.into_iter().map(|other| other.what).collect();
-            restart.find_first(&mut from, &in_prefix)?;
+            restart.find_first(&mut from, in_prefix)?;
         }
         let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
         from.cache.release_of_other_ranks(job, loaded)?;
@@ -139,27 +154,15 @@ impl Session {
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
-                starts_without(
-                    from.job,
-                    &what,
-                    &format!("; to restart from it, end this run and {AS_MANY_RANKS}"),
-                )?;
+                let cure = format!("; to restart from it, end this run and {AS_MANY_RANKS}");
+                starts_without(job, &what, &cure)?;
             }
-            (false, None, Some(why)) => starts_without(from.job, why, "")?,
+            (false, None, Some(why)) => starts_without(job, why, "")?,
             (_, Some(_), _) => from.report_left_alone(),
-            (false, None, None) => from.job.report.info("there is no checkpoint to restart from"),
+            (false, None, None) => job.report.info("there is no checkpoint to restart from"),
             (true, None, _) => (),
         }
-        session.schemes.load(&session.job, &session.cache)?;
-        session.background.start(&session.job, session.cache.kept_open())?;
-        session.slide_windows()?;
-        session.count_from_restart();
-        session.with_flushes(Flushes::flush_recovered)?;
-        session.times = CheckpointTimes::new(session.job.elapsed());
-        session.start_computing();
-        session.metrics = Metrics::begin(&session.job);
-        session.write_metrics(true);
-        Ok(session)
+        Ok(())
     }
 
     /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has, and what in cache
@@ -257,6 +260,23 @@ impl Session {
         datasets.for_each(|(cached, survives)| cached.survives = Some(survives));
         Ok(())
     }
+}
+
+/// Tells the user and the log that the run has begun.
+fn report_start(job: &mut Job) {
+    report_settings(job);
+    let (processes, nodes) = (u64::from(job.comm.size()), job.nodes.count() as u64);
+    if job.is_recovery {
+        job.report.notice(&format!(
+            "the session goes on with {processes} ranks on {nodes} nodes, from what the others have left"
+        ));
+    }
+    job.begin_log();
+    let start = Record::event(Event::Start).run(processes, nodes);
+    job.log.add_entry(match job.params.get(&param::END_TIME) {
+        Some(end) => start.until(end),
+        None => start,
+    });
 }
 
 /// The communicator, with a report of ranks that do not come.
