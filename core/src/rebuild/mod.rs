@@ -37,7 +37,8 @@ use crate::prefix::Seq;
 use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
-use recover::{Recovered, Restored, Unrecovered};
+pub(crate) use recover::Restored;
+use recover::{Recovered, Unrecovered};
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet};
 

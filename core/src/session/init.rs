@@ -28,7 +28,7 @@ use crate::message::Reporter;
 use crate::metrics::Metrics;
 use crate::param::{self, AppConfig, Origin};
 use crate::prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq, Withdrawal};
-use crate::rebuild::{self, OtherSize, Rebuild};
+use crate::rebuild::{self, OtherSize, Rebuild, Restored};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -193,28 +193,8 @@ impl Session {
             self.take_over(&mut found, &mut in_prefix, is_shared)?;
         }
         in_prefix.is_any_left = found.is_any_left;
-        for restored in found.whole.into_iter().rev() {
-            let store = self.cache.store_index(&restored.record.protection.store);
-            let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
-            self.last_checkpoint = self.last_checkpoint.max(number);
-            let claim = Claim::lay(self.job.files(), &restored.part.filemap());
-            let standing = if restored.refused { Standing::Refused } else { Standing::Kept };
-            let verified = restored.verified;
-            let cached = CachedDataset::new(restored.record, restored.part, claim, store);
-            self.cache.insert(CachedDataset { standing, verified, ..cached });
-            self.is_redundancy_unread = true;
-        }
-        let mut removed = Vec::new();
-        for cached in self.cache.datasets_mut() {
-            match in_prefix.withdrawn(cached.seq(), cached.record.dataset.is_only_checkpoint()) {
-                Some(Withdrawal::Removed) => removed.push(cached.id()),
-                Some(Withdrawal::Refused) if cached.record.dataset.checkpoint => {
-                    cached.set_standing(Standing::Refused);
-                }
-                Some(Withdrawal::Refused) | None => (),
-            }
-        }
-        self.cache.withdraw(&self.job, &removed)?;
+        found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
+        self.withdraw(&in_prefix)?;
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
         in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         if !purge {
@@ -248,6 +228,34 @@ impl Session {
 }
 
 impl Session {
+    /// Enters a dataset that an earlier run has left in cache.
+    fn insert(&mut self, restored: Restored) {
+        let store = self.cache.store_index(&restored.record.protection.store);
+        let number = restored.record.dataset.checkpoint_id.unwrap_or(0);
+        self.last_checkpoint = self.last_checkpoint.max(number);
+        let claim = Claim::lay(self.job.files(), &restored.part.filemap());
+        let standing = if restored.refused { Standing::Refused } else { Standing::Kept };
+        let verified = restored.verified;
+        let cached = CachedDataset::new(restored.record, restored.part, claim, store);
+        self.cache.insert(CachedDataset { standing, verified, ..cached });
+        self.is_redundancy_unread = true;
+    }
+
+    /// Removes what a user or another run has dropped, and offers nothing that was refused. Collective.
+    fn withdraw(&mut self, in_prefix: &PrefixState) -> Result<(), Error> {
+        let mut removed = Vec::new();
+        for cached in self.cache.datasets_mut() {
+            match in_prefix.withdrawn(cached.seq(), cached.record.dataset.is_only_checkpoint()) {
+                Some(Withdrawal::Removed) => removed.push(cached.id()),
+                Some(Withdrawal::Refused) if cached.record.dataset.checkpoint => {
+                    cached.set_standing(Standing::Refused);
+                }
+                Some(Withdrawal::Refused) | None => (),
+            }
+        }
+        self.cache.withdraw(&self.job, &removed)
+    }
+
     /// Finds out how many nodes may be lost without the loss of what earlier runs have left in cache. Collective.
     fn find_what_survives(&mut self) -> Result<(), CommError> {
         let Self { job, cache, schemes, .. } = self;
