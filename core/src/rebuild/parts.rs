@@ -76,14 +76,9 @@ impl LocalPart {
         self.is_inspected && self.map.record.is_some() && !lacks_data
     }
 
-    /// Whether its redundancy is lost.
-    pub(super) fn lacks_redundancy(&self) -> bool {
-        self.loss.is_some()
-    }
-
     /// The better one of two copies of a part has the larger value.
     pub(super) fn quality(&self) -> (bool, bool, bool, PartState) {
-        (self.has_data(), !self.lacks_redundancy(), !self.map.damaged, self.map.state)
+        (self.has_data(), self.loss.is_none(), !self.map.damaged, self.map.state)
     }
 
     /// As it is once it is known what it lacks.

@@ -24,6 +24,7 @@ use crate::log::{Event, Record};
 use crate::planted::{planted, Bug};
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
+use scr_plugin_api::KvTree;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -241,6 +242,25 @@ enum Occupant {
     Unknown,
 }
 
+/// A part that another rank asks for.
+struct Asked {
+    by: Rank,
+    part: PartDir,
+    record: RankRecord,
+    /// Whether its redundancy is lost.
+    bare: bool,
+}
+
+/// Asks the holder of a copy for it.
+fn asking_for(copy: &PartReport) -> Vec<u8> {
+    let mut tree = KvTree::new();
+    tree.put("RECORD", copy.record.to_tree());
+    if copy.loss.is_some() {
+        tree.set("BARE", 1);
+    }
+    tree.pack()
+}
+
 impl<'a> Recovery<'a> {
     fn new(
         on: Rebuild<'a>,
@@ -312,7 +332,7 @@ impl<'a> Recovery<'a> {
         let (mut moved, mut tries) = (0, 0);
         loop {
             let from = self.copy.filter(|_| !is_here);
-            let requests = from.map(|copy| (copy.holder, Vec::new())).into_iter().collect();
+            let requests = from.map(|copy| (copy.holder, asking_for(copy))).into_iter().collect();
             let wanted = route(&*job.comm, requests)?;
             let mut count = [wanted.len() as u64];
             all_reduce(&*job.comm, &mut count, Op::Sum)?;
@@ -321,11 +341,15 @@ impl<'a> Recovery<'a> {
             }
             moved = moved.max(count[0]);
             tries += 1;
-            let copies = wanted.iter().filter_map(|(owner, _)| self.best_copy(*owner));
-            let departing: Vec<_> = copies
-                .filter_map(|local| {
-                    let (record, bare) = (local.map.record.as_ref()?, local.lacks_redundancy());
-                    Some(transfer::Moving { rank: record.rank, part: &local.part, record, bare })
+            let asked = wanted.iter().map(|(owner, request)| self.asked(*owner, request));
+            let asked = asked.collect::<Result<Vec<_>, _>>()?;
+            let departing: Vec<_> = asked
+                .iter()
+                .map(|Asked { by, part, record, bare }| transfer::Moving {
+                    rank: *by,
+                    part,
+                    record,
+                    bare: *bare,
                 })
                 .collect();
             let mut begun = Ok(());
@@ -441,14 +465,30 @@ impl<'a> Recovery<'a> {
         Ok(())
     }
 
-    /// The best local copy of this rank's own part.
+    /// The local copy of this rank's own part.
     fn own_copy(&self) -> Option<&'a LocalPart> {
-        self.best_copy(self.on.job.rank())
+        self.local_copy(self.on.job.rank(), self.record)
     }
 
-    /// The best local copy of a rank's part. A node may have two copies, and one of them may not be whole.
-    fn best_copy(&self, owner: Rank) -> Option<&'a LocalPart> {
-        self.local.iter().copied().filter(|local| local.owner == owner).max_by_key(|local| local.quality())
+    /// A copy of a rank's part with this record, or else the best one. A node may have two copies, with other records, and one of
+    /// them may not be whole.
+    fn local_copy(&self, owner: Rank, record: Option<&RankRecord>) -> Option<&'a LocalPart> {
+        let copies = self.local.iter().copied().filter(|local| local.owner == owner);
+        copies.max_by_key(|local| (local.map.record.as_ref() == record, local.quality()))
+    }
+
+    /// The part that a rank asks for. The bytes that are sent are those that it waits for, whatever lies here: those that are
+    /// missing count as unreadable.
+    fn asked(&self, by: Rank, request: &[u8]) -> Result<Asked, CommError> {
+        let tree = KvTree::unpack(request).ok();
+        let record = tree.as_ref().and_then(|tree| RankRecord::from_tree(tree.get("RECORD")?).ok());
+        let malformed = CommError::Malformed { from: by, what: "a request for a part" };
+        let (tree, record) = tree.zip(record).ok_or(malformed)?;
+        let part = match self.local_copy(by, Some(&record)) {
+            Some(copy) => copy.part.clone(),
+            None => self.on.cache.part_of(&record),
+        };
+        Ok(Asked { by, part, record, bare: tree.has("BARE") })
     }
 
     /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on
