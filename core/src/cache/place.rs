@@ -92,11 +92,19 @@ enum Flaw {
 }
 
 /// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
-/// length that its record gives. A local part has no redundancy yet.
+/// length that its record gives. A local part has no redundancy yet, and its files no checksums: one that was written to since
+/// counts as lost.
 pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
-    let mut data = record.files.iter();
-    let flaw = data.find_map(|file| expect_file(files, &place.file(record, file), file.bytes).err());
-    if let Some(flaw) = flaw {
+    let flaw = |file: &FileRecord| {
+        let path = place.file(record, file);
+        match expect_file(files, &path, file.bytes) {
+            Ok(status) if record.is_known_by_time(file) && status.mtime != file.mtime => {
+                Some(Flaw::Changed { path })
+            }
+            found => found.err(),
+        }
+    };
+    if let Some(flaw) = record.files.iter().find_map(flaw) {
         return Some(Loss::of_data(crate::describe(&flaw)));
     }
     if record.local.is_some() {

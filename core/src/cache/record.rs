@@ -114,6 +114,12 @@ pub(crate) fn of_other_size(label: &str, found: impl Display, expected: u32) -> 
 }
 
 impl RankRecord {
+    /// Whether only the time of a file shows that nobody has written to it since the dataset was complete: there is no checksum,
+    /// as it lies in place, or is local.
+    pub(crate) fn is_known_by_time(&self, file: &FileRecord) -> bool {
+        file.crc.is_none() && (self.protection.bypass || self.local.is_some())
+    }
+
     /// This rank's part of a dataset that is about to begin, in a redundancy set of these ranks and nodes.
     pub(crate) fn begun(
         job: &Job,

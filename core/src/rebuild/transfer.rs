@@ -77,7 +77,7 @@ pub(crate) fn run(
     if let Some(loss) = loss.as_ref().filter(|loss| loss.lost == Lost::Data) {
         return Ok(Arrival::Unreadable(loss.clone()));
     }
-    let written = stream.outcome.map_err(|(_, error)| error).and_then(|()| set_modes(files, part));
+    let written = stream.outcome.map_err(|(_, error)| error).and_then(|()| set_attributes(files, part));
     let arrived = loss.map_or(Arrival::Whole, Arrival::Unreadable);
     Ok(written.map_or_else(Arrival::Unwritten, |()| arrived))
 }
@@ -187,11 +187,14 @@ impl Stream {
     }
 }
 
-fn set_modes(files: &dyn Files, part: &Moving<'_>) -> Result<(), FsError> {
+fn set_attributes(files: &dyn Files, part: &Moving<'_>) -> Result<(), FsError> {
     for record in &part.record.files {
         let path = part.part.file(&record.name);
-        let set = files.open(&path, How::Read).and_then(|file| file.set_mode(record.mode & 0o777));
-        set.at("set the permissions of", &path)?;
+        let file = files.open(&path, How::Read).at("open", &path)?;
+        file.set_mode(record.mode & 0o777).at("set the permissions of", &path)?;
+        if part.record.is_known_by_time(record) {
+            file.set_times(record.mtime, record.mtime).at("set the times of", &path)?;
+        }
     }
     Ok(())
 }

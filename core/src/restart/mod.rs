@@ -554,8 +554,8 @@ pub(crate) fn newest_cached(
     usable.max_by_key(|cached| cached.seq()).map(CachedDataset::checkpoint)
 }
 
-/// Records in cache and in the index that the application could not restart from a checkpoint.
-fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
+/// Records in cache and in the index that no run restarts from a checkpoint: the application could not, or its bytes are others.
+pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointId) {
     let Some(cached) = cache.dataset_mut(refused.id) else { return };
     cached.set_standing(Standing::Refused);
     // Otherwise its number, or its name, may refer to another one there.

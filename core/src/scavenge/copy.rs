@@ -186,8 +186,8 @@ impl Copier<'_> {
             let target = to.file(&record, file);
             folders.extend(target.parent().map(Path::to_owned));
             let (mode, mtime) = (file.mode & 0o777, file.mtime);
-            // It was written in place and has no checksum: if it was written to since, it counts as lost, as at a restart.
-            let unchanged = record.protection.bypass && file.crc.is_none();
+            // If it was written to since, it counts as lost, as at a restart.
+            let unchanged = record.is_known_by_time(file);
             let wanted = Wanted { bytes: file.bytes, crc: file.crc, mode, mtime, unchanged };
             let came = match self.is_overwritten(&record, &file.name) {
                 Ok(true) => Err(FileError::Changed { path: source }),

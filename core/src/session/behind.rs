@@ -10,6 +10,7 @@ use crate::flush::Flushes;
 use crate::log::{Event, Record};
 use crate::redundancy::background::{Failure, LocalPart, NotProtected, Protected};
 use crate::redundancy::repair::first_known;
+use crate::restart::record_refused;
 use std::time::Duration;
 
 /// When to protect what the threads could not.
@@ -124,10 +125,15 @@ impl Session {
                 Err(Failure { error, is_changed }) => {
                     let why = error.agreed()?;
                     let rest = match is_changed {
-                        true => "it is not protected, and a job may not be able to restart from it",
+                        true => "no job restarts from it, and it is not flushed",
                         false => "it survives the death of processes, but not the loss of a node",
                     };
                     self.job.report.error(&format!("{label} cannot be protected: {why}; {rest}"));
+                    if is_changed {
+                        // There is no checksum of the bytes that it had when it was complete.
+                        let refused = cached.checkpoint();
+                        record_refused(&self.job, &mut self.cache, &refused);
+                    }
                     self.cache.check_if_full(&self.job, store, bytes)?;
                     self.evict_to(store, self.cache.limit_after(store))?;
                 }

@@ -2,12 +2,13 @@
 //! protect them in the application's next call, so that it is known when; `threads` is the same with threads over TCP.
 
 use super::crash::{checkpoints, nothing, restart_and_go_on, sizes, two_checkpoints, Schedule, XOR};
-use super::scavenged::save;
+use super::scavenged::{save, try_to_save};
 use super::world::{Sizes, World};
 use scr_core::comm::Rank;
 use scr_core::env::Link;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
+use scr_core::scavenge::Outcome;
 use std::fs::{read, write};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -184,6 +185,48 @@ fn a_local_checkpoint_is_saved_after_the_job_if_all_of_it_is_there() {
     let world = save(world, 2);
     world.lose("");
     restarts_from(&world, Some(2));
+}
+
+/// The application writes to a file of the local checkpoint, which stays as long as it was. It counted as the checkpoint then: it
+/// was flushed, saved and restarted from, with checksums of what it had become.
+#[test]
+fn a_local_checkpoint_with_a_file_that_was_written_to_since_counts_for_nothing() {
+    let write_to_it = |world: &World| {
+        let mut files = world.cached_files().into_iter();
+        let is_it = |path: &std::path::PathBuf| {
+            path.ends_with("rank_1.0") && path.to_string_lossy().contains("scr.dataset.2/")
+        };
+        let path = files.find(is_it).unwrap();
+        let mut bytes = read(&path).unwrap();
+        bytes[0] ^= 1;
+        write(&path, bytes).unwrap();
+        let file = std::fs::File::options().write(true).open(&path).unwrap();
+        file.set_modified(std::time::SystemTime::now() + std::time::Duration::from_secs(1)).unwrap();
+    };
+    let written_to = |finalizes: bool| {
+        let world = world("XOR").set("SCR_FLUSH", "10");
+        let run = world.run(|application| {
+            checkpoints(application, 1..=2);
+            if application.rank == Rank(1) {
+                write_to_it(&world);
+            }
+            if finalizes {
+                application.finalize().unwrap();
+            }
+        });
+        assert_eq!(run.has_line_with("no job restarts from it, and it is not flushed"), finalizes);
+        world
+    };
+    for finalizes in [true, false] {
+        let world = written_to(finalizes);
+        restarts_from(&world, Some(1));
+    }
+    let world = written_to(true);
+    world.lose("");
+    restarts_from(&world, Some(1));
+    let (world, outcome) = try_to_save(written_to(false), 2);
+    assert!(matches!(outcome, Outcome::Incomplete { .. }), "{outcome:?}");
+    restarts_from(&world, Some(1));
 }
 
 #[test]
@@ -402,7 +445,7 @@ mod threads {
                 application.finalize().unwrap();
             });
             run.line_with(&["ERROR", "could not be protected while the application computes"]);
-            run.line_with(&["cannot be protected", "a job may not be able to restart from it"]);
+            run.line_with(&["cannot be protected", "no job restarts from it, and it is not flushed"]);
             for untrue in ["tries again to protect it", "survives the death of processes"] {
                 assert!(!run.has_line_with(untrue), "{untrue}: {:?}", run.lines);
             }

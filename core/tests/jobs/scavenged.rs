@@ -32,11 +32,16 @@ struct Dead {
 
 /// Saves a checkpoint of a job that is dead from the nodes that are left.
 pub(super) fn save(world: World, step: u64) -> World {
+    let (world, outcome) = try_to_save(world, step);
+    assert!(matches!(outcome, Outcome::Completed { .. }), "{outcome:?}");
+    world
+}
+
+pub(super) fn try_to_save(world: World, step: u64) -> (World, Outcome) {
     let dead = Dead { nodes: world.nodes.len(), kept: world.keep(), world, step };
     dead.scavenge();
-    let built = dead.build();
-    assert!(matches!(built.outcome, Outcome::Completed { .. }), "{built:?}");
-    dead.world
+    let outcome = dead.build().outcome;
+    (dead.world, outcome)
 }
 
 impl Dead {
