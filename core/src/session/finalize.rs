@@ -42,6 +42,7 @@ impl Session {
                 output.remove(&self.job, &self.cache);
             }
         }
+        self.remove_copies();
         let verified = self.wait_until_protected().and_then(|()| self.verify_redundancy());
         self.restart.release(&self.job);
         let saved = verified.and_then(|()| self.save_last());
@@ -69,6 +70,7 @@ impl Session {
     /// # Errors
     /// [`Error`]: what could not be flushed stays in cache.
     pub fn halt(mut self) -> Result<(), Error> {
+        self.remove_copies();
         self.wait_until_protected()?;
         self.verify_redundancy()?;
         self.restart.release(&self.job);

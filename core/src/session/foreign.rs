@@ -14,7 +14,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::stale::StalePart;
 use crate::cache::{Cache, CachedDataset};
 use crate::comm::collective::{all_reduce, barrier, Op};
-use crate::comm::{CollectiveError, CommError, Rank, RankErrors};
+use crate::comm::{Collective, CollectiveError, CommError, Rank, RankErrors};
 use crate::env::Link;
 use crate::fetch::Fetcher;
 use crate::flush::is_due_at_start;
@@ -155,36 +155,77 @@ impl Session {
         Ok(true)
     }
 
-    /// The ranks lend each other the files of the checkpoint that the application is about to read, if another number of ranks
-    /// wrote it. If they cannot, it is read in the prefix directory after all. Collective.
+    /// The ranks lend each other the files of the checkpoint that the application is about to read, if any rank may read any file
+    /// and they lie on several nodes. If they cannot, what another number of ranks wrote is read in the prefix directory after
+    /// all. Collective.
     pub(super) fn prepare_lending(&mut self) -> Result<(), Error> {
-        let Self { job, cache, restart, taken_over, lending, .. } = self;
-        let checkpoint = restart.checkpoint(cache).filter(|cached| cached.is_of_other_ranks());
-        let taken = checkpoint.and_then(|cached| taken_over.iter().find(|taken| taken.seq == cached.seq()));
-        let Some(taken) = taken.filter(|_| job.nodes.count() > 1) else {
-            *lending = None;
-            return Ok(());
-        };
-        if lending.as_ref().is_some_and(|lending| lending.seq == taken.seq) {
+        let wanted = self.to_be_lent();
+        let is_begun =
+            |wanted: &ToBeLent| self.lending.as_ref().is_some_and(|lending| lending.seq == wanted.seq);
+        if wanted.as_ref().is_some_and(is_begun) {
             return Ok(());
         }
-        *lending = None;
-        match Lending::begin(job, taken) {
-            Ok(begun) => *lending = Some(begun),
+        self.remove_copies();
+        let Some(wanted) = wanted else { return Ok(()) };
+        let (seq, taken_over) = (wanted.seq, wanted.taken_over.clone());
+        match self.begin_lending(wanted) {
+            Ok(begun) => self.lending = Some(begun),
             Err(CollectiveError::Comm(error)) => return Err(error.into()),
-            Err(CollectiveError::Ranks(why)) => {
-                let seq = taken.seq;
-                job.report.warn(&not_read_here(&taken.record, &why));
-                self.save_taken(seq)?;
-                self.read_in_prefix(seq)?;
-            }
+            Err(CollectiveError::Ranks(why)) => match taken_over {
+                Some(record) => {
+                    self.job.report.warn(&not_read_here(&record, &why));
+                    self.save_taken(seq)?;
+                    self.read_in_prefix(seq)?;
+                }
+                None => self.job.report.warn(&format!(
+                    "SCR_RESTART_OTHER_RANKS=1: files in the caches of other nodes cannot be read: {why}"
+                )),
+            },
         }
         Ok(())
     }
 
+    /// The checkpoint that the application is about to read, if its files are to go from node to node.
+    fn to_be_lent(&self) -> Option<ToBeLent> {
+        let Self { job, cache, restart, taken_over, .. } = self;
+        let cached = restart.checkpoint(cache).filter(|_| job.nodes.count() > 1)?;
+        let (seq, part) = (cached.seq(), cached.part.clone());
+        if cached.is_of_other_ranks() {
+            let taken = taken_over.iter().find(|taken| taken.seq == seq)?;
+            let parts = Arc::clone(&taken.parts);
+            return Some(ToBeLent { seq, part, parts, taken_over: Some(taken.record.clone()) });
+        }
+        let is_lent = self.reads_other_ranks() && lies_in_caches(job, &cached.record);
+        let parts = Arc::new(vec![(cached.record.clone(), part.clone())]);
+        is_lent.then_some(ToBeLent { seq, part, parts, taken_over: None })
+    }
+
+    fn begin_lending(&mut self, wanted: ToBeLent) -> Collective<Lending> {
+        let Self { job, cache, .. } = self;
+        let ToBeLent { seq, part, parts, taken_over } = wanted;
+        if taken_over.is_some() {
+            return Lending::begin(job, seq, parts, &part);
+        }
+        let begun = parts.first().map(|(record, _)| begin_part_for_copies(job, cache, record));
+        let (_, part, claim) = begun.expect("a rank has a part of its own checkpoint")?;
+        let lending = Lending::begin(job, seq, parts, &part);
+        match lending {
+            Ok(lending) => Ok(lending.owning(part, claim)),
+            Err(error) => {
+                cache.remove_part(job, &part);
+                Err(error)
+            }
+        }
+    }
+
+    /// The lending ends, if there is one. All ranks read the copies no more.
+    pub(super) fn remove_copies(&mut self) {
+        self.lending.take().into_iter().for_each(|lending| lending.end(&self.job));
+    }
+
     /// The parts of those who wrote a checkpoint may leave for one that is about to be written.
     pub(super) fn end_lending(&mut self) {
-        self.lending = None;
+        self.remove_copies();
         self.taken_over.iter_mut().for_each(|taken| taken.claims.clear());
     }
 
@@ -255,6 +296,17 @@ impl Session {
     }
 }
 
+/// A checkpoint whose files go from node to node.
+struct ToBeLent {
+    seq: Seq,
+    /// This rank's part of it.
+    part: PartDir,
+    /// The parts that this rank lends.
+    parts: Arc<Vec<(RankRecord, PartDir)>>,
+    /// The record of any part of it, if another number of ranks wrote it.
+    taken_over: Option<RankRecord>,
+}
+
 /// The checkpoints that the prefix directory has.
 #[derive(Default)]
 struct Saved {
@@ -278,10 +330,14 @@ impl TakenOver {
     }
 }
 
-/// Whether the files of a dataset may be read in the caches of the nodes: they lie there, and the user wants that.
+/// Whether a dataset of another number of ranks may be read in the caches of the nodes.
 fn can_be_lent(job: &Job, record: &RankRecord) -> bool {
-    let is_in_cache = !record.protection.bypass && record.dataset.is_only_checkpoint();
-    is_in_cache && job.env.link == Link::Tcp && !job.params.get(&param::GLOBAL_RESTART)
+    record.dataset.is_only_checkpoint() && lies_in_caches(job, record)
+}
+
+/// Whether the files of a dataset lie in the caches of the nodes, and the user wants them to be read there.
+fn lies_in_caches(job: &Job, record: &RankRecord) -> bool {
+    !record.protection.bypass && job.env.link == Link::Tcp && !job.params.get(&param::GLOBAL_RESTART)
 }
 
 fn not_read_here(record: &RankRecord, why: &RankErrors) -> String {
@@ -289,14 +345,25 @@ fn not_read_here(record: &RankRecord, why: &RankErrors) -> String {
     format!("{label} is not read in the caches of the nodes, but by way of the prefix directory: {why}")
 }
 
-/// Begins this run's parts of a dataset that another number of ranks wrote. They have a number of their own, hold what ranks get
-/// from other nodes, and never become complete: the next run removes them. Collective.
+/// Enters a dataset that another number of ranks wrote, with parts of this run. Collective.
 fn enter(
     job: &Job,
     cache: &mut Cache,
     theirs: &RankRecord,
     survives: Survives,
 ) -> Result<CachedDataset, CollectiveError> {
+    let (record, part, claim) = begin_part_for_copies(job, cache, theirs)?;
+    let store = cache.store_index(&record.protection.store);
+    Ok(CachedDataset { survives: Some(survives), ..CachedDataset::new(record, part, claim, store) })
+}
+
+/// Begins parts for what ranks get from other nodes of a dataset that they read. They have a number of their own, and never become
+/// complete: the next run removes them. Collective.
+fn begin_part_for_copies(
+    job: &Job,
+    cache: &mut Cache,
+    theirs: &RankRecord,
+) -> Collective<(RankRecord, PartDir, Claim)> {
     let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
     all_reduce(&*job.comm, &mut begun, Op::Max)?;
     let dataset = DatasetDescriptor { id: cache.take_id(job)?, ..theirs.dataset.clone() };
@@ -308,9 +375,7 @@ fn enter(
         ..RankRecord::begun(job, dataset, theirs.protection.clone(), set)
     };
     let (part, journal) = cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
-    let store = cache.store_index(&record.protection.store);
-    let cached = CachedDataset::new(record, part, journal.into_claim(), store);
-    Ok(CachedDataset { survives: Some(survives), ..cached })
+    Ok((record, part, journal.into_claim()))
 }
 
 /// Finds the checkpoint to restart from. If the copy in the prefix directory of one that lies in cache turns out to be damaged,

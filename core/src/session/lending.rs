@@ -1,12 +1,12 @@
-//! Files of a checkpoint that another number of ranks wrote, from node to node: each rank lends those of the parts that it has,
-//! and gets those that it asks for.
+//! Files of a checkpoint from node to node, if any rank may read any file: each rank lends those of the parts that it has, and
+//! gets those that it asks for.
 //!
 //! While the application may restart, a thread of each rank serves the files of its parts over TCP: no rank of the application
 //! has to be in a call of scr for that. A copy gets its name once its length and its checksum are those that were recorded, and
 //! lies in the cache of the node that has asked, or else under the prefix directory. All copies leave when the restart ends. A
-//! run that dies leaves them in its own parts of the dataset, which the next run removes.
+//! run that dies leaves them in parts of its own, which the next run removes.
 
-use super::foreign::TakenOver;
+use crate::cache::filemap::Claim;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, StoreInUse};
@@ -37,6 +37,10 @@ pub(super) struct Lending {
     comm: TcpComm,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    /// The part that holds nothing but the copies of the ranks of this node.
+    copies: PartDir,
+    /// This rank's part of that kind, if it serves for nothing else.
+    own: Option<(PartDir, Claim)>,
     /// Whether the user knows that a cache has no room.
     has_told_of_room: bool,
 }
@@ -72,8 +76,14 @@ impl From<FsError> for LendError {
 }
 
 impl Lending {
-    /// Connects all ranks, and starts their threads. Collective.
-    pub(super) fn begin(job: &Job, of: &TakenOver) -> Collective<Self> {
+    /// Connects all ranks, and starts their threads. A rank has these `parts` of the dataset. The copies lie in `copies`, which is
+    /// this rank's part of a dataset that has no other files. Collective.
+    pub(super) fn begin(
+        job: &Job,
+        seq: Seq,
+        parts: Arc<Vec<(RankRecord, PartDir)>>,
+        copies: &PartDir,
+    ) -> Collective<Self> {
         let (ip, limits) = job.network()?;
         let (me, ranks) = (job.rank(), job.comm.size());
         let ends = tcp::connect_as(&*job.comm, ip, &limits, &[me, thread_of(me, ranks)], 2 * ranks)?;
@@ -82,16 +92,24 @@ impl Lending {
         let started = started.and_then(|[comm, of_thread]| {
             let lender = Lender {
                 files: Arc::clone(&job.env.files),
-                parts: Arc::clone(&of.parts),
+                parts,
                 block: block_bytes(job),
                 is_over: Arc::clone(&is_over),
             };
             let run = move || lender.run(&of_thread);
             let thread = parallel::start(Builder::new().name("scr-lend".to_owned()), run);
             let thread = Some(thread.map_err(|error| error.to_string())?);
-            Ok(Self { seq: of.seq, comm, is_over, thread, has_told_of_room: false })
+            let copies = copies.of_rank(job.nodes.leader(job.rank()));
+            Ok(Self { seq, comm, is_over, thread, copies, own: None, has_told_of_room: false })
         });
         job.agree(started)
+    }
+
+    /// The part of this rank in which the copies lie leaves with them.
+    pub(super) fn owning(self, part: PartDir, claim: Claim) -> Self {
+        let mut this = self;
+        this.own = Some((part, claim));
+        this
     }
 
     /// A copy of a file on this node. Local.
@@ -106,7 +124,7 @@ impl Lending {
         file: &Lent<'_>,
     ) -> Result<PathBuf, LendError> {
         let store = &cache.stores()[cached.store];
-        if let Some(got) = self.get_into_cache(job, store, cached, file) {
+        if let Some(got) = self.get_into_cache(job, store, file) {
             return got;
         }
         if !std::mem::replace(&mut self.has_told_of_room, true) {
@@ -129,10 +147,9 @@ impl Lending {
         &self,
         job: &Job,
         store: &StoreInUse,
-        cached: &CachedDataset,
         file: &Lent<'_>,
     ) -> Option<Result<PathBuf, LendError>> {
-        let (files, part) = (job.files(), copies_of(job, cached));
+        let (files, part) = (job.files(), &self.copies);
         let needed = file.bytes.saturating_add(SPARE);
         if store.room(files, needed).is_some_and(|room| room.bytes < needed) {
             return None;
@@ -201,15 +218,16 @@ impl Lending {
         Ok(copy.end(head.mode, file.crc)?)
     }
 
-    /// Removes the copies of all ranks of this node, which read them no more, and those of the run.
-    pub(super) fn remove_copies(job: &Job, cached: &CachedDataset) {
+    /// Ends it on this rank. All ranks read the copies no more, which are removed.
+    pub(super) fn end(mut self, job: &Job) {
         let files = job.files();
-        let own = (job.nodes.leader(job.rank()) == job.rank()).then(|| copies_of(job, cached).data());
+        let of_node = (job.nodes.leader(job.rank()) == job.rank()).then(|| self.copies.data());
         let of_run = (job.rank() == Rank(0)).then(|| copies_in(&job.prefix, job.run.number));
-        for folder in own.into_iter().chain(of_run) {
-            if let Err(error) = files.remove_tree(&folder) {
-                job.report.error_here(&crate::describe(&error));
-            }
+        let removed = of_node.into_iter().chain(of_run).try_for_each(|folder| files.remove_tree(&folder));
+        let own = self.own.take();
+        let removed = removed.and_then(|()| own.map_or(Ok(()), |(part, _claim)| part.remove(files)));
+        if let Err(error) = removed {
+            job.report.error_here(&crate::describe(&error));
         }
     }
 }
@@ -230,11 +248,6 @@ pub(super) fn remove_left_copies(files: &dyn Files, prefix: &Prefix) -> Result<(
     let names = files.list_if_there(&dir)?.into_iter();
     let mut left = names.filter(|name| name.as_os_str().as_bytes().starts_with(COPIES.as_bytes()));
     left.try_for_each(|name| files.remove_tree(&dir.join(name)))
-}
-
-/// The part of the dataset in which the ranks of this node have their copies.
-fn copies_of(job: &Job, cached: &CachedDataset) -> PartDir {
-    cached.part.of_rank(job.nodes.leader(job.rank()))
 }
 
 fn copies_in(prefix: &Prefix, run: u64) -> PathBuf {

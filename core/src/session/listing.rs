@@ -30,7 +30,7 @@ pub(super) struct Listed {
     known: BTreeMap<FileName, (Option<u64>, Option<u32>)>,
     /// The paths of copies, which may exist in the caches that this rank sees, of files that another number of ranks wrote.
     nearby: BTreeMap<FileName, PathBuf>,
-    /// The files of such a checkpoint that lie in the caches of other nodes: which rank wrote each, and which one has it.
+    /// The files that lie in the caches of other nodes: which rank wrote each, and which one has it.
     lent: BTreeMap<FileName, (Rank, Rank)>,
 }
 
@@ -92,7 +92,7 @@ impl Listed {
         let listed = Self::new(lists.ok_or(malformed)?);
         Ok(match record.read_by {
             Some(_) => Self { nearby: nearby(job, cache, record), ..listed },
-            None => listed,
+            None => Self { lent: on_other_nodes(job, &listed.by_rank), ..listed },
         })
     }
 
@@ -140,6 +140,12 @@ impl Listed {
     pub(super) fn nearby(&self, name: &FileName) -> Option<&Path> {
         self.nearby.get(name).map(PathBuf::as_path)
     }
+}
+
+/// The files that ranks on other nodes wrote, each of which has its own.
+fn on_other_nodes(job: &Job, by_rank: &[Vec<PrefixFile>]) -> BTreeMap<FileName, (Rank, Rank)> {
+    let ranks = (0..).map(Rank).zip(by_rank).filter(|(rank, _)| !job.nodes.together(job.rank(), *rank));
+    ranks.flat_map(|(rank, files)| files.iter().map(move |file| (file.name.clone(), (rank, rank)))).collect()
 }
 
 /// The files of the parts that those who wrote a dataset have left where this rank sees them.

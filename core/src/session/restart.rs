@@ -1,7 +1,6 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::init::starts_without;
-use super::lending::Lending;
 use super::listing::Listed;
 use super::meant::Meant;
 use super::{Error, Phase, Session};
@@ -81,10 +80,7 @@ impl Session {
         let failed = self.restart_failure(valid, &meant, unrouted)?;
         let loaded = self.restart.checkpoint(&self.cache).map(CachedDataset::checkpoint);
         let loaded = loaded.expect("a restart phase begins with a checkpoint, and none leaves meanwhile");
-        self.lending = None;
-        if let Some(cached) = self.cache.dataset(loaded.id).filter(|cached| cached.is_of_other_ranks()) {
-            Lending::remove_copies(&self.job, cached);
-        }
+        self.remove_copies();
         let is_output = self.cache.offered().is_some();
         if is_output {
             self.cache.offer(None);

@@ -58,12 +58,10 @@ impl Session {
                     true => self.job.prefix.file(file),
                     false => absolute(&self.job, name),
                 };
+                let lending = self.lending.as_mut();
                 let routed = match checkpoint.is_of_other_ranks() {
-                    true => {
-                        let lending = self.lending.as_mut();
-                        route_lent(&self.job, &self.cache, checkpoint, name, listed.as_ref(), lending)
-                    }
-                    false => route_restart(&self.job, &self.cache, checkpoint, name, listed),
+                    true => route_lent(&self.job, &self.cache, checkpoint, name, listed.as_ref(), lending),
+                    false => route_restart(&self.job, &self.cache, checkpoint, name, listed, lending),
                 };
                 let routed = routed.and_then(|(file, path)| {
                     meant.record(&self.job, &file, meant_by(&file))?;
@@ -94,6 +92,7 @@ fn route_restart(
     cached: &CachedDataset,
     name: &[u8],
     listed: &mut Option<Listed>,
+    lending: Option<&mut Lending>,
 ) -> Result<(FileName, Vec<u8>), Error> {
     let record = &cached.record;
     // Whether the application reads the checkpoint where it lies in the prefix directory.
@@ -111,6 +110,13 @@ fn route_restart(
         let beside = files_beside(job, cache, cached);
         if let Some(found) = exactly(job, name, &beside.keys()) {
             return Ok((found.clone(), readable(job, &beside[found])?));
+        }
+        if let Some((listed, lending)) = listed.as_ref().zip(lending) {
+            let found = stands_for(job, name, &listed.names());
+            if let Some(found) = found.filter(|found| listed.lent(found).is_some()) {
+                let path = get_lent(job, cache, cached, found, listed, Some(lending))?;
+                return Ok((found.clone(), readable(job, &path)?));
+            }
         }
     }
     if is_there {
@@ -161,32 +167,40 @@ fn route_lent(
     if let Some(here) = listed.nearby(file) {
         return Ok((file.clone(), readable(job, here)?));
     }
-    let lent = listed.lent(file).zip(lending);
-    let got = lent.map(|(lent, lending)| lending.get(job, cache, cached, &lent));
-    let path = match got.unwrap_or_else(|| Err(LendError::Refused("no rank has it".to_owned()))) {
-        Ok(path) => path,
-        Err(why) => {
-            let what = format!(
-                "{file} of {} has not come from another node: {}",
-                cached.record.label(),
-                crate::describe(&why)
-            );
-            if !cached.has_files_in_prefix() || cached.superseded {
-                return Err(Error::Unread { what });
-            }
-            job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
-            let path = job.prefix.file(file);
-            expect_recorded(job, &path, listed.known(file))?;
-            path
-        }
-    };
+    let path = get_lent(job, cache, cached, file, listed, lending)?;
     Ok((file.clone(), readable(job, &path)?))
 }
 
+/// A copy of a file that lies in the cache of another node. If it does not come, the file is read in the prefix directory.
+fn get_lent(
+    job: &Job,
+    cache: &Cache,
+    cached: &CachedDataset,
+    file: &FileName,
+    listed: &Listed,
+    lending: Option<&mut Lending>,
+) -> Result<PathBuf, Error> {
+    let lent = listed.lent(file).zip(lending);
+    let got = lent.map(|(lent, lending)| lending.get(job, cache, cached, &lent));
+    got.unwrap_or_else(|| Err(LendError::Refused("no rank has it".to_owned()))).or_else(|why| {
+        let what = format!(
+            "{file} of {} has not come from another node: {}",
+            cached.record.label(),
+            crate::describe(&why)
+        );
+        if !cached.has_files_in_prefix() || cached.superseded {
+            return Err(Error::Unread { what });
+        }
+        job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
+        let path = job.prefix.file(file);
+        expect_recorded(job, &path, listed.known(file))?;
+        Ok(path)
+    })
+}
+
 /// The settings that let ranks read files that ranks on other nodes wrote.
-const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; a file that a rank on another node wrote is read in the \
-    prefix directory: with SCR_GLOBAL_RESTART=1 the ranks read every checkpoint there, and with SCR_FETCH_BYPASS=1 those that are \
-    fetched";
+const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; with SCR_RESTART_OTHER_RANKS=1 any rank may read any file; with \
+    SCR_GLOBAL_RESTART=1 the ranks read every checkpoint in the prefix directory, and with SCR_FETCH_BYPASS=1 those that are fetched";
 
 /// The files of other ranks that lie in the cache of this one, and where. All parts were compared when the run began.
 fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<FileName, PathBuf> {

@@ -59,7 +59,7 @@ fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: L
     world.nodes = place(readers, after);
     // A checkpoint of their own would have too few nodes for the scheme. The one that they read says how it is protected.
     world.put("SCR_COPY_TYPE", if after < scheme.1 { "SINGLE" } else { scheme.0 });
-    let as_many = u32::try_from(readers).ok();
+    let as_many = u32::try_from(readers).ok().filter(|_| link == Link::InCalls);
     let run = world.run(|application| try_read(application, as_many).expect("what is offered can be read"));
     let expected = Some((1, u32::try_from(writers).unwrap()));
     assert!(
@@ -214,7 +214,7 @@ fn read_below_the_prefix_directory(mut world: World, readers: usize) -> u64 {
 
 #[test]
 fn where_the_caches_suffice_no_byte_is_read_from_the_prefix_directory() {
-    for readers in [1, 2, 3, 6, 8] {
+    for readers in [1, 2, 3, 4, 6, 8] {
         let nodes = 4.min(readers);
         let made = || cached(4, nodes, if readers == 1 { SCHEMES[0] } else { SCHEMES[2] });
         assert_eq!(read_below_the_prefix_directory(made(), readers), 0, "{readers} ranks");
@@ -229,7 +229,59 @@ fn where_the_caches_suffice_no_byte_is_read_from_the_prefix_directory() {
         world.run(|application| application.checkpoint(1, sizes).unwrap());
         world
     };
-    assert_eq!(read_below_the_prefix_directory(flushed(), 6), 0, "though it is there as well");
+    for readers in [4, 6] {
+        assert_eq!(read_below_the_prefix_directory(flushed(), readers), 0, "though it is there as well");
+    }
+}
+
+/// It was refused for as many ranks, and a program that reads what it needs from any rank lost its checkpoint.
+#[test]
+fn as_many_ranks_read_the_files_of_all_and_leave_no_copy() {
+    for (scheme, nodes) in [("SINGLE", 4), ("XOR", 4), ("XOR", 2)] {
+        let mut world = job(4, scheme);
+        world.nodes = place(4, nodes);
+        world.run(|application| application.checkpoint(1, sizes).unwrap());
+        // In the order of the ranks, and placed otherwise.
+        for turned in 0..2 {
+            world.nodes.rotate_left(turned);
+            world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+            let before = world.cached_files();
+            for ends in [true, false] {
+                let run = world.run(|application| {
+                    let found = read_all(application);
+                    if ends {
+                        application.finalize().unwrap();
+                    }
+                    found
+                });
+                run.all_gave(&Some((1, 4)));
+                assert!(!run.has_line_with("ERROR"), "{:?}", run.lines);
+                assert_eq!(world.cached_files(), before, "{scheme}, {nodes} nodes");
+            }
+        }
+    }
+}
+
+/// One that dies in the restart leaves copies, which the next run removes.
+#[test]
+fn copies_of_as_many_ranks_that_a_run_has_left_are_removed_by_the_next_one() {
+    let world = job(4, "XOR");
+    world.run(|application| application.checkpoint(1, sizes).unwrap());
+    let before = world.cached_files();
+    let all_have_copies = std::sync::Barrier::new(4);
+    world.run(|application| {
+        let session = application.session();
+        session.have_restart().unwrap().unwrap();
+        session.start_restart().unwrap();
+        for rank in [0, 1, 3] {
+            let name = session.restart_file(rank, 0).unwrap();
+            session.route_file(&name).unwrap();
+        }
+        all_have_copies.wait();
+    });
+    assert!(world.cached_files().len() > before.len());
+    world.run(|application| application.restart(sizes)).all_gave(&Some(1));
+    assert_eq!(world.cached_files(), before);
 }
 
 /// It came to the node of the other rank of its redundancy set, and the next loss took both.
