@@ -267,13 +267,12 @@ impl Halt {
                 == Self::default()
     }
 
-    /// Removes the file, and with it every condition, also where it is damaged.
+    /// Removes the file, and with it every condition, also where it is damaged. Gives whether there was any.
     ///
     /// # Errors
     /// It is there and cannot be removed.
-    pub fn remove(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        files.remove_if_there(&prefix.halt_file())?;
-        Ok(())
+    pub fn remove(files: &dyn Files, prefix: &Prefix) -> Result<bool, PrefixError> {
+        Ok(files.remove_if_there(&prefix.halt_file())?)
     }
 
     /// Counts one more successful checkpoint.

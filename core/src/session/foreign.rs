@@ -21,7 +21,6 @@ use crate::flush::is_due_at_start;
 use crate::job::Job;
 use crate::param;
 use crate::placement::Survives;
-use crate::planted::{planted, Bug};
 use crate::prefix::{DatasetDescriptor, Seq};
 use crate::rebuild::{self, BroughtBack, FoundDatasets, OtherSize, Rebuild};
 use crate::redundancy::schemes::Schemes;
@@ -239,7 +238,7 @@ impl Session {
         }
         for (seq, is_saved) in lent {
             let was_loaded = self.has_loaded(seq);
-            if !(is_saved || planted(Bug::LentLeavesUnsaved) || self.save_taken(seq)?) {
+            if !(is_saved || self.save_taken(seq)?) {
                 continue;
             }
             self.read_in_prefix(seq)?;

@@ -117,8 +117,11 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
         return list(&env, &prefix, args.json);
     }
     if args.remove {
-        Halt::remove(&*env.files, &prefix)?;
-        print(format!("removed {}: no condition is left\n", prefix.halt_file().display()))?;
+        let path = prefix.halt_file();
+        print(match Halt::remove(&*env.files, &prefix)? {
+            true => format!("removed {}: no condition is left\n", path.display()),
+            false => format!("there is no {}: nothing halts a job here\n", path.display()),
+        })?;
         return Ok(Answer::Yes);
     }
     let end = args.set.end.map(|time| changed_end(&env, &prefix, time)).transpose()?;

@@ -267,7 +267,10 @@ fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
         names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name)).collect::<Result<_, _>>();
     let dropped =
         dropped.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
-    let (names, text) = report_dropped(dropped);
+    let (names, mut text) = report_dropped(dropped);
+    if names.is_empty() {
+        text = format!("the index of {} has no dataset\n", prefix.dir().display());
+    }
     show(as_json, json!({ "dropped": names }), text)?;
     Ok(Answer::Yes)
 }
