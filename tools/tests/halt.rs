@@ -96,7 +96,10 @@ fn immediate_holds_at_once_until_the_reason_or_the_file_is_removed() {
     let again = halt(&scr, &["--remove"]);
     assert_eq!(again.status.code(), Some(0), "what is not there is removed");
     let said = String::from_utf8_lossy(&again.stdout).into_owned();
-    assert!(said.starts_with("there is no ") && said.contains("halt.scr: nothing halts a job here"), "{said}");
+    assert!(
+        said.starts_with("there is no ") && said.contains("halt.scr: nothing halts a job here"),
+        "{said}"
+    );
 }
 
 #[test]

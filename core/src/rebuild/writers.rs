@@ -56,7 +56,7 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
     let stand_ins = stand_ins.map(|(parts, comm)| (job.for_thread(), comm, parts)).collect();
     let key = DatasetKey::of(&other.record);
     let restored = parallel::each(stand_ins, |(job, comm, mut parts)| {
-        let job = job(Box::new(comm));
+        let job = job(Box::new(comm.ending_together()));
         let level = job.params.get(&param::DEBUG);
         let report = Reporter::new(job.env.output.clone(), job.rank(), nodes.name(job.rank()), level);
         let job = Job { nodes: nodes.clone(), report, processors, ..job };

@@ -39,7 +39,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use receiving::{Receiving, HEAD};
 use scr_plugin_api::Handle;
 use sending::Sending;
-use socket::{accept, begin_to_connect, is_connected, listen, Connection, Listener};
+use socket::{accept, begin_to_connect, is_connected, is_waited_for, listen, Connection, Listener};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -59,6 +59,9 @@ pub struct TcpComm {
     traffic: Cell<Traffic>,
     /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
+    /// Whether the first loss is the error of all that follows, and that error.
+    ends_together: bool,
+    ended: RefCell<Option<CommError>>,
 }
 
 /// How long a rank waits for a node that does not answer.
@@ -79,8 +82,8 @@ struct State {
     mail: Mail,
     /// Connections to nodes that may be gone, each with its beginning.
     probes: BTreeMap<Rank, (Connection, Duration)>,
-    /// Whether the process can have no more connections.
-    is_full: bool,
+    /// Since when others wait for a connection that the process cannot have, and why not.
+    full: Option<(Duration, String)>,
 }
 
 /// Why a rank cannot be reached any more.
@@ -120,7 +123,16 @@ impl TcpComm {
         let listener = listener.set_nonblocking(true).and_then(|()| Handle::new(listener));
         let listener = listener.map_err(|error| failed("listening", &error))?;
         let (state, traffic, awaited) = (RefCell::default(), Cell::default(), Awaited::default());
-        Ok(Self { rank, addresses, listener, secret, limits, state, traffic, awaited })
+        let (ends_together, ended) = (false, RefCell::default());
+        Ok(Self { rank, addresses, listener, secret, limits, state, traffic, awaited, ends_together, ended })
+    }
+
+    /// The same for calls that all ranks make together: once another rank is lost, nothing works any more on this one. It may be
+    /// the only one that has lost it, for instance for want of descriptors. If it went on with those that are left, they would be
+    /// in a call that it has left, and all would wait for each other. So the rank ends, and they see that.
+    #[must_use]
+    pub fn ending_together(self) -> Self {
+        Self { ends_together: true, ..self }
     }
 }
 
@@ -130,7 +142,9 @@ impl TcpComm {
 /// A rank cannot listen, or cannot reach another one. The same on all ranks.
 pub fn connect(comm: &dyn Comm, ip: IpAddr, limits: &Limits) -> Collective<TcpComm> {
     let made = connect_as(comm, ip, limits, &[comm.rank()], comm.size())?.pop();
-    let made = made.ok_or(CommError::Malformed { from: comm.rank(), what: "its own address" });
+    let made = made
+        .map(TcpComm::ending_together)
+        .ok_or(CommError::Malformed { from: comm.rank(), what: "its own address" });
     // Ranks that cannot reach each other find that out now.
     agree(comm, made.and_then(|made| barrier(&made).map(|()| made)))
 }
@@ -202,6 +216,7 @@ impl Comm for TcpComm {
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
+        self.ended.borrow().as_ref().map_or(Ok(()), |error| Err(error.clone()))?;
         self.count(sends);
         for own in sends.iter().filter(|send| send.to == self.rank) {
             self.state.borrow_mut().mail.deliver(self.rank, tag, own.bytes.to_vec());
@@ -210,6 +225,9 @@ impl Comm for TcpComm {
         let ended = self.run(&mut batch, check_cancel);
         // Nothing uses the buffers any more, even after an error.
         self.let_go(&mut batch);
+        if let Err(error @ (CommError::Lost { .. } | CommError::Socket { .. })) = &ended {
+            _ = self.ends_together.then(|| self.ended.replace(Some(error.clone())));
+        }
         ended
     }
 
@@ -255,6 +273,7 @@ impl TcpComm {
                 return batch.wrong().map(|()| ended);
             }
             self.expect_reachable(batch)?;
+            self.expect_room()?;
             let (now, news) = (self.now(), self.state.borrow().news());
             if now.saturating_sub(probed) >= self.limits.dead {
                 probed = now;
@@ -338,13 +357,19 @@ impl TcpComm {
 
     /// Takes the connections that others have made. Only so many stay whose other end has not shown who it is: the oldest leave.
     fn accept(&self, state: &mut State, now: Duration) {
-        state.is_full = false;
         loop {
             match accept(&self.listener) {
-                Ok(stream) => state.receiving.extend(Receiving::new(stream, now, &self.limits)),
+                Ok(stream) => {
+                    state.full = None;
+                    state.receiving.extend(Receiving::new(stream, now, &self.limits));
+                }
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
                 Err(error) => {
-                    state.is_full = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                    let is_full = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                    match is_full && is_waited_for(&self.listener) {
+                        true => _ = state.full.get_or_insert_with(|| (now, error.to_string())),
+                        false => state.full = None,
+                    }
                     break;
                 }
             }
@@ -394,6 +419,16 @@ impl TcpComm {
         silent.try_for_each(|from| self.connection(state, from).map(drop))
     }
 
+    /// A process may have no descriptor for a moment. Ranks that it cannot take a connection of would wait for it for ever.
+    fn expect_room(&self) -> Result<(), CommError> {
+        match &self.state.borrow().full {
+            Some((since, why)) if self.now().saturating_sub(*since) > self.limits.connect => {
+                Err(CommError::Socket { what: format!("taking a connection of another rank: {why}") })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Begins to look whether the nodes are there that are waited for. The system answers there, even if the rank is busy. That
     /// of this node does not notice soon that a node is gone to which anything is on its way.
     fn probe(&self, batch: &Batch<'_, '_>, now: Duration) {
@@ -429,7 +464,7 @@ impl TcpComm {
         let wants: BTreeSet<Rank> = batch.sends.iter().map(|send| send.to).collect();
         let listener = self.listener.get().map_err(|error| failed("listening", &error))?;
         let mut polled = Vec::new();
-        if !state.is_full {
+        if state.full.is_none() {
             polled.push(PollFd::new(listener.as_fd(), PollFlags::POLLIN));
         }
         let receiving = state.receiving.iter().map(|from| (&from.stream, PollFlags::POLLIN));

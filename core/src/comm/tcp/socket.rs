@@ -2,13 +2,14 @@
 #![expect(clippy::disallowed_types, reason = "what is opened here becomes a `Handle`")]
 
 use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{
     connect, setsockopt, socket, sockopt, AddressFamily, SockFlag, SockType, SockaddrStorage,
 };
 use scr_plugin_api::Handle;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 /// A connection. The application may close its number, and then it has ended.
@@ -27,6 +28,14 @@ pub(super) fn listen(ip: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
 /// Takes a connection that somebody has made.
 pub(super) fn accept(listener: &Listener) -> io::Result<Connection> {
     Handle::new(listener.get()?.accept()?.0)
+}
+
+/// Whether somebody has made a connection that was not taken yet.
+pub(super) fn is_waited_for(listener: &Listener) -> bool {
+    let polled = listener
+        .get()
+        .map(|listener| poll(&mut [PollFd::new(listener.as_fd(), PollFlags::POLLIN)], PollTimeout::ZERO));
+    matches!(polled, Ok(Ok(many)) if many > 0)
 }
 
 /// Begins to connect.
