@@ -434,7 +434,8 @@ fn save(
         Err(CollectiveError::Comm(error)) => Err(error),
         Err(CollectiveError::Ranks(why)) => {
             job.report.error(&format!(
-                "{label} cannot be made whole in the prefix directory: {why}. It stays in cache until a newer checkpoint is complete"
+                "{label} cannot be made whole in the prefix directory: {why}. If other nodes have parts of it, end this run, save it \
+                 from all of them with `scr postrun', and start again. It stays in cache until a newer checkpoint is complete"
             ));
             Ok(false)
         }

@@ -158,11 +158,10 @@ impl<'a> Job<'a> {
         self.last.map_or(Answer::No, |last| Answer::Code(last.code))
     }
 
-    /// Whether to print why the job is not started again: not if it succeeded, nor if the user wanted one run only.
+    /// Whether to print why the job is not started again: not if it succeeded.
     pub(super) fn is_worth_a_word(&self, stop: &StopReason) -> bool {
         match stop {
             StopReason::Succeeded => false,
-            StopReason::NoRunsLeft(most) => *most != 1,
             StopReason::Halted(_) => self.last.is_none_or(|last| last.code != 0),
             _ => true,
         }

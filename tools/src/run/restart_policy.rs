@@ -96,6 +96,11 @@ impl fmt::Display for StopReason {
                 "the job is not started again: it has failed after {}, which batch systems send before they end a job",
                 passed_on.name()
             ),
+            StopReason::NoRunsLeft(1) => write!(
+                f,
+                "the job was started once, which is what SCR_RUNS allows: with SCR_RUNS=3 it is started again after a failure, \
+                 up to three times"
+            ),
             StopReason::NoRunsLeft(most) => {
                 write!(f, "the job was started {most} times, which is what SCR_RUNS allows")
             }
