@@ -316,6 +316,40 @@ fn ranks_end_together_if_one_of_them_has_lost_another() {
     }
 }
 
+/// A rank that could not connect to another one told nobody, and the other one waited for it for ever.
+#[test]
+fn a_rank_that_cannot_be_reached_learns_it() {
+    for is_connected in [true, false] {
+        let (own, addresses) = listen();
+        let nobody = TcpListener::bind((V4, 0)).unwrap().local_addr().unwrap();
+        let [zero, one] = pair(own, &[addresses[0], nobody], &addresses);
+        let lose = || {
+            let sent = exchange_all(&zero, Tag(3), &[Outgoing { to: Rank(1), bytes: b"?" }], &mut []);
+            expect_lost(&sent.unwrap_err(), 1);
+        };
+        if !is_connected {
+            lose();
+        }
+        let told = std::thread::spawn(move || {
+            let (sends, mut theirs) = ([Outgoing { to: Rank(0), bytes: b"!" }], [0]);
+            let receives = &mut [Incoming { from: Rank(0), bytes: &mut theirs }];
+            expect_lost(&exchange_all(&one, Tag(3), &sends, receives).unwrap_err(), 0);
+        });
+        let began = Instant::now();
+        if is_connected {
+            while zero.take(Tag(3)).unwrap().is_none() {
+                assert!(!told.is_finished() && began.elapsed() < LIMIT);
+            }
+            lose();
+        }
+        while !told.is_finished() {
+            zero.take(Tag(9)).unwrap();
+            assert!(began.elapsed() < LIMIT, "rank 1 waits for ever");
+        }
+        told.join().unwrap();
+    }
+}
+
 /// Nothing answers there, as behind a firewall: the ranks learn it together.
 #[test]
 fn an_address_that_nobody_answers_at_is_an_error_within_the_limit() {

@@ -332,11 +332,17 @@ impl TcpComm {
         for mut connection in std::mem::take(&mut state.receiving) {
             let mut inbox = Inbox { mail: &mut state.mail, batch: batch.as_deref_mut() };
             let place = (self.rank, self.size());
+            let was_stranger = connection.from().is_none();
             match (
                 connection.progress(&self.secret, place, (now, &self.limits), &mut inbox),
                 connection.from(),
             ) {
-                (Ok(()), _) => state.receiving.push(connection),
+                (Ok(()), from) => {
+                    if was_stranger && from.is_some_and(|from| state.lost.contains_key(&from)) {
+                        connection.tell_lost();
+                    }
+                    state.receiving.push(connection);
+                }
                 (Err(error), Some(from)) => _ = state.lose(from, self.why(from, &error)),
                 // It was no rank, or one that comes again.
                 (Err(_), None) => (),
@@ -510,6 +516,8 @@ impl State {
 
     /// A connection with a rank has ended. Messages that came from it on another connection remain valid.
     fn lose(&mut self, rank: Rank, why: String) -> CommError {
+        // It may wait for this rank, which can send it nothing any more.
+        self.receiving.iter().filter(|by| by.from() == Some(rank)).for_each(Receiving::tell_lost);
         let was_sent = self.sending.remove(&rank).is_some_and(|connection| connection.is_sent());
         let why = self.lost.entry(rank).or_insert(Loss { why, was_sent }).why.clone();
         CommError::Lost { rank, why }

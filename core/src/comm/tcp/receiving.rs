@@ -10,6 +10,7 @@ use super::socket::{read, set_up, write_all, Connection, Few};
 use super::Limits;
 use crate::comm::{Rank, Tag};
 use std::io::{self, ErrorKind, Read};
+use std::net::Shutdown;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -101,6 +102,12 @@ impl Receiving {
             _ if now.saturating_sub(self.began) > limits.connect => Err(ErrorKind::TimedOut.into()),
             _ => Ok(()),
         }
+    }
+
+    /// Tells the other end that this rank has lost it. What the other end has sent before still comes.
+    pub(super) fn tell_lost(&self) {
+        // A connection that has ended tells it by itself.
+        let _ = self.stream.get().and_then(|stream| stream.shutdown(Shutdown::Write));
     }
 
     /// Whether it has stopped before it had taken all that has come.

@@ -853,8 +853,10 @@ impl Model {
         let possible = entered && valid;
         // Output is protected at once, and so is what the application waits for to be flushed.
         let settings = &run.settings;
+        // A rank that is alone has nobody to wait for.
+        let is_behind = settings.behind && run.nodes.len() > 1;
         let may_be_local =
-            settings.behind && checkpoint && !output && !settings.bypass && settings.scheme != "SINGLE";
+            is_behind && checkpoint && !output && !settings.bypass && settings.scheme != "SINGLE";
         let is_local = may_be_local && (settings.flush == 0 || settings.detached);
         if possible && !is_local {
             self.leave_before(run, u64::MAX);
