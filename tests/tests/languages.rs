@@ -285,7 +285,7 @@ scr.init({"SCR_RESTART_OTHER_RANKS": 1})
 if scr.have_restart():
     with scr.restart() as checkpoint:
         text = "".join(checkpoint.route(name).read_text() for name in checkpoint.files)
-        print(f"READ {text} of {checkpoint.ranks}", flush=True)
+        print(f"READ {text} of {checkpoint.ranks}\n", end="", flush=True)
         assert checkpoint.files_of(2) == ["one/rank_2"]
 else:
     with scr.output("one") as dataset:
