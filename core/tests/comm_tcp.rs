@@ -612,20 +612,22 @@ fn a_process_without_descriptors_sleeps_while_strangers_knock() {
     assert!(ran.status.success() && text.contains("2 passed"), "{text}");
 }
 
-#[test]
-#[ignore = "runs in a process of its own, with few descriptors"]
-fn without_descriptors() {
-    let ([zero, _one], addresses) = pair_with(&limits());
+/// Strangers knock until the process has no descriptor left. What it has open to the other rank stays.
+fn use_up_descriptors(zero: &TcpComm, address: SocketAddr) -> Vec<TcpStream> {
     let mut looks = 0;
-    wait_while(&zero, || {
+    wait_while(zero, || {
         looks += 1;
         looks < 2
     })
     .unwrap();
-    let mut strangers = Vec::new();
-    while let Ok(stranger) = TcpStream::connect(addresses[0]) {
-        strangers.push(stranger);
-    }
+    std::iter::from_fn(|| TcpStream::connect(address).ok()).collect()
+}
+
+#[test]
+#[ignore = "runs in a process of its own, with few descriptors"]
+fn without_descriptors() {
+    let ([zero, _one], addresses) = pair_with(&limits());
+    let _strangers = use_up_descriptors(&zero, addresses[0]);
     let (mut looks, began) = (0, Instant::now());
     wait_while(&zero, || {
         looks += 1;
@@ -641,17 +643,7 @@ fn without_descriptors() {
 fn without_descriptors_for_too_long() {
     let limits = Limits::new(Arc::new(RealClock(Instant::now())), Duration::from_millis(300));
     let ([zero, _one], addresses) = pair_with(&limits);
-    // What it has open to rank 1 stays.
-    let mut looks = 0;
-    wait_while(&zero, || {
-        looks += 1;
-        looks < 2
-    })
-    .unwrap();
-    let mut strangers = Vec::new();
-    while let Ok(stranger) = TcpStream::connect(addresses[0]) {
-        strangers.push(stranger);
-    }
+    let _strangers = use_up_descriptors(&zero, addresses[0]);
     let began = Instant::now();
     let error = wait_for(&zero, Rank(1), 1);
     assert!(error.to_string().starts_with("taking a connection of another rank: "), "{error}");
