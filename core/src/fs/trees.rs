@@ -169,17 +169,10 @@ mod tests {
     use super::super::faulty::{FaultyFiles, What};
     use super::super::RealFiles;
     use super::*;
+    use crate::testing::wait_until;
     use std::fs;
 
     const REAL: &dyn Files = &RealFiles;
-
-    fn until(condition: impl Fn() -> bool) {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
-        while !condition() {
-            assert!(std::time::Instant::now() < deadline, "it never came");
-            std::thread::yield_now();
-        }
-    }
 
     fn tree(value: &str) -> KvTree {
         let mut tree = KvTree::new();
@@ -222,7 +215,8 @@ mod tests {
     fn a_lock_that_is_never_released_is_an_error_after_a_limited_wait() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("halt.scr");
-        REAL.update_locked(&path, |tree| tree.set("A", "1")).unwrap();
+        // Written without a lock: a process that another test starts would have it too, until it executes its program.
+        REAL.write_tree(&path, &tree("x"), 0o600, Durability::Unsynced).unwrap();
         let kept = REAL.open(&path, How::Update).unwrap();
         assert_eq!(kept.try_lock(), LockAttempt::Taken);
         let hasty = FaultyFiles::new(RealFiles);
@@ -231,7 +225,6 @@ mod tests {
         let error = files.read_locked(&path).unwrap_err();
         assert!(error.to_string().contains("halt.scr is kept locked by another process"), "{error}");
         drop(kept);
-        // A process that another test starts has the descriptor too, until it executes its program.
         assert!(REAL.read_locked(&path).unwrap().is_some());
     }
 
@@ -314,7 +307,7 @@ mod tests {
                 files.update_locked(&path, |tree| tree.set("B", 1))
             });
             // It has opened the old file by then.
-            until(|| files.count(What::Lock) >= 1);
+            wait_until(|| files.count(What::Lock) >= 1);
             REAL.write_tree(&path, &tree("new"), 0o600, Durability::Unsynced).unwrap();
             drop(held);
             waiter.join().unwrap().unwrap();
