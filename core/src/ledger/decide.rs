@@ -40,19 +40,8 @@ pub(crate) fn decide<F: Facts>(
         Request::ListWhole { dataset, make_current, now } => {
             return decision.list_whole(dataset, make_current, now)
         }
-        Request::NameAgain { dataset, by } => {
-            let counts = index.progress(dataset, by).counts();
-            // Another process may have finished it, and then nobody would do so again.
-            let is_due = counts && decision.facts.recorded(by)? == Recorded::UnderWay;
-            commit(is_due.then(|| took(dataset, by, None)))
-        }
-        Request::TakeBack { dataset, by, even_if_taken } => {
-            match index.progress(dataset, by) != FlushProgress::NotTaken && !even_if_taken {
-                true => Verdict::Refused(Refusal::Ended { id: dataset.id }),
-                // Its names are not free before its staging files are gone: a rank of its job may be about to rename one.
-                false => commit([Event::Revoked(by.to_owned())]),
-            }
-        }
+        Request::NameAgain { dataset, by } => return decision.name_again(dataset, by),
+        Request::TakeBack { dataset, by, even_if_taken } => take_back(index, dataset, by, even_if_taken),
         Request::Release(Whose::Flush(by)) if decision.facts.recorded(by)? == Recorded::UnderWay => {
             commit(None)
         }
@@ -71,24 +60,13 @@ pub(crate) fn decide<F: Facts>(
             Some(id) => Verdict::Refused(Refusal::InUse { id }),
             None => commit([Event::DeletionBegan(id)]),
         },
-        Request::EndDeletion { id } => match index.entry(id) {
-            None if !index.has(id) => commit(None),
-            _ if index.is_taken_by(id, DELETION) => commit([Event::Left(id)]),
-            _ => Verdict::Refused(Refusal::OtherCloser),
-        },
+        Request::EndDeletion { id } => end_deletion(index, id),
         Request::Fetched { seq, name, make_current, now } => fetched(index, seq, name, make_current, now),
         Request::Fail { id, name, now } => match name.is_none_or(|name| index.is_whole(id, name)) {
             true => commit([Event::Failed { id, at: now.to_owned() }]),
             false => Verdict::Refused(Refusal::Ended { id }),
         },
-        Request::Refuse { seq, is_listed, alone, now } => {
-            let failed = is_listed.then(|| Event::Failed { id: seq.id, at: now.to_owned() });
-            let withdrawn = match planted(Bug::RefusalForgotten) {
-                true => Vec::new(),
-                false => withdraw(ledger, &[seq], None, Withdrawal::Refused, alone),
-            };
-            commit(withdrawn.into_iter().chain(failed))
-        }
+        Request::Refuse { seq, is_listed, alone, now } => refuse(ledger, seq, is_listed, alone, now),
         Request::MakeCurrent(name) => commit(index.id_of(name).map(|_| Event::Current(name.to_owned()))),
         Request::Confirm => commit(None),
     })
@@ -187,6 +165,13 @@ impl<F: Facts> Decision<'_, F> {
             }
         }
         Ok(commit([took(dataset, by, closer)].into_iter().chain(replaces.into_iter().map(Event::Replaced))))
+    }
+
+    fn name_again(&mut self, dataset: &DatasetDescriptor, by: &str) -> Result<Verdict, F::Error> {
+        let counts = self.ledger.index().progress(dataset, by).counts();
+        // Another process may have finished it, and then nobody would do so again.
+        let is_due = counts && self.facts.recorded(by)? == Recorded::UnderWay;
+        Ok(commit(is_due.then(|| took(dataset, by, None))))
     }
 
     fn complete(
@@ -421,6 +406,31 @@ fn withdraw(
         listed.filter(|entry| which.is_some_and(|which| which.means(entry))).map(|entry| entry.seq());
     let all = seqs.iter().copied().chain(listed).filter(|seq| Some(seq.run) != alone);
     all.map(|seq| Event::Withdrawn { seq, why }).collect()
+}
+
+fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
+    let failed = is_listed.then(|| Event::Failed { id: seq.id, at: now.to_owned() });
+    let withdrawn = match planted(Bug::RefusalForgotten) {
+        true => Vec::new(),
+        false => withdraw(ledger, &[seq], None, Withdrawal::Refused, alone),
+    };
+    commit(withdrawn.into_iter().chain(failed))
+}
+
+fn take_back(index: &Index, dataset: &DatasetDescriptor, by: &str, even_if_taken: bool) -> Verdict {
+    match index.progress(dataset, by) != FlushProgress::NotTaken && !even_if_taken {
+        true => Verdict::Refused(Refusal::Ended { id: dataset.id }),
+        // Its names are not free before its staging files are gone: a rank of its job may be about to rename one.
+        false => commit([Event::Revoked(by.to_owned())]),
+    }
+}
+
+fn end_deletion(index: &Index, id: u64) -> Verdict {
+    match index.entry(id) {
+        None if !index.has(id) => commit(None),
+        _ if index.is_taken_by(id, DELETION) => commit([Event::Left(id)]),
+        _ => Verdict::Refused(Refusal::OtherCloser),
+    }
 }
 
 fn release(index: &Index, whose: Whose) -> Vec<Event> {
