@@ -4,8 +4,10 @@ use super::{
     Actor, Command, Disk, Fate, Instant, Promise, Ranks, Rc, Reads, Recorded, Restart, Scenario, Start,
     State, VecDeque, View, World, DATASETS, FLUSHES, RUN_2,
 };
+use crate::parallel::at_a_time;
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::num::NonZero;
 
 /// A promise that is broken, and how it came to that.
 struct Broken {
@@ -243,7 +245,7 @@ fn scenarios() -> Vec<Scenario> {
 
 #[test]
 fn every_promise_is_kept_in_every_state_of_the_small_world() {
-    visit_all(scenarios());
+    visit_all(&scenarios());
 }
 
 /// A command beside two datasets of two runs, and a lock that is lost in each.
@@ -251,16 +253,18 @@ fn every_promise_is_kept_in_every_state_of_the_small_world() {
 #[ignore = "it takes minutes"]
 fn every_promise_is_kept_in_every_state_of_a_wider_world() {
     let commands = [Command::EndArrived, Command::Delete, Command::Drop, Command::Save];
-    visit_all(commands.map(|command| Scenario { command, end: 2, ..ALONE }).to_vec());
+    visit_all(&commands.map(|command| Scenario { command, end: 2, ..ALONE }));
 }
 
-fn visit_all(scenarios: Vec<Scenario>) {
-    let (began, mut total) = (Instant::now(), 0);
-    for scenario in scenarios {
+fn visit_all(scenarios: &[Scenario]) {
+    let began = Instant::now();
+    let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
+    let states = at_a_time(u32::try_from(processors).unwrap(), scenarios, |&scenario| {
         let mut world = World::new(scenario);
-        total += world.visit().unwrap_or_else(|broken| panic!("{}", world.account(&broken)));
-    }
-    println!("{total} states in {:.1} s", began.elapsed().as_secs_f64());
+        world.visit().unwrap_or_else(|broken| panic!("{}", world.account(&broken)))
+    });
+    let states: usize = states.into_iter().sum();
+    println!("{states} states in {:.1} s", began.elapsed().as_secs_f64());
 }
 
 /// Prints which of the planted bugs break a promise somewhere in the small world, and in which scenario first. It tries only bugs
