@@ -52,7 +52,7 @@ impl PartPlace for PartDir {
 
 /// A fault of a file of a part that is visible without reading it.
 #[derive(Debug, thiserror::Error)]
-enum Flaw {
+pub(crate) enum Flaw {
     /// It cannot be inspected; usually it does not exist.
     #[error(transparent)]
     Unseen(#[from] FsError),
@@ -97,12 +97,11 @@ enum Flaw {
 pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let flaw = |file: &FileRecord| {
         let path = place.file(record, file);
-        match expect_file(files, &path, file.bytes) {
-            Ok(status) if record.is_known_by_time(file) && status.mtime != file.mtime => {
-                Some(Flaw::Changed { path })
-            }
-            found => found.err(),
-        }
+        let found = match record.is_known_by_time(file) {
+            true => expect_unchanged(files, &path, file),
+            false => expect_file(files, &path, file.bytes).map(drop),
+        };
+        found.err()
     };
     if let Some(flaw) = record.files.iter().find_map(flaw) {
         return Some(Loss::of_data(crate::describe(&flaw)));
@@ -140,16 +139,20 @@ fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Fla
     let prefix = Prefix::new(OsStr::from_bytes(&record.prefix));
     record.files.iter().try_for_each(|file| {
         let path = record.prefix_path(file);
-        let status = expect_file(files, &path, file.bytes)?;
-        if Overwritten::since(files, &prefix, &file.name, record.seq())? {
-            return Err(Flaw::Overwritten { path });
-        }
-        if status.mtime == file.mtime {
-            Ok(())
-        } else {
-            Err(Flaw::Changed { path })
+        match Overwritten::since(files, &prefix, &file.name, record.seq())? {
+            true => Err(Flaw::Overwritten { path }),
+            false => expect_unchanged(files, &path, file),
         }
     })
+}
+
+/// Fails if a file has changed since it was complete, as its length and time tell: one without a checksum.
+pub(crate) fn expect_unchanged(files: &dyn Files, path: &Path, file: &FileRecord) -> Result<(), Flaw> {
+    let status = expect_file(files, path, file.bytes)?;
+    match status.mtime == file.mtime {
+        true => Ok(()),
+        false => Err(Flaw::Changed { path: path.to_owned() }),
+    }
 }
 
 fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {

@@ -14,6 +14,7 @@ use super::protect::Protect;
 use crate::cache::filemap::Journal;
 use crate::cache::kept_open::KeptOpen;
 use crate::cache::part::PartDir;
+use crate::cache::place::{self, Flaw};
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::cache::MOST_LOCAL;
@@ -357,12 +358,11 @@ pub(super) fn protect(
 /// Fails if a file has changed since it was complete: nobody would notice that later, as its checksums are those of the changed
 /// bytes.
 fn expect_unchanged(job: &Job, record: &RankRecord, part: &PartDir) -> Result<(), RedundancyError> {
-    for file in &record.files {
+    record.files.iter().try_for_each(|file| {
         let path = part.file(&file.name);
-        let status = job.files().status(&path).at("look at", &path)?;
-        if status.mtime != file.mtime || status.len != file.bytes {
-            return Err(RedundancyError::Changed(path));
-        }
-    }
-    Ok(())
+        place::expect_unchanged(job.files(), &path, file).map_err(|flaw| match flaw {
+            Flaw::Unseen(error) => error.into(),
+            _ => RedundancyError::Changed(path),
+        })
+    })
 }
