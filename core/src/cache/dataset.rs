@@ -12,6 +12,9 @@ use crate::prefix::{DatasetDescriptor, InCache, Seq};
 use std::borrow::Cow;
 use std::time::Duration;
 
+/// Why no run restarts from a dataset that is refused.
+const REFUSED: &str = "the application could not restart from it, or has changed its files";
+
 /// This rank's part of a complete dataset, and what has become of the dataset.
 pub(crate) struct CachedDataset {
     pub(crate) record: RankRecord,
@@ -121,7 +124,8 @@ impl CachedDataset {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
         let (is_local, survives) = (self.is_local(), self.survives_now());
-        InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage: None }
+        let damage = self.is_refused().then(|| REFUSED.to_owned());
+        InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage }
     }
 
     /// The dataset as the flush file lists it: if another number of ranks wrote it, with their parts.

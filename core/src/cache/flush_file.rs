@@ -146,6 +146,14 @@ impl Cache {
         }
     }
 
+    /// Records that no run restarts from a dataset any more.
+    pub(crate) fn record_refused(&self, job: &Job, id: u64) {
+        let refused = self.dataset(id);
+        update_flush_file(job, |flush| {
+            refused.into_iter().for_each(|it| flush.record_in_cache(&it.listed_dataset(), &it.in_cache()));
+        });
+    }
+
     /// Records those that were expected to leave and have stayed.
     pub(crate) fn record_stayed(&mut self, job: &Job) {
         if self.datasets.iter().any(|cached| !cached.listed) {

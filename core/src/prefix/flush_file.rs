@@ -72,8 +72,8 @@ pub struct InCache {
     pub survives: Option<Survives>,
     /// How long after the checkpoint before it, in the same run, it was complete.
     pub after: Option<Duration>,
-    /// Why the last run that looked for it could not bring it back, where that has found wrong bytes. Other nodes may have it
-    /// whole.
+    /// Why no run restarts from it: the application could not, or the last run that looked for it has found wrong bytes. Other
+    /// nodes may have it whole.
     pub damage: Option<String>,
 }
 

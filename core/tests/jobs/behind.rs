@@ -8,6 +8,7 @@ use scr_core::comm::Rank;
 use scr_core::env::Link;
 use scr_core::fs::faulty::{FaultyFiles, What};
 use scr_core::fs::RealFiles;
+use scr_core::prefix::{FlushFile, Prefix};
 use scr_core::scavenge::Outcome;
 use std::fs::{read, write};
 use std::io::ErrorKind;
@@ -449,6 +450,9 @@ mod threads {
             for untrue in ["tries again to protect it", "survives the death of processes"] {
                 assert!(!run.has_line_with(untrue), "{untrue}: {:?}", run.lines);
             }
+            let listed = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap().entries();
+            let why = listed[0].in_cache.damage.as_ref().expect("commands know that no run restarts from it");
+            assert!(why.ends_with("has changed its files"), "{why}");
         }
     }
 

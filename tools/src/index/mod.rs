@@ -204,7 +204,7 @@ fn only_in_cache(dataset: &FlushEntry, fate: Fate) -> String {
     };
     let where_it_lies = format!("`{}' lies only in the cache of allocation {allocation}", on_one_line(&name));
     if let Some(why) = &dataset.in_cache.damage {
-        return format!("{where_it_lies}, and a run could not bring it back: {why}");
+        return format!("{where_it_lies}, and no run restarts from it: {why}");
     }
     let what = match fate {
         Fate::Saved(Why::Output) => "`scr postrun' there copies it to the prefix directory".to_owned(),
