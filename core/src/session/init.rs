@@ -116,6 +116,7 @@ impl Session {
             background: Background::default(),
             folders: Folders::default(),
             has_warned_of_writer: false,
+            has_warned_of_no_files: false,
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),

@@ -89,6 +89,8 @@ pub struct Session {
     folders: Folders,
     /// Whether the user knows of another process that has a file open for writing.
     has_warned_of_writer: bool,
+    /// Whether the user knows that a dataset has no files.
+    has_warned_of_no_files: bool,
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,

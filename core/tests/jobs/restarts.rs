@@ -268,7 +268,13 @@ fn a_reused_name_means_the_newer_dataset_in_cache_and_prefix_directory() {
 #[test]
 fn ranks_without_files_take_part() {
     let world = job();
-    world.run(|application| application.checkpoint(3, none).unwrap());
+    let run = world.run(|application| {
+        application.checkpoint(2, none).unwrap();
+        application.checkpoint(3, none).unwrap();
+    });
+    let warnings =
+        run.lines.iter().filter(|line| line.contains("WARNING") && line.contains("SCR_Route_file"));
+    assert_eq!(warnings.count(), 1, "{:?}", run.lines);
     world.lose("n1");
     world.run(|application| application.restart(none)).all_gave(&Some(3));
 }

@@ -75,29 +75,9 @@ impl Session {
         }
         let now = self.job.elapsed();
         self.report_speed("scr_reddesc_apply", written, now, files, bytes);
-        let Output { record, part, journal, flags, may_replace, survives, store, started, sent, .. } =
-            *output;
+        let (started, flags, sent) = (output.started, output.flags, output.sent);
         let (write, encode, whole) = (written - started, now - written, now - started);
-        let spent = Spent { write, encode, whole, files, bytes };
-        events::completed(&self.job, &self.cache, &record, &spent);
-        if flags.checkpoint {
-            self.auto.add_checkpoint(&record, whole);
-        }
-        let claim = journal.into_claim();
-        let after = if flags.checkpoint { self.times.since_last(now) } else { None };
-        let owed = match record.local {
-            Some(_) => {
-                self.schemes.owed_bytes(&self.job, &record).or_else(|error| error.agreed().map(|_| 0))?
-            }
-            None => 0,
-        };
-        let dataset = CachedDataset {
-            may_replace,
-            survives,
-            after,
-            owed,
-            ..CachedDataset::new(record, part, claim, store)
-        };
+        let dataset = self.dataset_of(*output, &Spent { write, encode, whole, files, bytes })?;
         let outcome = self.after_complete(dataset, flags);
         let now = self.job.elapsed();
         if flags.checkpoint {
@@ -107,6 +87,31 @@ impl Session {
         self.job.report.info(&format!("start to complete: {:.6} secs", (now - started).as_secs_f64()));
         self.job.report_traffic("start to complete", sent);
         outcome
+    }
+
+    /// The dataset that has become complete, now. Collective.
+    fn dataset_of(&mut self, output: Output, spent: &Spent) -> Result<CachedDataset, Error> {
+        let Output { record, part, journal, flags, may_replace, survives, store, started, .. } = output;
+        events::completed(&self.job, &self.cache, &record, spent);
+        if spent.files == 0 && !std::mem::replace(&mut self.has_warned_of_no_files, true) {
+            self.job.report.warn(&format!(
+                "{} has no files: scr protects those that a rank names with SCR_Route_file between SCR_Start_output and \
+                 SCR_Complete_output",
+                record.label()
+            ));
+        }
+        if flags.checkpoint {
+            self.auto.add_checkpoint(&record, spent.whole);
+        }
+        let after = if flags.checkpoint { self.times.since_last(started + spent.whole) } else { None };
+        let owed = match record.local {
+            Some(_) => {
+                self.schemes.owed_bytes(&self.job, &record).or_else(|error| error.agreed().map(|_| 0))?
+            }
+            None => 0,
+        };
+        let dataset = CachedDataset::new(record, part, journal.into_claim(), store);
+        Ok(CachedDataset { may_replace, survives, after, owed, ..dataset })
     }
 
     /// Measures the files of this rank. Gives what is wrong with them, and of all ranks how many have failed, their files and
