@@ -172,7 +172,7 @@ impl RankRecord {
 
     /// The dataset as messages name it.
     pub(crate) fn label(&self) -> String {
-        format!("dataset {} `{}'", self.dataset.id, String::from_utf8_lossy(&self.dataset.name))
+        format!("dataset {} `{}'", self.id_in_prefix, String::from_utf8_lossy(&self.dataset.name))
     }
 
     /// The sum of the lengths of the rank's files.

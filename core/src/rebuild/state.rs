@@ -59,10 +59,12 @@ impl DatasetState {
         key: DatasetKey,
         local: &[&LocalPart],
     ) -> Result<String, CommError> {
-        let name =
-            local.iter().find_map(|part| part.map.record.as_ref()).map(|record| record.dataset.name.clone());
-        let name = first_known(&*job.comm, name)?;
-        Ok(format!("dataset {} `{}'", key.id, String::from_utf8_lossy(&name)))
+        let record = local.iter().find_map(|part| part.map.record.as_ref());
+        let known = first_known(&*job.comm, record.map(|record| record.label().into_bytes()))?;
+        Ok(match known.is_empty() {
+            true => format!("dataset {}", key.id),
+            false => String::from_utf8_lossy(&known).into_owned(),
+        })
     }
 }
 
