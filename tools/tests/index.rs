@@ -493,9 +493,9 @@ fn files_that_were_not_written_through_scr_become_a_dataset() {
     let expected =
         "dataset 5 `restart.5' is listed: 12 ranks, 12 files, 74 bytes; the next job restarts from it\n";
     assert_eq!((code, text.as_str()), (Some(0), expected));
-    assert!(listed(prefix.path())
-        .lines()
-        .any(|line| line.starts_with("   5 YES") && line.ends_with("* restart.5")));
+    assert!(listed(prefix.path()).lines().any(|line| line.starts_with("   5 YES")
+        && line.contains("   12   74 bytes ")
+        && line.ends_with("* restart.5")));
     write("result");
     let (code, text) = run(prefix.path(), &["--import", "out", "--output", "result", "--json"]);
     assert!(code == Some(0) && text.contains("\"id\": 6") && text.contains("\"ranks\": 1"), "{text}");

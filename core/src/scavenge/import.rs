@@ -365,6 +365,7 @@ impl Import<'_> {
             output: true,
             created: self.env.micros(),
             user: self.env.user.clone(),
+            ranks: u32::try_from(self.ranks.len()).ok(),
             ..DatasetDescriptor::default()
         }
     }
