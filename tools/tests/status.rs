@@ -108,7 +108,8 @@ fn without_an_answer_of_a_node_the_prefix_directory_speaks_and_says_how_old_that
         fs::write(job.path().join("lost").join(node), "").unwrap();
     }
     let silent = status(&job, &[]);
-    assert_eq!(line(&silent, "protected"), "against the loss of any 1 of 2 nodes (XOR)");
+    assert_eq!((code(&silent), line(&silent, "protected").as_str()), (1, "not known: no node answers"));
+    assert!(line(&silent, "in cache").starts_with("ckpt.1, "), "{}", out(&silent));
     assert!(line(&silent, "as of").contains("n0 and 1 more did not answer: "), "{}", out(&silent));
 }
 

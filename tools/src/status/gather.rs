@@ -220,7 +220,7 @@ impl Facts {
 
     /// Records what `scr postrun` does, if it finds the datasets that the nodes have `found`, or else those that they have had.
     fn take_saving(&mut self, saving: &Saving, found: Option<&[Inspected]>) {
-        let is_silent = self.nodes.as_ref().is_some_and(|nodes| nodes.room.is_empty());
+        let is_silent = self.is_silent();
         let is_whole = |dataset: &FlushEntry| match found {
             Some(found) => found.iter().any(|found| found.id == dataset.id && found.beyond_repair.is_none()),
             None => !is_silent && dataset.in_cache.damage.is_none(),
@@ -228,6 +228,11 @@ impl Facts {
         let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
         self.saves = saving.saved(is_whole).into_iter().map(name).collect();
         self.leaves = saving.left.iter().map(name).collect();
+    }
+
+    /// Whether nodes were asked, and none has answered.
+    fn is_silent(&self) -> bool {
+        self.nodes.as_ref().is_some_and(|nodes| nodes.room.is_empty())
     }
 
     /// The datasets that the nodes have, if any node answers.
@@ -289,6 +294,11 @@ impl Facts {
         let Some(found) = found else {
             let whole = recorded.iter().filter(|entry| entry.in_cache.damage.is_none());
             self.cached = whole.map(Checkpoint::recorded).collect();
+            let is_over = matches!(self.state, State::Died | State::Finished | State::Stopped);
+            if is_over && self.is_silent() {
+                // The allocation may be gone, with all that its nodes had.
+                self.cached.iter_mut().for_each(|checkpoint| checkpoint.survives = None);
+            }
             let damaged = recorded.first().and_then(|newest| Some((newest, newest.in_cache.damage.clone()?)));
             let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
             self.unusable = damaged.map(|(entry, why)| (name(entry), why));

@@ -28,7 +28,7 @@ pub(crate) const EXIT_CODES: &str = "\
 The nodes are asked as `scr postrun' asks them, by default those that the last run has recorded. If none answers, the answer is what \
 the job has written in the prefix directory, with its age.
 
-Exit codes: 0 the loss of a node costs no complete checkpoint, 1 it does or there is none, 2 error.";
+Exit codes: 0 the loss of a node costs no complete checkpoint, 1 it does, or there is none, or that is not known, 2 error.";
 
 /// Which job, and how to answer.
 #[derive(Args)]

@@ -76,7 +76,13 @@ fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
             format!("against the loss of any {nodes}{all} nodes ({scheme})")
         }
         Protection::Nothing(why) => format!("against nothing: {}", why_nothing(facts, why)),
-        Protection::Unknown => "not known: the job has not recorded it, and no node answers".to_owned(),
+        Protection::Unknown => format!(
+            "not known: {}",
+            match &facts.nodes {
+                Some(_) => "no node answers",
+                None => "the job has not recorded it",
+            }
+        ),
     }
 }
 
