@@ -109,8 +109,8 @@ impl Account {
     pub fn figures_at(&self, now: u64) -> Figures {
         let now = now.max(self.figures.until);
         let mut account = Self { history: None, ..self.clone() };
-        if let (Some(class), Some(at)) = (account.class, account.at) {
-            account.add(class, at, now);
+        if let Some(at) = account.at {
+            account.add(account.activity(), at, now);
             account.figures.until = now;
             account.count_run_time(now);
         }
@@ -119,8 +119,8 @@ impl Account {
 
     /// The figures as of the last entry, and what happened step by step.
     pub fn into_parts(mut self) -> (Figures, History) {
-        if let (Some(class), Some(at)) = (self.class, self.at) {
-            self.add(class, at, self.figures.until);
+        if let Some(at) = self.at {
+            self.add(self.activity(), at, self.figures.until);
         }
         (self.figures, self.history.unwrap_or_default())
     }
@@ -366,10 +366,16 @@ impl Account {
         }
     }
 
+    /// The activity of the job since its last entry. No run counts as going on before one has said so.
+    fn activity(&self) -> Class {
+        self.class.unwrap_or(Class::Down)
+    }
+
     /// The job does something else from now on.
     fn turn_to(&mut self, class: Class, now: u64) {
         let from = self.at.unwrap_or(now);
-        let was = self.class.replace(class).unwrap_or(Class::Down);
+        let was = self.activity();
+        self.class = Some(class);
         self.add(was, from, now);
         if was == Class::Computing && class == Class::Checkpoint {
             self.usual = self.usual.max(Some(now - self.since));
@@ -400,7 +406,7 @@ impl Account {
         self.figures.flush_waits.add(seconds);
         let from = self.at.unwrap_or(now);
         let begun = now.saturating_sub(micros(seconds.unwrap_or(0.0))).max(from);
-        self.add(self.class.unwrap_or(Class::Down), from, begun);
+        self.add(self.activity(), from, begun);
         self.add(Class::Flush, begun, now);
     }
 
@@ -587,15 +593,18 @@ mod tests {
         assert_eq!(figures.run_seconds, 15.0);
     }
 
-    /// The last entry of a dead job may be any.
+    /// The last entry of a dead job may be any, and so may the first one of a log that somebody has cut.
     #[test]
-    fn times_add_up_wherever_the_log_ends() {
-        let all = checkpoint(0, 1);
-        for end in 1..=all.len() {
-            let (figures, history) = account(&all[..end]);
+    fn times_add_up_wherever_the_log_begins_and_ends() {
+        let mut all = checkpoint(0, 1);
+        all.extend([at(20, "WRITE"), at(22, "FLUSH_FAIL"), at(23, "ENCODE")]);
+        for (begin, end) in
+            (0..all.len()).flat_map(|begin| (begin + 1..=all.len()).map(move |end| (begin, end)))
+        {
+            let (figures, history) = account(&all[begin..end]);
             let sum: u64 = Class::ALL.iter().map(|class| figures.time(*class)).sum();
             let segments: u64 = history.segments.iter().map(|part| part.until - part.from).sum();
-            assert_eq!((sum, segments), (figures.elapsed(), figures.elapsed()), "{end}");
+            assert_eq!((sum, segments), (figures.elapsed(), figures.elapsed()), "{begin} {end}");
         }
     }
 
