@@ -54,17 +54,22 @@ impl Cache {
             return Some("the newest one has left the cache for one that was never completed");
         }
         let missing = missing?;
-        let (id, name) = (missing.id, String::from_utf8_lossy(&missing.name));
-        if of_twins.contains(&id) {
+        if of_twins.contains(&missing.id) {
             return Some("the one in cache belongs to another prefix directory with the id of this one");
         }
-        if let Some(other) = other_allocation(job, &missing) {
+        Some(self.report_in_cache_only(job, &missing))
+    }
+
+    /// Says where a checkpoint is that this run does not see, and what to do. Gives why the run cannot restart from it.
+    fn report_in_cache_only(&self, job: &Job, missing: &FlushEntry) -> &'static str {
+        let (id, name) = (missing.id, String::from_utf8_lossy(&missing.name));
+        if let Some(other) = other_allocation(job, missing) {
             job.report.notice(&format!(
                 "dataset {id} `{name}' is only in the cache of allocation {other}, which this run does not look at; if its nodes \
                  are still there, end this run, and start it on them with SCR_JOB_ID={other}, or save the dataset first with \
                  SCR_JOB_ID={other} scr postrun"
             ));
-            return Some("another allocation has one in its cache only");
+            return "another allocation has one in its cache only";
         }
         let user = job.params.get(&param::USER_NAME);
         job.report.notice(&format!(
@@ -74,7 +79,7 @@ impl Cache {
              that; this run is called {user}. Until this job has completed a newer checkpoint, `scr postrun' saves it",
             self.stores().iter().map(|store| store.name.as_str()).collect::<Vec<_>>().join(" or ")
         ));
-        Some("an earlier run has left one in cache that no node of this run has")
+        "an earlier run has left one in cache that no node of this run has"
     }
 
     /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use or does not see, and

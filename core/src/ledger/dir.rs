@@ -68,7 +68,10 @@ impl<'a> LedgerDir<'a> {
     }
 
     /// The same without a new index in the place of a damaged one, for a command that only looks.
-    pub(crate) fn index_as_it_is(&self) -> Result<Index, PrefixError> {
+    ///
+    /// # Errors
+    /// The index cannot be read, is damaged, or is of another version.
+    pub fn index_as_it_is(&self) -> Result<Index, PrefixError> {
         Index::read(self.files, self.prefix)
     }
 

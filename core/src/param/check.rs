@@ -9,86 +9,130 @@ use super::table::{self, Info, Param};
 
 /// Every pair of parameters that contradict each other. Descriptors are checked where they are built.
 pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
-    let on = |param: &Param<bool>| params.get(param);
-    let mut problems = Vec::new();
-    let mut report = |wrong: bool, first: &'static Info, second: &'static Info, why, now| {
-        if wrong {
-            problems.push(contradiction(params, first, second, why, now));
-        }
-    };
-    report(
-        on(&table::FLUSH_ASYNC) && params.get(&table::FLUSH_TYPE) == "SYNC",
-        table::FLUSH_ASYNC.info(),
-        table::FLUSH_TYPE.info(),
-        "this transport copies while the application waits",
-        "set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous",
-    );
-    report(
-        on(&table::FLUSH_POSTSTAGE) && !on(&table::FLUSH_ASYNC),
-        table::FLUSH_POSTSTAGE.info(),
-        table::FLUSH_ASYNC.info(),
-        "only an asynchronous flush can be finished after the job",
-        "set SCR_FLUSH_ASYNC=1, or nothing is left to do after the job",
-    );
-    report(
-        on(&table::GLOBAL_RESTART) && !on(&table::FETCH),
-        table::GLOBAL_RESTART.info(),
-        table::FETCH.info(),
-        "a restart from the prefix directory has to fetch",
-        "set SCR_FETCH=1, or SCR_FLUSH_ON_RESTART=1 if the application reads its files without SCR",
-    );
-    let timeouts = [&table::WATCHDOG_TIMEOUT, &table::WATCHDOG_TIMEOUT_PFS];
-    report(
-        on(&table::WATCHDOG) && timeouts.iter().all(|timeout| params.get(*timeout).is_none()),
-        table::WATCHDOG.info(),
-        table::WATCHDOG_TIMEOUT.info(),
-        "the watchdog does not know how long is too long",
-        "set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing",
-    );
-    // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
-    if let Some(timeout) = timeouts.into_iter().find(|timeout| is_of_user(params.origin(timeout))) {
-        report(
-            !params.origin(&table::WATCHDOG).is_set(),
-            timeout.info(),
-            table::WATCHDOG.info(),
-            "no watchdog looks at the time",
-            "set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so",
+    let mut check = Check { params, problems: Vec::new() };
+    check.flush_and_fetch();
+    check.watchdog();
+    check.log();
+    check.purge();
+    check.problems
+}
+
+/// The settings, and what was found in them.
+struct Check<'p> {
+    params: &'p Params,
+    problems: Vec<Problem>,
+}
+
+impl Check<'_> {
+    fn flush_and_fetch(&mut self) {
+        self.report(
+            self.on(&table::FLUSH_ASYNC) && self.params.get(&table::FLUSH_TYPE) == "SYNC",
+            table::FLUSH_ASYNC.info(),
+            table::FLUSH_TYPE.info(),
+            "this transport copies while the application waits",
+            "set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous",
+        );
+        self.report(
+            self.on(&table::FLUSH_POSTSTAGE) && !self.on(&table::FLUSH_ASYNC),
+            table::FLUSH_POSTSTAGE.info(),
+            table::FLUSH_ASYNC.info(),
+            "only an asynchronous flush can be finished after the job",
+            "set SCR_FLUSH_ASYNC=1, or nothing is left to do after the job",
+        );
+        self.report(
+            self.on(&table::GLOBAL_RESTART) && !self.on(&table::FETCH),
+            table::GLOBAL_RESTART.info(),
+            table::FETCH.info(),
+            "a restart from the prefix directory has to fetch",
+            "set SCR_FETCH=1, or SCR_FLUSH_ON_RESTART=1 if the application reads its files without SCR",
         );
     }
-    report(
-        on(&table::LOG_ENABLE) && on(&table::LOG_DB_ENABLE) && params.get(&table::LOG_DB_HOST).is_none(),
-        table::LOG_DB_ENABLE.info(),
-        table::LOG_DB_HOST.info(),
-        "the database needs a server",
-        "set SCR_LOG_DB_HOST, or nothing is logged to a database",
-    );
-    report(
-        on(&table::LOG_DB_ENABLE) && !on(&table::LOG_ENABLE),
-        table::LOG_DB_ENABLE.info(),
-        table::LOG_ENABLE.info(),
-        "nothing is logged at all",
-        "set SCR_LOG_ENABLE=1 to log to the database",
-    );
-    report(
-        on(&table::PREFIX_PURGE) && params.get(&table::CURRENT).is_some(),
-        table::PREFIX_PURGE.info(),
-        table::CURRENT.info(),
-        "the dataset to start from is deleted with all others",
-        "unset one of the two",
-    );
-    let deleted = "what is in cache is deleted before it can be restarted from";
-    let flushed = "unset one of the two, or only checkpoints that were flushed count";
-    let (required, purge) = (on(&table::REQUIRE_RESTART), on(&table::CACHE_PURGE));
-    report(required && purge, table::REQUIRE_RESTART.info(), table::CACHE_PURGE.info(), deleted, flushed);
-    let distribute = on(&table::DISTRIBUTE);
-    report(
-        required && !distribute,
-        table::REQUIRE_RESTART.info(),
-        table::DISTRIBUTE.info(),
-        deleted,
-        flushed,
-    );
-    problems
+
+    fn watchdog(&mut self) {
+        let timeouts = [&table::WATCHDOG_TIMEOUT, &table::WATCHDOG_TIMEOUT_PFS];
+        self.report(
+            self.on(&table::WATCHDOG) && timeouts.iter().all(|timeout| self.params.get(*timeout).is_none()),
+            table::WATCHDOG.info(),
+            table::WATCHDOG_TIMEOUT.info(),
+            "the watchdog does not know how long is too long",
+            "set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing",
+        );
+        // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
+        if let Some(timeout) = timeouts.into_iter().find(|timeout| is_of_user(self.params.origin(timeout))) {
+            self.report(
+                !self.params.origin(&table::WATCHDOG).is_set(),
+                timeout.info(),
+                table::WATCHDOG.info(),
+                "no watchdog looks at the time",
+                "set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so",
+            );
+        }
+    }
+
+    fn log(&mut self) {
+        self.report(
+            self.on(&table::LOG_ENABLE)
+                && self.on(&table::LOG_DB_ENABLE)
+                && self.params.get(&table::LOG_DB_HOST).is_none(),
+            table::LOG_DB_ENABLE.info(),
+            table::LOG_DB_HOST.info(),
+            "the database needs a server",
+            "set SCR_LOG_DB_HOST, or nothing is logged to a database",
+        );
+        self.report(
+            self.on(&table::LOG_DB_ENABLE) && !self.on(&table::LOG_ENABLE),
+            table::LOG_DB_ENABLE.info(),
+            table::LOG_ENABLE.info(),
+            "nothing is logged at all",
+            "set SCR_LOG_ENABLE=1 to log to the database",
+        );
+    }
+
+    fn purge(&mut self) {
+        self.report(
+            self.on(&table::PREFIX_PURGE) && self.params.get(&table::CURRENT).is_some(),
+            table::PREFIX_PURGE.info(),
+            table::CURRENT.info(),
+            "the dataset to start from is deleted with all others",
+            "unset one of the two",
+        );
+        let deleted = "what is in cache is deleted before it can be restarted from";
+        let flushed = "unset one of the two, or only checkpoints that were flushed count";
+        let (required, purge) = (self.on(&table::REQUIRE_RESTART), self.on(&table::CACHE_PURGE));
+        self.report(
+            required && purge,
+            table::REQUIRE_RESTART.info(),
+            table::CACHE_PURGE.info(),
+            deleted,
+            flushed,
+        );
+        let distribute = self.on(&table::DISTRIBUTE);
+        self.report(
+            required && !distribute,
+            table::REQUIRE_RESTART.info(),
+            table::DISTRIBUTE.info(),
+            deleted,
+            flushed,
+        );
+    }
+
+    fn on(&self, param: &Param<bool>) -> bool {
+        self.params.get(param)
+    }
+
+    /// A problem of the setting that `first` names, if it is `wrong`.
+    fn report(
+        &mut self,
+        wrong: bool,
+        first: &'static Info,
+        second: &'static Info,
+        why: &'static str,
+        now: &'static str,
+    ) {
+        if wrong {
+            self.problems.push(contradiction(self.params, first, second, why, now));
+        }
+    }
 }
 
 fn is_of_user(origin: &Origin) -> bool {

@@ -102,6 +102,36 @@ impl OtherSize {
     }
 }
 
+impl FoundDatasets {
+    /// Keeps what is there of a dataset that did not come back. Collective.
+    fn keep_unrecovered(
+        &mut self,
+        job: &Job,
+        key: DatasetKey,
+        why: Unrecovered,
+        local: &[&LocalPart],
+    ) -> Result<(), CommError> {
+        if matches!(why, Unrecovered::InUse) {
+            return Ok(());
+        }
+        self.is_any_left = true;
+        self.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
+        let stale = local.iter().map(|part| part.stale());
+        match why {
+            Unrecovered::TooMuchLost { damage, .. } => {
+                self.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
+                self.stale.extend(stale);
+            }
+            Unrecovered::OtherSize { what, refused } => {
+                self.parts_of_other_size.extend(stale);
+                self.of_other_size.extend(OtherSize::of(job, what, refused, local)?);
+            }
+            Unrecovered::NotTried | Unrecovered::InUse => (),
+        }
+        Ok(())
+    }
+}
+
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
 pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     let job = on.job;
@@ -137,30 +167,17 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         on.schemes.plugins().forget_failures();
         match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
-            Recovered::Unrecovered(Unrecovered::TooMuchLost { refused, damage }) => {
-                found.is_any_left = true;
-                found.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
-                found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
-                found.stale.extend(local.into_iter().map(LocalPart::stale));
+            Recovered::Removed => continue,
+            Recovered::Unrecovered(why) => {
+                let is_in_the_way = !matches!(why, Unrecovered::TooMuchLost { refused: false, .. });
+                found.keep_unrecovered(job, key, why, &local)?;
                 // It must not hide an older copy of the same dataset, which nobody has refused. The nodes of another job may
                 // have the rest of it.
-                if !on.is_shared && !refused {
+                if !on.is_shared && !is_in_the_way {
                     lost.insert(key);
                     continue;
                 }
             }
-            Recovered::Unrecovered(Unrecovered::OtherSize { what, refused }) => {
-                found.is_any_left = true;
-                found.of_other_size.extend(OtherSize::of(job, what, refused, &local)?);
-                found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
-                found.parts_of_other_size.extend(local.into_iter().map(LocalPart::stale));
-            }
-            Recovered::Unrecovered(Unrecovered::NotTried) => {
-                found.is_any_left = true;
-                found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
-            }
-            Recovered::Unrecovered(Unrecovered::InUse) => (),
-            Recovered::Removed => continue,
         }
         occupied.insert(key.id);
     }

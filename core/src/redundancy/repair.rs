@@ -104,16 +104,7 @@ impl Repair<'_> {
                 Some(scheme) => {
                     let is_rebuilt = remedy == Remedy::Rebuild && loss.is_some();
                     let ready = if is_rebuilt { make_room() } else { Ok(()) };
-                    let longest = LongestCall::default();
-                    let (name, created) = (&record.protection.scheme, record.dataset.created);
-                    let phase = SchemePhase::begin(job, name, created, &longest);
-                    let (scheme, part, losses) = (&*scheme, place, &losses);
-                    let repair = SetRepair { job, scheme, part, record, losses, phase: &phase, extent };
-                    if remedy == Remedy::Rebuild {
-                        repair.rebuild(ready).map(|verified| (verified, None))
-                    } else {
-                        repair.protect()
-                    }
+                    self.apply(&*scheme, (place, record), &losses, (remedy, ready), extent)
                 }
                 None => {
                     self.verify(place, record, extent).map(|verified| (verified, None)).map_err(Into::into)
@@ -148,6 +139,25 @@ impl Repair<'_> {
                 job.log.add_entry(rebuilt.processes(losses.without_data() as u64).bytes(damaged_bytes));
             }
             return Ok(Repaired { rebuilt: losses.is_data_lost(), verified, protected });
+        }
+    }
+
+    /// Lets the scheme rebuild the parts of the members of a set, or protect them. Called on all members at once.
+    fn apply(
+        &self,
+        scheme: &dyn Scheme,
+        (part, record): (&dyn PartPlace, &RankRecord),
+        losses: &Losses,
+        (remedy, ready): (Remedy, Result<(), FsError>),
+        extent: Extent,
+    ) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
+        let (job, longest) = (self.job, LongestCall::default());
+        let (name, created) = (&record.protection.scheme, record.dataset.created);
+        let phase = &SchemePhase::begin(job, name, created, &longest);
+        let repair = SetRepair { job, scheme, part, record, losses, phase, extent };
+        match remedy == Remedy::Rebuild {
+            true => repair.rebuild(ready).map(|verified| (verified, None)),
+            false => repair.protect(),
         }
     }
 

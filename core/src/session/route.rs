@@ -135,17 +135,14 @@ fn route_restart(
             return Ok((other.clone(), readable(job, &path)?));
         }
     }
-    let resolved =
-        if below.as_bytes() == name { String::new() } else { format!(" ({below} in the prefix directory)") };
-    let cure = if in_prefix { "" } else { FILES_OF_OTHERS };
-    Err(Error::Argument {
-        what: format!(
-            "`{}'{resolved} is not a file that rank {} wrote in {}{cure}",
-            String::from_utf8_lossy(name),
-            job.rank(),
-            record.label()
-        ),
-    })
+    let resolved = match below.as_bytes() == name {
+        true => String::new(),
+        false => format!(" ({below} in the prefix directory)"),
+    };
+    let (name, cure) = (String::from_utf8_lossy(name), if in_prefix { "" } else { FILES_OF_OTHERS });
+    let (rank, label) = (job.rank(), record.label());
+    let what = format!("`{name}'{resolved} is not a file that rank {rank} wrote in {label}{cure}");
+    Err(Error::Argument { what })
 }
 
 /// The file that `name` stands for of a checkpoint that lies in the parts of another number of ranks, and where this rank reads

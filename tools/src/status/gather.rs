@@ -13,6 +13,7 @@ use anyhow::{Context, Result};
 use scr_core::descriptor::hostlist::is_same_node;
 use scr_core::env::Env;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
+use scr_core::ledger::LedgerDir;
 use scr_core::param;
 use scr_core::prefix::{
     DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, IndexEntry, KnownEnd, LastRun, Location,
@@ -158,7 +159,7 @@ impl Facts {
         facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
         facts.recorded = files.status(&prefix.flush_file()).ok().map(|status| status.mtime.0);
-        match facts.known(Index::read(files, prefix)) {
+        match facts.known(LedgerDir::new(files, prefix).index_as_it_is()) {
             Some(index) => facts.take_saved(&index),
             None => facts.is_index_unread = true,
         }
