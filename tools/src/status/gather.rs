@@ -77,6 +77,18 @@ pub(super) enum State {
     Unknown,
 }
 
+impl State {
+    /// Whether the job may be at work.
+    pub(super) fn may_run(self) -> bool {
+        matches!(self, Self::Running | Self::Unknown)
+    }
+
+    /// Whether the job has been at work, and is not any more.
+    pub(super) fn has_ended(self) -> bool {
+        matches!(self, Self::Finished | Self::Stopped | Self::Died)
+    }
+}
+
 /// A checkpoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Checkpoint {
@@ -295,8 +307,7 @@ impl Facts {
         let Some(found) = found else {
             let whole = recorded.iter().filter(|entry| entry.in_cache.damage.is_none());
             self.cached = whole.map(Checkpoint::recorded).collect();
-            let is_over = matches!(self.state, State::Died | State::Finished | State::Stopped);
-            if is_over && self.is_silent() {
+            if self.state.has_ended() && self.is_silent() {
                 // The allocation may be gone, with all that its nodes had.
                 self.cached.iter_mut().for_each(|checkpoint| checkpoint.survives = None);
             }

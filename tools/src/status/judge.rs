@@ -135,9 +135,9 @@ fn cost<'f>(
         let left = back_to.map_or(Some(0), number)?;
         Some(newest.saturating_sub(left))
     });
-    let until = match facts.state {
-        State::Running | State::Unknown => Some(facts.now),
-        _ => newest.and_then(|newest| newest.created),
+    let until = match facts.state.may_run() {
+        true => Some(facts.now),
+        false => newest.and_then(|newest| newest.created),
     };
     let since = back_to.and_then(|checkpoint| checkpoint.created);
     let seconds = until.zip(since).map(|(until, since)| until.saturating_sub(since).max(0));

@@ -5,7 +5,7 @@
 //! - `judge`: what follows from them, a pure function
 //! - `render`: that as text and as JSON
 //!
-//! Exit codes: 0 the loss of a node costs no checkpoint, 1 it does, 2 an error.
+//! Exit codes: 0 the loss of a node costs no checkpoint, 1 it does, or there is none, or that is not known, 2 an error.
 
 mod gather;
 mod judge;
@@ -16,7 +16,7 @@ use crate::output::{print, show, Answer};
 use crate::run::JobArgs;
 use anyhow::{bail, Result};
 use clap::Args;
-use gather::{Facts, State};
+use gather::Facts;
 use judge::Judged;
 use scr_core::prefix::Prefix;
 use std::io::{ErrorKind, IsTerminal};
@@ -61,7 +61,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Answer> {
         let judged = Judged::of(&facts);
         print_status(args, &facts, &judged)?;
         match args.watch {
-            Some(seconds) if matches!(facts.state, State::Running | State::Unknown) => {
+            Some(seconds) if facts.state.may_run() => {
                 std::thread::sleep(Duration::from_secs(seconds));
             }
             _ => return Ok(Answer::from(judged.is_safe())),

@@ -168,8 +168,7 @@ fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
         let of = facts.run.as_ref().filter(|_| is_other).map(|run| format!(" of {} ranks", run.ranks));
         return format!("all work, as no checkpoint{} is left", of.unwrap_or_default());
     }
-    let is_over = !matches!(facts.state, State::Running | State::Unknown);
-    if is_over && cost.back_to == judged.newest {
+    if !facts.state.may_run() && cost.back_to == judged.newest {
         return "nothing more, back to ".to_owned();
     }
     let time = cost.seconds.map_or_else(|| "the work since then".to_owned(), seconds);
@@ -252,7 +251,7 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
         }
         HaltDue::At(time) => format!("halt in {}", seconds(time.saturating_sub(facts.now).max(0))),
     });
-    let is_over = matches!(facts.state, State::Died | State::Finished | State::Stopped);
+    let is_over = facts.state.has_ended();
     let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
     let leave = named(&facts.leaves).map(|names| format!("`scr postrun' leaves {names}, as SCR_FLUSH=0"));
     let all = [save.filter(|_| is_over), leave.filter(|_| is_over), checkpoints, halt];
