@@ -111,13 +111,10 @@ impl FoundDatasets {
         why: Unrecovered,
         local: &[&LocalPart],
     ) -> Result<(), CommError> {
-        if matches!(why, Unrecovered::InUse) {
-            return Ok(());
-        }
-        self.is_any_left = true;
-        self.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
         let stale = local.iter().map(|part| part.stale());
         match why {
+            Unrecovered::InUse => return Ok(()),
+            Unrecovered::NotTried => (),
             Unrecovered::TooMuchLost { damage, .. } => {
                 self.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
                 self.stale.extend(stale);
@@ -126,8 +123,9 @@ impl FoundDatasets {
                 self.parts_of_other_size.extend(stale);
                 self.of_other_size.extend(OtherSize::of(job, what, refused, local)?);
             }
-            Unrecovered::NotTried | Unrecovered::InUse => (),
         }
+        self.is_any_left = true;
+        self.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
         Ok(())
     }
 }
@@ -169,11 +167,12 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Removed => continue,
             Recovered::Unrecovered(why) => {
-                let is_in_the_way = !matches!(why, Unrecovered::TooMuchLost { refused: false, .. });
-                found.keep_unrecovered(job, key, why, &local)?;
                 // It must not hide an older copy of the same dataset, which nobody has refused. The nodes of another job may
                 // have the rest of it.
-                if !on.is_shared && !is_in_the_way {
+                let makes_way =
+                    !on.is_shared && matches!(why, Unrecovered::TooMuchLost { refused: false, .. });
+                found.keep_unrecovered(job, key, why, &local)?;
+                if makes_way {
                     lost.insert(key);
                     continue;
                 }
