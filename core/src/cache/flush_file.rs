@@ -151,12 +151,10 @@ impl Cache {
         }
     }
 
-    /// Records that no run restarts from a dataset any more.
-    pub(crate) fn record_refused(&self, job: &Job, id: u64) {
-        let refused = self.dataset(id);
-        update_flush_file(job, |flush| {
-            refused.into_iter().for_each(|it| flush.record_in_cache(&it.listed_dataset(), &it.in_cache()));
-        });
+    /// Records how a dataset in cache stands now.
+    pub(crate) fn relist(&self, job: &Job, id: u64) {
+        let Some(cached) = self.dataset(id) else { return };
+        update_flush_file(job, |flush| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
     }
 
     /// Records those that were expected to leave and have stayed.

@@ -569,5 +569,5 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
         let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, alone, now });
         recorded.map(drop).unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
     }
-    cache.record_refused(job, refused.id);
+    cache.relist(job, refused.id);
 }
