@@ -98,22 +98,11 @@ impl Check<'_> {
         );
         let deleted = "what is in cache is deleted before it can be restarted from";
         let flushed = "unset one of the two, or only checkpoints that were flushed count";
-        let (required, purge) = (self.on(&table::REQUIRE_RESTART), self.on(&table::CACHE_PURGE));
-        self.report(
-            required && purge,
-            table::REQUIRE_RESTART.info(),
-            table::CACHE_PURGE.info(),
-            deleted,
-            flushed,
-        );
-        let distribute = self.on(&table::DISTRIBUTE);
-        self.report(
-            required && !distribute,
-            table::REQUIRE_RESTART.info(),
-            table::DISTRIBUTE.info(),
-            deleted,
-            flushed,
-        );
+        let required = self.on(&table::REQUIRE_RESTART);
+        let (purge, distribute) = (self.on(&table::CACHE_PURGE), self.on(&table::DISTRIBUTE));
+        for (deletes, by) in [(purge, &table::CACHE_PURGE), (!distribute, &table::DISTRIBUTE)] {
+            self.report(required && deletes, table::REQUIRE_RESTART.info(), by.info(), deleted, flushed);
+        }
     }
 
     fn on(&self, param: &Param<bool>) -> bool {
