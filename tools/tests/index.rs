@@ -4,7 +4,7 @@ mod finished_job;
 
 use finished_job::FinishedJob;
 use scr_core::fs::RealFiles;
-use scr_core::prefix::{DatasetDescriptor, FlushFile, Halt, Index, Location, Prefix};
+use scr_core::prefix::{DatasetDescriptor, FlushFile, Halt, InCache, Index, Location, Prefix};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -119,6 +119,16 @@ fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
         serde_json::Value::from(facts.to_vec()),
         serde_json::json!([false, false, true, "77", 2, 2, 2000])
     );
+    FlushFile::update(&RealFiles, &prefix, |flush| {
+        let listed = flush.entry(1).expect("it is listed");
+        let refused = InCache { damage: Some("the application could not".to_owned()), ..listed.in_cache };
+        flush.record_in_cache(&listed.dataset.expect("it is described"), &refused);
+    })
+    .expect("it can be written");
+    let output = scr(&job.prefix(), &[]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("and no run restarts from it: the application could not"), "{said}");
+    assert!(!said.contains("ranks there restarts from it"), "{said}");
 }
 
 #[test]
