@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p "${1:?which folder?}" && to=$(cd "$1" && pwd)
-crates=(scr-plugin-api scr-core scr-conformance)
+crates=(scr-plugin-api scr-base scr-comm scr-conformance)
 # Below the sources, so that cargo finds the settings of a packed tree, which has the crates of others in `vendor'.
 work=$PWD/target/plugin-crates.$$
 rm -rf "$work" && mkdir -p "$work" && trap 'rm -rf "$work"' EXIT

@@ -1,7 +1,7 @@
 //! The value of the plan of `SCR_CHECKPOINT_INTERVAL=AUTO`: a simulation compares it with all plans of a grid around it and with
 //! the intervals of Young and Daly.
 
-use scr_core::plan::{
+use scr_plan::{
     daly, simulate, young, Auto, Belief, CacheCosts, Costs, Experience, Fixed, Gaps, Kind, Machine, Plan,
     Stated,
 };

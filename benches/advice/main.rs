@@ -6,7 +6,7 @@
 mod compare;
 
 use compare::{Case, Compared};
-use scr_core::plan::Gaps;
+use scr_plan::Gaps;
 
 fn main() {
     let words = std::env::args().skip(1).find(|word| !word.starts_with("--"));

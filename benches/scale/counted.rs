@@ -1,10 +1,10 @@
 //! Counters around the communicator and the file layer of a rank.
 
 use nix::sched::{unshare, CloneFlags};
-use scr_core::comm::thread::ThreadComm;
-use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::{Files, RealFiles};
+use scr_base::fs::{Files, RealFiles};
+use scr_comm::thread::ThreadComm;
+use scr_comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use scr_test_kit::faulty::FaultyFiles;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;

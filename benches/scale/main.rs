@@ -18,7 +18,7 @@ mod world;
 use counted::{CountedComm, Counters, Counts};
 use growth::Growth;
 use peak_alloc::PeakAlloc;
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use std::sync::Arc;
 use world::{Application, World};
 

@@ -1,11 +1,10 @@
 //! The errors of a call of the interface.
 
-use crate::comm::{CollectiveError, CommError, RankErrors};
-use crate::fs::FsError;
+use scr_base::fs::FsError;
+use scr_comm::{CollectiveError, CommError, RankErrors};
 
 /// Why a call failed.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum Error {
     /// The call is not legal now. Nothing has changed.
     #[error("{call} is not legal {now}; {hint}")]
@@ -57,9 +56,14 @@ pub enum Error {
     Comm(#[from] CommError),
 }
 
-impl CollectiveError {
+/// Names the operation of a call in which the ranks agreed on an error.
+pub(crate) trait Doing {
     /// The error of a call in which this was being done.
-    pub(crate) fn doing(self, doing: impl Into<String>) -> Error {
+    fn doing(self, doing: impl Into<String>) -> Error;
+}
+
+impl Doing for CollectiveError {
+    fn doing(self, doing: impl Into<String>) -> Error {
         match self {
             CollectiveError::Ranks(why) => Error::Phase { doing: doing.into(), why },
             CollectiveError::Comm(error) => error.into(),

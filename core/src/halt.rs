@@ -2,12 +2,12 @@
 //!
 //! See the guide's section "Halt a job".
 
-use crate::comm::collective::{barrier, broadcast};
-use crate::comm::{CommError, Rank};
 use crate::job::Job;
 use crate::log::{Event, Record};
-use crate::param;
-use crate::prefix::{Begun, Halt, HaltReason, KnownEnd, PrefixError};
+use scr_comm::collective::{barrier, broadcast};
+use scr_comm::{CommError, Rank};
+use scr_config::param;
+use scr_prefix::{Begun, Halt, HaltReason, KnownEnd, PrefixError};
 use std::time::Duration;
 
 /// The halt conditions of a run.
@@ -66,7 +66,7 @@ impl HaltConditions {
             let stopped_in_time = matches!(own_reason(job, 0), Some(HaltReason::AllocationEnds { .. }));
             let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), stopped_in_time);
             if let Err(error) = ended {
-                job.report.error(&crate::describe(&error));
+                job.report.error(&scr_base::describe(&error));
             }
         }
         Ok(())
@@ -135,7 +135,7 @@ fn look_ahead(job: &Job, completed: u64) -> Outlook {
     let (job_id, time) = (job.params.get(&param::JOB_ID), job.params.get(&param::END_TIME));
     let allocation = KnownEnd { job_id: &job_id, time: time.and_then(|time| i64::try_from(time).ok()) };
     let halt = read(job, completed > 0).unwrap_or_else(|error| {
-        job.report.error(&format!("the halt conditions cannot be read: {}", crate::describe(&error)));
+        job.report.error(&format!("the halt conditions cannot be read: {}", scr_base::describe(&error)));
         Halt::default()
     });
     let left = halt.end_of(allocation, now).map(|end| end.saturating_sub(now));
@@ -178,7 +178,7 @@ fn begin_file(job: &Job) {
         )),
         Err(error) => job.report.error(&format!(
             "SCR_HALT_SECONDS={seconds} has no effect, since the halt file cannot be written: {}",
-            crate::describe(&error)
+            scr_base::describe(&error)
         )),
     }
 }

@@ -1,23 +1,24 @@
 //! Data that all modules need and none changes: the ranks, the outside world, the settings, the prefix directory, the log. Made
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
-use crate::comm::collective::{
+use crate::error::Doing as _;
+use crate::error::Error;
+use crate::log::{Counts, Log};
+use scr_base::env::Env;
+use scr_base::fs::{is_of_closed_file, Files, OwnedDir};
+use scr_base::message::Reporter;
+use scr_comm::collective::{
     agree, agree_at, all_gather, all_reduce, any, broadcast_tree, same_everywhere, Op,
 };
-use crate::comm::tcp::{interface::choose, Limits};
-use crate::comm::watched::Pace;
-use crate::comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
-use crate::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
-use crate::env::Env;
-use crate::error::Error;
-use crate::fs::{is_of_closed_file, Files, OwnedDir};
-use crate::ledger::LedgerDir;
-use crate::log::{Counts, Log};
-use crate::message::Reporter;
-use crate::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
-use crate::placement::Placement;
-use crate::prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
+use scr_comm::placement::Placement;
+use scr_comm::tcp::{interface::choose, Limits};
+use scr_comm::watched::Pace;
+use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
+use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
+use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -217,7 +218,7 @@ impl Job {
                 if let Some(damage) = damage {
                     self.report.error(&format!(
                         "{}; a new file is started, with numbers above all that are known",
-                        crate::describe(&damage)
+                        scr_base::describe(&damage)
                     ));
                 }
                 run
@@ -241,7 +242,7 @@ impl Job {
     pub(crate) fn accept_want_of_room(&self, error: PrefixError) -> Result<(), UnpreparedError> {
         if error.is_for_want_of_room() {
             let (why, what) =
-                (crate::describe(&error), "the run starts anyway: make room before the next flush");
+                (scr_base::describe(&error), "the run starts anyway: make room before the next flush");
             self.report.error(&format!("{why}; {what}"));
             return Ok(());
         }
@@ -405,7 +406,7 @@ impl Job {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UnpreparedError {
     #[error(
-        "{}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to", crate::describe(.0)
+        "{}; nothing could be kept there: let SCR_PREFIX name a folder that can be written to", scr_base::describe(.0)
     )]
     NotWritable(PrefixError),
     #[error(transparent)]

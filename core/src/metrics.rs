@@ -4,10 +4,10 @@
 //! there is no thread. All nodes have the same figures of the job as a whole. At its end the job says so in the file, and
 //! `scr clean` removes it. A file that cannot be written never fails a job.
 
-use crate::fs::{Durability, Files};
 use crate::job::Job;
 use crate::log::{Class, Figures, Level};
-use crate::param;
+use scr_base::fs::{Durability, Files};
+use scr_config::param;
 use std::fmt::Write as _;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,7 @@ impl Metrics {
             job.report.warn_here(&format!(
                 "the metrics of this job cannot be written: {}; the job continues; SCR_METRICS_DIR must name a folder that the \
                  user may write to",
-                crate::describe(error)
+                scr_base::describe(error)
             ));
         }
     }
@@ -258,7 +258,7 @@ fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
 
     #[test]
     fn names_follow_the_rules_of_prometheus() {

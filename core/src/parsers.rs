@@ -10,22 +10,22 @@ mod tests;
 
 use crate::cache::filemap::{self, Filemap};
 use crate::cache::record::RankRecord;
-use crate::descriptor::Descriptors;
-use crate::env::Env;
 use crate::flush::detached::record::TransferRecord;
 use crate::flush::lists;
-use crate::fs::RealFiles;
-use crate::ledger::pending::PendingFlush;
-use crate::param::{AppConfig, Params, Request, Settings};
 use crate::plugin::Manifest;
-use crate::prefix::{
+use crate::scavenge::filemap::ScavengedMap;
+use crate::{log, plugin};
+use scr_base::fs::RealFiles;
+use scr_config::descriptor::Descriptors;
+use scr_config::param::{AppConfig, Params, Request, Settings};
+use scr_plugin_api::kvtree::MEMORY_FACTOR;
+use scr_plugin_api::{KvTree, LogEntry, LogQuery};
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::{
     rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, KnownEnd, LastRun, Nodes,
     Overwritten, Prefix, Restarted, Seq, Summary,
 };
-use crate::scavenge::filemap::ScavengedMap;
-use crate::{comm, log, plugin};
-use scr_plugin_api::kvtree::MEMORY_FACTOR;
-use scr_plugin_api::{KvTree, LogEntry, LogQuery};
+use scr_test_kit::TestEnv;
 use std::hint::black_box;
 use std::path::Path;
 use std::sync::Arc;
@@ -165,7 +165,7 @@ fn settings(bytes: &[u8]) {
 
 /// Messages between ranks.
 fn messages(bytes: &[u8]) {
-    comm::parse_messages(bytes);
+    scr_comm::parse_messages(bytes);
     black_box(lists::from_tree(&tree(bytes)));
 }
 
@@ -181,7 +181,7 @@ fn request(bytes: &[u8]) {
 }
 
 fn descriptors(bytes: &[u8]) {
-    let env = Env::for_test(Arc::new(RealFiles), "/nowhere").env();
+    let env = TestEnv::new(Arc::new(RealFiles), "/nowhere").env();
     let (app, _) = AppConfig::from_text(bytes, Path::new("/p/.scrconf"));
     let (params, mut problems) = Params::resolve(&Settings::load(&env, &app), &env);
     black_box(Descriptors::build(&params, &mut problems)).ok();

@@ -2,14 +2,14 @@
 //!
 //! It ends with 0 and a line from rank 0 where every case holds.
 
-#[path = "../../core/tests/comm_suite/mod.rs"]
+#[path = "../../core/comm/tests/suite/all/mod.rs"]
 mod comm_suite;
 
 use std::process::ExitCode;
 use std::time::Duration;
 
-use scr_core::comm::mpi::MpiComm;
-use scr_core::comm::{Comm, CommError, Outgoing, Rank, Tag};
+use scr_comm::{Comm, CommError, Outgoing, Rank, Tag};
+use scr_mpi::MpiComm;
 
 fn main() -> ExitCode {
     assert!(matches!(MpiComm::of_world(), Err(CommError::Unusable { .. })), "MPI was not initialised");

@@ -11,12 +11,12 @@ use crate::place::environment;
 use crate::shutdown;
 use crate::state::{entry, forget_reports, State};
 use crate::text::{self, Text};
-use scr_core::comm::collective::{agree, barrier};
-use scr_core::comm::mpi::MpiComm;
-use scr_core::comm::{Comm, Rank};
-use scr_core::env::Env;
-use scr_core::param::AppConfig;
+use scr_base::env::Env;
+use scr_comm::collective::{agree, barrier};
+use scr_comm::{Comm, Rank};
+use scr_config::param::AppConfig;
 use scr_core::session::{Absence, Error as SessionError, OutputFlags, Session};
+use scr_mpi::MpiComm;
 use std::ffi::{c_char, c_int};
 
 const FLAG_CHECKPOINT: c_int = 1;
@@ -70,7 +70,7 @@ fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm
         mpi_library::require_running()?;
         mpi_library::require_thread()?;
         // One rank alone must not turn back: the others would wait for it.
-        let env = environment().map_err(|failure| scr_core::describe(&failure));
+        let env = environment().map_err(|failure| scr_base::describe(&failure));
         let duplicate = meet(call, comm(), env.as_ref().ok(), &config)?;
         let env = agree(&duplicate, env)?;
         message::speak_as(duplicate.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));

@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::place::environment;
 use crate::state::{entry, State};
 use crate::text;
-use scr_core::param::Request;
+use scr_config::param::Request;
 use std::ffi::{c_char, c_int, CString};
 
 /// The longest line that is read; descriptors may be longer than a file name.

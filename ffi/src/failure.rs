@@ -1,7 +1,7 @@
 //! The failures of a call from C, and the fixed number of each in `scr.h`.
 
-use scr_core::comm::{CollectiveError, CommError, Rank, RankErrors};
-use scr_core::param::ConfigError;
+use scr_comm::{CollectiveError, CommError, Rank, RankErrors};
+use scr_config::param::ConfigError;
 use scr_core::session::Error as SessionError;
 use std::ffi::c_int;
 
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_header_gives_the_version_of_the_library() {
-        let version = format!("#define SCR_VERSION \"{}\"", scr_core::VERSION);
+        let version = format!("#define SCR_VERSION \"{}\"", scr_base::VERSION);
         assert!(include_str!("../include/scr.h").contains(&version));
     }
 

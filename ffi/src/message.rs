@@ -1,8 +1,8 @@
 //! The lines that this layer itself writes: to standard error, each in one write, so that ranks do not mix.
 
 use crate::mpi_library;
-use scr_core::comm::Rank;
-use scr_core::message::without_error_numbers;
+use scr_base::message::without_error_numbers;
+use scr_comm::Rank;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, CStr, CString};
@@ -30,7 +30,7 @@ fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 /// Why a call failed, with its causes, on one line.
 pub(crate) fn failure_text(call: &str, error: &dyn std::error::Error) -> String {
     // One line per failure, whatever a file name or a text of the system holds.
-    let text = without_error_numbers(&scr_core::describe(error)).replace(['\n', '\0'], " ");
+    let text = without_error_numbers(&scr_base::describe(error)).replace(['\n', '\0'], " ");
     // Some begin with the name of the call themselves.
     if text.starts_with(call) {
         text
@@ -144,7 +144,7 @@ pub(crate) fn is_first_but(dead: &[Rank]) -> bool {
 
 fn line(kind: &str, text: &str) {
     let text = without_error_numbers(text);
-    let line = format!("SCR {} {kind}: {}: {text}\n", scr_core::VERSION, speaker());
+    let line = format!("SCR {} {kind}: {}: {text}\n", scr_base::VERSION, speaker());
     // Nothing is left to be done where even this fails.
     let _ = std::io::stderr().lock().write_all(line.as_bytes());
 }

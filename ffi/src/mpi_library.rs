@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use mpi::ffi;
-use scr_core::comm::mpi::{library, MpiComm};
+use scr_mpi::{library, MpiComm};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -1,8 +1,8 @@
 //! The path of this library, and so the folder of its installation: a moved tree finds its own files.
 
 use crate::failure::Failure;
-use scr_core::env::Env;
-use scr_core::fs::RealFiles;
+use scr_base::env::Env;
+use scr_base::fs::RealFiles;
 use std::ffi::{c_void, CStr, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

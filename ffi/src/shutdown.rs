@@ -18,7 +18,7 @@ pub(crate) fn exit_if_wanted(call: &'static str) {
             message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
         }
         if let Err(error) = state.take_session()?.halt() {
-            message::warn(&format!("the last checkpoint stays in cache: {}", scr_core::describe(&error)));
+            message::warn(&format!("the last checkpoint stays in cache: {}", scr_base::describe(&error)));
         }
         Ok(())
     });

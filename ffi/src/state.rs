@@ -6,7 +6,7 @@
 use crate::failure::{Code, Failure, SUCCESS};
 use crate::message;
 use crate::mpi_library;
-use scr_core::param::AppConfig;
+use scr_config::param::AppConfig;
 use scr_core::session::Session;
 use std::any::Any;
 use std::ffi::c_int;

@@ -3,7 +3,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use scr_core::descriptor::hostlist;
+use scr_config::descriptor::hostlist;
 use scr_core::parsers::PARSERS;
 use std::path::Path;
 use std::sync::LazyLock;

@@ -1,12 +1,12 @@
 //! The environment of a command: the installation it belongs to, and the parameters as a job would see them.
 
 use anyhow::{bail, ensure, Context, Result};
-use scr_core::descriptor::Descriptors;
-use scr_core::env::{Env, Output};
-use scr_core::fs::RealFiles;
-use scr_core::param::{self, Params, Settings};
+use scr_base::env::{Env, Output};
+use scr_base::fs::RealFiles;
+use scr_config::descriptor::Descriptors;
+use scr_config::param::{self, Params, Settings};
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::Prefix;
+use scr_prefix::Prefix;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::UNIX_EPOCH;

@@ -9,8 +9,8 @@ use crate::output::{on_one_line, show, warn, Answer};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use clap::Args;
-use scr_core::env::Env;
-use scr_core::prefix::{FlushEntry, FlushFile, Location, Prefix};
+use scr_base::env::Env;
+use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
@@ -250,7 +250,7 @@ const UNLISTED: &str = "UNLISTED";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::prefix::{DatasetDescriptor, InCache};
+    use scr_prefix::{DatasetDescriptor, InCache};
 
     fn file() -> FlushFile {
         let mut file = FlushFile::default();

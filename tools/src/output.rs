@@ -3,7 +3,7 @@
 use crate::colour;
 use crate::progress;
 use anyhow::Result;
-use scr_core::message::without_error_numbers;
+use scr_base::message::without_error_numbers;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};

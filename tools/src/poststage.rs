@@ -9,10 +9,11 @@ use crate::environment;
 use crate::output::{count, print, warn, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
-use scr_core::env::Env;
+use scr_base::describe;
+use scr_base::env::Env;
+use scr_core::find_control_dir;
 use scr_core::flush::{finalize_arrived, poll_transfers_anew, FlushOutcome, PollResult, Transports};
-use scr_core::prefix::Prefix;
-use scr_core::{describe, find_control_dir};
+use scr_prefix::Prefix;
 use std::path::PathBuf;
 
 /// Text below the help.

@@ -5,7 +5,7 @@
 //! where the option looks. A length is what parameters such as `SCR_HALT_SECONDS` take: `3600`, `1h30m`, `2 hours`.
 
 use chrono::{DateTime, Days, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone};
-use scr_core::param;
+use scr_config::param;
 use std::time::Duration;
 
 /// The grammar, for help texts and messages.

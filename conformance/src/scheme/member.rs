@@ -2,9 +2,9 @@
 
 use super::memory::{Borrowing, MemoryFile};
 use super::set::{Call, Ended, Injected, SetUp, Stored};
-use scr_core::comm::set::{SetComm, SetError};
-use scr_core::comm::thread::ThreadComm;
-use scr_core::comm::{Comm, CommError, Rank};
+use scr_comm::set::{SetComm, SetError};
+use scr_comm::thread::ThreadComm;
+use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::{
     Bytes, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
 };

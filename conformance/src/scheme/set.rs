@@ -5,8 +5,8 @@
 //! each other, and a member that does not return within the limit is abandoned and reported.
 
 use super::member::{fault, Member, Record};
-use scr_core::comm::thread::{Job, ThreadComm};
-use scr_core::comm::Comm;
+use scr_comm::thread::{Job, ThreadComm};
+use scr_comm::Comm;
 use scr_plugin_api::{Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
 use std::sync::{mpsc, Arc, Mutex, PoisonError};
 use std::time::Duration;

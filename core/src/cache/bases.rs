@@ -4,10 +4,10 @@
 //!
 //! The file only adds places to look at. It is an aid, and a job that cannot write it says so and continues.
 
-use crate::comm::Rank;
-use crate::env::Env;
-use crate::fs::{Durability, Files, FsError, OwnedDir};
 use crate::job::{job_folder, Job};
+use scr_base::env::Env;
+use scr_base::fs::{Durability, Files, FsError, OwnedDir};
+use scr_comm::Rank;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -29,7 +29,7 @@ pub(crate) fn record(job: &Job) {
     if let Err(error) = add(&job.env, known, &job_folder(&job.params), &bases) {
         job.report.warn(&format!(
             "`scr clean' does not find what this job leaves on this node, unless it has the same settings: {}",
-            crate::describe(&error)
+            scr_base::describe(&error)
         ));
     }
 }
@@ -60,14 +60,15 @@ const NAME: &str = "bases";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::TestEnv;
     use std::sync::Arc;
 
     #[test]
     fn the_bases_of_all_runs_of_an_allocation_are_recorded_and_damage_is_no_record() {
         let dir = tempfile::tempdir().unwrap();
         let uid = rustix::process::getuid().as_raw();
-        let env = Env::for_test(Arc::new(RealFiles), "/").with_user("ann", uid).env();
+        let env = TestEnv::new(Arc::new(RealFiles), "/").with_user("ann", uid).env();
         let record = |bases: &[&str]| {
             let bases = bases.iter().map(Path::new).collect();
             add(&env, dir.path(), Path::new("ann/scr.7"), &bases).unwrap();

@@ -4,13 +4,13 @@ use super::filemap::{Entry, Journal};
 use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
-use crate::comm::collective::{any, broadcast_tree};
-use crate::comm::{Collective, CommError, Rank};
-use crate::fs::{retried, At, Files, FsError};
 use crate::job::Job;
-use crate::ledger::{LedgerDir, Request};
-use crate::prefix::Prefix;
+use scr_base::fs::{retried, At, Files, FsError};
+use scr_comm::collective::{any, broadcast_tree};
+use scr_comm::{Collective, CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::{LedgerDir, Request};
+use scr_prefix::Prefix;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -91,7 +91,7 @@ impl Cache {
     }
 
     fn explain(&self, error: &FsError, record: &RankRecord) -> String {
-        let text = crate::describe(error);
+        let text = scr_base::describe(error);
         match error.is_for_want_of_room() {
             true => format!("{text}: the store {} is full. {NO_RECORDS}", record.protection.store),
             false => text,
@@ -168,7 +168,7 @@ impl DatasetIds {
                     job.report.warn(&format!(
                         "no ids can be reserved for new datasets: {}; if a later run does not have the nodes of this one, it \
                          may use the same ids, and of two datasets with one id only the one is flushed that comes first",
-                        crate::describe(&error)
+                        scr_base::describe(&error)
                     ));
                 }
                 let free = job.ledger().next_id().unwrap_or(0);

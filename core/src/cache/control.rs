@@ -7,12 +7,13 @@
 use super::node_dir;
 use super::sharing::Sharing;
 use super::store::own_folder;
-use crate::comm::CollectiveError;
-use crate::env::Env;
+use crate::error::Doing as _;
 use crate::error::Error;
-use crate::fs::{FsError, OwnedDir};
 use crate::job::{job_folder, Job};
-use crate::param::{self, Params};
+use scr_base::env::Env;
+use scr_base::fs::{FsError, OwnedDir};
+use scr_comm::CollectiveError;
+use scr_config::param::{self, Params};
 use std::path::Path;
 
 /// The control directory of this node for the job that the parameters are of: `<SCR_CNTL_BASE>/<user>/scr.<allocation>`, or

@@ -4,11 +4,11 @@ use super::filemap::{Claim, Entry, Journal};
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
 use super::verify::Verified;
-use crate::fs::{At, Files};
 use crate::job::Job;
-use crate::param;
-use crate::placement::Survives;
-use crate::prefix::{DatasetDescriptor, InCache, Seq};
+use scr_base::fs::{At, Files};
+use scr_comm::placement::Survives;
+use scr_config::param;
+use scr_prefix::{DatasetDescriptor, InCache, Seq};
 use std::borrow::Cow;
 use std::time::Duration;
 
@@ -236,7 +236,7 @@ impl CachedDataset {
         let path = self.part.filemap();
         let recorded = Journal::reopen(job.files(), &path)
             .and_then(|journal| journal.append(job.files(), &Entry::Refused).at("write", &path));
-        recorded.map_err(|error| job.report.error_here(&crate::describe(&error))).is_ok()
+        recorded.map_err(|error| job.report.error_here(&scr_base::describe(&error))).is_ok()
     }
 
     /// Whether a run can restart from it. The files of a bypass dataset may be gone once a newer dataset has its name; if they

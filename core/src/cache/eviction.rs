@@ -11,17 +11,18 @@ use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
 use super::stale::StalePart;
 use super::{record_withdrawn, Cache, StoreInUse, RECORDING};
-use crate::comm::collective::{all_reduce, any, barrier, first_rank, Op};
-use crate::comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
-use crate::descriptor::{protects, Evict};
+use crate::error::Doing as _;
 use crate::error::Error;
-use crate::fs::verify::expect_bytes;
-use crate::fs::{Files, FsError};
 use crate::job::Job;
-use crate::message::amount;
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::Seq;
+use scr_base::fs::verify::expect_bytes;
+use scr_base::fs::{Files, FsError};
+use scr_base::message::amount;
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::{all_reduce, any, barrier, first_rank, Op};
+use scr_comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
+use scr_config::descriptor::{protects, Evict};
+use scr_config::param;
+use scr_prefix::Seq;
 
 /// The dataset that is to leave a store next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -519,7 +520,7 @@ fn verify_before_delete(job: &Job, cached: &CachedDataset) {
 
 fn report(job: &Job, done: Result<(), FsError>) {
     if let Err(error) = done {
-        job.report.error_here(&crate::describe(&error));
+        job.report.error_here(&scr_base::describe(&error));
     }
 }
 

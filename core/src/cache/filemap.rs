@@ -7,10 +7,10 @@
 use super::loss::Lost;
 use super::part::PartDir;
 use super::record::RankRecord;
-use crate::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
-use crate::planted::{planted, Bug};
-use crate::prefix::FileName;
+use scr_base::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
+use scr_base::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
+use scr_prefix::FileName;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::io;
@@ -18,25 +18,25 @@ use std::path::Path;
 
 /// The contents of a filemap.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Filemap {
+pub struct Filemap {
     /// How far the part has come.
-    pub(crate) state: PartState,
+    pub state: PartState,
     /// The rank's record: complete from `Prepared` on; before, without sizes and checksums.
-    pub(crate) record: Option<RankRecord>,
+    pub record: Option<RankRecord>,
     /// Records of other ranks of the set, kept for them.
     pub(crate) neighbours: Vec<RankRecord>,
     /// The loss that a run has found by comparing bytes, and could not repair. It is for commands that read no bytes: a run
     /// compares them again.
-    pub(crate) wrong_bytes: Option<Lost>,
+    pub wrong_bytes: Option<Lost>,
     /// Whether a record was damaged, other than cut short at the end.
-    pub(crate) damaged: bool,
+    pub damaged: bool,
     /// Bytes up to the end of the last record that can be read.
     pub(crate) valid_len: u64,
 }
 
 /// How far a part of a dataset has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub(crate) enum PartState {
+pub enum PartState {
     /// Nothing can be said.
     #[default]
     Unknown,
@@ -244,7 +244,7 @@ impl Filemap {
     }
 
     /// Reads what the bytes of a filemap say. Never fails: what cannot be read is `Unknown` or `damaged`.
-    pub(crate) fn parse(bytes: &[u8]) -> Self {
+    pub fn parse(bytes: &[u8]) -> Self {
         let mut map = Self::default();
         let Some(mut rest) = bytes.strip_prefix(MAGIC) else {
             map.damaged = true;
@@ -379,7 +379,7 @@ const MAGIC: &[u8] = b"scrfmap\x01";
 const HEAD: usize = 8;
 
 /// For people: the filemap as the tree of the developer's manual.
-pub(crate) fn as_tree(map: &Filemap) -> KvTree {
+pub fn as_tree(map: &Filemap) -> KvTree {
     let mut tree = KvTree::new();
     tree.set("STATE", format!("{:?}", map.state).to_uppercase());
     if let Some(lost) = map.wrong_bytes {
@@ -402,8 +402,8 @@ const MOST_TRIES: u32 = 100;
 mod tests {
     use super::super::record::tests::sample;
     use super::*;
-    use crate::fs::faulty::FaultyFiles;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::faulty::FaultyFiles;
 
     fn journal(entries: &[Entry<'_>]) -> Vec<u8> {
         entries.iter().fold(MAGIC.to_vec(), |mut bytes, entry| {
@@ -537,7 +537,7 @@ mod tests {
             });
             for round in 0..3000 {
                 // No number is given twice.
-                let part = PartDir::new(dir.path(), round, crate::comm::Rank(1));
+                let part = PartDir::new(dir.path(), round, scr_comm::Rank(1));
                 let begun = Journal::begin_part(&RealFiles, &part, &Entry::Open(&sample(1)));
                 let written = begun
                     .map(drop)
@@ -546,7 +546,7 @@ mod tests {
                         std::fs::write(part.data().join("state"), b"1").map_err(|error| error.to_string())
                     })
                     .and_then(|()| std::fs::read(part.filemap()).map(drop).map_err(|error| error.to_string()))
-                    .and_then(|()| part.remove(&RealFiles).map_err(|error| crate::describe(&error)));
+                    .and_then(|()| part.remove(&RealFiles).map_err(|error| scr_base::describe(&error)));
                 if written.is_err() {
                     over.store(true, Ordering::SeqCst);
                 }
@@ -565,11 +565,11 @@ mod tests {
         let claim = Claim::lay(&RealFiles, &path);
         claim.expect_held().unwrap();
         assert!(Journal::is_held(&RealFiles, &path));
-        let number = crate::testing::open_below(&path)[0];
-        crate::testing::give_away(number, std::fs::File::create(&theirs).unwrap());
-        assert!(crate::fs::is_of_closed_file(&claim.expect_held().unwrap_err()));
+        let number = scr_test_kit::descriptors::open_below(&path)[0];
+        scr_test_kit::descriptors::give_away(number, std::fs::File::create(&theirs).unwrap());
+        assert!(scr_base::fs::is_of_closed_file(&claim.expect_held().unwrap_err()));
         assert!(!Journal::is_held(&RealFiles, &path), "the system has given the lock back");
         drop(claim);
-        assert!(crate::testing::closes(number, &theirs));
+        assert!(scr_test_kit::descriptors::closes(number, &theirs));
     }
 }

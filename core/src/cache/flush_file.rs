@@ -2,11 +2,11 @@
 
 use super::dataset::CachedDataset;
 use super::Cache;
-use crate::comm::Rank;
-use crate::fs::Files;
 use crate::job::Job;
-use crate::param;
-use crate::prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, RestartPoint, Seq};
+use scr_base::fs::Files;
+use scr_comm::Rank;
+use scr_config::param;
+use scr_prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, RestartPoint, Seq};
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
@@ -217,6 +217,6 @@ fn change_flush_file<C: FnOnce(&mut FlushFile)>(
         return true;
     }
     by(job.files(), &job.prefix, change)
-        .inspect_err(|error| job.report.error(&crate::describe(error)))
+        .inspect_err(|error| job.report.error(&scr_base::describe(error)))
         .is_ok()
 }

@@ -1,7 +1,7 @@
 //! Memory of removed files that is given back while the application continues: that takes a third of the time of writing it.
 
-use crate::fs::Files;
-use crate::parallel;
+use scr_base::fs::Files;
+use scr_base::parallel;
 use std::mem::take;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
@@ -54,7 +54,7 @@ const LEAST_PRIORITY: i32 = 19;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
     use std::fs::{read_dir, read_link, remove_file, write};
     use std::path::Path;
 

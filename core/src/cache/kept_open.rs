@@ -1,7 +1,7 @@
 //! Redundancy files that stay open after they are written, until they are deleted. The memory of a reused one is then mapped
 //! already, which costs a third less than mapping it again.
 
-use crate::fs::{File, Files};
+use scr_base::fs::{File, Files};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -41,7 +41,7 @@ impl KeptOpen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::{How, RealFiles};
+    use scr_base::fs::{How, RealFiles};
 
     #[test]
     fn a_file_is_kept_under_whatever_name_it_has_and_closed_when_it_has_none() {

@@ -4,10 +4,10 @@
 //! are in the processor's cache when they are summed, and no file is read twice.
 
 use super::checksum::Checksum;
-use crate::fs::copy::write_data;
-use crate::fs::{self, zeroed, File, Mapped};
-use crate::parallel::at_a_time;
 use crc32fast::Hasher;
+use scr_base::fs::copy::write_data;
+use scr_base::fs::{self, zeroed, File, Mapped};
+use scr_base::parallel::at_a_time;
 use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
 use std::ops::Range;
 use std::path::PathBuf;
@@ -270,7 +270,7 @@ const BLOCK: usize = 256 * 1024;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::{Files, How, RealFiles};
+    use scr_base::fs::{Files, How, RealFiles};
 
     #[test]
     fn any_number_of_threads_finds_the_same_checksum_and_the_same_damage() {

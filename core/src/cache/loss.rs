@@ -2,7 +2,7 @@
 
 /// The loss of a part. Its redundancy can be computed again as long as no member of its set lacks data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Lost {
+pub enum Lost {
     /// Its redundancy, and nothing else.
     Redundancy,
     /// The redundancy and the checksums that a local part has never had.
@@ -13,8 +13,8 @@ pub(crate) enum Lost {
 
 /// The loss of a part, and its cause.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Loss {
-    pub(crate) lost: Lost,
+pub struct Loss {
+    pub lost: Lost,
     pub(crate) why: String,
 }
 

@@ -6,10 +6,10 @@
 //! creates the folder first has the number. The data in a folder identify themselves, so the name never decides whose data they
 //! are. It only leads a node back to its folder.
 
-use crate::fs::{At, Durability, Files, FsError, OwnedDir};
 use crate::job::Job;
-use crate::prefix::PrefixId;
+use scr_base::fs::{At, Durability, Files, FsError, OwnedDir};
 use scr_plugin_api::KvTree;
+use scr_prefix::PrefixId;
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub(crate) fn find(files: &dyn Files, cache: &Path, node: &str) -> Option<PathBu
 ///
 /// # Errors
 /// It cannot be listed.
-pub(crate) fn places(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
+pub fn places(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
     let nodes = all(files, cache)?.into_iter().map(|dir| dir.path);
     Ok(std::iter::once(cache.to_owned()).chain(nodes).collect())
 }
@@ -154,7 +154,7 @@ const NAME: &str = ".node";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
     use tempfile::TempDir;
 
     fn assign_in(dir: &TempDir, nodes: &[&str]) -> Vec<String> {

@@ -5,9 +5,9 @@
 
 use super::filemap::Filemap;
 use super::record::RankRecord;
-use crate::fs::{Files, How, Status};
 use crate::job::Job;
-use crate::prefix::{Prefix, PrefixId};
+use scr_base::fs::{Files, How, Status};
+use scr_prefix::{Prefix, PrefixId};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -15,7 +15,7 @@ use std::path::Path;
 
 /// The prefix directory of a part, as seen from one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Owner {
+pub enum Owner {
     /// This one. It may have had another path when the part was written.
     This,
     /// One that was at this path before.
@@ -28,7 +28,7 @@ pub(crate) enum Owner {
 
 impl Owner {
     /// The owner of a record, as seen from the directory at `prefix`, which has the id `id`.
-    pub(crate) fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
+    pub fn of(record: &RankRecord, files: &dyn Files, prefix: &Prefix, id: Option<&PrefixId>) -> Self {
         let recorded = Path::new(OsStr::from_bytes(&record.prefix));
         Self::of_path(recorded, record.prefix_id.as_ref(), files, prefix, id)
     }
@@ -91,9 +91,9 @@ fn is_gone(files: &dyn Files, path: &Path, id: &PrefixId) -> bool {
 mod tests {
     use super::*;
     use crate::cache::record::tests::sample;
-    use crate::fs::RealFiles;
-    use crate::ledger::LedgerDir;
-    use crate::prefix::fixtures::scratch;
+    use scr_base::fs::RealFiles;
+    use scr_prefix::ledger::LedgerDir;
+    use scr_test_kit::fixtures::scratch;
 
     use std::path::PathBuf;
 

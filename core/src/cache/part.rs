@@ -19,9 +19,9 @@
 use super::kept_open::KeptOpen;
 use super::record::{FileRecord, RankRecord};
 use super::shared_files::remove_claims;
-use crate::comm::Rank;
-use crate::fs::{At, File, Files, FsError, How, Kind};
-use crate::prefix::FileName;
+use scr_base::fs::{At, File, Files, FsError, How, Kind};
+use scr_comm::Rank;
+use scr_prefix::FileName;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{self, ErrorKind};
@@ -30,14 +30,14 @@ use std::path::{Path, PathBuf};
 
 /// One rank's part of one dataset in one cache directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct PartDir {
+pub struct PartDir {
     dataset: PathBuf,
     rank: Rank,
 }
 
 impl PartDir {
     /// The part of `rank` of dataset `id` in the cache directory `cache`.
-    pub(crate) fn new(cache: &Path, id: u64, rank: Rank) -> Self {
+    pub fn new(cache: &Path, id: u64, rank: Rank) -> Self {
         Self { dataset: cache.join(dataset_name(id)), rank }
     }
 
@@ -73,7 +73,7 @@ impl PartDir {
     }
 
     /// The journal.
-    pub(crate) fn filemap(&self) -> PathBuf {
+    pub fn filemap(&self) -> PathBuf {
         self.hidden().join(format!("{FILEMAP}{}", self.rank))
     }
 
@@ -228,21 +228,21 @@ impl PartDir {
 
 /// The contents of a cache directory.
 #[derive(Debug, Default)]
-pub(crate) struct CacheContents {
+pub struct CacheContents {
     /// Parts that have a filemap: dataset and rank.
-    pub(crate) parts: Vec<(u64, Rank)>,
+    pub parts: Vec<(u64, Rank)>,
     /// Parts on their way out.
     going: Vec<(u64, Rank)>,
     /// Datasets that may or may not have parts.
     unknown: Vec<u64>,
     /// Every dataset id that is in use here.
-    pub(crate) ids: Vec<u64>,
+    pub ids: Vec<u64>,
     /// Errors on what could not be read or removed.
-    pub(crate) errors: Vec<FsError>,
+    pub errors: Vec<FsError>,
 }
 
 /// Searches a cache directory and changes nothing. An entry that cannot be read hides no other entry.
-pub(crate) fn look_through(files: &dyn Files, cache: &Path) -> CacheContents {
+pub fn look_through(files: &dyn Files, cache: &Path) -> CacheContents {
     let mut found = CacheContents::default();
     for name in found.noting(files.list_if_there(cache)).unwrap_or_default() {
         let Some(id) = dataset_id(&name) else { continue };
@@ -381,7 +381,7 @@ const SPARE: &str = ".spare_";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
     use std::fs;
 
     /// A cache directory with the parts of ranks 0 and 1 of dataset 4.

@@ -5,14 +5,14 @@
 use super::loss::Loss;
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
-use crate::fs::{At, Files, FsError, Kind, Status};
-use crate::prefix::{Overwritten, Prefix};
+use scr_base::fs::{At, Files, FsError, Kind, Status};
+use scr_prefix::{Overwritten, Prefix};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// The places of one part.
-pub(crate) trait PartPlace {
+pub trait PartPlace {
     /// The place of a file of the part.
     fn file(&self, record: &RankRecord, file: &FileRecord) -> PathBuf;
     /// The path of the nth file of the part until it is known to be right. In the same folder.
@@ -94,7 +94,7 @@ pub(crate) enum Flaw {
 /// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
 /// length that its record gives. A local part has no redundancy yet, and its files no checksums: one that was written to since
 /// counts as lost.
-pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
+pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
     let flaw = |file: &FileRecord| {
         let path = place.file(record, file);
         let found = match record.is_known_by_time(file) {
@@ -104,18 +104,18 @@ pub(crate) fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &Ra
         found.err()
     };
     if let Some(flaw) = record.files.iter().find_map(flaw) {
-        return Some(Loss::of_data(crate::describe(&flaw)));
+        return Some(Loss::of_data(scr_base::describe(&flaw)));
     }
     if record.local.is_some() {
         let is_gone = is_of_earlier_boot(files, record);
         return Some(if is_gone {
-            Loss::of_data(crate::describe(&Flaw::Rebooted))
+            Loss::of_data(scr_base::describe(&Flaw::Rebooted))
         } else {
             Loss::of_protection()
         });
     }
     let flaw = record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes).err());
-    flaw.map(|flaw| Loss::of_redundancy(crate::describe(&flaw)))
+    flaw.map(|flaw| Loss::of_redundancy(scr_base::describe(&flaw)))
 }
 
 /// Whether a local part was written before this machine was started again. It may lack bytes, and no checksum shows that.
@@ -131,8 +131,8 @@ pub(crate) fn boot_of(files: &dyn Files) -> String {
 /// The loss of a part in bypass mode: a file that is not in the prefix directory as it was written. Such files have no checksums,
 /// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
 /// one that was given out for that, whatever its time.
-pub(crate) fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
-    first_flaw_in_place(files, record).err().map(|flaw| Loss::of_data(crate::describe(&flaw)))
+pub fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
+    first_flaw_in_place(files, record).err().map(|flaw| Loss::of_data(scr_base::describe(&flaw)))
 }
 
 fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Flaw> {

@@ -3,13 +3,13 @@
 //! The record is in the rank's own filemap and, since that may be lost with its node, in the filemaps of as many neighbours as
 //! the scheme survives losses.
 
-use crate::comm::Rank;
 use crate::job::Job;
-use crate::prefix::{
-    crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, RestartPoint, Seq, RANKS,
-};
+use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use scr_prefix::{
+    crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, RestartPoint, Seq, RANKS,
+};
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -17,42 +17,42 @@ use std::path::{Path, PathBuf};
 
 /// One rank's part of one dataset.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RankRecord {
+pub struct RankRecord {
     /// The descriptor of the whole dataset.
-    pub(crate) dataset: DatasetDescriptor,
+    pub dataset: DatasetDescriptor,
     /// The id that it has in the prefix directory: another one where that was taken in cache when it was fetched.
-    pub(crate) id_in_prefix: u64,
+    pub id_in_prefix: u64,
     /// The number of ranks of the run that reads it in place, where another number wrote it. No other run uses such a record.
     pub(crate) read_by: Option<u32>,
     /// When it was put into cache, in microseconds since the epoch: a dataset that is fetched twice is not mixed up.
     pub(crate) begun: u64,
     /// The prefix directory it belongs to, absolute.
-    pub(crate) prefix: Vec<u8>,
+    pub prefix: Vec<u8>,
     /// The random id of that one, where it had any: another directory may have its path by now.
     pub(crate) prefix_id: Option<PrefixId>,
     /// The rank that wrote this part.
-    pub(crate) rank: Rank,
+    pub rank: Rank,
     /// The node it was written on.
     pub(crate) node: String,
     /// How it is stored and protected.
-    pub(crate) protection: Protection,
+    pub protection: Protection,
     /// The ranks of its redundancy set, in order.
-    pub(crate) members: Vec<Rank>,
+    pub members: Vec<Rank>,
     /// The node that each of them wrote on, so that a message can name the node of a rank of which nothing is left.
     pub(crate) nodes: Vec<String>,
     /// Its files, in the order in which they were routed.
-    pub(crate) files: Vec<FileRecord>,
+    pub files: Vec<FileRecord>,
     /// Its redundancy file, where the scheme keeps one.
-    pub(crate) redundancy: Option<RedundancyRecord>,
+    pub redundancy: Option<RedundancyRecord>,
     /// While the part is local, which means that its scheme has not protected it yet: the boot of the machine that may have bytes
     /// of it in memory only. Empty where the end of a machine takes nothing, or that is not known.
-    pub(crate) local: Option<String>,
+    pub local: Option<String>,
 }
 
 /// One dataset among all that were ever in cache: two may have one id where ids could not be reserved, and a dataset may be
 /// fetched more than once, so the time when it was put there belongs to it. A newer one is higher.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct DatasetKey {
+pub struct DatasetKey {
     /// Number of the run that wrote it.
     pub(crate) run: u64,
     /// Id of the dataset.
@@ -62,16 +62,16 @@ pub(crate) struct DatasetKey {
 }
 
 impl DatasetKey {
-    pub(crate) fn of(record: &RankRecord) -> Self {
+    pub fn of(record: &RankRecord) -> Self {
         Self { run: record.dataset.run, id: record.dataset.id, begun: record.begun }
     }
 }
 
 /// How a dataset is stored and protected, as it was when it was written.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(crate) struct Protection {
+pub struct Protection {
     /// The scheme's name, as in `TYPE=`.
-    pub(crate) scheme: String,
+    pub scheme: String,
     /// On-disk format of the redundancy.
     pub(crate) format: u32,
     /// Version of the plugin that wrote it.
@@ -81,31 +81,31 @@ pub(crate) struct Protection {
     /// The store's name: its base as it was configured, before variables are expanded.
     pub(crate) store: String,
     /// Whether the files lie in the prefix directory instead of in cache.
-    pub(crate) bypass: bool,
+    pub bypass: bool,
 }
 
 /// One file of a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FileRecord {
+pub struct FileRecord {
     /// Its name.
-    pub(crate) name: FileName,
+    pub name: FileName,
     /// Length.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Permission bits.
     pub(crate) mode: u32,
     /// Time of the last change: seconds and nanoseconds since the epoch.
     pub(crate) mtime: (i64, u32),
     /// Checksum, where one was taken.
-    pub(crate) crc: Option<u32>,
+    pub crc: Option<u32>,
 }
 
 /// A rank's redundancy file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct RedundancyRecord {
+pub struct RedundancyRecord {
     /// Length.
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Checksum.
-    pub(crate) crc: u32,
+    pub crc: u32,
 }
 
 /// That a dataset was written by another number of ranks than this run has.
@@ -151,12 +151,12 @@ impl RankRecord {
     }
 
     /// As what a job may restart from.
-    pub(crate) fn restart_point(&self) -> RestartPoint {
+    pub fn restart_point(&self) -> RestartPoint {
         RestartPoint { seq: self.seq(), ..self.dataset.restart_point() }
     }
 
     /// Number of ranks that have a part of the dataset, which a record always knows.
-    pub(crate) fn ranks(&self) -> u32 {
+    pub fn ranks(&self) -> u32 {
         self.read_by.or(self.dataset.ranks).unwrap_or_default()
     }
 
@@ -195,7 +195,7 @@ impl RankRecord {
     }
 
     /// As a tree, to be kept or sent.
-    pub(crate) fn to_tree(&self) -> KvTree {
+    pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.put("DSETDESC", self.dataset.to_tree());
         if self.id_in_prefix != self.dataset.id {
@@ -238,7 +238,7 @@ impl RankRecord {
     ///
     /// # Errors
     /// Names the field that is missing or malformed.
-    pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
         let part = |key: &str| tree.get(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
         let prefix = tree.value("PREFIX").ok_or_else(|| FieldError::Missing { key: "PREFIX".to_owned() })?;
         let set = part("SET")?;

@@ -3,8 +3,8 @@
 
 use super::node_dir;
 use super::{Cache, StoreInUse};
-use crate::fs::{Files, FsError, OwnedDir};
 use crate::job::Job;
+use scr_base::fs::{Files, FsError, OwnedDir};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

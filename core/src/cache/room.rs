@@ -3,16 +3,16 @@
 //! If it has, the old one is evicted only after the new one is complete. A store in memory has more limits than that of its file
 //! system: the memory of the node, and that of the control groups that this process is in.
 
-use crate::fs::Files;
-use crate::message::amount;
+use scr_base::fs::Files;
+use scr_base::message::amount;
 use std::fmt::{self, Display, Formatter};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Bytes that may still be written to a store, as one limit has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) bytes: u64,
+pub struct Room {
+    pub bytes: u64,
     pub(crate) by: LimitedBy,
 }
 
@@ -29,11 +29,11 @@ pub(crate) enum LimitedBy {
 
 /// The limits of the memory of this process. The control groups are found once, since a process stays where it is.
 #[derive(Default)]
-pub(crate) struct MemoryLimits(OnceLock<Vec<Group>>);
+pub struct MemoryLimits(OnceLock<Vec<Group>>);
 
 /// The bytes that the store at `cache` still takes, by the limit that leaves least. `None` where none is known. An answer above
 /// `enough` may be too low.
-pub(crate) fn room(files: &dyn Files, cache: &Path, memory: &MemoryLimits, enough: u64) -> Option<Room> {
+pub fn room(files: &dyn Files, cache: &Path, memory: &MemoryLimits, enough: u64) -> Option<Room> {
     let space = files.space(cache).ok()?;
     let mut rooms = Vec::from_iter(space.free.map(|bytes| Room { bytes, by: LimitedBy::FileSystem }));
     if space.in_memory {
@@ -160,8 +160,8 @@ impl Display for Room {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::faulty::FaultyFiles;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::faulty::FaultyFiles;
     use std::fs;
 
     const ENOUGH: u64 = 500;

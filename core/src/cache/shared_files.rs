@@ -12,10 +12,10 @@ use super::node_dir;
 use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
-use crate::comm::collective::{all_reduce, route, Op};
-use crate::comm::{Comm, CommError, Rank};
-use crate::fs::{At, Files, FsError, MAX_TREE_BYTES};
-use crate::prefix::FileName;
+use scr_base::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use scr_comm::collective::{all_reduce, route, Op};
+use scr_comm::{Comm, CommError, Rank};
+use scr_prefix::FileName;
 use std::collections::{BTreeMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
@@ -222,7 +222,7 @@ const CLAIM: &str = ".claim_";
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::thread::run;
+    use scr_comm::thread::run;
 
     #[test]
     fn a_name_that_two_ranks_have_claimed_is_found_once() {

@@ -4,10 +4,10 @@
 //! is empty, so a full device does not matter. The other ranks of the node check that it is there: they must see the same
 //! folder as their first rank.
 
-use crate::comm::collective::{agree_at, all_gather, any, barrier, broadcast};
-use crate::comm::{Collective, Comm, CommError, Rank};
-use crate::fs::{unique_number, Files, How, OwnedDir};
-use crate::placement::Placement;
+use scr_base::fs::{unique_number, Files, How, OwnedDir};
+use scr_comm::collective::{agree_at, all_gather, any, barrier, broadcast};
+use scr_comm::placement::Placement;
+use scr_comm::{Collective, Comm, CommError, Rank};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
@@ -142,8 +142,8 @@ fn make(files: &dyn Files, mark: &Path) -> io::Result<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::thread::run;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_comm::thread::run;
     use tempfile::TempDir;
 
     /// The result of each of six ranks on six nodes, with a folder for each letter; `-` is a folder that is not there.

@@ -3,8 +3,8 @@
 use super::filemap::Filemap;
 use super::part::PartDir;
 use super::record::{DatasetKey, RankRecord};
-use crate::fs::Files;
-use crate::prefix::{DatasetDescriptor, Seq};
+use scr_base::fs::Files;
+use scr_prefix::{DatasetDescriptor, Seq};
 
 /// A part that is of no use to this run, and is removed once a newer checkpoint counts.
 #[derive(Debug)]

@@ -6,13 +6,14 @@
 use super::node_dir;
 use super::room::MemoryLimits;
 use super::sharing::{Seen, Sharing};
-use crate::comm::collective::route_trees;
-use crate::comm::{AnyError, Collective, CollectiveError, CommError, Rank};
-use crate::descriptor::{Evict, Store, View, WORLD};
+use crate::error::Doing as _;
 use crate::error::Error;
-use crate::fs::{EntryName, OwnedDir};
 use crate::job::Job;
-use crate::placement::Placement;
+use scr_base::fs::{EntryName, OwnedDir};
+use scr_comm::collective::route_trees;
+use scr_comm::placement::Placement;
+use scr_comm::{AnyError, Collective, CollectiveError, CommError, Rank};
+use scr_config::descriptor::{Evict, Store, View, WORLD};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -152,10 +153,10 @@ pub(crate) fn own_folder(
     let nodes: BTreeSet<String> = mates.iter().copied().map(name_of).collect();
     let assigned = match node_dir::assign(dir, job.env.uid, nodes.iter().map(String::as_str)) {
         Ok((assigned, unnamed)) => {
-            unnamed.iter().for_each(|error| job.report.error_here(&crate::describe(error)));
+            unnamed.iter().for_each(|error| job.report.error_here(&scr_base::describe(error)));
             Ok(assigned)
         }
-        Err(error) => Err(crate::describe(&error)),
+        Err(error) => Err(scr_base::describe(&error)),
     };
     let assigned = job.agree(assigned)?;
     let folder_for = |mate: Rank| {

@@ -4,8 +4,8 @@ use super::logical_file::LogicalFile;
 use super::loss::Loss;
 use super::place::PartPlace;
 use super::record::RankRecord;
-use crate::fs::{At, File, Files, FsError, How};
-use crate::planted::{planted, Bug};
+use scr_base::fs::{At, File, Files, FsError, How};
+use scr_base::planted::{planted, Bug};
 use scr_plugin_api::PluginError;
 
 /// How a part differs from its record.
@@ -29,8 +29,8 @@ impl Damage {
     /// As a loss: what is damaged is of no use.
     pub(crate) fn loss(&self) -> Loss {
         match self {
-            Self::Data(error) => Loss::of_data(crate::describe(error)),
-            Self::Redundancy(error) => Loss::of_redundancy(crate::describe(error)),
+            Self::Data(error) => Loss::of_data(scr_base::describe(error)),
+            Self::Redundancy(error) => Loss::of_redundancy(scr_base::describe(error)),
         }
     }
 }

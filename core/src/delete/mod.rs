@@ -8,28 +8,28 @@ mod window;
 
 pub(crate) use window::{all, named, slide_window};
 
-use crate::comm::collective::{agree_at, barrier, route_trees};
-use crate::comm::{AnyError, Collective, Comm, CommError, Rank};
-use crate::describe;
 use crate::flush::alone;
 use crate::flush::lists;
-use crate::fs::Files;
-use crate::ledger::{expect_lock, Fence, LedgerDir, Request};
-use crate::prefix::{Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
+use scr_base::describe;
+use scr_base::fs::Files;
+use scr_comm::collective::{agree_at, barrier, route_trees};
+use scr_comm::{AnyError, Collective, Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::{expect_lock, Fence, LedgerDir, Request};
+use scr_prefix::{Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
 use std::io::ErrorKind;
 use std::path::Path;
 
 /// Data that a rank needs to take part in a deletion.
 #[derive(Clone, Copy)]
-pub(crate) struct Deleting<'a> {
-    pub(crate) comm: &'a dyn Comm,
-    pub(crate) files: &'a dyn Files,
+pub struct Deleting<'a> {
+    pub comm: &'a dyn Comm,
+    pub files: &'a dyn Files,
     /// Name of this node, for messages.
-    pub(crate) node: &'a str,
-    pub(crate) prefix: &'a Prefix,
+    pub node: &'a str,
+    pub prefix: &'a Prefix,
     /// The number of its run. Datasets that another run reads in place stay.
-    pub(crate) run: u64,
+    pub run: u64,
 }
 
 /// A note for the user on a deleted dataset: why files of it may remain.
@@ -37,7 +37,7 @@ pub(crate) type Note = Option<String>;
 
 impl Deleting<'_> {
     /// Deletes a dataset. All ranks call it, with the same id; each removes its share of the files.
-    pub(crate) fn run(&self, id: u64) -> Collective<Note> {
+    pub fn run(&self, id: u64) -> Collective<Note> {
         if self.comm.rank() != Rank(0) {
             return self.run_alone(id, Ok(None));
         }
@@ -164,14 +164,14 @@ impl Deleting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::thread::run;
     use crate::flush::closing::{finalize_arrived, finalize_now};
     use crate::flush::tests::stage::{through, Cached, Stage, NOW};
-    use crate::fs::faulty::FaultyFiles;
-    use crate::fs::{How, LockAttempt, RealFiles};
-    use crate::ledger::pending;
-    use crate::prefix::fixtures::let_look_dead;
-    use crate::prefix::Index;
+    use scr_base::fs::{How, LockAttempt, RealFiles};
+    use scr_comm::thread::run;
+    use scr_prefix::ledger::pending;
+    use scr_prefix::Index;
+    use scr_test_kit::faulty::FaultyFiles;
+    use scr_test_kit::fixtures::let_look_dead;
     use std::fs;
     use std::path::PathBuf;
     use std::sync::Arc;

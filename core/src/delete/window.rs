@@ -2,14 +2,15 @@
 
 use super::Deleting;
 use crate::cache::Cache;
-use crate::comm::collective::{any, broadcast_tree};
-use crate::comm::{CommError, Rank};
+use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
-use crate::ledger::{beyond_window, Request};
-use crate::param;
-use crate::prefix::{Index, PrefixError};
+use scr_comm::collective::{any, broadcast_tree};
+use scr_comm::{CommError, Rank};
+use scr_config::param;
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::{beyond_window, Request};
+use scr_prefix::{Index, PrefixError};
 
 /// Deletes a dataset with all its files from the prefix directory. Collective.
 ///
@@ -83,7 +84,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
     let surplus = match listed(job, READING, goes) {
         Err(Error::Comm(error)) => return Err(error.into()),
         Err(error) => {
-            job.report.error(&crate::describe(&error));
+            job.report.error(&scr_base::describe(&error));
             return Ok(());
         }
         Ok(surplus) => surplus,
@@ -97,7 +98,7 @@ pub(crate) fn slide_window(job: &Job, cache: &mut Cache, newest: u64) -> Result<
             Err(error) => {
                 // The next flush tries again, and nothing has to be said again.
                 if cache.is_first_undeleted(id) {
-                    let why = crate::describe(&error);
+                    let why = scr_base::describe(&error);
                     job.report.error(&format!("{why}; it stays, and this is not said of it again"));
                 }
                 if !is_still_whole(job, id)? {

@@ -4,12 +4,12 @@
 
 use super::shared::Mine;
 use super::{Candidate, Fetch, FetchError, FetchedFile};
-use crate::fs::copy::{Attributes, Copy};
-use crate::fs::verify::{compare, open_whole, FileError};
-use crate::fs::{retried, File, FileRange};
-use crate::prefix::container::{members_from_tree, members_to_tree};
-use crate::prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixError, PrefixFile};
+use scr_base::fs::copy::{Attributes, Copy};
+use scr_base::fs::verify::{compare, open_whole, FileError};
+use scr_base::fs::{retried, File, FileRange};
 use scr_plugin_api::KvTree;
+use scr_prefix::container::{members_from_tree, members_to_tree};
+use scr_prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixError, PrefixFile};
 use std::path::PathBuf;
 
 /// The place of a file in a container, and the properties of its copy.

@@ -21,26 +21,27 @@ mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::{candidates, in_order, is_suspect, output, Candidate};
+pub(crate) use candidates::candidates;
 pub(crate) use into_cache::{Fetcher, Search, Wanted, AS_MANY_RANKS};
 pub(crate) use shared::Mates;
 
-use crate::comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
-use crate::comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
-use crate::describe;
 use crate::flush::folder_owners::{self, FolderOwners};
-use crate::fs::copy::{Attributes, Copy};
-use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{retried, Files};
-use crate::ledger::{Committed, Doubts, LedgerDir, Proof, Request};
-use crate::placement::Placement;
-use crate::prefix::rank2file::{self, Leaf};
-use crate::prefix::{
+use readers::Readers;
+use scr_base::describe;
+use scr_base::fs::copy::{Attributes, Copy};
+use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
+use scr_base::fs::{retried, Files};
+use scr_comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
+use scr_comm::placement::Placement;
+use scr_comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
+use scr_plugin_api::KvTree;
+pub(crate) use scr_prefix::ledger::Candidate;
+use scr_prefix::ledger::{Committed, Doubts, LedgerDir, Proof, Request};
+use scr_prefix::rank2file::{self, Leaf};
+use scr_prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
     Summary,
 };
-use readers::Readers;
-use scr_plugin_api::KvTree;
 use shared::Mine;
 use std::path::{Path, PathBuf};
 
@@ -116,7 +117,6 @@ pub(crate) struct Fetched {
 
 /// Why a dataset was not fetched, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum FetchError {
     /// It is itself damaged, and marked so in the index where that could be written.
     #[error("dataset {dataset} is damaged and is marked as failed: {account}")]

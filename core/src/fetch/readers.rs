@@ -1,7 +1,7 @@
 //! Which rank reads, and compares, which files of a dataset: each its own, or a block of them where another number of ranks wrote
 //! it.
 
-use crate::comm::Rank;
+use scr_comm::Rank;
 use std::ops::Range;
 
 /// The number of ranks that wrote a dataset, and the number that read it.

@@ -3,13 +3,13 @@
 
 use super::aggregated::Within;
 use super::{Fetch, FetchedFile, Rules};
-use crate::comm::Rank;
 use crate::flush::lists;
-use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{At, Kind};
-use crate::placement::Placement;
-use crate::prefix::{FileName, PrefixFile};
+use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
+use scr_base::fs::{At, Kind};
+use scr_comm::placement::Placement;
+use scr_comm::Rank;
 use scr_plugin_api::KvTree;
+use scr_prefix::{FileName, PrefixFile};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 

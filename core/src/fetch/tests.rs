@@ -1,16 +1,17 @@
 //! Whole fetches in one process: what comes back, what is refused, and what is marked as damaged.
 
-use super::{candidates, in_order, output, Candidate, Fetch, FetchError, Fetched, Options};
-use crate::comm::thread::run;
-use crate::comm::{Comm, Rank};
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, Options};
 use crate::flush::finalize_arrived;
 use crate::flush::tests::stage::{through, Cached, Stage, Through, NOW};
-use crate::fs::faulty::{FaultyFiles, What};
-use crate::fs::verify::FileError;
-use crate::fs::{Files, RealFiles};
-use crate::prefix::fixtures::{damage, scratch_copy};
-use crate::prefix::{DatasetDescriptor, FileName, Index, Overwritten, Prefix, Seq};
+use scr_base::fs::verify::FileError;
+use scr_base::fs::{Files, RealFiles};
+use scr_comm::thread::run;
+use scr_comm::{Comm, Rank};
 use scr_plugin_api::Transport;
+use scr_prefix::ledger::{in_order, output};
+use scr_prefix::{DatasetDescriptor, FileName, Index, Overwritten, Prefix, Seq};
+use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::fixtures::{damage, scratch_copy};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
@@ -189,7 +190,7 @@ fn copies_have_the_times_and_permissions_of_their_sources_unless_that_is_switche
     let (stage, cached) = flushed(2, 1, "a");
     let time = (1_234_567_890, 123_456_789);
     for name in cached.bytes.keys() {
-        let file = RealFiles.open(&stage.prefix.file(name), crate::fs::How::Update).unwrap();
+        let file = RealFiles.open(&stage.prefix.file(name), scr_base::fs::How::Update).unwrap();
         file.set_times(time, time).unwrap();
     }
     for metadata in [true, false] {
@@ -339,7 +340,7 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
     let listed = fs::metadata(prefix.summary_file(4)).unwrap();
     let listed = (listed.mtime(), listed.mtime_nsec() as u32);
     let change_at = |name: &FileName, time| {
-        let file = RealFiles.open(&prefix.file(name), crate::fs::How::Update).unwrap();
+        let file = RealFiles.open(&prefix.file(name), scr_base::fs::How::Update).unwrap();
         file.set_times(time, time).unwrap();
     };
     for rank in 0..4 {

@@ -6,21 +6,19 @@
 use super::folder_owners::assign_owners;
 use super::SourceFile;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::{any, route_trees};
-use crate::comm::{Collective, CommError, Rank};
-use crate::fs::copy::write_data;
-use crate::fs::verify::{block_size, compare, open_whole, FileError};
-use crate::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
 use crate::job::Job;
-use crate::ledger::LedgerDir;
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::container::{members_from_tree, members_to_tree};
-use crate::prefix::{
-    Contents, DatasetDescriptor, FileName, IndexEntry, Member, Prefix, PrefixError, Summary,
-};
 use crc32fast::Hasher;
+use scr_base::fs::copy::write_data;
+use scr_base::fs::verify::{block_size, compare, open_whole, FileError};
+use scr_base::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::{any, route_trees};
+use scr_comm::{Collective, CommError, Rank};
+use scr_config::param;
 use scr_plugin_api::KvTree;
+use scr_prefix::container::{members_from_tree, members_to_tree};
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{Contents, DatasetDescriptor, FileName, IndexEntry, Member, Prefix, PrefixError, Summary};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! The lock of the process that marks, closes or takes back flushes below a prefix directory, or deletes there.
 
 use super::pauses::Pauses;
-use crate::fs::{Files, FsError};
-use crate::ledger::Fence;
-use crate::prefix::Prefix;
+use scr_base::fs::{Files, FsError};
+use scr_prefix::ledger::Fence;
+use scr_prefix::Prefix;
 use std::path::Path;
 use std::time::Duration;
 

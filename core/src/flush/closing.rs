@@ -16,19 +16,19 @@ use super::alone::{alone, try_alone};
 use super::names::{folders_of, name_file, sync_folders, sync_names, Staged, BLOCK_BYTES};
 use super::outcome::FlushOutcome;
 use super::step::{Step, StepError};
-use crate::describe;
-use crate::fs::verify::{expect_bytes, expect_size, FileError};
-use crate::fs::{unique_number, At, Files, FsError, How};
-use crate::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
-use crate::ledger::{
+use scr_base::describe;
+use scr_base::fs::verify::{expect_bytes, expect_size, FileError};
+use scr_base::fs::{unique_number, At, Files, FsError, How};
+use scr_plugin_api::KvTree;
+use scr_prefix::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
+use scr_prefix::ledger::{
     expect_lock, Close, Closer, CommonFiles, Dropping, Ended, Ending, Fence, Ledger, LedgerDir, Request,
     Turn, Whose, Wish, SAVED,
 };
-use crate::prefix::{
+use scr_prefix::{
     staging_file, DatasetDescriptor, FileName, FlushFile, IndexEntry, Location, Prefix, PrefixError,
     PrefixFile, Rank2File, Seq, Unsynced, DELETION, IN_PLACE,
 };
-use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -174,7 +174,7 @@ pub(crate) fn finish(
 ///
 /// # Errors
 /// A file or folder could not be synced, a newer dataset has its name or its files, or what `check` says.
-pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
+pub fn list_in_place<E: From<PrefixError> + From<FsError>>(
     files: &dyn Files,
     prefix: &Prefix,
     dataset: &DatasetDescriptor,
@@ -201,7 +201,7 @@ pub(crate) fn list_in_place<E: From<PrefixError> + From<FsError>>(
 /// # Errors
 /// A flush could not be rolled back, the index cannot be changed, or another run reads files of a dataset in place, which nobody
 /// would keep for it any more.
-pub(crate) fn drop_datasets(
+pub fn drop_datasets(
     files: &dyn Files,
     prefix: &Prefix,
     which: Dropping<'_>,

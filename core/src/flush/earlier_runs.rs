@@ -8,12 +8,13 @@ use super::closing;
 use super::detached::{poll_some, Here, PollResult, Transports, Which};
 use super::outcome::{FlushOutcome, CURE};
 use super::pauses::WaitLimit;
-use crate::comm::collective::{all_reduce, any, broadcast, Op};
-use crate::comm::{AnyError, CommError, Rank};
+use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
 use crate::plugin::PluginHost;
-use crate::prefix::Running;
+use scr_comm::collective::{all_reduce, any, broadcast, Op};
+use scr_comm::{AnyError, CommError, Rank};
+use scr_prefix::Running;
 use std::path::Path;
 use std::time::Duration;
 
@@ -55,7 +56,7 @@ pub(crate) fn resolve_pending_flushes(
 
 fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {
     let released = job.ledger().release_of_earlier_runs(running);
-    released.unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
+    released.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
     let ended = closing::finalize_pending(job.files(), &job.prefix, &job.local_time())?;
     ended.iter().for_each(|ended| job.report.notice(&ended.to_string()));
     ended.iter().try_for_each(FlushOutcome::expect_ended)?;

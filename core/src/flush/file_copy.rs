@@ -6,10 +6,10 @@
 use super::names::{sync_folders, Staged};
 use super::step::StepError;
 use super::{Options, SourceFile};
-use crate::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
-use crate::fs::{permissions, retried, At, Durability, Files, How, Status};
-use crate::prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
+use scr_base::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
+use scr_base::fs::{permissions, retried, At, Durability, Files, How, Status};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 

@@ -10,19 +10,20 @@ use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, PrefixCopy};
-use crate::comm::collective::{any, broadcast, broadcast_tree};
-use crate::comm::{CommError, Rank};
+use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
-use crate::ledger::pending::PendingFlush;
 use crate::log::{Event, Record, Transfer};
-use crate::message::throughput;
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::{FileName, Index, Location, PrefixError, Withdrawal};
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
+use scr_base::message::throughput;
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::{any, broadcast, broadcast_tree};
+use scr_comm::{CommError, Rank};
+use scr_config::param;
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::{FileName, Index, Location, PrefixError, Withdrawal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -532,7 +533,7 @@ impl Flushes {
         kind: FlushKind,
     ) {
         let job = site.job;
-        let why = crate::describe(error);
+        let why = scr_base::describe(error);
         let failed = Record::event(Event::FlushFail).dataset(&record.dataset).took(took).note(why);
         job.log.add_entry(failed);
         let label = dataset(site.cache, id).record.label();
@@ -577,7 +578,7 @@ impl Flushes {
         });
         if dataset.aggregated && job.rank() == Rank(0) {
             if let Err(error) = aggregate::remove_replaced(job.files(), &job.prefix) {
-                let text = crate::describe(&error);
+                let text = scr_base::describe(&error);
                 job.report
                     .warn(&format!("containers of older datasets take room in the prefix directory: {text}"));
             }
@@ -618,7 +619,7 @@ fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
         let replaced =
             |index: &Index| others.iter().copied().filter(|&other| is_replaced(index, other)).collect();
         let replaced: Vec<u64> = site.job.ledger().look(replaced).unwrap_or_else(|error| {
-            site.job.report.error(&crate::describe(&error));
+            site.job.report.error(&scr_base::describe(&error));
             others.clone()
         });
         replaced.into_iter().for_each(|other| _ = tree.entry("REPLACED", other));

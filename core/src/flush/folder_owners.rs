@@ -3,10 +3,10 @@
 //! The checksum of a name, or of a folder, selects the rank that all others ask about it. So no rank receives all names, and it
 //! takes two rounds for any number of names.
 
-use crate::comm::collective::{all_reduce, route_trees, Op};
-use crate::comm::{Comm, CommError, Rank};
-use crate::prefix::{FileName, PrefixFile};
+use scr_comm::collective::{all_reduce, route_trees, Op};
+use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::{FileName, PrefixFile};
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// The answer that this rank gets.
@@ -213,7 +213,7 @@ fn differ(one: Option<u64>, other: Option<u64>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::thread::run;
+    use scr_comm::thread::run;
     use std::collections::BTreeSet;
 
     fn owners_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<FolderOwners> {

@@ -2,10 +2,10 @@
 
 use super::throttle::SharedSlots;
 use crate::cache::Cache;
-use crate::descriptor::FlushBy;
 use crate::job::Job;
-use crate::param;
 use crate::plugin::Manifest;
+use scr_config::descriptor::FlushBy;
+use scr_config::param;
 
 /// The options that the host knows. Limits are for all that is flushed, so each process gets its share, or each node
 /// where one process copies for the whole node.

@@ -1,10 +1,10 @@
 //! A rank's list of files, as a message between ranks.
 
 use super::file_copy::FileCopy;
-use crate::comm::{collective, Comm, CommError, Rank};
-use crate::prefix::rank2file::LeafLists;
-use crate::prefix::{FileName, PrefixFile};
+use scr_comm::{collective, Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::rank2file::LeafLists;
+use scr_prefix::{FileName, PrefixFile};
 
 /// The list of this rank's files.
 pub(super) fn of<'a>(copies: impl Iterator<Item = &'a FileCopy>) -> Vec<PrefixFile> {

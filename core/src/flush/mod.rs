@@ -33,7 +33,7 @@
 
 mod aggregate;
 pub(crate) mod alone;
-pub(crate) mod closing;
+pub mod closing;
 pub(crate) mod detached;
 mod earlier_runs;
 pub(crate) mod file_copy;
@@ -41,7 +41,7 @@ mod flushes;
 pub(crate) mod folder_owners;
 mod host_options;
 pub(crate) mod lists;
-pub(crate) mod names;
+pub mod names;
 mod outcome;
 mod pauses;
 mod plan;
@@ -55,22 +55,22 @@ pub(crate) mod throttle;
 mod under_way;
 mod worker;
 
-pub(crate) use crate::ledger::MakeCurrent;
 pub use closing::finalize_arrived;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::{resolve_pending_flushes, LeftWhole};
 pub(crate) use flushes::{FlushSite, Flushes};
 pub use outcome::FlushOutcome;
 pub(crate) use policy::is_due_at_start;
+pub(crate) use scr_prefix::ledger::MakeCurrent;
 pub use throttle::SharedSlots;
 pub use under_way::{flushes_under_way, FlushUnderWay};
 
-use crate::comm::CommError;
-use crate::fs::{unique_number, Files};
 use crate::job::Job;
-use crate::prefix::FileName;
 use crate::redundancy::plugins::TransportInUse;
+use scr_base::fs::{unique_number, Files};
+use scr_comm::CommError;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_prefix::FileName;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -160,7 +160,6 @@ pub(crate) struct FlushReport {
 
 /// Why a dataset was not flushed, the same on all ranks. It is still in cache.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub(crate) enum FlushError {
     /// A step failed on some rank.
     #[error("dataset {dataset} was not flushed, {step} failed: {account}; it is kept in cache")]

@@ -1,10 +1,10 @@
 //! Folders are made, files get their names, and the names are synced.
 
 use super::step::StepError;
-use crate::fs::verify::expect_bytes;
-use crate::fs::{unique_number, At, Durability, Files, FsError};
-use crate::ledger::{expect_lock, Fence};
-use crate::prefix::{staging_file, Prefix, Unsynced, DIR_MODE};
+use scr_base::fs::verify::expect_bytes;
+use scr_base::fs::{unique_number, At, Durability, Files, FsError};
+use scr_prefix::ledger::{expect_lock, Fence};
+use scr_prefix::{staging_file, Prefix, Unsynced, DIR_MODE};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub(super) fn folders_of<'a>(prefix: &Prefix, paths: impl Iterator<Item = &'a Pa
 
 /// Syncs folders, so that the names in them outlive a crash. The prefix directory has its own name in the folder above,
 /// which need not be the user's.
-pub(crate) fn sync_folders<'a>(
+pub fn sync_folders<'a>(
     files: &dyn Files,
     prefix: &Prefix,
     folders: impl Iterator<Item = &'a Path>,
@@ -104,7 +104,7 @@ pub(crate) fn sync_names(
 }
 
 /// A name for a file that is written to get another one. No other process writes it.
-pub(crate) fn unused_name(path: &Path, token: &str) -> PathBuf {
+pub fn unused_name(path: &Path, token: &str) -> PathBuf {
     staging_file(path, &format!("{token}.{:x}", unique_number()))
 }
 

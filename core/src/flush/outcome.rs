@@ -1,14 +1,13 @@
 //! The result of closing a flush that was found under way.
 
-use crate::fs::Files;
-use crate::ledger::pending::PendingFlush;
-use crate::ledger::LedgerDir;
-use crate::prefix::{DatasetDescriptor, FlushProgress, Prefix};
+use scr_base::fs::Files;
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{DatasetDescriptor, FlushProgress, Prefix};
 use std::path::PathBuf;
 
 /// How it has ended, and what is left.
 #[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
 pub enum FlushOutcome {
     /// The dataset is complete now.
     Finalized(DatasetDescriptor),

@@ -1,6 +1,6 @@
 //! How long to wait between two polls, and in all.
 
-use crate::fs::Files;
+use scr_base::fs::Files;
 use std::time::Duration;
 
 /// The shortest time between two looks at something.

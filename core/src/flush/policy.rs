@@ -8,14 +8,14 @@ use super::host_options::host_options;
 use super::{MakeCurrent, NoTransport, Options, SourceFile};
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset, Standing};
-use crate::comm::Collective;
-use crate::descriptor::{FlushBy, Store};
 use crate::job::Job;
-use crate::param;
 use crate::plugin::Manifest;
-use crate::prefix::rank2file::FAN_OUT;
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
+use scr_comm::Collective;
+use scr_config::descriptor::{FlushBy, Store};
+use scr_config::param;
+use scr_prefix::rank2file::FAN_OUT;
 use std::collections::BTreeMap;
 
 /// Whether a dataset is to be flushed as soon as it is complete. A plan of the run says which, or else the setting.

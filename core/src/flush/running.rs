@@ -5,11 +5,11 @@ use super::folder_owners;
 use super::step::StepError;
 use super::worker::RunningWorker;
 use super::{Flush, FlushError, FlushReport, SourceFile};
-use crate::comm::collective::any;
-use crate::comm::{Comm, CommError};
-use crate::fs::Files;
-use crate::ledger::pending::PendingFlush;
-use crate::prefix::{DatasetDescriptor, FileName};
+use scr_base::fs::Files;
+use scr_comm::collective::any;
+use scr_comm::{Comm, CommError};
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::{DatasetDescriptor, FileName};
 use std::collections::HashSet;
 use std::path::PathBuf;
 

@@ -2,14 +2,14 @@
 
 use super::detached::error::RecordError;
 use super::{Flush, FlushError};
-use crate::comm::collective::broadcast;
-use crate::comm::{AnyError, CommError, Rank};
-use crate::fs::verify::FileError;
-use crate::fs::FsError;
-use crate::ledger::pending::PendingError;
-use crate::ledger::Close;
-use crate::prefix::{DatasetDescriptor, FileName, PrefixError};
+use scr_base::fs::verify::FileError;
+use scr_base::fs::FsError;
+use scr_comm::collective::broadcast;
+use scr_comm::{AnyError, CommError, Rank};
 use scr_plugin_api::PluginError;
+pub(super) use scr_prefix::ledger::pending::PendingError;
+use scr_prefix::ledger::Close;
+use scr_prefix::{DatasetDescriptor, FileName, PrefixError};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -10,11 +10,11 @@ use super::step::{label, Step, StepError};
 use super::throttle::Throttle;
 use super::{lists, names};
 use super::{Flush, FlushError, FlushReport, SourceFile};
-use crate::comm::collective::{all_reduce, any, barrier, Op};
-use crate::comm::{CommError, Rank};
-use crate::ledger::LedgerDir;
-use crate::prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
+use scr_comm::collective::{all_reduce, any, barrier, Op};
+use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
 use std::path::PathBuf;
 
 impl Flush<'_> {

@@ -6,9 +6,9 @@
 //! dies gives its slots back. Agents take the same slots; one agent counts the copies of its node by itself.
 
 use super::pauses::Pauses;
-use crate::fs::{File, Files, How, LockAttempt};
 use crate::job::Job;
-use crate::prefix::{Prefix, DIR_MODE};
+use scr_base::fs::{File, Files, How, LockAttempt};
+use scr_prefix::{Prefix, DIR_MODE};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 use std::io::ErrorKind;
@@ -161,10 +161,10 @@ impl SharedSlots<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
-    use crate::testing::wait_until;
     use nix::sys::signal::{kill, Signal};
     use nix::unistd::Pid;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::descriptors::wait_until;
     use std::process::{Command, Stdio};
     use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 

@@ -4,10 +4,10 @@
 //! It reads the records and the lists of the flushes, and looks at the lengths of the staging files. If a dataset has many files,
 //! it looks at some, spread over all ranks, so that looking costs the file system little.
 
-use crate::fs::{Files, FsError};
-use crate::ledger::pending::{self, PendingFlush};
-use crate::prefix::rank2file::leaves;
-use crate::prefix::{staging_file, DatasetDescriptor, Prefix, PrefixError, PrefixFile};
+use scr_base::fs::{Files, FsError};
+use scr_prefix::ledger::pending::{self, PendingFlush};
+use scr_prefix::rank2file::leaves;
+use scr_prefix::{staging_file, DatasetDescriptor, Prefix, PrefixError, PrefixFile};
 
 /// A flush under way.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,11 +71,11 @@ const MOST_FILES: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
-    use crate::ledger::{CommonFiles, MakeCurrent};
-    use crate::prefix::fixtures::scratch;
-    use crate::prefix::{FileName, Rank2File};
+    use scr_base::fs::RealFiles;
     use scr_plugin_api::KvTree;
+    use scr_prefix::ledger::{CommonFiles, MakeCurrent};
+    use scr_prefix::{FileName, Rank2File};
+    use scr_test_kit::fixtures::scratch;
     use std::fs;
 
     #[test]

@@ -5,8 +5,8 @@
 
 use super::figures::{Class, Figures, Level, Spent, State};
 use super::record::{Event, Transfer, ALLOCATION_END};
-use crate::prefix::Halt;
 use scr_plugin_api::LogEntry;
+use scr_prefix::Halt;
 use std::collections::BTreeSet;
 
 /// A stretch of time, in microseconds since the epoch.

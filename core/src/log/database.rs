@@ -1,7 +1,7 @@
 //! The database of the parameters `SCR_LOG_DB_HOST` and so on, through its log plugin: the runtime contains no database client.
 
-use crate::param::{self, Params};
 use crate::plugin::{PluginHost, PluginKind, PluginLoadError};
+use scr_config::param::{self, Params};
 use scr_plugin_api::LogSink;
 
 /// Name of the plugin.

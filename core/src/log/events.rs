@@ -6,9 +6,9 @@
 
 use super::record::is_followed;
 use super::text::exact_line;
-use crate::fs::{File, Files, How, Kind};
-use crate::prefix::{Prefix, FILE_MODE};
+use scr_base::fs::{File, Files, How, Kind};
 use scr_plugin_api::LogEntry;
+use scr_prefix::{Prefix, FILE_MODE};
 use std::io::{Error, ErrorKind, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -127,8 +127,8 @@ impl EventLog {
 mod tests {
     use super::super::parse;
     use super::*;
-    use crate::fs::faulty::{FaultyFiles, What};
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::faulty::{FaultyFiles, What};
 
     fn entry(name: &str) -> LogEntry {
         LogEntry { name: name.to_owned(), micros: 1_795_228_104_000_001, ..LogEntry::default() }

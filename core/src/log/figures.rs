@@ -1,7 +1,7 @@
 //! The cost of a job: the one owner of these figures. The block at the end of a job, `scr report`, `scr ckpt-interval` and the
 //! metrics read them; [`Account`](super::Account) fills them in from the entries of the log.
 
-use crate::message::{amount, span};
+use scr_base::message::{amount, span};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

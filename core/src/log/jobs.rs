@@ -7,9 +7,9 @@ use super::account::{Account, History};
 use super::figures::{Figures, State};
 use super::record::Event;
 use super::text::parse_exact;
-use crate::fs::{Files, Kind};
-use crate::prefix::Prefix;
+use scr_base::fs::{Files, Kind};
 use scr_plugin_api::LogEntry;
+use scr_prefix::Prefix;
 use std::collections::HashMap;
 
 /// The costs of the jobs of a log, by their start. The entries are those of one prefix directory, in any order.
@@ -100,7 +100,7 @@ const MOST_READ: u64 = 4 * super::events::MOST_BYTES;
 mod tests {
     use super::super::figures::Class;
     use super::*;
-    use crate::prefix::Halt;
+    use scr_prefix::Halt;
 
     fn entry(second: u64, job: &str, run: Option<u64>, name: &str) -> LogEntry {
         let (name, job_id) = (name.to_owned(), job.to_owned());

@@ -36,17 +36,17 @@ pub use text::{exact_line, line, parse, LineError};
 pub use record::{Event, Record, Transfer, ALLOCATION_END};
 pub(crate) use text::TextSink;
 
-use crate::comm::Rank;
-use crate::env::{local_time, Clock, Env};
-use crate::fs::Files;
-use crate::message::Reporter;
-use crate::param::{self, Param, Params};
 use crate::plugin::PluginHost;
-use crate::prefix::Prefix;
 use events::EventLog;
 use queue::Queue;
 use record::is_for_all;
+use scr_base::env::{local_time, Clock, Env};
+use scr_base::fs::Files;
+use scr_base::message::Reporter;
+use scr_comm::Rank;
+use scr_config::param::{self, Param, Params};
 use scr_plugin_api::{LogEntry, LogSink, PluginError};
+use scr_prefix::Prefix;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::Arc;
@@ -153,7 +153,7 @@ impl Log {
         }
         let queue = match database(host, params) {
             Ok(sink) => Queue::start(DATABASE, sink, &self.report).map_err(|error| error.to_string()),
-            Err(error) => Err(crate::describe(&error)),
+            Err(error) => Err(scr_base::describe(&error)),
         };
         match queue {
             Ok(queue) => self.sinks.borrow_mut().push(Sink::Queued(queue)),
@@ -283,10 +283,11 @@ fn warn_failure(report: &Reporter, name: &str, error: &dyn Display) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::Env;
-    use crate::fs::RealFiles;
-    use crate::param::{AppConfig, Settings};
+
+    use scr_base::fs::RealFiles;
+    use scr_config::param::{AppConfig, Settings};
     use scr_plugin_api::PluginErrorKind;
+    use scr_test_kit::TestEnv;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::time::Duration;
 
@@ -301,10 +302,10 @@ mod tests {
         }
     }
 
-    fn log_in(dir: &std::path::Path, settings: &[(&str, &str)], rank: Rank) -> (Log, crate::env::TestEnv) {
+    fn log_in(dir: &std::path::Path, settings: &[(&str, &str)], rank: Rank) -> (Log, scr_test_kit::TestEnv) {
         let prefix = Prefix::new(dir);
         prefix.make_scr_dir(&RealFiles).unwrap();
-        let world = Env::for_test(Arc::new(RealFiles), dir).with_variable("SCR_LOG_SYSLOG_ENABLE", "0");
+        let world = TestEnv::new(Arc::new(RealFiles), dir).with_variable("SCR_LOG_SYSLOG_ENABLE", "0");
         let world = settings.iter().fold(world, |world, (name, value)| world.with_variable(name, value));
         let env = world.env();
         let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);

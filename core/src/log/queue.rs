@@ -4,8 +4,8 @@
 //! within [`END_LIMIT`], and the rest is dropped. Either loss is reported once.
 
 use super::warn_failure;
-use crate::message::Reporter;
-use crate::parallel;
+use scr_base::message::Reporter;
+use scr_base::parallel;
 use scr_plugin_api::{LogEntry, LogSink};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{sync_channel, Receiver, RecvTimeoutError, SyncSender, TrySendError};
@@ -107,10 +107,11 @@ fn write_all(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::comm::Rank;
-    use crate::env::{Env, TestEnv};
-    use crate::fs::RealFiles;
+
+    use scr_base::fs::RealFiles;
+    use scr_comm::Rank;
     use scr_plugin_api::{PluginError, PluginErrorKind};
+    use scr_test_kit::TestEnv;
     use std::sync::Mutex;
 
     /// Says which entry it begins, and ends it when it may.
@@ -135,7 +136,7 @@ mod tests {
 
     /// A queue to a slow sink, the entries that the sink begins, and a channel that lets it continue.
     fn slow() -> (Queue, Receiver<String>, SyncSender<()>, TestEnv) {
-        let world = Env::for_test(Arc::new(RealFiles), "/");
+        let world = TestEnv::new(Arc::new(RealFiles), "/");
         let (begun, begins) = sync_channel(2 * ROOM);
         let (go, gone) = sync_channel(2 * ROOM);
         let report = Reporter::new(world.env().output, Rank(0), "n0", 0);

@@ -1,8 +1,8 @@
 //! The entries of the log: events, and transfers of bytes. Their names are those of C SCR, so that programs that read its logs
 //! can read ours.
 
-use crate::prefix::DatasetDescriptor;
 use scr_plugin_api::{LogEntry, LogKind};
+use scr_prefix::DatasetDescriptor;
 use std::path::Path;
 use std::time::Duration;
 

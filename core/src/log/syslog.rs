@@ -5,7 +5,7 @@
 #![expect(clippy::disallowed_types, reason = "a socket for each entry")]
 
 use super::text;
-use crate::param::{self, Cause, Param, Params, Problem};
+use scr_config::param::{self, Cause, Param, Params, Problem};
 use scr_plugin_api::{LogEntry, LogSink, PluginError, PluginErrorKind};
 use std::io;
 use std::os::unix::net::UnixDatagram;

@@ -6,10 +6,10 @@
 //! `2026-11-21T02:28:24.123456Z: host=node0, jobid=5132, run=3, event=COMPUTE_END, secs=0.002028`.
 
 use super::record::Event;
-use crate::env::local_time;
-use crate::fs::{Files, How};
-use crate::prefix::FILE_MODE;
+use scr_base::env::local_time;
+use scr_base::fs::{Files, How};
 use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
+use scr_prefix::FILE_MODE;
 use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -107,7 +107,6 @@ const KEYS: &[&str] = &[
 
 /// Why a line of the log cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum LineError {
     /// It does not begin with a time.
     #[error("it does not begin with a time such as 2026-11-21T03:28:24")]
@@ -301,8 +300,8 @@ pub(super) fn failed(doing: &str, error: &std::io::Error) -> PluginError {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fs::RealFiles;
     use proptest::prelude::*;
+    use scr_base::fs::RealFiles;
 
     fn checkpoint() -> LogEntry {
         LogEntry {

@@ -4,13 +4,13 @@ use super::Parser;
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::tests::sample;
-use crate::comm::Rank;
 use crate::flush::lists;
-use crate::fs::{Files, RealFiles};
-use crate::param::{AppConfig, Settings};
-use crate::prefix::fixtures::{scratch_copy, JOBS};
-use crate::prefix::PrefixFile;
+use scr_base::fs::{Files, RealFiles};
+use scr_comm::Rank;
+use scr_config::param::{AppConfig, Settings};
 use scr_plugin_api::{KvTree, LogEntry};
+use scr_prefix::PrefixFile;
+use scr_test_kit::fixtures::{sample_contents, sample_flush, scratch_copy, JOBS};
 use std::path::Path;
 
 /// The first samples in the corpus of a parser.
@@ -23,11 +23,11 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
         "filemap" => return vec![b"scrfmap\x01".to_vec(), journal()],
         "rank_record" => trees.extend([record(0), record(3)]),
         "transfer_record" => trees.push(crate::flush::detached::record::tests::sample_tree()),
-        "pending_flush" => trees.push(crate::ledger::pending::tests::sample_tree()),
+        "pending_flush" => trees.push(sample_flush().to_tree()),
         "scavenged_map" => trees.push(crate::scavenge::filemap::tests::sample_tree()),
         "rank2file" => {
             let mut all = of_c_scr(&|name| name.starts_with("rank2file"), &KvTree::pack);
-            all.push(crate::prefix::container::tests::sample_tree().pack());
+            all.push(sample_contents().to_tree().pack());
             return all;
         }
         "summary" => return of_c_scr(&|name| name == "summary.scr", &KvTree::pack),
@@ -41,7 +41,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
             return all;
         }
         "settings" => {
-            let env = crate::env::Env::for_test(std::sync::Arc::new(RealFiles), "/nowhere").env();
+            let env = scr_test_kit::TestEnv::new(std::sync::Arc::new(RealFiles), "/nowhere").env();
             let (app, _) = AppConfig::from_text(CONFIG, Path::new("/p"));
             trees.push(Settings::load(&env, &app).to_tree());
         }

@@ -2,8 +2,8 @@
 
 use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
-use crate::env::{Distrust, Trusted};
-use crate::fs::{retried, zeroed, File, Files, How, Status};
+use scr_base::env::{Distrust, Trusted};
+use scr_base::fs::{retried, zeroed, File, Files, How, Status};
 use scr_plugin_api::KvTree;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
@@ -27,7 +27,6 @@ pub struct CheckedLibrary {
 
 /// Why a library is not loaded.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum CheckError {
     /// It cannot be read.
     #[error("cannot read the library {}", path.display())]

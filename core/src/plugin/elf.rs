@@ -9,7 +9,6 @@ use object::Endianness;
 
 /// Why a file is no library that can be loaded here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum ElfProblem {
     /// It is something else.
     #[error("it is {found}, not a shared library")]

@@ -6,8 +6,8 @@ use super::load::{load, LoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::search::{Discovery, FoundPlugin, PassedOver, PATH_VARIABLE};
 use super::{ManifestError, OptionError};
-use crate::env::{Env, Trusted};
-use crate::param::{self, nearest, Params};
+use scr_base::env::{Env, Trusted};
+use scr_config::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
 use scr_plugin_api::{KvTree, LogSink, PluginError, Scheme, Transport};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ pub struct PluginHost {
 
 /// Why there is no plugin of a name.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum PluginLoadError {
     /// No manifest has that name.
     #[error(

@@ -9,10 +9,10 @@
 #![allow(unsafe_code)]
 
 use super::check::CheckedLibrary;
-use crate::fs::Status;
 use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
+use scr_base::fs::Status;
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Why a library that passed the checks could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum LoadError {
     /// The dynamic linker refuses it.
     #[error("the library {} cannot be loaded: {text}", path.display())]

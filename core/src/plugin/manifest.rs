@@ -31,7 +31,7 @@
 //! Unknown keys are reported and ignored, so that a newer manifest works with an older host.
 
 use super::options::{read_given, OptionError, OptionSpec, OptionType};
-use crate::param::nearest;
+use scr_config::param::nearest;
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
 use serde::de::{value::MapAccessDeserializer, Deserializer, MapAccess, Visitor};
@@ -45,7 +45,6 @@ use toml::Spanned;
 
 /// Why a manifest cannot be used.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum ManifestError {
     /// It cannot be read.
     #[error("cannot read {}", path.display())]

@@ -26,7 +26,6 @@ mod options;
 mod search;
 mod trust;
 
-pub use crate::env::{Distrust, Trusted};
 pub use agree::open_together;
 pub use check::{check_library, CheckError, CheckedLibrary};
 pub use elf::ElfProblem;
@@ -35,4 +34,5 @@ pub use load::{load, LoadError};
 pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
 pub use named::check_plugins;
 pub use options::{OptionError, OptionSpec, OptionType};
+pub use scr_base::env::{Distrust, Trusted};
 pub use search::{Discovery, FoundPlugin, PassedOver, PluginFolder, Shadowed};

@@ -3,8 +3,8 @@
 
 use super::host::{PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
-use crate::descriptor::{meant, Descriptors, Redundancy, Store};
-use crate::param::{self, normalise, Cause, Line, Origin, Params, Problem};
+use scr_config::descriptor::{meant, Descriptors, Redundancy, Store};
+use scr_config::param::{self, normalise, Cause, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -142,7 +142,7 @@ impl Check<'_> {
         so: &str,
     ) {
         let Err(error) = checked else { return };
-        let why = format!("{}{so}", crate::describe(&error));
+        let why = format!("{}{so}", scr_base::describe(&error));
         let problem = Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } };
         let list = if is_needed && !error.may_pass() { &mut *self.fatal } else { &mut self.problems };
         if !list.contains(&problem) {

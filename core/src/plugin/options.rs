@@ -1,6 +1,6 @@
 //! A plugin's own options: what its manifest allows, and what a `CKPT=` or `STORE=` line gives.
 
-use crate::param::{nearest, Kind, Value};
+use scr_config::param::{nearest, Kind, Value};
 use scr_plugin_api::KvTree;
 use serde::Deserialize;
 use std::path::Path;
@@ -40,7 +40,6 @@ pub enum OptionType {
 
 /// Why a line's options are not a plugin's.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum OptionError {
     /// The plugin has no such option.
     #[error("{name}={value}: {plugin} has no option of this name{}", hint(nearest.as_deref(), known))]

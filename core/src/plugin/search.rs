@@ -6,9 +6,9 @@
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
 use super::trust::{self, TrustError};
 use super::ManifestError;
-use crate::describe;
-use crate::env::{Distrust, Env, Trusted};
-use crate::fs::{File, Kind};
+use scr_base::describe;
+use scr_base::env::{Distrust, Env, Trusted};
+use scr_base::fs::{File, Kind};
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 

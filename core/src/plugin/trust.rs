@@ -4,8 +4,8 @@
 //! check: who can rename them can only put another tree in the way, and the files in that must again belong to one of
 //! the three, and be writable by nobody else.
 
-use crate::env::{Distrust, Trusted};
-use crate::fs::{retried, File, Files, How, Kind, Status};
+use scr_base::env::{Distrust, Trusted};
+use scr_base::fs::{retried, File, Files, How, Kind, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 

@@ -14,7 +14,7 @@
 mod parts;
 mod recover;
 mod scan;
-pub(crate) mod state;
+pub mod state;
 mod transfer;
 mod writers;
 
@@ -29,17 +29,17 @@ use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
 use crate::cache::verify::{verify_redundancy, Verified};
 use crate::cache::Cache;
-use crate::comm::collective::{all_reduce, any, barrier, Op};
-use crate::comm::{Comm, CommError};
 use crate::job::Job;
-use crate::param;
-use crate::prefix::Seq;
 use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
 use parts::LocalPart;
 pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
+use scr_comm::collective::{all_reduce, any, barrier, Op};
+use scr_comm::{Comm, CommError};
+use scr_config::param;
 use scr_plugin_api::KvTree;
+use scr_prefix::Seq;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Data for the recovery of datasets in cache.
@@ -237,7 +237,7 @@ fn remove_unless_held(job: &Job, part: &LocalPart) {
         return;
     }
     if let Err(error) = part.part.remove(job.files()) {
-        job.report.error_here(&crate::describe(&error));
+        job.report.error_here(&scr_base::describe(&error));
     }
 }
 

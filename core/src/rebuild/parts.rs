@@ -6,10 +6,10 @@ use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
-use crate::comm::collective::route_trees;
-use crate::comm::{Comm, CommError, Rank};
-use crate::fs::Files;
-use crate::planted::{planted, Bug};
+use scr_base::fs::Files;
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::route_trees;
+use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 

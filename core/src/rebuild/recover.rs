@@ -15,16 +15,16 @@ use crate::cache::place::loss_in_place;
 use crate::cache::record::{of_other_size, DatasetKey, Protection, RankRecord};
 use crate::cache::verify::{Extent, Verified};
 use crate::cache::CachedDataset;
-use crate::comm::collective::{all_reduce, any, route, Op};
-use crate::comm::{Collective, CommError, Rank};
-use crate::fs::{retried, At, FsError};
 use crate::job::Job;
-use crate::ledger::Request;
 use crate::log::{Event, Record};
-use crate::planted::{planted, Bug};
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
+use scr_base::fs::{retried, At, FsError};
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::{all_reduce, any, route, Op};
+use scr_comm::{Collective, CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::Request;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -438,7 +438,7 @@ impl<'a> Recovery<'a> {
     fn record_end(&mut self, part: &PartDir, says: Option<PartState>) -> Result<(), FsError> {
         if says < Some(PartState::Complete) {
             if let Err(error) = self.append(part, &Entry::Complete) {
-                self.on.job.report.warn_here(&crate::describe(&error));
+                self.on.job.report.warn_here(&scr_base::describe(&error));
             }
         }
         if self.refused && says < Some(PartState::Refused) {
@@ -498,7 +498,7 @@ impl<'a> Recovery<'a> {
         let found = self.place.get_or_insert_with(|| {
             let free = || on.cache.place_for(on.job, record);
             own.map_or_else(free, |own| Ok(own.part.clone())).unwrap_or_else(|error| {
-                on.job.report.error_here(&crate::describe(&error));
+                on.job.report.error_here(&scr_base::describe(&error));
                 on.cache.part_of(record)
             })
         });
@@ -598,7 +598,7 @@ impl<'a> Recovery<'a> {
         let entry = Entry::WrongBytes { in_files: lost == Lost::Data };
         let journal = Journal::reopen(files, &path);
         let written = journal.and_then(|journal| journal.append(files, &entry).at("write", &path));
-        written.unwrap_or_else(|error| job.report.warn_here(&crate::describe(&error)));
+        written.unwrap_or_else(|error| job.report.warn_here(&scr_base::describe(&error)));
     }
 
     /// Takes back what was begun and did not become whole.
@@ -607,7 +607,7 @@ impl<'a> Recovery<'a> {
         self.journal = None;
         let part = self.place(record);
         if let Err(error) = part.remove(self.on.job.files()) {
-            self.on.job.report.error_here(&crate::describe(&error));
+            self.on.job.report.error_here(&scr_base::describe(&error));
         }
     }
 }
@@ -616,7 +616,7 @@ impl<'a> Recovery<'a> {
 fn remove(job: &Job, parts: &[&LocalPart]) {
     for part in parts.iter().filter(|part| !Journal::is_held(job.files(), &part.part.filemap())) {
         if let Err(error) = part.part.remove(job.files()) {
-            job.report.error_here(&crate::describe(&error));
+            job.report.error_here(&scr_base::describe(&error));
         }
     }
 }

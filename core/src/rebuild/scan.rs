@@ -9,10 +9,10 @@ use crate::cache::node_dir;
 use crate::cache::part::{find_parts, PartDir};
 use crate::cache::Cache;
 use crate::cache::StoreInUse;
-use crate::comm::collective::route_trees;
-use crate::comm::{CommError, Rank};
-use crate::fs::EntryName;
 use crate::job::Job;
+use scr_base::fs::EntryName;
+use scr_comm::collective::route_trees;
+use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
 use std::os::unix::ffi::OsStrExt;
 
@@ -42,7 +42,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
     let mates = store.placement.mates(job.rank());
     let mut next = mates.iter().cycle();
     let places = node_dir::places(job.files(), store.root.path()).unwrap_or_else(|error| {
-        job.report.error_here(&crate::describe(&error));
+        job.report.error_here(&scr_base::describe(&error));
         vec![store.cache.clone()]
     });
     for place in places {
@@ -50,7 +50,7 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
         let here: &[Rank] = if place == store.cache { &mates } else { &[] };
         let found = find_parts(job.files(), &place, here);
         for error in &found.errors {
-            job.report.error_here(&crate::describe(error));
+            job.report.error_here(&scr_base::describe(error));
         }
         *highest = found.ids.iter().copied().fold(*highest, u64::max);
         for (id, owner) in found.parts {
@@ -79,7 +79,7 @@ fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
     let part = PartDir::new(&folder, id, owner);
     let map = Filemap::read(job.files(), &part);
     let flaw = match &map {
-        Err(error) => Some(crate::describe(error)),
+        Err(error) => Some(scr_base::describe(error)),
         Ok(map) if map.damaged => Some(format!("{} is damaged", part.filemap().display())),
         Ok(_) => None,
     };

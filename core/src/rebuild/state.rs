@@ -3,15 +3,15 @@
 use super::parts::LocalPart;
 use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::record::DatasetKey;
-use crate::comm::collective::{all_reduce, Op};
-use crate::comm::CommError;
 use crate::job::Job;
 use crate::redundancy::repair::first_known;
+use scr_comm::collective::{all_reduce, Op};
+use scr_comm::CommError;
 
 /// How far a dataset has come, by all its remaining parts.
-pub(crate) struct DatasetState {
+pub struct DatasetState {
     pub(super) complete: bool,
-    pub(crate) refused: bool,
+    pub refused: bool,
     open: bool,
     prepared: bool,
     /// How many ranks wrote it; `None` where the records disagree.
@@ -31,7 +31,7 @@ impl DatasetState {
     }
 
     /// The state of these parts: how far each has come, and how many ranks wrote it.
-    pub(crate) fn of(parts: &[(PartState, Option<u32>)]) -> Self {
+    pub fn of(parts: &[(PartState, Option<u32>)]) -> Self {
         Self::from_facts(facts(parts))
     }
 
@@ -48,7 +48,7 @@ impl DatasetState {
 
     /// Whether it was certainly never complete, for a run of this many ranks. A dataset with an open part was not, whoever wrote
     /// it. One without a prepared part may have prepared ones on other nodes if another number of ranks wrote it.
-    pub(crate) fn is_unfinished(&self, ranks: u32) -> bool {
+    pub fn is_unfinished(&self, ranks: u32) -> bool {
         !self.complete && (self.open || self.ranks == Some(ranks) && !self.prepared)
     }
 
@@ -69,7 +69,7 @@ impl DatasetState {
 }
 
 /// How far a part has come. A damaged filemap that got no further than open is not unfinished but lost.
-pub(crate) fn counted_state(map: &Filemap) -> PartState {
+pub fn counted_state(map: &Filemap) -> PartState {
     if map.damaged && map.state == PartState::Open {
         PartState::Unknown
     } else {

@@ -6,12 +6,12 @@
 use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
-use crate::comm::collective::route;
-use crate::comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
-use crate::fs::copy::write_data;
-use crate::fs::{At, File, Files, FsError, How};
 use crate::job::Job;
-use crate::param;
+use scr_base::fs::copy::write_data;
+use scr_base::fs::{At, File, Files, FsError, How};
+use scr_comm::collective::route;
+use scr_comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
+use scr_config::param;
 use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -216,7 +216,7 @@ fn keep_error<T>(outcome: &mut Result<(), Failure>, lost: Lost, result: Result<T
 fn packed(lost: Lost, error: &FsError) -> Vec<u8> {
     let mut tree = KvTree::new();
     tree.set("DATA", u8::from(lost == Lost::Data));
-    tree.set("WHY", crate::describe(error));
+    tree.set("WHY", scr_base::describe(error));
     tree.pack()
 }
 

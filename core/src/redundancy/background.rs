@@ -18,15 +18,15 @@ use crate::cache::place::{self, Flaw};
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::cache::MOST_LOCAL;
-use crate::comm::collective::{all_reduce, any, barrier, Op};
-use crate::comm::controlled::{Control, Controlled};
-use crate::comm::tcp;
-use crate::comm::{Collective, CollectiveError, Comm, CommError};
-use crate::env::Link;
-use crate::fs::At;
 use crate::job::Job;
-use crate::parallel;
-use crate::param;
+use scr_base::env::Link;
+use scr_base::fs::At;
+use scr_base::parallel;
+use scr_comm::collective::{all_reduce, any, barrier, Op};
+use scr_comm::controlled::{Control, Controlled};
+use scr_comm::tcp;
+use scr_comm::{Collective, CollectiveError, Comm, CommError};
+use scr_config::param;
 use scr_plugin_api::pace::Limits as PaceLimits;
 use scr_plugin_api::Scheme;
 use std::collections::{BTreeMap, VecDeque};
@@ -339,7 +339,7 @@ pub(super) fn protect(
         Err(error) => {
             // Its room may be needed. No part of the dataset is recorded as protected.
             if let Err(error) = job.files().remove_if_there(&part.redundancy()) {
-                job.report.error_here(&crate::describe(&error));
+                job.report.error_here(&scr_base::describe(&error));
             }
             open.close_removed();
             let error = CollectiveError::from(error.agreed()?);

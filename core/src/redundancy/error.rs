@@ -1,8 +1,8 @@
 //! Why a rank's part of a dataset could not be protected or rebuilt.
 
 use crate::cache::verify::Damage;
-use crate::comm::set::SetError;
-use crate::fs::FsError;
+use scr_base::fs::FsError;
+use scr_comm::set::SetError;
 use scr_plugin_api::{PluginError, PluginErrorKind};
 use std::path::PathBuf;
 

@@ -4,8 +4,8 @@
 //! that know nothing of it, or be handed out. One reduction of three numbers finds out whether there is any such rank.
 
 use crate::cache::record::{Protection, RankRecord};
-use crate::comm::collective::{broadcast, gather};
-use crate::comm::{Comm, CommError, Rank, RankErrors};
+use scr_comm::collective::{broadcast, gather};
+use scr_comm::{Comm, CommError, Rank, RankErrors};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 

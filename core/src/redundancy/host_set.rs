@@ -2,10 +2,10 @@
 
 use super::overdue::SchemePhase;
 use crate::cache::logical_file::LogicalFile;
-use crate::comm::set::{SetComm, SetError};
-use crate::comm::Rank;
 use crate::job::Job;
-use crate::param;
+use scr_comm::set::{SetComm, SetError};
+use scr_comm::Rank;
+use scr_config::param;
 use scr_plugin_api::{Bytes, Level, PluginError, PluginErrorKind, ReceiveFrom, SendTo, Set};
 
 /// The data of a set before a scheme is called.

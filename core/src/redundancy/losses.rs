@@ -1,14 +1,14 @@
 //! The losses of the ranks of a dataset, and the action of each set.
 
 use crate::cache::loss::Lost;
-use crate::comm::collective::all_gather;
-use crate::comm::{Comm, CommError, Rank};
+use scr_comm::collective::all_gather;
+use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::Scheme;
 use std::collections::BTreeMap;
 
 /// The ranks that lack something of a dataset, each with what it lacks.
 #[derive(Debug, Default)]
-pub(crate) struct Losses(BTreeMap<Rank, Lost>);
+pub struct Losses(BTreeMap<Rank, Lost>);
 
 /// The action of a set on the parts of its members.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,12 +94,12 @@ impl Losses {
     }
 
     /// Whether a part of these ranks is local.
-    pub(crate) fn has_local(&self, members: &[Rank]) -> bool {
+    pub fn has_local(&self, members: &[Rank]) -> bool {
         members.iter().any(|member| self.0.get(member) == Some(&Lost::Protection))
     }
 
     /// Whether the set of these ranks can do without what it has lost. Nothing can be rebuilt from a local part.
-    pub(crate) fn leave_enough(&self, members: &[Rank], scheme: &dyn Scheme) -> bool {
+    pub fn leave_enough(&self, members: &[Rank], scheme: &dyn Scheme) -> bool {
         self.remedy(members) != Remedy::Rebuild
             || !self.has_local(members) && scheme.recoverable(&self.pattern(members))
     }

@@ -5,8 +5,8 @@
 
 use super::error::RedundancyError;
 use crate::cache::record::RankRecord;
-use crate::comm::set::{SetComm, SetError};
-use crate::fs::MAX_TREE_BYTES;
+use scr_base::fs::MAX_TREE_BYTES;
+use scr_comm::set::{SetComm, SetError};
 use scr_plugin_api::{KvTree, ReceiveFrom, SendTo};
 
 /// Gives `own` to the `copies` members after this one, and gets the records of those before it.

@@ -6,11 +6,11 @@
 //!
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
-use crate::comm::Rank;
-use crate::env::{Clock, Watch, WatchStatus, Watched};
-use crate::fs::{Durability, Files};
 use crate::job::Job;
-use crate::message::Reporter;
+use scr_base::env::{Clock, Watch, WatchStatus, Watched};
+use scr_base::fs::{Durability, Files};
+use scr_base::message::Reporter;
+use scr_comm::Rank;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -195,10 +195,11 @@ const LONGEST_LINE: u64 = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::{Env, TestEnv};
-    use crate::fs::faulty::FaultyFiles;
-    use crate::fs::RealFiles;
-    use crate::testing::wait_until;
+
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::descriptors::wait_until;
+    use scr_test_kit::faulty::FaultyFiles;
+    use scr_test_kit::TestEnv;
     use std::path::Path;
     use std::time::Instant;
 
@@ -206,7 +207,7 @@ mod tests {
 
     /// The knowledge of a rank of a phase, with its clock and its output. It is not watched.
     fn shared(rank: u32, folder: &Path, limit: Duration) -> (Shared, TestEnv) {
-        let test = Env::for_test(Arc::new(RealFiles), folder);
+        let test = TestEnv::new(Arc::new(RealFiles), folder);
         let env = test.env();
         let shared = Shared {
             report: Reporter::new(Arc::clone(&env.output), Rank(rank), &format!("n{rank}"), 0),

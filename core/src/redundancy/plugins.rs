@@ -1,12 +1,12 @@
 //! The schemes and transports that a session uses: each loaded once, together on all ranks.
 
 use crate::cache::record::Protection;
-use crate::comm::{Collective, CollectiveError, CommError, RankErrors};
-use crate::descriptor::{FlushBy, Redundancy};
-use crate::env::Env;
 use crate::job::Job;
-use crate::param::{Origin, Params};
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
+use scr_base::env::Env;
+use scr_comm::{Collective, CollectiveError, CommError, RankErrors};
+use scr_config::descriptor::{FlushBy, Redundancy};
+use scr_config::param::{Origin, Params};
 use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -159,7 +159,7 @@ impl Plugins {
 
 /// Why a plugin cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum UseError {
+pub enum UseError {
     /// It cannot be loaded, or does not take its options.
     #[error(transparent)]
     Load(#[from] PluginLoadError),
@@ -202,10 +202,7 @@ impl UseError {
 }
 
 /// The scheme that a dataset was written with, where this plugin reads its format.
-pub(crate) fn readable_scheme(
-    plugin: &OpenPlugin,
-    protection: &Protection,
-) -> Result<Box<dyn Scheme>, UseError> {
+pub fn readable_scheme(plugin: &OpenPlugin, protection: &Protection) -> Result<Box<dyn Scheme>, UseError> {
     let formats = plugin.formats();
     if !(formats.0..=formats.1).contains(&protection.format) {
         let (written, installed) = (Box::new(protection.clone()), plugin.manifest.version.clone());

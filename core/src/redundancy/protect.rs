@@ -10,11 +10,11 @@ use crate::cache::logical_file::LogicalFile;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
 use crate::cache::verify::{compare_data, open_data, Opened};
-use crate::comm::set::{SetComm, SetError};
-use crate::fs::{At, FsError};
 use crate::job::Job;
-use crate::param;
-use crate::planted::{planted, Bug};
+use scr_base::fs::{At, FsError};
+use scr_base::planted::{planted, Bug};
+use scr_comm::set::{SetComm, SetError};
+use scr_config::param;
 use scr_plugin_api::{ReceiveFrom, Scheme, SendTo, SetShape};
 
 /// Protects a new part, and what is needed for it.

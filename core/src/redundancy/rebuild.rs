@@ -13,10 +13,10 @@ use crate::cache::logical_file::LogicalFile;
 use crate::cache::place::PartPlace;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::{compare, open_data, open_redundancy, Damage, Extent, Opened, Verified};
-use crate::comm::set::SetComm;
-use crate::fs::{permissions, At, File, Files, FsError, How};
 use crate::job::Job;
-use crate::planted::{planted, Bug};
+use scr_base::fs::{permissions, At, File, Files, FsError, How};
+use scr_base::planted::{planted, Bug};
+use scr_comm::set::SetComm;
 use scr_plugin_api::{Scheme, SetShape};
 use std::path::{Path, PathBuf};
 

@@ -4,9 +4,9 @@
 //! possible, and never fewer members than their scheme takes. A rank is alone in its set only if it can join no such set.
 
 use super::error::RedundancyError;
-use crate::comm::set::{SetComm, SetError};
-use crate::comm::{Comm, Rank};
-use crate::placement::Placement;
+use scr_comm::placement::Placement;
+use scr_comm::set::{SetComm, SetError};
+use scr_comm::{Comm, Rank};
 use std::error::Error;
 use std::ops::Range;
 

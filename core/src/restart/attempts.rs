@@ -4,11 +4,11 @@
 //! is worse than one more attempt.
 
 use crate::cache::CheckpointId;
-use crate::comm::collective::{all_reduce, Op};
-use crate::comm::{CommError, Rank};
 use crate::job::Job;
-use crate::param;
-use crate::prefix::{Attempts, PrefixError};
+use scr_comm::collective::{all_reduce, Op};
+use scr_comm::{CommError, Rank};
+use scr_config::param;
+use scr_prefix::{Attempts, PrefixError};
 
 /// Whether as many restarts from a checkpoint have begun as the user allows. Collective.
 pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, CommError> {
@@ -49,5 +49,5 @@ pub(super) fn forget(job: &Job) {
 }
 
 fn reported<T>(job: &Job, result: Result<T, PrefixError>) -> Option<T> {
-    result.map_err(|error| job.report.warn(&crate::describe(&error))).ok()
+    result.map_err(|error| job.report.warn(&scr_base::describe(&error))).ok()
 }

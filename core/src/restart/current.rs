@@ -2,14 +2,15 @@
 
 use super::{newest_cached, PrefixState, WentBack};
 use crate::cache::CheckpointId;
-use crate::comm::collective::broadcast_tree;
-use crate::comm::Rank;
+use crate::error::Doing as _;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
-use crate::ledger::Request;
-use crate::param;
-use crate::prefix::{Between, PrefixError, Restarted, Seq};
+use scr_comm::collective::broadcast_tree;
+use scr_comm::Rank;
+use scr_config::param;
+use scr_prefix::ledger::Request;
+use scr_prefix::{Between, PrefixError, Restarted, Seq};
 use std::path::Path;
 
 /// A checkpoint that the user or the application has named.

@@ -10,13 +10,13 @@
 use super::Restart;
 use crate::cache::record::FileRecord;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::any;
-use crate::comm::{CommError, Rank};
-use crate::fs::verify::expect_bytes;
-use crate::fs::{At, FsError};
 use crate::job::Job;
-use crate::param;
-use crate::prefix::{Overwritten, PrefixError};
+use scr_base::fs::verify::expect_bytes;
+use scr_base::fs::{At, FsError};
+use scr_comm::collective::any;
+use scr_comm::{CommError, Rank};
+use scr_config::param;
+use scr_prefix::{Overwritten, PrefixError};
 use std::path::PathBuf;
 
 /// Why the bytes that the application has read may be those of two datasets.

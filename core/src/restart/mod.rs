@@ -8,22 +8,24 @@ mod current;
 mod kept;
 mod prefix_state;
 
+use crate::error::Doing as _;
 pub(crate) use current::Chosen;
 use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy, Standing};
-use crate::comm::collective::any;
-use crate::comm::Rank;
 use crate::error::Error;
-use crate::fetch::{Candidate, Fetcher, Search};
+use crate::fetch::{Fetcher, Search};
 use crate::flush::closing;
 use crate::job::Job;
-use crate::ledger::{Dropping, Leave, Leaving, Request, Whose};
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::{Between, Seq};
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::any;
+use scr_comm::Rank;
+use scr_config::param;
+use scr_prefix::ledger::Candidate;
+use scr_prefix::ledger::{Dropping, Leave, Leaving, Request, Whose};
+use scr_prefix::{Between, Seq};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -273,7 +275,7 @@ impl Restart {
     pub(crate) fn release(&mut self, job: &Job) {
         if self.held.take().is_some() && job.rank() == Rank(0) {
             let released = job.ledger().transact(&Request::Release(Whose::Reader(job.run.number)));
-            released.map(drop).unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
+            released.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
         }
     }
 
@@ -374,7 +376,7 @@ fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool 
         job.report.warn(&format!(
             "`{}' is read in the prefix directory, and other processes cannot be kept from replacing its files: {}",
             checkpoint.name_text(),
-            crate::describe(&error)
+            scr_base::describe(&error)
         ));
         job.ledger().look(|index| index.is_whole(seq.id, name)).unwrap_or(true)
     });
@@ -536,7 +538,7 @@ impl WentBack {
                 dropped.events.len(),
                 seq.id
             )),
-            Err(error) => job.report.error(&crate::describe(&error)),
+            Err(error) => job.report.error(&scr_base::describe(&error)),
         }
     }
 }
@@ -567,7 +569,7 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
         // Nodes that are away may have another copy.
         let (alone, now) = (job.run.number_alone(), &*job.local_time());
         let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, alone, now });
-        recorded.map(drop).unwrap_or_else(|error| job.report.error(&crate::describe(&error)));
+        recorded.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
     }
     cache.relist(job, refused.id);
 }

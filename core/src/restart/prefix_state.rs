@@ -3,16 +3,17 @@
 
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, PrefixCopy};
-use crate::comm::collective::broadcast_tree;
-use crate::comm::Rank;
+use crate::error::Doing as _;
 use crate::error::Error;
-use crate::fetch::{self, Candidate};
-use crate::fs::verify::{expect_bytes, FileError};
 use crate::job::Job;
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::{DatasetDescriptor, FlushFile, Overwritten, PrefixError, Seq, Withdrawal, Withdrawn};
+use scr_base::fs::verify::{expect_bytes, FileError};
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::broadcast_tree;
+use scr_comm::Rank;
+use scr_config::param;
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::{self, Candidate};
+use scr_prefix::{DatasetDescriptor, FlushFile, Overwritten, PrefixError, Seq, Withdrawal, Withdrawn};
 use std::collections::BTreeSet;
 
 /// The state of the prefix directory, the same on all ranks.
@@ -211,7 +212,7 @@ fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
     let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
     let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
     tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
-    let order: Vec<_> = fetch::in_order(&index, None).into_iter().collect();
+    let order: Vec<_> = ledger::in_order(&index, None).into_iter().collect();
     if let Some(first) = order.first() {
         tree.put("FIRST", first.to_tree());
         tree.set("CHOSEN", u8::from(order.iter().any(|other| other.seq > first.seq)));
@@ -257,7 +258,7 @@ fn seq_tree(seq: Seq) -> KvTree {
 fn unless_damaged<T>(job: &Job, read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
     match read {
         Err(error) if error.is_damage() => {
-            job.report.error(&crate::describe(&error));
+            job.report.error(&scr_base::describe(&error));
             Ok(None)
         }
         other => other.map(Some),
@@ -274,7 +275,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
         if !cached.has_files_in_prefix() || cached.superseded || cached.record.protection.bypass {
             continue;
         }
-        let suspect = fetch::is_suspect(in_prefix.last_begun, cached.seq());
+        let suspect = ledger::is_suspect(in_prefix.last_begun, cached.seq());
         if !suspect && !global {
             continue;
         }

@@ -5,15 +5,15 @@ use super::place::{copying, token, ScavengedPart};
 use super::repair::ScavengedRepair;
 use super::scan::Scan;
 use crate::cache::place::PartPlace;
-use crate::comm::Rank;
-use crate::env::Env;
 use crate::flush::{closing, names};
-use crate::fs::copy::copy_anew;
-use crate::fs::{At, Files, FsError, How};
-use crate::ledger::pending::PendingFlush;
-use crate::ledger::{CommonFiles, LedgerDir};
 use crate::plugin::PluginHost;
-use crate::prefix::{
+use scr_base::env::Env;
+use scr_base::fs::copy::copy_anew;
+use scr_base::fs::{At, Files, FsError, How};
+use scr_comm::Rank;
+use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::ledger::{CommonFiles, LedgerDir};
+use scr_prefix::{
     tidy, DatasetDescriptor, FlushFile, IndexEntry, Location, Prefix, PrefixError, PrefixFile, Rank2File,
     Summary, Unsynced, Withdrawal,
 };
@@ -88,7 +88,6 @@ impl Outcome {
 
 /// Why nothing could be said of a dataset.
 #[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
 pub enum BuildError {
     /// Nothing is known of it.
     #[error(
@@ -306,7 +305,7 @@ impl<'a> Builder<'a> {
             Ok(rebuilt) => self.list(scan, &rebuilt)?,
             Err(error) => {
                 self.list_incomplete(&scan.any.dataset_in_prefix())?;
-                Outcome::Incomplete { why: crate::describe(&error) }
+                Outcome::Incomplete { why: scr_base::describe(&error) }
             }
         };
         Ok(Built { id, name, outcome, notes: scan.passed_over.clone() })
@@ -345,7 +344,7 @@ impl<'a> Builder<'a> {
         record.write(self.files(), self.prefix)?;
         let now = self.env.local_time();
         let finished = closing::finish(self.files(), self.prefix, record, &now);
-        if let Some(why) = finished.map_err(|error| BuildError::Step(crate::describe(&error)))? {
+        if let Some(why) = finished.map_err(|error| BuildError::Step(scr_base::describe(&error)))? {
             return Ok(Outcome::Incomplete { why });
         }
         self.remove_unfinished_copies(scan);
@@ -368,7 +367,7 @@ impl<'a> Builder<'a> {
                 } else if synced.is_err() {
                     let temporary = names::unused_name(&path, &copying(record.id_in_prefix));
                     copy_anew(files, &path, &path, &temporary, file.bytes, file.crc)
-                        .map_err(|error| BuildError::Step(crate::describe(&error)))?;
+                        .map_err(|error| BuildError::Step(scr_base::describe(&error)))?;
                 }
                 paths.insert(path);
             }

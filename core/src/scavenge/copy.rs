@@ -11,12 +11,12 @@ use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::place::PartPlace;
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::fs::copy::{Attributes, Copy};
-use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{At, Durability, Files, FsError, How, OwnedDir};
-use crate::ledger::LedgerDir;
-use crate::parallel::at_a_time;
-use crate::prefix::{FileName, Overwritten, Prefix, PrefixError, PrefixId, Rank2File, DIR_MODE};
+use scr_base::fs::copy::{Attributes, Copy};
+use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
+use scr_base::fs::{At, Durability, Files, FsError, How, OwnedDir};
+use scr_base::parallel::at_a_time;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{FileName, Overwritten, Prefix, PrefixError, PrefixId, Rank2File, DIR_MODE};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Copied {
 }
 
 /// The file layer through which no link in the cache directories is followed; `None` where there are none.
-pub(super) fn held(files: &dyn Files, caches: &[OwnedDir]) -> Option<Arc<dyn Files>> {
+pub fn held(files: &dyn Files, caches: &[OwnedDir]) -> Option<Arc<dyn Files>> {
     caches.iter().fold(None, |held: Option<Arc<dyn Files>>, cache| {
         Some(cache.held_in(held.as_deref().unwrap_or(files)))
     })
@@ -144,13 +144,13 @@ impl Copier<'_> {
         let mut parts: Vec<(PartDir, ScavengedMap)> = Vec::new();
         for cache in caches.iter().flat_map(|cache| self.places(cache.path())) {
             let found = look_through(self.files, &cache);
-            passed_over.extend(found.errors.iter().map(|error| crate::describe(error)));
+            passed_over.extend(found.errors.iter().map(|error| scr_base::describe(error)));
             for (_, rank) in found.parts.into_iter().filter(|(dataset, _)| *dataset == id) {
                 let part = PartDir::new(&cache, id, rank);
                 match ScavengedMap::read(self.files, self.prefix, &part, prefix_id.as_ref()) {
                     Ok(map) => parts.push((part, map)),
                     Err(error) => {
-                        let why = crate::describe(&error);
+                        let why = scr_base::describe(&error);
                         passed_over.push(format!("{}: {why}", part.filemap().display()));
                     }
                 }

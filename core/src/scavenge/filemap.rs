@@ -19,28 +19,28 @@ use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::place::is_of_earlier_boot;
 use crate::cache::record::RankRecord;
-use crate::comm::Rank;
-use crate::fs::{At, Durability, Files, FsError, MAX_TREE_BYTES};
-use crate::prefix::{set_crc, Prefix, PrefixId, FILE_MODE};
+use scr_base::fs::{At, Durability, Files, FsError, MAX_TREE_BYTES};
+use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use scr_prefix::{set_crc, Prefix, PrefixId, FILE_MODE};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One rank's part, as it was scavenged.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct ScavengedMap {
+pub struct ScavengedMap {
     /// Whether every part was known to be complete, or this one only to be prepared.
-    pub(super) complete: bool,
-    pub(super) record: RankRecord,
+    pub complete: bool,
+    pub record: RankRecord,
     /// Records of other ranks of the set, kept for them.
     pub(super) neighbours: Vec<RankRecord>,
 }
 
 impl ScavengedMap {
     /// The map of a cache; `None` where the part was not prepared, or the application has refused the dataset.
-    pub(super) fn of(map: &Filemap) -> Option<Self> {
+    pub fn of(map: &Filemap) -> Option<Self> {
         let complete = match map.state {
             PartState::Prepared => false,
             PartState::Complete => true,
@@ -77,7 +77,7 @@ impl ScavengedMap {
         prefix.dataset_dir(self.record.id_in_prefix).join(format!("{}{ENDING}", self.record.rank))
     }
 
-    pub(super) fn to_tree(&self) -> KvTree {
+    pub fn to_tree(&self) -> KvTree {
         let (record, rank) = (&self.record, self.record.rank);
         let id = record.id_in_prefix;
         let mut tree = KvTree::new();
@@ -110,7 +110,7 @@ impl ScavengedMap {
         tree
     }
 
-    pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
         let missing = |key: &str| FieldError::Missing { key: key.to_owned() };
         let first = |tree: &KvTree, key: &str| {
             tree.get(key)
@@ -130,7 +130,7 @@ impl ScavengedMap {
 }
 
 /// The filemap of a part in cache, where its record is one of this prefix directory.
-pub(super) fn read_own(
+pub fn read_own(
     files: &dyn Files,
     prefix: &Prefix,
     part: &PartDir,
@@ -162,7 +162,7 @@ pub(super) struct FoundMaps {
 
 /// Why a part, or what is known of it, is useless.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UnusablePart {
+pub enum UnusablePart {
     #[error(transparent)]
     Fs(#[from] FsError),
     #[error(transparent)]
@@ -227,8 +227,8 @@ const COMPLETE: &str = "COMPLETE";
 pub(crate) mod tests {
     use super::*;
     use crate::cache::record::tests::sample;
-    use crate::fs::RealFiles;
-    use crate::prefix::fixtures::{damage, scratch};
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::fixtures::{damage, scratch};
 
     fn map() -> ScavengedMap {
         ScavengedMap { complete: true, record: sample(2), neighbours: vec![sample(1)] }

@@ -13,37 +13,16 @@
 //! | `copy` | from the cache of a node to the prefix directory |
 //! | `scan` | combines the filemaps of a dataset |
 //! | `repair` | lost parts are rebuilt by threads |
-//! | `build` | completes a dataset and lists it in the index |
-//! | `saving` | which datasets `scr postrun` saves, and which it leaves |
-//! | `unsaved` | which datasets would be lost with a cache directory |
-//! | `dropping` | takes a dataset out of the index |
-//! | `deleting` | the same, with its files |
-//! | `extract` | writes files out of their containers |
-//! | `import` | files that were not written through scr become a dataset |
-//! | `inspect` | which datasets in the caches of the nodes can be made whole |
 //! | `relist` | adds a whole dataset to an index that has lost it |
+//! | `build` | completes a dataset and lists it in the index |
 
 mod build;
-mod copy;
-mod deleting;
-mod dropping;
-mod extract;
-pub(crate) mod filemap;
-mod import;
-mod inspect;
+pub mod copy;
+pub mod filemap;
 mod place;
 mod relist;
 mod repair;
-mod saving;
-mod scan;
-mod unsaved;
+pub mod scan;
 
 pub use build::{BuildError, Builder, Built, Outcome};
 pub use copy::{Copied, CopiedPart, Copier};
-pub use deleting::{delete_dataset, DeleteError, Deleted};
-pub use dropping::{drop_dataset, drop_later, Dropped};
-pub use extract::{extract, ExtractError, Extracted};
-pub use import::{Import, ImportError, Imported};
-pub use inspect::{inspect, Inspected, Inventory};
-pub use saving::{Fate, JobEnd, Saving, Why};
-pub use unsaved::{add_unlisted, unsaved, Unsaved};

@@ -5,10 +5,10 @@
 use super::filemap::redundancy_name;
 use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
-use crate::comm::Rank;
-use crate::fs::unique_number;
-use crate::ledger::SAVED;
-use crate::prefix::{staging_file, Prefix};
+use scr_base::fs::unique_number;
+use scr_comm::Rank;
+use scr_prefix::ledger::SAVED;
+use scr_prefix::{staging_file, Prefix};
 use std::path::PathBuf;
 
 /// One rank's part of a scavenged dataset.

@@ -5,12 +5,12 @@
 //! newer dataset was begun and is not complete, a file without one must not have changed since this one was complete.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use crate::fetch;
 use crate::flush::closing;
-use crate::fs::verify::{checksum, compare, open_whole, FileError};
-use crate::fs::{Durability, FsError};
-use crate::prefix::container::{read_all, totals};
-use crate::prefix::{
+use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
+use scr_base::fs::{Durability, FsError};
+use scr_prefix::container::{read_all, totals};
+use scr_prefix::ledger;
+use scr_prefix::{
     DatasetDescriptor, FileName, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
     FILE_MODE,
 };
@@ -78,7 +78,7 @@ impl Builder<'_> {
                     }
                 }
             }
-            Err(error) if error.is_damage() => crate::describe(&error),
+            Err(error) if error.is_damage() => scr_base::describe(&error),
             Err(error) => return Err(error.into()),
         };
         built.outcome = Outcome::Incomplete { why };
@@ -92,7 +92,7 @@ impl Builder<'_> {
                 let examined = self.examine(&evidence, &self.newer_names(&evidence.dataset)?);
                 Ok(examined.err().map(|error| error.to_string()))
             }
-            Err(error) if error.is_damage() => Ok(Some(crate::describe(&error))),
+            Err(error) if error.is_damage() => Ok(Some(scr_base::describe(&error))),
             Err(error) => Err(error.into()),
         }
     }
@@ -112,7 +112,7 @@ impl Builder<'_> {
         let mut doubted = entry.is_some_and(|entry| !entry.complete) || !said_complete;
         let mut unchanged_since = None;
         let index = self.ledger().index()?;
-        if fetch::is_suspect(index.last_begun(), index.seq_of(&dataset)) {
+        if ledger::is_suspect(index.last_begun(), index.seq_of(&dataset)) {
             doubted |= !described;
             let proves = described && !self.trusts_times;
             unchanged_since = proves.then(|| Summary::written_at(files, prefix, id)).transpose()?;
@@ -209,7 +209,7 @@ impl Builder<'_> {
         let written = status.and_then(|status| u64::try_from(status.mtime.0).ok());
         let time =
             written.map_or_else(|| self.env.clock.now(), |secs| UNIX_EPOCH + Duration::from_secs(secs));
-        let (lists, now) = (evidence.lists.by_rank(), crate::env::local_time(time));
+        let (lists, now) = (evidence.lists.by_rank(), scr_base::env::local_time(time));
         let listed = closing::list_in_place(self.files(), self.prefix, dataset, lists, &now, |_| Ok(()));
         match listed {
             Err(BuildError::Prefix(why @ PrefixError::Superseded { .. })) => {
@@ -254,7 +254,7 @@ enum NotWhole {
          copy or `touch' does, run `scr index --add NAME --trust-times'"
     )]
     Changed { name: FileName },
-    #[error("{}", crate::describe(.0))]
+    #[error("{}", scr_base::describe(.0))]
     Prefix(PrefixError),
     #[error(transparent)]
     File(#[from] FileError),
@@ -278,14 +278,15 @@ const BLOCK_BYTES: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::Env;
     use crate::flush::closing::drop_datasets;
     use crate::flush::tests::stage::{through, Stage, OPTIONS};
     use crate::flush::Options;
-    use crate::fs::RealFiles;
-    use crate::ledger::Dropping;
     use crate::plugin::PluginHost;
-    use crate::prefix::Index;
+
+    use scr_base::fs::RealFiles;
+    use scr_prefix::ledger::Dropping;
+    use scr_prefix::Index;
+    use scr_test_kit::TestEnv;
     use std::sync::Arc;
 
     fn add(stage: &Stage) -> Outcome {
@@ -294,7 +295,7 @@ mod tests {
     }
 
     fn add_listed(stage: &Stage, trusts_times: bool) -> Outcome {
-        let env = Env::for_test(Arc::new(RealFiles), stage.prefix.dir()).env();
+        let env = TestEnv::new(Arc::new(RealFiles), stage.prefix.dir()).env();
         let host = PluginHost::new(&env, None);
         let builder = Builder::new(&env, &stage.prefix, &host, 0).trusting_times(trusts_times);
         builder.add(b"a").unwrap().outcome
@@ -341,7 +342,7 @@ mod tests {
         assert!(matches!(add_listed(&stage, true), Outcome::Incomplete { .. }));
         replaced.set_len(whole).unwrap();
         let by = cached.dataset.seq();
-        let by = crate::prefix::Seq { id: by.id + 1, ..by };
+        let by = scr_prefix::Seq { id: by.id + 1, ..by };
         Overwritten::record(&RealFiles, &stage.prefix, &file.name, by).unwrap();
         assert!(matches!(add_listed(&stage, true), Outcome::Incomplete { .. }));
     }

@@ -2,18 +2,18 @@
 
 use super::filemap::{read_all, ScavengedMap};
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::comm::Rank;
-use crate::fs::{Files, FsError};
-use crate::prefix::Prefix;
+use scr_base::fs::{Files, FsError};
+use scr_comm::Rank;
+use scr_prefix::Prefix;
 use std::collections::BTreeMap;
 
 /// A scavenged dataset.
 #[derive(Debug)]
-pub(super) struct Scan {
+pub struct Scan {
     /// The knowledge about parts of ranks. Not about each: a damaged filemap may claim any number of them.
     parts: BTreeMap<Rank, Known>,
     /// Any record; what it says of the whole dataset all of them say.
-    pub(super) any: RankRecord,
+    pub any: RankRecord,
     /// Filemaps that are useless, and why.
     pub(super) passed_over: Vec<String>,
 }
@@ -32,18 +32,18 @@ static NOTHING: Known = Known { record: None, own: false };
 
 impl Scan {
     /// Reads the filemaps of a dataset; `None` if there is no usable one.
-    pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
+    pub fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<Self>, FsError> {
         let found = read_all(files, prefix, id)?;
         let passed_over: Vec<String> = found
             .unusable
             .iter()
-            .map(|(path, why)| format!("{} cannot be used: {}", path.display(), crate::describe(why)))
+            .map(|(path, why)| format!("{} cannot be used: {}", path.display(), scr_base::describe(why)))
             .collect();
         Ok(Self::of(&found.maps, passed_over))
     }
 
     /// The scan of these filemaps. An id may have been used twice where ids could not be reserved; the newer dataset counts.
-    pub(super) fn of(maps: &[ScavengedMap], mut passed_over: Vec<String>) -> Option<Self> {
+    pub fn of(maps: &[ScavengedMap], mut passed_over: Vec<String>) -> Option<Self> {
         let records = maps.iter().map(|map| &map.record);
         let any = records.max_by_key(|record| DatasetKey::of(record)).cloned()?;
         let mut parts: BTreeMap<Rank, Known> = BTreeMap::new();
@@ -59,7 +59,7 @@ impl Scan {
     }
 
     /// Every record that is known, by rank.
-    pub(super) fn records(&self) -> impl Iterator<Item = &RankRecord> {
+    pub fn records(&self) -> impl Iterator<Item = &RankRecord> {
         self.parts.values().filter_map(|known| known.record.as_ref())
     }
 

@@ -5,13 +5,13 @@
 //! rank 0 reads the file, or the last rank if rank 0 is missing. A time before the start of the reading process is of another
 //! run. A job whose ranks come at once writes nothing.
 
-use crate::comm::watched::{shown, Pace};
-use crate::comm::Rank;
-use crate::describe;
-use crate::env::Env;
-use crate::fs::{At, FsError, How};
-use crate::param::{self, AppConfig, Params, Settings};
-use crate::prefix::{Prefix, PrefixError, FILE_MODE};
+use scr_base::describe;
+use scr_base::env::Env;
+use scr_base::fs::{At, FsError, How};
+use scr_comm::watched::{shown, Pace};
+use scr_comm::Rank;
+use scr_config::param::{self, AppConfig, Params, Settings};
+use scr_prefix::{Prefix, PrefixError, FILE_MODE};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -152,15 +152,15 @@ const SKEW: u64 = 60;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::env::TestEnv;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::TestEnv;
     use std::sync::Arc;
     use tempfile::TempDir;
 
     /// A job of four ranks.
     fn job(settings: &[(&str, &str)]) -> (TempDir, TestEnv) {
         let dir = tempfile::tempdir().unwrap();
-        let env = Env::for_test(Arc::new(RealFiles), dir.path());
+        let env = TestEnv::new(Arc::new(RealFiles), dir.path());
         env.clock().set_since_epoch(Duration::from_secs(1 << 30));
         let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
         (dir, env)

@@ -5,11 +5,11 @@
 
 use super::need_checkpoint::CheckpointTimes;
 use crate::cache::record::RankRecord;
-use crate::descriptor::{protects, Descriptors};
 use crate::job::Job;
 use crate::log::{Class, Event, Figures, Record};
-use crate::param::{self, Interval};
-use crate::plan::{Auto, Experience, Fixed, Kind, Stated};
+use scr_config::descriptor::{protects, Descriptors};
+use scr_config::param::{self, Interval};
+use scr_plan::{Auto, Experience, Fixed, Kind, Stated};
 use std::time::Duration;
 
 /// The measurements of the run, and the plan that follows from them.

@@ -5,12 +5,13 @@
 
 use super::{Error, Session};
 use crate::cache::record::RankRecord;
-use crate::descriptor::protects;
+use crate::error::Doing as _;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
 use crate::redundancy::background::{Failure, LocalPart, NotProtected, Protected};
 use crate::redundancy::repair::first_known;
 use crate::restart::record_refused;
+use scr_config::descriptor::protects;
 use std::time::Duration;
 
 /// When to protect what the threads could not.

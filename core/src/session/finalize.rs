@@ -4,7 +4,7 @@ use super::{Error, Phase, Retry, Session};
 use crate::flush::Flushes;
 use crate::halt;
 use crate::log::Figures;
-use crate::param;
+use scr_config::param;
 
 /// An application that does not look at what its calls return would take its last checkpoints for written.
 const LOST_DESCRIPTORS: &str =

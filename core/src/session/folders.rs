@@ -5,7 +5,7 @@
 //! folder.
 
 use crate::job::Job;
-use crate::prefix::{Followed, LinkFault, PrefixError};
+use scr_prefix::{Followed, LinkFault, PrefixError};
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};

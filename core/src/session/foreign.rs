@@ -13,19 +13,19 @@ use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::stale::StalePart;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::{all_reduce, barrier, Op};
-use crate::comm::{Collective, CollectiveError, CommError, Rank, RankErrors};
-use crate::env::Link;
 use crate::fetch::Fetcher;
 use crate::flush::is_due_at_start;
 use crate::job::Job;
-use crate::param;
-use crate::placement::Survives;
-use crate::prefix::{DatasetDescriptor, Seq};
 use crate::rebuild::{self, BroughtBack, FoundDatasets, OtherSize, Rebuild};
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{newest_cached, PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
+use scr_base::env::Link;
+use scr_comm::collective::{all_reduce, barrier, Op};
+use scr_comm::placement::Survives;
+use scr_comm::{Collective, CollectiveError, CommError, Rank, RankErrors};
+use scr_config::param;
+use scr_prefix::{DatasetDescriptor, Seq};
 use std::sync::Arc;
 
 /// A checkpoint that another number of ranks wrote, and that this run reads in the caches.
@@ -459,7 +459,7 @@ fn copy(job: &Job, cache: &Cache, id: u64) {
         progress: &|_, _| (),
     };
     match copier.dataset(&folders, id) {
-        Err(error) => job.report.error_here(&crate::describe(&error)),
+        Err(error) => job.report.error_here(&scr_base::describe(&error)),
         Ok(copied) => {
             let wrong = copied.parts.iter().flat_map(|part| &part.wrong).chain(&copied.passed_over);
             wrong.for_each(|wrong| job.report.warn_here(&format!("{wrong}: it counts as lost")));
@@ -470,7 +470,7 @@ fn copy(job: &Job, cache: &Cache, id: u64) {
 fn build(job: &Job, schemes: &Schemes, id: u64) -> Result<(), String> {
     // As for as many ranks as wrote it, a copy that failed does not count. The caller asks for no refused dataset.
     let built = Builder::new(&job.env, &job.prefix, schemes.plugin_host(), 0).replacing_failed().build(id);
-    match built.map_err(|error| crate::describe(&error))?.outcome {
+    match built.map_err(|error| scr_base::describe(&error))?.outcome {
         Outcome::Incomplete { why } => Err(why),
         Outcome::Already | Outcome::Listed { .. } | Outcome::Completed { .. } => Ok(()),
     }

@@ -10,16 +10,16 @@ use crate::cache::filemap::Claim;
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, StoreInUse};
-use crate::comm::tcp::{self, TcpComm};
-use crate::comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
-use crate::fs::copy::write_data;
-use crate::fs::verify::{compare, expect_bytes, FileError};
-use crate::fs::{At, Durability, File, Files, FsError, How, LockAttempt};
 use crate::job::Job;
-use crate::parallel;
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::{FileName, Prefix, Seq};
+use scr_base::fs::copy::write_data;
+use scr_base::fs::verify::{compare, expect_bytes, FileError};
+use scr_base::fs::{At, Durability, File, Files, FsError, How, LockAttempt};
+use scr_base::parallel;
+use scr_base::planted::{planted, Bug};
+use scr_comm::tcp::{self, TcpComm};
+use scr_comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
+use scr_config::param;
+use scr_prefix::{FileName, Prefix, Seq};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -227,7 +227,7 @@ impl Lending {
         let own = self.own.take();
         let removed = removed.and_then(|()| own.map_or(Ok(()), |(part, _claim)| part.remove(files)));
         if let Err(error) = removed {
-            job.report.error_here(&crate::describe(&error));
+            job.report.error_here(&scr_base::describe(&error));
         }
     }
 }
@@ -340,8 +340,8 @@ impl Lender {
         let file = record.files.iter().find(|file| file.name.as_bytes() == name);
         let file = file.ok_or_else(|| format!("rank {writer} wrote no such file"))?;
         let path = part.file(&file.name);
-        let (opened, _) = crate::fs::verify::open_whole(&*self.files, &path, Some(file.bytes))
-            .map_err(|error| crate::describe(&error))?;
+        let (opened, _) = scr_base::fs::verify::open_whole(&*self.files, &path, Some(file.bytes))
+            .map_err(|error| scr_base::describe(&error))?;
         Ok((path, opened, Head { is_there: true, bytes: file.bytes, mode: file.mode }))
     }
 }

@@ -11,13 +11,14 @@ use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
-use crate::comm::collective::{broadcast_tree, gather};
-use crate::comm::{CommError, Rank};
+use crate::error::Doing as _;
 use crate::flush::lists;
 use crate::job::Job;
-use crate::param;
-use crate::prefix::{FileName, PrefixFile, Rank2File};
+use scr_comm::collective::{broadcast_tree, gather};
+use scr_comm::{CommError, Rank};
+use scr_config::param;
 use scr_plugin_api::KvTree;
+use scr_prefix::{FileName, PrefixFile, Rank2File};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -44,7 +45,7 @@ impl Listed {
     /// Those that the file lists of a dataset in the prefix directory have.
     pub(super) fn read(job: &Job, id: u64) -> Result<Self, Error> {
         let lists = Rank2File::read(job.files(), &job.prefix, id);
-        let lists = lists.map_err(|error| Error::Argument { what: crate::describe(&error) })?;
+        let lists = lists.map_err(|error| Error::Argument { what: scr_base::describe(&error) })?;
         Ok(Self::new(lists.by_rank().to_vec()))
     }
 

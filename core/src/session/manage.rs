@@ -3,18 +3,20 @@
 use super::{Error, Session};
 use crate::cache::stale::UnusableDataset;
 use crate::cache::CachedDataset;
-use crate::comm::collective::{broadcast_tree, same_everywhere};
-use crate::comm::{Collective, Mismatch, Rank};
 use crate::delete;
-use crate::fetch::{self, Candidate, Fetcher};
+use crate::error::Doing as _;
+use crate::fetch::Fetcher;
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
-use crate::ledger::{Dropping, Leave, Leaving, Request};
 use crate::log::{Event, Record};
-use crate::planted::{planted, Bug};
-use crate::prefix::{Index, IndexEntry, Seq};
 use crate::restart::Restart;
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::{broadcast_tree, same_everywhere};
+use scr_comm::{Collective, Mismatch, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::ledger::{self, Candidate};
+use scr_prefix::ledger::{Dropping, Leave, Leaving, Request};
+use scr_prefix::{Index, IndexEntry, Seq};
 
 impl Session {
     /// The application has restarted from this checkpoint without the restart calls, or, before it has asked
@@ -33,7 +35,7 @@ impl Session {
             let id = index.id_of(name)?;
             let entry = index.entry(id);
             if entry.as_ref().is_some_and(|entry| !entry.is_checkpoint()) {
-                return fetch::output(index, name).map(Listed::Output);
+                return ledger::output(index, name).map(Listed::Output);
             }
             let seq = entry.as_ref().map_or(Seq { run: 0, id }, IndexEntry::seq);
             let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);

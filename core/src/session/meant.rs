@@ -3,12 +3,12 @@
 //! A relative name that leads outside the prefix directory begins at that directory instead. So names from different folders
 //! could become one file. Rule: ranks share a file only if they mean the same absolute path.
 
-use crate::comm::collective::{all_reduce, route_trees, Op};
-use crate::comm::{CommError, Rank};
 use crate::job::Job;
-use crate::prefix::FileName;
 use crate::session::Error;
+use scr_comm::collective::{all_reduce, route_trees, Op};
+use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::FileName;
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;

@@ -49,8 +49,6 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::metrics::{Metrics, Now};
-use crate::placement::Survives;
-use crate::prefix::Running;
 use crate::rebuild::{self, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
@@ -64,7 +62,9 @@ use listing::Listed;
 use meant::Meant;
 use need_checkpoint::CheckpointTimes;
 use output::Output;
+use scr_comm::placement::Survives;
 use scr_plugin_api::Call;
+use scr_prefix::Running;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -147,12 +147,12 @@ impl Session {
     }
 
     /// The effective parameters.
-    pub fn params(&self) -> &crate::param::Params {
+    pub fn params(&self) -> &scr_config::param::Params {
         &self.job.params
     }
 
     /// This rank's messages to the user.
-    pub fn reporter(&self) -> &crate::message::Reporter {
+    pub fn reporter(&self) -> &scr_base::message::Reporter {
         &self.job.report
     }
 

@@ -1,10 +1,10 @@
 //! `SCR_Need_checkpoint`: is it time for a checkpoint? See the guide's section "Need checkpoint".
 
 use super::{auto, Error, Retry, Session};
-use crate::comm::collective::broadcast;
-use crate::comm::Rank;
 use crate::halt::{self, Outlook};
-use crate::param::{self, Interval};
+use scr_comm::collective::broadcast;
+use scr_comm::Rank;
+use scr_config::param::{self, Interval};
 use std::time::Duration;
 
 /// How many checkpoints there were, and how long they took.

@@ -6,12 +6,12 @@ use super::meant::Meant;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
-use crate::comm::collective::any;
-use crate::comm::{AnyError, RankErrors};
 use crate::fetch::Fetcher;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
-use crate::param;
+use scr_comm::collective::any;
+use scr_comm::{AnyError, RankErrors};
+use scr_config::param;
 
 impl Session {
     /// The name of the checkpoint to restart from, if there is one; the same on all ranks.

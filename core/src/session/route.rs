@@ -8,12 +8,12 @@ use super::listing::Listed;
 use super::{Error, Phase, Session, MAX_FILENAME};
 use crate::cache::filemap::Filemap;
 use crate::cache::{Cache, CachedDataset};
-use crate::fs::verify::expect_bytes;
-use crate::fs::{How, MAX_TREE_BYTES};
 use crate::job::Job;
-use crate::param;
-use crate::prefix::{FileName, PrefixError};
+use scr_base::fs::verify::expect_bytes;
+use scr_base::fs::{How, MAX_TREE_BYTES};
+use scr_config::param;
 use scr_plugin_api::Call;
+use scr_prefix::{FileName, PrefixError};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -44,7 +44,7 @@ impl Session {
                     output.record_meant(&self.job, &below, absolute(&self.job, name))?;
                     output.route(&self.job, below)
                 });
-                let failure = routed.as_ref().err().map(|error| crate::describe(error));
+                let failure = routed.as_ref().err().map(|error| scr_base::describe(error));
                 output.record_routed(absolute(&self.job, name), failure);
                 routed
             }
@@ -67,7 +67,7 @@ impl Session {
                     meant.record(&self.job, &file, meant_by(&file))?;
                     Ok(path)
                 });
-                routed.inspect_err(|error| _ = unrouted.get_or_insert_with(|| crate::describe(error)))
+                routed.inspect_err(|error| _ = unrouted.get_or_insert_with(|| scr_base::describe(error)))
             }
         }
     }
@@ -183,7 +183,7 @@ fn get_lent(
         let what = format!(
             "{file} of {} has not come from another node: {}",
             cached.record.label(),
-            crate::describe(&why)
+            scr_base::describe(&why)
         );
         if !cached.has_files_in_prefix() || cached.superseded {
             return Err(Error::Unread { what });
@@ -224,7 +224,7 @@ fn expect_recorded(job: &Job, path: &Path, (bytes, crc): (Option<u64>, Option<u3
     let Some(bytes) = bytes else { return Ok(()) };
     let block = job.params.get(&param::FILE_BUF_SIZE);
     expect_bytes(job.files(), path, bytes, crc, block)
-        .map_err(|error| Error::Unread { what: crate::describe(&error) })
+        .map_err(|error| Error::Unread { what: scr_base::describe(&error) })
 }
 
 /// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the
@@ -310,7 +310,7 @@ fn below_prefix(
     }
     let prefix = job.prefix.dir();
     let mut inside =
-        |path: &Path| find(path).map_err(|error| Error::Argument { what: crate::describe(&error) });
+        |path: &Path| find(path).map_err(|error| Error::Argument { what: scr_base::describe(&error) });
     let path = absolute(job, name);
     // The prefix directory does not matter for an absolute name.
     let below = match inside(&path)? {

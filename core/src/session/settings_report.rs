@@ -1,9 +1,9 @@
 //! The settings that a run prints first. At `SCR_DEBUG=1` those that somebody has set; at 2 every parameter, and the descriptors
 //! made of them, as C SCR prints them at 1.
 
-use crate::descriptor::NOTHING_ON_NODES;
 use crate::job::Job;
-use crate::param::Value;
+use scr_config::descriptor::NOTHING_ON_NODES;
+use scr_config::param::Value;
 use scr_plugin_api::KvTree;
 use std::fmt::Write as _;
 

@@ -3,7 +3,7 @@
 
 use super::scavenged::save;
 use super::world::{contents, path_of, Application, World};
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
 use std::fs::Permissions;
 use std::io::Write;

@@ -3,11 +3,11 @@
 use super::crash;
 use super::damage::flip;
 use super::world::{contents, file_name, files_below, mode, path_of, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_prefix::{Index, Prefix};
+use scr_test_kit::faulty::FaultyFiles;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -304,7 +304,7 @@ fn files_are_written_out_of_containers_under_their_names() {
     let world = flushed(&[]);
     let env = world.env_of(Rank(0)).env();
     let prefix = Prefix::new(world.prefix());
-    let extract = || scr_core::scavenge::extract(&env, &prefix, b"ckpt.2").map_err(|error| error.to_string());
+    let extract = || scr_ops::extract(&env, &prefix, b"ckpt.2").map_err(|error| error.to_string());
     std::fs::create_dir(world.prefix().join("ckpt.2")).unwrap();
     let mine = world.prefix().join(file_name(2, Rank(5), 0));
     std::fs::write(&mine, "somebody's own").unwrap();
@@ -328,7 +328,7 @@ fn files_are_written_out_of_containers_under_their_names() {
     flip(&container(&world, 2, 2), 0);
     std::fs::remove_dir_all(world.prefix().join("ckpt.2")).unwrap();
     assert!(extract().unwrap_err().contains("is damaged"));
-    assert!(scr_core::scavenge::extract(&env, &prefix, b"ckpt.9").is_err());
+    assert!(scr_ops::extract(&env, &prefix, b"ckpt.9").is_err());
 }
 
 #[test]
@@ -368,7 +368,8 @@ fn containers_go_when_a_newer_dataset_takes_the_name() {
 
 #[test]
 fn a_dataset_in_containers_is_added_to_the_index_again() {
-    use scr_core::scavenge::{drop_dataset, Builder, Outcome};
+    use scr_core::scavenge::{Builder, Outcome};
+    use scr_ops::drop_dataset;
     let mut world = flushed(&[]);
     let env = world.env_of(Rank(0)).env();
     let prefix = Prefix::new(world.prefix());
@@ -391,7 +392,7 @@ fn a_dataset_in_containers_is_added_to_the_index_again() {
 
 #[test]
 fn a_scrub_reads_containers_and_finds_damage_in_them() {
-    use scr_core::scrub::{Plan, Wanted};
+    use scr_ops::scrub::{Plan, Wanted};
     let world = flushed(&[]);
     let scrub =
         || Plan::of_prefix(&RealFiles, &world.prefix(), &Wanted::All).unwrap().run(&RealFiles, &mut |_| ());

@@ -5,13 +5,13 @@
 use super::crash::sizes;
 use super::damage::flip;
 use super::world::{contents, file_name, files_below, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::env::Link;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::{Durability, Files, RealFiles};
-use scr_core::prefix::Prefix;
-use scr_core::scavenge::delete_dataset;
+use scr_base::env::Link;
+use scr_base::fs::{Durability, Files, RealFiles};
+use scr_comm::Rank;
 use scr_core::session::Error;
+use scr_ops::delete_dataset;
+use scr_prefix::Prefix;
+use scr_test_kit::faulty::FaultyFiles;
 use std::io::ErrorKind;
 use std::sync::Arc;
 

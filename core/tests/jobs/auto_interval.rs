@@ -1,11 +1,11 @@
 //! `SCR_CHECKPOINT_INTERVAL=AUTO` in a job on a clock of its own: when checkpoints are due, and which are flushed.
 
 use super::world::{Application, World, SECONDS_OF_A_RUN};
-use scr_core::comm::Rank;
-use scr_core::fs::RealFiles;
-use scr_core::ledger::LedgerDir;
-use scr_core::plan::{Experience, Fixed, Kind, Stated};
-use scr_core::prefix::Prefix;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_plan::{Experience, Fixed, Kind, Stated};
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::Prefix;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]

@@ -4,12 +4,12 @@
 use super::crash::{checkpoints, nothing, restart_and_go_on, sizes, two_checkpoints, Schedule, XOR};
 use super::scavenged::{save, try_to_save};
 use super::world::{Sizes, World};
-use scr_core::comm::Rank;
-use scr_core::env::Link;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Prefix};
+use scr_base::env::Link;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::scavenge::Outcome;
+use scr_prefix::{FlushFile, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::fs::{read, write};
 use std::io::ErrorKind;
 use std::sync::Arc;

@@ -2,12 +2,12 @@
 //! another dataset is not handed out.
 
 use super::world::{contents, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
-use scr_core::scavenge::drop_dataset;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_ops::drop_dataset;
+use scr_prefix::{DatasetDescriptor, Index, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::{Arc, Barrier};

@@ -1,9 +1,9 @@
 //! The cost of a checkpoint, counted in messages, bytes sent and file operations.
 
 use super::world::{Sizes, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::sync::Arc;
 
 const CHUNK: usize = 300_000;

@@ -5,11 +5,11 @@
 //! one that is whole, with every byte right. No files are left that would accumulate.
 
 use super::world::{files_below, Application, World};
-use scr_core::comm::Rank;
-use scr_core::env::Link;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
+use scr_base::env::Link;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::Error;
+use scr_test_kit::faulty::FaultyFiles;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -4,11 +4,11 @@
 //! happens. If a flip comes with more losses than the scheme survives, the checkpoint must be refused.
 
 use super::world::{file_name, Kept, Outcome, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{DatasetDescriptor, Index, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_plugin_api::KvTree;
+use scr_prefix::{DatasetDescriptor, Index, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

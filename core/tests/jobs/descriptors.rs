@@ -3,12 +3,12 @@
 //! A node's `/dev/shm` and `/ssd` are the folders `shm` and `ssd` in what the node stores, so that both go with the node.
 
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
-use scr_core::scrub;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_ops::scrub;
 use scr_plugin_api::KvTree;
+use scr_test_kit::faulty::FaultyFiles;
 use std::sync::Arc;
 
 fn uneven(rank: Rank) -> Vec<usize> {

@@ -6,8 +6,8 @@
 mod seen;
 
 use super::world::{Source, World};
-use scr_core::comm::Rank;
-use scr_core::param::{self, AppConfig, Kind, Origin, Params, Scope, Settings, APP_CONF, TABLE};
+use scr_comm::Rank;
+use scr_config::param::{self, AppConfig, Kind, Origin, Params, Scope, Settings, APP_CONF, TABLE};
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -24,8 +24,8 @@ enum Seen {
 use Seen::{By, Here};
 
 const BEHIND: &str = "core/tests/jobs/behind.rs";
-const SCR_RUN: &str = "tools/tests/run.rs";
-const DATABASE: &str = "tests/tests/database.rs";
+const SCR_RUN: &str = "tools/tests/commands/run.rs";
+const DATABASE: &str = "tests/tests/jobs/database.rs";
 const TLS: &str = "plugins/mysql/tests/tls.rs";
 const ROWS_OF_DATABASE: &str = "events_and_transfers_of_a_job_are_rows_of_the_database";
 
@@ -38,7 +38,7 @@ const ROWS: &[Row] = &[
     Row(
         "SCR_SAFE_PREFIX",
         "/pfs",
-        By("core/src/param/safe.rs", "a_prefix_directory_is_allowed_from_outside_and_not_by_itself"),
+        By("core/config/src/param/safe.rs", "a_prefix_directory_is_allowed_from_outside_and_not_by_itself"),
     ),
     Row("SCR_PREFIX", "{dir}/elsewhere", Here(seen::prefix)),
     Row("SCR_CNTL_BASE", "{dir}/control", Here(seen::cntl_base)),
@@ -129,7 +129,10 @@ const ROWS: &[Row] = &[
     Row(
         "SCR_WATCHDOG_TIMEOUT",
         "8",
-        By("tests/tests/run.rs", "a_job_with_a_rank_that_hangs_is_ended_and_goes_on_from_its_checkpoint"),
+        By(
+            "tests/tests/jobs/run.rs",
+            "a_job_with_a_rank_that_hangs_is_ended_and_goes_on_from_its_checkpoint",
+        ),
     ),
     Row(
         "SCR_WATCHDOG_TIMEOUT_PFS",

@@ -1,7 +1,7 @@
 //! Ranks in different current folders that use relative names: they share a file only if they mean the same absolute path.
 
 use super::world::{contents, path_of, Application, World};
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use scr_core::session::{Error, OutputFlags};
 use std::fs::create_dir_all;
 use std::os::unix::fs::symlink;

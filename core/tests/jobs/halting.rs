@@ -1,9 +1,9 @@
 //! A job stops on each condition of the halt file when it is met and not before, and runs on where none holds.
 
 use super::world::{Application, Outcome, World};
-use scr_core::comm::Rank;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{ChangedEnd, Halt, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_prefix::{ChangedEnd, Halt, Prefix};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]

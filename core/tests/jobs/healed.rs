@@ -1,10 +1,10 @@
 //! An index that is damaged while a job runs: the next dataset gets a new one, or the user learns that nothing can be saved.
 
 use super::world::{Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, IndexEntry, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_prefix::{Index, IndexEntry, Prefix};
+use scr_test_kit::faulty::FaultyFiles;
 use std::io::ErrorKind;
 use std::sync::{Arc, Barrier};
 

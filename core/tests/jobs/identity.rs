@@ -1,12 +1,13 @@
 //! Which of two datasets is newer, though no run has seen both, and which prefix directory a dataset in cache belongs to.
 
 use super::world::{files_below, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{File, Files, How, OwnedDir, RealFiles};
-use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{unsaved, Copied, Copier};
+use scr_base::fs::{File, Files, How, OwnedDir, RealFiles};
+use scr_comm::Rank;
+use scr_core::scavenge::{Copied, Copier};
+use scr_ops::unsaved;
 use scr_plugin_api::KvTree;
+use scr_prefix::{Index, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -2,12 +2,13 @@
 
 use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{drop_dataset, Builder, Import, ImportError, Imported, Outcome};
+use scr_core::scavenge::{Builder, Outcome};
+use scr_ops::{drop_dataset, Import, ImportError, Imported};
+use scr_prefix::{Index, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -2,12 +2,12 @@
 //! than was asked for.
 
 use super::world::{file_name, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{Files, How, LockAttempt, RealFiles};
-use scr_core::prefix::Prefix;
-use scr_core::scavenge::drop_dataset;
+use scr_base::fs::{Files, How, LockAttempt, RealFiles};
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_ops::drop_dataset;
+use scr_prefix::Prefix;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::{Arc, Barrier};
 

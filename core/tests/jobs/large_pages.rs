@@ -2,8 +2,8 @@
 
 use super::own_mounts::in_own_mounts;
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::{Files, How, RealFiles};
+use scr_base::fs::{Files, How, RealFiles};
+use scr_comm::Rank;
 
 /// Enough for mapping, with an end within a page.
 fn large(rank: Rank) -> Vec<usize> {

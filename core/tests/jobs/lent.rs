@@ -5,11 +5,11 @@ use super::any_ranks::{cached, job, place, read_all, try_read};
 use super::crash::sizes;
 use super::damage::flip;
 use super::world::{contents, files_below, path_of, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Location, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::Error;
+use scr_prefix::{FlushFile, Location, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Barrier};
 

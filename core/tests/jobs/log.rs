@@ -1,11 +1,11 @@
 //! The log entries of a job, and its output at `SCR_DEBUG=1`: in the words of C SCR.
 
 use super::world::{Outcome, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::log;
 use scr_core::session::OutputFlags;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -436,7 +436,7 @@ fn the_settings_are_listed_first_and_the_password_is_not() {
         assert!(!brief.has_line_with(unset), "nobody has set {unset}");
     }
     let outcome = world.set("SCR_DEBUG", "2").run(|_| ());
-    for info in scr_core::param::TABLE {
+    for info in scr_config::param::TABLE {
         let start = format!("rank 0 on n0: {}=", info.name);
         let listed = outcome.lines.iter().filter(|line| line.contains(&start)).count();
         assert_eq!(listed, 1, "{}", info.name);

@@ -38,6 +38,7 @@
 //! | `access_lists` | files have the rights that the list of the prefix directory gives |
 //! | `imported` | files that were written without scr become a dataset |
 //! | `scrubbed` | a scrub finds without a job what a restart would find |
+//! | `plugin_host` | the plugin host against real libraries |
 //! | `vendor` | a vendor's plugin does all that, and a bad one does no harm |
 //! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
 //! | `folders` | ranks in different folders share a file only if they mean the same path |
@@ -86,6 +87,7 @@ mod other_ranks;
 mod own_mounts;
 mod parts;
 mod passing;
+mod plugin_host;
 mod recorded;
 mod recovery;
 mod redundancy;

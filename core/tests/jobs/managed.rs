@@ -2,13 +2,14 @@
 //! restart; and a name that is used again while its older dataset is still being flushed.
 
 use super::world::{contents, file_name, files_below, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::{drop_dataset, drop_later, Builder, Dropped};
+use scr_core::scavenge::Builder;
 use scr_core::session::OutputFlags;
+use scr_ops::{drop_dataset, drop_later, Dropped};
+use scr_prefix::{Index, Prefix};
+use scr_test_kit::faulty::FaultyFiles;
 use std::sync::{Arc, Barrier};
 
 fn some(rank: Rank) -> Vec<usize> {
@@ -273,7 +274,7 @@ fn output_that_cannot_be_read_back_is_an_error_and_nothing_else() {
         assert_eq!(application.restart(some), Some(1));
         application.finalize().unwrap();
     });
-    assert!(index(&world).entries().iter().all(scr_core::prefix::IndexEntry::is_valid));
+    assert!(index(&world).entries().iter().all(scr_prefix::IndexEntry::is_valid));
     lose_all(&world);
     std::fs::write(world.prefix().join(file_name(50, Rank(2), 0)), "damaged").unwrap();
     world.run(|application| {

@@ -3,14 +3,14 @@
 
 use super::scavenged::save;
 use super::world::{contents, path_of, plugins, Application, World};
-use scr_core::comm::Rank;
+use scr_base::fs::{OwnedDir, RealFiles};
+use scr_comm::Rank;
 use scr_core::flush::poll_transfers;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{OwnedDir, RealFiles};
-use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::drop_dataset;
 use scr_core::session::OutputFlags;
+use scr_ops::drop_dataset;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, Transport};
+use scr_prefix::{Index, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,7 +1,7 @@
 //! The answers of `SCR_Need_checkpoint` in a job whose checkpoints take time: the guide's interval, seconds and overhead.
 
 use super::world::{Application, World};
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![100 + rank.index()]

@@ -1,9 +1,9 @@
 //! Checkpoints survive the loss of nodes, byte for byte.
 
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::Arc;
 

@@ -2,12 +2,12 @@
 //! run with the right number of ranks.
 
 use super::world::{files_below, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Location, Prefix};
-use scr_core::scavenge::{drop_dataset, unsaved};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_ops::{drop_dataset, unsaved};
+use scr_prefix::{FlushFile, Location, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::Arc;
 

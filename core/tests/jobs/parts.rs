@@ -1,7 +1,7 @@
 //! Parts of one launch, each with a session and a prefix directory of its own, on nodes that they share.
 
 use super::world::{Application, World};
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use std::sync::Barrier;
 use std::time::Duration;
 

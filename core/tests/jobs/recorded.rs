@@ -1,9 +1,10 @@
 //! The records of a job for observers outside of it: `scr status` may reach no node.
 
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, InCache, LastRun, Prefix, Survives};
+use scr_base::fs::RealFiles;
+use scr_comm::placement::Survives;
+use scr_comm::Rank;
+use scr_prefix::{FlushFile, InCache, LastRun, Prefix};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -4,11 +4,11 @@
 use super::any_ranks::try_read_all;
 use super::crash::sizes;
 use super::world::{Application, Part, World};
-use scr_core::comm::thread::{self, ThreadComm};
-use scr_core::comm::{Comm, CommError, Rank};
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::thread::{self, ThreadComm};
+use scr_comm::{Comm, CommError, Rank};
 use scr_core::session::Error;
+use scr_test_kit::faulty::FaultyFiles;
 use std::sync::{Arc, Barrier};
 
 /// The point at which a rank dies.

@@ -5,10 +5,10 @@
 //! application's files, the redundancy files with their headers, and what the filemaps record for oneself and for neighbours.
 
 use super::world::{files_below, Kept, World, SECONDS_OF_A_RUN};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_plugin_api::KvTree;
+use scr_test_kit::faulty::FaultyFiles;
 use std::sync::Arc;
 
 /// Small, uneven, and not without an empty file and a rank that writes nothing.

@@ -1,9 +1,9 @@
 //! Remains of datasets that no run can use, in stores without room for more: they leave where a checkpoint needs the room.
 
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::Arc;
 

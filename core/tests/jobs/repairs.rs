@@ -3,9 +3,9 @@
 
 use super::damage::flip;
 use super::world::{Kept, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::Path;

@@ -1,13 +1,13 @@
 //! No process replaces files in the prefix directory while another one reads them.
 
 use super::world::{contents, file_name, mode, path_of, Application, World};
-use scr_core::comm::Rank;
+use scr_base::fs::{Files, How, RealFiles};
+use scr_comm::Rank;
 use scr_core::flush::{finalize_arrived, FlushOutcome};
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{Files, How, RealFiles};
-use scr_core::prefix::{Index, Prefix};
-use scr_core::scavenge::drop_dataset;
 use scr_core::session::{Error, OutputFlags, Session};
+use scr_ops::drop_dataset;
+use scr_prefix::{Index, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

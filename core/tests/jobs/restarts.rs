@@ -1,12 +1,12 @@
 //! The checkpoint that an application restarts from, and the errors if it cannot: the rules for the calls themselves.
 
 use super::world::{contents, file_name, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
-use scr_core::scavenge::unsaved;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::{Error, OutputFlags};
+use scr_ops::unsaved;
+use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::sync::Arc;
 

@@ -2,11 +2,11 @@
 //! that the application refuses there, and files that ranks share there.
 
 use super::world::{contents, file_name, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, IndexEntry, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_prefix::{Index, IndexEntry, Prefix};
+use scr_test_kit::faulty::FaultyFiles;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::{Arc, Barrier};

@@ -4,15 +4,16 @@
 
 use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, plugins, Kept, Sizes, World};
-use scr_core::comm::Rank;
-use scr_core::env::{Env, TestEnv};
-use scr_core::fs::faulty::{given_up, FaultyFiles, What};
-use scr_core::fs::{Files, OwnedDir, RealFiles};
+use scr_base::fs::{Files, OwnedDir, RealFiles};
+use scr_comm::Rank;
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
-use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Import, Outcome};
+use scr_core::scavenge::{BuildError, Builder, Built, Copied, Copier, Outcome};
 use scr_core::session::OutputFlags;
+use scr_ops::Import;
 use scr_plugin_api::KvTree;
+use scr_prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
+use scr_test_kit::faulty::{given_up, FaultyFiles, What};
+use scr_test_kit::TestEnv;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -115,7 +116,7 @@ impl Dead {
     }
 
     fn env(&self, files: Arc<dyn Files>) -> TestEnv {
-        Env::for_test(files, self.world.prefix())
+        TestEnv::new(files, self.world.prefix())
             .with_host("login")
             .with_user("user1", rustix::process::getuid().as_raw())
     }

@@ -1,9 +1,9 @@
 //! A scrub finds damage without a job, lists the files that it could not compare, and changes nothing.
 
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::RealFiles;
-use scr_core::scrub::{find_caches, Item, ItemKind, Plan, Report, Verdict, Wanted};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_ops::scrub::{find_caches, Item, ItemKind, Plan, Report, Verdict, Wanted};
 use std::path::{Path, PathBuf};
 
 fn some(rank: Rank) -> Vec<usize> {

@@ -2,11 +2,11 @@
 
 use super::shared_path::{bb, shared};
 use super::world::{contents, files_below, path_of, Application, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, IndexEntry, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
+use scr_prefix::{Index, IndexEntry, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;

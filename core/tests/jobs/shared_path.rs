@@ -2,13 +2,13 @@
 //! paths that are found to be shared though no setting says so. The files that a lost node has left there are not lost.
 
 use super::world::{files_below, plugins, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::{OwnedDir, RealFiles};
+use scr_base::fs::{OwnedDir, RealFiles};
+use scr_comm::Rank;
 use scr_core::plugin::PluginHost;
-use scr_core::prefix::Prefix;
 use scr_core::scavenge::{Builder, Copied, Copier};
-use scr_core::scrub::{find_caches, Plan, Wanted};
+use scr_ops::scrub::{find_caches, Plan, Wanted};
+use scr_prefix::Prefix;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

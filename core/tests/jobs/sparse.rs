@@ -1,7 +1,7 @@
 //! Files with holes: no copy, redundancy or rebuilt file takes more room than the data.
 
 use super::world::{contents, files_below, path_of, Application, World};
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use scr_core::session::OutputFlags;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;

@@ -2,7 +2,7 @@
 
 use super::own_mounts::in_own_mounts;
 use super::world::World;
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use std::os::unix::net::UnixDatagram;
 
 fn even(rank: Rank) -> Vec<usize> {

@@ -5,9 +5,9 @@ use super::any_ranks::{cached, job, place, read_all, try_read, Scheme, SCHEMES};
 use super::crash::sizes;
 use super::damage::flip;
 use super::world::World;
-use scr_core::env::Link;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::env::Link;
+use scr_base::fs::RealFiles;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::path::Path;
 use std::sync::Arc;
 

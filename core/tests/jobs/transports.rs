@@ -1,7 +1,7 @@
 //! The options of a transport on a `STORE` line reach it, and are checked like the options of a scheme.
 
 use super::world::{plugins, World};
-use scr_core::comm::Rank;
+use scr_comm::Rank;
 use scr_test_plugins::{built, manifest};
 use tempfile::TempDir;
 

@@ -2,10 +2,10 @@
 //! begin, never goes back to an older checkpoint for good, and deletes nothing that it could not read.
 
 use super::world::World;
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! A plugin from outside brings a job through the loss of a node, and a bad one is an error on all ranks.
 
 use super::world::{plugins, World};
-use scr_core::comm::Rank;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_test_kit::faulty::{FaultyFiles, What};
 use scr_test_plugins::{built, manifest, vendor_scheme};
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;

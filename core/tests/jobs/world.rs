@@ -1,12 +1,13 @@
 //! A pretend machine: nodes that can be lost, a prefix directory, and an application that knows what every byte of
 //! its files should be.
 
-use scr_core::comm::thread::{self, ThreadComm};
-use scr_core::comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
-use scr_core::env::{Clock, Env, Link, TestEnv, Watch};
-use scr_core::fs::{Files, RealFiles};
-use scr_core::param::AppConfig;
+use scr_base::env::{Clock, Env, Link, Watch};
+use scr_base::fs::{Files, RealFiles};
+use scr_comm::thread::{self, ThreadComm};
+use scr_comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use scr_config::param::AppConfig;
 use scr_core::session::{Error, OutputFlags, Session};
+use scr_test_kit::TestEnv;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -188,7 +189,7 @@ impl World {
     pub(crate) fn env_of(&self, rank: Rank) -> TestEnv {
         let files = self.own_files.get(&rank).unwrap_or(&self.files).clone();
         let folder = self.own_folders.get(&rank).cloned().unwrap_or_else(|| self.prefix());
-        let mut env = Env::for_test(files, folder)
+        let mut env = TestEnv::new(files, folder)
             .with_host("login")
             .with_user("user1", rustix::process::getuid().as_raw())
             .with_beginning(self.began)
@@ -568,7 +569,7 @@ fn difference(now: &Path, then: &Path) -> Option<&'static str> {
         return Some("has other permissions");
     }
     if now.display().to_string().contains("filemap_") {
-        let read = |path| scr_core::scrub::filemap(&RealFiles, path).expect("a filemap");
+        let read = |path| scr_ops::scrub::filemap(&RealFiles, path).expect("a filemap");
         return (read(now) != read(then)).then_some("records something else");
     }
     (bytes(now) != bytes(then)).then_some("has other bytes")

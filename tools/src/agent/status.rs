@@ -4,7 +4,7 @@ use crate::output::{show, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use scr_agent::{list, AgentPresence, Outcome, Transfer};
-use scr_core::message::amount;
+use scr_base::message::amount;
 use serde::Serialize;
 use serde_json::json;
 use std::path::Path;

@@ -5,9 +5,9 @@
 use crate::environment;
 use crate::output::warn;
 use anyhow::{Context, Result};
-use scr_core::env::Env;
-use scr_core::fs::{Files, FsError, Kind, OwnedDir};
-use scr_core::param::{self, Origin, Params};
+use scr_base::env::Env;
+use scr_base::fs::{Files, FsError, Kind, OwnedDir};
+use scr_config::param::{self, Origin, Params};
 use scr_core::recorded_bases;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -79,7 +79,7 @@ fn in_bases(
             match parent.find_below(&name, env.uid) {
                 Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
                 Ok(None) => (),
-                Err(error) => warn(format_args!("not checked: {}", scr_core::describe(&error))),
+                Err(error) => warn(format_args!("not checked: {}", scr_base::describe(&error))),
             }
         }
     }

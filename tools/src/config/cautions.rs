@@ -1,9 +1,9 @@
 //! Settings that are valid and probably unwanted: a password that others can read, a group that no node of the job has, a missing
 //! folder, settings for the cache in a job that does not use it.
 
-use scr_core::comm::Rank;
-use scr_core::descriptor::{cautions, hostlist, Descriptors, NODE, WORLD};
-use scr_core::param::{self, Cause, Origin, Params, Problem};
+use scr_comm::Rank;
+use scr_config::descriptor::{cautions, hostlist, Descriptors, NODE, WORLD};
+use scr_config::param::{self, Cause, Origin, Params, Problem};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 

@@ -4,8 +4,8 @@ use super::configuration::Configuration;
 use super::finding::{jsons, Finding};
 use crate::output::{show, Answer};
 use anyhow::Result;
-use scr_core::env::Env;
-use scr_core::param::{FileOf, Origin, Settings};
+use scr_base::env::Env;
+use scr_config::param::{FileOf, Origin, Settings};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 

@@ -3,11 +3,11 @@
 use super::cautions;
 use super::finding::Finding;
 use crate::environment;
-use scr_core::descriptor::hostlist;
-use scr_core::descriptor::Descriptors;
-use scr_core::env::Env;
+use scr_base::env::Env;
+use scr_config::descriptor::hostlist;
+use scr_config::descriptor::Descriptors;
+use scr_config::param::{Params, Problem, Settings};
 use scr_core::log::check_logger;
-use scr_core::param::{Params, Problem, Settings};
 use scr_core::plugin::check_plugins;
 
 /// Parameters and descriptors, and what is wrong with them.

@@ -6,7 +6,7 @@ use super::show::parameter_json;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
-use scr_core::param::{self, Parameter};
+use scr_config::param::{self, Parameter};
 use serde_json::Value;
 
 /// Explains the parameter of this name, in any case, with or without `SCR_`.

@@ -1,6 +1,6 @@
 //! The mistakes in a configuration: where, what, and whether a job starts with it.
 
-use scr_core::param::{Origin, Problem};
+use scr_config::param::{Origin, Problem};
 use serde_json::{json, Value};
 use std::path::Path;
 

@@ -20,8 +20,8 @@ use crate::output::{warn, Answer};
 use anyhow::Result;
 use clap::Args;
 use configuration::Configuration;
-use scr_core::env::Env;
-use scr_core::param;
+use scr_base::env::Env;
+use scr_config::param;
 use std::path::PathBuf;
 
 /// Text below the help.

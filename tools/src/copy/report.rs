@@ -1,7 +1,7 @@
 //! The parts that were copied from a node, as text and as JSON.
 
 use crate::output::count;
-use scr_core::message::amount;
+use scr_base::message::amount;
 use scr_core::scavenge::{Copied, CopiedPart};
 use serde_json::{json, Value};
 use std::path::PathBuf;

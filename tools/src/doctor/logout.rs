@@ -2,7 +2,7 @@
 //! the node with ssh is enough, while a job runs there.
 
 use super::{Check, Verdict};
-use scr_core::env::Env;
+use scr_base::env::Env;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -59,6 +59,7 @@ const FIRST_USER: u32 = 1000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_test_kit::TestEnv;
 
     fn machine(files: &[(&str, &str)]) -> tempfile::TempDir {
         let root = tempfile::tempdir().unwrap();
@@ -113,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_stores_in_dev_shm_are_meant() {
-        let env = Env::for_test(std::sync::Arc::new(scr_core::fs::RealFiles), "/").env();
+        let env = TestEnv::new(std::sync::Arc::new(scr_base::fs::RealFiles), "/").env();
         assert!(check(&env, [PathBuf::from("/ssd")].into_iter()).is_none());
     }
 }

@@ -7,7 +7,7 @@ use crate::output::{print, Answer};
 use crate::time;
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
-use scr_core::prefix::{Halt, Prefix};
+use scr_prefix::{Halt, Prefix};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

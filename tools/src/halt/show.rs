@@ -3,8 +3,8 @@
 use crate::environment;
 use crate::run::{JobArgs, JobContext};
 use crate::time;
-use scr_core::env::Env;
-use scr_core::prefix::{Halt, HaltReason, Prefix};
+use scr_base::env::Env;
+use scr_prefix::{Halt, HaltReason, Prefix};
 use serde::Serialize;
 
 /// The conditions. Times are seconds since the epoch.

@@ -1,7 +1,7 @@
 //! The results of building datasets, as text and as JSON.
 
 use crate::output::count;
-use scr_core::message::amount;
+use scr_base::message::amount;
 use scr_core::scavenge::{BuildError, Built, Outcome};
 use serde_json::{json, Value};
 

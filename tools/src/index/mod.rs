@@ -16,15 +16,16 @@ use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use building::BuildReport;
 use clap::{Args, Command};
-use scr_core::env::Env;
-use scr_core::ledger::LedgerDir;
-use scr_core::message::amount;
-use scr_core::param;
-use scr_core::prefix::{FlushEntry, FlushFile, Prefix, PrefixError};
-use scr_core::scavenge::{
-    delete_dataset, drop_dataset, drop_later, extract, BuildError, Builder, Deleted, Dropped, ExtractError,
-    Extracted, Fate, Import, Imported, JobEnd, Saving, Why,
+use scr_base::env::Env;
+use scr_base::message::amount;
+use scr_config::param;
+use scr_core::scavenge::{BuildError, Builder};
+use scr_ops::{
+    delete_dataset, drop_dataset, drop_later, extract, Deleted, Dropped, ExtractError, Extracted, Fate,
+    Import, Imported, JobEnd, Saving, Why,
 };
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{FlushEntry, FlushFile, Prefix, PrefixError};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

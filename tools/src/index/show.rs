@@ -3,8 +3,8 @@
 
 use crate::output::on_one_line;
 use chrono::{Local, TimeZone};
-use scr_core::message::amount;
-use scr_core::prefix::{DatasetDescriptor, FlushEntry, FlushFile, Index, IndexEntry, Location, Seq};
+use scr_base::message::amount;
+use scr_prefix::{DatasetDescriptor, FlushEntry, FlushFile, Index, IndexEntry, Location, Seq};
 use serde_json::{json, Value};
 use std::cmp::Reverse;
 
@@ -142,7 +142,7 @@ pub(super) fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::prefix::InCache;
+    use scr_prefix::InCache;
 
     #[test]
     fn the_table_has_the_columns_of_the_guide_and_then_size_and_age() {

@@ -6,10 +6,10 @@ use crate::output::Answer;
 use crate::time;
 use anyhow::{bail, Result};
 use clap::Args;
+use scr_config::param;
 use scr_core::log::{Log, Record};
-use scr_core::param;
-use scr_core::prefix::Prefix;
 use scr_plugin_api::{LogEntry, LogKind};
+use scr_prefix::Prefix;
 use std::path::PathBuf;
 
 /// Text below the help.

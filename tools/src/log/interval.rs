@@ -8,9 +8,9 @@ use crate::output::{print, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use scr_base::message::span;
 use scr_core::log::{jobs, Figures};
-use scr_core::message::span;
-use scr_core::plan;
+
 use scr_plugin_api::{LogEntry, LogQuery};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -135,8 +135,8 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
         return Ok(Answer::No);
     }
     let model = match args.model {
-        Model::Young => plan::young,
-        Model::Daly => plan::daly,
+        Model::Young => scr_plan::young,
+        Model::Daly => scr_plan::daly,
     };
     let interval = model(figures.cost(), figures.between_failures());
     let percent = if interval > 0.0 { figures.cost() * 100.0 / interval } else { 0.0 };

@@ -3,8 +3,8 @@
 use crate::output::count;
 use crate::table::Table;
 use crate::time;
+use scr_base::message::{amount, span};
 use scr_core::log::ALLOCATION_END;
-use scr_core::message::{amount, span};
 use scr_plugin_api::{LogEntry, LogKind};
 use serde_json::{json, Value};
 use std::time::Duration;

@@ -6,10 +6,10 @@ use super::query::About;
 use super::read_text;
 use crate::environment::{self, as_setting};
 use anyhow::{Context, Result};
-use scr_core::descriptor::hostlist;
-use scr_core::env::Env;
-use scr_core::param::{self, Origin, Params};
-use scr_core::prefix::KnownEnd;
+use scr_base::env::Env;
+use scr_config::descriptor::hostlist;
+use scr_config::param::{self, Origin, Params};
+use scr_prefix::KnownEnd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -248,9 +248,9 @@ fn host_lines(path: &Path) -> Result<Vec<(String, String)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::env::TestEnv;
-    use scr_core::fs::RealFiles;
-    use scr_core::param::{AppConfig, Settings};
+    use scr_base::fs::RealFiles;
+    use scr_config::param::{AppConfig, Settings};
+    use scr_test_kit::TestEnv;
     use std::sync::Arc;
 
     fn find(env: &TestEnv, overrides: &Overrides) -> Result<(Allocation, Vec<String>)> {
@@ -265,7 +265,7 @@ mod tests {
     }
 
     fn world() -> TestEnv {
-        Env::for_test(Arc::new(RealFiles), "/")
+        TestEnv::new(Arc::new(RealFiles), "/")
     }
 
     #[test]

@@ -10,12 +10,12 @@ use crate::output::{warn, Answer};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
-use scr_core::descriptor::hostlist;
-use scr_core::descriptor::Store;
-use scr_core::env::Env;
-use scr_core::fs::OwnedDir;
+use scr_base::env::Env;
+use scr_base::fs::OwnedDir;
+use scr_config::descriptor::hostlist;
+use scr_config::descriptor::Store;
+use scr_config::param::{self, Params};
 use scr_core::job_folder;
-use scr_core::param::{self, Params};
 use std::path::Path;
 use std::time::Duration;
 

@@ -6,7 +6,7 @@
 use super::query::Query;
 use super::read_text;
 use anyhow::{Context, Result};
-use scr_core::env::Env;
+use scr_base::env::Env;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -273,12 +273,13 @@ fn manifests<T: DeserializeOwned>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::TestEnv;
     use std::ffi::OsString;
     use std::sync::Arc;
 
-    fn world() -> scr_core::env::TestEnv {
-        Env::for_test(Arc::new(RealFiles), "/")
+    fn world() -> scr_test_kit::TestEnv {
+        TestEnv::new(Arc::new(RealFiles), "/")
     }
 
     fn words(text: &str) -> Vec<OsString> {

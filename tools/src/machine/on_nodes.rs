@@ -3,9 +3,9 @@
 use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
 use anyhow::{Context, Result};
-use scr_core::descriptor::hostlist::is_same_node;
-use scr_core::env::Env;
-use scr_core::param::{self, Kind};
+use scr_base::env::Env;
+use scr_config::descriptor::hostlist::is_same_node;
+use scr_config::param::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Mutex;
 
@@ -128,7 +128,8 @@ fn is_passed_on(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::fs::RealFiles;
+    use scr_base::fs::RealFiles;
+    use scr_test_kit::TestEnv;
     use std::sync::Arc;
     use std::time::Duration;
 
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn each_node_answers_for_itself_and_in_its_place() {
-        let env = Env::for_test(Arc::new(RealFiles), "/").env();
+        let env = TestEnv::new(Arc::new(RealFiles), "/").env();
         let how = OnNode {
             command: words("sh -c")
                 .into_iter()
@@ -163,7 +164,7 @@ mod tests {
     /// It was left out, as no ssh server ran there.
     #[test]
     fn this_machine_itself_is_reached_without_a_shell_elsewhere() {
-        let env = Env::for_test(Arc::new(RealFiles), "/").with_host("n1.cluster").env();
+        let env = TestEnv::new(Arc::new(RealFiles), "/").with_host("n1.cluster").env();
         let how = OnNode { command: words("false {node}"), shell: true, group: None };
         let nodes = OnNodes::new(Some(&how), &env, Vec::new());
         let limit = || Limit::Total(Duration::from_secs(60));
@@ -180,7 +181,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let folder = dir.path().join("it's here");
         std::fs::create_dir(&folder).unwrap();
-        let env = Env::for_test(Arc::new(RealFiles), folder.to_str().unwrap());
+        let env = TestEnv::new(Arc::new(RealFiles), folder.to_str().unwrap());
         let env = env.with_variable("SCR_PREFIX", "/a b").with_variable("HOME", "/none").env();
         let how = OnNode { command: words("sh -c"), shell: true, group: None };
         let command = ["sh", "-c", "pwd; echo \"$SCR_PREFIX $SCR_X $HOME\""].map(str::to_owned);
@@ -194,7 +195,7 @@ mod tests {
 
     #[test]
     fn no_secret_is_on_the_command_line_of_a_node() {
-        let env = Env::for_test(Arc::new(RealFiles), "/");
+        let env = TestEnv::new(Arc::new(RealFiles), "/");
         let env =
             env.with_variable("SCR_LOG_DB_PASS", "hunter2").with_variable("SCR_LOG_DB_USER", "me").env();
         let how = OnNode { command: words("ssh {node}"), shell: true, group: None };

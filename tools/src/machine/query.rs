@@ -4,8 +4,8 @@ use super::process;
 use super::read_text;
 use anyhow::{anyhow, bail, Context, Result};
 use chrono::{Local, NaiveDateTime, TimeZone};
-use scr_core::descriptor::hostlist;
-use scr_core::env::Env;
+use scr_base::env::Env;
+use scr_config::descriptor::hostlist;
 use serde::Deserialize;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

@@ -5,9 +5,9 @@ use crate::environment;
 use crate::output::{print, Answer};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use scr_core::ledger::LedgerDir;
+use scr_config::param::TABLE;
 use scr_core::log::{Event, Transfer};
-use scr_core::param::TABLE;
+use scr_prefix::ledger::LedgerDir;
 use std::path::PathBuf;
 
 /// The request of a shell.

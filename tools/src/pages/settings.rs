@@ -2,7 +2,7 @@
 
 use super::{see_also, today, SOURCE};
 use clap_mangen::roff::{bold, line_break, roman, Roff};
-use scr_core::param::{Info, TABLE};
+use scr_config::param::{Info, TABLE};
 
 /// The page.
 pub(super) fn page() -> String {

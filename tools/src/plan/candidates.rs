@@ -1,7 +1,7 @@
 //! The plans that a site can choose from: which schemes protect the cache, and for each the best interval and flushes.
 
 use super::site::{Kind, Scheme, Site};
-use scr_core::plan::{best_plan, Level, Machine, Plan, Recovery};
+use scr_plan::{best_plan, Level, Machine, Plan, Recovery};
 
 /// A plan, and what it leads to.
 #[derive(Debug, Clone)]

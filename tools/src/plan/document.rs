@@ -1,7 +1,7 @@
 //! A TOML file that describes a machine: its numbers with their units, and errors that name the file, the line and the key.
 
 use anyhow::{anyhow, bail, Context, Error, Result};
-use scr_core::param::{nearest, Kind};
+use scr_config::param::{nearest, Kind};
 use std::ops::Range;
 use std::path::Path;
 use toml::de::{DeTable, DeValue};

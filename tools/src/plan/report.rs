@@ -4,7 +4,7 @@
 use super::candidates::{self, Candidate, Excluded, Factors, AS_STATED, MOST_BETWEEN};
 use super::site::{Kind, Site};
 use anyhow::{ensure, Context, Result};
-use scr_core::plan::{best_plan, simulate, Gaps, Machine, Outcome, Plan};
+use scr_plan::{best_plan, simulate, Gaps, Machine, Outcome, Plan};
 use serde_json::{json, Value};
 
 /// Everything that `scr plan` says of a machine.

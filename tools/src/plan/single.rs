@@ -3,7 +3,7 @@
 use super::document::{Document, RATE, SECONDS};
 use super::PlanArgs;
 use anyhow::{ensure, Result};
-use scr_core::plan::{Level, Machine, Plan, Recovery, MOST_LEVELS};
+use scr_plan::{Level, Machine, Plan, Recovery, MOST_LEVELS};
 use std::path::Path;
 
 /// The machine of a file with `[[level]]` tables, from the lowest level to the highest.

@@ -2,7 +2,7 @@
 
 use super::document::{Document, Section, BYTES, GAP, SECONDS, SHARE};
 use anyhow::{Context, Result};
-use scr_core::plan::{partner_survival, survival};
+use scr_plan::{partner_survival, survival};
 use std::path::Path;
 
 /// A machine, or the part of it that a job uses.

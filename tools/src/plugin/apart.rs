@@ -6,7 +6,7 @@
 use crate::environment;
 use crate::output::print;
 use anyhow::{anyhow, Context, Result};
-use scr_core::message::span;
+use scr_base::message::span;
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::ffi::OsStr;

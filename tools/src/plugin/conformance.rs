@@ -7,8 +7,8 @@ use super::ConformanceArgs;
 use crate::environment;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};
+use scr_base::message::span;
 use scr_conformance::scheme::Limits;
-use scr_core::message::span;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind};
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -83,7 +83,7 @@ fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Confor
     new()?;
     let make = || match new() {
         Ok(scheme) => scheme,
-        Err(error) => panic!("the scheme was made before, and now: {}", scr_core::describe(&error)),
+        Err(error) => panic!("the scheme was made before, and now: {}", scr_base::describe(&error)),
     };
     let tolerates = tolerates(open, options)?;
     let limits = Limits { format: open.formats().1, call: limit, tolerates, ..Limits::default() };
@@ -105,7 +105,7 @@ fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Con
     new()?;
     let make = || match new() {
         Ok(transport) => transport,
-        Err(error) => panic!("the transport was made before, and now: {}", scr_core::describe(&error)),
+        Err(error) => panic!("the transport was made before, and now: {}", scr_base::describe(&error)),
     };
     let survives = open.manifest.capabilities.survives_job;
     let failures = scr_conformance::transport::run_within(&make, survives, limit);

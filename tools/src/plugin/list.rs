@@ -6,7 +6,7 @@ use crate::environment;
 use crate::output::{show, warn, Answer};
 use crate::table::Table;
 use anyhow::Result;
-use scr_core::env::Env;
+use scr_base::env::Env;
 use scr_core::plugin::{Discovery, FoundPlugin, PluginKind};
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {

@@ -5,7 +5,7 @@ use crate::environment;
 use crate::output::{print, Answer};
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
-use scr_core::env::Env;
+use scr_base::env::Env;
 use scr_core::plugin::PluginKind;
 use scr_plugin_api::abi::API_VERSION;
 use std::fs;
@@ -193,7 +193,7 @@ fn template(kind: NewKind) -> Template {
             manifest: include_str!("template/scheme.toml.in"),
             try_it: "conformance",
             setting: "SCR_COPY_TYPE=@NAME@",
-            for_tests: &["scr-conformance", "scr-core"],
+            for_tests: &["scr-conformance", "scr-comm", "scr-base"],
         },
         NewKind::Transport => Template {
             source: include_str!("template/transport.rs.in"),
@@ -203,7 +203,7 @@ fn template(kind: NewKind) -> Template {
             manifest: "",
             try_it: "conformance",
             setting: "SCR_FLUSH_TYPE=@NAME@",
-            for_tests: &["scr-conformance", "scr-core"],
+            for_tests: &["scr-conformance", "scr-comm", "scr-base"],
         },
         NewKind::LogSink => Template {
             source: include_str!("template/log.rs.in"),

@@ -1,8 +1,8 @@
 //! The reports of `scr plugin`, in the form of its JSON. Fields are only ever added, unless the version grows.
 
+use scr_base::describe;
+use scr_base::env::Env;
 use scr_conformance::{scheme, transport};
-use scr_core::describe;
-use scr_core::env::Env;
 use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, OptionType};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};

@@ -4,8 +4,8 @@ use super::interval::Choice;
 use super::{text, Job};
 use crate::page::chart::{Chart, Timeline};
 use crate::page::{self, escape, percent, table, time, times_along};
+use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, Level};
-use scr_core::message::{amount, span};
 use std::fmt::Write as _;
 use std::time::Duration;
 

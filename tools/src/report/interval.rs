@@ -2,7 +2,7 @@
 
 use crate::page::{percent, time};
 use scr_core::log::{Class, Figures};
-use scr_core::plan::{best_interval, Belief, CacheCosts, Costs, Machine, Plan};
+use scr_plan::{best_interval, Belief, CacheCosts, Costs, Machine, Plan};
 use serde_json::{json, Value};
 
 /// The interval that a job has chosen, and the best one.

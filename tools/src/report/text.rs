@@ -5,8 +5,8 @@ use super::Job;
 use crate::output::{count, on_one_line};
 use crate::page::percent;
 use crate::table::Table;
+use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, State};
-use scr_core::message::{amount, span};
 use std::time::Duration;
 
 /// The report.

@@ -9,7 +9,7 @@ use crate::environment;
 use crate::machine::health::command_here;
 use crate::machine::process::Started;
 use crate::machine::Allocation;
-use scr_core::param::{self, Params};
+use scr_config::param::{self, Params};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -2,7 +2,7 @@
 
 use crate::machine::{process, Allocation, BadNode, Launcher};
 use anyhow::Result;
-use scr_core::descriptor::hostlist;
+use scr_config::descriptor::hostlist;
 use std::ffi::OsString;
 use std::io::Write;
 use std::time::Duration;

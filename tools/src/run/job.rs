@@ -14,12 +14,12 @@ use crate::machine::{Allocation, BadNode, Launcher, Manifests, Overrides};
 use crate::output::Answer;
 use crate::report;
 use anyhow::Result;
-use scr_core::descriptor::hostlist;
-use scr_core::env::Env;
+use scr_base::env::Env;
+use scr_base::message::span;
+use scr_config::descriptor::hostlist;
+use scr_config::param::{self, Parameter, Params};
 use scr_core::log::{Event, Log, Record};
-use scr_core::message::span;
-use scr_core::param::{self, Parameter, Params};
-use scr_core::prefix::{ChangedEnd, Halt, HaltReason, Nodes, Prefix};
+use scr_prefix::{ChangedEnd, Halt, HaltReason, Nodes, Prefix};
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
@@ -194,7 +194,7 @@ impl<'a> Job<'a> {
                 halt.reason(now, self.allocation.end())
             }
             Err(error) => {
-                warn(&format!("the halt conditions cannot be read: {}", scr_core::describe(&error)));
+                warn(&format!("the halt conditions cannot be read: {}", scr_base::describe(&error)));
                 None
             }
         };
@@ -264,7 +264,7 @@ impl<'a> Job<'a> {
         let files = &*self.env.files;
         // The watchdog would take it for the end of this run.
         if let Err(error) = Halt::forget_end(files, &self.prefix) {
-            warn(&format!("the end of the last run stays in the halt file: {}", scr_core::describe(&error)));
+            warn(&format!("the end of the last run stays in the halt file: {}", scr_base::describe(&error)));
         }
         let mut watchdog =
             Timeouts::of(self.params).map(|times| Watchdog::new(times, files, &self.prefix, now()));
@@ -346,7 +346,7 @@ fn record_end(env: &Env, prefix: &Prefix, allocation: &mut Allocation, end: u64)
     allocation.end_time = Some(end);
     let changed = ChangedEnd { job_id: allocation.job_id.clone(), time };
     if let Err(error) = Halt::update(&*env.files, prefix, |halt| halt.changed_end = Some(changed.clone())) {
-        warn(&format!("the job cannot be told of that: {}", scr_core::describe(&error)));
+        warn(&format!("the job cannot be told of that: {}", scr_base::describe(&error)));
     }
 }
 

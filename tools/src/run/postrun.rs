@@ -14,12 +14,13 @@ use crate::poststage;
 use crate::report;
 use anyhow::Result;
 use clap::Args;
-use scr_core::env::Env;
-use scr_core::ledger::LedgerDir;
+use scr_base::env::Env;
+use scr_config::param::{self, Params};
 use scr_core::log::{Event, Log, Record};
-use scr_core::param::{self, Params};
-use scr_core::prefix::{FlushEntry, FlushFile, Location, Prefix};
-use scr_core::scavenge::{add_unlisted, inspect, Builder, Built, Inventory, JobEnd, Outcome, Saving, Why};
+use scr_core::scavenge::{Builder, Built, Outcome};
+use scr_ops::{add_unlisted, inspect, Inventory, JobEnd, Saving, Why};
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use std::cell::OnceCell;
 use std::time::Duration;
 

@@ -7,9 +7,9 @@ use crate::machine::health;
 use crate::output::{print, Answer};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
-use scr_core::env::Env;
-use scr_core::param::{self, Params};
-use scr_core::prefix::Prefix;
+use scr_base::env::Env;
+use scr_config::param::{self, Params};
+use scr_prefix::Prefix;
 use std::io::Write;
 use std::path::Path;
 

@@ -9,10 +9,10 @@ use crate::table::Table;
 use crate::time;
 use anyhow::{ensure, Context, Result};
 use clap::{ArgAction, Args};
-use scr_core::descriptor::hostlist;
+use scr_config::descriptor::hostlist;
+use scr_config::param;
 use scr_core::log::{Event, Log, Record};
-use scr_core::param;
-use scr_core::prefix::{Halt, Nodes, Prefix};
+use scr_prefix::{Halt, Nodes, Prefix};
 use std::path::PathBuf;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 //! It is a function of what is known and looks at nothing else, so one table tests every case.
 
 use super::signals::Request;
-use scr_core::prefix::HaltReason;
+use scr_prefix::HaltReason;
 use std::fmt;
 
 /// The state of a job between two runs.

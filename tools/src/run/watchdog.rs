@@ -5,9 +5,9 @@
 //! the watchdog looks at these records. Data that goes to the parallel file system has its own timeout. An application
 //! that has called `SCR_Finalize` writes no more checkpoints and is not watched.
 
-use scr_core::fs::Files;
-use scr_core::param::{self, Params};
-use scr_core::prefix::{FlushFile, Halt, Location, Prefix};
+use scr_base::fs::Files;
+use scr_config::param::{self, Params};
+use scr_prefix::{FlushFile, Halt, Location, Prefix};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -165,8 +165,8 @@ const LATE: Duration = Duration::from_secs(10);
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_core::fs::RealFiles;
-    use scr_core::prefix::{DatasetDescriptor, LastRun};
+    use scr_base::fs::RealFiles;
+    use scr_prefix::{DatasetDescriptor, LastRun};
 
     const SECOND: Duration = Duration::from_secs(1);
 

@@ -14,9 +14,9 @@ use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use report::ScrubReport;
-use scr_core::env::Env;
-use scr_core::fs::Files;
-use scr_core::scrub::{Plan, Wanted};
+use scr_base::env::Env;
+use scr_base::fs::Files;
+use scr_ops::scrub::{Plan, Wanted};
 use std::path::PathBuf;
 use targets::Target;
 

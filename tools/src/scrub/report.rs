@@ -4,8 +4,8 @@
 use super::targets::Target;
 use crate::output::count;
 use crate::table::Table;
-use scr_core::message::amount;
-use scr_core::scrub::{Dataset, Item, ItemKind, Report, Verdict};
+use scr_base::message::amount;
+use scr_ops::scrub::{Dataset, Item, ItemKind, Report, Verdict};
 use serde_json::{json, Value};
 
 /// The findings, target by target.

@@ -4,10 +4,10 @@ use super::ScrubArgs;
 use crate::environment;
 use crate::output::warn;
 use anyhow::{bail, Context, Result};
-use scr_core::env::Env;
-use scr_core::fs::{Files, OwnedDir};
-use scr_core::param;
-use scr_core::scrub::find_caches;
+use scr_base::env::Env;
+use scr_base::fs::{Files, OwnedDir};
+use scr_config::param;
+use scr_ops::scrub::find_caches;
 use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
                 targets.extend(caches.unwrap_or_default().into_iter().map(Target::Cache));
             }
             Err(error) if error.is_not_found() => (),
-            Err(error) => warn(format_args!("not checked: {}", scr_core::describe(&error))),
+            Err(error) => warn(format_args!("not checked: {}", scr_base::describe(&error))),
         }
     }
     let prefix = params.get(&param::PREFIX);

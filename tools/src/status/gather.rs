@@ -10,17 +10,18 @@ use crate::machine::health::nodes_with_data;
 use crate::machine::Overrides;
 use crate::run::JobContext;
 use anyhow::{Context, Result};
-use scr_core::descriptor::hostlist::is_same_node;
-use scr_core::env::Env;
+use scr_base::env::Env;
+use scr_comm::placement::Survives;
+use scr_config::descriptor::hostlist::is_same_node;
+use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
-use scr_core::ledger::LedgerDir;
-use scr_core::param;
-use scr_core::prefix::{
-    DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, IndexEntry, KnownEnd, LastRun, Location,
-    Prefix, RestartPoint, RunState, Seq, Survives,
-};
-use scr_core::scavenge::{add_unlisted, inspect, Inspected, JobEnd, Saving};
+use scr_ops::{add_unlisted, inspect, Inspected, JobEnd, Saving};
 use scr_plugin_api::LogEntry;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{
+    DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, IndexEntry, KnownEnd, LastRun, Location,
+    Prefix, RestartPoint, RunState, Seq,
+};
 use std::time::Duration;
 
 /// All that is known of a job.

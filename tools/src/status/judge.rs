@@ -1,8 +1,8 @@
 //! Conclusions from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
 
 use super::gather::{Checkpoint, Facts, State};
-use scr_core::descriptor::protects;
-use scr_core::prefix::Survives;
+use scr_comm::placement::Survives;
+use scr_config::descriptor::protects;
 
 /// The conclusions from the facts.
 #[derive(Debug)]
@@ -160,7 +160,7 @@ fn next_flush(facts: &Facts, newest: Option<&Checkpoint>) -> Option<u64> {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use scr_core::prefix::{LastRun, Seq};
+    use scr_prefix::{LastRun, Seq};
     use std::time::Duration;
 
     /// The checkpoint of this number, begun so many minutes after the start of the job.

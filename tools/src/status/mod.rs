@@ -18,7 +18,7 @@ use anyhow::{bail, Result};
 use clap::Args;
 use gather::Facts;
 use judge::Judged;
-use scr_core::prefix::Prefix;
+use scr_prefix::Prefix;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;

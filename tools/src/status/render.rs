@@ -4,9 +4,10 @@ use super::gather::{Checkpoint, Facts, State};
 use super::judge::{Cost, Judged, Loss, Protection, Why};
 use crate::output::{count, on_one_line};
 use crate::time;
+use scr_base::message::{amount, span};
+use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
-use scr_core::message::{amount, span};
-use scr_core::prefix::{HaltDue, Survives};
+use scr_prefix::HaltDue;
 use serde_json::{json, Value};
 use std::time::Duration;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
@@ -471,8 +472,8 @@ mod tests {
     use super::super::gather::Answers;
     use super::super::judge::tests::{checkpoint, every_case, run_on};
     use super::*;
-    use scr_core::prefix::{DatasetDescriptor, HaltReason};
     use scr_plugin_api::LogEntry;
+    use scr_prefix::{DatasetDescriptor, HaltReason};
 
     fn shown(facts: &Facts) -> String {
         text(facts, &Judged::of(facts))

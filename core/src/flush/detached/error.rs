@@ -1,6 +1,6 @@
 //! Why the transfer record of a rank cannot be used.
 
-use crate::fs::FsError;
+use scr_base::fs::FsError;
 use scr_plugin_api::kvtree::FieldError;
 use std::path::PathBuf;
 

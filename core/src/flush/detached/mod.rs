@@ -24,9 +24,9 @@ use super::pauses::{WaitLimit, LEAST_PAUSE};
 use super::running::{Running, RunningFlush};
 use super::step::{label, Step, StepError};
 use super::{Flush, FlushError, FlushReport};
-use crate::comm::collective::{all_reduce, Op};
-use crate::param;
 use record::{TransferRecord, TransferState};
+use scr_comm::collective::{all_reduce, Op};
+use scr_config::param;
 use scr_plugin_api::{CopyState, KvTree};
 use std::sync::Arc;
 use std::time::Duration;
@@ -117,7 +117,7 @@ impl Flush<'_> {
     /// How the part of this rank has ended. It need not have ended where any has failed.
     fn detached_arrived(&self, run: &RunningFlush, failed: bool) -> Result<(), StepError> {
         if let Running::Detached(Some(Err(error))) = &run.running {
-            return Err(StepError::Transfer(crate::describe(error)));
+            return Err(StepError::Transfer(scr_base::describe(error)));
         }
         let token = &run.record.token;
         match record::state(self.files(), self.control, token, self.job.rank().0)? {

@@ -7,11 +7,11 @@ use super::error::RecordError;
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
 use crate::flush::{MakeCurrent, Options, SourceFile};
-use crate::fs::{Durability, Files, FsError, Kind, Status};
-use crate::prefix::rank2file::FAN_OUT;
-use crate::prefix::{staging_file, FileName, Prefix, PrefixId};
+use scr_base::fs::{Durability, Files, FsError, Kind, Status};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use scr_prefix::rank2file::FAN_OUT;
+use scr_prefix::{staging_file, FileName, Prefix, PrefixId};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -312,7 +312,7 @@ const PRIVATE: u32 = 0o600;
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::fs::RealFiles;
+    use scr_base::fs::RealFiles;
 
     pub(crate) fn sample_tree() -> KvTree {
         record(1).to_tree()

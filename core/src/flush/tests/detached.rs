@@ -11,13 +11,13 @@ use crate::flush::names::Staged;
 use crate::flush::step::{Step, StepError};
 use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
-use crate::fs::faulty::{given_up, FaultyFiles, What};
-use crate::fs::{Files, How, RealFiles, Retrying};
-use crate::ledger::pending;
-use crate::ledger::{Closer, CommonFiles, Dropping, LedgerDir, Request, Turn};
-use crate::prefix::fixtures::let_look_dead;
-use crate::prefix::{staging_file, Index, Prefix, PrefixId, DELETION};
+use scr_base::fs::{Files, How, RealFiles, Retrying};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_prefix::ledger::pending;
+use scr_prefix::ledger::{Closer, CommonFiles, Dropping, LedgerDir, Request, Turn};
+use scr_prefix::{staging_file, Index, Prefix, PrefixId, DELETION};
+use scr_test_kit::faulty::{given_up, FaultyFiles, What};
+use scr_test_kit::fixtures::let_look_dead;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::ErrorKind;
@@ -486,7 +486,7 @@ fn a_file_that_has_arrived_and_is_cut_short_or_gone_keeps_the_dataset_from_being
     for harm in harms {
         let (nodes, cached) = all_marked();
         let file = cached.by_rank[2].iter().find(|file| file.bytes > 1).unwrap();
-        harm(&crate::prefix::staging_file(&nodes.stage.prefix.file(&file.name), TOKEN));
+        harm(&scr_prefix::staging_file(&nodes.stage.prefix.file(&file.name), TOKEN));
         let ended = finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
         assert!(matches!(ended.as_slice(), [FlushOutcome::Revoked { .. }]), "{ended:?}");
         assert!(!nodes.stage.is_listed(1) && !nodes.stage.prefix.file(&file.name).exists());
@@ -503,7 +503,7 @@ fn a_flush_that_was_taken_back_is_given_up_by_the_nodes() {
     let ended = finalize_pending(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(matches!(ended.as_slice(), [FlushOutcome::Revoked { .. }]), "{ended:?}");
     // A copy that was late.
-    let part = crate::prefix::staging_file(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
+    let part = scr_prefix::staging_file(&nodes.stage.prefix.file(&cached.by_rank[3][0].name), TOKEN);
     fs::write(&part, "late").unwrap();
     for node in 0..2 {
         assert_eq!((nodes.poll(node), nodes.records(node)), (PollResult::default(), 0));
@@ -540,7 +540,7 @@ fn checksums_that_nobody_had_taken_before_are_listed() {
     nodes.begin(&cached, OPTIONS);
     nodes.poll(0);
     nodes.poll(1);
-    let lists = crate::prefix::Rank2File::read(&RealFiles, &nodes.stage.prefix, 1).unwrap();
+    let lists = scr_prefix::Rank2File::read(&RealFiles, &nodes.stage.prefix, 1).unwrap();
     for file in lists.by_rank().iter().flatten() {
         assert_eq!(file.crc, Some(crc32fast::hash(&cached.bytes[&file.name])));
     }
@@ -734,7 +734,7 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
     let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
     let staged = |file: &crate::flush::SourceFile| {
         let target = stage.prefix.file(&file.name);
-        let staging = crate::prefix::staging_file(&target, "1.x");
+        let staging = scr_prefix::staging_file(&target, "1.x");
         (target, staging, file.bytes, file.crc)
     };
     let names: Vec<_> = newer.by_rank.iter().flatten().map(staged).collect();
@@ -867,7 +867,7 @@ fn a_file_that_ranks_share_gets_its_name_once() {
     let files = FaultyFiles::new(RealFiles);
     finalize_arrived(&files, &stage.prefix, NOW).unwrap();
     assert!(stage.is_listed(1) && stage.is_right(&cached));
-    let named = |done: &&crate::fs::faulty::Operation| {
+    let named = |done: &&scr_test_kit::faulty::Operation| {
         done.what == What::Rename && done.path.display().to_string().contains("prefix/a/")
     };
     assert_eq!(files.operations().iter().filter(named).count(), 8, "{:?}", files.operations());

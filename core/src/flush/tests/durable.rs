@@ -4,9 +4,9 @@
 use super::stage::{through, Cached, Stage, OPTIONS};
 use crate::flush::closing::finalize_pending;
 use crate::flush::{FlushError, Options, SourceFile};
-use crate::fs::faulty::{given_up, FaultyFiles, Operation, What};
-use crate::fs::{Durability, Files, How, RealFiles};
-use crate::prefix::staging_file;
+use scr_base::fs::{Durability, Files, How, RealFiles};
+use scr_prefix::staging_file;
+use scr_test_kit::faulty::{given_up, FaultyFiles, Operation, What};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -4,10 +4,10 @@
 use super::stage::{through, Cached, Kept, Stage, NOW};
 use crate::flush::closing::{finalize_arrived, finalize_pending};
 use crate::flush::{FlushError, FlushReport, MakeCurrent};
-use crate::fs::faulty::{FaultyFiles, Operation, What};
-use crate::fs::RealFiles;
-use crate::ledger::{LedgerDir, Request};
-use crate::prefix::{staging_file, PrefixError};
+use scr_base::fs::RealFiles;
+use scr_prefix::ledger::{LedgerDir, Request};
+use scr_prefix::{staging_file, PrefixError};
+use scr_test_kit::faulty::{FaultyFiles, Operation, What};
 use std::io::ErrorKind;
 use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;

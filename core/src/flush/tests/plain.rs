@@ -1,15 +1,15 @@
 //! Flushes without a fault in the file layer.
 
 use super::stage::{in_use, through, time_of_flush, Cached, Stage, Through, OPTIONS};
-use crate::comm::Rank;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
 use crate::flush::{FlushError, MakeCurrent, Options};
-use crate::fs::faulty::{FaultyFiles, What};
-use crate::fs::{Files, How, RealFiles};
-use crate::ledger::LedgerDir;
-use crate::prefix::{staging_file, FileName, Index, Rank2File, Summary};
+use scr_base::fs::{Files, How, RealFiles};
+use scr_comm::Rank;
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, Transport};
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{staging_file, FileName, Index, Rank2File, Summary};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{chown, MetadataExt};

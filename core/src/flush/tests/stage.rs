@@ -1,16 +1,16 @@
 //! A run in one process: a cache per rank, a prefix directory, and a transport that goes through the file layer.
 
-use crate::comm::thread::run;
-use crate::comm::{Comm, Rank};
-use crate::env::Env;
 use crate::flush::{Flush, FlushError, FlushReport, MakeCurrent, Options, SourceFile};
-use crate::fs::faulty::{FaultyFiles, What};
-use crate::fs::{Files, How, RealFiles};
 use crate::job::Job;
-use crate::param::AppConfig;
-use crate::prefix::{DatasetDescriptor, FileName, Index, Prefix, PrefixId};
 use crate::redundancy::plugins::TransportInUse;
+use scr_base::fs::{Files, How, RealFiles};
+use scr_comm::thread::run;
+use scr_comm::{Comm, Rank};
+use scr_config::param::AppConfig;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_prefix::{DatasetDescriptor, FileName, Index, Prefix, PrefixId};
+use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::TestEnv;
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -25,7 +25,7 @@ const SINCE_EPOCH: Duration = Duration::from_secs(1_795_231_704);
 
 /// The same as the index writes it.
 pub(crate) fn time_of_flush() -> String {
-    crate::env::local_time(UNIX_EPOCH + SINCE_EPOCH)
+    scr_base::env::local_time(UNIX_EPOCH + SINCE_EPOCH)
 }
 
 /// The plain transport, through this file layer.
@@ -224,7 +224,7 @@ impl Stage {
         run(self.ranks, |comm| {
             let rank = comm.rank();
             let node = rank.0 * self.nodes / self.ranks;
-            let env = Env::for_test(Arc::new(RealFiles), self.prefix.dir())
+            let env = TestEnv::new(Arc::new(RealFiles), self.prefix.dir())
                 .with_variable("SCR_PREFIX", &self.prefix.dir().display().to_string())
                 .with_variable("SCR_NODE_NAME", &format!("node{node}"))
                 .with_variable("SCR_FLUSH_ASYNC_USLEEP", &self.pause.to_string())

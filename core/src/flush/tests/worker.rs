@@ -1,13 +1,13 @@
 //! Flushes on threads, while the ranks compute.
 
 use super::stage::{through, Stage, Through, NOW, OPTIONS};
-use crate::comm::collective::barrier;
 use crate::flush::closing::finalize_pending;
 use crate::flush::FlushOutcome;
 use crate::flush::Options;
-use crate::fs::faulty::{FaultyFiles, What};
-use crate::fs::RealFiles;
+use scr_base::fs::RealFiles;
+use scr_comm::collective::barrier;
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use std::collections::HashMap;
 use std::fs;
 use std::path::PathBuf;
@@ -136,7 +136,8 @@ fn no_file_is_created_before_the_flush_record_is_synced() {
             flush.finish(started).unwrap();
         });
         let operations = files.operations();
-        let place = |what: &dyn Fn(&crate::fs::faulty::Operation) -> bool| operations.iter().position(what);
+        let place =
+            |what: &dyn Fn(&scr_test_kit::faulty::Operation) -> bool| operations.iter().position(what);
         let named = place(&|operation| {
             operation.what == What::Rename
                 && operation.to.as_ref().is_some_and(|to| to.ends_with(".scr/flush.1.x"))

@@ -6,12 +6,12 @@ use crate::cache::filemap::Entry;
 use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
 use crate::cache::{CachedDataset, Crowded, Limit};
-use crate::comm::collective::{all_reduce, barrier, first_rank, Op};
-use crate::comm::{Collective, Rank, RankErrors};
 use crate::flush::Flushes;
-use crate::ledger::{Request, Whose};
-use crate::message::throughput;
 use crate::session::{Error, OutputFlags, Phase, Session};
+use scr_base::message::throughput;
+use scr_comm::collective::{all_reduce, barrier, first_rank, Op};
+use scr_comm::{Collective, Rank, RankErrors};
+use scr_prefix::ledger::{Request, Whose};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -226,7 +226,7 @@ impl Session {
             let id = output.record.dataset.id;
             let release = Request::Release(Whose::Writer(id));
             if let Err(error) = self.job.ledger().transact(&release) {
-                self.job.report.error(&crate::describe(&error));
+                self.job.report.error(&scr_base::describe(&error));
             }
         }
     }

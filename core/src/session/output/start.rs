@@ -3,20 +3,21 @@
 use super::{events, Output};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, Crowded};
-use crate::comm::collective::{all_reduce, any, first_rank, Op};
-use crate::comm::{Collective, Rank};
-use crate::descriptor::{Encode, Redundancy};
+use crate::error::Doing as _;
 use crate::flush::{closing, Flushes};
 use crate::job::Job;
-use crate::ledger::LedgerDir;
-use crate::param;
-use crate::planted::{planted, Bug};
-use crate::prefix::{
-    rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, PrefixError, RestartPoint,
-};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
+use scr_base::planted::{planted, Bug};
+use scr_comm::collective::{all_reduce, any, first_rank, Op};
+use scr_comm::{Collective, Rank};
+use scr_config::descriptor::{Encode, Redundancy};
+use scr_config::param;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{
+    rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, PrefixError, RestartPoint,
+};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 impl Session {
@@ -281,7 +282,7 @@ fn tell_unsaved(job: &Job, taken: &Result<bool, PrefixError>, has_told: &mut boo
             "this job can save nothing any more: each dataset is listed in the index of the prefix directory before the \
              application writes its files there, and the index cannot be changed: {}. Correct that while the job runs, or end \
              the job",
-            crate::describe(error)
+            scr_base::describe(error)
         ));
     }
 }

@@ -3,11 +3,11 @@
 use super::Setting;
 use crate::damage::flip;
 use crate::world::{files_below, mode, plugins, Application, Outcome, World};
-use scr_core::comm::Rank;
-use scr_core::env::Link;
-use scr_core::fs::faulty::{FaultyFiles, What};
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Halt, Prefix};
+use scr_base::env::Link;
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_prefix::{Halt, Prefix};
+use scr_test_kit::faulty::{FaultyFiles, What};
 use scr_test_plugins::{built, manifest};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -3,8 +3,8 @@
 use super::super::world::{contents, path_of, Application};
 use super::POOL;
 use proptest::prelude::prop;
-use scr_core::comm::Rank;
-use scr_core::env::Link;
+use scr_base::env::Link;
+use scr_comm::Rank;
 use scr_core::session::{Error, OutputFlags, Session};
 
 /// The settings of a run.

@@ -4,9 +4,9 @@ use super::super::world::contents;
 use super::history::{file_name, name_of, sizes, Reaction, Read, Run, Seen, Step};
 use super::model::{first_handed, share, EndedRun, Model};
 use super::saved::{entries_of, flushed_bytes, offered};
-use scr_core::comm::Rank;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{FlushFile, Index, Prefix};
+use scr_base::fs::RealFiles;
+use scr_comm::Rank;
+use scr_prefix::{FlushFile, Index, Prefix};
 
 impl Model {
     /// Checks the changes that a run has made to the index, and that it has made no forbidden ones.

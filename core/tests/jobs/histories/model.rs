@@ -6,11 +6,11 @@ use super::history::{
 };
 use super::saved::{entries_of, failed, index_of, is_aggregated, offered, Saved};
 use super::POOL;
-use scr_core::comm::Rank;
-use scr_core::env::Link;
-use scr_core::fs::faulty::FaultyFiles;
-use scr_core::fs::{Files, How, RealFiles};
-use scr_core::prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix, Summary};
+use scr_base::env::Link;
+use scr_base::fs::{Files, How, RealFiles};
+use scr_comm::Rank;
+use scr_prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix, Summary};
+use scr_test_kit::faulty::FaultyFiles;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;

@@ -1,7 +1,7 @@
 //! Whether random histories find bugs that were made on purpose, and after how many.
 
 use super::first_failing;
-use scr_core::planted::{plant, Bug};
+use scr_base::planted::{plant, Bug};
 
 /// The number of histories that must pass before any bug is planted.
 const WITHOUT_ANY: u64 = 10;

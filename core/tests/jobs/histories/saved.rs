@@ -2,9 +2,9 @@
 
 use super::super::world::{World, SECONDS_OF_A_RUN};
 use super::history::folder_of;
-use scr_core::fs::RealFiles;
-use scr_core::prefix::{Index, IndexEntry, Prefix, Summary};
+use scr_base::fs::RealFiles;
 use scr_plugin_api::KvTree;
+use scr_prefix::{Index, IndexEntry, Prefix, Summary};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::ffi::OsStrExt;
 

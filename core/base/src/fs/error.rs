@@ -1,0 +1,284 @@
+//! Errors of file operations, with the path and the operation.
+
+use super::limit;
+use scr_plugin_api::kvtree::{FieldError, FileFormError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An error after which the same may succeed a moment later: a network file system had a hiccup.
+pub trait MayPass {
+    /// Whether it is one.
+    fn may_pass(&self) -> bool;
+}
+
+impl MayPass for io::Error {
+    fn may_pass(&self) -> bool {
+        use rustix::io::Errno;
+        let is_timeout = self.kind() == io::ErrorKind::TimedOut;
+        is_timeout || matches!(Errno::from_io_error(self), Some(Errno::IO | Errno::STALE | Errno::TIMEDOUT))
+    }
+}
+
+impl MayPass for FsError {
+    fn may_pass(&self) -> bool {
+        FsError::may_pass(self)
+    }
+}
+
+/// Why a file or a folder could not be used.
+#[derive(Debug, thiserror::Error)]
+pub enum FsError {
+    /// The system reported an error.
+    #[error("cannot {doing} {}", path.display())]
+    Io {
+        /// The operation, as it follows "cannot".
+        doing: &'static str,
+        /// To which path.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
+    },
+    /// A file is larger than a file of its kind may be.
+    #[error("{} has {found} bytes, and at most {most} are read of such a file", path.display())]
+    TooLarge {
+        /// Which.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The limit.
+        most: u64,
+    },
+    /// A file holds no tree, or a damaged one.
+    #[error("{} is damaged or not a file of SCR", path.display())]
+    Tree {
+        /// Which.
+        path: PathBuf,
+        /// The fault.
+        source: FileFormError,
+    },
+    /// A file is a tree, but a field of it is missing or malformed.
+    #[error("cannot {doing} {}", path.display())]
+    Field {
+        /// The operation, as it follows "cannot".
+        doing: &'static str,
+        /// Which.
+        path: PathBuf,
+        /// Which field.
+        source: Box<FieldError>,
+    },
+    /// Something that is no folder stands where one is needed.
+    #[error("{} is needed as a folder and is {found}; move it away", path.display())]
+    NotAFolder {
+        /// The path.
+        path: PathBuf,
+        /// Its kind.
+        found: &'static str,
+    },
+    /// Something that is no file stands where a lock is needed.
+    #[error("{} is needed as a lock and is {found}; move it away", path.display())]
+    NotALock {
+        /// The path.
+        path: PathBuf,
+        /// Its kind.
+        found: &'static str,
+    },
+    /// A base folder that is not to be made is not there.
+    #[error("{} is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1", path.display())]
+    NoBase {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A folder that must be private belongs to somebody else.
+    #[error(
+        "{} belongs to user {found}, and only user {expected} may own it; \
+         have it removed or choose another base folder", path.display()
+    )]
+    NotOurs {
+        /// Which.
+        path: PathBuf,
+        /// Its owner.
+        found: u32,
+        /// The user who should own it.
+        expected: u32,
+    },
+    /// A directory of the user that others can write to, so that they could have put anything there.
+    #[error(
+        "{} may be written by other users (mode {mode:04o}), so what is in it is not used; \
+         look at what is in it, then close it with chmod 700", path.display()
+    )]
+    OpenToOthers {
+        /// Which.
+        path: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+    },
+    /// A base in which anybody can replace what others have made.
+    #[error(
+        "everybody may write to {} and it has no sticky bit, so any user could replace what is made there; \
+         set the bit (chmod +t) or choose another base folder", path.display()
+    )]
+    Unprotected {
+        /// Which.
+        path: PathBuf,
+    },
+    /// A part of another dataset lies where one is to be rebuilt.
+    #[error("{} is the filemap of another dataset: {by}", path.display())]
+    Occupied {
+        /// The filemap.
+        path: PathBuf,
+        /// The dataset, as messages name it.
+        by: String,
+    },
+    /// A path goes up, or begins at the root, where a path below a base folder is needed.
+    #[error("{} does not lie below {}", path.display(), base.display())]
+    NotBelow {
+        /// The path.
+        path: PathBuf,
+        /// The base folder.
+        base: PathBuf,
+    },
+    /// Another process keeps the lock on a file for longer than what is done under it can take.
+    #[error("{} is kept locked by another process; end that one, which may have been stopped", path.display())]
+    KeptLocked {
+        /// Which.
+        path: PathBuf,
+    },
+    /// An earlier sync of a file, or of its name, has failed: the next one would succeed without what was lost.
+    #[error(
+        "{} could not be synced before, so less of it may be stored than is read; copy it under another name (cp -a) and \
+         rename the copy", path.display()
+    )]
+    Unsynced {
+        /// The file, or a folder that it lies in.
+        path: PathBuf,
+    },
+    /// The lock was broken while this process had it, since it seemed dead.
+    #[error("{} was not changed: this process was stopped for so long that another one took its lock; try again", path.display())]
+    LockLost {
+        /// The file to be changed.
+        path: PathBuf,
+    },
+    /// The file was replaced by another one, again and again, while a lock on it was waited for.
+    #[error("{} was replaced {tries} times while its lock was waited for; try again", path.display())]
+    KeepsChanging {
+        /// Which.
+        path: PathBuf,
+        /// How often.
+        tries: u32,
+    },
+}
+
+impl FsError {
+    /// Why a file was not changed under a lock that does not seem to be this process's any more: it has to open the lock to look.
+    pub fn lock_lost(path: &Path) -> Self {
+        match limit::exhausted() {
+            Some(source) => Self::Io { doing: "change", path: path.to_owned(), source },
+            None => Self::LockLost { path: path.to_owned() },
+        }
+    }
+
+    /// The kind of the system's error, where it is one.
+    pub fn kind(&self) -> Option<io::ErrorKind> {
+        match self {
+            FsError::Io { source, .. } => Some(source.kind()),
+            _ => None,
+        }
+    }
+
+    /// Whether there is no room for what was to be written, for everybody or for this user.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self.kind(), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+    }
+
+    /// Whether the thing asked for is not there.
+    pub fn is_not_found(&self) -> bool {
+        self.kind() == Some(io::ErrorKind::NotFound)
+    }
+
+    /// Whether the same may succeed a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, FsError::Io { source, .. } if MayPass::may_pass(source))
+    }
+
+    /// Whether the bytes themselves are wrong, so that a retry cannot help.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })
+    }
+}
+
+/// For code that passes on the system's errors: the kind is kept, and the whole error is what it holds.
+impl From<FsError> for io::Error {
+    fn from(error: FsError) -> Self {
+        io::Error::new(error.kind().unwrap_or(io::ErrorKind::InvalidData), error)
+    }
+}
+
+/// Adds to an error what was done and to which path.
+pub trait At<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError>;
+}
+
+impl<T> At<T> for io::Result<T> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
+        self.map_err(|source| FsError::Io { doing, path: path.to_owned(), source: limit::explained(source) })
+    }
+}
+
+impl<T> At<T> for Result<T, FieldError> {
+    fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
+        self.map_err(|source| FsError::Field { doing, path: path.to_owned(), source: Box::new(source) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error;
+
+    #[test]
+    fn an_error_of_the_system_is_the_source_and_not_the_text() {
+        let error =
+            Err::<(), _>(io::Error::from(io::ErrorKind::NotFound)).at("open", Path::new("/a")).unwrap_err();
+        assert_eq!(error.to_string(), "cannot open /a");
+        assert!(error.source().is_some());
+        assert!(error.is_not_found());
+        assert!(!error.is_damage());
+        let error = io::Error::from(error);
+        assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::NotFound, "cannot open /a".to_owned()));
+    }
+
+    #[test]
+    fn every_error_says_what_where_and_what_now() {
+        let path = || PathBuf::from("/dev/shm/user1");
+        let errors = [
+            FsError::TooLarge { path: path(), found: 9, most: 8 },
+            FsError::Tree { path: path(), source: FileFormError::TooShort { found: 0, least: 20 } },
+            FsError::Field {
+                doing: "use",
+                path: path(),
+                source: Box::new(FieldError::Missing { key: "VERSION".to_owned() }),
+            },
+            FsError::NotAFolder { path: path(), found: "a symbolic link" },
+            FsError::NotOurs { path: path(), found: 0, expected: 1000 },
+            FsError::NotBelow { path: "../x".into(), base: path() },
+            FsError::KeepsChanging { path: path(), tries: 3 },
+            FsError::Unsynced { path: path() },
+        ];
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "/dev/shm/user1 has 9 bytes, and at most 8 are read of such a file",
+                "/dev/shm/user1 is damaged or not a file of SCR",
+                "cannot use /dev/shm/user1",
+                "/dev/shm/user1 is needed as a folder and is a symbolic link; move it away",
+                "/dev/shm/user1 belongs to user 0, and only user 1000 may own it; \
+                 have it removed or choose another base folder",
+                "../x does not lie below /dev/shm/user1",
+                "/dev/shm/user1 was replaced 3 times while its lock was waited for; try again",
+                "/dev/shm/user1 could not be synced before, so less of it may be stored than is read; \
+                 copy it under another name (cp -a) and rename the copy",
+            ]
+        );
+    }
+}

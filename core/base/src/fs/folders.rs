@@ -1,0 +1,237 @@
+//! Folders: made with their parents, and removed with their contents.
+
+use super::error::At;
+use super::whole::folder_of;
+use super::{Durability, Files, FsError, Kind, Status};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// How many times others may remove a folder while it is made with its parents.
+const MOST_REMOVED: usize = 100;
+
+impl dyn Files + '_ {
+    /// Makes a folder with its parents, where they are not there; those made get `mode` less the umask. Links to
+    /// folders count as folders.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], or [`FsError::NotAFolder`] if something else is in its place.
+    pub fn make_dirs(&self, path: &Path, mode: u32, wait: Durability) -> Result<(), FsError> {
+        let mut missing = vec![path];
+        // A parent that we have seen may have been removed again. But in a place like /proc nobody can make anything, and the
+        // system says that the parent is missing.
+        let mut tries = path.components().count() + MOST_REMOVED;
+        while let Some(&next) = missing.last() {
+            match self.make_dir(next, mode) {
+                Ok(()) => {
+                    if wait == Durability::Synced {
+                        let folder = folder_of(next);
+                        let synced = self.sync_dir(folder).at("sync", folder);
+                        // The system may have lost the name, and the next sync would succeed: it has to be made anew.
+                        synced.inspect_err(|_| _ = self.remove_dir(next))?;
+                    }
+                    missing.pop();
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound && has_parent(next) && tries > 0 => {
+                    tries -= 1;
+                    missing.push(folder_of(next));
+                }
+                Err(error) => {
+                    self.accept_folder(next, error)?;
+                    missing.pop();
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// If the folder exists, any error of making it is ignored.
+    fn accept_folder(&self, path: &Path, error: io::Error) -> Result<(), FsError> {
+        // With the dot a link is followed, as it should be here.
+        if self.status(&path.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
+            return Ok(());
+        }
+        match self.status(path) {
+            Ok(status) if status.kind != Kind::Dir => Err(in_the_way(path, &status)),
+            _ => Err(error).at("make the folder", path),
+        }
+    }
+
+    /// Removes a file or a link; returns whether it was there.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub fn remove_if_there(&self, path: &Path) -> Result<bool, FsError> {
+        match self.remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            other => other.at("remove", path).map(|()| true),
+        }
+    }
+
+    /// The names in a folder, sorted; none where there is no such folder.
+    ///
+    /// # Errors
+    /// [`FsError::Io`].
+    pub fn list_if_there(&self, path: &Path) -> Result<Vec<PathBuf>, FsError> {
+        match self.list(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+            other => other.at("list", path),
+        }
+    }
+
+    /// Removes a file, a link or a folder with all that is in it; links are removed, not followed. A path that does not exist
+    /// counts as removed. Goes on after an error, so that as much as can be is removed.
+    ///
+    /// # Errors
+    /// [`FsError::Io`], the first one.
+    pub fn remove_tree(&self, path: &Path) -> Result<(), FsError> {
+        let mut folders = Vec::new();
+        let mut first = Ok(());
+        let mut todo = vec![path.to_owned()];
+        while let Some(path) = todo.pop() {
+            match self.remove_or_list(&path) {
+                Ok(None) => (),
+                Ok(Some(names)) => {
+                    todo.extend(names.iter().map(|name| path.join(name)));
+                    folders.push(path);
+                }
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        // A folder was met before what is in it.
+        for folder in folders.iter().rev() {
+            first = first.and(gone(self.remove_dir(folder)).at("remove the folder", folder));
+        }
+        first
+    }
+
+    /// Removes what is no folder; gives the names in a folder.
+    fn remove_or_list(&self, path: &Path) -> Result<Option<Vec<PathBuf>>, FsError> {
+        match self.status(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Ok(status) if status.kind == Kind::Dir => match self.list(path) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+                other => other.at("list the folder", path).map(Some),
+            },
+            Ok(_) => self.remove_if_there(path).map(|_| None),
+            Err(error) => Err(error).at("look at", path),
+        }
+    }
+}
+
+/// Somebody else may have removed it in the meantime.
+fn gone(result: io::Result<()>) -> io::Result<()> {
+    result.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+fn has_parent(path: &Path) -> bool {
+    path.parent().is_some_and(|parent| !parent.as_os_str().is_empty())
+}
+
+fn in_the_way(path: &Path, status: &Status) -> FsError {
+    FsError::NotAFolder { path: path.to_owned(), found: status.kind.name() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::RealFiles;
+    use super::*;
+    use crate::kit::faulty::{FaultyFiles, Operation, What};
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    const REAL: &dyn Files = &RealFiles;
+
+    fn mode(path: &Path) -> u32 {
+        REAL.status(path).unwrap().mode & 0o7777
+    }
+
+    #[test]
+    fn parents_are_made_and_what_is_there_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b/c");
+        for wait in [Durability::Synced, Durability::Unsynced] {
+            REAL.make_dirs(&path, 0o700, wait).unwrap();
+            assert_eq!(mode(&path), 0o700);
+        }
+        REAL.make_dirs(Path::new("/"), 0o700, Durability::Unsynced).unwrap();
+    }
+
+    /// The next call found it, and did not sync its name.
+    #[test]
+    fn a_folder_whose_name_was_not_synced_is_made_anew() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a/b");
+        for at in [3, 5] {
+            let files = FaultyFiles::new(RealFiles);
+            files.fail_once(at, io::ErrorKind::TimedOut);
+            let make = || (&files as &dyn Files).make_dirs(&path, 0o700, Durability::Synced);
+            make().unwrap_err();
+            make().unwrap();
+            let all = files.operations();
+            let last = |what| all.iter().rposition(|done| done.what == what && !done.failed).unwrap();
+            let is_made = |done: &Operation| done.what == What::MakeDir && done.path == path;
+            assert!(all.iter().rposition(is_made).unwrap() < last(What::SyncDir), "{all:?}");
+            assert_eq!(all.iter().filter(|done| done.what == What::SyncDir && !done.failed).count(), 2);
+            REAL.remove_tree(&dir.path().join("a")).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_an_error_without_an_endless_search() {
+        let error = REAL.make_dirs(Path::new("/proc/nothing/here"), 0o700, Durability::Unsynced).unwrap_err();
+        assert!(error.to_string().starts_with("cannot make the folder /proc/nothing"), "{error}");
+    }
+
+    #[test]
+    fn a_link_to_a_folder_is_a_folder_for_shared_use() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("real")).unwrap();
+        symlink("real", dir.path().join("link")).unwrap();
+        REAL.make_dirs(&dir.path().join("link/a"), 0o700, Durability::Unsynced).unwrap();
+        assert!(dir.path().join("real/a").is_dir());
+    }
+
+    #[test]
+    fn a_file_or_a_dangling_link_in_the_way_is_named() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("file"), "").unwrap();
+        symlink("nowhere", dir.path().join("link")).unwrap();
+        let error = REAL.make_dirs(&dir.path().join("file"), 0o700, Durability::Unsynced).unwrap_err();
+        assert!(
+            error.to_string().ends_with("file is needed as a folder and is a file; move it away"),
+            "{error}"
+        );
+        let error = REAL.make_dirs(&dir.path().join("link"), 0o700, Durability::Unsynced).unwrap_err();
+        assert!(error.to_string().contains("a symbolic link"), "{error}");
+        assert!(REAL.make_dirs(&dir.path().join("file/a"), 0o700, Durability::Unsynced).is_err());
+    }
+
+    #[test]
+    fn a_tree_goes_with_all_in_it_and_a_link_out_of_it_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir_all(tree.join("a/b")).unwrap();
+        fs::create_dir(dir.path().join("kept")).unwrap();
+        fs::write(dir.path().join("kept/file"), "").unwrap();
+        fs::write(tree.join("a/b/file"), "").unwrap();
+        symlink("../kept", tree.join("link")).unwrap();
+        REAL.remove_tree(&tree).unwrap();
+        assert!(!tree.exists());
+        assert!(dir.path().join("kept/file").exists());
+        REAL.remove_tree(&tree).unwrap();
+    }
+
+    #[test]
+    fn removing_continues_after_an_error_and_returns_the_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let tree = dir.path().join("tree");
+        fs::create_dir(&tree).unwrap();
+        fs::write(tree.join("a"), "").unwrap();
+        fs::write(tree.join("b"), "").unwrap();
+        let files = FaultyFiles::new(RealFiles);
+        files.fail_once(1, io::ErrorKind::PermissionDenied);
+        let error = (&files as &dyn Files).remove_tree(&tree).unwrap_err();
+        assert!(error.to_string().starts_with("cannot remove "), "{error}");
+        assert_eq!(REAL.list(&tree).unwrap().len(), 1);
+    }
+}

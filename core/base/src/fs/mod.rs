@@ -1,0 +1,364 @@
+//! The file layer: every file operation of the runtime goes through [`Files`].
+//!
+//! So a test can make any single operation fail, or stop the world after it.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | [`Files`], [`File`] | the seam itself: single operations of the system |
+//! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
+//! | `real` | the real file system, the one place of core that touches it |
+//! | `limit` | how many files may be open at once |
+//! | `memory` | large buffers |
+//! | `forked` | what a child of a fork gives up: the locks |
+//! | `lock` | the lock of the system on an open file, as the build selects it |
+//! | `whole` | whole files: read, write so that a reader sees the old or the new one |
+//! | `copy` | one file copied, with its checksum |
+//! | `permissions` | those of a copy in another folder |
+//! | `range` | a part of a file, read like a file |
+//! | `folders` | folders made with their parents; removal of paths that may not exist, and of whole trees |
+//! | `owned` | directories in places that all users share: checked, held open, and used through their descriptors |
+//! | `held` | the real file system with such directories |
+//! | `retrying` | the file layer that repeats what fails with an error that may pass |
+//! | `trees` | KVTree files, also changed in place under a lock |
+//! | `exclusive` | mutual exclusion, even if no lock of the system works |
+//! | `entry_name` | names of entries of a directory, from elsewhere |
+//! | `error` | errors of all of these |
+
+pub mod copy;
+mod entry_name;
+mod error;
+mod exclusive;
+mod folders;
+mod forked;
+mod held;
+mod limit;
+mod lock;
+mod mapped;
+mod memory;
+mod owned;
+pub mod permissions;
+mod range;
+mod real;
+mod retrying;
+mod trees;
+pub mod verify;
+mod whole;
+
+pub use entry_name::EntryName;
+pub use error::FsError;
+pub use error::{At, MayPass};
+pub use limit::is_of_closed_file;
+pub use lock::LockAttempt;
+pub use lock::{keep_from_readers, LOCKABLE};
+pub use mapped::{Mapped, MappedRange};
+pub use memory::zeroed;
+pub use owned::OwnedDir;
+pub use range::FileRange;
+pub use real::{HeldMemory, RealFiles};
+pub use retrying::{retried, Retrying};
+pub use trees::{Updated, MAX_TREE_BYTES};
+pub use whole::Durability;
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The kind of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A folder.
+    Dir,
+    /// A symbolic link, not followed.
+    Link,
+    /// Anything else.
+    Other,
+}
+
+impl Kind {
+    /// As messages say it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::File => "a file",
+            Kind::Dir => "a folder",
+            Kind::Link => "a symbolic link",
+            Kind::Other => "neither file nor folder",
+        }
+    }
+}
+
+/// The processes that have a file open for writing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writer {
+    /// This process: bytes may be in its memory that are missing in the file.
+    ThisProcess,
+    /// Other processes only. One that was started meanwhile has all open files of this process.
+    Others,
+}
+
+/// The status of a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Status {
+    /// Its kind.
+    pub kind: Kind,
+    /// Its length in bytes.
+    pub len: u64,
+    /// Permission bits with the type of the file, as `st_mode`.
+    pub mode: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Access, change and modification time: seconds and nanoseconds since the epoch.
+    pub atime: (i64, u32),
+    /// As above.
+    pub ctime: (i64, u32),
+    /// As above.
+    pub mtime: (i64, u32),
+    /// Device and inode: equal for two paths to the same file.
+    pub identity: (u64, u64),
+    /// How many names it has.
+    pub links: u64,
+}
+
+/// The room of a file system for more files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Space {
+    /// Bytes that this user may still write. `None` where the file system has no limit of its own.
+    pub free: Option<u64>,
+    /// Whether it keeps its files in memory.
+    pub in_memory: bool,
+}
+
+/// How to open a file. Permission bits of new files are less those of the process's umask.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    /// To read what is there.
+    Read,
+    /// To read and write what is there.
+    Update,
+    /// To write a file that must not be there yet, with these permission bits. Readable too.
+    Create(u32),
+    /// To write an empty file, emptied if it was there, with these permission bits if it was not. Readable too.
+    Replace(u32),
+    /// To append to a file that may be there, with these permission bits if it was not.
+    Append(u32),
+    /// To read and write a file that is made if it is not there, with these permission bits. Not emptied.
+    Ensure(u32),
+    /// A folder that is there: to look at it, to hold it, or to sync it.
+    Folder,
+}
+
+/// An open file. Reading and writing at a place may be done from several threads at once.
+pub trait File: Send + Sync {
+    /// Reads at `offset` into `buffer`; gives how many bytes came, less than asked only at the end of the file.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `bytes` at `offset`. Not on a file that was opened to append.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    /// Writes all of `bytes` at the end, in one call of the system.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+    /// Makes the file this long.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn set_len(&self, len: u64) -> io::Result<()>;
+    /// The status of the file.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn status(&self) -> io::Result<Status>;
+    /// Returns once the bytes and the length are on stable storage; of a folder, the names in it.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn sync(&self) -> io::Result<()>;
+    /// Sets the permission bits.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn set_mode(&self, mode: u32) -> io::Result<()>;
+    /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it. Never waits.
+    fn try_lock(&self) -> LockAttempt;
+    /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        let _ = (accessed, changed);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Sets owner and group, which only a privileged process may.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        let _ = (uid, gid);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+    /// Whether it has an access control list, of which the bits for the group are the mask.
+    fn has_access_list(&self) -> bool {
+        false
+    }
+    /// Whether the file takes less room than it has bytes.
+    fn has_holes(&self) -> bool {
+        false
+    }
+    /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for
+    /// reading.
+    fn writer(&self) -> Option<Writer> {
+        None
+    }
+    /// The number and the name of another process that has the file open for writing. It looks at all processes.
+    fn other_writer(&self) -> Option<String> {
+        None
+    }
+    /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
+    /// be written. `None` where that is not possible, or not safe.
+    fn map(&self, len: u64) -> Option<Mapped> {
+        let _ = len;
+        None
+    }
+    /// The descriptor, to be used at once: what the dynamic linker is to load must be a file of the system.
+    ///
+    /// # Errors
+    /// There is none, or the application has closed it.
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+}
+
+/// The file system.
+pub trait Files: Send + Sync {
+    /// Opens a file. Never follows a symbolic link in the last part of the path when it creates.
+    ///
+    /// # Errors
+    /// The system's error, as for all that follows.
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>>;
+    /// The status of a path; a symbolic link is not followed.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn status(&self, path: &Path) -> io::Result<Status>;
+    /// When a file or a folder was made: seconds and nanoseconds since the epoch. A new one may get the number of one that is
+    /// gone, but not this time as well. `None` where the file system does not say.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        let _ = path;
+        Ok(None)
+    }
+    /// Makes one folder with these permission bits, less those of the process's umask.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// The names in a folder, sorted.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>>;
+    /// Removes a file or a symbolic link.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn remove_file(&self, path: &Path) -> io::Result<()>;
+    /// Removes an empty folder.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn remove_dir(&self, path: &Path) -> io::Result<()>;
+    /// Renames, replacing what was at `to`.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Makes a second name for a file; fails where `to` is there already.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()>;
+    /// Sets the times of the last access and the last change of a file: seconds and nanoseconds since the epoch. A symbolic
+    /// link is not followed.
+    ///
+    /// # Errors
+    /// The error that the system reports.
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        self.open(path, How::Update)?.set_times(accessed, changed)
+    }
+    /// Returns once the names in a folder are on stable storage. An error of opening it loses nothing, and may be repeated.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn sync_dir(&self, path: &Path) -> io::Result<()> {
+        self.open(path, How::Folder)?.sync()
+    }
+    /// A hold on the memory of a file in a file system that is in memory: what removes the file gives its memory back only when
+    /// the hold is dropped. `None` where that would be of no use, or not safe: a network file system would keep the name.
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
+        let _ = path;
+        None
+    }
+    /// The room of the file system of a path for more files.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn space(&self, path: &Path) -> io::Result<Space>;
+    /// The absolute path without any symbolic link, `.` or `..` that leads to what is there. A file layer that
+    /// knows no links gives the path as it is.
+    ///
+    /// # Errors
+    /// The system's error.
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.status(path).map(|_| path.to_owned())
+    }
+    /// This file layer, but for what lies below `path`: that is reached through the open folder `dir`, and no link there is
+    /// followed. `None` where the layer has no descriptors.
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        let _ = (path, dir);
+        None
+    }
+    /// The directory `path`, through which this layer reaches what lies below it, was removed and has been made again: from
+    /// now on all layers that were made of this one reach it through `dir`.
+    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
+        let _ = (path, dir);
+    }
+    /// The permissions that the system takes away from new files of this process, where that is known.
+    fn umask(&self) -> u32 {
+        0
+    }
+    /// A text that all processes that see each other's locks share, and no other machine has; empty if it is
+    /// not known.
+    fn machine(&self) -> Vec<u8> {
+        Vec::new()
+    }
+    /// Lets other processes continue for a while.
+    fn pause(&self, _: Duration) {
+        std::thread::yield_now();
+    }
+    /// Tells the user what this process waits for.
+    fn notice(&self, _: &str) {}
+    /// The layer below this one, if this one repeats what fails with an error that may pass.
+    fn without_retries(&self) -> Option<&dyn Files> {
+        None
+    }
+}
+
+/// A random number for a name that nobody else gives, in any process.
+pub fn unique_number() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

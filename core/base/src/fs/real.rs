@@ -1,0 +1,543 @@
+//! The real file system: the one place where core touches it.
+//!
+//! Every open has `O_CLOEXEC`; one that may create has `O_NOFOLLOW`, so that a link that somebody put in the way
+//! is not written through; one that only reads has `O_NONBLOCK`, so that a named pipe in the way does not hang us.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::disallowed_types,
+    reason = "all other code uses the file system through this file"
+)]
+
+use super::held::HeldDirs;
+use super::limit::open_with_room;
+use super::mapped::{LeaseKind, Mapped, Mapping};
+use super::{forked, lock, mapped, File, Files, How, Kind, LockAttempt, Space, Status, Writer};
+use rustix::fs::{
+    fstat, fstatfs, futimens, lstat, major, minor, open, statfs, statx, utimensat, AtFlags, Dir, FileType,
+    Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps, CWD,
+};
+use rustix::io::Errno;
+use scr_plugin_api::Handle;
+use std::ffi::OsStr;
+use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::io::{self, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+/// The real file system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealFiles;
+
+impl Files for RealFiles {
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        open_file(path, how)
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Status> {
+        Ok(status_of(&lstat(path)?))
+    }
+
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        birth(CWD, path.as_os_str())
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        DirBuilder::new().mode(mode).create(path)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        let folder = OpenOptions::new().read(true).custom_flags(signed(OFlags::DIRECTORY)).open(path)?;
+        names_in(folder.into())
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        fs::remove_dir(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::hard_link(from, to)
+    }
+
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
+    }
+
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
+        if_in_memory(open(path, HOLD | OFlags::NOFOLLOW, Mode::empty()).ok()?)
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        Ok(space_of(&statfs(path)?))
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        fs::canonicalize(path)
+    }
+
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        HeldDirs::default().through(path, dir)
+    }
+
+    fn umask(&self) -> u32 {
+        static UMASK: OnceLock<u32> = OnceLock::new();
+        *UMASK.get_or_init(|| {
+            let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+            let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+            umask.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0)
+        })
+    }
+
+    fn machine(&self) -> Vec<u8> {
+        static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
+        BOOT.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()).clone()
+    }
+
+    fn pause(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+
+    /// One write, so that the lines of several processes stay whole. A closed pipe must not end the application.
+    fn notice(&self, line: &str) {
+        drop(io::stderr().lock().write_all(format!("scr: {line}\n").as_bytes()));
+    }
+}
+
+/// When what is below a folder was made. A link is not followed.
+pub(super) fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(i64, u32)>> {
+    match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
+        Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
+            Ok(Some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)))
+        }
+        Ok(_) | Err(Errno::NOSYS | Errno::PERM) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Opens a file, through a link where nothing is created.
+pub(super) fn open_file(path: &Path, how: How) -> io::Result<Box<dyn File>> {
+    let (flags, mode) = flags_of(how);
+    let mut options = OpenOptions::new();
+    options.read(true).write(flags.contains(OFlags::RDWR)).mode(mode).custom_flags(signed(flags));
+    Ok(Box::new(RealFile::new(open_with_room(|| options.open(path))?, how)?))
+}
+
+/// The names in an open folder, sorted.
+pub(super) fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
+    let names =
+        Dir::new(folder)?.map(|entry| Ok(PathBuf::from(OsStr::from_bytes(entry?.file_name().to_bytes()))));
+    let is_name = |name: &io::Result<PathBuf>| {
+        !name.as_ref().is_ok_and(|name| name == Path::new(".") || name == Path::new(".."))
+    };
+    let mut names = names.filter(is_name).collect::<io::Result<Vec<_>>>()?;
+    // By their bytes: to compare two paths is to parse both.
+    names.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
+    Ok(names)
+}
+
+pub(super) fn space_of(system: &StatFs) -> Space {
+    let block = u64::try_from(system.f_frsize).unwrap_or(0);
+    // One in memory that may grow without limit has no blocks.
+    let free = (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(block));
+    Space { free, in_memory: [TMPFS, RAMFS].contains(&i128::from(system.f_type)) }
+}
+
+/// A file that is only held, so that its memory stays.
+pub type HeldMemory = Handle<OwnedFd>;
+
+/// A file that is only held, if its file system is in memory.
+pub(super) fn if_in_memory(file: OwnedFd) -> Option<HeldMemory> {
+    let is_in_memory = fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory);
+    Handle::new(file).ok().filter(|_| is_in_memory)
+}
+
+/// How to hold a file without reading it, whatever its permissions and kind.
+pub(super) const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// File systems that keep their files in memory, by their numbers in the kernel.
+const TMPFS: i128 = 0x0102_1994;
+const RAMFS: i128 = 0x8584_58f6;
+
+/// A file that is open.
+pub(super) struct RealFile {
+    /// Once it may be locked, that is forgotten before the file is closed.
+    given_up: OnceLock<forked::GivenUp>,
+    file: Handle<fs::File>,
+    how: How,
+    mapping: Mapping,
+}
+
+impl RealFile {
+    pub(super) fn new(file: fs::File, how: How) -> io::Result<Self> {
+        let (given_up, mapping) = (OnceLock::new(), Mapping::default());
+        Ok(Self { given_up, file: Handle::new(file)?, how, mapping })
+    }
+
+    fn appends(&self) -> bool {
+        matches!(self.how, How::Append(_))
+    }
+
+    /// Whether this process has the file open for writing, or mapped. `None` if that cannot be found out.
+    fn is_written_by_this_process(&self) -> Option<bool> {
+        let own = self.file.get().and_then(fs::File::metadata).ok()?;
+        Some(has_open_to_write(Path::new("/proc/self"), &own)? || is_mapped_to_write(&own))
+    }
+}
+
+/// Whether the process of this folder below `/proc` has a file open for writing. `None` if its open files cannot be listed.
+fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
+    let open = fs::read_dir(process.join("fd")).ok()?.flatten();
+    let mut same = open.filter(|entry| {
+        fs::metadata(entry.path()).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+    });
+    Some(same.any(|entry| {
+        let info = fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
+    }))
+}
+
+/// Whether this process has a file mapped so that it can write there.
+fn is_mapped_to_write(file: &fs::Metadata) -> bool {
+    let device = format!("{:02x}:{:02x}", major(file.dev()), minor(file.dev()));
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    maps.lines().any(|line| {
+        let mut words = line.split_ascii_whitespace().skip(1);
+        let is_shared = words.next().is_some_and(|rights| rights.contains('w') && rights.ends_with('s'));
+        is_shared && words.nth(1) == Some(&device) && words.next() == Some(&file.ino().to_string())
+    })
+}
+
+impl File for RealFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let place = offset.checked_add(done as u64).ok_or(io::ErrorKind::InvalidInput)?;
+            match self.file.get()?.read_at(rest, place) {
+                Ok(0) => break,
+                Ok(count) => done += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(done)
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        if self.appends() {
+            // Linux would append, wherever we ask it to write.
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.file.get()?.write_all_at(bytes, offset)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        let mut file = self.file.get()?;
+        if self.appends() {
+            file.write_all(bytes)
+        } else {
+            file.write_all_at(bytes, file.metadata()?.len())
+        }
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.get()?.set_len(len)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        Ok(status_of(&fstat(self.file.get()?)?))
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        match self.how {
+            How::Folder => match self.file.get()?.sync_all() {
+                // Some network file systems cannot sync a folder; their names are on the server already.
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
+                other => other,
+            },
+            _ => self.file.get()?.sync_data(),
+        }
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.file.get()?.set_permissions(Permissions::from_mode(mode))
+    }
+
+    fn try_lock(&self) -> LockAttempt {
+        let Ok(file) = self.file.get() else { return LockAttempt::NoLocks };
+        self.given_up.get_or_init(|| forked::give_up(file.as_fd()));
+        lock::attempt(file)
+    }
+
+    fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        Ok(futimens(self.file.get()?, &timestamps(accessed, changed))?)
+    }
+
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        std::os::unix::fs::fchown(self.file.get()?, Some(uid), Some(gid))
+    }
+
+    fn has_access_list(&self) -> bool {
+        let none: &mut [u8] = &mut [];
+        self.file.get().is_ok_and(|file| rustix::fs::fgetxattr(file, "system.posix_acl_access", none).is_ok())
+    }
+
+    fn has_holes(&self) -> bool {
+        self.file.get().and_then(fs::File::metadata).is_ok_and(|status| status.blocks() < status.len() / 512)
+    }
+
+    fn writer(&self) -> Option<Writer> {
+        match mapped::is_open_to_write(self.file.get().ok()?) {
+            Some(false) => None,
+            Some(true) if self.is_written_by_this_process() == Some(false) => Some(Writer::Others),
+            Some(true) => Some(Writer::ThisProcess),
+            // Leases are not available, as on network file systems and for files of others.
+            None => (self.is_written_by_this_process() == Some(true)).then_some(Writer::ThisProcess),
+        }
+    }
+
+    fn other_writer(&self) -> Option<String> {
+        let own = self.file.get().and_then(fs::File::metadata).ok()?;
+        let number = |process: &fs::DirEntry| process.file_name().to_str()?.parse::<u32>().ok();
+        let processes = fs::read_dir("/proc").ok()?.flatten();
+        let mut others =
+            processes.filter(|process| number(process).is_some_and(|number| number != std::process::id()));
+        let other = others.find(|process| has_open_to_write(&process.path(), &own) == Some(true))?;
+        let program = fs::read_to_string(other.path().join("comm")).unwrap_or_default();
+        Some(format!("{} ({})", number(&other)?, program.trim()))
+    }
+
+    fn map(&self, len: u64) -> Option<Mapped> {
+        // Smaller pages cost more to map than to copy.
+        let file = self.file.get().ok()?;
+        let unit = u64::try_from(fstat(file).ok()?.st_blksize).ok()?;
+        if unit < LARGE_PAGE {
+            return None;
+        }
+        let kind = match self.how {
+            How::Read => LeaseKind::Read,
+            How::Append(_) | How::Folder => return None,
+            _ => LeaseKind::Write,
+        };
+        Mapped::new(file, len, kind, &self.mapping)
+    }
+
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.file.get().map(AsFd::as_fd)
+    }
+}
+
+/// The unit in which tmpfs gives memory to a file, if it is mounted with huge pages.
+const LARGE_PAGE: u64 = 2 << 20;
+
+pub(super) fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamps {
+    let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };
+    Timestamps { last_access: time(accessed), last_modification: time(changed) }
+}
+
+/// How the system is asked to open a file, and the permission bits of a new one.
+pub(super) fn flags_of(how: How) -> (OFlags, u32) {
+    let there = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let new = there | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
+    match how {
+        How::Read => (there, 0),
+        How::Update => (there | OFlags::RDWR, 0),
+        How::Folder => (there | OFlags::DIRECTORY, 0),
+        How::Create(mode) => (new | OFlags::EXCL, mode),
+        How::Replace(mode) => (new | OFlags::TRUNC, mode),
+        How::Append(mode) => (new | OFlags::APPEND, mode),
+        How::Ensure(mode) => (new, mode),
+    }
+}
+
+/// The standard library wants the flags signed; no flag is the sign bit.
+fn signed(flags: OFlags) -> i32 {
+    i32::from_ne_bytes(flags.bits().to_ne_bytes())
+}
+
+/// The widths of the fields differ between processors.
+pub(super) fn status_of(stat: &Stat) -> Status {
+    fn wide(field: impl Into<u64>) -> u64 {
+        field.into()
+    }
+    Status {
+        kind: kind(FileType::from_raw_mode(stat.st_mode)),
+        len: stat.st_size.max(0).unsigned_abs(),
+        mode: stat.st_mode,
+        uid: stat.st_uid,
+        gid: stat.st_gid,
+        atime: (stat.st_atime, nanoseconds(stat.st_atime_nsec)),
+        ctime: (stat.st_ctime, nanoseconds(stat.st_ctime_nsec)),
+        mtime: (stat.st_mtime, nanoseconds(stat.st_mtime_nsec)),
+        identity: (stat.st_dev, stat.st_ino),
+        links: wide(stat.st_nlink),
+    }
+}
+
+/// The system promises less than a second; a file system that lies gets zero.
+fn nanoseconds(value: impl TryInto<u32>) -> u32 {
+    value.try_into().ok().filter(|&value| value < 1_000_000_000).unwrap_or(0)
+}
+
+fn kind(of: FileType) -> Kind {
+    match of {
+        FileType::RegularFile => Kind::File,
+        FileType::Directory => Kind::Dir,
+        FileType::Symlink => Kind::Link,
+        _ => Kind::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::is_of_closed_file;
+    use crate::kit::descriptors::{closes, give_away, wait_until};
+    use rustix::fs::{mknodat, FileType as NodeType, Mode, CWD};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::symlink;
+
+    fn folder() -> tempfile::TempDir {
+        tempfile::tempdir().unwrap()
+    }
+
+    #[test]
+    fn bytes_written_at_an_offset_are_read_there() {
+        let dir = folder();
+        let file = RealFiles.open(&dir.path().join("a"), How::Create(0o600)).unwrap();
+        file.write_at(3, b"abc").unwrap();
+        let mut buffer = [9; 10];
+        assert_eq!(file.read_at(0, &mut buffer).unwrap(), 6);
+        assert_eq!(&buffer[..6], b"\0\0\0abc");
+        assert_eq!(file.read_at(100, &mut buffer).unwrap(), 0);
+        file.set_len(4).unwrap();
+        assert_eq!(file.status().unwrap().len, 4);
+        file.sync().unwrap();
+    }
+
+    #[test]
+    fn creating_refuses_what_is_there_and_replacing_empties_it() {
+        let dir = folder();
+        let path = dir.path().join("a");
+        fs::write(&path, "old").unwrap();
+        let error = RealFiles.open(&path, How::Create(0o600)).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+        RealFiles.open(&path, How::Ensure(0o600)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        RealFiles.open(&path, How::Replace(0o600)).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"");
+    }
+
+    #[test]
+    fn nothing_is_created_or_written_through_a_link() {
+        let dir = folder();
+        let (target, link) = (dir.path().join("target"), dir.path().join("link"));
+        fs::write(&target, "kept").unwrap();
+        symlink(&target, &link).unwrap();
+        for how in [How::Create(0o600), How::Replace(0o600), How::Append(0o600), How::Ensure(0o600)] {
+            assert!(RealFiles.open(&link, how).is_err(), "{how:?}");
+        }
+        assert_eq!(fs::read(&target).unwrap(), b"kept");
+    }
+
+    #[test]
+    fn appending_goes_to_the_end_and_nowhere_else() {
+        let dir = folder();
+        let path = dir.path().join("a");
+        let file = RealFiles.open(&path, How::Append(0o600)).unwrap();
+        file.append(b"one ").unwrap();
+        RealFiles.open(&path, How::Append(0o600)).unwrap().append(b"two ").unwrap();
+        RealFiles.open(&path, How::Update).unwrap().append(b"three").unwrap();
+        assert!(file.write_at(0, b"x").is_err());
+        assert_eq!(fs::read(&path).unwrap(), b"one two three");
+    }
+
+    #[test]
+    fn a_named_pipe_in_the_way_does_not_hang_the_reader() {
+        let dir = folder();
+        let path = dir.path().join("pipe");
+        mknodat(CWD, &path, NodeType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+        assert_eq!(RealFiles.status(&path).unwrap().kind, Kind::Other);
+        let pipe = RealFiles.open(&path, How::Read).unwrap();
+        assert_eq!(pipe.status().unwrap().kind, Kind::Other);
+    }
+
+    #[test]
+    fn the_lock_is_free_again_once_the_file_is_closed() {
+        let dir = folder();
+        let path = dir.path().join("a");
+        let first = RealFiles.open(&path, How::Ensure(0o600)).unwrap();
+        let second = RealFiles.open(&path, How::Update).unwrap();
+        assert_eq!((first.try_lock(), second.try_lock()), (LockAttempt::Taken, LockAttempt::Held));
+        drop(first);
+        // A process that another test starts has the descriptor too, until it executes its program.
+        wait_until(|| second.try_lock() == LockAttempt::Taken);
+    }
+
+    #[test]
+    fn names_come_sorted_and_links_are_not_followed() {
+        let dir = folder();
+        RealFiles.make_dir(&dir.path().join("b"), 0o700).unwrap();
+        fs::write(dir.path().join("a"), "12").unwrap();
+        symlink("a", dir.path().join("c")).unwrap();
+        assert_eq!(RealFiles.list(dir.path()).unwrap(), ["a", "b", "c"].map(PathBuf::from));
+        let status = |name: &str| RealFiles.status(&dir.path().join(name)).unwrap();
+        assert_eq!((status("a").kind, status("a").len), (Kind::File, 2));
+        assert_eq!((status("b").kind, status("b").mode & 0o777), (Kind::Dir, 0o700));
+        assert_eq!(status("c").kind, Kind::Link);
+        RealFiles.link(&dir.path().join("a"), &dir.path().join("d")).unwrap();
+        assert_eq!(status("a").identity, status("d").identity);
+        RealFiles.sync_dir(dir.path()).unwrap();
+        assert!(RealFiles.space(dir.path()).unwrap().free.is_none_or(|free| free > 0));
+    }
+
+    /// scr wrote into it, and closed it in the end.
+    #[test]
+    fn a_file_of_the_application_that_has_the_number_of_ours_is_left_alone() {
+        let dir = folder();
+        let (ours, theirs) = (dir.path().join("ours"), dir.path().join("theirs"));
+        fs::write(&ours, "ours").unwrap();
+        fs::write(&theirs, "theirs").unwrap();
+        let before = RealFiles.status(&theirs).unwrap();
+        for how in [How::Update, How::Append(0o600), How::Read] {
+            let file = RealFiles.open(&ours, how).unwrap();
+            let number = file.descriptor().unwrap().as_raw_fd();
+            let of_application = OpenOptions::new().read(true).write(true).open(&theirs).unwrap();
+            give_away(number, &of_application);
+            let results = [
+                file.read_at(0, &mut [0; 3]).map(drop),
+                file.append(b"more"),
+                file.set_len(1),
+                file.status().map(drop),
+                file.sync(),
+                file.set_mode(0o777),
+                file.set_times((1, 0), (1, 0)),
+                file.descriptor().map(drop),
+            ];
+            for result in results {
+                assert!(is_of_closed_file(&result.unwrap_err()), "{how:?}");
+            }
+            assert!(file.write_at(0, b"wrong").is_err() && file.map(6).is_none());
+            assert_eq!(file.try_lock(), LockAttempt::NoLocks);
+            let looks = RealFiles.open(&theirs, How::Update).unwrap();
+            assert_eq!(looks.try_lock(), LockAttempt::Taken, "nobody has locked it");
+            drop(file);
+            assert!(closes(number, &theirs), "{how:?}");
+        }
+        assert_eq!(fs::read(&theirs).unwrap(), b"theirs");
+        let after = RealFiles.status(&theirs).unwrap();
+        assert_eq!((after.mode, after.mtime), (before.mode, before.mtime));
+    }
+}

@@ -1,0 +1,349 @@
+//! Repeats what fails with an error that may pass: a network file system had a hiccup.
+//!
+//! Every `Env` reaches files through [`Retrying`]. So nobody who looks for a file, reads it, lists a folder, renames or
+//! removes something has to think of such an error, and none of them takes a file that the server did not deliver once for
+//! one that is not there. An error that stays goes to the caller, and is never `NotFound`.
+//!
+//! Operations that write are not repeated here. After an error nobody knows what was written, and a second sync succeeds without
+//! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
+
+use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
+use std::io::{self, ErrorKind};
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How many times to try an operation that fails with an error that may pass.
+const MOST_TRIES: u32 = 4;
+/// Before the second try; twice as long before each further one.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Does something again that fails with an error that may pass. `work` gets the file layer that repeats nothing by itself.
+pub fn retried<T, E: MayPass>(
+    files: &dyn Files,
+    mut work: impl FnMut(&dyn Files) -> Result<T, E>,
+) -> Result<T, E> {
+    let once = files.without_retries().unwrap_or(files);
+    let mut pause = FIRST_PAUSE;
+    for _ in 1..MOST_TRIES {
+        match work(once) {
+            Err(error) if error.may_pass() => files.pause(pause),
+            other => return other,
+        }
+        pause *= 2;
+    }
+    work(once)
+}
+
+/// A file layer that repeats what may be repeated.
+pub struct Retrying {
+    inner: Arc<dyn Files>,
+}
+
+impl Retrying {
+    /// This layer around another one, unless that is one already.
+    pub fn around(inner: Arc<dyn Files>) -> Arc<dyn Files> {
+        match inner.without_retries() {
+            Some(_) => inner,
+            None => Arc::new(Self { inner }),
+        }
+    }
+
+    fn again<T>(&self, work: impl Fn(&dyn Files) -> io::Result<T>) -> io::Result<T> {
+        retried(self, work)
+    }
+
+    /// The answer to a first try may have been lost: what is gone by then was removed by it.
+    fn removed(&self, remove: impl Fn(&dyn Files) -> io::Result<()>) -> io::Result<()> {
+        let mut tries = 0;
+        let removed = retried(self, |files| {
+            tries += 1;
+            remove(files)
+        });
+        match removed {
+            Err(error) if error.kind() == ErrorKind::NotFound && tries > 1 => Ok(()),
+            other => other,
+        }
+    }
+}
+
+impl Files for Retrying {
+    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
+        let inner = match how {
+            // The first try may have made it, and the second would find it there.
+            How::Create(_) => self.inner.open(path, how),
+            _ => self.again(|files| files.open(path, how)),
+        }?;
+        Ok(Box::new(RetryingFile { inner, files: Arc::clone(&self.inner) }))
+    }
+
+    fn status(&self, path: &Path) -> io::Result<Status> {
+        self.again(|files| files.status(path))
+    }
+
+    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
+        self.again(|files| files.born(path))
+    }
+
+    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        self.inner.make_dir(path, mode)
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
+        self.again(|files| files.list(path))
+    }
+
+    fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.removed(|files| files.remove_file(path))
+    }
+
+    fn remove_dir(&self, path: &Path) -> io::Result<()> {
+        self.removed(|files| files.remove_dir(path))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.again(|files| files.rename(from, to))
+    }
+
+    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.inner.link(from, to)
+    }
+
+    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        self.again(|files| files.set_times(path, accessed, changed))
+    }
+
+    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
+        self.inner.hold_memory(path)
+    }
+
+    fn space(&self, path: &Path) -> io::Result<Space> {
+        self.again(|files| files.space(path))
+    }
+
+    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
+        self.again(|files| files.real_path(path))
+    }
+
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        self.inner.through(path, dir).map(Self::around)
+    }
+
+    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
+        self.inner.hold_instead(path, dir);
+    }
+
+    fn umask(&self) -> u32 {
+        self.inner.umask()
+    }
+
+    fn machine(&self) -> Vec<u8> {
+        self.inner.machine()
+    }
+
+    fn pause(&self, time: Duration) {
+        self.inner.pause(time);
+    }
+
+    fn notice(&self, line: &str) {
+        self.inner.notice(line);
+    }
+
+    fn without_retries(&self) -> Option<&dyn Files> {
+        Some(&*self.inner)
+    }
+}
+
+struct RetryingFile {
+    inner: Box<dyn File>,
+    files: Arc<dyn Files>,
+}
+
+impl RetryingFile {
+    fn again<T>(&self, mut work: impl FnMut(&dyn File) -> io::Result<T>) -> io::Result<T> {
+        retried(&*self.files, |_| work(&*self.inner))
+    }
+}
+
+impl File for RetryingFile {
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.again(|file| file.read_at(offset, buffer))
+    }
+
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner.write_at(offset, bytes)
+    }
+
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.inner.append(bytes)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner.set_len(len)
+    }
+
+    fn status(&self) -> io::Result<Status> {
+        self.again(|file| file.status())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.inner.sync()
+    }
+
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.again(|file| file.set_mode(mode))
+    }
+
+    fn try_lock(&self) -> LockAttempt {
+        self.inner.try_lock()
+    }
+
+    fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
+        self.again(|file| file.set_times(accessed, changed))
+    }
+
+    fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
+        self.again(|file| file.set_owner(uid, gid))
+    }
+
+    fn has_access_list(&self) -> bool {
+        self.inner.has_access_list()
+    }
+
+    fn has_holes(&self) -> bool {
+        self.inner.has_holes()
+    }
+
+    fn writer(&self) -> Option<Writer> {
+        self.inner.writer()
+    }
+
+    fn other_writer(&self) -> Option<String> {
+        self.inner.other_writer()
+    }
+
+    fn map(&self, len: u64) -> Option<Mapped> {
+        self.inner.map(len)
+    }
+
+    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
+        self.inner.descriptor()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Durability, RealFiles};
+    use super::*;
+    use crate::kit::faulty::{FaultyFiles, What};
+
+    /// How often an operation was tried that fails so many times, and its outcome.
+    fn tried<T>(
+        fails: u64,
+        kind: ErrorKind,
+        work: impl Fn(&dyn Files, &Path) -> io::Result<T>,
+    ) -> (u64, bool) {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "1234").unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        faulty.never_pause();
+        let files = Retrying::around(Arc::new(faulty.clone()));
+        faulty.fail_for(1, fails, kind);
+        let done = work(&*files, dir.path());
+        (faulty.mutations(), done.is_ok())
+    }
+
+    #[test]
+    fn what_changes_no_bytes_is_tried_four_times_and_nothing_else_is() {
+        type Work = fn(&dyn Files, &Path) -> io::Result<()>;
+        let repeated: [Work; 7] = [
+            |files, dir| files.status(&dir.join("a")).map(drop),
+            |files, dir| files.list(dir).map(drop),
+            |files, dir| files.open(&dir.join("a"), How::Read).map(drop),
+            |files, dir| files.remove_file(&dir.join("a")),
+            |files, dir| files.rename(&dir.join("a"), &dir.join("b")),
+            |files, dir| files.real_path(dir).map(drop),
+            |files, dir| files.space(dir).map(drop),
+        ];
+        for (number, work) in repeated.into_iter().enumerate() {
+            assert_eq!(tried(0, ErrorKind::TimedOut, work), (1, true), "{number}");
+            assert_eq!(tried(3, ErrorKind::TimedOut, work), (4, true), "{number}");
+            assert_eq!(tried(4, ErrorKind::TimedOut, work), (4, false), "{number}");
+            assert_eq!(tried(1, ErrorKind::PermissionDenied, work), (1, false), "{number}");
+        }
+        let once: [Work; 3] = [
+            |files, dir| files.open(&dir.join("b"), How::Create(0o600)).map(drop),
+            |files, dir| files.make_dir(&dir.join("b"), 0o700),
+            |files, dir| files.link(&dir.join("a"), &dir.join("b")),
+        ];
+        for (number, work) in once.into_iter().enumerate() {
+            assert_eq!(tried(1, ErrorKind::TimedOut, work), (1, false), "{number}");
+        }
+    }
+
+    #[test]
+    fn an_open_file_is_read_again_and_not_written_or_synced_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "1234").unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        faulty.never_pause();
+        let file = Retrying::around(Arc::new(faulty.clone())).open(&path, How::Update).unwrap();
+        let mut buffer = [0; 4];
+        faulty.fail_for(2, 3, ErrorKind::TimedOut);
+        assert_eq!(file.read_at(0, &mut buffer).unwrap(), 4);
+        assert_eq!(&buffer, b"1234");
+        faulty.fail_once(6, ErrorKind::TimedOut);
+        assert!(file.sync().is_err());
+        faulty.fail_once(7, ErrorKind::TimedOut);
+        assert!(file.write_at(0, b"5").is_err());
+        assert_eq!(faulty.mutations(), 7);
+    }
+
+    /// Bytes that the system has lost would count as stored after a second sync.
+    #[test]
+    fn a_folder_is_opened_again_and_not_synced_again() {
+        assert_eq!(tried(3, ErrorKind::TimedOut, |files, dir| files.sync_dir(dir)), (5, true));
+        let dir = tempfile::tempdir().unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.fail_once(1, ErrorKind::TimedOut);
+        assert!(Retrying::around(Arc::new(faulty.clone())).sync_dir(dir.path()).is_err());
+        assert_eq!(faulty.count(What::SyncDir), 1);
+    }
+
+    /// Otherwise an operation that fails for ever would be tried sixteen times.
+    #[test]
+    fn work_that_is_repeated_as_a_whole_repeats_none_of_its_parts() {
+        let look = |files: &dyn Files, dir: &Path| {
+            let read = files.read_if_there(&dir.join("a"), 10);
+            read.map(drop).map_err(|_| ErrorKind::Other.into())
+        };
+        assert_eq!(tried(9, ErrorKind::TimedOut, look), (4, false));
+        let write = |files: &dyn Files, dir: &Path| {
+            let written = files.write_atomic(&dir.join("a"), b"new", 0o600, Durability::Synced);
+            written.map_err(|_| ErrorKind::Other.into())
+        };
+        // The removal of each new file is an operation, too.
+        assert!(tried(3, ErrorKind::TimedOut, write).1);
+        assert!(!tried(99, ErrorKind::TimedOut, write).1);
+    }
+
+    #[test]
+    fn what_was_removed_by_a_try_whose_answer_was_lost_counts_as_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        std::fs::write(&path, "1234").unwrap();
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.only(|what, _| what == What::RemoveFile);
+        faulty.never_pause();
+        faulty.fail_once(1, ErrorKind::TimedOut);
+        let gone = path.clone();
+        faulty.interrupt_at(1, move || std::fs::remove_file(gone).unwrap());
+        let files = Retrying::around(Arc::new(faulty));
+        files.remove_file(&path).unwrap();
+        assert_eq!(files.remove_file(&path).unwrap_err().kind(), ErrorKind::NotFound);
+    }
+}

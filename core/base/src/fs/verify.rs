@@ -1,0 +1,269 @@
+//! Compares a file with its record: its length, and its checksum if that is known.
+
+use super::{zeroed, At, File, Files, FsError, How, Kind, MayPass, Status};
+use crate::planted::{planted, Bug};
+use std::path::{Path, PathBuf};
+
+/// A regular file of this size must be there.
+pub fn expect_size(files: &dyn Files, path: &Path, expected: u64) -> Result<(), FileError> {
+    open_whole(files, path, Some(expected)).map(drop)
+}
+
+/// A file must be as long as was recorded, and have the checksum, where that is known.
+pub fn expect_bytes(
+    files: &dyn Files,
+    path: &Path,
+    bytes: u64,
+    crc: Option<u32>,
+    block_bytes: u64,
+) -> Result<(), FileError> {
+    let (file, _) = open_whole(files, path, Some(bytes))?;
+    let found = crc.map(|_| checksum(&*file, path, block_bytes)).transpose()?;
+    compare(path, crc, found)
+}
+
+/// Opens a regular file to read, perhaps through a link, that must be as long as was recorded, where that is known.
+pub fn open_whole(
+    files: &dyn Files,
+    path: &Path,
+    expected: Option<u64>,
+) -> Result<(Box<dyn File>, Status), FileError> {
+    // Asked before it is opened: to open a FIFO may take forever.
+    let named = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
+    if !matches!(named.kind, Kind::File | Kind::Link) {
+        return Err(FileError::NotAFile { path: path.to_owned() });
+    }
+    open_checked(files, path, How::Read, expected)
+}
+
+/// Opens what is known to be no FIFO.
+pub fn open_checked(
+    files: &dyn Files,
+    path: &Path,
+    how: How,
+    expected: Option<u64>,
+) -> Result<(Box<dyn File>, Status), FileError> {
+    let file = files.open(path, how).at("open", path).map_err(|error| missing(path, error))?;
+    let status = file.status().at("look at", path)?;
+    Ok((file, as_recorded(path, status, expected)?))
+}
+
+/// The status of a regular file that must be as long as was recorded. It is not opened, so a network file system may have known
+/// it for a while: this is for what was written on this node.
+pub fn status_checked(files: &dyn Files, path: &Path, expected: Option<u64>) -> Result<Status, FileError> {
+    let status = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
+    as_recorded(path, status, expected)
+}
+
+fn as_recorded(path: &Path, status: Status, expected: Option<u64>) -> Result<Status, FileError> {
+    if status.kind != Kind::File {
+        return Err(FileError::NotAFile { path: path.to_owned() });
+    }
+    match expected {
+        Some(expected) if status.len != expected => {
+            Err(FileError::Size { path: path.to_owned(), expected, found: status.len })
+        }
+        _ => Ok(status),
+    }
+}
+
+fn missing(path: &Path, error: FsError) -> FileError {
+    if error.is_not_found() {
+        FileError::Missing { path: path.to_owned() }
+    } else {
+        error.into()
+    }
+}
+
+/// The checksum of a whole file.
+pub fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, FileError> {
+    let mut block = zeroed(block_size(block_bytes)).at("read", path)?;
+    let mut hasher = crc32fast::Hasher::new();
+    let mut offset = 0_u64;
+    loop {
+        let count = file.read_at(offset, &mut block).at("read", path)?;
+        if count == 0 {
+            return Ok(hasher.finalize());
+        }
+        hasher.update(&block[..count]);
+        offset += count as u64;
+    }
+}
+
+/// The recorded and the found value must be equal if both are known.
+pub fn compare(path: &Path, expected: Option<u32>, found: Option<u32>) -> Result<(), FileError> {
+    match (expected, found) {
+        (Some(expected), Some(found)) if expected != found && !planted(Bug::FetchUnchecked) => {
+            Err(FileError::Checksum { path: path.to_owned(), expected, found })
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A block that fits into memory, whatever was configured.
+pub fn block_size(block_bytes: u64) -> usize {
+    usize::try_from(block_bytes).unwrap_or(usize::MAX).clamp(4 << 10, 64 << 20)
+}
+
+/// Why a file cannot be used, or did not arrive.
+#[derive(Debug, thiserror::Error)]
+pub enum FileError {
+    /// A file is not, or no longer, what was recorded of it.
+    #[error("{} has {found} bytes where {expected} were recorded; it was changed or damaged", path.display())]
+    Size {
+        /// The file.
+        path: PathBuf,
+        /// The recorded value.
+        expected: u64,
+        /// The value that is there.
+        found: u64,
+    },
+    /// A file has other bytes than were recorded.
+    #[error(
+        "{} is damaged: its checksum is {found:#010x} where {expected:#010x} was recorded", path.display()
+    )]
+    Checksum {
+        /// The file.
+        path: PathBuf,
+        /// The recorded value.
+        expected: u32,
+        /// The value that was found.
+        found: u32,
+    },
+    /// A file is missing.
+    #[error("{} is missing", path.display())]
+    Missing {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later dataset may have written to the file, and there is no checksum to compare.
+    #[error(
+        "{} was changed after its dataset was complete, perhaps by a later dataset that was not completed, and no checksum of it is \
+         recorded; if only its time has changed, as a copy or `touch' does, start with SCR_CURRENT set to the name of the dataset, \
+         or run `scr index --add NAME --trust-times'",
+        path.display()
+    )]
+    Unproven {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A later dataset was given the file to write over, and there is no checksum to compare.
+    #[error(
+        "{} was given to a later dataset to write over, which was not completed, and no checksum of it is recorded",
+        path.display()
+    )]
+    GivenOut {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Something else is in a file's place.
+    #[error("{} is not a regular file", path.display())]
+    NotAFile {
+        /// The file.
+        path: PathBuf,
+    },
+    /// All files together are not what was recorded.
+    #[error(
+        "there are {} files with {} bytes where {} files with {} bytes were recorded",
+        found.0, found.1, expected.0, expected.1
+    )]
+    Totals {
+        /// Files and bytes that were recorded.
+        expected: (u64, u64),
+        /// Files and bytes that are there.
+        found: (u64, u64),
+    },
+    /// In cache it would have the path of another file of its rank.
+    #[error("`{name}' has the base name of another file; set SCR_FETCH_BYPASS=1 to read it in place")]
+    BaseName {
+        /// The file as its dataset knows it.
+        name: String,
+    },
+    /// The list of what lies in a container would be too long to be read.
+    #[error("{} would have too many files in it", path.display())]
+    TooMany {
+        /// The container.
+        path: PathBuf,
+    },
+    /// The application may have written to the file after its dataset was complete.
+    #[error("{} was changed since it was written", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file or folder could not be used.
+    #[error("{}", crate::describe(.0))]
+    Fs(FsError),
+}
+
+impl FileError {
+    /// Whether the source itself is wrong, so that a retry cannot help.
+    pub fn is_damage(&self) -> bool {
+        matches!(
+            self,
+            Self::Size { .. }
+                | Self::Checksum { .. }
+                | Self::Missing { .. }
+                | Self::NotAFile { .. }
+                | Self::Totals { .. }
+        )
+    }
+
+    /// Whether there is no room for a copy.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self, Self::Fs(error) if error.is_for_want_of_room())
+    }
+}
+
+impl MayPass for FileError {
+    fn may_pass(&self) -> bool {
+        matches!(self, Self::Fs(error) if error.may_pass())
+    }
+}
+
+/// With the cause in the text, and so not as the source.
+impl From<FsError> for FileError {
+    fn from(error: FsError) -> Self {
+        Self::Fs(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    #[test]
+    fn every_error_says_what_where_and_whether_the_file_itself_is_wrong() {
+        let path = || PathBuf::from("/pfs/a");
+        let cause = || io::Error::from_raw_os_error(28);
+        let cases = [
+            (
+                FileError::Size { path: path(), expected: 5, found: 3 },
+                "/pfs/a has 3 bytes where 5 were recorded; it was changed or damaged",
+                true,
+            ),
+            (
+                FileError::Checksum { path: path(), expected: 0xab, found: 1 },
+                "/pfs/a is damaged: its checksum is 0x00000001 where 0x000000ab was recorded",
+                true,
+            ),
+            (FileError::Missing { path: path() }, "/pfs/a is missing", true),
+            (FileError::NotAFile { path: path() }, "/pfs/a is not a regular file", true),
+            (
+                FileError::Totals { expected: (4, 100), found: (4, 99) },
+                "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
+                true,
+            ),
+            (FileError::Changed { path: path() }, "/pfs/a was changed since it was written", false),
+            (
+                FileError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
+                "cannot make the folder /pfs/a: No space left on device (os error 28)",
+                false,
+            ),
+        ];
+        for (error, text, is_damage) in cases {
+            assert_eq!((error.to_string().as_str(), error.is_damage()), (text, is_damage));
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! How ranks communicate.
+//!
+//! [`Comm`] is point to point only. [`collective`] builds all collectives on it, so that they are the same code on every
+//! communicator. There are three: [`thread`], with ranks as threads of one process, [`tcp`], and the one over MPI, in a
+//! crate of its own.
+//! [`set`] is a redundancy set on either: some of the ranks, with a protocol that lets any of them give up.
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `collective` | operations of all ranks; `agree`: how they agree on one outcome; `route`: messages to receivers that do not expect them |
+//! | `frame` | messages of a length that the receiver does not know |
+//! | `values` | a value of every rank, short where neighbours share one |
+//! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
+//! | `set` | a redundancy set |
+//! | `controlled` | the communicator of a thread that another thread limits and ends |
+//! | `standins` | some ranks of a run, for a command that rebuilds their parts |
+//! | `tcp` | ranks that talk over TCP |
+//! | `thread` | ranks as threads of one process; `world`: what those share |
+//! | `watched` | which ranks have not come, where a call waits for them |
+
+#![allow(
+    missing_docs,
+    reason = "only crates of scr call this one: a name that says everything needs no sentence"
+)]
+// Tests make and look at real files; the rule is for what ships.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod agree;
+mod awaited;
+pub mod collective;
+pub mod controlled;
+mod frame;
+pub mod placement;
+mod route;
+pub mod set;
+pub mod standins;
+pub mod tcp;
+pub mod thread;
+mod values;
+pub mod watched;
+mod world;
+
+pub use agree::{AnyError, Collective, CollectiveError, Mismatch, RankError, RankErrors};
+pub use awaited::Awaited;
+pub use values::RankValues;
+pub use watched::Watch;
+
+pub use scr_base::Rank;
+
+/// Keeps messages of different purposes apart. Messages of one tag between two ranks keep their order.
+///
+/// The tags in use: 1 by [`collective`], 1024 and up by the channels of [`set`]. The others are free.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Tag(pub u16);
+
+impl Tag {
+    /// The largest tag that every MPI library allows.
+    pub const MAX: Tag = Tag(32767);
+}
+
+/// One message to send.
+#[derive(Debug, Clone, Copy)]
+pub struct Outgoing<'a> {
+    /// The receiver; oneself is legal.
+    pub to: Rank,
+    /// The bytes; they may be none.
+    pub bytes: &'a [u8],
+}
+
+/// One message to receive, of a length known beforehand.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    /// The sender.
+    pub from: Rank,
+    /// The buffer for it, exactly as long as the message.
+    pub bytes: &'a mut [u8],
+}
+
+/// Whether to continue to wait for an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WaitControl {
+    /// Wait on.
+    Wait,
+    /// Give up the receives that have not matched, and return once the sends are done.
+    GiveUp,
+}
+
+/// How an exchange ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExchangeEnd {
+    /// All sent, all received.
+    Done,
+    /// All sent; some receives were given up.
+    GivenUp,
+}
+
+/// The traffic of a communicator so far.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Traffic {
+    /// Messages sent by this rank.
+    pub messages: u64,
+    /// Bytes sent by this rank.
+    pub bytes: u64,
+}
+
+/// Why a communicator cannot continue.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommError {
+    /// Every rank waits for another one.
+    #[error("deadlock: {who}")]
+    Deadlock {
+        /// Which rank waits for which.
+        who: String,
+    },
+    /// A message was longer or shorter than agreed.
+    #[error("rank {from} sent {found} bytes where {expected} were agreed (tag {tag})")]
+    WrongLength {
+        /// The sender.
+        from: Rank,
+        /// Bytes that came.
+        found: usize,
+        /// Bytes that were agreed.
+        expected: usize,
+        /// On which tag.
+        tag: u16,
+    },
+    /// A rank that is not there was named.
+    #[error("there is no rank {rank} among {size}")]
+    NoSuchRank {
+        /// Which.
+        rank: Rank,
+        /// How many there are.
+        size: u32,
+    },
+    /// A tag that not every communicator can carry.
+    #[error("tag {tag} is above {}, the largest allowed", Tag::MAX.0)]
+    NoSuchTag {
+        /// Which.
+        tag: u16,
+    },
+    /// A rank sent something else than was agreed; both must run the same version.
+    #[error("rank {from} sent {what} that cannot be read; do all ranks run the same version?")]
+    Malformed {
+        /// The sender.
+        from: Rank,
+        /// The expected content.
+        what: &'static str,
+    },
+    /// MPI is not in a state to be called.
+    #[error("MPI cannot be used: {why}")]
+    Unusable {
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// The application has given a communicator that no messages can be sent on.
+    #[error("{why}")]
+    Unfit {
+        /// Why, and what to do.
+        why: &'static str,
+    },
+    /// A rank has ended, or cannot be reached.
+    #[error("the connection to rank {rank} is lost: {why}")]
+    Lost {
+        /// Which.
+        rank: Rank,
+        /// The reason.
+        why: String,
+    },
+    /// A call of the system has failed.
+    #[error("{what}")]
+    Socket {
+        /// Which, and why.
+        what: String,
+    },
+    /// The communicator was given up because ranks of it have died.
+    #[error("{}; call SCR_Recover with a communicator of those that are left, or end the job", died(.ranks))]
+    RanksDied {
+        /// Those that are known.
+        ranks: Vec<Rank>,
+    },
+    /// The MPI library reported an error.
+    #[error("{call} failed: {text}")]
+    Mpi {
+        /// Which call.
+        call: &'static str,
+        /// The library's own text.
+        text: String,
+    },
+}
+
+fn died(ranks: &[Rank]) -> String {
+    match ranks {
+        [] => "a rank has died, or has left".to_owned(),
+        [one] => format!("rank {one} has died"),
+        ranks => format!("{} have died", watched::shown(ranks.iter().map(ToString::to_string))),
+    }
+}
+
+/// Point-to-point messages between all ranks of a run. Used by one thread of each rank.
+pub trait Comm {
+    /// This rank.
+    fn rank(&self) -> Rank;
+
+    /// Number of ranks.
+    fn size(&self) -> u32;
+
+    /// Sends and receives a batch. While it waits it calls `check_cancel` repeatedly, with one flag per receive that is set
+    /// once it is complete; it may skip the call if it need not wait. It returns when the sends are done: that may be when
+    /// they are received, but sends to this rank itself are done at once.
+    ///
+    /// After [`WaitControl::GiveUp`] no more receives match, but it continues to ask until the sends are done, so that
+    /// `check_cancel` can take what others send meanwhile; then it asks a last time with the final flags. `check_cancel`
+    /// may call [`take`](Self::take), and `exchange` with another tag. It should take all there is: it may
+    /// be asked again only when something more has come.
+    ///
+    /// # Errors
+    /// [`CommError`]; the communicator is useless after it, except after [`CommError::WrongLength`]: then the
+    /// message counts as received, and the rest of the batch was done as usual. Invalid ranks and tags are
+    /// errors before anything is sent.
+    fn exchange(
+        &self,
+        tag: Tag,
+        sends: &[Outgoing<'_>],
+        receives: &mut [Incoming<'_>],
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+    ) -> Result<ExchangeEnd, CommError>;
+
+    /// Takes a message with this tag from any rank that has arrived and that no receive waits for.
+    ///
+    /// # Errors
+    /// As for [`exchange`](Self::exchange).
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError>;
+
+    /// The traffic that this rank has sent so far.
+    fn traffic(&self) -> Traffic;
+
+    /// Number of processes that were started together, of which the ranks may be a part.
+    fn launch_size(&self) -> u32 {
+        self.size()
+    }
+
+    /// The rank of a run that a rank of this communicator stands for: itself, but where threads stand in for ranks.
+    fn stands_for(&self, rank: Rank) -> Rank {
+        rank
+    }
+
+    /// The rank of this communicator that stands for a rank of a run, where one does.
+    fn stand_in(&self, rank: Rank) -> Option<Rank> {
+        (rank.0 < self.size()).then_some(rank)
+    }
+
+    /// Nothing is sent or received here any more. Other ranks may have sent what nobody has received, and may wait for this one:
+    /// they return if the communicator can make them.
+    fn abandon(&self) {}
+
+    /// The watch for ranks that do not come, if there is one.
+    fn watch(&self) -> Option<&Watch> {
+        None
+    }
+
+    /// The rank of the run that this rank stands for.
+    fn own_rank(&self) -> Rank {
+        self.stands_for(self.rank())
+    }
+}
+
+/// Reads bytes as each kind of message in turn, for those who damage them.
+pub fn parse_messages(bytes: &[u8]) {
+    use std::hint::black_box;
+    black_box(agree::unpack(bytes, Rank(0))).ok();
+    black_box(route::unpack(bytes, &mut Vec::new(), 4));
+    black_box(collective::sorted_by_rank(4..8, bytes)).ok();
+    black_box(set::fin::Fin::unpack(bytes));
+    if let Some(head) = bytes.first_chunk::<{ frame::HEAD }>() {
+        black_box(frame::Body::begin(head, Rank(0))).map(drop).ok();
+    }
+}
+
+/// Sends and receives a batch, however long it takes.
+///
+/// # Errors
+/// As for [`Comm::exchange`].
+pub fn exchange_all(
+    comm: &dyn Comm,
+    tag: Tag,
+    sends: &[Outgoing<'_>],
+    receives: &mut [Incoming<'_>],
+) -> Result<(), CommError> {
+    comm.exchange(tag, sends, receives, &mut |_| Ok(WaitControl::Wait)).map(drop)
+}
+
+/// The checks of every communicator before it sends anything.
+pub fn check(
+    size: u32,
+    tag: Tag,
+    sends: &[Outgoing<'_>],
+    receives: &[Incoming<'_>],
+) -> Result<(), CommError> {
+    if tag.0 > Tag::MAX.0 {
+        return Err(CommError::NoSuchTag { tag: tag.0 });
+    }
+    let mut named = sends.iter().map(|send| send.to).chain(receives.iter().map(|receive| receive.from));
+    match named.find(|rank| rank.0 >= size) {
+        Some(rank) => Err(CommError::NoSuchRank { rank, size }),
+        None => Ok(()),
+    }
+}

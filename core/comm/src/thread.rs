@@ -1,0 +1,295 @@
+//! Ranks as threads of one process.
+//!
+//! Commands rebuild files with it without MPI, and tests run whole jobs on it, with thousands of ranks. Nothing ever hangs: ranks
+//! that wait for each other, or for one that has ended, all get [`CommError::Deadlock`]. A rank that panics is reported.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::awaited::Awaited;
+use super::world::{Received, Waiting, World};
+use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+
+/// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
+///
+/// # Errors
+/// [`RunError`] where a rank panicked or its thread could not be started.
+pub fn run<T: Send>(ranks: u32, body: impl Fn(ThreadComm) -> T + Sync) -> Result<Vec<T>, RunError> {
+    Job::new(ranks).run(body)
+}
+
+/// The ends of a communicator, by rank, for threads of the caller's own. A rank has ended when its end is dropped.
+pub fn ends(ranks: u32) -> Vec<ThreadComm> {
+    let world = Arc::new(World::new(ranks));
+    (0..ranks).map(|rank| ThreadComm::new(&world, Rank(rank), usize::MAX)).collect()
+}
+
+/// A run with settings of its own.
+#[derive(Debug, Clone)]
+pub struct Job {
+    ranks: u32,
+    buffered_bytes: usize,
+    stack_bytes: usize,
+}
+
+/// Why a run gave no results.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// At least one rank panicked.
+    #[error("rank {rank} panicked: {text}{}", more(*.others))]
+    Panicked {
+        /// The first one.
+        rank: Rank,
+        /// Its message.
+        text: String,
+        /// How many panicked after it.
+        others: usize,
+    },
+    /// A thread could not be started.
+    #[error("cannot start a thread for rank {rank} of {ranks}")]
+    NoThread {
+        /// The first rank without one.
+        rank: Rank,
+        /// How many were wanted.
+        ranks: u32,
+        /// Why.
+        source: std::io::Error,
+    },
+}
+
+/// One rank's end of the communicator. When it is dropped, the rank has ended.
+pub struct ThreadComm {
+    world: Arc<World>,
+    rank: Rank,
+    buffered_bytes: usize,
+    traffic: Cell<Traffic>,
+    /// The messages that exchanges under way wait for, so that nothing else takes them.
+    awaited: Awaited,
+}
+
+impl Job {
+    /// A run of this many ranks.
+    pub fn new(ranks: u32) -> Self {
+        Self { ranks, buffered_bytes: usize::MAX, stack_bytes: 1 << 20 }
+    }
+
+    /// Makes a message of more bytes than this keep its sender waiting until it is received, as MPI does
+    /// with long messages. Without this call all are buffered.
+    #[must_use]
+    pub fn buffering_at_most(mut self, bytes: usize) -> Self {
+        self.buffered_bytes = bytes;
+        self
+    }
+
+    /// The stack of each rank's thread, 1 MiB by default.
+    #[must_use]
+    pub fn with_stack(mut self, bytes: usize) -> Self {
+        self.stack_bytes = bytes;
+        self
+    }
+
+    /// Runs `body` once per rank.
+    ///
+    /// # Errors
+    /// As for [`run`].
+    pub fn run<T: Send>(&self, body: impl Fn(ThreadComm) -> T + Sync) -> Result<Vec<T>, RunError> {
+        let world = Arc::new(World::new(self.ranks));
+        let panics = Mutex::new(Vec::new());
+        let rank_body = |rank: Rank| {
+            let comm = ThreadComm::new(&world, rank, self.buffered_bytes);
+            let result = catch_unwind(AssertUnwindSafe(|| body(comm)));
+            let result = result.map_err(|panic| record_panic(&panics, rank, &*panic)).ok();
+            // Only now: what others say about a rank that has ended must come after its own panic.
+            world.end(rank);
+            result
+        };
+        let results = std::thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for rank in (0..self.ranks).map(Rank) {
+                let builder = std::thread::Builder::new().name(format!("rank {rank}"));
+                let rank_body = &rank_body;
+                match builder.stack_size(self.stack_bytes).spawn_scoped(scope, move || rank_body(rank)) {
+                    Ok(thread) => threads.push(thread),
+                    Err(source) => {
+                        (rank.0..self.ranks).for_each(|missing| world.end(Rank(missing)));
+                        return Err(RunError::NoThread { rank, ranks: self.ranks, source });
+                    }
+                }
+            }
+            let results = threads.into_iter().map(|thread| thread.join().ok().flatten());
+            Ok(results.collect::<Option<Vec<T>>>())
+        })?;
+        let panics = panics.into_inner().unwrap_or_else(PoisonError::into_inner);
+        results.ok_or_else(|| panicked(panics))
+    }
+}
+
+impl ThreadComm {
+    fn new(world: &Arc<World>, rank: Rank, buffered_bytes: usize) -> Self {
+        Self {
+            world: Arc::clone(world),
+            rank,
+            buffered_bytes,
+            traffic: Cell::default(),
+            awaited: Awaited::default(),
+        }
+    }
+
+    /// Messages that have come for this rank and that nobody has received: who sent each, with which tag.
+    pub fn pending(&self) -> Vec<(Rank, Tag)> {
+        self.world.pending(self.rank)
+    }
+}
+
+impl Comm for ThreadComm {
+    fn rank(&self) -> Rank {
+        self.rank
+    }
+
+    fn size(&self) -> u32 {
+        u32::try_from(self.world.size()).unwrap_or(u32::MAX)
+    }
+
+    fn exchange(
+        &self,
+        tag: Tag,
+        sends: &[Outgoing<'_>],
+        receives: &mut [Incoming<'_>],
+        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+    ) -> Result<ExchangeEnd, CommError> {
+        check(self.size(), tag, sends, receives)?;
+        let posted = self.world.post(self.rank, tag, self.letters(sends))?;
+        let mut batch = Batch::new(tag, receives);
+        let mut given_up = false;
+        loop {
+            let wanted = if given_up { Vec::new() } else { batch.wanted() };
+            let found = self.world.collect(self.rank, tag, wanted.into_iter(), posted)?;
+            let (sent, changes) = (found.sent, found.changes);
+            batch.receive(found);
+            if sent && (given_up || batch.is_done()) {
+                if given_up {
+                    check_cancel(&batch.come)?;
+                }
+                let ended = if batch.is_done() { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
+                return batch.wrong.map_or(Ok(ended), Err);
+            }
+            let awaited = if given_up { Vec::new() } else { batch.awaited() };
+            let asked =
+                self.awaited.while_waiting_for(tag, awaited.iter().copied(), || check_cancel(&batch.come))?;
+            if asked == WaitControl::GiveUp && !given_up {
+                given_up = true;
+                continue;
+            }
+            self.world.wait(self.rank, changes, || Waiting { tag, from: awaited })?;
+        }
+    }
+
+    fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+        check(self.size(), tag, &[], &[])?;
+        let letter = self.world.take(self.rank, tag, |from| self.awaited.is_awaited(tag, from))?;
+        Ok(letter.map(|letter| (letter.from, letter.bytes)))
+    }
+
+    fn traffic(&self) -> Traffic {
+        self.traffic.get()
+    }
+}
+
+impl ThreadComm {
+    /// Copies what is sent, before any lock is taken.
+    fn letters(&self, sends: &[Outgoing<'_>]) -> Vec<(Rank, Vec<u8>, bool)> {
+        let mut traffic = self.traffic.get();
+        let letter = |send: &Outgoing<'_>| {
+            traffic.messages += 1;
+            traffic.bytes += send.bytes.len() as u64;
+            let waits = send.bytes.len() > self.buffered_bytes && send.to != self.rank;
+            (send.to, send.bytes.to_vec(), waits)
+        };
+        let letters = sends.iter().map(letter).collect();
+        self.traffic.set(traffic);
+        letters
+    }
+}
+
+impl Drop for ThreadComm {
+    fn drop(&mut self) {
+        // A rank that panics is ended by `Job::run`, once the panic is on record.
+        if !std::thread::panicking() {
+            self.world.end(self.rank);
+        }
+    }
+}
+
+/// The receives of one exchange.
+struct Batch<'a, 'b> {
+    tag: Tag,
+    receives: &'a mut [Incoming<'b>],
+    come: Vec<bool>,
+    missing: usize,
+    wrong: Option<CommError>,
+}
+
+impl<'a, 'b> Batch<'a, 'b> {
+    fn new(tag: Tag, receives: &'a mut [Incoming<'b>]) -> Self {
+        Self { tag, come: vec![false; receives.len()], missing: receives.len(), receives, wrong: None }
+    }
+
+    fn is_done(&self) -> bool {
+        self.missing == 0
+    }
+
+    fn wanted(&self) -> Vec<(usize, Rank)> {
+        let all = self.receives.iter().enumerate();
+        all.filter(|(place, _)| !self.come[*place]).map(|(place, receive)| (place, receive.from)).collect()
+    }
+
+    /// The ranks that something is still to come from, each once.
+    fn awaited(&self) -> Vec<Rank> {
+        let mut ranks: Vec<Rank> = self.wanted().into_iter().map(|(_, from)| from).collect();
+        ranks.sort_unstable();
+        ranks.dedup();
+        ranks
+    }
+
+    fn receive(&mut self, found: Received) {
+        for (place, letter) in found.letters {
+            let buffer = &mut self.receives[place].bytes;
+            if buffer.len() == letter.bytes.len() {
+                buffer.copy_from_slice(&letter.bytes);
+            } else {
+                self.wrong.get_or_insert(CommError::WrongLength {
+                    from: letter.from,
+                    found: letter.bytes.len(),
+                    expected: buffer.len(),
+                    tag: self.tag.0,
+                });
+            }
+            self.come[place] = true;
+            self.missing -= 1;
+        }
+    }
+}
+
+fn record_panic(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn Any + Send)) {
+    let text = panic.downcast_ref::<&str>().map(ToString::to_string);
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    let text = text.unwrap_or_else(|| "no text".to_owned());
+    panics.lock().unwrap_or_else(PoisonError::into_inner).push((rank, text));
+}
+
+fn panicked(panics: Vec<(Rank, String)>) -> RunError {
+    let others = panics.len().saturating_sub(1);
+    let first = panics.into_iter().next();
+    let (rank, text) = first.unwrap_or_else(|| (Rank(0), "its thread ended without a result".to_owned()));
+    RunError::Panicked { rank, text, others }
+}
+
+fn more(others: usize) -> String {
+    if others == 0 {
+        String::new()
+    } else {
+        format!(" (and {others} more ranks after it)")
+    }
+}

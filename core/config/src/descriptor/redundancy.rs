@@ -1,0 +1,469 @@
+//! Redundancy descriptors: where a dataset is cached, how it is protected, and which datasets that is for.
+//!
+//! `SCR_COPY_TYPE=FILE` takes them from the `CKPT=` lines; any other value names the scheme of a single implied descriptor. A
+//! dataset records its descriptor, so that it is read back with the same one.
+
+use super::group::Groups;
+use super::keys::{at, Keys};
+use super::store::Store;
+use crate::param::{self, nearest, normalise, scheme_name, Cause, Kind, Line, Origin, Params, Problem};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// When a checkpoint is protected.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encode {
+    /// Before `SCR_Complete_output` returns.
+    Sync,
+    /// While the application computes.
+    Async,
+}
+
+const ENCODES: &[(&str, Encode)] = &[("sync", Encode::Sync), ("async", Encode::Async)];
+
+impl Encode {
+    fn by_default(params: &Params) -> Self {
+        if params.get(&param::ENCODE_ASYNC) {
+            Self::Async
+        } else {
+            Self::Sync
+        }
+    }
+}
+
+/// How a dataset is cached and protected.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redundancy {
+    /// Its number, from 0.
+    pub index: u32,
+    /// It is for every checkpoint whose id this divides.
+    pub interval: u64,
+    /// The failure group: processes that are likely to fail together.
+    pub group: String,
+    /// The name of the store, see [`Store::name`].
+    pub store: String,
+    /// The name of the scheme.
+    pub scheme: String,
+    /// Whether files stay in the prefix directory.
+    pub bypass: bool,
+    /// Whether it is for output.
+    pub output: bool,
+    /// When a checkpoint is protected.
+    pub encode: Encode,
+    /// Least members of a set, where there are enough failure groups.
+    pub set_size: u32,
+    /// Failures to survive in each set, for schemes that let one choose.
+    pub set_failures: u32,
+    /// Further options of the scheme.
+    pub options: BTreeMap<String, String>,
+    /// The place of its description.
+    pub origin: Origin,
+}
+
+pub(super) const KEYS: &[&str] = &[
+    "INTERVAL",
+    "GROUP",
+    "STORE",
+    "TYPE",
+    "BYPASS",
+    "OUTPUT",
+    "SET_SIZE",
+    "SET_FAILURES",
+    "ENCODE",
+    "ENABLED",
+];
+/// Schemes that come with scr and do not let one choose how many failures they survive.
+const FIXED: &[&str] = &["SINGLE", "PARTNER", "XOR"];
+const INTERVAL: Kind = Kind::Count { least: 1, most: u64::MAX };
+
+/// Whether what a scheme has protected survives the loss of a node.
+pub fn protects(scheme: &str) -> bool {
+    !scheme.eq_ignore_ascii_case("SINGLE")
+}
+
+impl Redundancy {
+    /// Whether checkpoints are protected while the application computes.
+    pub fn is_behind(&self) -> bool {
+        self.encode == Encode::Async && !self.bypass && protects(&self.scheme)
+    }
+
+    /// As a tree, as datasets record it.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("INDEX", self.index);
+        tree.set("INTERVAL", self.interval);
+        tree.set("GROUP", &self.group);
+        tree.set("STORE", &self.store);
+        tree.set("TYPE", &self.scheme);
+        tree.set("BYPASS", u8::from(self.bypass));
+        tree.set("OUTPUT", u8::from(self.output));
+        if self.encode == Encode::Async {
+            tree.set("ENCODE", "async");
+        }
+        tree.set("SET_SIZE", self.set_size);
+        tree.set("SET_FAILURES", self.set_failures);
+        for (key, value) in &self.options {
+            tree.child("OPTION").set(key, value);
+        }
+        tree
+    }
+
+    /// From what [`to_tree`](Self::to_tree) made.
+    ///
+    /// # Errors
+    /// A field is missing, or is not what it should be.
+    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+        let mut options = BTreeMap::new();
+        for (key, _) in tree.get("OPTION").into_iter().flat_map(KvTree::iter) {
+            let value = tree.get("OPTION").map(|below| below.require(key)).transpose()?;
+            options.insert(String::from_utf8_lossy(key).into_owned(), value.unwrap_or_default());
+        }
+        Ok(Self {
+            index: tree.require("INDEX")?,
+            interval: positive(tree, "INTERVAL")?,
+            group: tree.require("GROUP")?,
+            store: tree.require("STORE")?,
+            scheme: tree.require("TYPE")?,
+            bypass: flag(tree, "BYPASS")?,
+            output: flag(tree, "OUTPUT")?,
+            encode: if tree.text("ENCODE").is_some() { Encode::Async } else { Encode::Sync },
+            set_size: tree.require("SET_SIZE")?,
+            set_failures: tree.require("SET_FAILURES")?,
+            options,
+            origin: Origin::Dataset,
+        })
+    }
+}
+
+fn flag(tree: &KvTree, key: &'static str) -> Result<bool, FieldError> {
+    let found: String = tree.require(key)?;
+    match found.as_str() {
+        "0" => Ok(false),
+        "1" => Ok(true),
+        _ => Err(FieldError::Malformed { key: key.to_string(), found, expected: "0 or 1" }),
+    }
+}
+
+fn positive(tree: &KvTree, key: &'static str) -> Result<u64, FieldError> {
+    match tree.require(key)? {
+        0 => {
+            let expected = "a positive number";
+            Err(FieldError::Malformed { key: key.to_string(), found: "0".to_string(), expected })
+        }
+        value => Ok(value),
+    }
+}
+
+/// The descriptors of a run. There is always one for every checkpoint.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Redundancies {
+    /// The one with interval 1.
+    every: Redundancy,
+    /// All others that can be chosen.
+    others: Vec<Redundancy>,
+}
+
+impl Redundancies {
+    /// See [`Descriptors::choose`](super::Descriptors::choose).
+    pub(super) fn choose(&self, checkpoint_id: u64, is_checkpoint: bool, is_output: bool) -> &Redundancy {
+        let marked = self.all().into_iter().find(|descriptor| descriptor.output);
+        match marked.filter(|_| is_output) {
+            Some(marked) => marked,
+            None if is_checkpoint => self.by_interval(checkpoint_id),
+            None => &self.every,
+        }
+    }
+
+    /// All of them in the order of their numbers.
+    pub fn all(&self) -> Vec<&Redundancy> {
+        let mut all: Vec<_> = std::iter::once(&self.every).chain(&self.others).collect();
+        all.sort_by_key(|descriptor| descriptor.index);
+        all
+    }
+
+    pub fn all_mut(&mut self) -> impl Iterator<Item = &mut Redundancy> {
+        std::iter::once(&mut self.every).chain(&mut self.others)
+    }
+
+    fn by_interval(&self, checkpoint_id: u64) -> &Redundancy {
+        let dividing =
+            self.others.iter().filter(|descriptor| checkpoint_id.checked_rem(descriptor.interval) == Some(0));
+        // The last of equal ones is taken, so backwards the first. Those with interval 1 are for output only.
+        let largest = dividing.rev().max_by_key(|descriptor| descriptor.interval);
+        largest.filter(|descriptor| descriptor.interval > 1).unwrap_or(&self.every)
+    }
+
+    /// Reports the descriptors that can never be chosen, and removes them. Gives back what is left where none is for every
+    /// checkpoint.
+    fn from_list(mut list: Vec<Redundancy>, problems: &mut Vec<Problem>) -> Result<Self, Vec<Redundancy>> {
+        list.sort_by_key(|descriptor| descriptor.index);
+        let mut kept: Vec<Redundancy> = Vec::new();
+        let mut marked = None;
+        for mut descriptor in list {
+            let index = descriptor.index;
+            if let (true, Some(other)) = (descriptor.output, marked) {
+                problems.push(at(&descriptor.origin, Cause::TwoOutputs { index, other }));
+                descriptor.output = false;
+            }
+            if descriptor.output {
+                marked = Some(index);
+            }
+            let interval = descriptor.interval;
+            let same = kept.iter().find(|kept| kept.interval == interval);
+            // One that is marked for output is chosen for that, and may share its interval.
+            match same.filter(|_| !descriptor.output) {
+                Some(same) => {
+                    let cause = Cause::SameInterval { index, other: same.index, interval };
+                    problems.push(at(&descriptor.origin, cause));
+                }
+                None => kept.push(descriptor),
+            }
+        }
+        let every = kept.iter().position(|descriptor| descriptor.interval == 1);
+        match every {
+            Some(at) => {
+                let every = kept.remove(at);
+                Ok(Self { every, others: kept })
+            }
+            None => Err(kept),
+        }
+    }
+}
+
+/// All redundancy descriptors.
+pub(super) fn build(
+    params: &Params,
+    groups: &Groups,
+    stores: &[Store],
+    problems: &mut Vec<Problem>,
+    fatal: &mut Vec<Problem>,
+) -> Redundancies {
+    let mut builder = Builder { params, groups, stores, problems, fatal };
+    if super::passes_through(params) {
+        let implied = builder.implied("SINGLE".to_owned());
+        return Redundancies { every: Redundancy { bypass: true, ..implied }, others: Vec::new() };
+    }
+    let scheme = params.get(&param::COPY_TYPE);
+    if scheme != param::FROM_LINES {
+        if let Some(line) = params.lines("CKPT").next() {
+            builder.problems.push(at(&line.origin, Cause::LinesUnused { copy_type: scheme.clone() }));
+        }
+        return Redundancies { every: builder.implied(scheme), others: Vec::new() };
+    }
+    let list = builder.described();
+    Redundancies::from_list(list, builder.problems).unwrap_or_else(|mut others| {
+        let (origin, cause) = match params.lines("CKPT").next() {
+            Some(first) => (&first.origin, Cause::NoIntervalOne),
+            None => (params.origin(&param::COPY_TYPE), Cause::NoDescriptors),
+        };
+        builder.fatal.push(at(origin, cause));
+        let every = others.pop().unwrap_or_else(|| builder.implied("XOR".to_owned()));
+        Redundancies { every, others }
+    })
+}
+
+struct Builder<'a> {
+    params: &'a Params,
+    groups: &'a Groups,
+    stores: &'a [Store],
+    problems: &'a mut Vec<Problem>,
+    /// Faults with which no run starts. The faulty line is kept, so that the rest of it is checked too.
+    fatal: &'a mut Vec<Problem>,
+}
+
+impl<'a> Builder<'a> {
+    /// The descriptor that the parameters make up without a line.
+    fn implied(&mut self, scheme: String) -> Redundancy {
+        let params = self.params;
+        let group = params.get(&param::GROUP);
+        let group_origin = params.origin(&param::GROUP);
+        if !self.groups.has(&group) {
+            self.fatal.push(at(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
+        }
+        let path = params.get(&param::CACHE_BASE);
+        let store = self.stores.iter().find(|store| store.path == path);
+        if store.is_none_or(|store| !store.enabled) {
+            let name = param::CACHE_BASE.info().name.to_string();
+            let cause = Cause::StoreDisabled { name, store: path.display().to_string() };
+            self.fatal.push(at(params.origin(&param::CACHE_BASE), cause));
+        }
+        let mut redundancy = Redundancy {
+            index: 0,
+            interval: 1,
+            group,
+            store: store.map(|store| store.name.clone()).unwrap_or_default(),
+            scheme,
+            bypass: params.get(&param::CACHE_BYPASS),
+            output: false,
+            encode: Encode::by_default(params),
+            set_size: params.get(&param::SET_SIZE),
+            set_failures: params.get(&param::SET_FAILURES),
+            options: BTreeMap::new(),
+            origin: params.origin(&param::COPY_TYPE).clone(),
+        };
+        let explicit = params.origin(&param::SET_FAILURES).is_set();
+        // The problem is attributed to the one of the two that is set.
+        let origin = match explicit {
+            true => params.origin(&param::SET_FAILURES),
+            false => params.origin(&param::SET_SIZE),
+        };
+        self.check_failures(&mut redundancy, "SCR_COPY_TYPE", explicit, origin);
+        self.check_room(&mut redundancy, store, "SCR_CACHE_SIZE", params.origin(&param::CACHE_SIZE));
+        redundancy
+    }
+
+    fn described(&mut self) -> Vec<Redundancy> {
+        let mut list = Vec::new();
+        let mut numbers = Vec::new();
+        for line in self.params.lines("CKPT") {
+            let mut keys = Keys { line, problems: self.problems };
+            let Ok(index) = line.value.parse::<u32>() else {
+                let expected = "a number from 0".to_string();
+                keys.warn(Cause::Malformed { name: "CKPT".to_string(), found: line.value.clone(), expected });
+                continue;
+            };
+            if numbers.contains(&index) {
+                if let Some(earlier) = line.origin.place().cloned() {
+                    keys.warn(Cause::Twice { name: format!("CKPT={index}"), earlier });
+                }
+                continue;
+            }
+            numbers.push(index);
+            list.extend(self.one(index, line));
+        }
+        self.check_numbers(numbers);
+        list
+    }
+
+    /// `None` for one that is not to be used, or cannot be.
+    fn one(&mut self, index: u32, line: &Line) -> Option<Redundancy> {
+        if !(Keys { line, problems: self.problems }).read("ENABLED", Kind::Bool, true) {
+            return None;
+        }
+        let store = self.store_of(index, line);
+        if store.is_some_and(|store| !store.enabled) {
+            return None;
+        }
+        let mut keys = Keys { line, problems: self.problems };
+        let (group_is_own, group) = match keys.text("GROUP") {
+            Some(group) => (true, group),
+            None => (false, self.params.get(&param::GROUP)),
+        };
+        if !self.groups.has(&group) {
+            let name = if group_is_own { line.title("GROUP") } else { param::GROUP.info().name.to_string() };
+            let origin = if group_is_own { line.origin_of("GROUP") } else { line.origin.clone() };
+            self.fatal.push(at(&origin, self.groups.unknown(&name, &group)));
+        }
+        let scheme = scheme(&mut keys);
+        let mut redundancy = Redundancy {
+            index,
+            interval: keys.read("INTERVAL", INTERVAL, 1),
+            group,
+            store: store.map(|store| store.name.clone()).unwrap_or_default(),
+            scheme,
+            bypass: keys.read("BYPASS", Kind::Bool, self.params.get(&param::CACHE_BYPASS)),
+            output: keys.read("OUTPUT", Kind::Bool, false),
+            encode: keys.choice("ENCODE", ENCODES, Encode::by_default(self.params)),
+            set_size: keys.read("SET_SIZE", param::SET_SIZE.info().kind, self.params.get(&param::SET_SIZE)),
+            set_failures: keys.read(
+                "SET_FAILURES",
+                param::SET_FAILURES.info().kind,
+                self.params.get(&param::SET_FAILURES),
+            ),
+            options: keys.options(KEYS),
+            origin: line.origin.clone(),
+        };
+        let name = format!("CKPT={index}");
+        let explicit = line.item("SET_FAILURES").is_some();
+        self.check_failures(&mut redundancy, &name, explicit, &line.origin_of("SET_FAILURES"));
+        self.check_room(&mut redundancy, store, &name, &line.origin);
+        Some(redundancy)
+    }
+
+    /// The store that a line names, if it is described.
+    fn store_of(&mut self, index: u32, line: &Line) -> Option<&'a Store> {
+        let keys = Keys { line, problems: self.problems };
+        let path = match keys.text("STORE") {
+            Some(text) => normalise(Path::new(&text)),
+            None => self.params.get(&param::CACHE_BASE),
+        };
+        let shown = path.display().to_string();
+        let stores = self.stores;
+        let Some(store) = stores.iter().find(|store| store.path == path) else {
+            let known: Vec<_> = stores.iter().map(|store| store.path.display().to_string()).collect();
+            let nearest = nearest(&shown, known.iter().map(String::as_str));
+            let cause = Cause::UnknownStore { index, store: shown, known: known.join(", "), nearest };
+            self.fatal.push(at(&line.origin_of("STORE"), cause));
+            return None;
+        };
+        if !store.enabled {
+            let cause = Cause::StoreDisabled { name: format!("CKPT={index}"), store: shown };
+            self.problems.push(at(&line.origin_of("STORE"), cause));
+        }
+        Some(store)
+    }
+
+    /// The numbers have to be 0, 1, 2 and so on; in which order the lines stand does not matter.
+    fn check_numbers(&mut self, mut numbers: Vec<u32>) {
+        numbers.sort_unstable();
+        if (0..).zip(&numbers).all(|(expected, found)| expected == *found) {
+            return;
+        }
+        let found: Vec<_> = numbers.iter().map(ToString::to_string).collect();
+        if let Some(line) = self.params.lines("CKPT").next() {
+            self.problems.push(at(&line.origin, Cause::Numbering { found: found.join(", ") }));
+        }
+    }
+
+    fn check_failures(&mut self, redundancy: &mut Redundancy, name: &str, explicit: bool, origin: &Origin) {
+        let fixed = FIXED.contains(&redundancy.scheme.as_str());
+        let chosen = redundancy.scheme == "RS" || (explicit && !fixed);
+        if !chosen || redundancy.set_failures < redundancy.set_size {
+            return;
+        }
+        let used = redundancy.set_size.saturating_sub(1);
+        let cause = Cause::TooManyFailures {
+            name: name.to_string(),
+            failures: redundancy.set_failures,
+            set_size: redundancy.set_size,
+            used,
+        };
+        self.problems.push(at(origin, cause));
+        redundancy.set_failures = used;
+    }
+
+    /// A dataset that can be kept nowhere goes to the prefix directory.
+    fn check_room(
+        &mut self,
+        redundancy: &mut Redundancy,
+        store: Option<&Store>,
+        name: &str,
+        origin: &Origin,
+    ) {
+        let Some(store) = store.filter(|store| store.count == 0) else { return };
+        if !redundancy.bypass {
+            let store = store.path.display().to_string();
+            self.problems.push(at(origin, Cause::NoRoom { name: name.to_string(), store }));
+            redundancy.bypass = true;
+        }
+    }
+}
+
+/// The scheme of a line. It takes over that of `SCR_COPY_TYPE`, which is `FILE` here, so that it is the default.
+fn scheme(keys: &mut Keys<'_>) -> String {
+    let info = param::COPY_TYPE.info();
+    let default = "XOR".to_string();
+    let title = keys.line.title("TYPE");
+    let (scheme, renamed) = scheme_name(&title, keys.read("TYPE", info.kind, default.clone()));
+    if let Some(cause) = renamed {
+        keys.warn_of("TYPE", cause);
+    }
+    if scheme == param::FROM_LINES {
+        let expected = "the name of a scheme".to_string();
+        keys.warn_of("TYPE", Cause::Malformed { name: title, found: scheme, expected });
+        return default;
+    }
+    scheme
+}

@@ -1,0 +1,461 @@
+//! Configuration files: settings with the line each was made on.
+//!
+//! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` followed by pairs; what follows a `#` is a comment. A
+//! line that cannot be read is reported and ignored, whatever bytes it has; the rest of the file counts.
+
+use super::line::{self, LineFault, Pair, Words};
+use super::origin::{FileLine, Origin};
+use super::problem::{Cause, Problem};
+use super::quote::nearest;
+use super::table::{find, retired, TABLE};
+use indexmap::map::Entry;
+use indexmap::IndexMap;
+use scr_base::fs::{Files, How, Kind, Status};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Keys that start a descriptor line.
+pub(crate) const GROUPS: &str = "GROUPS";
+pub(crate) const STORE: &str = "STORE";
+pub(crate) const CKPT: &str = "CKPT";
+pub(crate) const DESCRIPTORS: &[&str] = &[GROUPS, STORE, CKPT];
+
+/// A larger file is refused. Its settings take at most 32 times its memory.
+const MOST_BYTES: u64 = 8 << 20;
+/// A longer line is skipped.
+const MOST_LINE_BYTES: usize = 16 << 10;
+/// The most keys of a descriptor that count.
+const MOST_KEYS: usize = 256;
+/// The most problems of a file that are reported.
+const MOST_PROBLEMS: usize = 1000;
+
+/// A parameter or a descriptor line as it was set; variables are not expanded.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Setting {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    /// The pairs after the first, on a descriptor line.
+    pub(crate) items: Vec<Pair>,
+    pub(crate) origin: Origin,
+}
+
+impl Setting {
+    pub(crate) fn new(name: &str, value: &str, origin: Origin) -> Self {
+        Self { name: name.to_string(), value: value.to_string(), items: Vec::new(), origin }
+    }
+
+    pub(crate) fn is_descriptor(&self) -> bool {
+        DESCRIPTORS.contains(&self.name.as_str())
+    }
+
+    /// Takes over what a later setting of the same thing says. Gives the keys that had another value before.
+    fn overlay(&mut self, later: &Self) -> Vec<String> {
+        let mut changed = Vec::new();
+        if !self.is_descriptor() {
+            changed.push(self.name.clone());
+            self.clone_from(later);
+            return changed;
+        }
+        let line = later.origin.place().map_or(0, |place| place.line);
+        for item in &later.items {
+            let has_room = self.items.len() < MOST_KEYS;
+            match self.items.iter_mut().find(|own| own.key == item.key) {
+                Some(own) if own.value == item.value => {}
+                Some(own) => {
+                    changed.push(format!("{}={} {}", self.name, self.value, item.key));
+                    own.value.clone_from(&item.value);
+                    own.line = line;
+                }
+                None if has_room => self.items.push(Pair { line, ..item.clone() }),
+                None => (),
+            }
+        }
+        changed
+    }
+}
+
+/// The settings of one source: each thing is set once, in the order in which it was first set.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Source(IndexMap<(String, String), Setting>);
+
+impl Source {
+    /// Adds a setting; the later one counts. Gives what it changed, and where that was set before.
+    pub(crate) fn add(&mut self, later: Setting) -> Vec<(String, Origin)> {
+        match self.0.entry(key(&later.name, &later.value)) {
+            Entry::Vacant(entry) => {
+                entry.insert(later);
+                Vec::new()
+            }
+            Entry::Occupied(mut entry) => {
+                let origin = entry.get().origin.clone();
+                let changed = entry.get_mut().overlay(&later);
+                changed.into_iter().map(|name| (name, origin.clone())).collect()
+            }
+        }
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Setting> {
+        self.0.values()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Setting> {
+        self.0.values_mut()
+    }
+
+    pub(crate) fn get(&self, name: &str, value: &str) -> Option<&Setting> {
+        self.0.get(&key(name, value))
+    }
+
+    pub(crate) fn get_mut(&mut self, name: &str, value: &str) -> Option<&mut Setting> {
+        self.0.get_mut(&key(name, value))
+    }
+
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Setting) -> bool) {
+        self.0.retain(|_, setting| keep(setting));
+    }
+}
+
+/// The identity of a setting: for a descriptor line also its value.
+fn key(name: &str, value: &str) -> (String, String) {
+    let id = if DESCRIPTORS.contains(&name) { value } else { "" };
+    (name.to_string(), id.to_string())
+}
+
+/// Reads a file, whose lines get their origin from `origin`. `None` where there is no such file.
+pub(crate) fn load(
+    files: &dyn Files,
+    path: &Path,
+    origin: fn(FileLine) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<Source> {
+    load_with_status(files, path, origin, problems).map(|(source, _)| source)
+}
+
+/// The same with the status of the file that was read; of a file that cannot be read nothing counts.
+pub(super) fn load_with_status(
+    files: &dyn Files,
+    path: &Path,
+    origin: fn(FileLine) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Option<(Source, Option<Status>)> {
+    match read(files, path) {
+        Ok((bytes, status)) => Some((parse(&bytes, path, origin, problems), Some(status))),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => {
+            let cause = Cause::Unreadable { file: path.to_path_buf(), reason: error.to_string() };
+            let place = FileLine { file: path.into(), line: 0 };
+            problems.push(Problem::new(&origin(place), cause));
+            Some((Source::default(), None))
+        }
+    }
+}
+
+/// The whole of a regular file. A pipe or a device could keep us waiting or never end.
+fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
+    if matches!(files.status(path)?.kind, Kind::Dir | Kind::Other) {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let file = files.open(path, How::Read)?;
+    let status = file.status()?;
+    if status.kind != Kind::File {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    if status.len > MOST_BYTES {
+        return Err(io::Error::other(format!("it is larger than {MOST_BYTES} bytes")));
+    }
+    let len = usize::try_from(status.len).map_err(io::Error::other)?;
+    let mut bytes = vec![0; len];
+    let mut filled = 0;
+    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+        match file.read_at(u64::try_from(filled).map_err(io::Error::other)?, rest)? {
+            0 => break,
+            count => filled = filled.saturating_add(count),
+        }
+    }
+    bytes.truncate(filled);
+    Ok((bytes, status))
+}
+
+/// Reads the text of a file.
+pub(crate) fn parse(
+    bytes: &[u8],
+    path: &Path,
+    origin: fn(FileLine) -> Origin,
+    problems: &mut Vec<Problem>,
+) -> Source {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    let mut settings = Source::default();
+    let file: Arc<Path> = path.into();
+    let most = problems.len() + MOST_PROBLEMS;
+    for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
+        let origin = origin(FileLine { file: Arc::clone(&file), line: number });
+        let mut found = Vec::new();
+        let setting = setting(line, &origin, &mut found).filter(|setting| {
+            // A value that cannot be read takes the place of none that can.
+            let is_second = settings.get(&setting.name, "").is_some();
+            let wrong = if is_second { readable(setting).err() } else { None };
+            let is_taken = wrong.is_none();
+            found.extend(wrong);
+            is_taken
+        });
+        if let Some(setting) = setting {
+            for (name, earlier) in settings.add(setting) {
+                if let Some(earlier) = earlier.place().cloned() {
+                    found.push(Cause::Duplicate { name, earlier });
+                }
+            }
+        }
+        let room = most.saturating_sub(problems.len());
+        problems.extend(found.into_iter().take(room).map(|cause| Problem::new(&origin, cause)));
+    }
+    settings
+}
+
+/// The setting of a line, if it has one.
+fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
+    if let Err(cause) = limited(line) {
+        problems.push(cause);
+        return None;
+    }
+    let text = String::from_utf8_lossy(line);
+    let text = line::without_comment(text.strip_suffix('\r').unwrap_or(&text)).trim();
+    if text.is_empty() {
+        return None;
+    }
+    if !is_text(text) {
+        let name = name_of(text);
+        problems.push(find(&name).map_or(Cause::NotText, |_| Cause::ValueNotText { name }));
+        return None;
+    }
+    let words = match line::words(text) {
+        Ok(words) => words,
+        Err(fault) => {
+            problems.push(fault.cause(text));
+            return None;
+        }
+    };
+    from_words(words, origin, problems)
+}
+
+/// Whether the value of a parameter makes sense, as far as can be seen before variables are replaced.
+pub(super) fn readable(setting: &Setting) -> Result<(), Cause> {
+    let Some(info) = find(&setting.name).filter(|_| !setting.value.contains('$')) else { return Ok(()) };
+    let read = info.kind.read(&setting.value, Path::new("/"));
+    read.map(drop).map_err(|rejected| Cause::rejected(rejected, setting.name.clone(), setting.value.clone()))
+}
+
+/// Refuses a line that is longer than any line needs to be.
+pub(super) fn limited(line: &[u8]) -> Result<(), Cause> {
+    let (found, most) = (line.len(), MOST_LINE_BYTES);
+    (found <= most).then_some(()).ok_or(Cause::LineTooLong { found, most })
+}
+
+/// Refuses a descriptor with more keys than any plugin needs.
+pub(super) fn check_keys(setting: &Setting) -> Result<(), Cause> {
+    (setting.items.len() <= MOST_KEYS).then_some(()).ok_or_else(|| too_many_keys(setting))
+}
+
+fn too_many_keys(setting: &Setting) -> Cause {
+    Cause::TooManyKeys { line: format!("{}={}", setting.name, setting.value), most: MOST_KEYS }
+}
+
+/// Whether a text holds nothing that no value can hold. Bytes that were not UTF-8 have become U+FFFD.
+pub(crate) fn is_text(text: &str) -> bool {
+    !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
+}
+
+impl LineFault {
+    /// The fault of this line.
+    pub(super) fn cause(self, line: &str) -> Cause {
+        match self {
+            LineFault::Unterminated(quote) => Cause::Unterminated { quote, name: name_of(line) },
+            LineFault::NoKey => Cause::NoKey,
+        }
+    }
+}
+
+/// The beginning of a line.
+fn name_of(line: &str) -> String {
+    line.split('=').next().unwrap_or_default().trim().to_owned()
+}
+
+fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
+    let mut pairs = words.pairs.into_iter();
+    let Some(first) = pairs.next() else {
+        problems.push(Cause::NoEquals { text: words.rest.unwrap_or_default() });
+        return None;
+    };
+    if let Some(cause) = unknown(&first.key) {
+        problems.push(cause);
+        return None;
+    }
+    if first.value.is_empty() {
+        problems.push(Cause::Empty { name: first.key });
+        return None;
+    }
+    let mut setting = Setting::new(&first.key, &first.value, origin.clone());
+    if setting.is_descriptor() {
+        problems.extend(words.rest.map(|text| Cause::NoEquals { text }));
+        take_items(&mut setting, pairs, problems);
+    } else {
+        let rest: Vec<_> =
+            pairs.map(|pair| format!("{}={}", pair.key, pair.value)).chain(words.rest).collect();
+        if !rest.is_empty() {
+            problems.push(Cause::AfterValue { name: first.key, rest: rest.join(" ") });
+            // The user may have meant another value than its first word.
+            return None;
+        }
+    }
+    Some(setting)
+}
+
+fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems: &mut Vec<Cause>) {
+    for pair in pairs {
+        let name = format!("{}={} {}", setting.name, setting.value, pair.key);
+        if pair.value.is_empty() {
+            problems.push(Cause::Empty { name });
+            continue;
+        }
+        let has_room = setting.items.len() < MOST_KEYS;
+        match setting.items.iter_mut().find(|own| own.key == pair.key) {
+            Some(own) => {
+                if let (true, Some(earlier)) = (own.value != pair.value, setting.origin.place().cloned()) {
+                    problems.push(Cause::Duplicate { name, earlier });
+                }
+                own.value = pair.value;
+            }
+            None if has_room => setting.items.push(pair),
+            None => {
+                problems.push(too_many_keys(setting));
+                break;
+            }
+        }
+    }
+}
+
+/// The problem of a name that is no parameter and starts no descriptor line.
+pub fn unknown(name: &str) -> Option<Cause> {
+    if find(name).is_some() || DESCRIPTORS.contains(&name) {
+        return None;
+    }
+    if let Some(advice) = retired(name) {
+        return Some(Cause::Retired { name: name.to_string(), advice });
+    }
+    let known = || TABLE.iter().map(|info| info.name).chain(DESCRIPTORS.iter().copied());
+    let nearest = nearest(name, known()).or_else(|| nearest(&format!("SCR_{name}"), known()));
+    Some(Cause::UnknownName { name: name.to_string(), nearest })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn parsed(text: &[u8]) -> (Vec<Setting>, Vec<Problem>) {
+        let mut problems = Vec::new();
+        let settings = parse(text, Path::new("/etc/scr.conf"), Origin::SystemFile, &mut problems);
+        (settings.0.into_values().collect(), problems)
+    }
+
+    fn clean(text: &str) -> Vec<(String, String, u32)> {
+        let (settings, problems) = parsed(text.as_bytes());
+        assert_eq!(problems, []);
+        let place = |setting: &Setting| setting.origin.place().unwrap().line;
+        settings.iter().map(|s| (s.name.clone(), s.value.clone(), place(s))).collect()
+    }
+
+    #[test]
+    fn the_guides_first_file_is_read() {
+        let text = "# set the halt seconds to one hour\nSCR_HALT_SECONDS=3600\n\n# flush\nSCR_FLUSH=20\n";
+        let expected = [("SCR_HALT_SECONDS".into(), "3600".into(), 2), ("SCR_FLUSH".into(), "20".into(), 5)];
+        assert_eq!(clean(text), expected);
+    }
+
+    #[test]
+    fn line_ends_of_windows_a_missing_last_one_and_a_byte_order_mark_do_not_matter() {
+        let text = "\u{feff}SCR_FLUSH=20\r\n\r\nSCR_DEBUG=1";
+        assert_eq!(clean(text), [("SCR_FLUSH".into(), "20".into(), 1), ("SCR_DEBUG".into(), "1".into(), 3)]);
+    }
+
+    #[test]
+    fn a_descriptor_line_keeps_its_pairs_in_order() {
+        let (settings, problems) =
+            parsed(b"CKPT=0 INTERVAL=1 GROUP=NODE   STORE=/dev/shm TYPE=XOR SET_SIZE=16");
+        assert_eq!(problems, []);
+        assert_eq!((settings[0].name.as_str(), settings[0].value.as_str()), ("CKPT", "0"));
+        let keys: Vec<_> = settings[0].items.iter().map(|item| item.key.as_str()).collect();
+        assert_eq!(keys, ["INTERVAL", "GROUP", "STORE", "TYPE", "SET_SIZE"]);
+    }
+
+    #[test]
+    fn oversized_lines_and_key_lists_are_skipped_and_reported() {
+        let long = format!("SCR_FLUSH={}\nSCR_DEBUG=1", "1".repeat(MOST_LINE_BYTES));
+        let (settings, problems) = parsed(long.as_bytes());
+        assert_eq!((settings.len(), problems.len()), (1, 1), "the next line counts");
+        assert!(problems[0].to_string().contains("the line has 16394 bytes"), "{}", problems[0]);
+        let keys: String = (0..=MOST_KEYS).map(|key| format!(" K{key}=1")).collect();
+        let (settings, problems) = parsed(format!("CKPT=0{keys}").as_bytes());
+        assert_eq!((settings[0].items.len(), problems.len()), (MOST_KEYS, 1));
+        assert!(problems[0].to_string().contains("CKPT=0 has more than 256 keys"), "{}", problems[0]);
+        assert_eq!(parsed("x\n".repeat(2 * MOST_PROBLEMS).as_bytes()).1.len(), MOST_PROBLEMS);
+    }
+
+    /// `SCR_HALT_SECONDS=1 hour` set one second.
+    #[test]
+    fn of_a_value_with_blanks_that_is_not_quoted_no_word_counts() {
+        for text in ["SCR_HALT_SECONDS=1 hour", "SCR_PREFIX=/pfs/my runs", "SCR_FLUSH=1 SCR_DEBUG=1"] {
+            let (settings, problems) = parsed(text.as_bytes());
+            assert!(settings.is_empty() && problems.len() == 1, "{text}: {settings:?}");
+            assert!(problems[0].to_string().contains("the whole line is ignored"), "{}", problems[0]);
+        }
+    }
+
+    #[test]
+    fn lines_of_the_same_descriptor_are_joined() {
+        let (settings, problems) = parsed(b"CKPT=0 TYPE=XOR\nCKPT=0 SET_SIZE=4\nCKPT=0 SET_SIZE=8");
+        assert_eq!(settings.len(), 1);
+        assert_eq!(settings[0].items.last().unwrap().value, "8");
+        assert_eq!(problems.len(), 1);
+        assert!(problems[0]
+            .to_string()
+            .contains("/etc/scr.conf:3: CKPT=0 SET_SIZE is set a second time, after"));
+    }
+
+    #[test]
+    fn non_utf8_bytes_are_accepted_in_a_comment_and_reported_in_a_setting() {
+        assert_eq!(parsed(b"SCR_FLUSH=1 # caf\xe9").1, []);
+        let (settings, problems) = parsed(b"SCR_JOB_NAME=caf\xe9\nSCR_FLUSH=2");
+        assert_eq!(
+            (settings.len(), &problems[0].cause),
+            (1, &Cause::ValueNotText { name: "SCR_JOB_NAME".to_string() })
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_give_settings_and_problems_and_never_a_panic(
+            bytes in proptest::collection::vec(any::<u8>(), 0..400)
+        ) {
+            parsed(&bytes);
+        }
+
+        #[test]
+        fn any_line_of_likely_pieces_gives_settings_and_problems(
+            pieces in proptest::collection::vec(
+                prop_oneof![
+                    Just("SCR_FLUSH"), Just("CKPT"), Just("STORE"), Just("GROUPS"), Just("="), Just(" "),
+                    Just("\""), Just("'"), Just("#"), Just("\n"), Just("\r"), Just("0"), Just("$X"), Just("\u{e9}"),
+                ],
+                0..40,
+            )
+        ) {
+            let text: String = pieces.concat();
+            let (settings, _) = parsed(text.as_bytes());
+            for setting in settings {
+                prop_assert!(!setting.value.is_empty());
+                prop_assert!(unknown(&setting.name).is_none());
+            }
+        }
+    }
+}

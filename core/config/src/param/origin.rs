@@ -1,0 +1,79 @@
+//! The place where a setting was made.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// A line of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileLine {
+    /// Which file.
+    pub file: Arc<Path>,
+    /// Which line, from 1; 0 stands for the whole file.
+    pub line: u32,
+}
+
+/// The source of a value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// An environment variable of the same name.
+    Environment,
+    /// The user's configuration file.
+    UserFile(FileLine),
+    /// The application, through `SCR_Config`.
+    Application,
+    /// The site's configuration file.
+    SystemFile(FileLine),
+    /// The descriptor that a dataset was written with.
+    Dataset,
+    /// The build of the library: another default than usual.
+    Build,
+    /// The default.
+    Default,
+}
+
+impl Origin {
+    /// Whether somebody has set it.
+    pub fn is_set(&self) -> bool {
+        !matches!(self, Origin::Build | Origin::Default)
+    }
+
+    /// The same file at another line; 0 stands for this one.
+    pub(crate) fn at_line(&self, line: u32) -> Self {
+        let mut origin = self.clone();
+        if let (Self::UserFile(place) | Self::SystemFile(place), 1..) = (&mut origin, line) {
+            place.line = line;
+        }
+        origin
+    }
+
+    /// The line of the file, where it comes from one.
+    pub fn place(&self) -> Option<&FileLine> {
+        match self {
+            Origin::UserFile(place) | Origin::SystemFile(place) => Some(place),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for FileLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => self.file.display().fmt(f),
+            line => write!(f, "{}:{line}", self.file.display()),
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Origin::Environment => f.write_str("environment"),
+            Origin::UserFile(place) | Origin::SystemFile(place) => place.fmt(f),
+            Origin::Application => f.write_str("SCR_Config"),
+            Origin::Dataset => f.write_str("dataset"),
+            Origin::Build => f.write_str("build"),
+            Origin::Default => f.write_str("default"),
+        }
+    }
+}

@@ -1,0 +1,516 @@
+//! Faults of settings, with their place and the cure.
+//!
+//! A [`Problem`] is reported and the run continues with the next source or the default. The same thing as a
+//! [`ConfigError`] stops the run.
+
+use super::origin::{FileLine, Origin};
+use super::quote::{of_value, quote, range, suggest};
+use super::table::{find, Info};
+use super::value::Rejected;
+use std::fmt;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Something wrong with a setting.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Problem {
+    /// The place where the setting was made.
+    pub origin: Origin,
+    /// The fault.
+    pub cause: Cause,
+}
+
+/// Puts problems into the order in which people look for them: first those of no file, then file by file and line by line.
+pub fn sort(problems: &mut [Problem]) {
+    problems.sort_by_key(|problem| problem.origin.place().map(|place| (place.file.clone(), place.line)));
+}
+
+/// The fault of a configuration with which the run cannot continue.
+#[derive(Debug, Clone, PartialEq, Error)]
+#[error("{}", list(.0))]
+pub struct ConfigError(Vec<Problem>);
+
+impl ConfigError {
+    /// The faults with their places; at least one.
+    pub fn problems(&self) -> &[Problem] {
+        &self.0
+    }
+
+    /// The fault without its place.
+    pub fn causes(&self) -> String {
+        self.0.iter().map(|problem| problem.cause.to_string()).collect::<Vec<_>>().join("; ")
+    }
+
+    /// The value, unless there are problems.
+    pub fn unless<T>(problems: Vec<Problem>, value: T) -> Result<T, Self> {
+        if problems.is_empty() {
+            Ok(value)
+        } else {
+            Err(Self(problems))
+        }
+    }
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        Self(vec![problem])
+    }
+}
+
+/// The kind of a problem. The texts end with the consequence, or with a remedy.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum Cause {
+    /// No parameter has this name.
+    #[error("there is no parameter {}{}", quote(name), suggest(nearest))]
+    UnknownName {
+        /// The name.
+        name: String,
+        /// The known name that is most like it.
+        nearest: Option<String>,
+    },
+    /// A key of a descriptor line is none of scr, nor an option of the plugin that the line is for.
+    #[error(
+        "{line} has no key {}{}, and {plugin} has no such option; it is ignored",
+        quote(key),
+        suggest(nearest)
+    )]
+    UnknownKey {
+        /// `STORE` or `CKPT`, with what it describes.
+        line: String,
+        /// The key.
+        key: String,
+        /// The plugin that the line is for.
+        plugin: String,
+        /// The known key that is most like it.
+        nearest: Option<String>,
+    },
+    /// A name of former versions.
+    #[error("{name} is of a former version and has no effect; {advice}")]
+    Retired {
+        /// The name.
+        name: String,
+        /// The name to use instead.
+        advice: &'static str,
+    },
+    /// A value that former versions had.
+    #[error("{name}={former} is of a former version and means {now} today; write {name}={now}")]
+    Renamed {
+        /// The parameter or key.
+        name: String,
+        /// The value that was found.
+        former: String,
+        /// The meaning.
+        now: String,
+    },
+    /// The value does not read as what it should be.
+    #[error("{name} holds `{}', which is not {expected}; it is ignored", quote(found))]
+    Malformed {
+        /// The parameter or key.
+        name: String,
+        /// The value that it holds.
+        found: String,
+        /// The values that it may hold.
+        expected: String,
+    },
+    /// The value is too small or too large.
+    #[error("{name} holds {}, which is not {}; it is ignored", quote(found), range(found, least, most))]
+    OutOfRange {
+        /// The parameter or key.
+        name: String,
+        /// The value that it holds.
+        found: String,
+        /// Smallest allowed.
+        least: String,
+        /// Largest allowed.
+        most: String,
+    },
+    /// There is a name but no value.
+    #[error("{} has no value and counts as not set; remove the line or give a value", quote(name))]
+    Empty {
+        /// The parameter or key.
+        name: String,
+    },
+    /// The value names a variable that is not set.
+    #[error(
+        "{name} uses {}, which is not set and counts as empty; set it or write \\$ for a plain $",
+        of_value(name, variable)
+    )]
+    Undefined {
+        /// The parameter or key.
+        name: String,
+        /// The variable.
+        variable: String,
+    },
+    /// The value is nothing but variables that are not set.
+    #[error("{name} holds nothing but {}, which is not set; it is ignored", of_value(name, variable))]
+    NothingLeft {
+        /// The parameter.
+        name: String,
+        /// The first of the variables.
+        variable: String,
+    },
+    /// The same thing was set before in the same file.
+    #[error("{} is set a second time, after {earlier}; the later one counts", quote(name))]
+    Duplicate {
+        /// The parameter or key.
+        name: String,
+        /// The place where it was set first.
+        earlier: FileLine,
+    },
+    /// The same thing is described twice.
+    #[error("{} is described a second time, after {earlier}; the line is ignored", quote(name))]
+    Twice {
+        /// Its name.
+        name: String,
+        /// The place of its first description.
+        earlier: FileLine,
+    },
+    /// A line, or what is left of it, has no `=`.
+    #[error("`{}' has no `=', write KEY=value; it is ignored", quote(text))]
+    NoEquals {
+        /// The text.
+        text: String,
+    },
+    /// Something follows the value.
+    #[error(
+        "`{}' after the value of {}: the whole line is ignored; put a value with blanks in quotes, and each parameter on a \
+         line of its own",
+        quote(rest),
+        quote(name)
+    )]
+    AfterValue {
+        /// The parameter.
+        name: String,
+        /// The text that follows.
+        rest: String,
+    },
+    /// A parameter is to be changed where it can only be asked for.
+    #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is ignored", quote(text))]
+    NotAQuery {
+        /// The question.
+        text: String,
+    },
+    /// A line has more bytes than any line needs.
+    #[error("the line has {found} bytes, and {most} are allowed; it is ignored")]
+    LineTooLong {
+        /// Its length.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// A descriptor has more keys than any plugin needs.
+    #[error("{line} has more than {most} keys; the others are ignored")]
+    TooManyKeys {
+        /// Which descriptor.
+        line: String,
+        /// The limit.
+        most: usize,
+    },
+    /// A kind of descriptor line was asked for of which there are several.
+    #[error("there are several {name} lines, {values}, so there is no one value; ask for a key of one, such as `{name}={first} {key}'", values = values.join(" "), first = values.first().map_or("", String::as_str), key = if name == "CKPT" { "TYPE" } else { "COUNT" })]
+    SeveralValues {
+        /// `STORE`, `CKPT` or `GROUPS`.
+        name: String,
+        /// Their first values.
+        values: Vec<String>,
+    },
+    /// A quote is not closed.
+    #[error("a {quote} is opened and not closed; the line is ignored")]
+    Unterminated {
+        /// Which quote.
+        quote: char,
+        /// The beginning of the line.
+        name: String,
+    },
+    /// A line starts with `=`.
+    #[error("a value has no name before its `='; the line is ignored")]
+    NoKey,
+    /// A line is not UTF-8, or holds control characters.
+    #[error("the setting is not UTF-8 text, or holds control characters; it is ignored")]
+    NotText,
+    /// The value of a parameter is not UTF-8, or holds control characters.
+    #[error("{name} is not UTF-8 text, or holds control characters; it is ignored")]
+    ValueNotText {
+        /// The parameter.
+        name: String,
+    },
+    /// A setting names something that cannot be used, such as a plugin that is not there or does not take its options.
+    #[error("{name}: {why}")]
+    Unusable {
+        /// The line or parameter.
+        name: String,
+        /// The fault.
+        why: String,
+    },
+    /// A file cannot be read.
+    #[error("the file {} cannot be read: {reason}; its settings do not count", file.display())]
+    Unreadable {
+        /// Which.
+        file: PathBuf,
+        /// The system's error.
+        reason: String,
+    },
+    /// The parameter can be set, but not here.
+    #[error("{name} cannot be set here, only {allowed}; it is ignored")]
+    WrongPlace {
+        /// The parameter.
+        name: String,
+        /// The places where it can be set.
+        allowed: &'static str,
+    },
+    /// The prefix directory cannot be changed by the file that was found in it.
+    #[error("SCR_PREFIX cannot be changed to {} by the file found in {}; set it in the environment", found.display(), prefix.display())]
+    PrefixMoved {
+        /// The value in the file.
+        found: PathBuf,
+        /// The prefix directory.
+        prefix: PathBuf,
+    },
+    /// Somebody else could have made the setting, and it names a program, a library or a directory.
+    #[error("{} can make scr use files of somebody else and does not count here: {why}", quote(name))]
+    Untrusted {
+        /// The parameter or line.
+        name: String,
+        /// Why it is not trusted.
+        why: String,
+    },
+    /// The site does not let users set this parameter.
+    #[error("{name} is set by the site and cannot be changed (locked by {by}); it is ignored")]
+    Locked {
+        /// The parameter.
+        name: String,
+        /// The line that locks it.
+        by: FileLine,
+    },
+    /// Two settings that do not go together.
+    #[error("{first} and {second} contradict each other: {why}; {now}")]
+    Contradiction {
+        /// One setting with its value.
+        first: String,
+        /// The other with its value.
+        second: String,
+        /// Why they contradict each other.
+        why: &'static str,
+        /// The effect, or the cure.
+        now: &'static str,
+    },
+    /// The numbers of the checkpoint descriptors are not 0, 1, 2 and so on.
+    #[error(
+        "the CKPT descriptors are numbered {found} and not from 0 without a gap; they are used in this order"
+    )]
+    Numbering {
+        /// The numbers in order.
+        found: String,
+    },
+    /// Two descriptors have the same interval.
+    #[error("CKPT={index} and CKPT={other} both have INTERVAL={interval}, so CKPT={index} is never chosen; give it another interval")]
+    SameInterval {
+        /// The one that is never chosen.
+        index: u32,
+        /// The one that is.
+        other: u32,
+        /// The interval.
+        interval: u64,
+    },
+    /// Two descriptors are marked for output.
+    #[error("CKPT={index} and CKPT={other} both have OUTPUT=1; CKPT={other} is used for output")]
+    TwoOutputs {
+        /// The one whose mark is ignored.
+        index: u32,
+        /// The one that is used.
+        other: u32,
+    },
+    /// No descriptor can hold any checkpoint.
+    #[error("no CKPT descriptor in use has INTERVAL=1; give one of them INTERVAL=1, so that every checkpoint has one")]
+    NoIntervalOne,
+    /// Descriptors are asked for, and there is none.
+    #[error("SCR_COPY_TYPE=FILE asks for CKPT descriptors and there is none; add CKPT=0 TYPE=XOR, or set SCR_COPY_TYPE=XOR")]
+    NoDescriptors,
+    /// There are descriptors, and they are not used.
+    #[error("the CKPT descriptors are not used with SCR_COPY_TYPE={copy_type}; set SCR_COPY_TYPE=FILE to use them")]
+    LinesUnused {
+        /// The value of SCR_COPY_TYPE.
+        copy_type: String,
+    },
+    /// No group has this name.
+    #[error(
+        "{name} names the group {}, which is not defined; the groups are {known}{}",
+        quote(group),
+        suggest(nearest)
+    )]
+    UnknownGroup {
+        /// The parameter or key.
+        name: String,
+        /// The group.
+        group: String,
+        /// The names that are.
+        known: String,
+        /// The one that is most like it.
+        nearest: Option<String>,
+    },
+    /// No store has this path.
+    #[error("CKPT={index} names the store {}, which is not described; the stores are {known}{}; add STORE={store}", quote(store), suggest(nearest))]
+    UnknownStore {
+        /// The descriptor.
+        index: u32,
+        /// The store.
+        store: String,
+        /// The paths that are.
+        known: String,
+        /// The one that is most like it.
+        nearest: Option<String>,
+    },
+    /// The store is there but may not be used.
+    #[error("{name} names the store {store}, which has ENABLED=0; enable the store or name another one")]
+    StoreDisabled {
+        /// The parameter or descriptor.
+        name: String,
+        /// The store.
+        store: String,
+    },
+    /// More failures are to be survived than a set has members to spare.
+    #[error("{name} asks for SET_FAILURES={failures} with SET_SIZE={set_size}, but a set cannot survive the loss of all its members; {used} is used")]
+    TooManyFailures {
+        /// The parameter or descriptor.
+        name: String,
+        /// The request.
+        failures: u32,
+        /// The size of its sets.
+        set_size: u32,
+        /// The value that is used.
+        used: u32,
+    },
+    /// The store keeps no dataset, but datasets go there.
+    #[error("{name} keeps no dataset in {store} (a count of 0) and does not bypass the cache either; bypass is used, set BYPASS=1 or a count of at least 1")]
+    NoRoom {
+        /// The parameter or descriptor.
+        name: String,
+        /// The store.
+        store: String,
+    },
+    /// A group that scr makes itself is defined.
+    #[error("the group {group} is made by scr itself and cannot be defined; the entry is ignored")]
+    BuiltInGroup {
+        /// Which.
+        group: String,
+    },
+    /// A line without what it has to say.
+    #[error("{name} is not an absolute path; the line is ignored")]
+    NotAbsolute {
+        /// The line.
+        name: String,
+    },
+    /// A host has no line of groups.
+    #[error(
+        "rank {rank} runs on {host}, for which there is no GROUPS line; add GROUPS={host} with its groups"
+    )]
+    HostWithoutGroups {
+        /// The host.
+        host: String,
+        /// A rank on it.
+        rank: u32,
+    },
+    /// The line of a host lacks a group.
+    #[error("the GROUPS line of {host} (rank {rank}) has no value for {group}; add {group}=value to it")]
+    GroupNotOnHost {
+        /// The host.
+        host: String,
+        /// A rank on it.
+        rank: u32,
+        /// The group.
+        group: String,
+    },
+}
+
+impl Cause {
+    /// The parameter or key whose value is ignored.
+    pub fn ignored(&self) -> Option<&str> {
+        match self {
+            Cause::Malformed { name, .. }
+            | Cause::OutOfRange { name, .. }
+            | Cause::ValueNotText { name }
+            | Cause::AfterValue { name, .. }
+            | Cause::Unterminated { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// The text `found` was rejected as the value of the parameter or key `name`.
+    pub(crate) fn rejected(rejected: Rejected, name: String, found: String) -> Self {
+        match rejected {
+            Rejected::Malformed(expected) => Cause::Malformed { name, found, expected },
+            Rejected::OutOfRange { least, most } => Cause::OutOfRange { name, found, least, most },
+        }
+    }
+}
+
+impl Problem {
+    pub fn new(origin: &Origin, cause: Cause) -> Self {
+        Self { origin: origin.clone(), cause }
+    }
+
+    /// Whether no run may start with it: neither the next source nor the default can take the place of what is ignored, or it is
+    /// unknown what that is.
+    pub fn stops(&self) -> bool {
+        let is_irreplaceable = |name| find(name).is_some_and(Info::is_irreplaceable);
+        match &self.cause {
+            Cause::Unreadable { .. } => true,
+            // An application may pass on a variable that is not always set, except for a place.
+            Cause::NothingLeft { name, .. } => {
+                is_irreplaceable(name) && find(name).is_some_and(Info::is_path)
+            }
+            cause => cause.ignored().is_some_and(is_irreplaceable),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cause = self.cause.to_string();
+        match cause.strip_suffix("; it is ignored").filter(|_| self.stops()) {
+            Some(what) => write!(f, "{}: {what}; no other value may take its place", self.origin),
+            None => write!(f, "{}: {cause}", self.origin),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_hidden_wherever_it_occurs() {
+        let text = |text: &str| Cause::NoEquals { text: text.into() }.to_string();
+        for line in ["SCR_LOG_DB_PASS hunter2", "scr_log_db_pass: hunter2", "export SCR_LOG_DB_PAS=hunter2"] {
+            assert!(!text(line).contains("hunter2"), "{}", text(line));
+        }
+        assert_eq!(text("SCR_LOG_DB_PASS"), "`SCR_LOG_DB_PASS' has no `=', write KEY=value; it is ignored");
+        assert_eq!(
+            text("SCR_LOG_DB_USER me"),
+            "`SCR_LOG_DB_USER me' has no `=', write KEY=value; it is ignored"
+        );
+        let rest = "SCR_FLUSH=1 SCR_LOG_DB_PASS=hunter2".into();
+        let after = Cause::AfterValue { name: "SCR_DEBUG".into(), rest }.to_string();
+        assert!(after.starts_with("`SCR_FLUSH=1 SCR_LOG_DB_PASS ...' after"), "{after}");
+        let undefined = Cause::Undefined { name: "SCR_LOG_DB_PASS".into(), variable: "hunter2".into() };
+        assert!(
+            undefined.to_string().starts_with("SCR_LOG_DB_PASS uses a variable, which is not set"),
+            "{undefined}"
+        );
+    }
+
+    #[test]
+    fn a_problem_says_where_what_and_what_now() {
+        let place = FileLine { file: std::path::Path::new("/p/.scrconf").into(), line: 7 };
+        let cause = Cause::UnknownName { name: "SCR_FLSH".into(), nearest: Some("SCR_FLUSH".into()) };
+        let problem = Problem::new(&Origin::UserFile(place), cause);
+        assert_eq!(
+            problem.to_string(),
+            "/p/.scrconf:7: there is no parameter SCR_FLSH, did you mean SCR_FLUSH?"
+        );
+    }
+}

@@ -1,0 +1,98 @@
+//! Takes datasets out of the index without a job. See the guide's `scr index --drop` and `--drop-after`.
+
+use scr_base::fs::Files;
+use scr_core::flush::closing;
+use scr_prefix::ledger::{Dropping, Leave, Leaving, LedgerDir, Request};
+use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
+
+/// The knowledge about a dataset that was dropped.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// The name that was looked for.
+    pub name: Vec<u8>,
+    /// Whether anything was.
+    pub found: bool,
+    /// The ids of the datasets of its name that a cache may have.
+    pub in_cache: Vec<u64>,
+    /// Further information for the user.
+    pub caution: Option<&'static str>,
+}
+
+/// Takes the datasets of a name out of the index and out of the flush file, and ends their flushes. No run restarts from a copy
+/// in cache either, unless the dataset is listed again first. The files stay.
+///
+/// # Errors
+/// A flush could not be rolled back, a file of the prefix directory cannot be read or changed, or a run reads files of the name
+/// in place.
+pub fn drop_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, PrefixError> {
+    drop_named(files, prefix, name, None)
+}
+
+/// The same for every dataset newer than the one of this name, the newest first: checkpoints and output, as C SCR does it. Gives
+/// what was known of each; `None` if the index has no dataset of this name.
+///
+/// # Errors
+/// As for [`drop_dataset`]. Newer datasets have been dropped by then.
+pub fn drop_later(
+    files: &dyn Files,
+    prefix: &Prefix,
+    name: &[u8],
+) -> Result<Option<Vec<Dropped>>, PrefixError> {
+    let index = LedgerDir { files, prefix }.index()?;
+    let Some(chosen) = index.id_of(name).and_then(|id| index.entry(id)) else { return Ok(None) };
+    let listed = index.entries().into_iter().map(|entry| (entry.seq(), entry.name));
+    let known = known(files, prefix)?.into_iter().map(|entry| (entry.seq(), entry.name));
+    let mut later: Vec<(Seq, Vec<u8>)> = listed.chain(known).filter(|(seq, _)| *seq > chosen.seq()).collect();
+    later.sort_unstable_by(|one, other| other.cmp(one));
+    let mut dropped: Vec<Dropped> = Vec::new();
+    for (_, name) in later {
+        if !dropped.iter().any(|other| other.name == name) {
+            dropped.push(drop_named(files, prefix, &name, Some(chosen.seq()))?);
+        }
+    }
+    Ok(Some(dropped))
+}
+
+/// Those of a name, or only those newer than a place: an older one keeps its name, if that still leads to it.
+fn drop_named(
+    files: &dyn Files,
+    prefix: &Prefix,
+    name: &[u8],
+    after: Option<Seq>,
+) -> Result<Dropped, PrefixError> {
+    let which = after.map_or(Dropping::Named(name), |seq| Dropping::NamedAfter(name, seq));
+    let ledger = LedgerDir { files, prefix };
+    let listed = ledger.index()?.entries();
+    let listed: Vec<IndexEntry> = listed.into_iter().filter(|entry| which.means(entry)).collect();
+    ledger.refuse_held(&listed, 0)?;
+    let is_known = |entry: &FlushEntry| entry.name == name && after.is_none_or(|after| entry.seq() > after);
+    let mut known = known(files, prefix)?;
+    known.retain(is_known);
+    let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
+    let (mut found, mut caution) = (false, None);
+    for step in Leave::order(Leaving::Dropped) {
+        match step {
+            Leave::Record if seqs.is_empty() && listed.is_empty() => (),
+            Leave::Record => {
+                ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
+            }
+            Leave::Index => (found, caution) = closing::drop_datasets(files, prefix, which, 0)?,
+            Leave::Cache if known.is_empty() => (),
+            Leave::Cache => found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?,
+        }
+    }
+    known.retain(FlushEntry::is_on_nodes);
+    let in_cache = known.iter().map(|entry| entry.id).collect();
+    Ok(Dropped { name: name.to_vec(), found, in_cache, caution })
+}
+
+/// The datasets of the flush file; none if it is damaged.
+fn known(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FlushEntry>, PrefixError> {
+    match FlushFile::read(files, prefix) {
+        Err(error) if error.is_damage() => Ok(Vec::new()),
+        flush => {
+            let flush = flush?;
+            Ok(flush.entries().into_iter().chain(flush.lost()).collect())
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! Makes a dataset from files in place that were not written through scr, so that a run can fetch it.
+//!
+//! Every file is read once, for its length and checksum, and synced. The dataset is valid once the index lists it. A crash before
+//! that leaves a folder in `.scr` that no index names, with a mark that keeps `scr index --build` from listing it. The dataset
+//! gets the number of a new run and so is newer than all others. No job may run in the prefix directory meanwhile, since its
+//! later datasets would count as older. The import registers as running before it reads a byte, and checks for jobs once more
+//! before the index lists the dataset.
+
+use scr_base::env::Env;
+use scr_base::fs::verify::{checksum, open_whole, FileError};
+use scr_base::fs::{At, Durability, Files, FsError, Kind, Status};
+use scr_base::parallel::at_a_time;
+use scr_config::param;
+use scr_core::flush::closing;
+use scr_core::scavenge::scan::Scan;
+use scr_plugin_api::KvTree;
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{
+    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Index, OtherRun, Prefix, PrefixError,
+    PrefixFile, Running, Unsynced, FILE_MODE, MAX_NAME_BYTES,
+};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Files that are to become a dataset.
+#[derive(Clone, Copy)]
+pub struct Import<'a> {
+    /// The world in which the command runs.
+    pub env: &'a Env,
+    /// The prefix directory that the files lie in.
+    pub prefix: &'a Prefix,
+    /// Name of the dataset.
+    pub name: &'a [u8],
+    /// Whether a job can restart from it; otherwise it is output.
+    pub checkpoint: bool,
+    /// The files of each rank. A relative path begins at the current folder, or at the prefix directory if it would lead out of
+    /// that otherwise and nothing is there. Ranks may share a file.
+    pub ranks: &'a [Vec<PathBuf>],
+}
+
+/// A dataset that was made of files.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Imported {
+    /// Its number.
+    pub id: u64,
+    /// Files of all ranks; one that is shared counts for each.
+    pub files: u64,
+    /// Bytes in them.
+    pub bytes: u64,
+    /// Further information for the user.
+    pub caution: Option<&'static str>,
+}
+
+/// Why files did not become a dataset. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The name cannot be that of a dataset.
+    #[error(
+        "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
+    )]
+    Name {
+        /// Its length.
+        found: usize,
+    },
+    /// Another dataset has it.
+    #[error(
+        "the name `{name}' is that of dataset {id}; choose another, or take that dataset out of the index with \
+         `scr index --drop'"
+    )]
+    NameTaken {
+        /// The name.
+        name: String,
+        /// The dataset that has it.
+        id: u64,
+    },
+    /// A file lies elsewhere.
+    #[error(
+        "{} is outside the prefix directory {}; move it there, or name the right directory with --prefix", path.display(),
+        prefix.display()
+    )]
+    Outside {
+        /// The file.
+        path: PathBuf,
+        /// The prefix directory.
+        prefix: PathBuf,
+    },
+    /// A file has a name that no dataset can hold.
+    #[error(transparent)]
+    FileName(#[from] FileNameError),
+    /// A file is a symbolic link.
+    #[error("{} is a symbolic link; give the file that it leads to", path.display())]
+    Link {
+        /// The link.
+        path: PathBuf,
+    },
+    /// A file has other names, by which it may belong to another dataset, or be written to.
+    #[error("{} has {links} names (hard links); give a copy of it, or remove the other names", path.display())]
+    Linked {
+        /// The file.
+        path: PathBuf,
+        /// How many names it has.
+        links: u64,
+    },
+    /// In cache a rank has one folder for all its files.
+    #[error("rank {rank} would have two files named `{base}', and the files of a rank need different names in cache")]
+    BaseTwice {
+        /// Their rank.
+        rank: usize,
+        /// The last part of both names.
+        base: String,
+    },
+    /// A file belongs to another dataset.
+    #[error("dataset {id} `{name}' has files of these names already; a file belongs to one dataset only")]
+    Claimed {
+        /// The other dataset.
+        id: u64,
+        /// Its name.
+        name: String,
+    },
+    /// A file belongs to a dataset that was saved from cache.
+    #[error(
+        "files of these names were saved from the cache for dataset {id} `{name}'; complete it with `scr index --build {id}', \
+         or remove {} to import its files",
+        folder.display()
+    )]
+    Scavenged {
+        /// The other dataset.
+        id: u64,
+        /// Its name.
+        name: String,
+        /// Its facts.
+        folder: PathBuf,
+    },
+    /// A file is being written.
+    #[error("{} was changed while it was read; import it when nobody writes to it", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A job is at work.
+    #[error("a job runs in the prefix directory ({line}); import the files when it has ended")]
+    JobRuns {
+        /// Its line in `running`.
+        line: String,
+    },
+    /// A file cannot be read, or is not there.
+    #[error("{0}")]
+    File(String),
+    /// The prefix directory cannot be read or written.
+    #[error(transparent)]
+    Prefix(#[from] PrefixError),
+    /// A file cannot be synced or inspected.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+}
+
+impl From<FileError> for ImportError {
+    fn from(error: FileError) -> Self {
+        Self::File(scr_base::describe(&error))
+    }
+}
+
+impl Import<'_> {
+    /// Makes the files a dataset.
+    ///
+    /// # Errors
+    /// [`ImportError`].
+    pub fn run(&self) -> Result<Imported, ImportError> {
+        let found = self.name.len();
+        if found == 0 || found > MAX_NAME_BYTES || self.name.contains(&0) {
+            return Err(ImportError::Name { found });
+        }
+        self.refuse_taken(&self.ledger().index()?)?;
+        let names = self.names()?;
+        let all: BTreeSet<&FileName> = names.iter().flatten().collect();
+        self.prefix.expect_all_unlinked(self.files(), self.env.uid, all.iter().copied())?;
+        self.refuse_claimed(&names)?;
+        self.prefix.make_scr_dir(self.files())?;
+        let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
+        let (running, other) = Running::begin(self.files(), self.prefix, &line, self.env.seconds());
+        if let Some(OtherRun { line, .. }) = other {
+            return Err(ImportError::JobRuns { line });
+        }
+        let read = self.read(&all.into_iter().collect::<Vec<_>>())?;
+        self.list(&names, &read, running)
+    }
+
+    fn files(&self) -> &dyn Files {
+        &*self.env.files
+    }
+
+    fn refuse_taken(&self, index: &Index) -> Result<(), ImportError> {
+        let name = || String::from_utf8_lossy(self.name).into_owned();
+        index.id_of(self.name).map_or(Ok(()), |id| Err(ImportError::NameTaken { name: name(), id }))
+    }
+
+    /// The names of every rank's files below the prefix directory.
+    fn names(&self) -> Result<Vec<Vec<FileName>>, ImportError> {
+        let of_rank = |(rank, paths): (usize, &Vec<PathBuf>)| {
+            let names: Vec<FileName> = paths.iter().map(|path| self.below(path)).collect::<Result<_, _>>()?;
+            let mut bases = HashSet::new();
+            match names.iter().find(|name| !bases.insert(name.base())) {
+                Some(name) => {
+                    let base = String::from_utf8_lossy(name.base()).into_owned();
+                    Err(ImportError::BaseTwice { rank, base })
+                }
+                None => Ok(names),
+            }
+        };
+        self.ranks.iter().enumerate().map(of_rank).collect()
+    }
+
+    fn below(&self, path: &Path) -> Result<FileName, ImportError> {
+        let prefix = self.prefix.dir();
+        let inside =
+            |path: &Path| path.strip_prefix(prefix).ok().map(|below| below.as_os_str().as_bytes().to_vec());
+        let given = param::normalise(&self.env.current_dir.join(path));
+        // The current folder may be called by another name than the prefix directory, which has its links followed.
+        let really = || {
+            let folder = real(self.files(), given.parent()?);
+            inside(&folder.join(given.file_name()?))
+        };
+        // The file must be the one that was meant, and not one of the same name elsewhere.
+        let is_there = || self.files().status(&given).is_ok();
+        let from_prefix = || inside(&param::normalise(&prefix.join(path))).filter(|_| !is_there());
+        let below = inside(&given).or_else(really).or_else(from_prefix);
+        let below =
+            below.ok_or_else(|| ImportError::Outside { path: given.clone(), prefix: prefix.to_owned() })?;
+        Ok(FileName::parse(&below)?)
+    }
+
+    fn refuse_claimed(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
+        let unread = |name: &FileName| PrefixFile { name: name.clone(), bytes: None, crc: None };
+        let lists: Vec<Vec<_>> = names.iter().map(|names| names.iter().map(unread).collect()).collect();
+        let sharing = self.ledger().sharing(&self.descriptor(0), &lists)?;
+        let Some(&id) = sharing.first() else { return self.refuse_scavenged(names) };
+        let entry = self.ledger().index()?.entry(id);
+        let name = entry.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).unwrap_or_default();
+        Err(ImportError::Claimed { id, name })
+    }
+
+    /// Files of a dataset that was scavenged and is yet to be built: nothing could be built of it any more.
+    fn refuse_scavenged(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
+        let names: HashSet<&FileName> = names.iter().flatten().collect();
+        let index = self.ledger().index()?;
+        let is_listed = |id: u64| index.entry(id).is_some_and(|entry| entry.complete);
+        for id in self.prefix.dataset_ids(self.files())?.into_iter().filter(|&id| !is_listed(id)) {
+            let Some(scan) = Scan::read(self.files(), self.prefix, id)? else { continue };
+            if scan.records().flat_map(|record| &record.files).any(|file| names.contains(&file.name)) {
+                let name = String::from_utf8_lossy(&scan.any.dataset.name).into_owned();
+                let folder = self.prefix.dataset_dir(id);
+                return Err(ImportError::Scavenged { id, name, folder });
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads every file, and makes sure that its bytes are safe.
+    fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, ReadFile>, ImportError> {
+        let one = |name: &&FileName| {
+            let path = self.prefix.file(name);
+            if self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link) {
+                return Err(ImportError::Link { path });
+            }
+            let (file, before) = open_whole(self.files(), &path, None)?;
+            refuse_linked(&path, &before)?;
+            let crc = checksum(&*file, &path, BLOCK_BYTES)?;
+            Unsynced { files: self.files(), prefix: self.prefix }.sync(&path, &*file)?;
+            let after = file.status().at("look at", &path)?;
+            let version = version(&after);
+            if version != self::version(&before) {
+                return Err(ImportError::Changed { path });
+            }
+            let name = (*name).clone();
+            let file = PrefixFile { name: name.clone(), bytes: Some(after.len), crc: Some(crc) };
+            Ok((name, ReadFile { file, version }))
+        };
+        at_a_time(self.env.processors, names, one).into_iter().collect()
+    }
+
+    /// Whether every file is still the one that was read, and no other dataset uses it.
+    fn refuse_outdated(
+        &self,
+        names: &[Vec<FileName>],
+        read: &BTreeMap<FileName, ReadFile>,
+        running: &mut Running,
+    ) -> Result<(), ImportError> {
+        if let Some(line) = running.newcomer() {
+            return Err(ImportError::JobRuns { line });
+        }
+        for ReadFile { file, version: then } in read.values() {
+            let path = self.prefix.file(&file.name);
+            let now = self.files().status(&path).at("look at", &path)?;
+            refuse_linked(&path, &now)?;
+            if version(&now) != *then {
+                return Err(ImportError::Changed { path });
+            }
+        }
+        self.refuse_claimed(names)
+    }
+
+    /// The dataset gets its number, and counts.
+    fn list(
+        &self,
+        names: &[Vec<FileName>],
+        read: &BTreeMap<FileName, ReadFile>,
+        mut running: Running,
+    ) -> Result<Imported, ImportError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let list = |names: &Vec<FileName>| {
+            names.iter().filter_map(|name| read.get(name).map(|read| read.file.clone())).collect()
+        };
+        let lists: Vec<Vec<PrefixFile>> = names.iter().map(list).collect();
+        let (run, _) = self.ledger().begin_run(self.env.least_run())?;
+        let mut dataset = DatasetDescriptor { run: run.number, ..self.descriptor(self.new_id()?) };
+        let count = lists.iter().map(Vec::len).sum::<usize>() as u64;
+        let bytes = lists.iter().flatten().filter_map(|file| file.bytes).fold(0, u64::saturating_add);
+        (dataset.files, dataset.bytes, dataset.complete) = (Some(count), Some(bytes), Some(true));
+        if self.checkpoint {
+            let numbers = self.ledger().index()?.entries().into_iter().filter_map(|entry| entry.dataset);
+            let highest = numbers.filter_map(|dataset| dataset.checkpoint_id).max().unwrap_or(0);
+            dataset.checkpoint_id = Some(highest.saturating_add(1));
+        }
+        prefix.make_dataset_dir(files, dataset.id)?;
+        let mark = prefix.import_mark(dataset.id);
+        files.write_tree(&mark, &KvTree::new(), FILE_MODE, Durability::Synced)?;
+        let written = self.ledger().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
+            let now = self.env.local_time();
+            closing::list_in_place(files, prefix, &dataset, &lists, &now, |index| {
+                self.refuse_taken(index)?;
+                self.refuse_outdated(names, read, &mut running)
+            })
+        });
+        if let Err(error) = written {
+            // The index may list it all the same, if only the last sync has failed.
+            if self.ledger().index().is_ok_and(|index| index.entry(dataset.id).is_none()) {
+                let _ = files.remove_tree(&prefix.dataset_dir(dataset.id));
+            }
+            return Err(error);
+        }
+        // If it stays, it goes before the dataset leaves the index.
+        let _ = files.remove_file(&mark);
+        let caution = (!running.is_known()).then_some(
+            "scr could not check whether a job runs in the prefix directory, as its file system has no locks; if one did, take \
+             the dataset out of the index with `scr index --drop', and import the files when the job has ended",
+        );
+        Ok(Imported { id: dataset.id, files: count, bytes, caution })
+    }
+
+    fn new_id(&self) -> Result<u64, PrefixError> {
+        let (files, prefix) = (self.files(), self.prefix);
+        let listed = self.ledger().index()?.highest_id().max(FlushFile::read(files, prefix)?.highest_id());
+        let highest = prefix.dataset_ids(files)?.into_iter().fold(listed.unwrap_or(0), u64::max);
+        self.ledger().reserve(highest.saturating_add(1), 1)
+    }
+
+    fn descriptor(&self, id: u64) -> DatasetDescriptor {
+        DatasetDescriptor {
+            id,
+            name: self.name.to_vec(),
+            checkpoint: self.checkpoint,
+            // The files do not belong to scr: as output, SCR_PREFIX_SIZE never deletes them.
+            output: true,
+            created: self.env.micros(),
+            user: self.env.user.clone(),
+            ranks: u32::try_from(self.ranks.len()).ok(),
+            ..DatasetDescriptor::default()
+        }
+    }
+
+    fn ledger(&self) -> LedgerDir<'_> {
+        LedgerDir { files: self.files(), prefix: self.prefix }
+    }
+}
+
+/// A file, as it was read.
+struct ReadFile {
+    file: PrefixFile,
+    version: Version,
+}
+
+/// Which file it is, its length, and when it was changed.
+type Version = ((u64, u64), u64, (i64, u32));
+
+fn version(status: &Status) -> Version {
+    (status.identity, status.len, status.mtime)
+}
+
+fn refuse_linked(path: &Path, status: &Status) -> Result<(), ImportError> {
+    match status.links {
+        0 | 1 => Ok(()),
+        links => Err(ImportError::Linked { path: path.to_owned(), links }),
+    }
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;

@@ -1,0 +1,381 @@
+//! Which datasets in the caches of the nodes a restart, or a scavenge, can make whole. See C SCR's `scr_inspect`.
+//!
+//! Each node takes an inventory of its caches, and one process evaluates all inventories together. It compares lengths and reads
+//! no contents. A part in which a run has found wrong bytes says so in its filemap, and counts as lost.
+
+use scr_base::fs::{Files, OwnedDir};
+use scr_comm::placement::{Holders, Survives};
+use scr_comm::Rank;
+use scr_core::cache::filemap::{Filemap, PartState};
+use scr_core::cache::loss::Lost;
+use scr_core::cache::node_dir;
+use scr_core::cache::part::{look_through, PartDir};
+use scr_core::cache::place::{loss_in_place, visible_loss};
+use scr_core::cache::record::{DatasetKey, RankRecord};
+use scr_core::cache::room::{room, MemoryLimits};
+use scr_core::plugin::{PluginHost, PluginKind};
+use scr_core::rebuild::state::{counted_state, DatasetState};
+use scr_core::redundancy::losses::Losses;
+use scr_core::redundancy::plugins::{readable_scheme, UseError};
+use scr_core::scavenge::copy::held;
+use scr_core::scavenge::filemap::{read_own, ScavengedMap, UnusablePart};
+use scr_core::scavenge::scan::Scan;
+use scr_plugin_api::{KvTree, Scheme};
+use scr_prefix::ledger::LedgerDir;
+use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Withdrawal};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+/// The parts in the caches of a node.
+#[derive(Default)]
+pub struct Inventory {
+    parts: Vec<Part>,
+    spoilers: Vec<Spoiler>,
+    /// Bytes that may still be written to the store with the least room.
+    room: Option<u64>,
+}
+
+/// A part in cache.
+struct Part {
+    map: ScavengedMap,
+    /// Its loss, by the lengths of its files and by what a run has found.
+    lost: Option<Lost>,
+    /// Whether a run has found wrong bytes in it.
+    is_wrong: bool,
+}
+
+/// A part that a run would not restart from, nor from the others of its dataset.
+struct Spoiler {
+    record: RankRecord,
+    /// Whether the application could not restart from it; otherwise it was still being written.
+    is_refused: bool,
+}
+
+/// The parts of one dataset on all nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Inspected {
+    /// Its number in the prefix directory.
+    pub id: u64,
+    /// Its description.
+    pub dataset: DatasetDescriptor,
+    /// How many ranks wrote it.
+    pub ranks: u32,
+    /// The scheme that protects it. `None` if its files lie in the prefix directory.
+    pub scheme: Option<String>,
+    /// Whether any part is local: its scheme has not protected it yet.
+    pub is_local: bool,
+    /// How many of the nodes that were asked may be lost besides, if it can be made whole now.
+    pub survives: Option<Survives>,
+    /// The ranks whose parts are lost.
+    pub lost: Vec<u32>,
+    /// Why it cannot be made whole, if so.
+    pub beyond_repair: Option<String>,
+}
+
+impl Inspected {
+    /// As what a job may restart from.
+    pub fn restart_point(&self) -> RestartPoint {
+        RestartPoint { ranks: Some(self.ranks), ..self.dataset.restart_point() }
+    }
+}
+
+impl Inventory {
+    /// Inspects the caches of this node. Parts that cannot be read count as lost, and are reported.
+    ///
+    /// # Errors
+    /// The prefix directory cannot be read.
+    pub fn take(
+        files: &dyn Files,
+        prefix: &Prefix,
+        caches: &[OwnedDir],
+        warn: &mut dyn FnMut(&str),
+    ) -> Result<Self, PrefixError> {
+        let held = held(files, caches);
+        let files = held.as_deref().unwrap_or(files);
+        let prefix_id = PrefixId::read(files, prefix)?;
+        let withdrawn = LedgerDir::new(files, prefix).numbers()?.withdrawn();
+        // No run restarts from what a user has dropped, and the next one removes it.
+        let is_dropped = |map: &Filemap| {
+            let dataset = map.record.as_ref().map(|record| &record.dataset);
+            let why = dataset.and_then(|dataset| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()));
+            why == Some(Withdrawal::Removed)
+        };
+        let mut inventory = Self::default();
+        for cache in caches {
+            let places = node_dir::places(files, cache.path()).unwrap_or_else(|error| {
+                warn(&scr_base::describe(&error));
+                vec![cache.path().to_owned()]
+            });
+            for place in places {
+                let found = look_through(files, &place);
+                found.errors.iter().for_each(|error| warn(&scr_base::describe(error)));
+                for (id, rank) in found.parts {
+                    let part = PartDir::new(&place, id, rank);
+                    match read_own(files, prefix, &part, prefix_id.as_ref()) {
+                        Ok(map) if is_dropped(&map) => {}
+                        Ok(map) => inventory.add(files, &part, &map),
+                        Err(UnusablePart::Fs(error)) => warn(&scr_base::describe(&error)),
+                        Err(_) => {}
+                    }
+                }
+            }
+        }
+        Ok(inventory)
+    }
+
+    fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap) {
+        if let Some(own) = ScavengedMap::of(map) {
+            let lost = lost(files, part, &own.record).max(map.wrong_bytes);
+            self.parts.push(Part { lost, is_wrong: map.wrong_bytes.is_some(), map: own });
+        }
+        let is_refused = match counted_state(map) {
+            PartState::Open => false,
+            PartState::Refused => true,
+            PartState::Unknown | PartState::Arriving | PartState::Prepared | PartState::Complete => return,
+        };
+        self.spoilers.extend(map.record.clone().map(|record| Spoiler { record, is_refused }));
+    }
+
+    /// Measures the room that the stores of these bases have.
+    pub fn measure_room<'b>(&mut self, files: &dyn Files, bases: impl Iterator<Item = &'b Path>) {
+        let memory = MemoryLimits::default();
+        let rooms = bases.filter_map(|base| room(files, base, &memory, u64::MAX));
+        self.room = rooms.map(|room| room.bytes).min();
+    }
+
+    /// Bytes that may still be written to the store with the least room, where that was measured.
+    pub fn room(&self) -> Option<u64> {
+        self.room
+    }
+
+    /// To be sent to who looks at all of them.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut tree = KvTree::new();
+        for (place, part) in self.parts.iter().enumerate() {
+            let below = tree.child(PARTS).child(place.to_string());
+            below.set(WHOLE, u8::from(part.lost.is_none()));
+            below.set(DATA, u8::from(part.lost != Some(Lost::Data)));
+            below.set(WRONG, u8::from(part.is_wrong));
+            below.put(MAP, part.map.to_tree());
+        }
+        for (place, spoiler) in self.spoilers.iter().enumerate() {
+            let below = tree.child(SPOILERS).child(place.to_string());
+            below.set(REFUSED, u8::from(spoiler.is_refused));
+            below.put(RECORD, spoiler.record.to_tree());
+        }
+        self.room.iter().for_each(|room| tree.set(ROOM, room));
+        tree.to_file_bytes()
+    }
+
+    /// Parses an inventory. Entries that cannot be read count as lost.
+    pub fn from_bytes(bytes: &[u8]) -> Self {
+        let tree = KvTree::from_file_bytes(bytes).unwrap_or_default();
+        let below = |key: &str| tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, below)| below);
+        let part = |part: &KvTree| {
+            let map = ScavengedMap::from_tree(part.get(MAP)?).ok()?;
+            let lost = match (part.text(WHOLE), part.text(DATA)) {
+                (Some("1"), _) => None,
+                (_, Some("1")) if map.record.local.is_some() => Some(Lost::Protection),
+                (_, Some("1")) => Some(Lost::Redundancy),
+                _ => Some(Lost::Data),
+            };
+            Some(Part { map, lost, is_wrong: part.text(WRONG) == Some("1") })
+        };
+        let spoiler = |spoiler: &KvTree| {
+            let record = RankRecord::from_tree(spoiler.get(RECORD)?).ok()?;
+            Some(Spoiler { record, is_refused: spoiler.text(REFUSED) == Some("1") })
+        };
+        Self {
+            parts: below(PARTS).filter_map(part).collect(),
+            spoilers: below(SPOILERS).filter_map(spoiler).collect(),
+            room: tree.parse(ROOM).ok().flatten(),
+        }
+    }
+}
+
+const PARTS: &str = "PARTS";
+const SPOILERS: &str = "SPOILERS";
+const REFUSED: &str = "REFUSED";
+const RECORD: &str = "RECORD";
+const WHOLE: &str = "WHOLE";
+/// Whether no file is missing; the redundancy may be.
+const DATA: &str = "DATA";
+/// Whether a run has found wrong bytes.
+const WRONG: &str = "WRONG";
+const MAP: &str = "MAP";
+const ROOM: &str = "ROOM";
+
+fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
+    let loss = match record.protection.bypass {
+        true => loss_in_place(files, record),
+        false => visible_loss(files, part, record),
+    };
+    loss.map(|loss| loss.lost)
+}
+
+/// The datasets that any node has something of, the newest first. Each inventory is that of a node.
+pub fn inspect(inventories: Vec<Inventory>, plugins: &PluginHost) -> Vec<Inspected> {
+    let mut datasets: BTreeMap<DatasetKey, Dataset> = BTreeMap::new();
+    let nodes = inventories.len();
+    for (node, inventory) in inventories.into_iter().enumerate() {
+        for Spoiler { record, is_refused } in inventory.spoilers {
+            let state = if is_refused { PartState::Refused } else { PartState::Open };
+            datasets.entry(DatasetKey::of(&record)).or_default().states.push((state, Some(record.ranks())));
+        }
+        for Part { map, lost, is_wrong } in inventory.parts {
+            let dataset = datasets.entry(DatasetKey::of(&map.record)).or_default();
+            let state = if map.complete { PartState::Complete } else { PartState::Prepared };
+            dataset.states.push((state, Some(map.record.ranks())));
+            dataset.found.push(Found { rank: map.record.rank, node, lost, is_wrong });
+            dataset.maps.push(map);
+        }
+    }
+    datasets.into_values().rev().filter_map(|dataset| dataset.judge(nodes, plugins)).collect()
+}
+
+/// A part that was found on a node.
+struct Found {
+    rank: Rank,
+    node: usize,
+    lost: Option<Lost>,
+    is_wrong: bool,
+}
+
+/// The summary of a dataset over all nodes.
+#[derive(Default)]
+struct Dataset {
+    maps: Vec<ScavengedMap>,
+    /// The parts that were found.
+    found: Vec<Found>,
+    /// How far each part has come, and how many ranks wrote it.
+    states: Vec<(PartState, Option<u32>)>,
+}
+
+impl Dataset {
+    /// `None` where no part is known to have been prepared.
+    fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
+        let scan = Scan::of(&self.maps, Vec::new())?;
+        let inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
+        let survives = match &inspected.beyond_repair {
+            Some(_) => None,
+            None => survives(&scan, &self.found, nodes, plugins),
+        };
+        Some(Inspected { survives, ..inspected })
+    }
+}
+
+fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHost) -> Inspected {
+    let any = &scan.any;
+    let mut losses: BTreeMap<Rank, Option<Lost>> =
+        (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
+    for Found { rank, lost, .. } in found {
+        // The better one of two copies counts.
+        losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
+    }
+    let losses: BTreeMap<Rank, Lost> =
+        losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
+    let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
+    let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
+    let beyond_repair = if state.is_unfinished(any.ranks()) {
+        Some("it was never complete, and the next run removes it".to_owned())
+    } else if state.refused {
+        Some("the application could not restart from it".to_owned())
+    } else if lost.is_empty() {
+        None
+    } else {
+        let wrong = found.iter().filter(|found| found.is_wrong && losses.contains_key(&found.rank));
+        let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
+        why_beyond_repair(scan, &losses, plugins).map(|why| format!("{why}{}", found_wrong(&wrong)))
+    };
+    Inspected {
+        id: any.id_in_prefix,
+        dataset: any.dataset.clone(),
+        ranks: any.ranks(),
+        scheme: (!any.protection.bypass).then(|| any.protection.scheme.clone()),
+        is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
+        survives: None,
+        lost: lost.iter().map(|rank| rank.0).collect(),
+        beyond_repair,
+    }
+}
+
+/// Says that a run has found wrong bytes in the parts of these ranks.
+fn found_wrong(ranks: &BTreeSet<Rank>) -> String {
+    let names: Vec<_> = ranks.iter().map(ToString::to_string).collect();
+    match names.is_empty() {
+        true => String::new(),
+        false => format!("; a run has found wrong bytes in the parts of ranks {}", names.join(", ")),
+    }
+}
+
+fn why_beyond_repair(scan: &Scan, losses: &BTreeMap<Rank, Lost>, plugins: &PluginHost) -> Option<String> {
+    let protection = &scan.any.protection;
+    if protection.bypass {
+        return Some("its files in the prefix directory are not as they were written".to_owned());
+    }
+    let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
+    if let Some(unknown) = losses.keys().find(|rank| sets.iter().all(|set| !set.contains(rank))) {
+        return Some(format!("no node knows anything of the part of rank {unknown}"));
+    }
+    let scheme = match load(scan, plugins) {
+        Ok(scheme) => scheme,
+        Err(error) => {
+            return Some(format!(
+                "the scheme {} cannot be used: {}",
+                protection.scheme,
+                scr_base::describe(&error)
+            ))
+        }
+    };
+    let all: Losses = losses.iter().map(|(&rank, &lost)| (rank, lost)).collect();
+    sets.iter().find(|set| !all.leave_enough(set, &*scheme)).map(|set| {
+        let is_local = all.has_local(set);
+        let is_missing = |member: &&Rank| match losses.get(member) {
+            Some(Lost::Data) => true,
+            known => known.is_some() && !is_local,
+        };
+        let missing: Vec<_> = set.iter().filter(is_missing).map(ToString::to_string).collect();
+        let members: Vec<_> = set.iter().map(ToString::to_string).collect();
+        let (members, missing) = (members.join(", "), missing.join(", "));
+        match is_local {
+            true => format!("the set of ranks {members} has lost ranks {missing} before it was protected"),
+            false => format!(
+                "the set of ranks {members} has lost ranks {missing}, and {} does not survive that",
+                protection.scheme
+            ),
+        }
+    })
+}
+
+/// How many nodes may be lost besides. `None` if the scheme cannot be asked.
+fn survives(scan: &Scan, found: &[Found], nodes: usize, plugins: &PluginHost) -> Option<Survives> {
+    if scan.any.protection.bypass {
+        return Some(Survives::All);
+    }
+    if found.iter().any(|found| found.lost == Some(Lost::Protection)) {
+        return Some(Survives::Nodes(0));
+    }
+    let scheme = load(scan, plugins).ok()?;
+    let mut holders: BTreeMap<Rank, BTreeSet<usize>> = BTreeMap::new();
+    for Found { rank, node, .. } in found.iter().filter(|found| found.lost.is_none()) {
+        holders.entry(*rank).or_default().insert(*node);
+    }
+    let holders_of = |member: &Rank| -> Holders {
+        let held = holders.get(member).map(|nodes| nodes.iter().copied().collect::<Vec<_>>());
+        // It lies where all nodes see it, and no node takes it along.
+        Some(held.unwrap_or_default()).filter(|held| nodes == 1 || held.len() < nodes)
+    };
+    let sets: BTreeSet<&Vec<Rank>> = scan.records().map(|record| &record.members).collect();
+    let survived = sets.iter().map(|set| {
+        let size = u32::try_from(set.len()).unwrap_or(u32::MAX);
+        let members: Vec<_> = set.iter().map(holders_of).collect();
+        Survives::of_set(&members, scheme.losses_survived(size).unwrap_or(0))
+    });
+    survived.min()
+}
+
+fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, UseError> {
+    let protection = &scan.any.protection;
+    let plugin = plugins.open(PluginKind::Scheme, &protection.scheme)?;
+    readable_scheme(&plugin, protection)
+}

@@ -1,0 +1,39 @@
+//! What only the commands do to datasets, without a job and without MPI. See the user guide's sections "Fetch, flush, and
+//! scavenge" and "Manage datasets".
+//!
+//! | part | what it is |
+//! |---|---|
+//! | `saving` | which datasets `scr postrun` saves, and which it leaves |
+//! | `unsaved` | which datasets would be lost with a cache directory |
+//! | `dropping` | takes a dataset out of the index |
+//! | `deleting` | the same, with its files |
+//! | `extract` | writes files out of their containers |
+//! | `import` | files that were not written through scr become a dataset |
+//! | `inspect` | which datasets in the caches of the nodes can be made whole |
+//! | [`scrub`] | compares what is stored with its checksums |
+
+#![allow(
+    missing_docs,
+    reason = "only crates of scr call this one: a name that says everything needs no sentence"
+)]
+// Tests make and look at real files; the rule is for what ships.
+#![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
+
+mod deleting;
+mod dropping;
+mod extract;
+mod import;
+mod inspect;
+
+mod saving;
+pub mod scrub;
+mod unsaved;
+
+pub use deleting::{delete_dataset, DeleteError, Deleted};
+pub use dropping::{drop_dataset, drop_later, Dropped};
+pub use extract::{extract, ExtractError, Extracted};
+pub use import::{Import, ImportError, Imported};
+pub use inspect::{inspect, Inspected, Inventory};
+
+pub use saving::{Fate, JobEnd, Saving, Why};
+pub use unsaved::{add_unlisted, unsaved, Unsaved};

@@ -1,0 +1,153 @@
+//! The files that the filemaps of a cache directory record.
+
+use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
+use scr_base::fs::{At, Files, FsError, MAX_TREE_BYTES};
+use scr_comm::Rank;
+use scr_core::cache::filemap::{Filemap, PartState};
+use scr_core::cache::node_dir;
+use scr_core::cache::part::{look_through, PartDir};
+use scr_core::cache::place::PartPlace;
+use scr_core::cache::record::RankRecord;
+use std::path::{Path, PathBuf};
+
+/// The cache directories at or below a folder: those with datasets in them. `<base>/<user>/scr.<allocation>` is what
+/// a job makes, so it is enough to look two folders deep, and at the folders of nodes in what is found.
+///
+/// # Errors
+/// If the folder itself cannot be listed.
+pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsError> {
+    let inside = |dir: &Path| -> Vec<PathBuf> {
+        let names = files.list(dir).unwrap_or_default();
+        names.into_iter().map(|name| dir.join(name)).collect()
+    };
+    files.list(dir).at("list", dir)?;
+    let children = inside(dir);
+    let nested = children.iter().flat_map(|child| inside(child));
+    let all = std::iter::once(dir.to_owned()).chain(children.iter().cloned()).chain(nested);
+    let holds = |path: &PathBuf| !look_through(files, path).ids.is_empty();
+    let places = all.flat_map(|path| node_dir::places(files, &path).unwrap_or_else(|_| vec![path]));
+    let mut found: Vec<PathBuf> = places.filter(holds).collect();
+    found.sort();
+    found.dedup();
+    Ok(found)
+}
+
+pub(super) fn plan(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Plan, FsError> {
+    files.list(cache).at("list", cache)?;
+    let mut there = look_through(files, cache);
+    if let Some(error) = there.errors.pop() {
+        return Err(error);
+    }
+    let mut plan = Plan::default();
+    for id in there.ids {
+        let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
+        let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
+        let name = maps.iter().find_map(|part| part.map.record.as_ref()).map(label).unwrap_or_default();
+        if wanted.takes(id, &name) {
+            plan.datasets.push(planned(id, name, maps));
+        }
+    }
+    Ok(plan)
+}
+
+fn planned(id: u64, name: String, parts: Vec<Part>) -> Planned {
+    let state = parts.iter().map(|part| part.map.state).max().unwrap_or_default();
+    let dataset = Dataset { id, name, state: in_words(state).to_owned(), items: Vec::new() };
+    let mut planned = Planned { dataset, reads: Vec::new() };
+    for part in parts {
+        planned.dataset.items.push(part.item());
+        if let Some(record) = part.map.record.as_ref().filter(|_| part.map.state >= PartState::Prepared) {
+            planned.reads.extend(reads(&part.dir, record));
+        }
+    }
+    planned
+}
+
+/// One rank's part.
+struct Part {
+    dir: PartDir,
+    rank: Rank,
+    map: Filemap,
+    /// Why the filemap could not be read.
+    error: Option<String>,
+}
+
+impl Part {
+    fn look(files: &dyn Files, cache: &Path, id: u64, rank: Rank) -> Self {
+        let dir = PartDir::new(cache, id, rank);
+        match files.read_all(&dir.filemap(), MAX_TREE_BYTES) {
+            Ok(bytes) => Self { map: Filemap::parse(&bytes), dir, rank, error: None },
+            Err(error) => {
+                Self { map: Filemap::default(), dir, rank, error: Some(scr_base::describe(&error)) }
+            }
+        }
+    }
+
+    /// The findings on the filemap.
+    fn item(&self) -> Item {
+        let path = self.dir.filemap();
+        let now = "what it records counts as lost at the next start, and is rebuilt where the scheme can"
+            .to_owned();
+        let verdict = match (&self.error, self.map.damaged, self.map.state) {
+            (Some(error), _, _) => Verdict::Wrong { found: error.clone(), now },
+            (None, true, _) => Verdict::Wrong { found: format!("{} is damaged", path.display()), now },
+            (None, false, PartState::Prepared | PartState::Complete | PartState::Refused) => Verdict::Intact,
+            (None, false, _) => {
+                let why = "this part is being written, or its run has died; the next start removes it then"
+                    .to_owned();
+                Verdict::Unverified { why }
+            }
+        };
+        Item { path, kind: ItemKind::Filemap, rank: Some(self.rank.0), bytes: 0, verdict }
+    }
+}
+
+/// The files that a record names.
+fn reads(dir: &PartDir, record: &RankRecord) -> Vec<Read> {
+    let data = record.files.iter().map(|file| Read {
+        path: PartPlace::file(dir, record, file),
+        kind: ItemKind::Data,
+        rank: record.rank.0,
+        bytes: Some(file.bytes),
+        crc: file.crc,
+        now: what_now(record),
+    });
+    let kept = record.redundancy.map(|kept| Read {
+        path: dir.redundancy(),
+        kind: ItemKind::Redundancy,
+        rank: record.rank.0,
+        bytes: Some(kept.bytes),
+        crc: Some(kept.crc),
+        now: what_now(record),
+    });
+    data.chain(kept).collect()
+}
+
+fn what_now(record: &RankRecord) -> String {
+    let scheme = &record.protection.scheme;
+    if record.protection.bypass {
+        return "the next start cannot use this dataset, and takes an older one".to_owned();
+    }
+    if record.redundancy.is_none() {
+        return format!("{scheme} cannot rebuild it: the next start takes another dataset");
+    }
+    format!(
+        "the part of rank {} counts as lost at the next start, and {scheme} rebuilds it from its set",
+        record.rank
+    )
+}
+
+fn label(record: &RankRecord) -> String {
+    String::from_utf8_lossy(&record.dataset.name).into_owned()
+}
+
+fn in_words(state: PartState) -> &'static str {
+    match state {
+        PartState::Unknown => "unknown",
+        PartState::Arriving => "being restored",
+        PartState::Open => "being written",
+        PartState::Prepared => "protected",
+        PartState::Complete => "complete",
+        PartState::Refused => "refused by the application",
+    }
+}

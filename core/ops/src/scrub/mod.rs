@@ -1,0 +1,199 @@
+//! Scrub: reads everything that is recorded and compares it, on demand, and changes nothing.
+//!
+//! A [`Plan`] is made from the records: [`Plan::of_cache`] for a cache directory of this node, [`Plan::of_prefix`] for a prefix
+//! directory. [`Plan::run`] then reads the bytes. It needs no other rank, so it works without a job.
+//!
+//! | part | what it does |
+//! |---|---|
+//! | `cached` | what the filemaps of a cache directory record |
+//! | `prefixed` | what the index, the summaries and the file lists of a prefix directory record |
+//! | `read` | reads one file and compares it |
+
+mod cached;
+mod prefixed;
+mod read;
+
+use scr_base::fs::{Files, FsError, MAX_TREE_BYTES};
+use scr_core::cache::filemap::{self as journal, Filemap};
+use scr_plugin_api::KvTree;
+use std::path::{Path, PathBuf};
+
+pub use cached::find_caches;
+
+/// The files to read, and the findings so far.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    datasets: Vec<Planned>,
+    general: Vec<Item>,
+}
+
+/// The findings in one place.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Report {
+    /// By dataset, the oldest first.
+    pub datasets: Vec<Dataset>,
+    /// Findings that belong to no dataset.
+    pub general: Vec<Item>,
+}
+
+/// One dataset in one place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Dataset {
+    /// Its number.
+    pub id: u64,
+    /// Its name, empty if it is not known.
+    pub name: String,
+    /// Its state, in a word or two.
+    pub state: String,
+    /// The subject of the check.
+    pub items: Vec<Item>,
+}
+
+/// One file that was checked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Item {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its kind.
+    pub kind: ItemKind,
+    /// The rank it belongs to, where it belongs to one.
+    pub rank: Option<u32>,
+    /// Its length, as far as recorded.
+    pub bytes: u64,
+    /// Whether it is as recorded.
+    pub verdict: Verdict,
+}
+
+/// The kind of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ItemKind {
+    /// A file of the application.
+    Data,
+    /// The redundancy file of a rank.
+    Redundancy,
+    /// The record of a rank's part in cache.
+    Filemap,
+    /// The list of datasets of a prefix directory.
+    Index,
+    /// The summary of a dataset in a prefix directory.
+    Summary,
+    /// The lists of the files of a dataset in a prefix directory.
+    FileList,
+}
+
+/// Whether a file is as recorded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Verdict {
+    /// Its length and its checksum are.
+    Intact,
+    /// Nothing is known to be wrong, but not everything could be compared.
+    Unverified {
+        /// The unreadable ones, and why.
+        why: String,
+    },
+    /// It is not.
+    Wrong {
+        /// The findings.
+        found: String,
+        /// The consequence, or the cure.
+        now: String,
+    },
+}
+
+/// Which dataset is wanted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    /// All of them.
+    All,
+    /// That of this name, or of this number.
+    One(String),
+}
+
+/// A dataset that has been inspected, with the files of it that are still to be read.
+#[derive(Debug, Clone)]
+struct Planned {
+    dataset: Dataset,
+    reads: Vec<Read>,
+}
+
+/// A file that is still to be read.
+#[derive(Debug, Clone)]
+struct Read {
+    path: PathBuf,
+    kind: ItemKind,
+    rank: u32,
+    bytes: Option<u64>,
+    crc: Option<u32>,
+    /// The message if it is wrong.
+    now: String,
+}
+
+impl Plan {
+    /// The records of a cache directory: a folder with folders `scr.dataset.<id>`.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub fn of_cache(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        cached::plan(files, cache, wanted)
+    }
+
+    /// The records of a prefix directory.
+    ///
+    /// # Errors
+    /// It has no folder `.scr`, or that cannot be read.
+    pub fn of_prefix(files: &dyn Files, prefix: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        prefixed::plan(files, prefix, wanted)
+    }
+
+    /// Whether nothing of what was wanted is there.
+    pub fn is_empty(&self) -> bool {
+        self.datasets.is_empty()
+    }
+
+    /// The bytes that [`run`](Self::run) will read.
+    pub fn bytes(&self) -> u64 {
+        let reads = self.datasets.iter().flat_map(|planned| &planned.reads);
+        reads
+            .filter(|read| read.crc.is_some())
+            .fold(0, |sum, read| sum.saturating_add(read.bytes.unwrap_or(0)))
+    }
+
+    /// Reads everything, and calls `progress` with the number of bytes that have just been read.
+    pub fn run(self, files: &dyn Files, progress: &mut dyn FnMut(u64)) -> Report {
+        let mut report = Report { datasets: Vec::new(), general: self.general };
+        for Planned { mut dataset, reads } in self.datasets {
+            dataset.items.extend(reads.into_iter().map(|wanted| read::check(files, wanted, progress)));
+            report.datasets.push(dataset);
+        }
+        report
+    }
+}
+
+impl Report {
+    /// Everything that was checked.
+    pub fn items(&self) -> impl Iterator<Item = &Item> {
+        self.general.iter().chain(self.datasets.iter().flat_map(|dataset| &dataset.items))
+    }
+
+    /// Whether nothing is wrong.
+    pub fn is_intact(&self) -> bool {
+        !self.items().any(|item| matches!(item.verdict, Verdict::Wrong { .. }))
+    }
+}
+
+impl Wanted {
+    fn takes(&self, id: u64, name: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::One(wanted) => *wanted == name || wanted.parse() == Ok(id),
+        }
+    }
+}
+
+/// A filemap as the tree of the developer's manual, for people to read.
+///
+/// # Errors
+/// If it cannot be read. A damaged file gives only what could be read.
+pub fn filemap(files: &dyn Files, path: &Path) -> Result<KvTree, FsError> {
+    Ok(journal::as_tree(&Filemap::parse(&files.read_all(path, MAX_TREE_BYTES)?)))
+}

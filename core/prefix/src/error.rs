@@ -1,0 +1,368 @@
+//! Errors of a file below the prefix directory.
+
+use scr_base::fs::FsError;
+use scr_comm::Rank;
+use std::path::PathBuf;
+
+/// Why a file below the prefix directory could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum PrefixError {
+    /// The file itself.
+    #[error(transparent)]
+    Fs(#[from] FsError),
+    /// It is damaged, and there is a way out.
+    #[error("{}; {advice}", scr_base::describe(fault))]
+    Damaged {
+        /// The fault.
+        fault: FsError,
+        /// The cure.
+        advice: &'static str,
+    },
+    /// An index is damaged, and the new one that would take its place cannot be written.
+    #[error("{}; no new index can take its place: {}", damage.fault(), scr_base::describe(why))]
+    Unhealed {
+        /// The fault.
+        damage: Box<PrefixError>,
+        /// The obstacle.
+        why: Box<PrefixError>,
+    },
+    /// Another directory is in its place, or none.
+    #[error(
+        "the prefix directory {} of this run is not there, or another directory is in its place: mount its file system on this node, \
+         or let SCR_PREFIX name a folder that all nodes share",
+        dir.display()
+    )]
+    Elsewhere {
+        /// Its path.
+        dir: PathBuf,
+    },
+    /// Written by another release.
+    #[error("{} has format version {found}, and this release reads version {expected}", path.display())]
+    Version {
+        /// Which file.
+        path: PathBuf,
+        /// Its version.
+        found: u64,
+        /// The only one that is read.
+        expected: u64,
+    },
+    /// The file belongs to another dataset.
+    #[error("{} describes dataset {found}, and dataset {expected} should be there", path.display())]
+    WrongDataset {
+        /// Which file.
+        path: PathBuf,
+        /// The dataset it describes.
+        found: u64,
+        /// The dataset it should describe.
+        expected: u64,
+    },
+    /// A file that must be there is missing.
+    #[error("{} is missing", path.display())]
+    Missing {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// Files of a newer dataset would be replaced.
+    #[error("its name or files of it belong to dataset {newer}, which is newer")]
+    Superseded {
+        /// The newer dataset.
+        newer: u64,
+    },
+    /// Another dataset has the same number.
+    #[error("the index has another dataset under the number {id}, `{name}', which is not replaced")]
+    NumberTaken {
+        /// The number.
+        id: u64,
+        /// The other dataset.
+        name: String,
+    },
+    /// It was dropped, ended or replaced while this process was at work on it.
+    #[error("somebody else has ended, dropped or replaced dataset {id} meanwhile")]
+    Ended {
+        /// The dataset.
+        id: u64,
+    },
+    /// A run reads the files that would be replaced or deleted.
+    #[error(
+        "another run reads the files of dataset {id} where they lie; they are not replaced, deleted or dropped before it has ended"
+    )]
+    InUse {
+        /// The dataset that it reads.
+        id: u64,
+    },
+    /// Another job writes a dataset of this name in place.
+    #[error(
+        "another job writes a dataset of this name, number {id}, and both would have bytes of each other; give each job a prefix \
+         directory of its own (SCR_PREFIX)"
+    )]
+    Written {
+        /// The dataset of the other job.
+        id: u64,
+    },
+    /// An older dataset is getting the same names, and could not be finished first.
+    #[error("the flush {token} is giving files the same names, and could not be finished first: {why}")]
+    NotItsTurn {
+        /// The other flush.
+        token: String,
+        /// The obstacle.
+        why: String,
+    },
+    /// A folder below the prefix directory is a symbolic link.
+    #[error("{} is a symbolic link{fault}", path.display())]
+    Linked {
+        /// The folder.
+        path: PathBuf,
+        /// Why it cannot be used.
+        fault: LinkFault,
+    },
+    /// A container, or a summary that leads to containers, is not what was written.
+    #[error("{} is damaged: {reason}", path.display())]
+    Container {
+        /// Which file.
+        path: PathBuf,
+        /// The fault.
+        reason: &'static str,
+    },
+    /// The lists of files do not fit together.
+    #[error("{} cannot be used: {reason}", path.display())]
+    Rank2File {
+        /// Which file.
+        path: PathBuf,
+        /// The fault.
+        reason: Rank2FileFault,
+    },
+}
+
+/// The fault of a list of files.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Rank2FileFault {
+    /// Written by another number of ranks than another part says, or than was asked for.
+    #[error("it was written by {found} ranks where {expected} are expected")]
+    Ranks {
+        /// As written.
+        found: u32,
+        /// As expected.
+        expected: u32,
+    },
+    /// A rank that the run did not have.
+    #[error("it lists rank {rank}, and the run had {ranks} ranks")]
+    NoSuchRank {
+        /// The rank, as written.
+        rank: String,
+        /// Number of ranks.
+        ranks: u32,
+    },
+    /// A rank is in two of the lists.
+    #[error("rank {rank} is listed twice")]
+    RankTwice {
+        /// Which.
+        rank: Rank,
+    },
+    /// Some ranks are in no list.
+    #[error("{missing} of {ranks} ranks are not listed, the first is rank {first}")]
+    RanksMissing {
+        /// How many.
+        missing: u32,
+        /// The number of all ranks.
+        ranks: u32,
+        /// The lowest of them.
+        first: Rank,
+    },
+    /// The list is on another level than the one above it says.
+    #[error("it has level {found} where {expected} is expected")]
+    Level {
+        /// As written.
+        found: u32,
+        /// As expected.
+        expected: String,
+    },
+    /// A list below would not be one of the dataset's own.
+    #[error("it leads to `{name}', which is not the name of a list of files")]
+    PartName {
+        /// The name, as written.
+        name: String,
+    },
+    /// Two lists lead to the same one.
+    #[error("the list `{name}' is led to twice")]
+    PartTwice {
+        /// The name, as written.
+        name: String,
+    },
+    /// A file's name leads out of the prefix directory, or nowhere.
+    #[error("rank {rank} has the file `{name}', which is not a path below the prefix directory")]
+    NameOutside {
+        /// The owner of the file.
+        rank: Rank,
+        /// Its name.
+        name: String,
+    },
+    /// A file's name is too long for C SCR to read.
+    #[error("rank {rank} has a file with a name of {found} bytes, and {most} are allowed: `{name}'")]
+    NameTooLong {
+        /// The owner of the file.
+        rank: Rank,
+        /// Its name.
+        name: String,
+        /// Its length.
+        found: usize,
+        /// The limit.
+        most: usize,
+    },
+    /// One name refers to two files.
+    #[error("the file `{name}' is listed for rank {first} and for rank {second}, not with the same size and checksum")]
+    NameTwice {
+        /// The name.
+        name: String,
+        /// One rank.
+        first: Rank,
+        /// The other one; it may be the same.
+        second: Rank,
+    },
+}
+
+impl PrefixError {
+    /// The same with what to do where the file is damaged.
+    pub(super) fn of_file(fault: FsError, advice: &'static str) -> Self {
+        match fault {
+            FsError::Tree { .. } => PrefixError::Damaged { fault, advice },
+            other => PrefixError::Fs(other),
+        }
+    }
+
+    /// The fault, for a message that says itself what becomes of the file.
+    pub(crate) fn fault(&self) -> String {
+        match self {
+            PrefixError::Damaged { fault, .. } => scr_base::describe(fault),
+            other => scr_base::describe(other),
+        }
+    }
+
+    /// Whether there is no room for what was to be written, for everybody or for this user.
+    pub fn is_for_want_of_room(&self) -> bool {
+        matches!(self, PrefixError::Fs(error) if error.is_for_want_of_room())
+    }
+
+    /// Whether this user may not write there, or nobody may.
+    pub fn is_for_want_of_permission(&self) -> bool {
+        use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+        matches!(self, PrefixError::Fs(error) if matches!(error.kind(), Some(PermissionDenied | ReadOnlyFilesystem)))
+    }
+
+    /// Whether one dataset is refused, and another one may not be.
+    pub fn is_refusal(&self) -> bool {
+        matches!(
+            self,
+            Self::Superseded { .. }
+                | Self::NumberTaken { .. }
+                | Self::Ended { .. }
+                | Self::InUse { .. }
+                | Self::Written { .. }
+                | Self::NotItsTurn { .. }
+        )
+    }
+
+    /// Whether what is stored is itself wrong, so that a retry cannot help.
+    pub fn is_damage(&self) -> bool {
+        match self {
+            PrefixError::Fs(error) => error.is_damage(),
+            PrefixError::NotItsTurn { .. }
+            | PrefixError::InUse { .. }
+            | PrefixError::Written { .. }
+            | PrefixError::Elsewhere { .. } => false,
+            // A file of a later release is valid for that release.
+            PrefixError::Version { found, expected, .. } => found < expected,
+            _ => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_error_says_what_and_where() {
+        let path = || PathBuf::from("/p/.scr/index.scr");
+        let errors = [
+            PrefixError::Version { path: path(), found: 3, expected: 2 },
+            PrefixError::WrongDataset { path: path(), found: 3, expected: 2 },
+            PrefixError::Missing { path: path() },
+            PrefixError::Rank2File { path: path(), reason: Rank2FileFault::RankTwice { rank: Rank(7) } },
+        ];
+        let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "/p/.scr/index.scr has format version 3, and this release reads version 2",
+                "/p/.scr/index.scr describes dataset 3, and dataset 2 should be there",
+                "/p/.scr/index.scr is missing",
+                "/p/.scr/index.scr cannot be used: rank 7 is listed twice",
+            ]
+        );
+        // The first is what a later release has written.
+        let damage: Vec<_> = errors.iter().map(PrefixError::is_damage).collect();
+        assert_eq!(damage, [false, true, true, true]);
+    }
+
+    #[test]
+    fn every_fault_of_a_list_of_files_names_what_it_found() {
+        let name = || "a/b".to_owned();
+        let faults = [
+            Rank2FileFault::Ranks { found: 4, expected: 8 },
+            Rank2FileFault::NoSuchRank { rank: "x".to_owned(), ranks: 4 },
+            Rank2FileFault::RanksMissing { missing: 2, ranks: 4, first: Rank(1) },
+            Rank2FileFault::Level { found: 3, expected: "0".to_owned() },
+            Rank2FileFault::PartName { name: name() },
+            Rank2FileFault::PartTwice { name: name() },
+            Rank2FileFault::NameOutside { rank: Rank(1), name: name() },
+            Rank2FileFault::NameTooLong { rank: Rank(1), name: name(), found: 2000, most: 1023 },
+            Rank2FileFault::NameTwice { name: name(), first: Rank(1), second: Rank(2) },
+        ];
+        let texts: Vec<_> = faults.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            texts,
+            [
+                "it was written by 4 ranks where 8 are expected",
+                "it lists rank x, and the run had 4 ranks",
+                "2 of 4 ranks are not listed, the first is rank 1",
+                "it has level 3 where 0 is expected",
+                "it leads to `a/b', which is not the name of a list of files",
+                "the list `a/b' is led to twice",
+                "rank 1 has the file `a/b', which is not a path below the prefix directory",
+                "rank 1 has a file with a name of 2000 bytes, and 1023 are allowed: `a/b'",
+                "the file `a/b' is listed for rank 1 and for rank 2, not with the same size and checksum",
+            ]
+        );
+    }
+}
+
+/// Why a symbolic link below the prefix directory cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum LinkFault {
+    /// Somebody else can let it lead elsewhere at any time.
+    #[error(
+        " of user {uid}, and scr follows only links of yours and of root; make a link or a folder of your own in its place"
+    )]
+    OfOther {
+        /// The owner.
+        uid: u32,
+    },
+    /// It leads to nothing.
+    #[error(" that leads to nothing; make the folder that it names, or remove the link")]
+    Nowhere,
+    /// It leads to a folder that has another name under the prefix directory.
+    #[error(
+        " that leads to a folder with another name under the prefix directory, and one file could belong to two datasets; use \
+         the names that the files have without the link"
+    )]
+    SecondName,
+    /// It leads to the same folder as another link.
+    #[error(" that leads to the same folder as another one, and one file could belong to two datasets; use the same link for both")]
+    Twice,
+    /// It stands for the folder of the library.
+    #[error(", and scr keeps its own files in a folder; put a folder in its place")]
+    Hidden,
+    /// Files would be removed through it.
+    #[error(", and scr removes nothing through one: its files may have been moved there to be kept; remove them yourself")]
+    Removes,
+}

@@ -1,0 +1,383 @@
+//! `ids.scr`: which prefix directory this is, and which numbers are taken in it. Only scr has this file.
+//!
+//! ```text
+//! VERSION/1
+//! PREFIX_RANDOM_ID/<random id of the prefix directory>
+//! RUN/<number of the last run>
+//! NEXT/<first dataset id that no run has reserved>
+//! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
+//! WITHDRAWN/<number of a run>/ID/<id of a dataset that was dropped or deleted> ...
+//! WITHDRAWN/<number of a run>/REFUSED/<id of a dataset that the application has refused> ...
+//! WITHDRAWN/BETWEEN/<n>/{RUN, ID}/<place of a checkpoint that somebody has gone back to>
+//! WITHDRAWN/BETWEEN/<n>/{NEXT_RUN, NEXT_ID}/<place of the first dataset written since; no checkpoint in between counts>
+//! WITHDRAWN/UP_TO/RUN/<number of a run>
+//! WITHDRAWN/UP_TO/ID/<id of a dataset; no older one counts that the index does not list>
+//! ```
+//!
+//! Every run gets a number of its own before it does anything, and reserves a block of dataset ids before it uses the first of
+//! them. All its records carry the number: in cache, in the index, in summaries. So a later run is recognized as later, even if
+//! its nodes have no data of the earlier one. The number is at least the time in seconds at which the run begins. So it is also
+//! recognized if an older copy of the prefix directory was restored in between.
+//!
+//! The random id is made with the file, and is in every record in cache. A prefix directory that was removed and made again has
+//! another one, so datasets of the old one that are left in cache are not restored. The index has a copy, in case this file is
+//! lost.
+
+use super::shared::{self, Shared};
+use super::{Between, Index, Prefix, PrefixError, Seq};
+use scr_base::fs::{unique_number, At, Durability, Files, Kind};
+use scr_plugin_api::KvTree;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// The random id of a prefix directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrefixId(String);
+
+impl PrefixId {
+    pub(crate) fn random() -> Self {
+        Self(format!("{:016x}{:016x}", unique_number(), unique_number()))
+    }
+
+    /// From text; `None` for what is no such id.
+    pub fn parse(text: &str) -> Option<Self> {
+        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+        (text.len() == 32 && text.bytes().all(is_digit)).then(|| Self(text.to_owned()))
+    }
+
+    /// The id of a prefix directory; `None` where it has none yet, or it is lost.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        Self::of(unless_damaged(shared::read(files, prefix))?.flatten().as_ref(), files, prefix)
+    }
+
+    fn of(ids: Option<&Ids>, files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        match ids.and_then(Ids::prefix_id) {
+            None => Ok(unless_damaged(Index::read(files, prefix))?.and_then(|index| index.prefix_id())),
+            own => Ok(own),
+        }
+    }
+}
+
+impl fmt::Display for PrefixId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// A run, and the prefix directory that it runs in.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RunId {
+    /// `None` if none could be kept, so that every record of this path counts.
+    pub prefix: Option<PrefixId>,
+    /// Number of the run.
+    pub number: u64,
+    /// Whether no other run gets this number. If not, it is the time at which the run began, or the number of the run before, and
+    /// a later run still counts as later.
+    pub is_counted: bool,
+    /// Whether an earlier run may still be under way in the prefix directory. Only rank 0 knows.
+    pub is_second: bool,
+}
+
+impl RunId {
+    /// Its number, if no other run has it.
+    pub fn number_alone(&self) -> Option<u64> {
+        self.is_counted.then_some(self.number)
+    }
+
+    /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and
+    /// what is written there would be lost.
+    ///
+    /// # Errors
+    /// [`PrefixError::Elsewhere`], or it cannot be read.
+    pub(crate) fn expect_prefix(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        self.withdrawn_in(files, prefix).map(drop)
+    }
+
+    /// The datasets that were withdrawn in the prefix directory of the run.
+    ///
+    /// # Errors
+    /// As for [`expect_prefix`](Self::expect_prefix).
+    pub fn withdrawn_in(&self, files: &dyn Files, prefix: &Prefix) -> Result<Withdrawn, PrefixError> {
+        let ids = match &self.prefix {
+            Some(_) => unless_damaged(shared::read::<Ids>(files, prefix))?.flatten(),
+            None => None,
+        };
+        let is_it = match &self.prefix {
+            Some(_) => PrefixId::of(ids.as_ref(), files, prefix)? == self.prefix,
+            None => files.status(&prefix.scr_dir()).is_ok_and(|found| found.kind == Kind::Dir),
+        };
+        match is_it {
+            true => Ok(ids.map(|ids| ids.withdrawn()).unwrap_or_default()),
+            false => Err(PrefixError::Elsewhere { dir: prefix.dir().to_owned() }),
+        }
+    }
+
+    /// The same where another node may have made it just now. A client of NFS remembers for a while that something is not there,
+    /// and asks again when it lists the folder.
+    ///
+    /// # Errors
+    /// As for [`expect_prefix`](Self::expect_prefix).
+    pub fn wait_for_prefix(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        for _ in 0..MOST_LOOKS {
+            match self.expect_prefix(files, prefix) {
+                Err(PrefixError::Elsewhere { .. }) => files.pause(PAUSE),
+                other => return other,
+            }
+            [prefix.dir(), &prefix.scr_dir()].into_iter().for_each(|folder| _ = files.list(folder));
+        }
+        self.expect_prefix(files, prefix)
+    }
+}
+
+/// Together these are five seconds.
+const PAUSE: Duration = Duration::from_millis(50);
+const MOST_LOOKS: u32 = 100;
+
+/// The file, as it is in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ids {
+    tree: KvTree,
+}
+
+impl Shared for Ids {
+    const WAIT: Durability = Durability::Synced;
+
+    fn path(prefix: &Prefix) -> PathBuf {
+        prefix.scr_file("ids.scr")
+    }
+
+    fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
+        Self::of_tree(tree, path)
+    }
+
+    fn tree_mut(&mut self) -> &mut KvTree {
+        &mut self.tree
+    }
+}
+
+impl Default for Ids {
+    fn default() -> Self {
+        let mut tree = KvTree::new();
+        tree.set("VERSION", VERSION);
+        tree.set(RUN, 0);
+        tree.set(NEXT, 1);
+        Self { tree }
+    }
+}
+
+impl Ids {
+    /// From a tree; `path` is for the error.
+    pub fn of_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
+        let found = tree.require("VERSION").at("use", path)?;
+        if found != VERSION {
+            return Err(PrefixError::Version { path: path.to_owned(), found, expected: VERSION });
+        }
+        for key in [RUN, NEXT] {
+            tree.require::<u64>(key).at("use", path)?;
+        }
+        Ok(Self { tree })
+    }
+
+    /// The number of the last run.
+    pub(crate) fn last_run(&self) -> u64 {
+        self.number(RUN)
+    }
+
+    /// A run has begun, with this number.
+    pub(crate) fn begin_run(&mut self, number: u64, prefix: &PrefixId) {
+        self.tree.set(RUN, number);
+        self.tree.set(PREFIX, prefix);
+    }
+
+    /// The first dataset id that no run has reserved.
+    pub(crate) fn next(&self) -> u64 {
+        self.number(NEXT)
+    }
+
+    /// From here on that is this one.
+    pub(crate) fn set_next(&mut self, next: u64) {
+        self.tree.set(NEXT, next);
+    }
+
+    /// The copies of purged output in cache are not flushed again to the prefix directory.
+    pub(crate) fn purge(&mut self, id: u64) {
+        self.tree.entry(PURGED, id);
+    }
+
+    /// The datasets that were purged.
+    pub fn purged(&self) -> Vec<u64> {
+        self.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default()
+    }
+
+    /// No run may restart from this dataset any more, whatever any cache has of it.
+    pub(crate) fn withdraw(&mut self, seq: Seq, why: Withdrawal) {
+        why.record(self.tree.child(WITHDRAWN), seq);
+        self.limit_withdrawn();
+    }
+
+    /// Nor from a checkpoint between these places.
+    pub(crate) fn go_back(&mut self, over: Between) {
+        let tree = self.tree.child(WITHDRAWN);
+        let mut all = Withdrawn::between(tree);
+        all.retain(|earlier| earlier.after < over.after || over.before < earlier.before);
+        all.push(over);
+        Withdrawn::put_between(tree, &all);
+        self.limit_withdrawn();
+    }
+
+    fn limit_withdrawn(&mut self) {
+        if let Some(mut tree) = self.tree.remove(WITHDRAWN) {
+            Withdrawn::limit(&mut tree);
+            self.tree.put(WITHDRAWN, tree);
+        }
+    }
+
+    /// The datasets that were withdrawn.
+    pub fn withdrawn(&self) -> Withdrawn {
+        Withdrawn(self.tree.get(WITHDRAWN).cloned().unwrap_or_default())
+    }
+
+    /// The file of a prefix directory; a missing or damaged one knows nothing.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub(crate) fn read(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        Ok(unless_damaged(shared::read::<Self>(files, prefix))?.flatten().unwrap_or_default())
+    }
+
+    /// The random id of the prefix directory.
+    pub(crate) fn prefix_id(&self) -> Option<PrefixId> {
+        self.tree.text(PREFIX).and_then(PrefixId::parse)
+    }
+
+    fn number(&self, key: &str) -> u64 {
+        self.tree.parse(key).ok().flatten().unwrap_or(0)
+    }
+}
+
+/// Why no run may restart from a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withdrawal {
+    /// It was dropped or deleted: what cache has of it leaves.
+    Removed,
+    /// The application could not restart from it: it may leave once a newer one counts.
+    Refused,
+}
+
+impl Withdrawal {
+    fn key(self) -> &'static str {
+        match self {
+            Self::Removed => "ID",
+            Self::Refused => "REFUSED",
+        }
+    }
+
+    fn record(self, tree: &mut KvTree, seq: Seq) {
+        tree.entry(seq.run.to_string(), self.key()).child(seq.id.to_string());
+    }
+}
+
+/// The datasets that no run may restart from, unless somebody has listed them again since.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Withdrawn(pub KvTree);
+
+impl Withdrawn {
+    /// Whether the dataset at this place is one, and why. Output is not given up where somebody goes back.
+    pub fn why(&self, seq: Seq, is_only_checkpoint: bool) -> Option<Withdrawal> {
+        let Self(tree) = self;
+        let of_run = tree.get(seq.run.to_string());
+        let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
+        let named = [Withdrawal::Removed, Withdrawal::Refused].into_iter().find(has);
+        let is_between = || is_only_checkpoint && Self::between(tree).iter().any(|between| between.has(seq));
+        let named = named.or_else(|| is_between().then_some(Withdrawal::Removed));
+        named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
+    }
+
+    /// The datasets that a run has gone back over, in the order of time.
+    pub(crate) fn between(tree: &KvTree) -> Vec<Between> {
+        let all = tree.get(BETWEEN).into_iter().flat_map(KvTree::iter);
+        let mut all: Vec<Between> = all
+            .filter_map(|(_, between)| {
+                let seq =
+                    |run, id| Some(Seq { run: between.require(run).ok()?, id: between.require(id).ok()? });
+                Some(Between { after: seq("RUN", "ID")?, before: seq("NEXT_RUN", "NEXT_ID")? })
+            })
+            .collect();
+        all.sort_unstable_by_key(|between| between.before);
+        all
+    }
+
+    fn put_between(tree: &mut KvTree, all: &[Between]) {
+        tree.remove(BETWEEN);
+        for (place, &Between { after, before }) in all.iter().enumerate() {
+            let between = tree.entry(BETWEEN, place);
+            between.set("RUN", after.run);
+            between.set("ID", after.id);
+            between.set("NEXT_RUN", before.run);
+            between.set("NEXT_ID", before.id);
+        }
+    }
+
+    fn up_to(tree: &KvTree) -> Option<Seq> {
+        let last = tree.get(UP_TO)?;
+        Some(Seq { run: last.require("RUN").ok()?, id: last.require("ID").ok()? })
+    }
+
+    /// Those that are known by their place.
+    pub(crate) fn named(tree: &KvTree) -> Vec<(Seq, Withdrawal)> {
+        let mut all = Vec::new();
+        for run in tree.keys_as::<u64>() {
+            for why in [Withdrawal::Removed, Withdrawal::Refused] {
+                let ids = tree.find(run.to_string(), why.key()).into_iter().flat_map(KvTree::keys_as::<u64>);
+                all.extend(ids.map(|id| (Seq { run, id }, why)));
+            }
+        }
+        all.sort_unstable_by_key(|(seq, _)| *seq);
+        all
+    }
+
+    /// The older half of too many is forgotten by place. From then on no dataset that is as old counts unless the index lists it:
+    /// to lose one is not as bad as to restart from a wrong one.
+    fn limit(tree: &mut KvTree) {
+        let (mut named, mut between) = (Self::named(tree), Self::between(tree));
+        if named.len() <= MOST_WITHDRAWN && between.len() <= MOST_BETWEEN {
+            return;
+        }
+        let forgotten = |len, most| if len > most { len / 2 } else { 0 };
+        let newer_named = named.split_off(forgotten(named.len(), MOST_WITHDRAWN));
+        let newer_between = between.split_off(forgotten(between.len(), MOST_BETWEEN));
+        let last_of = |Between { before, .. }: &Between| Seq { id: before.id.saturating_sub(1), ..*before };
+        let last_between = between.last().map(last_of);
+        let last = named.last().map(|(seq, _)| *seq).max(last_between).max(Self::up_to(tree));
+        let last = last.unwrap_or_default();
+        *tree = KvTree::new();
+        tree.child(UP_TO).set("RUN", last.run);
+        tree.child(UP_TO).set("ID", last.id);
+        newer_named.into_iter().for_each(|(seq, why)| why.record(tree, seq));
+        Self::put_between(tree, &newer_between);
+    }
+}
+
+fn unless_damaged<T>(read: Result<T, PrefixError>) -> Result<Option<T>, PrefixError> {
+    match read {
+        Err(error) if error.is_damage() => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+const VERSION: u64 = 1;
+const PREFIX: &str = "PREFIX_RANDOM_ID";
+const RUN: &str = "RUN";
+const NEXT: &str = "NEXT";
+const PURGED: &str = "PURGED";
+const WITHDRAWN: &str = "WITHDRAWN";
+const UP_TO: &str = "UP_TO";
+const BETWEEN: &str = "BETWEEN";
+/// As many withdrawn datasets are known by their place.
+pub(crate) const MOST_WITHDRAWN: usize = 1000;
+/// It is known of as many times that somebody has gone back.
+pub(crate) const MOST_BETWEEN: usize = 100;

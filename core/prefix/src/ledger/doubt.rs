@@ -1,0 +1,58 @@
+//! Which files of an older dataset a newer one may have written over, and what proves that it has not.
+
+use super::Ledger;
+use crate::{DatasetDescriptor, IndexEntry, DELETION};
+use scr_base::planted::{planted, Bug};
+
+/// Whether a dataset written in place may cost others a file: those that are complete, or that lie in place without being listed
+/// yet.
+pub(crate) fn is_any_at_risk(ledger: &Ledger, dataset: &DatasetDescriptor) -> bool {
+    let is_at_risk = |entry: &IndexEntry| entry.is_valid() || entry.flushed.is_none();
+    ledger.entries().iter().any(|entry| entry.id != dataset.id && is_at_risk(entry))
+}
+
+/// Whether a file is recorded as overwritten before the application gets its path.
+pub fn is_recorded(is_there: bool, is_any_at_risk: bool) -> bool {
+    is_there && is_any_at_risk && !planted(Bug::OverwrittenNotRecorded)
+}
+
+/// Whether the files of a dataset stay where those of dataset `deleted` are deleted: it counts, or is about to.
+pub(crate) fn keeps_its_files(entry: &IndexEntry, deleted: u64) -> bool {
+    let counts = entry.is_valid() || entry.taken.as_ref().is_some_and(|by| by != DELETION);
+    counts && entry.id != deleted && !planted(Bug::WindowDeletesShared)
+}
+
+/// The doubts about a file of a dataset that was complete once.
+#[derive(Debug, Clone, Copy)]
+pub struct Doubts {
+    /// The application was given it to write over.
+    pub is_given_out: bool,
+    /// It is not recorded which files a later dataset was given, and this one has changed since.
+    pub is_changed: bool,
+    /// Checksums are compared in any case, or a later dataset was begun.
+    pub is_suspect: bool,
+}
+
+/// The proof that a file must give, beside its length, for its bytes to count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Proof {
+    Nothing,
+    Checksum,
+    /// It has no checksum, and so nothing proves it: it was given out, or has changed.
+    GivenOut,
+    Changed,
+}
+
+impl Doubts {
+    /// The proof that is asked for, of a file that has a checksum or not.
+    pub fn proof(self, has_sum: bool) -> Proof {
+        match self {
+            Self { is_given_out: true, .. } if !has_sum => Proof::GivenOut,
+            Self { is_changed: true, .. } if !has_sum => Proof::Changed,
+            Self { is_given_out, is_suspect, .. } if has_sum && (is_given_out || is_suspect) => {
+                Proof::Checksum
+            }
+            _ => Proof::Nothing,
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Which checkpoints `SCR_PREFIX_SIZE` has deleted from the prefix directory.
+
+use crate::{DatasetDescriptor, Index, IndexEntry};
+use scr_base::planted::{planted, Bug};
+
+/// The ids of the checkpoints that may be deleted once dataset `newest` is complete: those older than the `size` newest ones that
+/// count and that this run could read. One that it could not read stays, since a later run may restart from it. Output stays, and
+/// so do the current one, what another number of ranks wrote, and a failed one that is newer than the oldest one that counts. The
+/// one that this run has restarted from is no exception.
+pub fn beyond_window(index: &Index, size: usize, newest: u64, could_read: impl Fn(u64) -> bool) -> Vec<u64> {
+    let entries = index.entries();
+    let Some(newest) = index.entry(newest).map(|entry| entry.restart_point()) else { return Vec::new() };
+    let counting = entries.iter().filter(|entry| {
+        entry.is_candidate() && newest.replaces(entry.restart_point()) && could_read(entry.id)
+    });
+    let Some(oldest) = counting.map(IndexEntry::restart_point).nth(size - 1) else { return Vec::new() };
+    entries
+        .iter()
+        .filter(|entry| {
+            entry.seq() < oldest.seq
+                && newest.replaces(entry.restart_point())
+                && !entry.current
+                && (could_read(entry.id) || planted(Bug::WindowDeletesUnread))
+                && entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint)
+        })
+        .map(|entry| entry.id)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_keeps_the_newest_that_count_and_all_output() {
+        let mut index = Index::new();
+        for id in 1..=6 {
+            let name = format!("ckpt.{id}").into_bytes();
+            let output = id == 2;
+            let dataset = DatasetDescriptor { id, name, checkpoint: true, output, ..Default::default() };
+            index.record(&dataset, true);
+        }
+        index.mark_failed(5, "now");
+        let plain = DatasetDescriptor { id: 7, name: b"out".to_vec(), output: true, ..Default::default() };
+        index.record(&plain, true);
+        assert_eq!(beyond_window(&index, 2, 6, |_| true), [3, 1]);
+        assert_eq!(beyond_window(&index, 2, 4, |_| true), [1], "of those before it");
+        assert_eq!(beyond_window(&index, 3, 6, |_| true), [1]);
+        assert_eq!(beyond_window(&index, 2, 6, |id| id != 4), [1], "the two newest that could be read");
+        assert_eq!(beyond_window(&index, 2, 6, |id| id != 1), [3], "what could not be read stays");
+        assert!(beyond_window(&index, 9, 6, |_| true).is_empty());
+    }
+
+    /// Two starts with the wrong number of ranks took the only checkpoint of the right number away.
+    #[test]
+    fn the_window_leaves_alone_what_another_number_of_ranks_wrote() {
+        let mut index = Index::new();
+        for (id, ranks) in [(1, Some(4)), (2, Some(3)), (3, Some(4)), (4, Some(3)), (5, Some(3)), (6, None)] {
+            let name = format!("ckpt.{id}").into_bytes();
+            index
+                .record(&DatasetDescriptor { id, name, checkpoint: true, ranks, ..Default::default() }, true);
+        }
+        assert_eq!(beyond_window(&index, 1, 5, |_| true), [4, 2]);
+        assert_eq!(beyond_window(&index, 1, 6, |_| true), [5, 4, 3, 2, 1], "C SCR does not say how many");
+    }
+}

@@ -1,0 +1,105 @@
+//! `current.scr`: which checkpoint named by `SCR_CURRENT` a job has restarted from. Only scr has this file.
+//!
+//! ```text
+//! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>  RUN/<number of the run>
+//! CHOSEN/RUN/<number of the run that wrote it>  CHOSEN/ID/<its id>
+//! ```
+//!
+//! The setting often stays in a job's script while the job is restarted several times in its allocation. Checkpoints that it has
+//! written since it went back to that one are newer work, and must not be lost at each restart.
+
+use super::{Prefix, PrefixError, Seq, FILE_MODE};
+use scr_base::fs::{At, Durability, Files, FsError};
+use scr_plugin_api::kvtree::FieldError;
+use scr_plugin_api::KvTree;
+use std::path::Path;
+
+/// A restart from a checkpoint that the user has named.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Restarted {
+    /// In which allocation.
+    pub job_id: String,
+    /// From which checkpoint.
+    pub name: Vec<u8>,
+    /// Its place, if that was recorded: the name may stand for another one by now, or for none.
+    pub chosen: Option<Seq>,
+    /// The place of the first dataset written since.
+    pub next: Seq,
+}
+
+impl Restarted {
+    /// The last one, if there was one.
+    ///
+    /// # Errors
+    /// It cannot be read, or is damaged: nobody knows then whether newer checkpoints are to be given up.
+    pub fn read(files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
+        let path = prefix.scr_file(FILE);
+        let read = files
+            .read_tree(&path)
+            .and_then(|tree| tree.map(|tree| Self::from_tree(&tree, &path)).transpose());
+        read.map_err(|fault| match fault.is_damage() {
+            true => PrefixError::Damaged { fault, advice: OF_DAMAGE },
+            false => fault.into(),
+        })
+    }
+
+    /// From a tree; `path` is for the error.
+    pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, FsError> {
+        let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
+        let seq = |chosen: &KvTree| Ok(Seq { run: chosen.require("RUN")?, id: chosen.require("ID")? });
+        let chosen: Result<_, FieldError> = tree.get("CHOSEN").map(seq).transpose();
+        Ok(Self {
+            job_id: tree.require("JOBID").at("use", path)?,
+            name: name.at("use", path)?.to_vec(),
+            chosen: chosen.at("use", path)?,
+            next: Seq {
+                id: tree.require("NEXT").at("use", path)?,
+                run: tree.parse("RUN").at("use", path)?.unwrap_or(0),
+            },
+        })
+    }
+
+    /// To be written, or sent to other ranks.
+    pub fn to_tree(&self) -> KvTree {
+        let mut tree = KvTree::new();
+        tree.set("JOBID", &self.job_id);
+        tree.set_bytes("NAME", &self.name);
+        tree.set("NEXT", self.next.id);
+        tree.set("RUN", self.next.run);
+        if let Some(chosen) = self.chosen {
+            tree.child("CHOSEN").set("RUN", chosen.run);
+            tree.child("CHOSEN").set("ID", chosen.id);
+        }
+        tree
+    }
+
+    /// Makes it the last one.
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+        Ok(files.write_tree(&prefix.scr_file(FILE), &self.to_tree(), FILE_MODE, Durability::Synced)?)
+    }
+}
+
+const FILE: &str = "current.scr";
+/// The cure for a damaged file.
+const OF_DAMAGE: &str = "remove it to go back to the checkpoint that SCR_CURRENT names, or unset SCR_CURRENT";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::scratch;
+    use scr_base::fs::RealFiles;
+
+    #[test]
+    fn it_comes_back_as_it_was_and_damage_is_an_error() {
+        let (_dir, prefix) = scratch();
+        assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), None);
+        for chosen in [None, Some(Seq { run: 1, id: 3 })] {
+            let next = Seq { run: 2, id: 7 };
+            let last = Restarted { job_id: "5132".to_owned(), name: b"a b\xff".to_vec(), chosen, next };
+            last.write(&RealFiles, &prefix).unwrap();
+            assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), Some(last));
+        }
+        std::fs::write(prefix.scr_file(FILE), "x").unwrap();
+        assert!(Restarted::read(&RealFiles, &prefix).unwrap_err().is_damage());
+    }
+}

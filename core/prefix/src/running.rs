@@ -1,0 +1,215 @@
+//! `running`: which jobs run in a prefix directory now, so that two jobs at the same time are both warned.
+//!
+//! Rank 0 holds a lock of the system on the file during the run, so any end of the run releases it, and nothing stale is trusted.
+//! A job that finds the file locked appends its line, and the first job sees that the file has grown. It locks the first free one
+//! of `running.2`, `running.3` and so on for itself, so what it counts on does not end with the first job.
+//! If no file can be created, there is no warning. If the file system has no locks, the job says that.
+
+use super::Prefix;
+use scr_base::fs::{keep_from_readers, At, File, Files, FsError, How, LockAttempt, LOCKABLE};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The registration of a run, until it is dropped.
+#[derive(Default)]
+pub struct Running {
+    lock: Option<RunLock>,
+    is_second: bool,
+    no_locks: bool,
+}
+
+struct RunLock {
+    path: PathBuf,
+    /// The file, with the lock on it.
+    file: Box<dyn File>,
+    /// How much of it has been read.
+    read: u64,
+}
+
+/// Another run that has not ended.
+#[derive(Debug, PartialEq)]
+pub struct OtherRun {
+    /// As it describes itself.
+    pub line: String,
+    /// When it began, in seconds since the epoch. `None` if it is just beginning, or could not write that.
+    began: Option<u64>,
+}
+
+impl OtherRun {
+    /// Whether it may have begun at this time or later, in seconds since the epoch.
+    pub fn may_have_begun_since(&self, time: u64) -> bool {
+        self.began.is_none_or(|began| began >= time)
+    }
+
+    fn of(text: &str) -> Self {
+        let (line, began) = text.split_once('\t').unwrap_or((text, ""));
+        Self { line: line.to_owned(), began: began.parse().ok() }
+    }
+}
+
+impl Running {
+    /// Says that a run has begun, described by one line, and when, in seconds since the epoch. Gives another one that has not
+    /// ended. Never waits.
+    pub fn begin(files: &dyn Files, prefix: &Prefix, line: &str, began: u64) -> (Self, Option<OtherRun>) {
+        let (mut running, mut other) = (Self::default(), None);
+        for path in paths(prefix) {
+            match running.register(files, &path, &format!("{line}\t{began}\n")) {
+                Ok(found) => other = other.or(found),
+                Err(error) => {
+                    // Whether more runs hold the files that follow is not known.
+                    running.is_second |= running.is_known() && error.kind() != io::ErrorKind::NotFound;
+                    break;
+                }
+            }
+        }
+        (running, other)
+    }
+
+    /// Locks one of the files, if this run has none yet. Gives the run that has locked it.
+    fn register(&mut self, files: &dyn Files, path: &Path, line: &str) -> io::Result<Option<OtherRun>> {
+        let how = if self.is_known() { How::Update } else { How::Ensure(LOCKABLE) };
+        let to_write = files.open(path, how)?;
+        keep_from_readers(&*to_write, &to_write.status()?);
+        let to_read = files.open(path, How::Read)?;
+        // A file that stays open to be written keeps its file system from being made read-only; but NFS locks no other.
+        let by_reader = to_read.try_lock();
+        let holds_reader = by_reader != LockAttempt::NoLocks;
+        let locked = if holds_reader { by_reader } else { to_write.try_lock() };
+        if locked == LockAttempt::NoLocks {
+            self.no_locks = true;
+            return Err(io::ErrorKind::Unsupported.into());
+        }
+        if locked == LockAttempt::Held {
+            self.is_second = true;
+            let first = line_at(&*to_read, 0);
+            // If this fails, the other one gets no warning.
+            let _ = to_read.status().and_then(|status| to_write.write_at(status.len, line.as_bytes()));
+            return Ok(Some(OtherRun::of(&first)));
+        }
+        if !self.is_known() {
+            // Without it another run is warned as well, with fewer words.
+            let written = to_write.set_len(0).and_then(|()| to_write.write_at(0, line.as_bytes()));
+            let file = if holds_reader { to_read } else { to_write };
+            let path = path.to_owned();
+            self.lock = Some(RunLock { path, file, read: written.map_or(u64::MAX, |()| line.len() as u64) });
+        }
+        Ok(None)
+    }
+
+    /// Whether a run may be under way: one is, or that cannot be found out.
+    pub(crate) fn may_be_any(files: &dyn Files, prefix: &Prefix) -> bool {
+        RunState::find(files, prefix) != RunState::NotRunning
+    }
+
+    /// Whether this run and others learn of each other.
+    pub fn is_known(&self) -> bool {
+        self.lock.is_some()
+    }
+
+    /// # Errors
+    /// The application has closed the file, and others take this run for one that has ended.
+    pub fn expect_known(&self) -> Result<(), FsError> {
+        let mut lock = self.lock.iter();
+        lock.try_for_each(|lock| lock.file.descriptor().map(drop).at("keep the lock of", &lock.path))
+    }
+
+    /// Whether the file system of the prefix directory has no locks.
+    pub fn has_no_locks(&self) -> bool {
+        self.no_locks
+    }
+
+    /// Whether another run may have begun before this one that has not ended.
+    pub fn is_second(&self) -> bool {
+        self.is_second
+    }
+
+    /// The line of a run that has begun since this was asked last, if this one has a lock.
+    pub fn newcomer(&mut self) -> Option<String> {
+        let claim = self.lock.as_mut()?;
+        let len = claim.file.status().ok()?.len;
+        let from = std::mem::replace(&mut claim.read, len);
+        (len > from).then(|| OtherRun::of(&line_at(&*claim.file, from)).line)
+    }
+}
+
+/// Whether a run is under way in a prefix directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RunState {
+    /// One is.
+    Running,
+    /// None is.
+    NotRunning,
+    /// That cannot be found out here: there are no locks, or the file cannot be opened.
+    Unknown,
+}
+
+impl RunState {
+    /// Finds out.
+    pub fn find(files: &dyn Files, prefix: &Prefix) -> Self {
+        for path in paths(prefix) {
+            let locked = |how| files.open(&path, how).map(|file| file.try_lock());
+            let by_reader = locked(How::Read).ok().filter(|locked| *locked != LockAttempt::NoLocks);
+            match by_reader.map_or_else(|| locked(How::Update), Ok) {
+                Ok(LockAttempt::Taken) => {}
+                Ok(LockAttempt::Held) => return Self::Running,
+                Ok(LockAttempt::NoLocks) => return Self::Unknown,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Self::NotRunning,
+                Err(_) => return Self::Unknown,
+            }
+        }
+        Self::NotRunning
+    }
+}
+
+/// The allocation of the run that began last in a prefix directory, as far as its line says.
+pub fn newest_allocation(files: &dyn Files, prefix: &Prefix) -> Option<String> {
+    let file = files.open(&paths(prefix).next()?, How::Read).ok()?;
+    let line = line_at(&*file, 0);
+    let (id, _) = line.strip_prefix("allocation ")?.split_once(", rank 0 ")?;
+    Some(id.to_owned())
+}
+
+/// The files that runs lock. Each exists only if those before it do.
+fn paths(prefix: &Prefix) -> impl Iterator<Item = PathBuf> + '_ {
+    let later = (2..=MOST_RUNS).map(|number| format!("{RUNNING}.{number}"));
+    std::iter::once(RUNNING.to_owned()).chain(later).map(|name| prefix.scr_file(&name))
+}
+
+fn line_at(file: &dyn File, from: u64) -> String {
+    let mut text = vec![0; LONGEST];
+    let len = file.read_at(from, &mut text).unwrap_or(0);
+    String::from_utf8_lossy(&text[..len]).lines().next().unwrap_or_default().to_owned()
+}
+
+const RUNNING: &str = "running";
+/// How many runs at the same time learn of each other.
+const MOST_RUNS: u32 = 100;
+/// The longest part of a line that is read.
+const LONGEST: usize = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_base::fs::{is_of_closed_file, RealFiles};
+    use scr_test_kit::descriptors::{closes, give_away, open_below};
+
+    /// The next run takes it for one that has ended.
+    #[test]
+    fn a_run_whose_lock_the_application_has_closed_is_not_known_any_more() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        let (running, _) = Running::begin(&RealFiles, &prefix, "a run", 1);
+        running.expect_known().unwrap();
+        let theirs = dir.path().join("theirs");
+        let numbers = open_below(&prefix.scr_file(RUNNING));
+        assert_eq!(numbers.len(), 1);
+        give_away(numbers[0], std::fs::File::create(&theirs).unwrap());
+        assert_eq!(RunState::find(&RealFiles, &prefix), RunState::NotRunning);
+        let error = running.expect_known().unwrap_err();
+        assert!(is_of_closed_file(&error), "{error}");
+        assert!(error.to_string().starts_with("cannot keep the lock of "), "{error}");
+        drop(running);
+        assert!(closes(numbers[0], &theirs));
+    }
+}

@@ -1,0 +1,14 @@
+//! For tests only: environments that a test makes, a file layer that fails where a test says so, and descriptors that an
+//! application closes.
+//!
+//! Nothing that ships knows this crate. The units of `scr-base` and `scr-prefix` compile what they need of it as modules of
+//! their own, since a crate and its units are two crates to the compiler.
+
+#![cfg_attr(not(test), allow(clippy::disallowed_methods, clippy::disallowed_types, clippy::unwrap_used))]
+
+pub mod descriptors;
+mod env;
+pub mod faulty;
+pub mod fixtures;
+
+pub use env::{FakeClock, RecordedOutput, TestEnv};

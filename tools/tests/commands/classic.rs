@@ -1,0 +1,309 @@
+//! Small commands of C SCR as scripts call them, on a prefix directory that C SCR wrote.
+
+use crate::answer::{code, err, out};
+use scr_base::fs::RealFiles;
+use scr_prefix::{Halt, LastRun, Prefix};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn fixture() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/fixtures/c-scr/xor-flush2/raw/prefix")
+}
+
+fn scr(prefix: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command
+        .env_clear()
+        .env("COLUMNS", "1000")
+        .env("USER", "tester")
+        .current_dir(prefix)
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
+#[test]
+fn a_file_is_printed_as_text() {
+    let printed = scr(&fixture(), &["print", ".scr/index.scr"]);
+    assert_eq!(code(&printed), 0, "{}", err(&printed));
+    assert!(out(&printed).contains("ckpt.4") && out(&printed).contains("DSET"), "{}", out(&printed));
+    let none = scr(&fixture(), &["print", ".scr/none.scr"]);
+    assert_eq!((code(&none), err(&none).contains("there is no file .scr/none.scr")), (2, true));
+    assert_eq!(code(&scr(&fixture(), &["print", ".scr/log"])), 2, "no such file");
+}
+
+#[test]
+fn a_checksum_is_that_of_the_standard() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("digits"), b"123456789").unwrap();
+    assert_eq!(out(&scr(folder.path(), &["crc32", "digits"])), "cbf43926\n");
+    assert_eq!(code(&scr(folder.path(), &["crc32", "none"])), 2);
+}
+
+#[test]
+fn the_nodes_of_the_last_run_and_the_directories_of_an_allocation_are_printed() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().canonicalize().unwrap();
+    assert_eq!(code(&scr(&prefix, &["nodes-file"])), 1);
+    Prefix::new(&prefix).make_scr_dir(&RealFiles).unwrap();
+    LastRun { nodes: vec![String::new(); 4], ..LastRun::default() }
+        .write(&RealFiles, &Prefix::new(&prefix))
+        .unwrap();
+    assert_eq!(out(&scr(&prefix, &["nodes-file", "--dir", "."])), "4\n");
+    std::fs::write(
+        prefix.join(".scrconf"),
+        "SCR_CNTL_BASE=/c\nSTORE=/ssd\nSTORE=/tmp/b ENABLED=0\nSTORE=/a\n",
+    )
+    .unwrap();
+    let dirs = |arguments: &[&str]| out(&scr(&prefix, arguments));
+    let cache = dirs(&["list-dir", "cache", "--jobid", "77"]);
+    let expected = ["/a/tester/scr.77", "/ssd/tester/scr.77"];
+    assert!(expected.iter().all(|dir| cache.split_whitespace().any(|found| found == *dir)), "{cache}");
+    assert!(!cache.contains("/tmp/b"), "{cache}");
+    let base = dirs(&["list-dir", "--base", "cache"]);
+    assert!(base.split_whitespace().any(|found| found == "/ssd"), "{base}");
+    let control = dirs(&["list-dir", "-u", "ann", "-j", "5", "control"]);
+    assert!(control.ends_with("/ann/scr.5\n") && control.lines().count() == 1, "{control}");
+}
+
+#[test]
+fn the_exit_code_shows_when_a_job_must_not_be_restarted() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = Prefix::new(folder.path());
+    let go_on = scr(folder.path(), &["should-exit"]);
+    assert_eq!((code(&go_on), out(&go_on).as_str()), (1, ""), "{}", err(&go_on));
+    prefix.make_scr_dir(&RealFiles).unwrap();
+    Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some("enough".to_owned())).unwrap();
+    let stop = scr(folder.path(), &["should-exit"]);
+    assert!(code(&stop) == 0 && out(&stop).contains("enough"), "{}", out(&stop));
+    Halt::remove(&RealFiles, &prefix).unwrap();
+    let mut late = Command::new(env!("CARGO_BIN_EXE_scr"));
+    late.env_clear().env("USER", "tester").env("SCR_END_TIME", "1000").current_dir(folder.path());
+    let late = late.arg("should-exit").output().unwrap();
+    assert_eq!(code(&late), 0, "{}", err(&late));
+}
+
+/// With the options of C SCR, which its scripts give.
+#[test]
+fn a_script_adds_to_the_log_of_a_job_what_scr_log_then_lists() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = folder.path().canonicalize().unwrap();
+    let here = prefix.to_str().unwrap();
+    let event = [
+        "log-event",
+        "-p",
+        here,
+        "-u",
+        "ann",
+        "-i",
+        "77",
+        "-T",
+        "NODE_FAIL",
+        "-N",
+        "node5: no memory",
+        "-D",
+        "3",
+    ];
+    std::fs::write(prefix.join(".scrconf"), "SCR_LOG_ENABLE=0\n").unwrap();
+    assert_eq!((code(&scr(&prefix, &event)), prefix.join(".scr").exists()), (1, false), "logging is off");
+    std::fs::write(prefix.join(".scrconf"), "SCR_LOG_ENABLE=1\nSCR_LOG_SYSLOG_ENABLE=0\n").unwrap();
+    Prefix::new(&prefix).make_scr_dir(&RealFiles).unwrap();
+    let added = scr(&prefix, &event);
+    assert_eq!(code(&added), 0, "{}", err(&added));
+    let transfer = [
+        "log-transfer",
+        "-p",
+        here,
+        "-i",
+        "77",
+        "-T",
+        "FLUSH_SYNC",
+        "-X",
+        "/shm",
+        "-Y",
+        "/pfs",
+        "-D",
+        "3",
+        "-n",
+        "ckpt.3",
+        "-S",
+        "1298937600",
+        "-L",
+        "12",
+        "-B",
+        "4096",
+        "-F",
+        "2",
+    ];
+    assert_eq!(code(&scr(&prefix, &transfer)), 0);
+    let listed: serde_json::Value = serde_json::from_str(&out(&scr(&prefix, &["log", "--json"]))).unwrap();
+    let text = listed.to_string();
+    for part in ["NODE_FAIL", "node5: no memory", "\"ckpt.3\"", "4096", "12.0", "/shm", "2011-0"] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let job = scr(&prefix, &["log", "--job", "77", "--event", "FLUSH_SYNC"]);
+    assert_eq!(out(&job).lines().count(), 2, "{}", out(&job));
+    assert_eq!(code(&scr(&prefix, &["log-event", "-p", here, "-T", "two words"])), 2);
+}
+
+#[test]
+fn conditions_of_one_halt_file_are_set_unset_and_listed() {
+    let folder = tempfile::tempdir().unwrap();
+    let prefix = Prefix::new(folder.path().canonicalize().unwrap());
+    let file = prefix.halt_file();
+    let cntl = |arguments: &[&str]| {
+        scr(folder.path(), &[&["halt-cntl", "-f", file.to_str().unwrap()], arguments].concat())
+    };
+    let halt = || Halt::read(&RealFiles, &prefix).unwrap();
+    assert!(out(&cntl(&["-l"])).ends_with("halt.scr:\n  None\n") && halt().is_none());
+    let set = cntl(&["-c", "3", "-b", "1298944800", "-a", "1298937600", "-s", "60", "-r", "JOB_HALTED"]);
+    assert!(out(&set).contains("\n  CheckpointsLeft: 3\n"), "{}", out(&set));
+    let all = Halt {
+        checkpoints_left: Some(3),
+        exit_before: Some(1_298_944_800),
+        exit_after: Some(1_298_937_600),
+        halt_seconds: Some(60),
+        exit_reason: Some(Halt::HALTED.to_owned()),
+        ..Halt::default()
+    };
+    assert_eq!(halt(), Some(all.clone()));
+    cntl(&["-xc", "-xr", "-s", "90"]);
+    let left = Halt { checkpoints_left: None, exit_reason: None, halt_seconds: Some(90), ..all };
+    assert_eq!(halt(), Some(left));
+    assert_eq!(code(&scr(folder.path(), &["halt-cntl", "-f", "elsewhere", "-l"])), 2);
+}
+
+#[test]
+fn the_interval_between_checkpoints_comes_from_the_log() {
+    let interval = |arguments: &[&str]| scr(&fixture(), &[&["ckpt-interval"], arguments].concat());
+    let seconds: u64 = out(&interval(&[])).trim().parse().unwrap();
+    assert!(seconds >= 1);
+    let percent: f64 = out(&interval(&["--percent", "--model", "young"])).trim().parse().unwrap();
+    assert!(percent > 0.0, "{percent}");
+    let stats = out(&interval(&["--stats"]));
+    assert!(stats.contains("starts: 1\nfailures: 0, in ") && stats.contains("\ninterval: "), "{stats}");
+    assert!(stats.contains("\nmean time to interrupt: at least "), "the one run has finished: {stats}");
+    let words = String::from_utf8_lossy(&interval(&[]).stderr).into_owned();
+    assert!(
+        words.contains("write a checkpoint every ") && words.contains("no failure was seen in "),
+        "{words}"
+    );
+    assert!(words.contains("1 is printed, the least that SCR_CHECKPOINT_SECONDS can be"), "{words}");
+    let folder = tempfile::tempdir().unwrap();
+    assert_eq!(code(&scr(folder.path(), &["ckpt-interval"])), 1, "without a log");
+    assert_eq!(out(&scr(folder.path(), &["ckpt-interval", "--percent"])), "10.0\n");
+}
+
+#[test]
+fn every_classic_name_answers_help_also_without_what_it_calls() {
+    let folder = tempfile::tempdir().unwrap();
+    let script =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/install.sh")).unwrap();
+    let list = script.split("for classic in").nth(1).and_then(|rest| rest.split("; do").next()).unwrap();
+    let names: Vec<_> =
+        list.split(|c: char| c.is_whitespace() || c == '\\').filter(|name| !name.is_empty()).collect();
+    assert!(names.contains(&"scr_srun") && names.contains(&"scr_log_event"), "{names:?}");
+    for name in names {
+        let link = folder.path().join(name);
+        std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_scr"), &link).unwrap();
+        let help = Command::new(&link).arg("--help").env_clear().output().unwrap();
+        assert_eq!(code(&help), 0, "{name}: {}", err(&help));
+        assert!(out(&help).contains("Usage: "), "{name}: {}", out(&help));
+    }
+}
+
+/// Programs on PATH that note how they were started.
+fn with_stand_ins(names: &[&str]) -> tempfile::TempDir {
+    use std::os::unix::fs::PermissionsExt;
+    let folder = tempfile::tempdir().unwrap();
+    for name in names {
+        let path = folder.path().join(name);
+        std::fs::write(
+            &path,
+            format!("#!/bin/sh\necho {name} \"$@\" >> {}/calls\n", folder.path().display()),
+        )
+        .unwrap();
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    folder
+}
+
+#[test]
+fn a_step_is_ended_as_its_resource_manager_does() {
+    for (manager, variable, step, call, wrong) in [
+        ("slurm", "SLURM_JOB_ID", "77.3", "scancel 77.3", &["77", "77.", ".3", "myapp", "my.app", "1"][..]),
+        (
+            "flux",
+            "FLUX_JOB_ID",
+            "\u{192}2oLkTLb",
+            "flux job cancel \u{192}2oLkTLb",
+            &["\u{192}", "\u{e4}b", "1"],
+        ),
+        ("lsf", "LSB_JOBID", "1", "jskill 1", &["all", "1.0"]),
+        ("pbs", "PBS_JOBID", "4711", "apkill 4711", &["myapp"]),
+    ] {
+        let folder = with_stand_ins(&["scancel", "flux", "jskill", "apkill"]);
+        let kill = |arguments: &[&str], variables: &[(&str, &str)]| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+            command.env_clear().env("USER", "tester").env("PATH", folder.path()).current_dir(folder.path());
+            command.arg("kill-jobstep").args(arguments).envs(variables.iter().copied()).output().unwrap()
+        };
+        let detected = kill(&["--jobStepId", step], &[(variable, "77")]);
+        assert_eq!(code(&detected), 0, "{}", err(&detected));
+        assert_eq!(code(&kill(&["-j", step, "--resource-manager", manager], &[])), 0);
+        let calls = std::fs::read_to_string(folder.path().join("calls")).unwrap();
+        assert_eq!(calls, format!("{call}\n{call}\n"));
+        for wrong in ["", "-1", "+1", "0", "7 8", "a/b"].iter().chain(wrong) {
+            let refused = kill(&[&format!("--jobStepId={wrong}")], &[(variable, "77")]);
+            assert!(
+                code(&refused) == 2 && err(&refused).contains("is no id of a job step"),
+                "{}",
+                err(&refused)
+            );
+        }
+        assert_eq!(std::fs::read_to_string(folder.path().join("calls")).unwrap(), calls);
+    }
+}
+
+#[test]
+fn without_a_resource_manager_a_step_is_the_process_of_the_launcher() {
+    use std::os::unix::process::ExitStatusExt;
+    let mut launcher = Command::new("sleep").arg("1000").spawn().unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command.env_clear().env("USER", "tester").env("PATH", "/usr/bin:/bin").current_dir(folder.path());
+    let ended = command.args(["kill-jobstep", "--jobStepId", &launcher.id().to_string()]).output().unwrap();
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    let stand_ins = with_stand_ins(&["kill"]);
+    for wrong in ["sleep", "77.3", "1", "+2", "4294967295", "\u{661}\u{662}"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.env_clear().env("USER", "tester").env("PATH", stand_ins.path());
+        let refused = command.args(["kill-jobstep", "--jobStepId", wrong]).output().unwrap();
+        let message = err(&refused);
+        assert!(code(&refused) == 2 && message.contains("is no id of a job step"), "{wrong}: {message}");
+        assert!(message.contains("it is the process id of its launcher"), "{wrong}: {message}");
+    }
+    assert_eq!(launcher.wait().unwrap().signal(), Some(15));
+    let gone = command.output().unwrap();
+    assert_eq!(code(&gone), 2, "there is no such process any more: {}", err(&gone));
+}
+
+#[test]
+fn a_copy_that_finds_nothing_says_where_to_look_and_the_help_of_a_question_says_its_exit_codes() {
+    let folder = tempfile::tempdir().unwrap();
+    let nothing = scr(folder.path(), &["copy", "--id", "9"]);
+    assert_eq!(code(&nothing), 1);
+    let message = err(&nothing);
+    assert!(
+        message.contains("nothing of dataset 9") && message.contains("`scr flush-file' shows the datasets"),
+        "{message}"
+    );
+    let help = out(&scr(folder.path(), &["flush-file", "--help"]));
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for question in [
+        "Exit with 0 if this allocation still has to copy a dataset",
+        "Exit with 0 if a dataset is in the prefix directory",
+    ] {
+        assert!(help.contains(question), "{help}");
+    }
+}

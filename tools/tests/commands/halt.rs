@@ -1,0 +1,183 @@
+//! `scr halt` as users type it.
+
+use std::process::Output;
+
+use crate::installation::Installation;
+
+fn halt(scr: &Installation, arguments: &[&str]) -> Output {
+    scr.in_prefix(&["halt"]).args(arguments).env("TZ", "UTC").output().expect("the command starts")
+}
+
+/// The conditions as JSON has them, and the exit code of asking for them.
+fn listed(scr: &Installation) -> (serde_json::Value, Option<i32>) {
+    let listed = halt(scr, &["--list", "--json"]);
+    (serde_json::from_slice(&listed.stdout).expect("JSON"), listed.status.code())
+}
+
+#[test]
+fn the_plain_command_halts_after_the_next_checkpoint_for_good() {
+    let scr = Installation::with_system_file("");
+    // Before the first run there is nothing of ours.
+    std::fs::remove_dir_all(scr.path("prefix/.scr")).expect("a folder of ours");
+    assert_eq!(listed(&scr).1, Some(1), "no file, no condition");
+    // A user in the wrong folder was not told.
+    let says = |arguments: &[&str], words: &str| {
+        let said = halt(&scr, arguments);
+        String::from_utf8_lossy(&said.stderr).contains(words)
+    };
+    assert!(says(&["--list"], "prefix has no folder .scr: no job has used it"));
+    assert!(says(
+        &[],
+        "no job has used it as its prefix directory; the conditions hold for the next one that does"
+    ));
+    assert!(!says(&["--list"], "no job has used it"));
+    let (found, holds) = listed(&scr);
+    assert_eq!((&found["exit_reason"], holds), (&serde_json::json!("JOB_HALTED"), Some(0)));
+    // The same from elsewhere, by the name that C SCR has, in the folder that is named.
+    std::os::unix::fs::symlink(scr.path("bin/scr"), scr.path("bin/scr_halt")).expect("a link");
+    let mut classic = std::process::Command::new(scr.path("bin/scr_halt"));
+    let classic =
+        classic.args(["--checkpoints", "10"]).arg(scr.path("prefix")).current_dir("/").output().unwrap();
+    assert_eq!(classic.status.code(), Some(0), "{classic:?}");
+    assert_eq!(listed(&scr).0["checkpoints_left"], 10);
+}
+
+#[test]
+fn conditions_are_set_together_changed_and_unset_one_by_one() {
+    let scr = Installation::with_system_file("");
+    halt(
+        &scr,
+        &["--checkpoints", "10", "--before", "2011-03-01 02:00", "--after", "@9999999999", "--seconds", "60"],
+    );
+    let (found, holds) = listed(&scr);
+    let numbers = ["checkpoints_left", "exit_before", "exit_after", "halt_seconds"]
+        .map(|name| found[name].as_i64().unwrap());
+    assert_eq!((numbers, holds), ([10, 1_298_944_800, 9_999_999_999, 60], Some(0)), "{found}");
+    halt(&scr, &["--unset-before", "--checkpoints", "3"]);
+    let (found, holds) = listed(&scr);
+    assert!(found["exit_before"].is_null() && found["checkpoints_left"] == 3 && holds == Some(1), "{found}");
+    halt(&scr, &["--unset-checkpoints", "--unset-after", "--unset-seconds", "--unset-reason"]);
+    let words = String::from_utf8(halt(&scr, &["--list"]).stdout).unwrap();
+    assert!(words.ends_with("halt.scr:\n  None\n"), "{words}");
+}
+
+/// The words of C SCR's scr_halt, which scripts look for.
+#[test]
+fn conditions_are_listed_in_the_words_of_c_scr() {
+    let scr = Installation::with_system_file("");
+    halt(
+        &scr,
+        &["--checkpoints", "10", "--before", "2011-03-01 02:00", "--after", "@1298937600", "--seconds", "60"],
+    );
+    halt(&scr, &[]);
+    let words = String::from_utf8(halt(&scr, &["--list"]).stdout).unwrap();
+    let path = scr.path("prefix/.scr/halt.scr");
+    let expected = format!(
+        "Halt file settings for {}:\n  ExitReason:      JOB_HALTED\n  CheckpointsLeft: 10\n  \
+         ExitAfter:       Tue Mar  1 00:00:00 2011\n  ExitBefore:      Tue Mar  1 02:00:00 2011\n  HaltSeconds:     60\n  \
+         ExitBefore - HaltSeconds: Tue Mar  1 01:59:00 2011\n",
+        path.display()
+    );
+    assert!(words.starts_with(&expected), "{words}");
+}
+
+#[test]
+fn immediate_holds_at_once_until_the_reason_or_the_file_is_removed() {
+    let scr = Installation::with_system_file("");
+    let immediate = halt(&scr, &["--immediate"]);
+    assert!(String::from_utf8_lossy(&immediate.stderr).contains("scancel JOB.STEP"));
+    assert_eq!((listed(&scr).0["exit_reason"].as_str(), listed(&scr).1), (Some("JOB_HALTED"), Some(0)));
+    halt(&scr, &["--unset-reason"]);
+    assert_eq!(listed(&scr).1, Some(1));
+    halt(&scr, &["--immediate"]);
+    assert_eq!(halt(&scr, &["--remove"]).status.code(), Some(0));
+    assert!(!scr.path("prefix/.scr/halt.scr").exists());
+    let again = halt(&scr, &["--remove"]);
+    assert_eq!(again.status.code(), Some(0), "what is not there is removed");
+    let said = String::from_utf8_lossy(&again.stdout).into_owned();
+    assert!(
+        said.starts_with("there is no ") && said.contains("halt.scr: nothing halts a job here"),
+        "{said}"
+    );
+}
+
+#[test]
+fn before_without_halt_seconds_causes_a_warning() {
+    let scr = Installation::with_system_file("SCR_HALT_SECONDS=600\n");
+    let message = halt(&scr, &["--before", "tomorrow"]);
+    let message = String::from_utf8_lossy(&message.stderr);
+    assert!(message.contains("no effect without halt seconds") && message.contains("600"), "{message}");
+    assert!(halt(&scr, &["--seconds", "5m"]).stderr.is_empty());
+    assert_eq!(listed(&scr).0["halt_seconds"], 300, "as SCR_HALT_SECONDS has it");
+}
+
+#[test]
+fn invalid_times_numbers_and_jobs_are_errors_and_change_nothing() {
+    let scr = Installation::with_system_file("");
+    let cases: [&[&str]; 10] = [
+        &["--after", "noonish"],
+        &["--before", ""],
+        &["--seconds", "soon"],
+        &["--checkpoints", "0"],
+        &["--checkpoints", "many"],
+        &["--seconds", "-1"],
+        &["--list", "--remove"],
+        &["--remove", "--checkpoints", "3"],
+        &["--before", "tomorrow", "--unset-before"],
+        &["/no/such/folder"],
+    ];
+    for arguments in cases {
+        assert_eq!(halt(&scr, arguments).status.code(), Some(2), "{arguments:?}");
+    }
+    assert!(!scr.path("prefix/.scr/halt.scr").exists());
+    scr.write("prefix/.scr/halt.scr", "no halt file at all");
+    assert_eq!(halt(&scr, &["--list"]).status.code(), Some(2));
+    assert_eq!(halt(&scr, &[]).status.code(), Some(2));
+}
+
+/// "A job halts now" was said of a job that had long finished.
+#[test]
+fn a_job_that_has_finished_is_said_to_have_and_not_to_halt() {
+    let scr = Installation::with_system_file("");
+    let mut finished = scr_plugin_api::KvTree::new();
+    finished.set("ExitReason", "SCR_FINALIZE_CALLED");
+    scr.write("prefix/.scr/halt.scr", finished.to_file_bytes());
+    let list = String::from_utf8_lossy(&halt(&scr, &["--list"]).stdout).into_owned();
+    assert!(list.contains("No job is started: the job has finished"), "{list}");
+    assert!(list.contains("`scr halt --remove' lets it run again") && !list.contains("halts now"), "{list}");
+}
+
+#[test]
+fn a_changed_end_belongs_to_the_allocation_of_the_newest_job() {
+    let scr = Installation::with_system_file("");
+    let set = || halt(&scr, &["--end", "2126-01-01 00:00 UTC"]);
+    let id = || {
+        let tree = std::fs::read(scr.path("prefix/.scr/halt.scr")).unwrap();
+        let tree = scr_plugin_api::KvTree::from_file_bytes(&tree).unwrap();
+        (tree.text("AllocationId").map(str::to_owned), tree.text("AllocationEnd").map(str::to_owned))
+    };
+    set();
+    assert_eq!(id().0.as_deref(), Some("defjobid"), "no job has begun");
+    scr.write("prefix/.scr/running", "allocation 77, rank 0 is process 4 on n0, since 2026\n");
+    let list = String::from_utf8_lossy(&set().stdout).into_owned();
+    assert!(list.contains("AllocationEnd:   Tue Jan  1 00:00:00 2126"), "{list}");
+    assert_eq!(id(), (Some("77".to_owned()), Some("4922899200".to_owned())));
+    assert_eq!(listed(&scr).1, Some(1));
+    halt(&scr, &["--unset-end"]);
+    assert_eq!(listed(&scr).0["allocation_end"], serde_json::Value::Null);
+}
+
+#[test]
+fn a_file_that_c_scr_wrote_is_read_and_changed() {
+    let scr = Installation::with_system_file("");
+    let sample = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    let sample =
+        std::fs::read(sample.join("../tests/fixtures/c-scr/bypass/raw/prefix/.scr/halt.scr")).unwrap();
+    scr.write("prefix/.scr/halt.scr", sample);
+    assert_eq!(
+        (listed(&scr).0["exit_reason"].as_str(), listed(&scr).1),
+        (Some("SCR_FINALIZE_CALLED"), Some(0))
+    );
+    halt(&scr, &["--unset-reason"]);
+    assert_eq!(listed(&scr).1, Some(1));
+}

@@ -1,0 +1,127 @@
+//! `scr scrub`: what it says of a cache and of a prefix directory that a job has left, and how it ends.
+
+use crate::answer::{code, err, json_of, out};
+use crate::finished_job::FinishedJob;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn scrub(job: &FinishedJob, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command.env_clear().current_dir(job.prefix()).env("SCR_CACHE_BASE", job.node(0)).env("USER", "user1");
+    command.arg("scrub").args(arguments).output().unwrap()
+}
+
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[500] ^= 8;
+    fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn without_problems_the_table_says_so_and_the_exit_code_is_0() {
+    let left = FinishedJob::new();
+    let node = left.node(0).display().to_string();
+    let output = scrub(&left, &["--cache", &node]);
+    assert_eq!((code(&output), err(&output)), (0, String::new()));
+    let text = out(&output);
+    assert!(text.starts_with(&format!("cache {node}/user1/scr.defjobid\n")), "{text}");
+    assert!(text.contains("\nDATASET  NAME    STATE     FILES  SIZE      UNVERIFIED  WRONG\n"), "{text}");
+    assert!(text.contains("\n1        ckpt.1  complete  3 "), "{text}");
+    assert!(text.contains("all 3 files (") && text.ends_with("are as they were recorded\n"), "{text}");
+
+    let prefix = left.prefix().display().to_string();
+    let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.1"]);
+    assert_eq!(code(&output), 0);
+    assert!(out(&output).contains("all 4 files (1.95 KiB) are as they were recorded"), "{}", out(&output));
+}
+
+#[test]
+fn without_a_place_it_looks_where_a_job_would() {
+    let left = FinishedJob::new();
+    let output = scrub(&left, &[]);
+    assert_eq!(code(&output), 0, "{}", err(&output));
+    let text = out(&output);
+    assert!(text.contains(&format!("cache {}", left.node(0).display())), "{text}");
+    assert!(text.contains(&format!("prefix {}", left.prefix().display())), "{text}");
+    assert!(!text.contains("nodes/n1"), "the cache of another node is not this node's: {text}");
+}
+
+#[test]
+fn a_flipped_bit_is_named_with_what_will_happen_and_the_exit_code_is_1() {
+    let left = FinishedJob::new();
+    let node = left.node(1);
+    let file = node.join("user1/scr.defjobid/scr.dataset.1/r1/rank_1");
+    flip(&file);
+    let output = scrub(&left, &["--cache", &node.display().to_string()]);
+    assert_eq!(code(&output), 1);
+    let text = out(&output);
+    let line = text.lines().find(|line| line.starts_with("wrong: dataset 1, rank 1: ")).unwrap();
+    assert!(line.contains(&file.display().to_string()) && line.contains("checksum"), "{line}");
+    assert!(line.contains("counts as lost at the next start, and XOR rebuilds it"), "{line}");
+    assert!(text.ends_with("1 of 3 files are wrong; 0 are unverified\n"), "{text}");
+}
+
+/// The advice was to put a good copy in its place, without a word of the one in cache; and no command repaired it.
+#[test]
+fn damage_in_the_prefix_directory_is_repaired_from_cache_with_the_commands_that_the_report_names() {
+    let left = FinishedJob::new();
+    let file = left.prefix().join("ckpt.1/rank_1");
+    flip(&file);
+    let found = out(&scrub(&left, &[]));
+    let advice = "remove the files that are wrong, run `scr copy --id 1' on each node of the job, and then `scr index --build 1'";
+    assert!(found.contains(advice), "{found}");
+    fs::remove_file(&file).unwrap();
+    let scr = |arguments: &[&str], node: u32| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+        command.env_clear().current_dir(left.prefix()).args(arguments);
+        command
+            .env("SCR_CACHE_BASE", left.node(node))
+            .env("SCR_PLUGIN_PATH", left.plugins())
+            .env("USER", "user1");
+        let output = command.output().unwrap();
+        assert_eq!(code(&output), 0, "{}{}", out(&output), err(&output));
+        out(&output)
+    };
+    for node in [0, 1] {
+        assert!(scr(&["copy", "--id", "1"], node).contains("copied 2 files"));
+    }
+    assert!(scr(&["index", "--build", "1"], 0).contains("nothing was lost"));
+    assert_eq!(fs::read(&file).unwrap(), [b'x'; 1000]);
+    assert_eq!(code(&scrub(&left, &[])), 0);
+}
+
+#[test]
+fn json_has_the_same_findings() {
+    let left = FinishedJob::new();
+    flip(&left.prefix().join("ckpt.1/rank_0"));
+    let output = scrub(&left, &["--prefix", &left.prefix().display().to_string(), "--json"]);
+    assert_eq!(code(&output), 1);
+    let value = json_of(&output);
+    assert_eq!((&value["version"], &value["intact"], &value["wrong"]), (&1.into(), &false.into(), &1.into()));
+    let place = &value["places"][0];
+    assert_eq!((&place["kind"], &place["datasets"][0]["name"]), (&"prefix".into(), &"ckpt.1".into()));
+    let finding = &place["findings"][0];
+    assert_eq!(
+        (&finding["verdict"], &finding["rank"], &finding["kind"]),
+        (&"wrong".into(), &0.into(), &"data".into())
+    );
+    assert!(finding["now"].as_str().unwrap().contains("a fetch refuses this dataset"));
+}
+
+#[test]
+fn a_missing_target_is_an_error_with_exit_code_2() {
+    let left = FinishedJob::new();
+    let prefix = left.prefix().display().to_string();
+    let output = scrub(&left, &["--prefix", &prefix, "--dataset", "ckpt.9"]);
+    assert_eq!((code(&output), out(&output)), (2, String::new()));
+    assert_eq!(err(&output), format!("scr: there is no dataset `ckpt.9' in prefix {prefix}\n"));
+
+    let output = scrub(&left, &["--prefix", &left.node(0).display().to_string(), "--json"]);
+    assert_eq!(code(&output), 2);
+    assert!(json_of(&output)["error"].as_str().unwrap().contains("cannot look at prefix"));
+
+    let output = scrub(&left, &["--cache", &left.plugins().display().to_string()]);
+    assert_eq!(code(&output), 2);
+    assert!(err(&output).contains("there is no dataset in"), "{}", err(&output));
+}

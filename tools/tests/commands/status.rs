@@ -1,0 +1,295 @@
+//! `scr status` as users type it, on what a job of two ranks on two nodes has left; a stand-in for ssh reaches the nodes.
+
+use crate::answer::{code, err, json_of, out};
+use crate::finished_job::FinishedJob;
+use scr_base::fs::RealFiles;
+use scr_prefix::{Halt, LastRun, Prefix};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A node runs what a shell is given there, unless it is marked as lost.
+const SSH: &str = "#!/bin/sh\n[ -e \"$LOST/$3\" ] && { echo 'no route to host' >&2; exit 255; }\nSCR_NODE_NAME=$3 exec sh -c \"$4\"\n";
+
+fn command(job: &FinishedJob, arguments: &[&str]) -> Command {
+    let mut command = scr(job);
+    command.arg("status").args(arguments);
+    command
+}
+
+fn scr(job: &FinishedJob) -> Command {
+    let bin = job.path().join("bin");
+    if !bin.exists() {
+        fs::create_dir(&bin).unwrap();
+        fs::write(bin.join("ssh"), SSH).unwrap();
+        fs::set_permissions(bin.join("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+        fs::create_dir(job.path().join("lost")).unwrap();
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_scr"));
+    command.env_clear().current_dir("/").env("USER", "user1").env("LOST", job.path().join("lost"));
+    command.env("PATH", format!("{}:/usr/bin:/bin", bin.display()));
+    command.env("SCR_CACHE_BASE", job.path().join("nodes/$SCR_NODE_NAME"));
+    command.env("SCR_PLUGIN_PATH", job.plugins());
+    command
+}
+
+fn status(job: &FinishedJob, arguments: &[&str]) -> Output {
+    let prefix = job.prefix().display().to_string();
+    let output = command(job, &[&[prefix.as_str()], arguments].concat()).output().unwrap();
+    let text = out(&output);
+    if !arguments.contains(&"--json") {
+        assert!(text.lines().count() <= 12, "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    }
+    output
+}
+
+/// The text of the line with this label.
+fn line(output: &Output, label: &str) -> String {
+    let text = out(output);
+    let found = text.lines().find_map(|line| line.strip_prefix(&format!("{label:12}")));
+    found.unwrap_or_else(|| panic!("{label}: {text}{}", err(output))).to_owned()
+}
+
+/// It did not call `SCR_Finalize`.
+#[test]
+fn a_job_that_has_died_is_protected_as_its_nodes_say() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let whole = status(&job, &[]);
+    assert_eq!(code(&whole), 0, "{}{}", out(&whole), err(&whole));
+    assert!(out(&whole).lines().next().unwrap().contains("has died, 2 ranks on 2 nodes"), "{}", out(&whole));
+    assert_eq!(line(&whole, "protected"), "against the loss of any 1 of 2 nodes (XOR)");
+    assert_eq!(line(&whole, "next"), "`scr postrun' saves ckpt.1");
+    assert_eq!(line(&whole, "in prefix"), "nothing");
+    assert_eq!(line(&whole, "lost with"), "1 node: nothing more, back to ckpt.1");
+    assert!(
+        out(&whole).contains("            all nodes, the allocation: all work, as no checkpoint is left\n")
+    );
+    assert_eq!(line(&whole, "as of"), "now, on 2 nodes");
+    assert!(line(&whole, "room").starts_with('n'), "{}", out(&whole));
+
+    fs::write(job.path().join("lost/n1"), "").unwrap();
+    let one_lost = status(&job, &[]);
+    assert_eq!(code(&one_lost), 1);
+    let why = "against nothing: 1 part already lost, as n1 does not answer";
+    assert_eq!(line(&one_lost, "protected"), why);
+    assert!(line(&one_lost, "in cache").contains(", 1 of 2 parts to be rebuilt"), "{}", out(&one_lost));
+    assert_eq!(line(&one_lost, "as of"), "now, on 1 node; n1 did not answer: no route to host");
+    let json = json_of(&status(&job, &["--json"]));
+    assert_eq!(json["silent"][0]["node"], "n1");
+    assert_eq!((&json["safe"], &json["state"]), (&false.into(), &"died".into()));
+    assert_eq!(json["in_cache"]["lost_parts"], 1);
+
+    // The part of the other node is damaged besides.
+    fs::write(job.node(0).join("user1/scr.defjobid/scr.dataset.1/r0/rank_0"), "short").unwrap();
+    let both_lost = status(&job, &[]);
+    assert_eq!(code(&both_lost), 1);
+    assert!(line(&both_lost, "in cache").starts_with("ckpt.1 is lost: the set of ranks 0, 1 has lost"));
+    assert_eq!(line(&both_lost, "protected"), "against nothing: there is no checkpoint");
+}
+
+#[test]
+fn without_an_answer_of_a_node_the_prefix_directory_speaks_and_says_how_old_that_is() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let offline = status(&job, &["--offline"]);
+    assert_eq!(code(&offline), 0, "{}", err(&offline));
+    assert_eq!(line(&offline, "protected"), "against the loss of any 1 of 2 nodes (XOR)");
+    assert!(line(&offline, "as of").ends_with(" ago, in the prefix directory; no node was asked"));
+    assert!(!out(&offline).contains("room"));
+    for node in ["n0", "n1"] {
+        command(&job, &[]);
+        fs::write(job.path().join("lost").join(node), "").unwrap();
+    }
+    let silent = status(&job, &[]);
+    assert_eq!((code(&silent), line(&silent, "protected").as_str()), (1, "not known: no node answers"));
+    assert!(line(&silent, "in cache").starts_with("ckpt.1, "), "{}", out(&silent));
+    assert!(line(&silent, "as of").contains("n0 and 1 more did not answer: "), "{}", out(&silent));
+}
+
+#[test]
+fn a_checkpoint_in_the_prefix_directory_is_safe_from_all_nodes() {
+    let job = FinishedJob::new();
+    let flushed = status(&job, &[]);
+    assert_eq!(code(&flushed), 0, "{}", err(&flushed));
+    assert_eq!(line(&flushed, "protected"), "against the loss of all nodes: it is in the prefix directory");
+    let nothing = "1 node or more: nothing more, back to ckpt.1";
+    assert_eq!(line(&flushed, "lost with"), nothing);
+    assert!(line(&flushed, "in prefix").starts_with("ckpt.1, "), "{}", out(&flushed));
+    // The nodes are gone with all that they had.
+    fs::remove_dir_all(job.path().join("nodes")).unwrap();
+    let gone = status(&job, &[]);
+    assert_eq!((code(&gone), line(&gone, "lost with").as_str()), (0, nothing));
+}
+
+#[test]
+fn in_bypass_mode_nothing_depends_on_the_nodes() {
+    let job = FinishedJob::with_settings(&[("SCR_CACHE_BYPASS", "1")]);
+    let bypass = status(&job, &[]);
+    assert_eq!(code(&bypass), 0, "{}", err(&bypass));
+    assert_eq!(line(&bypass, "in cache"), "nothing: checkpoints go straight to the prefix directory");
+    assert!(line(&bypass, "in prefix").starts_with("ckpt.1, "), "{}", out(&bypass));
+}
+
+#[test]
+fn damaged_files_are_named_and_take_nothing_else_away() {
+    let job = FinishedJob::new();
+    for (file, words) in [
+        ("flush.scr", "flush.scr"),
+        ("index.scr", "index.scr"),
+        ("nodes.scr", "nodes.scr"),
+        ("halt.scr", "halt.scr"),
+    ] {
+        let path = job.prefix().join(".scr").join(file);
+        let kept = fs::read(&path).ok();
+        fs::write(&path, "no tree at all").unwrap();
+        let damaged = status(&job, &[]);
+        assert!([0, 1].contains(&code(&damaged)), "{file}: {}", err(&damaged));
+        assert!(err(&damaged).contains(words), "{file}: {}", err(&damaged));
+        if file == "index.scr" {
+            assert_eq!(line(&damaged, "in prefix"), "not known: the index cannot be read");
+            assert!(!out(&damaged).contains("no checkpoint is left"), "{}", out(&damaged));
+        }
+        let json = json_of(&status(&job, &["--json"]));
+        assert!(json["trouble"][0].as_str().unwrap().contains(words), "{json}");
+        assert_eq!(fs::read(&path).unwrap(), b"no tree at all", "{file}: nothing is changed");
+        match kept {
+            Some(kept) => fs::write(&path, kept).unwrap(),
+            None => fs::remove_file(&path).unwrap(),
+        }
+    }
+    // A job of C SCR leaves no more than this.
+    for file in ["nodes.scr", "flush.scr", "running", "ids.scr"] {
+        fs::remove_file(job.prefix().join(".scr").join(file)).unwrap();
+    }
+    let rest = status(&job, &[]);
+    assert!(out(&rest).contains(": no job runs\n"), "{}", out(&rest));
+    assert!(line(&rest, "in prefix").starts_with("ckpt.1, "), "{}", out(&rest));
+}
+
+#[test]
+fn a_folder_that_no_job_has_used_or_that_is_closed_is_an_error() {
+    let job = FinishedJob::new();
+    let of = |dir: &str| command(&job, &[dir]).output().unwrap();
+    let missing = of("/no/such/folder");
+    assert_eq!(code(&missing), 2);
+    assert!(err(&missing).contains("there is no prefix directory /no/such/folder"), "{}", err(&missing));
+    let unused = of(&job.path().join("bin").display().to_string());
+    assert_eq!((code(&unused), out(&unused).as_str()), (2, ""));
+    assert!(err(&unused).contains("no job has used it"), "{}", err(&unused));
+    let both = command(&job, &["/a", "--prefix", "/b"]).output().unwrap();
+    assert_eq!(code(&both), 2);
+    let never = command(&job, &["--watch=0"]).output().unwrap();
+    assert!(code(&never) == 2 && err(&never).contains("the least is 1"), "{}", err(&never));
+}
+
+/// As root only, since it takes two users.
+#[test]
+fn another_user_sees_what_the_folder_shows_and_a_closed_one_is_an_error() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root can be two users");
+        return;
+    }
+    let job = FinishedJob::new();
+    let program = job.path().join("scr");
+    // By another process: a program that is open to be written here cannot run.
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_scr")).arg(&program).status().unwrap().success());
+    let set_mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    set_mode(&job.path(), 0o755);
+    let as_other = || {
+        let mut command = Command::new(&program);
+        command.env_clear().env("USER", "ann").env("PATH", "/usr/bin:/bin").uid(61_002).gid(61_002);
+        command.current_dir("/").args(["status", "--offline"]).arg(job.prefix()).output().unwrap()
+    };
+    let open = as_other();
+    assert!(line(&open, "in prefix").starts_with("ckpt.1, "), "{}", out(&open));
+    assert!(out(&open).contains(": it is not known here whether job defjobid runs\n"), "{}", out(&open));
+    set_mode(&job.prefix().join(".scr"), 0o700);
+    let closed = as_other();
+    assert_eq!((code(&closed), out(&closed).as_str()), (2, ""));
+    assert!(err(&closed).contains("ask as the user of the job"), "{}", err(&closed));
+    assert!(!err(&closed).contains("os error"), "{}", err(&closed));
+}
+
+#[test]
+fn a_watch_ends_with_the_job() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let once = status(&job, &["--watch"]);
+    assert_eq!(code(&once), 0);
+    assert!(line(&once, "protected").starts_with("against the loss"));
+}
+
+#[test]
+fn the_last_failure_of_the_job_is_shown() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let log = |id: &str, note: &str| {
+        format!(
+            "2026-11-21T03:28:24: host=n0, jobid={id}, event=FLUSH_FAIL, note=\"{note}\", dset=1, name=\"ckpt.1\"\n"
+        )
+    };
+    let other = "2026-11-21T03:28:24: host=n0, jobid=defjobid, event=FLUSH_START, dset=1, name=\"ckpt.1\"\n";
+    let text =
+        log("defjobid", "an old one") + &log("defjobid", "no space left") + other + &log("7", "of another");
+    fs::write(job.prefix().join(".scr/events"), text).unwrap();
+    let failed = status(&job, &[]);
+    assert!(line(&failed, "last error").ends_with("FLUSH_FAIL ckpt.1: no space left"), "{}", out(&failed));
+    assert_eq!(json_of(&status(&job, &["--json"]))["last_error"]["note"], "no space left");
+}
+
+/// It announced a copy that the other command does not make.
+#[test]
+fn what_postrun_leaves_in_cache_is_not_announced() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    Halt::end(&RealFiles, &prefix, 0, false).unwrap();
+    let finished = status(&job, &[]);
+    assert_eq!(line(&finished, "next"), "`scr postrun' leaves ckpt.1, as SCR_FLUSH=0");
+    let json = json_of(&status(&job, &["--json"]));
+    assert_eq!(json["postrun"], serde_json::json!({ "saves": [], "leaves": ["ckpt.1"] }));
+    let hosts = job.path().join("hosts");
+    fs::write(&hosts, "n0\nn1\n").unwrap();
+    let mut postrun = scr(&job);
+    let ended = postrun
+        .args(["postrun", "--prefix"])
+        .arg(job.prefix())
+        .arg("--hostfile")
+        .arg(hosts)
+        .output()
+        .unwrap();
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert!(!job.prefix().join("ckpt.1/rank_0").exists(), "{}", err(&ended));
+}
+
+/// It said that a job restarts from it.
+#[test]
+fn a_checkpoint_that_was_dropped_is_not_in_cache_any_more() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let dropped =
+        scr(&job).args(["index", "--drop", "ckpt.1", "--prefix"]).arg(job.prefix()).output().unwrap();
+    assert_eq!(code(&dropped), 0, "{}", err(&dropped));
+    let after = status(&job, &[]);
+    assert_eq!((code(&after), line(&after, "in cache").as_str()), (1, "nothing"));
+    assert_eq!(line(&after, "lost with"), "1 node or more: all work, as no checkpoint is left");
+}
+
+/// It said that a node could be lost, and that a loss costs nothing, while no job of this size could restart.
+#[test]
+fn a_checkpoint_that_another_number_of_ranks_wrote_does_not_count() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let last = LastRun::read(&RealFiles, &prefix).unwrap().unwrap();
+    LastRun { ranks: 3, ..last.clone() }.write(&RealFiles, &prefix).unwrap();
+    for arguments in [&[][..], &["--offline"]] {
+        let other = status(&job, arguments);
+        assert_eq!(code(&other), 1, "{}", out(&other));
+        assert_eq!(line(&other, "protected"), "against nothing: there is no checkpoint");
+        assert_eq!(line(&other, "in cache"), "nothing for 3 ranks: ckpt.1 is of 2");
+        let cost = "1 node or more: all work, as no checkpoint of 3 ranks is left";
+        assert_eq!(line(&other, "lost with"), cost);
+        assert_eq!(line(&other, "next"), "`scr postrun' saves ckpt.1", "those who wrote it want it");
+    }
+    LastRun { ranks: 3, any_ranks: true, ..last }.write(&RealFiles, &prefix).unwrap();
+    let any = status(&job, &[]);
+    assert_eq!((code(&any), line(&any, "lost with").as_str()), (0, "1 node: nothing more, back to ckpt.1"));
+}
