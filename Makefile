@@ -1,7 +1,8 @@
 # The entry points, for people and for CI alike. `make help` lists them.
 #
-# MPICC picks the MPI: a compiler wrapper such as mpicc.openmpi or mpicc.mpich. Each MPI has its own build folder,
-# target/NAME, since a library is bound to the MPI that it was built with.
+# MPICC picks the MPI: a compiler wrapper such as mpicc.openmpi or mpicc.mpich. For another one only four small crates are built
+# again. PROFILE is Cargo's: `release', or `dev' for a tree from the build of the tests. MYSQL=0 leaves out the log sink for
+# databases, and the client that comes with it: a quarter of all crates.
 MPICC ?= $(shell scripts/find-mpicc)
 MPI = $(shell scripts/mpi-name "$(MPICC)")
 PREFIX ?= /usr/local
@@ -12,9 +13,16 @@ SETTINGS = SCR_CNTL_BASE SCR_CACHE_BASE SCR_CONFIG_FILE SCR_FILE_LOCK SCR_LOG_EN
 	SCR_LOG_SYSLOG_ENABLE SCR_LOG_SYSLOG_FACILITY SCR_LOG_SYSLOG_LEVEL SCR_LOG_SYSLOG_PREFIX SCR_LOG_DB_ENABLE
 $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
-WITH_MPI = MPICC="$(MPICC)" $(CARGO)
+PROFILE ?= release
+BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
+# One selection of packages for all that is built and tested: with another one Cargo compiles shared crates again.
+ALL = --workspace --exclude scr
+SHIPPED = $(if $(filter dev,$(PROFILE)),$(ALL) --lib --bins --tests --examples,$(ALL) $(TESTS) $(if $(filter 0,$(MYSQL)),--exclude scr-mysql))
+TESTS = --exclude scr-tests --exclude scr-test-kit --exclude scr-test-plugins
+FOR_DEMO = $(addprefix -p scr-,ffi single partner xor rs sync pthread)
+BUILD = scripts/build.sh "$(MPICC)"
 
-.PHONY: all help deps build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps nightly build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -24,14 +32,13 @@ deps:                 ## installs missing packages (as root), or lists them
 	@scripts/deps.sh
 
 build: deps           ## builds tools, plugins and libscr.so
-	$(CARGO) build --release --locked
-	$(WITH_MPI) build --release --locked -p scr-ffi --target-dir "target/$(MPI)"
+	@$(BUILD) $(PROFILE) build $(SHIPPED)
 
-stage: build          ## installs into target/ for the demo and the tests
-	@scripts/install.sh "$(MPI)" "target/$(MPI)/stage"
+stage: build          ## installs into target/stage for the tests and the benchmarks
+	@scripts/install.sh "$(MPI)" "target/stage/$(MPI)" "$(BUILT)"
 
 install: build        ## installs into PREFIX=/path: bin, lib, include, etc, share
-	@scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)"
+	@scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)" "$(BUILT)"
 
 dist:                 ## packs sources and dependencies into target/dist, for builds without network
 	@packaging/dist.sh
@@ -44,11 +51,16 @@ book:                 ## makes a site of the pages with mdBook, in target/book
 	@command -v mdbook >/dev/null || $(CARGO) install --locked --quiet mdbook
 	@scripts/book.sh target/book
 
-demo: stage           ## runs a job that loses a node and restarts
+demo: deps            ## runs a job that loses a node and restarts
+	@$(BUILD) release build $(FOR_DEMO)
+	@scripts/install.sh "$(MPI)" target/demo
 	@MPICC="$(MPICC)" scripts/demo.sh "$(MPI)"
 
 check: deps           ## runs units and in-process jobs, for the inner loop
-	$(CARGO) test --locked --quiet
+	@$(BUILD) dev test $(ALL) --exclude scr-tests --quiet --lib --bins --test jobs
+
+nightly:              ## runs all tests and the long ones, and prints a table
+	@scripts/nightly.sh
 
 test:                 ## runs all tests, the jobs under every installed MPI
 	@scripts/deps.sh tests
@@ -72,12 +84,12 @@ mutants: deps         ## counts which small changes of the sources the tests fin
 test-slurm:           ## runs a job that loses a node under a real Slurm (as root, Debian's slurm)
 	@scripts/deps.sh slurm
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.mpich
-	$(CARGO) test --locked -p scr-tests --test slurm -- --test-threads 1
+	@$(BUILD) dev test -p scr-tests --test slurm -- --test-threads 1
 
 test-lammps:          ## restarts LAMMPS on other numbers of ranks (as root, or with Debian's lammps)
 	@scripts/deps.sh lammps
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.openmpi
-	$(CARGO) test --locked -p scr-tests --test lammps -- --test-threads 1 --show-output
+	@$(BUILD) dev test -p scr-tests --test lammps -- --test-threads 1 --show-output
 
 test-ulfm: deps       ## kills ranks of jobs that go on under Open MPI 5 (ULFM_MPI=folder, ROUNDS=number)
 	@$(MAKE) --no-print-directory stage MPICC=mpicc.openmpi
@@ -107,13 +119,13 @@ lint: deps            ## checks what CI checks: format, clippy, documentation
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --check --manifest-path examples/vendor-scheme/Cargo.toml
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
-	$(CARGO) clippy --locked --all-targets -- -D warnings
-	$(WITH_MPI) clippy --locked --all-targets -p scr-ffi -p scr -p scr-tests --target-dir "target/$(MPI)" -- -D warnings
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --locked --no-deps
+	@$(BUILD) dev clippy --workspace --all-targets -- -D warnings
+	@RUSTDOCFLAGS="-D warnings" $(BUILD) dev doc $(ALL) --no-deps
 
-deny: deps            ## checks licenses, sources and versions of the dependencies
+deny: DENY ?= bans licenses sources
+deny: deps            ## checks the dependencies (DENY="advisories ..." where the database can be reached)
 	@command -v cargo-deny >/dev/null || $(CARGO) install --locked --quiet cargo-deny
-	$(CARGO) deny --locked check bans licenses sources
+	$(CARGO) deny --locked check $(DENY)
 
 clean:                ## removes all build results
 	$(CARGO) clean

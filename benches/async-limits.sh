@@ -7,7 +7,7 @@
 # memory and on the disk of $TMPDIR.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-mpi=${1:-openmpi} stage=$here/target/${1:-openmpi}/stage
+mpi=${1:-openmpi} stage=$here/target/stage/${1:-openmpi}
 [ -x "$stage/bin/scr" ] || { echo "async-limits: run \`make stage' first" >&2 && exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-limits.XXXXXX")
 agents() { for lock in "$work"/nodes/n0/*/scr.limits/agent.lock; do [ ! -e "$lock" ] || cat "$lock"; done; }

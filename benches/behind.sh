@@ -10,7 +10,7 @@
 # the threads take from it. protected: from SCR_Complete_output on, as the threads say.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-here=$PWD stage=${STAGE:-$PWD/target/openmpi/stage}
+here=$PWD stage=${STAGE:-$PWD/target/stage/openmpi}
 bytes=$((${MIB:-64} << 20)) pairs=${PAIRS:-6} checkpoints=${CHECKPOINTS:-6} between=${SECONDS_BETWEEN:-0.5}
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-bench.XXXXXX")
 nodes=$(mktemp -d /dev/shm/scr-bench.XXXXXX)

@@ -3,7 +3,7 @@
 # built for Open MPI. It has no checksums in cache; scr takes checksums of everything. Everything lies in memory.
 #
 # C_SCR=PREFIX              the tree of C SCR, with include/scr.h and lib/libscr.so
-# STAGE=PREFIX              the tree of scr [default: what `make stage MPICC=mpicc.openmpi` puts under target/openmpi/stage]
+# STAGE=PREFIX              the tree of scr [default: what `make stage MPICC=mpicc.openmpi` puts under target/stage/openmpi]
 # SCHEMES="PARTNER XOR RS"  which schemes; RS keeps two parity chunks per stripe
 # MIB=256                   MiB per rank; four ranks on four nodes
 # PAIRS=10                  how many pairs; the first checkpoint of a run is left out
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
-theirs=$(readlink -f "${C_SCR:?names the tree of C SCR}") ours=$(readlink -f "${STAGE:-target/openmpi/stage}")
+theirs=$(readlink -f "${C_SCR:?names the tree of C SCR}") ours=$(readlink -f "${STAGE:-target/stage/openmpi}")
 schemes=${SCHEMES:-PARTNER XOR RS} bytes=$((${MIB:-256} << 20)) pairs=${PAIRS:-10} transport=${TRANSPORT:-shared}
 checkpoints=3
 

@@ -1,7 +1,7 @@
 #!/bin/bash
 # costs.sh: measures what the event log, the metrics and the reports cost themselves: small checkpoints with and without log and
 # metrics, in pairs, on pretend nodes under Open MPI; with strace also the system calls of rank 0 on files; and `scr report' of
-# many jobs. It uses target/openmpi/stage.
+# many jobs. It uses target/stage/openmpi.
 #
 # PAIRS=5 CHECKPOINTS=300   so many pairs of runs, and checkpoints of 4 KiB per rank in each; 0 pairs for none
 # JOBS=10000                how many jobs are reported, each in a prefix directory of its own; 0 for none
@@ -9,7 +9,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
-stage=${STAGE:-$here/target/openmpi/stage} pairs=${PAIRS:-5} checkpoints=${CHECKPOINTS:-300} jobs=${JOBS:-10000}
+stage=${STAGE:-$here/target/stage/openmpi} pairs=${PAIRS:-5} checkpoints=${CHECKPOINTS:-300} jobs=${JOBS:-10000}
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-bench.XXXXXX")
 storage=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
 trap 'rm -rf "$work" "$storage"' EXIT

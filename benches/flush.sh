@@ -3,7 +3,7 @@
 # checkpoint dd copies the same bytes to the same disk, four files at a time, synced: each flush is compared with
 # the dd right before it (`safe' from the last rank's last byte on, `flush' by itself), so that a disk which is slow for a while is so for
 # both. With `async' every second checkpoint is not flushed (`none'), and each that is flushed is compared with the one before it. It
-# uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/openmpi/stage.
+# uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/stage/openmpi.
 #
 # SIZES="64 256"  MiB per rank
 # WAYS="sync pthread async agent"  the ways to flush; `agent' is asynchronous, too
@@ -13,7 +13,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
-stage=${STAGE:-$here/target/openmpi/stage}
+stage=${STAGE:-$here/target/stage/openmpi}
 sizes=${SIZES:-64 256} ways=${WAYS:-sync pthread async}
 checkpoints=${CHECKPOINTS:-8} rounds=${ROUNDS:-1} fetches=${FETCHES:-2}
 hosts=n0:1,n1:1,n2:1,n3:1

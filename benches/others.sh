@@ -9,7 +9,7 @@
 # from that of the other one. Each way restarts from a checkpoint that no other one has touched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-here=$PWD stage=${STAGE:-$PWD/target/openmpi/stage} mib=${MIB:-256}
+here=$PWD stage=${STAGE:-$PWD/target/stage/openmpi} mib=${MIB:-256}
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-bench.XXXXXX")
 nodes=$(mktemp -d /dev/shm/scr-bench.XXXXXX)
 trap 'rm -rf "$work" "$nodes"' EXIT

@@ -15,7 +15,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LC_ALL=C # for EPOCHREALTIME
-here=$PWD stage=${STAGE:-$PWD/target/openmpi/stage} mpi=${ULFM_MPI:-$PWD/target/ulfm-mpi} mib=${MIB:-64}
+here=$PWD stage=${STAGE:-$PWD/target/stage/openmpi} mpi=${ULFM_MPI:-$PWD/target/ulfm-mpi} mib=${MIB:-64}
 [ -x "$mpi/bin/mpirun" ] || { echo "there is no $mpi/bin/mpirun: set ULFM_MPI, or run \`make test-ulfm'" >&2 && exit 2; }
 work=$(mktemp -d "${TMPDIR:-/tmp}/scr-bench.XXXXXX")
 nodes=$(mktemp -d /dev/shm/scr-bench.XXXXXX)

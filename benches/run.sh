@@ -1,6 +1,6 @@
 #!/bin/bash
 # run.sh: measures checkpoints and restarts of a real job, four ranks on four pretend nodes under Open MPI, with all files in
-# memory, and ends with a table. It uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/openmpi/stage.
+# memory, and ends with a table. It uses the tree that `make stage MPICC=mpicc.openmpi` puts under target/stage/openmpi.
 #
 # SCHEMES="PARTNER XOR RS"  which schemes; RS keeps two parity chunks per stripe
 # SIZES="64 256"            MiB per rank
@@ -14,7 +14,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 here=$PWD
-stage=${STAGE:-$here/target/openmpi/stage}
+stage=${STAGE:-$here/target/stage/openmpi}
 schemes=${SCHEMES:-PARTNER XOR RS} sizes=${SIZES-64 256}
 transport=${TRANSPORT:-tcp} pages=${PAGES:-small} checkpoints=${CHECKPOINTS:-9} restarts=${RESTARTS:-5} small=${SMALL:-100}
 hosts=n0:1,n1:1,n2:1,n3:1

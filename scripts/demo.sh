@@ -1,11 +1,11 @@
 #!/bin/bash
 # demo.sh MPI: a job of four ranks on four pretend nodes loses a rank and its node, restarts, and computes the answer
-# of an undisturbed run, bit for bit. Uses the tree that `make stage` has put under target/MPI/stage.
+# of an undisturbed run, bit for bit. Uses the tree that `make demo` has put under target/demo.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?which MPI?}
 here=$PWD
-stage=$PWD/target/$mpi/stage
+stage=$PWD/target/demo
 mpicc=${MPICC:-$(scripts/find-mpicc)}
 export PRETEND_MODE=${PRETEND_MODE:-$(scripts/pretend-mode)}
 victim=2 kill_step=470 every=50 steps=600

@@ -1,15 +1,15 @@
 #!/bin/bash
-# install.sh MPI PREFIX: copies what was built with this MPI into a tree that may be moved as a whole.
+# install.sh MPI PREFIX [BUILT]: copies what was built with this MPI into a tree that may be moved as a whole. BUILT is the folder
+# that it was built in. What was not built is left out.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-mpi=${1:?which MPI?} prefix=${2:?where to?}
-built=target/release
+mpi=${1:?which MPI?} prefix=${2:?where to?} built=${3:-target/release}
 umask 022 # plugins that others may write are refused
 
 put() { # put MODE FILE FOLDER
     install -d "$prefix/$3" && install -m "$1" "$2" "$prefix/$3/"
 }
-put 755 "target/$mpi/release/libscr.so" lib
+put 755 "$built/$mpi/libscr.so" lib
 put 644 ffi/include/scr.h include
 put 644 ffi/include/scr.hpp include
 install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
@@ -55,8 +55,8 @@ install -d "$prefix/bin" && ln -sf ../libexec/scr/run-on-nodes "$prefix/bin/run-
 # Every plugin of the project has a manifest here and a library of its own.
 install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"
 for manifest in etc/plugins.d/*.toml; do
-    [ -e "$manifest" ] || continue
     library=$built/libscr_$(basename "$manifest" .toml).so
+    [ -e "$library" ] || continue
     put 644 "$manifest" etc/scr/plugins.d
     put 755 "$library" lib/scr/plugins
 done

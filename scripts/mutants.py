@@ -33,8 +33,15 @@ COPY = WORK / "src"
 ALLOWED = ROOT / "scripts" / "mutants.allow"
 FOLDERS = "fetch restart rebuild redundancy cache prefix flush comm scavenge striping".split()
 STAGES = ["the units of the folders", "all units", "whole jobs"]
-# The folders of the sources that are changed.
-CRATES = ("core/src", "plugins/striping/src")
+# The folders of the sources that are changed, each with its crate.
+CRATES = {"core/src": "scr_core", "core/prefix/src": "scr_prefix", "core/comm/src": "scr_comm",
+          "plugins/striping/src": "scr_striping"}
+
+
+def folder_of(crate_dir, inside):
+    """As a user names it: a crate of its own, or a folder of core."""
+    return inside.parts[0].removesuffix(".rs") if crate_dir == "core/src" else crate_dir.split("/")[1]
+
 
 SWITCH = """//! The mutants of this build: see scripts/mutants.py.
 #![allow(warnings, clippy::all)]
@@ -398,7 +405,7 @@ def find(path, crate_dir):
     for line in lines:
         starts.append(starts[-1] + len(line) + 1)
     inside = path.relative_to(ROOT / crate_dir)
-    folder = "striping" if crate_dir.startswith("plugins") else inside.parts[0].removesuffix(".rs")
+    folder = folder_of(crate_dir, inside)
     found = []
 
     def make_at(place, changes, edits, precedence):
@@ -444,7 +451,7 @@ def all_mutants():
         for path in sorted((ROOT / crate_dir).rglob("*.rs")):
             inside = path.relative_to(ROOT / crate_dir)
             names = {part.removesuffix(".rs") for part in inside.parts}
-            folder = "striping" if crate_dir.startswith("plugins") else inside.parts[0].removesuffix(".rs")
+            folder = folder_of(crate_dir, inside)
             # For tests only.
             if folder not in FOLDERS or names & {"tests", "fixtures", "testing", "standins"} or "mpi" in names:
                 continue
@@ -587,8 +594,9 @@ def build(groups):
     groups = [group for group in groups if group[0].key not in left_out]
     for number, mutant in enumerate((mutant for group in groups for mutant in group), 1):
         mutant.n = number
-    stages = [("check", "-p", "scr-core", "-p", "scr-striping", "--lib", "--keep-going"),
-              ("test", "--no-run", "-p", "scr-core", "-p", "scr-striping", "--lib", "--test", "jobs")]
+    packages = [word for crate in CRATES.values() for word in ("-p", crate.replace("_", "-"))]
+    stages = [("check", *packages, "--lib", "--keep-going"),
+              ("test", "--no-run", *packages, "--lib", "--test", "jobs")]
     for stage in stages:
         while True:
             write_copy(groups)
@@ -622,11 +630,13 @@ def last_build(groups):
 
 class Tests:
     def __init__(self, programs):
-        # Unit tests of the core, those of the striping, and whole jobs.
-        self.programs = {"core": programs["scr_core"], "striping": programs["scr_striping"], "jobs": programs["jobs"]}
+        # Units by crate, and whole jobs.
+        self.programs = {crate.removeprefix("scr_"): programs[crate] for crate in CRATES.values()}
+        self.programs["jobs"] = programs["jobs"]
 
     def folder(self, kind):
-        return COPY / ("plugins/striping" if kind == "striping" else "core")
+        own = [source for source, crate in CRATES.items() if crate == f"scr_{kind}"]
+        return COPY / (own[0].removesuffix("/src") if own else "core")
 
     def names(self, kind):
         run = subprocess.run([self.programs[kind], "--list", "--format=terse"], cwd=self.folder(kind), check=True,

@@ -1,48 +1,68 @@
 #!/bin/bash
-# test.sh: all tests. First what needs no MPI, then the C interface and the jobs under every MPI that is there.
+# test.sh: all tests. One build for everything; for the second MPI only what is bound to it is built again. Two lanes run side by
+# side, as most machines have two processors at least: what needs no MPI, and the jobs on pretend nodes, one at a time.
 # Ends with one plain line of numbers, and with status 0 only if nothing failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
-cargo=${CARGO:-cargo}
-mkdir -p target
-log=$PWD/target/tests.log
-export SCR_TESTS_SKIPPED=$PWD/target/tests.skipped
+top=$PWD cargo=${CARGO:-cargo}
+mkdir -p target/tests && rm -f target/tests/*
+log=$top/target/tests/log
+export SCR_TESTS_SKIPPED=$top/target/tests/skipped
 : >"$log"
 : >"$SCR_TESTS_SKIPPED"
 failures=0 # of whole steps: a build that broke counts as one
 
 step() { # step TEXT COMMAND...
-    printf '\n==> %s\n' "$1" | tee -a "$log"
+    printf '\n==> %s (after %d s)\n' "$1" $SECONDS | tee -a "$log"
     shift
     "$@" 2>&1 | tee -a "$log"
     [ "${PIPESTATUS[0]}" = 0 ] || failures=$((failures + 1))
 }
 
-# Code that is not bound to an MPI is compiled once: the build for the second MPI begins with a copy of the first one's. The copy
-# gets its name only when nothing is left in it that is bound to the other MPI.
-begin_with_copy() { # begin_with_copy FROM TO
-    local new=target/$2.new
-    [ ! -d "target/$2" ] || return 0
-    rm -rf "$new" && mkdir "$new" && cp -a "target/$1/release" "$new/" &&
-        "$cargo" clean --quiet --release --locked -p mpi-sys -p mpi -p scr-core -p scr-ffi --target-dir "$new" &&
-        mv "$new" "target/$2"
+# A line for each test program: the folder of its crate, and the program.
+list_programs() { # list_programs MPICC
+    scripts/build.sh "$1" dev build --workspace --exclude scr --lib --bins --tests --examples \
+        --message-format json-render-diagnostics |
+        sed -n 's|.*"manifest_path":"\(.*\)/Cargo.toml","target".*"test":true}.*"executable":"\([^"]*\)".*|\1 \2|p' >target/tests/programs
+    return "${PIPESTATUS[0]}"
 }
+run() { # run FOLDER PROGRAM ARGUMENT...: as cargo does
+    local folder=$1 program=$2
+    shift 2
+    echo "Running ${program#"$top/"} $*"
+    (cd "$folder" && "$program" "$@")
+}
+run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines match
+    local pattern=$1 status=0 folder program
+    shift
+    while read -r folder program; do run "$folder" "$program" "$@" || status=1; done < <(grep -E "$pattern" target/tests/programs)
+    return $status
+}
+run_others() {
+    local status=0 folder program
+    while read -r folder program; do run "$folder" "$program" || status=1; done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
+    "$cargo" test --locked --workspace --exclude scr --doc || status=1
+    "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
+    return $status
+}
+of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
+jobs="^$top/tests .*/jobs-"  # launched by one
 
-step "without MPI" "$cargo" test --locked --no-fail-fast
-step "the vendor's example" "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target
-first=
-for mpicc in mpicc.openmpi mpicc.mpich; do
+for mpicc in mpicc.mpich mpicc.openmpi; do
     command -v $mpicc >/dev/null || continue
-    mpi=$(scripts/mpi-name $mpicc)
-    [ -z "$first" ] || step "what $mpi shares with $first" begin_with_copy "$first" "$mpi"
-    first=${first:-$mpi}
-    # As for the tree: what a second profile would compile again takes minutes. The suite of all communicators comes with it.
-    step "the C interface with $mpi" env MPICC=$mpicc "$cargo" test --release --locked --no-fail-fast -p scr-ffi \
-        --target-dir "target/$mpi"
-    step "a tree with $mpi for the jobs" make --no-print-directory stage MPICC=$mpicc
+    step "the build for $mpicc" list_programs $mpicc
+    step "the C interface with $mpicc" run_matching "$of_mpi"
+    step "a tree with $mpicc for the jobs" scripts/install.sh "$(scripts/mpi-name $mpicc)" "target/stage/$(scripts/mpi-name $mpicc)" target/debug
 done
+[ -s target/tests/programs ] || step "the build" list_programs mpicc
+printf '\n==> jobs on pretend nodes, beside: (after %d s)\n' $SECONDS
 # One job at a time: ranks that share few cores wait long enough as it is.
-step "jobs on pretend nodes" "$cargo" test --locked --no-fail-fast -p scr-tests -- --test-threads 1
+run_matching "$jobs" --test-threads 1 >target/tests/jobs.log 2>&1 &
+lane=$!
+step "what needs no MPI" run_others
+wait $lane || failures=$((failures + 1))
+step "jobs on pretend nodes" cat target/tests/jobs.log
+printf '\n==> the end (after %d s)\n' $SECONDS
 
 sum() { # sum WORD: adds up the numbers before this word in the result lines
     sed -n "s/^test result: .* \([0-9]*\) $1;.*/\1/p" "$log" | awk '{ n += $1 } END { print n + 0 }'

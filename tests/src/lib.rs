@@ -1,4 +1,4 @@
-//! Runs MPI jobs on pretend nodes of this machine, against a built tree under `target/NAME/stage`.
+//! Runs MPI jobs on pretend nodes of this machine, against a built tree under `target/stage/NAME`.
 //!
 //! ```no_run
 //! use scr_tests::{Cluster, Mpi, Program};

@@ -67,7 +67,7 @@ impl Program {
             return stage(mpi).join("bin/scr");
         }
         if self == Program::CommSuite {
-            return build_comm_suite(mpi);
+            return repository().join("target/debug").join(mpi.name()).join("comm_suite");
         }
         let folder = target(mpi).join("programs");
         std::fs::create_dir_all(&folder).expect("the folder for programs can be made");
@@ -96,14 +96,6 @@ impl Program {
     }
 }
 
-fn build_comm_suite(mpi: Mpi) -> PathBuf {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["build", "--release", "--quiet", "--locked", "-p", "scr-ffi", "--example", "comm_suite"]);
-    command.arg("--target-dir").arg(target(mpi)).env("MPICC", mpi.compiler()).current_dir(repository());
-    compile(&mut command);
-    target(mpi).join("release/examples/comm_suite")
-}
-
 /// Runs a compiler; panics with its words if it fails.
 pub fn compile(command: &mut Command) {
     let output = command.output().expect("the compiler can be started");
@@ -113,7 +105,7 @@ pub fn compile(command: &mut Command) {
 
 /// The installed tree that the jobs use.
 pub fn stage(mpi: Mpi) -> PathBuf {
-    let stage = target(mpi).join("stage");
+    let stage = repository().join("target/stage").join(mpi.name());
     let there = stage.join("lib/libscr.so").exists();
     assert!(there, "{} is not there: run `make stage MPICC={}`", stage.display(), mpi.compiler());
     stage

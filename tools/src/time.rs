@@ -4,7 +4,9 @@
 //! `now`), a time with a zone, or a distance from now: `+2 hours`, `-1h30m`, `3 days ago`. A distance without a sign leads to
 //! where the option looks. A length is what parameters such as `SCR_HALT_SECONDS` take: `3600`, `1h30m`, `2 hours`.
 
-use chrono::{DateTime, Days, Local, NaiveDate, NaiveDateTime, NaiveTime, TimeDelta, TimeZone};
+use jiff::civil::{Date, DateTime};
+use jiff::tz::TimeZone;
+use jiff::{SignedDuration, Timestamp, Zoned};
 use scr_config::param;
 use std::time::Duration;
 
@@ -20,7 +22,7 @@ pub(crate) enum Looks {
 }
 
 /// The moment that a text means to somebody who writes it at `now`.
-pub(crate) fn moment(text: &str, looks: Looks, now: DateTime<Local>) -> Result<DateTime<Local>, String> {
+pub(crate) fn moment(text: &str, looks: Looks, now: &Zoned) -> Result<Zoned, String> {
     let text = text.trim();
     let not_understood = || format!("`{text}' is no time; write {GRAMMAR}");
     // An unset variable of a script is no time, though GNU date takes it for now.
@@ -28,14 +30,16 @@ pub(crate) fn moment(text: &str, looks: Looks, now: DateTime<Local>) -> Result<D
         return Err(not_understood());
     }
     if let Some(distance) = distance(text, looks) {
-        return now.checked_add_signed(distance).ok_or_else(not_understood);
+        return now.checked_add(distance).map_err(|_| not_understood());
     }
-    let time = TIMES.iter().find_map(|format| NaiveDateTime::parse_from_str(text, format).ok());
-    if let Some(time) = time.or_else(|| day(text, now).map(|day| day.and_time(NaiveTime::MIN))) {
+    let time = TIMES.iter().find_map(|format| DateTime::strptime(format, text).ok());
+    if let Some(time) =
+        time.or_else(|| day(text, now).map(|day| day.to_datetime(jiff::civil::Time::midnight())))
+    {
         return Ok(of_local_time(time));
     }
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Ok(time.with_timezone(&Local));
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return Ok(here(time));
     }
     // GNU date takes a single letter for a time zone of the military: 2x would be two o'clock somewhere.
     let has_letter = |text: &str| {
@@ -45,23 +49,27 @@ pub(crate) fn moment(text: &str, looks: Looks, now: DateTime<Local>) -> Result<D
         return Err(not_understood());
     }
     let parsed = parse_datetime::parse_datetime(text).map_err(|_| not_understood())?;
-    Local.timestamp_opt(parsed.timestamp().as_second(), 0).single().ok_or_else(not_understood)
+    Timestamp::from_second(parsed.timestamp().as_second()).map(here).map_err(|_| not_understood())
+}
+
+fn here(time: Timestamp) -> Zoned {
+    time.to_zoned(TimeZone::system())
 }
 
 const TIMES: &[&str] = &["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M"];
 
-fn day(text: &str, now: DateTime<Local>) -> Option<NaiveDate> {
-    let today = now.date_naive();
+fn day(text: &str, now: &Zoned) -> Option<Date> {
+    let today = now.date();
     match text.to_ascii_lowercase().as_str() {
         "today" => Some(today),
-        "yesterday" => today.checked_sub_days(Days::new(1)),
-        "tomorrow" => today.checked_add_days(Days::new(1)),
-        text => NaiveDate::parse_from_str(text, "%Y-%m-%d").ok(),
+        "yesterday" => today.yesterday().ok(),
+        "tomorrow" => today.tomorrow().ok(),
+        text => Date::strptime("%Y-%m-%d", text).ok(),
     }
 }
 
 /// A length with a unit, and a direction. A number alone is none: it could be an hour or a year.
-fn distance(text: &str, looks: Looks) -> Option<TimeDelta> {
+fn distance(text: &str, looks: Looks) -> Option<SignedDuration> {
     let (text, is_ago) = match text.strip_suffix("ago") {
         Some(before) => (before.trim_end(), true),
         None => (text, false),
@@ -72,7 +80,7 @@ fn distance(text: &str, looks: Looks) -> Option<TimeDelta> {
     };
     let has_unit = text.ends_with(|c: char| c.is_ascii_alphabetic());
     let length = length(text).ok().filter(|_| has_unit)?;
-    let length = TimeDelta::from_std(length).ok()?;
+    let length = SignedDuration::try_from(length).ok()?;
     let leads_back = match (sign, is_ago) {
         (Some(_), true) => return None,
         (None, true) | (Some('-'), false) => true,
@@ -98,7 +106,7 @@ pub(crate) fn length_in_seconds(text: &str) -> Result<f64, String> {
 
 /// Seconds since the epoch of a moment to come.
 pub(crate) fn ahead(text: &str) -> Result<i64, String> {
-    moment(text, Looks::Ahead, Local::now()).map(|moment| moment.timestamp())
+    moment(text, Looks::Ahead, &Zoned::now()).map(|moment| moment.timestamp().as_second())
 }
 
 /// The same for scripts, which give the seconds.
@@ -108,32 +116,33 @@ pub(crate) fn seconds_or_ahead(text: &str) -> Result<i64, String> {
 
 /// Seconds since the epoch of a moment that has passed, also as a number.
 pub(crate) fn seconds_or_back(text: &str) -> Result<u64, String> {
-    let back = |_| moment(text, Looks::Back, Local::now()).map(|moment| micros(moment) / 1_000_000);
+    let back = |_| moment(text, Looks::Back, &Zoned::now()).map(|moment| micros(&moment) / 1_000_000);
     text.trim().parse().or_else(back)
 }
 
 /// The first moment at which clocks here show this time, or, where none does because they were put forward, a later one.
-pub(crate) fn of_local_time(time: NaiveDateTime) -> DateTime<Local> {
-    Local.from_local_datetime(&time).earliest().unwrap_or_else(|| Local.from_utc_datetime(&time))
+pub(crate) fn of_local_time(time: DateTime) -> Zoned {
+    let zoned = TimeZone::system().to_ambiguous_zoned(time).compatible();
+    zoned.unwrap_or_else(|_| here(Timestamp::UNIX_EPOCH)) // a year that no calendar has
 }
 
 /// Microseconds since the epoch; none before it.
-pub(crate) fn micros(moment: DateTime<Local>) -> u64 {
-    u64::try_from(moment.timestamp_micros()).unwrap_or(0)
+pub(crate) fn micros(moment: &Zoned) -> u64 {
+    u64::try_from(moment.timestamp().as_microsecond()).unwrap_or(0)
 }
 
 /// A time for people, as C's `asctime` has it; a number that no calendar has stays a number.
 pub(crate) fn in_words(seconds: i64) -> String {
-    let time = Local.timestamp_opt(seconds, 0).single();
-    time.map_or_else(|| seconds.to_string(), |time| time.format("%a %b %e %H:%M:%S %Y").to_string())
+    let time = Timestamp::from_second(seconds).map(here);
+    time.map_or_else(|_| seconds.to_string(), |time| time.strftime("%a %b %e %H:%M:%S %Y").to_string())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn at(text: &str) -> DateTime<Local> {
-        of_local_time(NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M:%S").unwrap())
+    fn at(text: &str) -> Zoned {
+        of_local_time(text.parse().unwrap())
     }
 
     #[test]
@@ -151,34 +160,34 @@ mod tests {
             ("-1h30m", at("2026-11-21T10:30:00")),
             ("2h 30m ago", at("2026-11-21T09:30:00")),
             ("3 days ago", at("2026-11-18T12:00:00")),
-            ("1970-01-01T00:00:01Z", DateTime::UNIX_EPOCH.with_timezone(&Local) + TimeDelta::seconds(1)),
+            ("1970-01-01T00:00:01Z", here(Timestamp::from_second(1).unwrap())),
         ] {
             for looks in [Looks::Back, Looks::Ahead] {
-                assert_eq!(moment(text, looks, now), Ok(expected), "{text}");
+                assert_eq!(moment(text, looks, &now).as_ref(), Ok(&expected), "{text}");
             }
         }
         for text in ["2h", "2 hours", "120min", " 2h "] {
-            assert_eq!(moment(text, Looks::Back, now), Ok(at("2026-11-21T10:00:00")), "{text}");
-            assert_eq!(moment(text, Looks::Ahead, now), Ok(at("2026-11-21T14:00:00")), "{text}");
+            assert_eq!(moment(text, Looks::Back, &now), Ok(at("2026-11-21T10:00:00")), "{text}");
+            assert_eq!(moment(text, Looks::Ahead, &now), Ok(at("2026-11-21T14:00:00")), "{text}");
         }
-        assert_eq!(micros(moment("1970-01-01T00:00:01Z", Looks::Back, now).unwrap()), 1_000_000);
+        assert_eq!(micros(&moment("1970-01-01T00:00:01Z", Looks::Back, &now).unwrap()), 1_000_000);
     }
 
     #[test]
     fn all_that_gnu_date_understands_is_a_moment_too() {
-        let now = Local::now();
+        let now = Zoned::now();
         let hour = |text: &str| {
-            let time = moment(text, Looks::Ahead, now).unwrap();
-            (time.date_naive(), time.format("%H:%M").to_string())
+            let time = moment(text, Looks::Ahead, &now).unwrap();
+            (time.date(), time.strftime("%H:%M").to_string())
         };
-        let today = now.date_naive();
+        let today = now.date();
         let (noon, morning) = (hour("12:00pm today"), hour("8:30am tomorrow"));
         // The day may have ended in between.
         assert!(noon.0 >= today && noon.1 == "12:00", "{noon:?}");
         assert!(morning.0 > today && morning.1 == "08:30", "{morning:?}");
         assert!(hour("tomorrow 8:30am").1 == "08:30" && hour("5pm").1 == "17:00");
-        let off = moment("now", Looks::Back, now).unwrap() - now;
-        assert!(off.num_seconds().abs() < 60, "{off}");
+        let off = moment("now", Looks::Back, &now).unwrap().duration_since(&now);
+        assert!(off.as_secs().abs() < 60, "{off:?}");
         assert_eq!(ahead("@1298944800"), Ok(1_298_944_800));
         assert_eq!(ahead("2011-03-01 02:00 UTC"), Ok(1_298_944_800));
     }
@@ -199,7 +208,7 @@ mod tests {
             "+2h ago",
             "8:30am the day after",
         ] {
-            let refused = moment(text, Looks::Back, Local::now());
+            let refused = moment(text, Looks::Back, &Zoned::now());
             assert!(
                 refused.as_ref().is_err_and(|why| why.contains("is no time; write a day (2026-11-21")),
                 "{text}: {refused:?}"

@@ -137,8 +137,8 @@ impl SyslogSink {
     fn message(&self, entry: &LogEntry, pid: u32) -> String {
         let line = text::line(entry);
         let rest = line.strip_prefix(&format!("{}: ", entry.local_time)).unwrap_or(&line);
-        let time = chrono::NaiveDateTime::parse_from_str(&entry.local_time, "%Y-%m-%dT%H:%M:%S");
-        let time = time.map(|time| time.format("%b %e %T").to_string()).unwrap_or_default();
+        let time = jiff::civil::DateTime::strptime("%Y-%m-%dT%H:%M:%S", &entry.local_time);
+        let time = time.map(|time| time.strftime("%b %e %T").to_string()).unwrap_or_default();
         format!("<{}>{time} {}[{pid}]: {rest}", self.priority, self.prefix)
     }
 }

@@ -6,6 +6,9 @@
 //! `2026-11-21T02:28:24.123456Z: host=node0, jobid=5132, run=3, event=COMPUTE_END, secs=0.002028`.
 
 use super::record::Event;
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
+use jiff::Timestamp;
 use scr_base::env::local_time;
 use scr_base::fs::{Files, How};
 use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
@@ -84,8 +87,8 @@ fn add_fields(line: &mut String, entry: &LogEntry) {
 /// `2026-11-21T02:28:24.123456Z`, of microseconds since the epoch.
 fn exact_time(micros: u64) -> String {
     let (seconds, micros) = (micros / 1_000_000, micros % 1_000_000);
-    let time = i64::try_from(seconds).ok().and_then(|seconds| chrono::DateTime::from_timestamp(seconds, 0));
-    let time = time.unwrap_or_default().format("%Y-%m-%dT%H:%M:%S");
+    let time = i64::try_from(seconds).ok().and_then(|seconds| Timestamp::from_second(seconds).ok());
+    let time = time.unwrap_or_default().strftime("%Y-%m-%dT%H:%M:%S");
     format!("{time}.{micros:06}Z")
 }
 
@@ -155,7 +158,7 @@ pub(super) fn parse_exact(line: &str) -> Result<LogEntry, LineError> {
 
 fn parse_classic(line: &str) -> Result<LogEntry, LineError> {
     let (time, rest) = line.split_at_checked(TIME_LEN).ok_or(LineError::NoTime)?;
-    chrono::NaiveDateTime::parse_from_str(time, "%Y-%m-%dT%H:%M:%S").map_err(|_| LineError::NoTime)?;
+    DateTime::strptime("%Y-%m-%dT%H:%M:%S", time).map_err(|_| LineError::NoTime)?;
     fields(LogEntry { local_time: time.to_owned(), ..LogEntry::default() }, rest)
 }
 
@@ -183,12 +186,13 @@ fn micros_of(text: &[u8]) -> Option<u64> {
         return None;
     }
     let number = |from: usize, until: usize| {
-        text[from..until].iter().fold(0_u32, |number, digit| number * 10 + u32::from(digit - b'0'))
+        text[from..until].iter().fold(0_i32, |number, digit| number * 10 + i32::from(digit - b'0'))
     };
-    let year = i32::try_from(number(0, 4)).ok()?;
-    let day = chrono::NaiveDate::from_ymd_opt(year, number(5, 7), number(8, 10))?;
-    let time = day.and_hms_micro_opt(number(11, 13), number(14, 16), number(17, 19), number(20, 26))?;
-    u64::try_from(time.and_utc().timestamp_micros()).ok()
+    let small = |from: usize| i8::try_from(number(from, from + 2)).ok();
+    let year = i16::try_from(number(0, 4)).ok()?;
+    let (hour, minute, second, nanos) = (small(11)?, small(14)?, small(17)?, number(20, 26) * 1000);
+    let time = DateTime::new(year, small(5)?, small(8)?, hour, minute, second, nanos).ok()?;
+    u64::try_from(TimeZone::UTC.to_timestamp(time).ok()?.as_microsecond()).ok()
 }
 
 /// The first field, and what follows it. Its key may be one of a later version, which is none of [`KEYS`].

@@ -1,10 +1,11 @@
 //! Turns rows into entries, also rows that C SCR wrote.
 
 use super::server::DatabaseError;
+use jiff::tz::TimeZone;
+use jiff::Timestamp;
 use mysql::prelude::{FromValue, Queryable};
 use mysql::{Conn, Params, Row, Value};
 use scr_plugin_api::{LogEntry, LogKind, LogQuery};
-use std::time::{Duration, UNIX_EPOCH};
 
 /// A table of entries, and what is asked of it beside what is in both.
 struct Source {
@@ -124,6 +125,6 @@ fn take<T: FromValue>(row: &mut Row, column: &str) -> Option<T> {
 }
 
 fn local_time(micros: u64) -> String {
-    let time = chrono::DateTime::<chrono::Local>::from(UNIX_EPOCH + Duration::from_micros(micros));
-    time.format("%Y-%m-%dT%H:%M:%S").to_string()
+    let time = i64::try_from(micros).ok().and_then(|micros| Timestamp::from_microsecond(micros).ok());
+    time.unwrap_or_default().to_zoned(TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string()
 }

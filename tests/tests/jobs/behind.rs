@@ -1,6 +1,6 @@
 //! Checkpoints that are protected while the application computes: threads over TCP beside an MPI without threads.
 
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Program};
 
 const NODES: u32 = 4;
 
@@ -15,7 +15,7 @@ fn restarts_from(cluster: &mut Cluster, mpi: Mpi, ranks: u32) -> String {
     restarted.restarted_from().expect("a restart").to_owned()
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn what_the_end_of_a_job_has_waited_for_survives_a_node(mpi: Mpi) {
         for (nodes, per_node, scheme) in [(4, 1, "XOR"), (4, 2, "PARTNER"), (4, 4, "RS"), (3, 8, "XOR")] {
             let mut cluster = Cluster::new(nodes);

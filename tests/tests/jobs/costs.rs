@@ -20,7 +20,7 @@ struct Entry {
 impl Entry {
     fn of(line: &str) -> Self {
         let (time, rest) = line.split_at(27);
-        let time = chrono::DateTime::parse_from_rfc3339(time).expect("a time").timestamp_micros();
+        let time = time.parse::<jiff::Timestamp>().expect("a time").as_microsecond();
         let name = field(rest, "event").or_else(|| field(rest, "xfer")).expect("a name");
         Self { micros: u64::try_from(time).expect("after the epoch"), name, line: rest.to_owned() }
     }

@@ -1,8 +1,8 @@
 //! Jobs that `scr halt` stops, under every MPI.
 
-use scr_tests::{on_each_mpi, Cluster, Outcome, Program};
+use scr_tests::{on_any_mpi, Cluster, Outcome, Program};
 
-on_each_mpi! {
+on_any_mpi! {
     fn with_halt_exit_the_library_ends_the_job_after_the_last_checkpoint_and_only_then(mpi: Mpi) {
         let mut cluster = Cluster::new(2);
         let scr = |cluster: &Cluster, arguments: &[&str]| {

@@ -1,7 +1,9 @@
 //! The example heat2d in every language, built by the lines that the pages give from an installed tree that was moved, and
 //! nothing else: checkpointed, a node lost, restarted, and the right answer to the last byte.
 
-use scr_tests::{compile, on_each_mpi, repository, stage, with_compiler, Cluster, Mpi, Outcome, Program};
+use scr_tests::{
+    compile, on_any_mpi, on_each_mpi, repository, stage, with_compiler, Cluster, Mpi, Outcome, Program,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -36,6 +38,16 @@ on_each_mpi! {
         });
     }
 
+    fn heat2d_in_fortran_77_style_survives_a_lost_node(mpi: Mpi) {
+        with_compiler("gfortran", "heat2d in Fortran 77 style", || built_survives(mpi, "heat2d_f77"));
+    }
+
+    fn heat2d_in_fortran_90_survives_a_lost_node(mpi: Mpi) {
+        with_compiler("gfortran", "heat2d in Fortran 90", || built_survives(mpi, "heat2d_f90"));
+    }
+}
+
+on_any_mpi! {
     fn heat2d_in_python_restarts_with_any_number_of_ranks(mpi: Mpi) {
         let Some(python) = scr_tests::python(mpi, "heat2d in Python") else { return };
         let tree = Tree::new(mpi);
@@ -47,14 +59,6 @@ on_each_mpi! {
 
     fn heat2d_in_cpp_survives_a_lost_node(mpi: Mpi) {
         with_compiler("g++", "heat2d in C++", || built_survives(mpi, "heat2d_cpp"));
-    }
-
-    fn heat2d_in_fortran_77_style_survives_a_lost_node(mpi: Mpi) {
-        with_compiler("gfortran", "heat2d in Fortran 77 style", || built_survives(mpi, "heat2d_f77"));
-    }
-
-    fn heat2d_in_fortran_90_survives_a_lost_node(mpi: Mpi) {
-        with_compiler("gfortran", "heat2d in Fortran 90", || built_survives(mpi, "heat2d_f90"));
     }
 
     fn heat2d_in_python_survives_a_lost_node(mpi: Mpi) {
@@ -122,8 +126,6 @@ on_each_mpi! {
         installs_from(&copied, "other-site", &tree.path.display().to_string());
     }
 
-    // Destructors once called SCR_Finalize, which says that the job has finished, and SCR_Complete_restart(0), which
-    // gives a good checkpoint up.
     fn an_exception_in_cpp_ends_neither_the_job_nor_a_good_checkpoint(mpi: Mpi) {
         with_compiler("g++", "exceptions in C++", || {
             let tree = Tree::new(mpi);
@@ -204,7 +206,6 @@ on_each_mpi! {
         tree.expect_right_answer(&tree.cargo("heat2d"), &numbers(true), &numbers(false));
     }
 
-    // Test suites of sites copy the examples away and call make.
     fn a_copy_of_the_examples_finds_its_installation(mpi: Mpi) {
         let (tree, stage) = (Tree::new(mpi), stage(mpi));
         let pkg_config = tree.path.join("lib/pkgconfig");

@@ -3,7 +3,7 @@
 //! Eight ranks on four nodes with XOR: two sets of four, one rank of each on every node. Sizes are uneven, some
 //! files are empty, base names are the same in all ranks' folders, and rank 6 writes no file.
 
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Outcome, Program};
 
 const RANKS: u32 = 8;
 
@@ -19,7 +19,7 @@ fn dies_writing(job: Job<'_>, dataset: i64) -> Outcome {
     job.options(&options).args(["--kill-at", "write"]).run().expect_death()
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_lost_node_is_rebuilt_and_every_byte_is_there(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         let killed = dies_writing(job(&mut cluster, mpi), 4);

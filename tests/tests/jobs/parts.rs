@@ -1,6 +1,6 @@
 //! Communicators of the application: all ranks, some of them, and parts of one launch with a session each.
 
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Outcome, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Outcome, Program};
 
 /// Eight ranks on four nodes in four parts: 0 and 1 are on n0 and n2, 2 and 3 on n1 and n3.
 fn parts(cluster: &mut Cluster, mpi: Mpi) -> Job<'_> {
@@ -12,7 +12,7 @@ fn restarted(run: &Outcome, part: u32) -> Vec<&str> {
     run.lines().filter_map(|line| line.strip_prefix(&beginning)).collect()
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn four_simulations_in_one_launch_restart_from_their_own_checkpoints_and_two_have_lost_a_node(mpi: Mpi) {
         let mut cluster = Cluster::new(5);
         let die = [("datasets", 5), ("meet", 3), ("kill-part", 2), ("kill-rank", 1), ("kill-dataset", 3)];

@@ -1,11 +1,11 @@
 //! Prefix directories that C SCR has written: a job restarts from a copy of one, and adds to it.
 
 use scr_plugin_api::KvTree;
-use scr_tests::{on_each_mpi, repository, Cluster, Mpi, Outcome, Program};
+use scr_tests::{on_any_mpi, repository, Cluster, Mpi, Outcome, Program};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_job_fetches_what_c_scr_has_flushed(mpi: Mpi) {
         for name in ["xor-flush2", "bypass"] {
             let mut cluster = with_sample(name);

@@ -2,7 +2,7 @@
 //!
 //! Every pattern is tried on jobs within one process; here the same code talks through MPI.
 
-use scr_tests::{on_each_mpi, Cluster, Job, Mpi, Program};
+use scr_tests::{on_any_mpi, Cluster, Job, Mpi, Program};
 
 fn job<'a>(cluster: &'a mut Cluster, mpi: Mpi, scheme: &str, nodes: u32, failures: u32) -> Job<'a> {
     let job = cluster.job(mpi, nodes, Program::CkptTest);
@@ -30,7 +30,7 @@ fn comes_back(mpi: Mpi, scheme: &str, nodes: u32, failures: u32) {
     assert_eq!(again.restarted_from(), Some("ckpt.1"), "{scheme}, {nodes} nodes, {failures} failures");
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn rs_on_four_nodes_brings_back_one_two_and_three(mpi: Mpi) {
         (1..=3).for_each(|failures| comes_back(mpi, "RS", 4, failures));
     }

@@ -1,6 +1,6 @@
 //! Jobs that `scr run` starts on pretend nodes: they are restarted when a node is lost or a rank hangs, and give the same answer.
 
-use scr_tests::{needs_namespaces, on_each_mpi, on_rank, Cluster, Job, Mpi, Program};
+use scr_tests::{needs_namespaces, on_any_mpi, on_rank, Cluster, Job, Mpi, Program};
 use std::path::{Path, PathBuf};
 
 /// Four ranks, one on each node; a fifth node is spare.
@@ -33,7 +33,7 @@ fn plain_answer(mpi: Mpi) -> Vec<u8> {
     std::fs::read(result).expect("an answer")
 }
 
-on_each_mpi! {
+on_any_mpi! {
     fn a_lost_node_is_replaced_by_the_spare_one_and_the_answer_is_right(mpi: Mpi) {
         needs_namespaces!();
         let mut cluster = Cluster::new(5);

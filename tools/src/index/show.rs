@@ -2,7 +2,8 @@
 //! as the flush file says: they lie only in cache, or in place.
 
 use crate::output::on_one_line;
-use chrono::{Local, TimeZone};
+use jiff::tz::TimeZone;
+use jiff::Timestamp;
 use scr_base::message::amount;
 use scr_prefix::{DatasetDescriptor, FlushEntry, FlushFile, Index, IndexEntry, Location, Seq};
 use serde_json::{json, Value};
@@ -100,7 +101,8 @@ impl Row {
 /// When it was begun, for people.
 fn written(dataset: &DatasetDescriptor) -> Option<String> {
     let micros = i64::try_from(dataset.created).ok().filter(|&micros| micros > 0)?;
-    Some(Local.timestamp_micros(micros).single()?.format("%Y-%m-%d %H:%M").to_string())
+    let time = Timestamp::from_microsecond(micros).ok()?.to_zoned(TimeZone::system());
+    Some(time.strftime("%Y-%m-%d %H:%M").to_string())
 }
 
 /// For programs. A field that is not known is null; `created` are microseconds since the epoch.

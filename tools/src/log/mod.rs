@@ -17,8 +17,8 @@ use crate::environment;
 use crate::output::{self, print, warn, Answer};
 use crate::time::{self, Looks, GRAMMAR};
 use anyhow::{anyhow, bail, Result};
-use chrono::Local;
 use clap::{Args, Subcommand};
+use jiff::Zoned;
 use scr_base::env::Env;
 use scr_base::message::span;
 use scr_config::param::{self, nearest};
@@ -130,9 +130,11 @@ pub(crate) fn after_help() -> String {
 }
 
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
-    let now = Local::now();
+    let now = Zoned::now();
     let moment = |text: &Option<String>, option: &str| {
-        let moment = text.as_ref().map(|text| time::moment(text, Looks::Back, now).map(time::micros));
+        let moment = text
+            .as_ref()
+            .map(|text| time::moment(text, Looks::Back, &now).map(|moment| time::micros(&moment)));
         moment.transpose().map_err(|why| anyhow!("{option} cannot be understood: {why}"))
     };
     let (since, until) = (moment(&args.since, "--since")?, moment(&args.until, "--until")?);

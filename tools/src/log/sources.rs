@@ -4,7 +4,7 @@ use crate::environment;
 use crate::output::count;
 use crate::time;
 use anyhow::{bail, Context, Result};
-use chrono::NaiveDateTime;
+use jiff::civil::DateTime;
 use scr_base::env::Env;
 use scr_config::param;
 use scr_core::log::{database as database_sink, parse};
@@ -159,8 +159,8 @@ fn entry_of(line: &str) -> Result<LogEntry, String> {
     if entry.micros > 0 {
         return Ok(entry);
     }
-    let time = NaiveDateTime::parse_from_str(&entry.local_time, "%Y-%m-%dT%H:%M:%S");
-    entry.micros = time::micros(time::of_local_time(time.map_err(|error| error.to_string())?));
+    let time = DateTime::strptime("%Y-%m-%dT%H:%M:%S", &entry.local_time);
+    entry.micros = time::micros(&time::of_local_time(time.map_err(|error| error.to_string())?));
     Ok(entry)
 }
 

@@ -2,8 +2,9 @@
 
 use super::process;
 use super::read_text;
-use anyhow::{anyhow, bail, Context, Result};
-use chrono::{Local, NaiveDateTime, TimeZone};
+use anyhow::{bail, Context, Result};
+use jiff::civil::DateTime;
+use jiff::tz::TimeZone;
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist;
 use serde::Deserialize;
@@ -231,10 +232,10 @@ impl Query {
                 Ok(Some(now.saturating_add(left.context("it is too long")?)))
             }
             AnswerFormat::LocalTime => {
-                let time = NaiveDateTime::parse_from_str(first, "%Y-%m-%dT%H:%M:%S")?;
-                let time = Local.from_local_datetime(&time).earliest();
-                let time = time.ok_or_else(|| anyhow!("there was no such time"))?;
-                Ok(Some(time.timestamp().try_into()?))
+                let time = DateTime::strptime("%Y-%m-%dT%H:%M:%S", first)?;
+                let time = TimeZone::system().to_ambiguous_timestamp(time);
+                let time = time.earlier().context("there was no such time")?;
+                Ok(Some(time.as_second().try_into()?))
             }
             _ => bail!("`as' is no form for a time"),
         }

@@ -64,7 +64,7 @@ fn write_commands(command: &Command, folder: &Path) -> Result<()> {
 
 /// When the pages are written; formatters take the next field for the date where it is missing.
 fn today() -> String {
-    chrono::Utc::now().format("%Y-%m-%d").to_string()
+    jiff::Timestamp::now().strftime("%Y-%m-%d").to_string()
 }
 
 /// The classic names that are links in the installation, each with its subcommand.

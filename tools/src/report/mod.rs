@@ -13,8 +13,8 @@ use crate::log::sources;
 use crate::output::{show, show_error, warn, Answer};
 use crate::time::{self, Looks, GRAMMAR};
 use anyhow::{anyhow, Context, Result};
-use chrono::Local;
 use clap::Args;
+use jiff::Zoned;
 use scr_base::env::Env;
 use scr_config::param::{self, Params};
 use scr_core::log::{jobs, Class, Figures, History};
@@ -75,8 +75,10 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
 
 fn report(args: &ReportArgs) -> Result<Answer> {
     let env = environment::env()?;
-    let since =
-        args.since.as_ref().map(|text| time::moment(text, Looks::Back, Local::now()).map(time::micros));
+    let since = args
+        .since
+        .as_ref()
+        .map(|text| time::moment(text, Looks::Back, &Zoned::now()).map(|moment| time::micros(&moment)));
     let since = since.transpose().map_err(|why| anyhow!("--since cannot be understood: {why}"))?.unwrap_or(0);
     let mut dirs = args.dirs.clone();
     if dirs.is_empty() {

@@ -14,8 +14,8 @@ fn failing(job: &str, began: u64) -> String {
     let mut dataset = 0;
     let mut say = |later: u64, fields: String| {
         at += later;
-        let time = chrono::DateTime::from_timestamp(i64::try_from(at).unwrap(), 250_000_000).unwrap();
-        let _ = writeln!(text, "{}: host=n0, jobid={job}{fields}", time.format("%Y-%m-%dT%H:%M:%S%.6fZ"));
+        let time = jiff::Timestamp::new(i64::try_from(at).unwrap(), 250_000_000).unwrap();
+        let _ = writeln!(text, "{}: host=n0, jobid={job}{fields}", time.strftime("%Y-%m-%dT%H:%M:%S%.6fZ"));
     };
     for run in 1..=4 {
         say(1, format!(", event=RUN_START, note=\"run={run}\""));

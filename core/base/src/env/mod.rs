@@ -112,5 +112,6 @@ impl Env {
 
 /// A time of day as the files under the prefix directory give it: local, to the second.
 pub fn local_time(time: SystemTime) -> String {
-    chrono::DateTime::<chrono::Local>::from(time).format("%Y-%m-%dT%H:%M:%S").to_string()
+    let time = jiff::Timestamp::try_from(time).unwrap_or_default();
+    time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%dT%H:%M:%S").to_string()
 }

@@ -4,14 +4,14 @@
 mod blocks;
 
 use blocks::{blocks_of, Block};
-use scr_tests::{forget_settings, on_each_mpi, repository, stage, Mpi};
+use scr_tests::{forget_settings, on_any_mpi, repository, stage, Mpi};
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-on_each_mpi! {
+on_any_mpi! {
     fn every_link_leads_to_an_installed_file_and_to_a_heading_in_it(mpi: Mpi) {
         let pages = pages_below(&stage(mpi).join("share/doc/scr"));
         assert!(pages.len() > 20, "{pages:?}");
