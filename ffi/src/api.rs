@@ -63,14 +63,19 @@ fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm
     let (mut refused, mut by_all) = (false, false);
     let code = entry(call, |state| {
         let config = match call {
-            RECOVER => state.settings_to_recover()?,
-            _ => state.settings()?.clone(),
+            RECOVER => state.settings_to_recover(),
+            _ => state.settings().cloned(),
+        };
+        let (config, refusal) = match config {
+            Err(failure @ Failure::Broken) => (AppConfig::default(), Some(failure)),
+            other => (other?, None),
         };
         forget_reports();
         mpi_library::require_running()?;
         mpi_library::require_thread()?;
         // One rank alone must not turn back: the others would wait for it.
-        let env = environment().map_err(|failure| scr_base::describe(&failure));
+        let env = refusal.map_or_else(environment, Err);
+        let env = env.map_err(|failure| scr_base::describe(&failure));
         let duplicate = meet(call, comm(), env.as_ref().ok(), &config)?;
         let env = agree(&duplicate, env)?;
         message::speak_as(duplicate.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));

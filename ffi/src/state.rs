@@ -171,8 +171,13 @@ fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failur
     let state = slot.0.get_or_insert_with(|| State::NotStarted(AppConfig::default()));
     // The state is not read again after a panic.
     catch_unwind(AssertUnwindSafe(|| body(&mut *state))).unwrap_or_else(|panic| {
+        let broken = std::mem::replace(state, State::Broken);
+        if let State::Running(session, _) = &broken {
+            // The others wait for this rank no longer.
+            let _ = catch_unwind(AssertUnwindSafe(|| session.leave()));
+        }
         // Not dropped: dropping runs the very code that has just failed.
-        std::mem::forget(std::mem::replace(state, State::Broken));
+        std::mem::forget(broken);
         Err(Failure::Panic { text: panic_text(panic.as_ref()) })
     })
 }

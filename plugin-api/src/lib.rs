@@ -4,6 +4,8 @@
 //! [`Transport`] (how files are copied to the parallel file system) or [`LogSink`] (where the log goes) in ordinary Rust,
 //! and exports it with one macro. The runtime owns processes, metadata and file creation; a plugin moves and computes bytes.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread"))]
+
 pub mod abi;
 mod bytes;
 mod error;

@@ -3,6 +3,8 @@
 //! Exit codes, the same for all subcommands but `run`, which ends as the job does: 0 yes or done, 1 no, 2 an error. The answer
 //! goes to standard output, everything else to standard error. A reader who closes the pipe early is no error.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread"))]
+
 mod agent;
 mod clean;
 mod cli;
@@ -20,6 +22,7 @@ mod machine;
 mod output;
 mod page;
 mod pages;
+mod parallel;
 mod plan;
 mod plugin;
 mod poststage;

@@ -49,7 +49,7 @@ pub use scr_base::Rank;
 
 /// Keeps messages of different purposes apart. Messages of one tag between two ranks keep their order.
 ///
-/// The tags in use: 1 by [`collective`], 1024 and up by the channels of [`set`]. The others are free.
+/// The tags in use: 1 by [`collective`], 2 by ranks that give up, 1024 and up by the channels of [`set`]. The others are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Tag(pub u16);
 

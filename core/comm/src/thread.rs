@@ -94,6 +94,7 @@ impl Job {
     ///
     /// # Errors
     /// As for [`run`].
+    #[expect(clippy::disallowed_methods, reason = "ranks take the signals that their caller does")]
     pub fn run<T: Send>(&self, body: impl Fn(ThreadComm) -> T + Sync) -> Result<Vec<T>, RunError> {
         let world = Arc::new(World::new(self.ranks));
         let panics = Mutex::new(Vec::new());

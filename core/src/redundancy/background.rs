@@ -89,7 +89,8 @@ enum Mode {
 
 /// The thread of this rank.
 struct Worker {
-    work: Sender<LocalPart>,
+    /// Nothing more comes after `None`.
+    work: Sender<Option<LocalPart>>,
     done: Receiver<(u64, Protected)>,
     /// The outcomes that nobody has asked for yet.
     ended: BTreeMap<u64, Protected>,
@@ -168,7 +169,14 @@ impl Background {
         self.local.push_back(local.record.dataset.id);
         if let Mode::Threads(worker) = &self.mode {
             // A thread that has ended protects nothing, and the ranks find that out together.
-            let _ = worker.work.send(local);
+            let _ = worker.work.send(Some(local));
+        }
+    }
+
+    /// Nothing more is protected.
+    pub(crate) fn leave(&self) {
+        if let Mode::Threads(worker) = &self.mode {
+            worker.leave();
         }
     }
 
@@ -230,7 +238,7 @@ impl Worker {
 
     /// Starts the thread of this rank. It has a communicator of all ranks for itself.
     fn start(job: &Job, open: &Arc<KeptOpen>, comm: Box<dyn Comm + Send>) -> std::io::Result<Self> {
-        let ((work, to_do), (ends, done)) = (channel::<LocalPart>(), channel());
+        let ((work, to_do), (ends, done)) = (channel::<Option<LocalPart>>(), channel());
         let (limits, control) = (limits(job), Arc::new(Control::default()));
         control.limit(limits);
         let (job_of, open, controls) = (job.for_thread(), Arc::clone(open), Arc::clone(&control));
@@ -241,7 +249,7 @@ impl Worker {
                 job.processors = 1;
             }
             let longest = LongestCall::default();
-            for local in to_do {
+            while let Ok(Some(local)) = to_do.recv() {
                 let (id, began) = (local.record.dataset.id, job.elapsed());
                 // No thread takes a processor from a rank that is about to return to its application.
                 let all_return = barrier(&*job.comm).map_err(Failure::from);
@@ -261,6 +269,12 @@ impl Worker {
         };
         let thread = Some(parallel::start(Builder::new().name("scr-protect".to_owned()), run)?);
         Ok(Self { work, done, ended: BTreeMap::new(), control, limits, thread })
+    }
+
+    /// Lets the thread end, for which those of the other ranks wait no longer then.
+    fn leave(&self) {
+        self.control.cancel();
+        let _ = self.work.send(None);
     }
 
     /// The outcome for a part, if it is known.
@@ -292,8 +306,7 @@ impl Worker {
 impl Drop for Worker {
     /// No thread writes in a cache that is not this session's any more.
     fn drop(&mut self) {
-        self.control.cancel();
-        drop(std::mem::replace(&mut self.work, channel().0));
+        self.leave();
         // It has said why it has failed, if it has.
         let _ = self.thread.take().map(JoinHandle::join);
     }

@@ -59,6 +59,7 @@ impl Session {
     /// Only to be dropped after that: threads end then, and all that the session holds is free.
     pub fn leave(&self) {
         self.job.comm.abandon();
+        self.background.leave();
     }
 
     fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {

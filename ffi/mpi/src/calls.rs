@@ -4,8 +4,9 @@
 //! waits for that on every path, and ends the job where it waits in vain. And nothing here blocks inside the library. Errors on
 //! communicators of the application return as well while they are used here: its handlers, which may jump or throw, never run on
 //! frames of this library. Once a rank has died, the communicator is given up: it is revoked, so that ranks that wait for this
-//! one return as well, and every later call fails at once. All names come from the bindings, so that Open MPI's pointers and
-//! MPICH's numbers are the same code.
+//! one return as well, and every later call fails at once. So it is if a rank takes no more part for another reason; where the
+//! library has no way to revoke, the rank sends the others a message. All names come from the bindings, so that Open MPI's
+//! pointers and MPICH's numbers are the same code.
 
 use std::cell::{Cell, RefCell};
 use std::io::Write;
@@ -103,10 +104,42 @@ impl Handle {
         Ok(handle)
     }
 
-    /// Gives the communicator up, for all its ranks where the library has a way to say so.
+    /// Gives the communicator up, for all its ranks.
     pub(super) fn abandon(&self) {
-        if check_running().is_ok() && !self.is_abandoned.replace(true) && deaths::are_reported() {
+        if check_running().is_err() || self.is_abandoned.replace(true) {
+            return;
+        }
+        if deaths::are_reported() {
             self.noticed(CommError::RanksDied { ranks: Vec::new() });
+            return;
+        }
+        self.given_up.replace(Some(CommError::Unfit { why: "this rank takes no more part, after an error" }));
+        self.tell_others();
+    }
+
+    /// Lets the others know, where the library has no way to make their calls fail. They look now and then while they wait.
+    fn tell_others(&self) {
+        let Ok(me) = self.rank() else { return };
+        let others = (0..self.size).map(Rank).filter(|rank| *rank != me);
+        let send = |to| {
+            // SAFETY: reads a constant of the library.
+            let mut request = unsafe { ffi::RSMPI_REQUEST_NULL };
+            // SAFETY: `comm` is a live communicator, and the message has no bytes.
+            unsafe {
+                let (nothing, kind) = ([0u8; 0].as_ptr().cast(), ffi::RSMPI_UINT8_T);
+                ffi::MPI_Isend(nothing, 0, kind, number(to), GIVEN_UP.0.into(), self.comm, &raw mut request);
+            }
+            request
+        };
+        let mut requests: Vec<ffi::MPI_Request> = others.map(send).collect();
+        let mut patience = Patience::default();
+        while patience.waited() < UNTIL_KNOWN && !requests.is_empty() {
+            requests.retain_mut(|request| !test(request).1);
+            patience.rest();
+        }
+        for mut request in requests {
+            // SAFETY: a request of ours that has not ended. The library ends it, and no memory belongs to it.
+            unsafe { ffi::MPI_Request_free(&raw mut request) };
         }
     }
 
@@ -116,12 +149,16 @@ impl Handle {
         self.given_up.borrow().clone().map_or(Ok(()), Err)
     }
 
-    /// Finds out whether any rank has died. One that waits must do so now and then: the rank that it waits for may live, and have
-    /// given up.
+    /// Finds out whether any rank has died, or takes no more part. One that waits must do so now and then: the rank that it waits
+    /// for may live, and have given up.
     pub(super) fn look_for_deaths(&self) -> Result<(), CommError> {
         self.expect_usable()?;
-        // SAFETY: `comm` is a live communicator of our own, on which errors return.
-        unsafe { look_for_deaths(self.comm) }.map_err(|error| self.noticed(error))
+        let Some(Arrived { from: rank, .. }) = self.probe(None, GIVEN_UP)? else { return Ok(()) };
+        let error =
+            CommError::Lost { rank, why: "it takes no more part, after an error of its own".to_owned() };
+        self.is_abandoned.set(true);
+        self.given_up.replace(Some(error.clone()));
+        Err(error)
     }
 
     /// As [`check`], for an operation on this communicator.
@@ -190,7 +227,7 @@ impl Handle {
     }
 }
 
-/// Says whether any rank of a communicator has died, or has given it up, where the library reports that.
+/// Says whether any rank of a communicator of the application has died, where the library reports that.
 ///
 /// # Safety
 /// A communicator that lives, on which errors return.
@@ -199,10 +236,11 @@ unsafe fn look_for_deaths(comm: ffi::MPI_Comm) -> Result<(), CommError> {
         return Ok(());
     }
     let (mut found, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-    // SAFETY: the caller's promise; `found` and `status` are places for the results. No rank sends a message of this tag on a
-    // communicator of ours, and a probe leaves the message of an application where it is.
+    // SAFETY: the caller's promise; `found` and `status` are places for the results. A probe leaves the message of an application
+    // where it is.
     let code = unsafe {
-        ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, UNUSED_TAG, comm, &raw mut found, status.as_mut_ptr())
+        let tag = c_int::from(GIVEN_UP.0);
+        ffi::MPI_Iprobe(ffi::RSMPI_ANY_SOURCE, tag, comm, &raw mut found, status.as_mut_ptr())
     };
     check("MPI_Iprobe", code)
 }
@@ -249,6 +287,9 @@ impl Drop for Handle {
     /// One on which messages may be left stays. Open MPI gives the number of one that was freed to the next, and late messages
     /// with it: a session took what a rank had sent to the one before.
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.abandon();
+        }
         // After MPI_Finalize not even this may be called, and nothing is left to free.
         if !self.is_abandoned.get() && check_running().is_ok() {
             // SAFETY: MPI is running, and nobody else has this handle. A failure would leak only the
@@ -418,13 +459,20 @@ fn worst(codes: impl IntoIterator<Item = c_int>) -> Option<c_int> {
 
 impl Drop for Requests<'_, '_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.handle.abandon();
+        }
         // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
         let mut patience = Patience::default();
         while self.active > 0 {
             if self.progress(|_| ()).is_err() {
                 self.test_each();
             }
-            if patience.waited() > self.longest_wait {
+            let longest = match self.handle.expect_usable() {
+                Ok(()) => self.longest_wait,
+                Err(_) => self.longest_wait.min(AFTER_THE_END),
+            };
+            if patience.waited() > longest {
                 abort(self.handle, self.active, patience.waited());
             }
             if patience.is_long() {
@@ -574,7 +622,9 @@ fn number(rank: Rank) -> c_int {
 }
 
 pub(super) const SUCCESS: c_int = ffi::MPI_SUCCESS as c_int;
-/// A tag that nothing here is sent with.
-pub(super) const UNUSED_TAG: c_int = 2;
+/// The tag of the message that its sender takes no more part.
+pub(super) const GIVEN_UP: Tag = Tag(2);
+/// Once any rank takes no more part, messages under way end soon, or never.
+const AFTER_THE_END: Duration = Duration::from_secs(60);
 /// A rank may hear that the communicator was given up before it hears of the death, which all ranks do within milliseconds.
 const UNTIL_KNOWN: Duration = Duration::from_millis(100);

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use ::mpi::ffi;
 
-use super::calls::{SUCCESS, UNUSED_TAG};
+use super::calls::{GIVEN_UP, SUCCESS};
 use super::library;
 use scr_comm::Rank;
 
@@ -54,7 +54,7 @@ pub(super) fn progress() {
     // SAFETY: a communicator of the library, of this process alone, and places for the results. No message is taken.
     unsafe {
         let (source, comm) = (ffi::RSMPI_ANY_SOURCE, ffi::RSMPI_COMM_SELF);
-        ffi::MPI_Iprobe(source, UNUSED_TAG, comm, &raw mut found, status.as_mut_ptr());
+        ffi::MPI_Iprobe(source, c_int::from(GIVEN_UP.0), comm, &raw mut found, status.as_mut_ptr());
     }
 }
 

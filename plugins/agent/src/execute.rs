@@ -15,7 +15,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::Scope;
+use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
 /// How nodes share slots.
@@ -60,22 +60,41 @@ impl Executor {
         }
     }
 
-    /// Executes transfers in so many threads of a scope until it is [stopped](Self::stop). One more thread looks for requests
-    /// to stop a transfer: whoever has made one may wait for the answer, even in this very process. It also shows applications
-    /// that wait for copies that the agent is alive.
-    pub fn start<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>, threads: usize) {
-        (0..threads).for_each(|_| drop(scope.spawn(|| self.work())));
-        scope.spawn(|| {
-            let mut beaten = None::<Instant>;
+    /// Executes transfers in so many threads of a scope until it is [stopped](Self::stop), or in fewer if the system gives no
+    /// more. One more thread looks for requests to stop a transfer: whoever has made one may wait for the answer, even in this
+    /// very process. It also shows applications that wait for copies that the agent is alive.
+    ///
+    /// # Errors
+    /// The system gives no thread for either. Then it is stopped.
+    pub fn start<'scope>(
+        &'scope self,
+        scope: &'scope Scope<'scope, '_>,
+        threads: usize,
+    ) -> std::io::Result<()> {
+        let started = self.start_look_out(scope).and_then(|()| {
+            let start = |_| Builder::new().spawn_scoped(scope, || self.work());
+            let mut workers = (0..threads.max(1)).map(start);
+            workers.next().transpose()?;
+            workers.take_while(Result::is_ok).for_each(drop);
+            Ok(())
+        });
+        started.inspect_err(|_| self.stop())
+    }
+
+    fn start_look_out<'scope>(&'scope self, scope: &'scope Scope<'scope, '_>) -> std::io::Result<()> {
+        let look_out = || {
+            let (mut beaten, mut seen) = (None::<Instant>, HashMap::new());
             while !self.is_stopped() {
                 self.check_cancel();
                 if beaten.is_none_or(|at| at.elapsed() >= BETWEEN_BEATS) {
                     presence::beat(&self.control);
+                    self.show_progress(&mut seen);
                     beaten = Some(Instant::now());
                 }
                 std::thread::sleep(LOOK);
             }
-        });
+        };
+        Builder::new().spawn_scoped(scope, look_out).map(drop)
     }
 
     /// Executes one transfer after another, until it is stopped.
@@ -101,6 +120,7 @@ impl Executor {
             // As an agent has left it that was killed, while nobody copies now. It is for people to see.
             let _ = transfer.write();
         }
+        let path = &transfer.path.clone();
         let mut transfer = Some(transfer);
         let mut execute = || {
             if let Some(transfer) = transfer.take() {
@@ -118,6 +138,8 @@ impl Executor {
             if self.take_slot.take(slots, &mut execute) {
                 return;
             }
+            // Agents of other nodes have all slots.
+            presence::touch(path);
             let waits = Instant::now();
             while waits.elapsed() < pause && !control.is_cancelled() && !self.is_stopped() {
                 std::thread::sleep(LOOK);
@@ -146,6 +168,20 @@ impl Executor {
                 control.cancel();
             }
         }
+    }
+
+    /// Shows which transfers make progress: those of which more bytes are copied than were `seen`, and those that wait for them.
+    fn show_progress(&self, seen: &mut HashMap<PathBuf, u64>) {
+        let mut known = self.lock();
+        let running = known.running.iter().map(|(path, control)| (path.clone(), control.done()));
+        let before = std::mem::replace(seen, running.collect());
+        let mut moved: Vec<&Path> = Vec::new();
+        moved.extend(
+            seen.iter().filter(|(path, done)| before.get(*path) != Some(*done)).map(|(path, _)| &**path),
+        );
+        let all = if moved.is_empty() { Vec::new() } else { list(&self.control) };
+        let waiting = all.iter().filter(|path| !seen.contains_key(*path) && known.is_open(path));
+        waiting.map(PathBuf::as_path).chain(moved).for_each(presence::touch);
     }
 
     /// Whether there is anything to copy, now or for a thread that comes later.
@@ -215,12 +251,12 @@ impl Executor {
             Err(Failure::Stopped) if !transfer.is_to_stop() => None,
             Err(Failure::Stopped) => Some(Outcome::Failed(transfer.cancelled())),
             Err(Failure::Copy(error)) => Some(Outcome::Failed(error.into())),
-            // Either there is no waiter any more, or it will be found as it was.
-            Err(Failure::Record) => None,
+            // Nobody waits for it.
+            Err(Failure::Gone) => None,
         };
         // Unrecorded work is done again. A recorded transfer may be replaced by a new transfer at once, by whoever has
         // waited for it: so the file that lies there now is not recorded as ended unread.
-        let _ = transfer.write();
+        let _ = if transfer.outcome.is_some() { transfer.write_end() } else { transfer.write() };
         let mut known = self.lock();
         known.running.remove(&transfer.path);
         if self.is_stopped() {

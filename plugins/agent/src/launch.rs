@@ -7,6 +7,7 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Starts the agent of a control directory.
@@ -72,8 +73,8 @@ fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
     let (sender, said) = mpsc::channel();
     if let Some(stderr) = child.stderr.take() {
         let stderr = Handle::new(PipeReader::from(OwnedFd::from(stderr)))?;
-        // A child of the command may keep the pipe open.
-        std::thread::spawn(move || {
+        // A child of the command may keep the pipe open. Without a thread nothing that it says is known.
+        let _ = Builder::new().spawn(move || {
             let text = String::from_utf8_lossy(&read_all(&stderr)).into_owned();
             let _ = sender.send(text);
         });

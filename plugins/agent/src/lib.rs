@@ -11,6 +11,8 @@
 //! | `launch` | starts an agent if none runs |
 //! | `execute` | the agent's work: it executes transfer files |
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread"))]
+
 mod execute;
 mod launch;
 mod presence;
@@ -27,7 +29,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// The transport `agent`.
 #[derive(Debug)]
@@ -44,6 +46,8 @@ pub struct Agent {
     patience: Duration,
     /// How long an agent may show no sign of life while somebody waits for a copy.
     silence: Duration,
+    /// How long a copy that somebody waits for may make no progress, though the agent is alive.
+    standstill: Duration,
     /// Says to the agent that the application is there, from the first copy on.
     application: Mutex<Option<Application>>,
 }
@@ -61,6 +65,7 @@ impl Agent {
             pause: Duration::from_millis(1),
             patience: PATIENCE,
             silence: SILENCE,
+            standstill: STANDSTILL,
             application: Mutex::default(),
         }
     }
@@ -75,7 +80,10 @@ impl Agent {
         };
         transfer.ok_or_else(|| {
             let text = String::from_utf8_lossy(ticket);
-            refused(&format!("{text:?} is no ticket of a copy in {}", self.control.display()))
+            let control = self.control.display();
+            refused(&format!(
+                "{text:?} is no ticket of a copy in {control}, or no room was left there to record how the copy has ended"
+            ))
         })
     }
 
@@ -161,23 +169,27 @@ impl Transport for Agent {
     }
 
     fn wait(&self, ticket: &[u8]) -> Result<CopyState, PluginError> {
-        let (mut beat, mut heard) = (presence::last_beat(&self.control), Instant::now());
+        let transfer = self.find(ticket)?;
+        let beat = || presence::last_beat(&self.control);
+        let progress = || presence::last_touch(&transfer.path);
+        let (mut life, mut moves) = (Sign::new(beat()), Sign::new(progress()));
         loop {
             match self.poll(ticket)? {
                 CopyState::Running(_) => std::thread::sleep(self.pause.max(LEAST_PAUSE)),
                 ended => return Ok(ended),
             }
-            let now = presence::last_beat(&self.control);
-            if now != beat {
-                (beat, heard) = (now, Instant::now());
-            } else if heard.elapsed() >= self.silence {
-                // It may be stopped, and stops the copy once it can go on.
-                let _ = self.find(ticket)?.stop();
-                let number = presence::Agent::find(&self.control).unwrap_or(0);
-                let text =
-                    format!("the agent, process {number}, has shown no sign of life for {:?}", self.silence);
-                return Err(PluginError::new(PluginErrorKind::Io, labelled(&text)));
-            }
+            let text = if life.is_missed(beat(), self.silence) {
+                format!("has shown no sign of life for {:?}", self.silence)
+            } else if moves.is_missed(progress(), self.standstill) {
+                format!("has copied nothing of job {} for {:?}", transfer.token, self.standstill)
+            } else {
+                continue;
+            };
+            // It may be stopped, and stops the copy once it can go on.
+            let _ = transfer.stop();
+            let number = presence::Agent::find(&self.control).unwrap_or(0);
+            let text = format!("the agent, process {number}, {text}");
+            return Err(PluginError::new(PluginErrorKind::Io, labelled(&text)));
         }
     }
 
@@ -208,6 +220,26 @@ impl Transport for Agent {
     }
 }
 
+/// A sign that an agent gives again and again.
+struct Sign {
+    last: Option<SystemTime>,
+    came: Instant,
+}
+
+impl Sign {
+    fn new(last: Option<SystemTime>) -> Self {
+        Self { last, came: Instant::now() }
+    }
+
+    /// Whether it has not come anew for so long.
+    fn is_missed(&mut self, now: Option<SystemTime>, longest: Duration) -> bool {
+        if now != self.last {
+            *self = Self::new(now);
+        }
+        self.came.elapsed() >= longest
+    }
+}
+
 fn refused(text: &str) -> PluginError {
     PluginError::new(PluginErrorKind::Refused, labelled(text))
 }
@@ -222,12 +254,17 @@ const TICKET: &[u8] = b"agent ";
 const PATIENCE: Duration = Duration::from_secs(3);
 /// It shows a sign of life every second.
 const SILENCE: Duration = Duration::from_secs(60);
+/// A congested file system stands still for minutes at times.
+const STANDSTILL: Duration = Duration::from_secs(300);
 /// Looking without end would keep a processor busy.
 const LEAST_PAUSE: Duration = Duration::from_micros(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_plugin_api::CopyItem;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::Arc;
 
     #[derive(Debug)]
     struct NoSlots;
@@ -266,6 +303,88 @@ mod tests {
         assert!(agent.find(&ticket).unwrap().is_to_stop(), "it stops as soon as it can");
     }
 
+    /// Slots of which the only one is on a file system that hangs, until it does not.
+    #[derive(Debug, Default, Clone)]
+    struct Hanging(Arc<AtomicBool>);
+
+    impl TakeSlot for Hanging {
+        fn take(&self, _: &Slots, _: &mut dyn FnMut()) -> bool {
+            while !self.0.load(Ordering::SeqCst) {
+                std::thread::sleep(LEAST_PAUSE);
+            }
+            false
+        }
+    }
+
+    /// What is to happen at the end, also of a test that fails.
+    struct AtEnd<F: FnMut()>(F);
+
+    impl<F: FnMut()> Drop for AtEnd<F> {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+
+    /// While an agent is alive, does what an application does.
+    fn with_agent(control: &Path, slots: impl TakeSlot + 'static, work: impl FnOnce(Agent)) {
+        let _alive = AgentPresence::become_one(control).unwrap().unwrap();
+        let executor = Executor::new(control.to_owned(), Box::new(slots));
+        std::thread::scope(|scope| {
+            let _stops = AtEnd(|| executor.stop());
+            executor.start(scope, 1).unwrap();
+            work(Agent { standstill: Duration::from_secs(2), ..Agent::new(control.to_owned(), None) });
+        });
+    }
+
+    /// The application waited as long as the agent lived.
+    #[test]
+    fn an_agent_that_is_alive_and_copies_nothing_holds_up_nobody_who_waits_for_a_copy() {
+        let dir = tempfile::tempdir().unwrap();
+        let goes_on = Arc::new(AtomicBool::default());
+        with_agent(dir.path(), Hanging(Arc::clone(&goes_on)), |agent| {
+            let _goes_on = AtEnd(|| goes_on.store(true, Ordering::SeqCst));
+            let slots = Some(Slots { folder: dir.path().join("slots"), count: 1 });
+            let ticket = Agent { slots, ..agent }.start(&job_of(dir.path())).unwrap();
+            let agent =
+                Agent { standstill: Duration::from_secs(2), ..Agent::new(dir.path().to_owned(), None) };
+            let error = agent.wait(&ticket).unwrap_err();
+            assert!(error.text.contains("has copied nothing of job 7.x for 2s"), "{error}");
+            assert!(agent.find(&ticket).unwrap().is_to_stop(), "it stops as soon as it can");
+        });
+    }
+
+    fn job_of(folder: &Path) -> CopyJob {
+        let (source, destination) = (folder.join("in"), folder.join("out"));
+        std::fs::write(&source, [7; 5000]).unwrap();
+        let items = vec![CopyItem { source, destination, bytes: 5000 }];
+        CopyJob { token: "7.x".to_owned(), items, block_bytes: 1 << 20, take_crc: false }
+    }
+
+    /// As in a control directory without room: the application waited as long as the agent lived.
+    #[test]
+    fn a_copy_whose_end_cannot_be_recorded_ends_for_whoever_waits() {
+        let dir = tempfile::tempdir().unwrap();
+        let job = job_of(dir.path());
+        with_agent(dir.path(), NoSlots, |agent| {
+            // What is written beside it cannot be from now on.
+            std::fs::create_dir(dir.path().join("transfer.7.x.scr.new")).unwrap();
+            let ticket = start_in_place(&agent, &job);
+            let error = agent.wait(&ticket).unwrap_err();
+            assert!(error.text.contains("no room was left there"), "{error}");
+            assert_eq!(std::fs::read(&job.items[0].destination).unwrap(), [7; 5000]);
+        });
+    }
+
+    /// As `start`, but that nothing is made beside the transfer file.
+    fn start_in_place(agent: &Agent, job: &CopyJob) -> Vec<u8> {
+        let transfer = Transfer::new(&agent.control, job, Limits::default()).unwrap();
+        let elsewhere = tempfile::tempdir_in(&agent.control).unwrap();
+        let other = Transfer { path: elsewhere.path().join("transfer"), ..transfer.clone() };
+        other.write().unwrap();
+        std::fs::rename(other.path, &transfer.path).unwrap();
+        [TICKET, transfer.path.as_os_str().as_bytes()].concat()
+    }
+
     #[test]
     fn an_agent_that_is_alive_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
@@ -275,13 +394,13 @@ mod tests {
         let job = CopyJob { token: "7.x".to_owned(), items: vec![], block_bytes: 1, take_crc: false };
         let before = presence::last_beat(dir.path());
         std::thread::scope(|scope| {
-            executor.start(scope, 1);
+            let _stops = AtEnd(|| executor.stop());
+            executor.start(scope, 1).unwrap();
             let ticket = agent.start(&job).unwrap();
             assert!(matches!(agent.wait(&ticket), Ok(CopyState::Done)));
             while presence::last_beat(dir.path()) == before {
                 std::thread::sleep(LEAST_PAUSE);
             }
-            executor.stop();
         });
     }
 

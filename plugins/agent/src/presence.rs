@@ -78,19 +78,25 @@ impl Application {
 
 /// The agent of a control directory shows that it is alive.
 pub(crate) fn beat(control: &Path) {
+    touch(&control.join(AGENT));
+}
+
+/// Makes a file young, which needs no room.
+pub(crate) fn touch(path: &Path) {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+    let now = Timestamps { last_access: now, last_modification: now };
     // Without it, applications give up waiting for copies.
-    let _ = utimensat(
-        CWD,
-        control.join(AGENT),
-        &Timestamps { last_access: now, last_modification: now },
-        AtFlags::empty(),
-    );
+    let _ = utimensat(CWD, path, &now, AtFlags::empty());
 }
 
 /// When the agent has shown that last.
 pub(crate) fn last_beat(control: &Path) -> Option<SystemTime> {
-    std::fs::metadata(control.join(AGENT)).and_then(|status| status.modified()).ok()
+    last_touch(&control.join(AGENT))
+}
+
+/// When a file became young last.
+pub(crate) fn last_touch(path: &Path) -> Option<SystemTime> {
+    std::fs::metadata(path).and_then(|status| status.modified()).ok()
 }
 
 /// Whether an agent is there.

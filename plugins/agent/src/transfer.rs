@@ -12,7 +12,8 @@
 //! FLAG/<DONE or FAILED>            once it has ended; KIND and ERROR say why it failed
 //! ```
 //! The transport writes it once, the agent from then on, so no two processes write it at the same time; each
-//! replaces it in one step. The request to stop is a file of its own beside it. Bytes that count as written are synced.
+//! replaces it in one step. The request to stop is a file of its own beside it. Bytes that count as written are synced. The agent
+//! also touches it while its copy makes progress, or waits for others that do: that needs no room.
 
 mod form;
 
@@ -144,9 +145,16 @@ impl Transfer {
     pub(crate) fn write(&self) -> io::Result<()> {
         let fresh = beside(&self.path, ".new");
         let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
-        file.write_all(&self.to_tree().to_file_bytes())?;
-        fs::rename(fresh, &self.path)
+        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+        let written = file.and_then(|mut file| file.write_all(&self.to_tree().to_file_bytes()));
+        // The room of half a file is needed.
+        written.and_then(|()| fs::rename(&fresh, &self.path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
+    }
+
+    /// Writes its end. Where there is no room for that, the file makes room: whoever waits for the end finds the file with it, or
+    /// no file, which is an end as well.
+    pub(crate) fn write_end(&self) -> io::Result<()> {
+        self.write().or_else(|_| fs::remove_file(&self.path).and_then(|()| self.write()))
     }
 
     /// Removes it, and what lies beside it.

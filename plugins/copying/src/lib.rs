@@ -7,6 +7,7 @@
 //! [`prepare`] and [`confirm`] are for files that another program copies. A [`Pace`](scr_plugin_api::pace::Pace) keeps all copies that
 //! share it within a limit. The host sets metadata.
 
+#![cfg_attr(test, allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread"))]
 // A test does to a descriptor what an application may do.
 #![cfg_attr(not(test), forbid(unsafe_code))]
 

@@ -11,7 +11,8 @@ use crate::kernel::combine;
 use crate::memory::{carve_two, Buffers, Memory, Parts};
 use crate::step::{Block, Buffer, File, Message, Place, Plans, StepPlan};
 use scr_plugin_api::{Bytes, PluginError, ReceiveFrom, SendTo, Set};
-use std::sync::mpsc;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::thread::{Builder, Scope};
 
 /// With fewer blocks a second thread costs more than it gains.
 const WORTH_A_THREAD: usize = 4;
@@ -32,14 +33,19 @@ pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
         return set.redundancy().write_at(0, plans.header());
     }
     let (data, redundancy) = (set.data(), set.redundancy());
-    let worker = Worker { plans, data, redundancy, spare: Vec::new(), incoming: Vec::new() };
-    // Results travel one block later with a second thread, so all members have one, or none has.
-    let many = blocks.len() >= WORTH_A_THREAD;
-    if many && set.max(u64::from(set.processors() < 2))? == 0 {
-        overlapped(set, worker, &blocks)
-    } else {
-        sequential(set, worker, &blocks)
+    let worker = || Worker { plans, data, redundancy, spare: Vec::new(), incoming: Vec::new() };
+    if blocks.len() < WORTH_A_THREAD {
+        return sequential(set, worker(), &blocks);
     }
+    std::thread::scope(|scope| {
+        let second = if set.processors() < 2 { None } else { Second::start(scope, worker()) };
+        // Results travel one block later with a second thread, so all members have one, or none has.
+        let lacks = set.max(u64::from(second.is_none()))?;
+        match second.filter(|_| lacks == 0) {
+            Some(second) => overlapped(set, &second, &blocks),
+            None => sequential(set, worker(), &blocks),
+        }
+    })
 }
 
 /// Everything in this thread: the results of a block go with the chunks of the next one.
@@ -72,44 +78,65 @@ struct StageDone<'a> {
     read: Option<Item<'a>>,
 }
 
-/// With a second thread: block `t` and the results of block `t - 2` are exchanged, while block `t - 3` is
-/// written, `t - 1` computed (and written, if it has no results to exchange) and `t + 1` read.
-fn overlapped<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
-    let (order, orders) = mpsc::sync_channel::<StageWork<'a>>(1);
-    let (report, reports) = mpsc::sync_channel::<Result<StageDone<'a>, PluginError>>(1);
-    std::thread::scope(|scope| {
-        // The channel ends with this closure, and the second thread with the channel.
-        let order = order;
-        scope.spawn(move || {
-            for work in orders {
-                let done = worker.run_stage(work);
-                if report.send(done).is_err() {
+/// The second thread, which ends when this is dropped.
+struct Second<'a> {
+    orders: SyncSender<StageWork<'a>>,
+    reports: Receiver<Result<StageDone<'a>, PluginError>>,
+}
+
+impl<'a> Second<'a> {
+    /// Nothing where the system gives no thread.
+    fn start<'scope>(scope: &'scope Scope<'scope, '_>, mut worker: Worker<'a>) -> Option<Self>
+    where
+        'a: 'scope,
+    {
+        let (orders, incoming) = mpsc::sync_channel::<StageWork<'a>>(1);
+        let (report, reports) = mpsc::sync_channel(1);
+        let work = move || {
+            for work in incoming {
+                if report.send(worker.run_stage(work)).is_err() {
                     break;
                 }
             }
-        });
-        let hand_over =
-            |work: StageWork<'a>| order.send(work).map_err(|_| fault("the second thread has ended"));
-        let wait = || reports.recv().map_err(|_| fault("the second thread has ended"))?;
-        hand_over(StageWork { read: blocks.first().copied(), ..StageWork::default() })?;
-        let mut current = wait()?.read;
-        let mut to_compute: Option<Item<'a>> = None;
-        let mut to_pass: Option<Item<'a>> = None;
-        let mut to_write: Option<Item<'a>> = None;
-        let turns = blocks.len() + 3;
-        for turn in 0..turns {
-            set.progress(turn as u64, turns as u64)?;
-            let read = blocks.get(turn + 1).copied();
-            hand_over(StageWork { write: to_write.take(), compute: to_compute.take(), read })?;
-            exchange(set, &mut current, &mut to_pass)?;
-            let done = wait()?;
-            to_write = to_pass.take();
-            to_pass = done.computed;
-            to_compute = current.take();
-            current = done.read;
-        }
-        Ok(())
-    })
+        };
+        Builder::new().spawn_scoped(scope, work).ok()?;
+        Some(Self { orders, reports })
+    }
+
+    fn hand_over(&self, work: StageWork<'a>) -> Result<(), PluginError> {
+        self.orders.send(work).map_err(|_| has_ended())
+    }
+
+    fn wait(&self) -> Result<StageDone<'a>, PluginError> {
+        self.reports.recv().map_err(|_| has_ended())?
+    }
+}
+
+fn has_ended() -> PluginError {
+    fault("the second thread has ended")
+}
+
+/// With a second thread: block `t` and the results of block `t - 2` are exchanged, while block `t - 3` is
+/// written, `t - 1` computed (and written, if it has no results to exchange) and `t + 1` read.
+fn overlapped<'a>(set: &dyn Set, second: &Second<'a>, blocks: &[Block]) -> Result<(), PluginError> {
+    second.hand_over(StageWork { read: blocks.first().copied(), ..StageWork::default() })?;
+    let mut current = second.wait()?.read;
+    let mut to_compute: Option<Item<'a>> = None;
+    let mut to_pass: Option<Item<'a>> = None;
+    let mut to_write: Option<Item<'a>> = None;
+    let turns = blocks.len() + 3;
+    for turn in 0..turns {
+        set.progress(turn as u64, turns as u64)?;
+        let read = blocks.get(turn + 1).copied();
+        second.hand_over(StageWork { write: to_write.take(), compute: to_compute.take(), read })?;
+        exchange(set, &mut current, &mut to_pass)?;
+        let done = second.wait()?;
+        to_write = to_pass.take();
+        to_pass = done.computed;
+        to_compute = current.take();
+        current = done.read;
+    }
+    Ok(())
 }
 
 /// One batch: the chunks of one block, and the results of an earlier one.

@@ -52,7 +52,7 @@ pub(super) fn until(
     }
     let executor = Executor::new(control.to_owned(), Box::new(NodeThrottle(Arc::clone(&env.files))));
     let nobody_comes = std::thread::scope(|scope| {
-        executor.start(scope, threads);
+        executor.start(scope, threads).context("cannot start a thread")?;
         let mut watch = Watch {
             env,
             owned,

@@ -99,9 +99,14 @@ fn connect(env: &Env, params: &Params, folder: &Path, count: usize) -> Result<Ve
     let nodes = wait_for(folder, count, |file| file.parse::<SocketAddr>().ok())?;
     let others = nodes.iter().filter(|(address, _)| **address != own);
     let wrong = std::thread::scope(|scope| {
-        let begun: Vec<_> = others.map(|(address, name)| scope.spawn(|| reach(*address, name, ip))).collect();
-        begun.into_iter().filter_map(|one| one.join().ok().flatten()).collect()
-    });
+        let begin = |(address, name): (&SocketAddr, &String)| {
+            let (address, name) = (*address, name.clone());
+            std::thread::Builder::new().spawn_scoped(scope, move || reach(address, &name, ip))
+        };
+        let begun =
+            others.map(begin).collect::<std::io::Result<Vec<_>>>().context("cannot start a thread")?;
+        Ok::<_, anyhow::Error>(begun.into_iter().filter_map(|one| one.join().ok().flatten()).collect())
+    })?;
     // Others may still be about to connect.
     leave(folder, &format!("{own}{DONE}"), "")?;
     wait_for(folder, count, |file| file.strip_suffix(DONE)?.parse::<SocketAddr>().ok())?;

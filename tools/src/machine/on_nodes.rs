@@ -2,6 +2,7 @@
 
 use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
+use crate::parallel::at_once;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist::is_same_node;
@@ -50,18 +51,15 @@ impl<'a> OnNodes<'a> {
     ) -> Vec<Result<Finished>> {
         let next = AtomicUsize::new(0);
         let answers: Mutex<Vec<Option<Result<Finished>>>> = Mutex::new(nodes.iter().map(|_| None).collect());
-        std::thread::scope(|scope| {
-            for _ in 0..AT_ONCE.min(nodes.len()) {
-                scope.spawn(|| loop {
-                    let at = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(node) = nodes.get(at) else { break };
-                    let answer = self
-                        .command_line(node, command)
-                        .and_then(|command| process::run(&command, self.hidden, limit));
-                    answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
-                });
-            }
-        });
+        let work = || loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(node) = nodes.get(at) else { break };
+            let answer = self
+                .command_line(node, command)
+                .and_then(|command| process::run(&command, self.hidden, limit));
+            answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
+        };
+        at_once(AT_ONCE.min(nodes.len()), work);
         let answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
         answers
             .into_iter()

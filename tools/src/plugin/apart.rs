@@ -56,10 +56,11 @@ fn wait(child: &mut Child, limit: Option<Duration>) -> Result<(Option<ExitStatus
     let mut pipe = child.stdout.take().context("the child has no output")?;
     // Read while waiting: a child that prints a lot would wait for us. A child of the child may hold the pipe
     // open forever, so after a timeout nobody waits for the reader.
-    let reader = std::thread::spawn(move || {
+    let read = move || {
         let mut bytes = Vec::new();
         pipe.read_to_end(&mut bytes).map(|_| String::from_utf8_lossy(&bytes).into_owned())
-    });
+    };
+    let reader = std::thread::Builder::new().spawn(read).context("cannot start a thread")?;
     let status = match limit {
         Some(limit) => child.wait_timeout(limit)?,
         None => Some(child.wait()?),

@@ -65,7 +65,8 @@ fn pairs(options: &[String]) -> Result<Vec<(&str, &str)>> {
 /// Does what the plugin may never return from. After the limit this process says so and ends.
 fn within<T>(limit: Duration, what: &'static str, work: impl FnOnce() -> T) -> T {
     let (done, wait) = mpsc::channel::<()>();
-    std::thread::spawn(move || {
+    // Without a thread there is no limit.
+    let _ = std::thread::Builder::new().spawn(move || {
         if wait.recv_timeout(limit) == Err(RecvTimeoutError::Timeout) {
             warn(format_args!("{what} has not returned within {}", span(limit)));
             // The other process gets no answer.

@@ -11,6 +11,7 @@ mod text;
 use crate::environment;
 use crate::log::sources;
 use crate::output::{show, show_error, warn, Answer};
+use crate::parallel::at_once;
 use crate::time::{self, Looks, GRAMMAR};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
@@ -121,11 +122,7 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
             done.push((at, found));
         }
     };
-    std::thread::scope(|scope| {
-        for _ in 0..env.processors.clamp(1, 16) {
-            scope.spawn(work);
-        }
-    });
+    at_once(usize::try_from(env.processors).unwrap_or(1).clamp(1, 16), work);
     let mut done = done.into_inner().unwrap_or_default();
     done.sort_by_key(|(at, _)| *at);
     let (mut all, mut notes) = (Vec::new(), Vec::new());

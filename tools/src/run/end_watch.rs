@@ -3,7 +3,7 @@
 
 use crate::machine::Allocation;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
-use std::thread;
+use std::thread::Builder;
 use std::time::Duration;
 
 /// Asks again and again when the allocation ends.
@@ -43,8 +43,8 @@ pub(super) fn changed_now(allocation: &Allocation) -> Option<u64> {
 
 fn in_background(question: impl FnOnce() -> Option<u64> + Send + 'static) -> Receiver<Option<u64>> {
     let (sender, receiver) = mpsc::channel();
-    // The receiver may be gone when the answer comes.
-    thread::spawn(move || _ = sender.send(question()));
+    // The receiver may be gone when the answer comes. Without a thread there is none.
+    let _ = Builder::new().spawn(move || _ = sender.send(question()));
     receiver
 }
 

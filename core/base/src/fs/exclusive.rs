@@ -11,6 +11,7 @@ use super::{
     keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, LockAttempt, Status, Updated,
     LOCKABLE,
 };
+use crate::parallel;
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
@@ -82,20 +83,22 @@ impl dyn Files + '_ {
     /// the lock is kept young.
     ///
     /// # Errors
-    /// As for `exclusively`.
+    /// As for `exclusively`, or there is no thread that keeps it young; then nothing was done.
     pub fn exclusively_for_long<R>(
         &self,
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
-        self.while_held(lock, |held| refreshed(|| held.refresh(), || work(&|| held.is_still_ours())))
+        let Updated { value, locked, everywhere } =
+            self.while_held(lock, |held| refreshed(|| held.refresh(), || work(&|| held.is_still_ours())))?;
+        Ok(Updated { value: value.at("keep", lock)?, locked, everywhere })
     }
 
     /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a
     /// dead holder, so that it is free the next time.
     ///
     /// # Errors
-    /// The lock file could not be created or read; then nothing was done.
+    /// The lock file could not be created or read, or there is no thread that keeps it young; then nothing was done.
     pub fn if_free(&self, lock: &Path, work: &mut dyn FnMut(&dyn Fn() -> bool)) -> Result<bool, FsError> {
         let mine = Mine::create(self, lock)?;
         let taken = mine.try_take()?;
@@ -113,8 +116,9 @@ impl dyn Files + '_ {
             }
             return Ok(free);
         }
-        refreshed(|| mine.refresh(), || work(&|| mine.is_still_ours()));
+        let done = refreshed(|| mine.refresh(), || work(&|| mine.is_still_ours()));
         mine.give_back();
+        done.at("keep", lock)?;
         Ok(true)
     }
 
@@ -147,18 +151,22 @@ impl dyn Files + '_ {
     }
 }
 
-/// Does `work`, and meanwhile calls `refresh` again and again.
-fn refreshed<R>(refresh: impl Fn() + Send, work: impl FnOnce() -> R) -> R {
+/// Does `work`, and meanwhile calls `refresh` again and again, in another thread. Without one it does nothing.
+fn refreshed<R>(refresh: impl Fn() + Send, work: impl FnOnce() -> R) -> io::Result<R> {
     let (done, end) = mpsc::channel::<()>();
     std::thread::scope(|scope| {
-        scope.spawn(move || {
+        // The thread ends with it, also if the work panics.
+        let done = done;
+        let thread = parallel::beside(scope, move || {
             while end.recv_timeout(REFRESHED) == Err(RecvTimeoutError::Timeout) {
                 refresh();
             }
-        });
+        })?;
         let value = work();
         drop(done);
-        value
+        // If it has panicked, the lock is old, and the work has been told if somebody has broken it.
+        let _ = thread.join();
+        Ok(value)
     })
 }
 

@@ -85,7 +85,11 @@ impl<'a> Copying<'a> {
 
     fn record(&mut self) -> Result<(), Failure> {
         self.recorded = Instant::now();
-        self.transfer.write().map_err(|_| Failure::Record)
+        match self.transfer.write() {
+            Err(_) if !self.transfer.path.exists() => Err(Failure::Gone),
+            // What is not recorded is copied again after a death, and nothing worse.
+            _ => Ok(()),
+        }
     }
 }
 
@@ -100,8 +104,8 @@ pub(super) fn next_piece(piece: u64, took: Duration) -> u64 {
 pub(super) enum Failure {
     Stopped,
     Copy(CopyError),
-    /// The transfer file could not be written.
-    Record,
+    /// The transfer file is not there any more.
+    Gone,
 }
 
 impl From<CopyError> for Failure {

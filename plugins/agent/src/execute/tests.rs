@@ -55,7 +55,7 @@ impl Stage {
 fn work_through(control: &Path) {
     let executor = Executor::new(control.to_owned(), Box::new(Free::default()));
     std::thread::scope(|scope| {
-        executor.start(scope, 1);
+        executor.start(scope, 1).unwrap();
         while executor.has_work() {
             std::thread::yield_now();
         }
@@ -98,7 +98,7 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
     let run = |after| {
         let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free { after, ..Free::default() }));
         std::thread::scope(|scope| {
-            executor.start(scope, 1);
+            executor.start(scope, 1).unwrap();
             if after == usize::MAX {
                 while executor.lock().running.is_empty() {
                     std::thread::yield_now();
@@ -179,7 +179,7 @@ fn an_agent_that_is_stopped_leaves_a_transfer_to_the_next() {
     transfer.write().unwrap();
     let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
     std::thread::scope(|scope| {
-        executor.start(scope, 1);
+        executor.start(scope, 1).unwrap();
         let is_running = || Transfer::read(&transfer.path).unwrap().unwrap().running;
         while !is_running() {
             std::thread::yield_now();
@@ -216,7 +216,7 @@ fn progress_within_a_file_is_seen_before_the_file_is_complete() {
     let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
     let mut seen = std::collections::BTreeSet::new();
     std::thread::scope(|scope| {
-        executor.start(scope, 1);
+        executor.start(scope, 1).unwrap();
         while executor.has_work() {
             seen.extend(Transfer::read(&transfer.path).unwrap().map(|transfer| transfer.written()));
             std::thread::yield_now();
@@ -238,7 +238,7 @@ fn a_request_to_stop_is_answered_though_the_one_who_waits_looks_at_nothing_else(
     let executor = Executor::new(stage.0.path().to_owned(), Box::new(Free::default()));
     let outcome = || Transfer::read(&transfer.path).unwrap().unwrap().outcome;
     let answer = std::thread::scope(|scope| {
-        executor.start(scope, 1);
+        executor.start(scope, 1).unwrap();
         while executor.lock().running.is_empty() {
             std::thread::yield_now();
         }
