@@ -1,6 +1,6 @@
 //! Moves bytes between the members of a set, block by block.
 
-use crate::{Bytes, PluginError, ReceiveFrom, SendTo, Set};
+use crate::{Bytes, PluginError, PluginErrorKind, ReceiveFrom, SendTo, Set};
 
 /// A place in one of a member's two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,12 +79,12 @@ fn transfer_block(
     for transfer in transfers.iter().filter(|transfer| offset < transfer.bytes) {
         let len = (transfer.bytes - offset).min(block_bytes) as usize;
         if transfer.from == set.rank() {
-            let block = Block { peer: transfer.to, place: transfer.source.plus(offset), bytes: vec![0; len] };
+            let block = Block { peer: transfer.to, place: transfer.source.plus(offset), bytes: zeroed(len)? };
             outgoing.push(block.read(set)?);
         }
         if transfer.to == set.rank() {
             let place = transfer.target.plus(offset);
-            incoming.push(Block { peer: transfer.from, place, bytes: vec![0; len] });
+            incoming.push(Block { peer: transfer.from, place, bytes: zeroed(len)? });
         }
     }
     let sends: Vec<_> = outgoing.iter().map(|block| SendTo { to: block.peer, bytes: &block.bytes }).collect();
@@ -92,6 +92,19 @@ fn transfer_block(
         incoming.iter_mut().map(|block| ReceiveFrom { from: block.peer, bytes: &mut block.bytes }).collect();
     set.exchange(&sends, &mut receives)?;
     incoming.iter().try_for_each(|block| block.write(set))
+}
+
+/// A buffer of zeros. Fails where the process gets no memory.
+fn zeroed(len: usize) -> Result<Vec<u8>, PluginError> {
+    let mut bytes = Vec::new();
+    bytes.try_reserve_exact(len).map_err(|_| {
+        let text = format!(
+            "this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up"
+        );
+        PluginError::new(PluginErrorKind::Io, text)
+    })?;
+    bytes.resize(len, 0);
+    Ok(bytes)
 }
 
 impl Block {
@@ -120,5 +133,18 @@ impl Place {
             Self::Data(offset) => (set.data(), offset),
             Self::Redundancy(offset) => (set.redundancy(), offset),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The process ended.
+    #[test]
+    fn a_block_that_no_memory_is_left_for_is_an_error() {
+        assert_eq!(zeroed(3).unwrap(), [0; 3]);
+        let error = zeroed(usize::MAX >> 2).unwrap_err();
+        assert!(error.text.starts_with("this process gets no memory for "), "{error}");
     }
 }

@@ -85,6 +85,7 @@ mod node_loss;
 mod one_rank;
 mod other_ranks;
 mod own_mounts;
+mod panics;
 mod parts;
 mod passing;
 mod plugin_host;

@@ -211,6 +211,11 @@ impl FaultyFiles {
         self.state().interruption = Some((at, Box::new(work)));
     }
 
+    /// At the `at`-th operation that counts there is a panic, once, as of a defect of the program.
+    pub fn panic_at(&self, at: u64) {
+        self.interrupt_at(at, move || panic!("planted at operation {at}"));
+    }
+
     /// Whether what was to be done meanwhile was done.
     pub fn was_interrupted(&self) -> bool {
         self.state().interruption.is_none()

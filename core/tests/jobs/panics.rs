@@ -1,0 +1,108 @@
+//! A panic of one rank, as of a defect, holds up no other rank and costs no checkpoint.
+//!
+//! One rank panics at the n-th file operation of a job, for every n, in the call or in a thread of its own. Whatever the others
+//! do then, they return from every call. The next run restarts from the newest checkpoint that was complete on all ranks, or a
+//! newer one that is whole, with every byte right.
+
+use super::crash::{checkpoints, comes_back, nothing, restart_and_go_on, two_checkpoints, XOR};
+use super::world::{Application, World};
+use scr_base::env::Link;
+use scr_test_kit::faulty::FaultyFiles;
+use scr_base::fs::RealFiles;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::mpsc::{channel, RecvTimeoutError};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// A rank that waits for another one waits for ever. All of this takes a second.
+const LIMIT: Duration = Duration::from_secs(120);
+
+type Settings = &'static [(&'static str, &'static str)];
+
+/// Lets one rank panic at every `stride`-th operation of `life`, in a world that `before` has prepared, with a checkpoint
+/// of step `least`.
+fn at_every_operation(
+    settings: Settings,
+    stride: usize,
+    before: fn(&mut World),
+    least: u64,
+    life: fn(&mut Application) -> u64,
+) {
+    let world = || {
+        let world = World::new(XOR.ranks, XOR.nodes);
+        let mut world = settings.iter().fold(world, |world, (name, value)| world.set(name, value));
+        before(&mut world);
+        world
+    };
+    let faulty = FaultyFiles::new(RealFiles);
+    let mut good = world();
+    good.files = Arc::new(faulty.clone());
+    good.run(life);
+    let all = usize::try_from(faulty.mutations()).unwrap();
+    assert!(all > 20, "the good run did {all} operations");
+    let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { stride };
+    for at in (1..=all).step_by(stride) {
+        let (done, wait) = channel();
+        let world = world();
+        let one = std::thread::spawn(move || {
+            panics_at(world, at as u64, least, life);
+            let _ = done.send(());
+        });
+        if wait.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            panic!("after a panic at operation {at} of {all} some rank does not return");
+        }
+        one.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    }
+}
+
+fn panics_at(mut world: World, at: u64, least: u64, life: fn(&mut Application) -> u64) {
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.panic_at(at);
+    world.files = Arc::new(faulty.clone());
+    let ended = world.try_run(|application| {
+        // What it said was complete was so on all ranks.
+        let life = AssertUnwindSafe(|| application.map_or(0, |mut application| life(&mut application)));
+        catch_unwind(life).ok()
+    });
+    let safe = ended.ranks.iter().flatten().min().copied().expect("one rank panics").max(least);
+    (world.files, world.link) = (Arc::new(RealFiles), Link::InCalls);
+    let context = format!("panic at {at}, {:?}", faulty.operations().get(at as usize - 1));
+    comes_back(&world, safe, 1, &format!("{context}\n{}", ended.lines.join("\n")));
+}
+
+#[test]
+fn a_panic_in_a_checkpoint_that_is_flushed_holds_up_no_other_rank() {
+    at_every_operation(&[("SCR_FLUSH", "1")], 9, nothing, 0, |application| checkpoints(application, 1..=2));
+}
+
+#[test]
+fn a_panic_in_an_asynchronous_flush_holds_up_no_other_rank() {
+    let settings = &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
+    at_every_operation(settings, 9, nothing, 0, |application| checkpoints(application, 1..=3));
+}
+
+#[test]
+fn a_panic_in_a_checkpoint_that_is_protected_in_threads_holds_up_no_other_rank() {
+    let before = |world: &mut World| world.link = Link::Tcp;
+    at_every_operation(&[("SCR_ENCODE_ASYNC", "1")], 9, before, 0, |application| {
+        checkpoints(application, 1..=3)
+    });
+}
+
+#[test]
+fn a_panic_in_a_restart_that_rebuilds_a_lost_node_holds_up_no_other_rank() {
+    let before = |world: &mut World| {
+        two_checkpoints(world);
+        world.lose("n1");
+    };
+    at_every_operation(&[], 7, before, 2, restart_and_go_on);
+}
+
+#[test]
+fn a_panic_in_a_restart_that_fetches_a_checkpoint_holds_up_no_other_rank() {
+    let before = |world: &mut World| {
+        two_checkpoints(world);
+        world.lose("");
+    };
+    at_every_operation(&[("SCR_FLUSH", "1")], 7, before, 2, restart_and_go_on);
+}
