@@ -18,7 +18,7 @@ mod form;
 
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
-use scr_plugin_api::{CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{above_standard, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -144,7 +144,8 @@ impl Transfer {
     pub(crate) fn write(&self) -> io::Result<()> {
         let fresh = beside(&self.path, ".new");
         let mut options = fs::OpenOptions::new();
-        let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh)?;
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let mut file = above_standard(|| options.open(&fresh))?;
         file.write_all(&self.to_tree().to_file_bytes())?;
         fs::rename(fresh, &self.path)
     }
@@ -159,7 +160,7 @@ impl Transfer {
 
     /// Requests it to stop.
     pub(crate) fn stop(&self) -> io::Result<()> {
-        fs::write(self.stop_path(), b"")
+        above_standard(|| fs::write(self.stop_path(), b""))
     }
 
     /// Whether somebody has requested it to stop.
