@@ -8,6 +8,7 @@ use crate::message;
 use crate::mpi_library;
 use scr_config::param::AppConfig;
 use scr_core::session::Session;
+use scr_plugin_api::Call;
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -99,6 +100,7 @@ impl State {
 
 /// Runs the body of a function of `scr.h` that returns a code.
 pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) -> c_int {
+    let _call = Call::begin();
     let mut slot = lock();
     let outcome = guarded(&mut slot, body);
     if let (Err(failure), Some(State::Running(session, _))) = (&outcome, &slot.0) {
@@ -112,6 +114,7 @@ pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<
 
 /// Runs `body` unless another call is under way: for what MPI calls on its own.
 pub(crate) fn entry_if_free(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) {
+    let _call = Call::begin();
     let mut slot = match STATE.try_lock() {
         Ok(slot) => slot,
         Err(TryLockError::Poisoned(slot)) => slot.into_inner(),

@@ -36,7 +36,8 @@ pub trait Bytes: Send + Sync {
         None
     }
 
-    /// Writes `buffer` at `offset`. Bytes past the end must be zeros, and are dropped.
+    /// Writes `buffer` at `offset`. Bytes past the end must be zeros, and are dropped. Bytes may be written more than once; the
+    /// host then reads them again at the end, to know what was written last.
     ///
     /// # Errors
     /// The host's text names the file, the offset and the reason; bytes past the end that are not zero are an error.

@@ -8,18 +8,21 @@
 //!
 //! It cannot help against another thread that closes a number between that look and the use.
 
+use crate::file_size::LargeWritesFail;
+use crate::standard::{self, Held};
 use rustix::fs::{fcntl_getfl, fstat, makedev, statx, AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::marker::PhantomData;
-use std::os::fd::{AsFd, BorrowedFd, IntoRawFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// An open file, a socket or a folder that belongs to scr, whatever the application closes and opens.
 ///
 /// Dropping it closes it, unless the application has done so.
+///
+/// Its number is never that of standard input, output or error: see [`above_standard`](crate::above_standard).
 pub struct Handle<T: AsFd + IntoRawFd> {
     /// There until it is dropped.
     file: Option<T>,
@@ -29,11 +32,15 @@ pub struct Handle<T: AsFd + IntoRawFd> {
 }
 
 /// A call of the application into scr, in the thread that made it, as long as this lives. A call within a call is a part of it.
+///
+/// Nothing that is written meanwhile ends the application, and nothing that is opened takes the number of a closed standard stream,
+/// in whatever library.
 #[must_use]
 #[derive(Debug)]
 pub struct Call {
     is_outermost: bool,
-    _of_this_thread: PhantomData<*const ()>,
+    /// What is written must not end the application, and what is opened must not take the numbers that it prints to.
+    _meanwhile: Option<(LargeWritesFail, Held)>,
 }
 
 impl Call {
@@ -43,7 +50,7 @@ impl Call {
         if is_outermost {
             CALL.set(CALLS.fetch_add(1, Ordering::Relaxed));
         }
-        Self { is_outermost, _of_this_thread: PhantomData }
+        Self { is_outermost, _meanwhile: is_outermost.then(|| (LargeWritesFail::begin(), Held::begin())) }
     }
 }
 
@@ -72,8 +79,16 @@ impl<T: AsFd + IntoRawFd> Handle<T> {
     /// Owns what has just been opened.
     ///
     /// # Errors
-    /// The system does not tell what it is.
-    pub fn new(file: T) -> io::Result<Self> {
+    /// The system does not tell what it is, or has no other number for it.
+    pub fn new(file: T) -> io::Result<Self>
+    where
+        T: From<OwnedFd>,
+    {
+        Self::where_it_is(standard::raised(file)?)
+    }
+
+    /// The same with the number that it has, which may be one that the application prints to.
+    pub(crate) fn where_it_is(file: T) -> io::Result<Self> {
         let identity = Identity::of(file.as_fd())?;
         Ok(Self { file: Some(file), identity, seen_in: AtomicU64::new(this_call()) })
     }
@@ -159,7 +174,7 @@ mod tests {
     use std::fs::{self, File};
     use std::io::Write;
     use std::net::{TcpListener, TcpStream};
-    use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+    use std::os::fd::{AsRawFd, FromRawFd, RawFd};
     use std::os::unix::net::UnixDatagram;
 
     /// Gives the number of what is open to another file, in one step: another thread of these tests takes no number in between.
@@ -175,7 +190,7 @@ mod tests {
     }
 
     /// scr made folders in those of the application, and closed its files.
-    fn is_left_alone<T: AsFd + AsRawFd + IntoRawFd>(opened: T) {
+    fn is_left_alone<T: AsFd + AsRawFd + IntoRawFd + From<OwnedFd>>(opened: T) {
         let dir = std::env::temp_dir().join(format!("scr-handle.{}", std::process::id()));
         fs::create_dir_all(&dir).unwrap();
         let number = opened.as_raw_fd();

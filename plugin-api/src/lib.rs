@@ -9,19 +9,23 @@
 pub mod abi;
 mod bytes;
 mod error;
+mod file_size;
 mod handle;
 pub mod kvtree;
 mod log;
 pub mod pace;
 mod scheme;
+mod standard;
 mod transfer;
 mod transport;
 
 pub use bytes::{Bytes, MappedRange};
 pub use error::{PluginError, PluginErrorKind};
+pub use file_size::{with_limit, LargeWritesFail};
 pub use handle::{Call, Closed, Handle};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};
 pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape, MESSAGE_BYTES};
+pub use standard::above_standard;
 pub use transfer::{transfer, Place, Transfer};
 pub use transport::{CopyItem, CopyJob, CopyState, Transport};

@@ -8,6 +8,8 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Wrong {
     Nothing,
+    /// This is none.
+    WritesTwice,
     InventsZeros,
     DropsTheLastByte,
     DropsTheData,
@@ -106,6 +108,9 @@ impl Neighbour {
     }
 
     fn keep_copy(&self, set: &dyn Set, copy: &[u8]) -> Result<(), PluginError> {
+        if self.is(Wrong::WritesTwice) {
+            set.redundancy().write_at(0, &vec![0xAA; set.redundancy().len() as usize])?;
+        }
         set.redundancy().write_at(0, &Self::header(set))?;
         set.redundancy().write_at(HEADER, copy)
     }
@@ -118,6 +123,9 @@ impl Neighbour {
             Wrong::WritesPastTheEnd => bytes.push(1),
             Wrong::MixesUpTheMembers => bytes.reverse(),
             _ => {}
+        }
+        if self.is(Wrong::WritesTwice) {
+            set.data().write_at(0, &vec![0xAA; bytes.len()])?;
         }
         set.data().write_at(0, &bytes)
     }
@@ -246,9 +254,11 @@ fn fails(wrong: Wrong, check: &str, words: &str) {
 
 #[test]
 fn an_honest_scheme_passes() {
-    let report = report(Wrong::Nothing);
-    assert!(report.passed(), "{report}");
-    assert!(report.checks.iter().all(|check| check.tried > 0 && check.warnings.is_empty()), "{report}");
+    for right in [Wrong::Nothing, Wrong::WritesTwice] {
+        let report = report(right);
+        assert!(report.passed(), "{report}");
+        assert!(report.checks.iter().all(|check| check.tried > 0 && check.warnings.is_empty()), "{report}");
+    }
 }
 
 #[test]

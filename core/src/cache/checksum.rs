@@ -1,6 +1,7 @@
 //! The CRC32 of a file whose pieces are read or written in any order.
 //!
-//! It joins the checksums of pieces that are read or written anyway. Only pieces that never were are left to be read at the end.
+//! It joins the checksums of pieces that are read or written anyway. Only pieces that never were, and those that were written
+//! over, are left to be read at the end.
 
 use crc32fast::Hasher;
 use std::collections::BTreeMap;
@@ -9,14 +10,15 @@ use std::ops::Range;
 /// Joins the checksums of pieces into that of the whole.
 #[derive(Debug, Default)]
 pub(crate) struct Checksum {
-    /// Disjoint pieces by their start; neighbours are joined as soon as they touch.
+    /// Disjoint pieces by their start; neighbours of one kind are joined as soon as they touch.
     pieces: BTreeMap<u64, Piece>,
 }
 
 #[derive(Debug)]
 struct Piece {
     end: u64,
-    hasher: Hasher,
+    /// `None` where something else was there when it passed by.
+    hasher: Option<Hasher>,
 }
 
 impl Checksum {
@@ -26,26 +28,59 @@ impl Checksum {
         for gap in self.gaps(offset..end) {
             let piece = &bytes[(gap.start - offset) as usize..(gap.end - offset) as usize];
             // The common case, one piece after the other, continues with the same hasher.
-            if let Some((_, last)) = self.pieces.range_mut(..gap.start).next_back() {
-                if last.end == gap.start {
-                    last.hasher.update(piece);
-                    last.end = gap.end;
+            if let Some((_, Piece { end, hasher: Some(hasher) })) =
+                self.pieces.range_mut(..gap.start).next_back()
+            {
+                if *end == gap.start {
+                    hasher.update(piece);
+                    *end = gap.end;
                     self.join_at(gap.end);
                     continue;
                 }
             }
             let mut hasher = Hasher::new();
             hasher.update(piece);
-            self.pieces.insert(gap.start, Piece { end: gap.end, hasher });
+            self.pieces.insert(gap.start, Piece { end: gap.end, hasher: Some(hasher) });
             self.join_at(gap.end);
         }
+    }
+
+    /// The same for bytes that were written there. If some of them have passed by before, all of them are read at the end: who
+    /// wrote last is known to the file alone.
+    pub(crate) fn take_in_written(&mut self, offset: u64, bytes: &[u8]) {
+        let range = offset..offset + bytes.len() as u64;
+        if self.is_new(&range) {
+            self.take_in(offset, bytes);
+        } else {
+            self.doubt(range);
+        }
+    }
+
+    /// Nobody knows what is there now. What was summed together with any of it is read at the end too.
+    pub(crate) fn doubt(&mut self, range: Range<u64>) {
+        let overlap =
+            self.pieces.range_mut(..range.end).rev().take_while(|(_, piece)| piece.end > range.start);
+        overlap.for_each(|(_, piece)| piece.hasher = None);
+        for gap in self.gaps(range) {
+            self.pieces.insert(gap.start, Piece { end: gap.end, hasher: None });
+        }
+    }
+
+    /// Whether no byte of the range has passed by.
+    pub(crate) fn is_new(&self, range: &Range<u64>) -> bool {
+        self.gaps(range.clone()).first() == Some(range)
+    }
+
+    /// Takes what is in doubt for bytes that have never passed by, once nobody writes any more.
+    pub(crate) fn forget_doubtful(&mut self) {
+        self.pieces.retain(|_, piece| piece.hasher.is_some());
     }
 
     /// Puts in a piece that did not pass by, with what its bytes hash to.
     pub(crate) fn put(&mut self, piece: Range<u64>, hasher: Hasher) {
         let Range { start, end } = piece;
         let follows = self.pieces.range(..start).next_back().is_some_and(|(_, last)| last.end == start);
-        self.pieces.insert(start, Piece { end, hasher });
+        self.pieces.insert(start, Piece { end, hasher: Some(hasher) });
         if follows {
             self.join_at(start);
         }
@@ -83,7 +118,7 @@ impl Checksum {
             return Some(0);
         }
         let first = self.pieces.get(&0)?;
-        (first.end == len).then(|| first.hasher.clone().finalize())
+        first.hasher.clone().filter(|_| first.end == len).map(Hasher::finalize)
     }
 
     /// Joins the piece that ends at `place` with the one that starts there.
@@ -94,7 +129,14 @@ impl Checksum {
             .range_mut(..place)
             .next_back()
             .expect("the caller has just put a piece that ends here");
-        last.hasher.combine(&next.hasher);
+        match (&mut last.hasher, &next.hasher) {
+            (Some(before), Some(after)) => before.combine(after),
+            (None, None) => (),
+            _ => {
+                self.pieces.insert(place, next);
+                return;
+            }
+        }
         last.end = next.end;
     }
 }
@@ -151,6 +193,33 @@ mod tests {
                     hasher.update(&all[half.start as usize..half.end as usize]);
                     sum.put(half, hasher);
                 }
+            }
+            assert_eq!(sum.whole(1000), Some(crc32fast::hash(&all)));
+        }
+    }
+
+    /// It kept the checksum of what was there first.
+    #[test]
+    fn what_was_written_over_is_read_again() {
+        let all = bytes(1000);
+        for (first, second) in
+            [(0..1000, 0..1000), (0..500, 100..200), (400..600, 300..500), (200..300, 100..900)]
+        {
+            let mut sum = Checksum::default();
+            sum.take_in_written(first.start, &vec![0; (first.end - first.start) as usize]);
+            sum.take_in_written(second.start, &all[second.start as usize..second.end as usize]);
+            sum.take_in(0, &all[..50]);
+            sum.take_in(950, &all[950..]);
+            assert_eq!(sum.whole(1000), None);
+            assert!(!sum.is_new(&first) && !sum.is_new(&second), "zeros that are written there are no hole");
+            sum.forget_doubtful();
+            let gaps = sum.gaps(0..1000);
+            let is_read = |at| gaps.iter().any(|gap| gap.contains(&at));
+            assert!((first.start.min(second.start)..first.end.max(second.end)).all(is_read), "{first:?}");
+            for Range { start, end } in gaps {
+                let mut hasher = Hasher::new();
+                hasher.update(&all[start as usize..end as usize]);
+                sum.put(start..end, hasher);
             }
             assert_eq!(sum.whole(1000), Some(crc32fast::hash(&all)));
         }

@@ -8,7 +8,7 @@ use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::{self, zeroed, File, Mapped};
 use scr_base::parallel::at_a_time;
-use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
+use scr_plugin_api::{with_limit, Bytes, MappedRange, PluginError, PluginErrorKind};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
@@ -149,17 +149,19 @@ impl Bytes for LogicalFile {
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
             part.check_not_borrowed(at, range.len())?;
             let (bytes, end) = (&buffer[range.clone()], at + range.len() as u64);
-            // Bytes with a checksum have been written before.
-            let is_zero = self.is_of_zeros && part.sum().gaps(at..end).first() == Some(&(at..end));
+            let is_zero = self.is_of_zeros && part.sum().is_new(&(at..end));
             let written = if is_zero {
                 write_data(&*part.file, at, bytes).map(drop)
             } else {
                 part.file.write_at(at, bytes)
             };
-            written.map_err(|error| part.error("write", at, &error))?;
-            if self.summed {
-                part.sum().take_in(at, &buffer[range]);
+            match &written {
+                Ok(()) if self.summed => part.sum().take_in_written(at, bytes),
+                // Some of them may be there.
+                Err(_) if self.summed => part.sum().doubt(at..end),
+                _ => (),
             }
+            written.map_err(|error| part.error("write", at, error))?;
         }
         Ok(())
     }
@@ -182,7 +184,7 @@ impl MappedRange for PartRange<'_> {
 impl Drop for PartRange<'_> {
     fn drop(&mut self) {
         if self.summed {
-            self.part.sum().take_in(self.at, self.mapped.bytes());
+            self.part.sum().take_in_written(self.at, self.mapped.bytes());
         }
     }
 }
@@ -221,15 +223,17 @@ impl Part {
                     return Err(PluginError::new(PluginErrorKind::Corrupt, text));
                 }
                 Ok(count) => done += count,
-                Err(error) => return Err(self.error("read", at, &error)),
+                Err(error) => return Err(self.error("read", at, error)),
             }
         }
         Ok(())
     }
 
-    /// The bytes that have not passed by, in pieces for one thread each.
+    /// The bytes that have not passed by, or were written over, in pieces for one thread each.
     fn unread(&self) -> Vec<Range<u64>> {
-        let gaps = self.sum().gaps(0..self.len).into_iter();
+        let mut sum = self.sum();
+        sum.forget_doubtful();
+        let gaps = sum.gaps(0..self.len).into_iter();
         let pieces = gaps.flat_map(|gap| {
             let end = gap.end;
             gap.step_by(PIECE).map(move |at| at..end.min(at + PIECE as u64))
@@ -241,7 +245,7 @@ impl Part {
     fn hash(&self, piece: Range<u64>) -> Result<Hasher, PluginError> {
         let mut hasher = Hasher::new();
         let buffer = zeroed(BLOCK.min((piece.end - piece.start) as usize));
-        let mut buffer = buffer.map_err(|error| self.error("read", piece.start, &error))?;
+        let mut buffer = buffer.map_err(|error| self.error("read", piece.start, error))?;
         let mut at = piece.start;
         while at < piece.end {
             let count = (piece.end - at).min(BLOCK as u64) as usize;
@@ -252,7 +256,8 @@ impl Part {
         Ok(hasher)
     }
 
-    fn error(&self, verb: &str, offset: u64, error: &std::io::Error) -> PluginError {
+    fn error(&self, verb: &str, offset: u64, error: std::io::Error) -> PluginError {
+        let error = with_limit(error);
         let text = format!("cannot {verb} {} at byte {offset}: {error}", self.path.display());
         PluginError::new(PluginErrorKind::Io, text)
     }
@@ -271,6 +276,24 @@ const BLOCK: usize = 256 * 1024;
 mod tests {
     use super::*;
     use scr_base::fs::{Files, How, RealFiles};
+
+    /// The checksum was that of the first bytes, and zeros over others took no room.
+    #[test]
+    fn the_checksum_is_of_the_bytes_that_were_written_last() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        let bytes: Vec<u8> =
+            (0..100_000).map(|at| if at < 20_000 { 0 } else { (at * 7 + at / 251) as u8 }).collect();
+        let file = RealFiles.open(&path, How::Create(0o600)).unwrap();
+        file.set_len(bytes.len() as u64).unwrap();
+        let logical = LogicalFile::new(vec![(path.clone(), file, bytes.len() as u64)], true).of_zeros();
+        logical.write_at(10_000, &vec![0xEE; 50_000]).unwrap();
+        for (number, piece) in bytes.chunks(10_000).enumerate() {
+            logical.write_at(number as u64 * 10_000, piece).unwrap();
+        }
+        assert_eq!(logical.checksums(2).unwrap(), [Some(crc32fast::hash(&bytes))]);
+        assert!(std::fs::read(&path).unwrap() == bytes);
+    }
 
     #[test]
     fn any_number_of_threads_finds_the_same_checksum_and_the_same_damage() {

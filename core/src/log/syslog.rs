@@ -6,7 +6,7 @@
 
 use super::text;
 use scr_config::param::{self, Cause, Param, Params, Problem};
-use scr_plugin_api::{LogEntry, LogSink, PluginError, PluginErrorKind};
+use scr_plugin_api::{above_standard, LogEntry, LogSink, PluginError, PluginErrorKind};
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -127,7 +127,7 @@ impl SyslogSink {
     }
 
     fn connect(&self) -> io::Result<UnixDatagram> {
-        let socket = UnixDatagram::unbound()?;
+        let socket = above_standard(UnixDatagram::unbound)?;
         socket.connect(&self.logger)?;
         socket.set_nonblocking(true)?;
         Ok(socket)

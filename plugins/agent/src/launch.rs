@@ -1,7 +1,7 @@
 //! Starts an agent if none runs.
 
 use crate::presence::{agent_is_there, Turn};
-use scr_plugin_api::Handle;
+use scr_plugin_api::{above_standard, Handle};
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -69,7 +69,7 @@ impl Launcher {
 /// Runs a command to its end, and gives what it has said on standard error. One that takes too long is killed: a program on a
 /// file system that hangs must not keep the application waiting.
 fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
-    let mut child = command.spawn()?;
+    let mut child = above_standard(|| command.spawn())?;
     let (sender, said) = mpsc::channel();
     if let Some(stderr) = child.stderr.take() {
         let stderr = Handle::new(PipeReader::from(OwnedFd::from(stderr)))?;

@@ -5,7 +5,7 @@
 
 use rustix::fs::{flock, utimensat, AtFlags, FlockOperation, Timespec, Timestamps, CWD, UTIME_NOW};
 use rustix::io::Errno;
-use scr_plugin_api::Handle;
+use scr_plugin_api::{above_standard, Handle};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -139,7 +139,10 @@ impl Turn {
 }
 
 fn open(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).write(true).create(true).truncate(false).mode(0o600).open(path)
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).create(true).truncate(false).mode(0o600);
+    // What the application prints meanwhile must not stand in it.
+    above_standard(|| options.open(path))
 }
 
 /// Whether the lock was taken.

@@ -19,7 +19,7 @@ mod form;
 
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
-use scr_plugin_api::{CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{above_standard, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -145,7 +145,8 @@ impl Transfer {
     pub(crate) fn write(&self) -> io::Result<()> {
         let fresh = beside(&self.path, ".new");
         let mut options = fs::OpenOptions::new();
-        let file = options.write(true).create(true).truncate(true).mode(0o600).open(&fresh);
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = above_standard(|| options.open(&fresh));
         let written = file.and_then(|mut file| file.write_all(&self.to_tree().to_file_bytes()));
         // The room of half a file is needed.
         written.and_then(|()| fs::rename(&fresh, &self.path)).inspect_err(|_| drop(fs::remove_file(&fresh)))
@@ -167,7 +168,7 @@ impl Transfer {
 
     /// Requests it to stop.
     pub(crate) fn stop(&self) -> io::Result<()> {
-        fs::write(self.stop_path(), b"")
+        above_standard(|| fs::write(self.stop_path(), b""))
     }
 
     /// Whether somebody has requested it to stop.

@@ -8,7 +8,7 @@ use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};
 use crate::{Buffer, Control, CopyError};
 use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
-use scr_plugin_api::{CopyItem, Handle};
+use scr_plugin_api::{above_standard, with_limit, CopyItem, Handle};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
@@ -158,7 +158,7 @@ pub(crate) fn open_destination(
     let path = &item.destination;
     // Not truncated at once: it might be the source under another name.
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let file = rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR)
+    let file = above_standard(|| rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR))
         .map(File::from)
         .map_err(|errno| io_error("creating", path, 0)(errno.into()))?;
     let here = file.metadata().map_err(io_error("examining", path, 0))?;
@@ -180,7 +180,7 @@ pub(crate) fn io_error<'a>(
     path: &'a Path,
     offset: u64,
 ) -> impl FnOnce(io::Error) -> CopyError + 'a {
-    move |cause| CopyError::Io { action, path: path.to_path_buf(), offset, cause }
+    move |cause| CopyError::Io { action, path: path.to_path_buf(), offset, cause: with_limit(cause) }
 }
 
 /// Copies so many bytes, or fewer, at a place of one file to the same place of another; gives how many.

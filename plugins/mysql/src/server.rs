@@ -3,7 +3,7 @@
 //! No text made here ever holds the password.
 
 use mysql::{Conn, OptsBuilder, SslOpts};
-use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{above_standard, KvTree, PluginError, PluginErrorKind};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -81,12 +81,12 @@ impl Server {
 
     /// A connection to the database.
     pub(crate) fn connect(&self) -> Result<Conn, DatabaseError> {
-        Ok(Conn::new(self.options().db_name(Some(&self.database)))?)
+        Ok(above_standard(|| Conn::new(self.options().db_name(Some(&self.database))))?)
     }
 
     /// A connection to the server, to make the database with.
     pub(crate) fn connect_without_database(&self) -> Result<Conn, DatabaseError> {
-        Ok(Conn::new(self.options())?)
+        Ok(above_standard(|| Conn::new(self.options()))?)
     }
 
     fn options(&self) -> OptsBuilder {

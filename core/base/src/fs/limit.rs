@@ -6,12 +6,14 @@
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
-use scr_plugin_api::Closed;
+use scr_plugin_api::{above_standard, with_limit, Closed};
 use std::error::Error;
 use std::io;
 
 /// Opens a file; where no more may be open, the limit is raised as far as it goes, and it is tried once more.
+/// The application does not print to what is opened.
 pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let open = || above_standard(&open);
     match open() {
         Err(error) if Errno::from_io_error(&error) == Some(Errno::MFILE) => {
             let limit = getrlimit(Resource::Nofile);
@@ -27,7 +29,7 @@ pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<
 pub(super) fn explained(error: io::Error) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE) => io::Error::other(TooManyOpen { most: getrlimit(Resource::Nofile).current }),
-        _ => error,
+        _ => with_limit(error),
     }
 }
 

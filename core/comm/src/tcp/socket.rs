@@ -6,7 +6,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{
     connect, setsockopt, socket, sockopt, AddressFamily, SockFlag, SockType, SockaddrStorage,
 };
-use scr_plugin_api::Handle;
+use scr_plugin_api::{above_standard, Handle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -20,14 +20,15 @@ pub(super) type Listener = Handle<TcpListener>;
 
 /// Listens at an address of this node, which is to be made a [`Listener`] at once. Gives the whole address.
 pub(super) fn listen(ip: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
-    let listener = TcpListener::bind((ip, 0))?;
+    let listener = above_standard(|| TcpListener::bind((ip, 0)))?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
 /// Takes a connection that somebody has made.
 pub(super) fn accept(listener: &Listener) -> io::Result<Connection> {
-    Handle::new(listener.get()?.accept()?.0)
+    let listener = listener.get()?;
+    Handle::new(above_standard(|| listener.accept())?.0)
 }
 
 /// Whether somebody has made a connection that was not taken yet.
@@ -42,7 +43,7 @@ pub(super) fn is_waited_for(listener: &Listener) -> bool {
 pub(super) fn begin_to_connect(address: &SocketAddr) -> io::Result<Connection> {
     let family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let stream = TcpStream::from(socket(family, SockType::Stream, flags, None)?);
+    let stream = TcpStream::from(above_standard(|| socket(family, SockType::Stream, flags, None))?);
     match connect(stream.as_raw_fd(), &SockaddrStorage::from(*address)) {
         Ok(()) | Err(Errno::EINPROGRESS | Errno::EINTR) => Handle::new(stream),
         Err(error) => Err(error.into()),

@@ -1,0 +1,156 @@
+//! The limit of a process on the size of its files (`ulimit -f`, and batch systems).
+//!
+//! A write past it ends the process with SIGXFSZ, unless the signal is blocked: then it is an error. scr writes files that are
+//! larger than the application's own, for instance redundancy and containers, so a limit that the application keeps may be too
+//! low for it.
+
+use rustix::io::Errno;
+use rustix::process::{getrlimit, Resource};
+use std::io;
+use std::marker::PhantomData;
+use std::mem::MaybeUninit;
+use std::ptr;
+
+/// As long as this lives, no write past the limit ends the process, in this thread and in those that it starts.
+///
+/// Afterwards the application finds its signals as it has left them. A child that the standard library starts gets no signal
+/// blocked.
+#[must_use]
+#[derive(Debug)]
+pub struct LargeWritesFail {
+    was_blocked: bool,
+    was_pending: bool,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl LargeWritesFail {
+    /// Blocks the signal.
+    pub fn begin() -> Self {
+        let was_pending = is_pending();
+        let was_blocked = holds_signal(|before| {
+            // SAFETY: both sets live until the call has ended; only the mask of this thread changes.
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &the_signal(), before) }
+        });
+        Self { was_blocked, was_pending, _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for LargeWritesFail {
+    fn drop(&mut self) {
+        let signal = the_signal();
+        if !self.was_pending && is_pending() {
+            let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            // SAFETY: the set and the time live until the call has ended; nothing is asked about the signal.
+            unsafe { libc::sigtimedwait(&raw const signal, ptr::null_mut(), &raw const at_once) };
+        }
+        if !self.was_blocked {
+            // SAFETY: as above; the former mask is not asked for.
+            unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const signal, ptr::null_mut()) };
+        }
+    }
+}
+
+fn is_pending() -> bool {
+    // SAFETY: the set lives until the call has ended.
+    holds_signal(|pending| unsafe { libc::sigpending(pending) })
+}
+
+/// Whether the signal is in the set that `fill` fills, which gives 0 if it has.
+fn holds_signal(fill: impl FnOnce(*mut libc::sigset_t) -> libc::c_int) -> bool {
+    let mut set = no_signal();
+    // SAFETY: the set was initialised when it was made.
+    fill(&raw mut set) == 0 && unsafe { libc::sigismember(&raw const set, libc::SIGXFSZ) } == 1
+}
+
+fn the_signal() -> libc::sigset_t {
+    let mut set = no_signal();
+    // SAFETY: the set is initialised, and the number is that of a signal.
+    unsafe { libc::sigaddset(&raw mut set, libc::SIGXFSZ) };
+    set
+}
+
+fn no_signal() -> libc::sigset_t {
+    let mut set = MaybeUninit::uninit();
+    // SAFETY: the call initialises the set, and cannot fail.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// The error of a file, with the limit where that is the reason.
+pub fn with_limit(error: io::Error) -> io::Error {
+    match getrlimit(Resource::Fsize).current {
+        Some(most) if Errno::from_io_error(&error) == Some(Errno::FBIG) => {
+            io::Error::other(TooLarge { most })
+        }
+        _ => error,
+    }
+}
+
+/// A file would be larger than the process may make one.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "this process may write no file with more than {most} bytes; raise that limit before the job starts (ulimit -f, and for the \
+     hard limit limits.conf or the batch system)"
+)]
+struct TooLarge {
+    most: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Call;
+    use rustix::process::{setrlimit, Rlimit};
+    use std::fs::File;
+    use std::os::unix::fs::FileExt;
+    use std::process::Command;
+
+    const NAME: &str = "file_size::tests::a_write_past_the_limit_is_an_error_that_names_the_limit";
+    const CHILD: &str = "SCR_TEST_LIMITS_FILES";
+
+    /// It ended the application.
+    #[test]
+    fn a_write_past_the_limit_is_an_error_that_names_the_limit() {
+        // The limit is one of the process: another one, which runs this test alone, has the low one.
+        let path = std::env::temp_dir().join(format!("scr-file-size.{}", std::process::id()));
+        if std::env::var_os(CHILD).is_none() {
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            let output = again.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+            return;
+        }
+        let file = File::create(&path).unwrap();
+        setrlimit(Resource::Fsize, Rlimit { current: Some(4096), ..getrlimit(Resource::Fsize) }).unwrap();
+        let too_large = |file: &File| {
+            for error in [file.write_all_at(&[1; 8192], 0).unwrap_err(), file.set_len(1 << 20).unwrap_err()] {
+                let text = with_limit(error).to_string();
+                assert!(
+                    text.starts_with("this process may write no file with more than 4096 bytes"),
+                    "{text}"
+                );
+            }
+        };
+        {
+            let _call = Call::begin();
+            drop(Call::begin());
+            too_large(&file);
+            std::thread::scope(|scope| scope.spawn(|| too_large(&file)).join().unwrap());
+            assert!(is_pending());
+        }
+        assert!(!is_pending(), "the application gets a signal that is not its own");
+        assert!(!holds_signal(|mask| unsafe {
+            // SAFETY: the set lives until the call has ended, and no mask is given.
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask)
+        }));
+        {
+            let _application = LargeWritesFail::begin();
+            too_large(&file);
+            drop(Call::begin());
+            assert!(is_pending(), "this one is its own");
+        }
+        std::fs::remove_file(path).unwrap();
+    }
+}
