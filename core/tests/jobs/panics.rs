@@ -7,8 +7,8 @@
 use super::crash::{checkpoints, comes_back, nothing, restart_and_go_on, two_checkpoints, XOR};
 use super::world::{Application, World};
 use scr_base::env::Link;
-use scr_test_kit::faulty::FaultyFiles;
 use scr_base::fs::RealFiles;
+use scr_test_kit::faulty::FaultyFiles;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::Arc;
