@@ -42,6 +42,7 @@
 //! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
 //! | `folders` | ranks in different folders share a file only if they mean the same path |
 //! | `replaced` | what one process reads in the prefix directory, no other one replaces meanwhile |
+//! | `errors` | any error of the system at any operation |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
 //! | `recorded` | what a job records for those who look at it from outside |
@@ -66,6 +67,7 @@ mod crash;
 mod damage;
 mod descriptors;
 mod effects;
+mod errors;
 mod firewall;
 mod folders;
 mod halting;
