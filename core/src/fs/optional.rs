@@ -51,8 +51,7 @@ impl Optional {
 #[cfg(test)]
 mod tests {
     use super::super::faulty::{Failure, FaultyFiles, What};
-    use super::super::{Files, How, RealFiles, Retrying};
-    use super::*;
+    use super::super::{How, RealFiles, Retrying};
     use std::sync::Arc;
 
     /// Only EINVAL was known for a folder, and no file could be flushed where times could not be set.

@@ -126,7 +126,17 @@ fn copier<'a>(item: &'a CopyItem, control: &'a Control, way: Option<InKernel>) -
     let source = open_source(item).unwrap();
     let destination = open_destination(item, &source, 0).unwrap();
     let checksum = Checksum::new(way.is_none());
-    Copier { item, source, destination, control, block_bytes: 4096, checksum, in_kernel: way, flushed: 0 }
+    Copier {
+        item,
+        source,
+        destination,
+        control,
+        block_bytes: 4096,
+        checksum,
+        in_kernel: way,
+        flushed: 0,
+        counted: 0,
+    }
 }
 
 /// File systems refuse in many ways, at once or in the middle, and some say that they have copied nothing.
