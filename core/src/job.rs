@@ -311,6 +311,7 @@ impl Job {
     /// One outcome for all ranks, with nodes named where it is bad.
     pub(crate) fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
         self.prefix.take_notes().iter().for_each(|note| self.report.warn_here(note));
+        self.files().take_notes().iter().for_each(|note| self.report.notice(note));
         let result = result.map_err(Into::<AnyError>::into).inspect_err(|error| self.note_failure(&**error));
         agree_at(&*self.comm, self.nodes.name(self.rank()), result)
     }

@@ -301,12 +301,7 @@ impl Prefix {
     /// # Errors
     /// The hidden folder is there but cannot be listed.
     pub fn dataset_ids(&self, files: &dyn Files) -> Result<Vec<u64>, PrefixError> {
-        use scr_base::fs::At;
-        let dir = self.scr_dir();
-        let names = match files.list(&dir) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-            other => other.at("list the folder", &dir)?,
-        };
+        let names = files.list_if_there(&self.scr_dir())?;
         let mut ids: Vec<_> = names.iter().filter_map(|name| dataset_id(name)).collect();
         ids.sort_unstable();
         Ok(ids)

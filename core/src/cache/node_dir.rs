@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 pub(crate) struct NodeDir {
     number: u64,
     pub(crate) path: PathBuf,
-    /// The name in it; `None` where that was never written, or cannot be read.
+    /// The name in it; `None` where that was never written, or is damaged.
     pub(crate) node: Option<String>,
 }
 
@@ -48,17 +48,15 @@ pub(super) fn suffix(id: Option<&PrefixId>, path: &[u8]) -> String {
 /// The folders of nodes in a cache directory, by number. None where there is no such directory.
 ///
 /// # Errors
-/// It cannot be listed.
+/// It cannot be listed, or a name cannot be read: whose folder it is decides which checkpoints a node finds.
 pub(crate) fn all(files: &dyn Files, cache: &Path) -> Result<Vec<NodeDir>, FsError> {
     let names = files.list_if_there(cache)?;
-    let mut found: Vec<NodeDir> = names
-        .iter()
-        .filter_map(|name| number(name))
-        .map(|number| {
-            let path = cache.join(name_of(number));
-            NodeDir { number, node: read_name(files, &path), path }
-        })
-        .collect();
+    let dir_of = |number| {
+        let path = cache.join(name_of(number));
+        Ok(NodeDir { number, node: read_name(files, &path)?, path })
+    };
+    let mut found =
+        names.iter().filter_map(|name| number(name)).map(dir_of).collect::<Result<Vec<_>, FsError>>()?;
     found.sort_unstable_by_key(|dir| dir.number);
     Ok(found)
 }
@@ -81,7 +79,7 @@ pub fn places(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> 
 /// The node whose folder this is, where it is one and its name is known.
 pub(crate) fn node_of(files: &dyn Files, folder: &Path) -> Option<String> {
     number(Path::new(folder.file_name()?))?;
-    read_name(files, folder)
+    read_name(files, folder).ok()?
 }
 
 /// A folder for each of these nodes: the one that it has, or a new one with a number that nobody has had. Another process
@@ -126,9 +124,11 @@ fn make_new(files: &dyn Files, cache: &Path, next: &mut u64) -> Result<PathBuf, 
     }
 }
 
-fn read_name(files: &dyn Files, dir: &Path) -> Option<String> {
-    let tree = files.read_tree(&dir.join(NAME)).ok()??;
-    tree.text("NODE").map(str::to_owned)
+fn read_name(files: &dyn Files, dir: &Path) -> Result<Option<String>, FsError> {
+    match files.read_tree(&dir.join(NAME)) {
+        Err(error) if error.may_pass() => Err(error),
+        read => Ok(read.ok().flatten().and_then(|tree| tree.text("NODE").map(str::to_owned))),
+    }
 }
 
 /// Writes the name of a folder into it, so that it is found again.

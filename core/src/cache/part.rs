@@ -313,13 +313,13 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path, here: &[Rank]) -> Cach
 /// to come, and then the rest; so only what was there while there was no filemap is removed, and empty folders.
 fn remove_leftovers(files: &dyn Files, dataset: &Path) -> Result<(), FsError> {
     let hidden = dataset.join(HIDDEN);
-    let data = files
-        .list_if_there(dataset)?
-        .into_iter()
-        .map(|name| dataset.join(name))
-        .filter(|path| *path != hidden);
-    let data: Vec<_> = data.collect();
-    let records = files.list_if_there(&hidden)?;
+    let all = files.list_if_there(dataset)?;
+    let data: Vec<_> = all.iter().map(|name| dataset.join(name)).filter(|path| *path != hidden).collect();
+    // A folder that is there, and of which the system says that it is not, may have a filemap.
+    let records = match all.iter().any(|name| name.as_path() == Path::new(HIDDEN)) {
+        true => files.list(&hidden).at("list", &hidden)?,
+        false => Vec::new(),
+    };
     if records.iter().any(|name| matches!(filemap_rank(name), Some((_, false)))) {
         return Ok(());
     }

@@ -93,7 +93,7 @@ impl Fetch<'_> {
             "its files lie in containers, and are not read in place: {cure}, or write them out with \
              `scr index --extract {dataset}' and import them under another name"
         );
-        FetchError::Failed { dataset, account, no_room: false }
+        FetchError::InContainers { dataset, account }
     }
 }
 

@@ -30,6 +30,8 @@ pub(crate) struct Fetcher<'a> {
     pub(crate) schemes: &'a Schemes,
     /// The checkpoints of another number of ranks that it has found, each with both numbers.
     pub(crate) of_other_size: Vec<String>,
+    /// The names of those that could not be read, though nothing is known to be wrong with them.
+    pub(crate) unread: Vec<String>,
 }
 
 /// Which checkpoints a search is for.
@@ -52,7 +54,7 @@ pub(crate) struct Wanted<'a> {
 impl<'a> Fetcher<'a> {
     /// One that has found nothing yet.
     pub(crate) fn new(job: &'a Job, cache: &'a mut Cache, schemes: &'a Schemes) -> Self {
-        Self { job, cache, schemes, of_other_size: Vec::new() }
+        Self { job, cache, schemes, of_other_size: Vec::new(), unread: Vec::new() }
     }
 
     /// The first of what another number of ranks wrote, and how many more there are.
@@ -125,8 +127,11 @@ impl<'a> Fetcher<'a> {
                     self.cache.keep_in_prefix(candidate.seq.id);
                     tried.push(candidate.name_text());
                     // A dataset that is written over stays so.
-                    let is_unread = !matches!(error, FetchError::Unproven { .. });
-                    unread = is_unread.then_some(error).or(unread);
+                    if !matches!(error, FetchError::Unproven { .. }) {
+                        let name = error.is_unread().then(|| candidate.name_text());
+                        self.unread.extend(name);
+                        unread = Some(error);
+                    }
                 }
             }
         }

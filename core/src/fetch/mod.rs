@@ -157,6 +157,14 @@ pub(crate) enum FetchError {
         /// Whether a copy of a file had no room on any rank.
         no_room: bool,
     },
+    /// Its files lie in containers, and this run reads in place.
+    #[error("dataset {dataset} was not fetched: {account}")]
+    InContainers {
+        /// Its name.
+        dataset: String,
+        /// What to do.
+        account: String,
+    },
     /// Another process has replaced files of it, or has dropped it: the index lists others by now.
     #[error("another process has replaced or dropped dataset {dataset} meanwhile")]
     Replaced {
@@ -192,6 +200,11 @@ impl FetchError {
     /// Whether no later run can fetch the dataset either.
     fn is_final(&self) -> bool {
         matches!(self, Self::Damaged { .. })
+    }
+
+    /// Whether it could not be read or put into cache, though nothing is known to be wrong with it, or with this run.
+    fn is_unread(&self) -> bool {
+        matches!(self, Self::Failed { no_room: false, .. } | Self::Cache(_))
     }
 }
 

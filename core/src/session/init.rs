@@ -64,6 +64,7 @@ impl Session {
 
     fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
         let _call = Call::begin();
+        env.files.forget_unread();
         let (mut session, is_shared) = Self::open(comm, env, app, recovers)?;
         let (control, host) = (session.cache.control(), session.schemes.plugin_host());
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
@@ -154,6 +155,9 @@ impl Session {
         let is_found = loaded.is_some();
         if !is_found && job.params.get(&param::FETCH) && !job.purges(&param::PREFIX_PURGE) {
             left_whole.refuse(job)?;
+        }
+        if !is_found {
+            expect_all_read(job, &from.unread)?;
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
@@ -313,6 +317,33 @@ pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Err
     job.report.error(&format!("{what}: the run starts without a checkpoint{cure}"));
     Ok(())
 }
+
+/// A run that has found no checkpoint must not begin from nothing where one may lie in a place that could not be read: `unread`
+/// are those that are known. Collective.
+///
+/// # Errors
+/// There is such a place.
+pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error> {
+    let (which, drop) = match unread.first() {
+        Some(first) => {
+            (format!("{} could not be fetched", unread.join(", ")), format!("drop it ({DROP} {first})"))
+        }
+        None => {
+            ("not all that may be a checkpoint could be read".to_owned(), format!("drop it ({DROP} NAME)"))
+        }
+    };
+    let why = job.files().unread();
+    let is_known = !unread.is_empty() && job.rank() == Rank(0);
+    let own = why.or(is_known.then(String::new)).map_or(Ok(()), |why| {
+        let colon = if why.is_empty() { "" } else { ": " };
+        Err(format!(
+            "{why}{colon}{which}, and there is no other checkpoint to restart from; start the job again once it can be read; to begin              without it, {drop}, or start once with SCR_CACHE_PURGE=1 if it is in cache"
+        ))
+    });
+    job.agree(own).map_err(|error| error.doing("finding the checkpoint to restart from"))
+}
+
+const DROP: &str = "scr index --drop";
 
 /// Registers this job in the prefix directory, and warns if another one runs there at the same time: its flushes under way look
 /// as if it had died, and of two datasets of one name one is lost. Returns whether the other one is of the same allocation, and

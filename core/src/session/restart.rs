@@ -1,6 +1,6 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
-use super::init::starts_without;
+use super::init::{expect_all_read, starts_without};
 use super::listing::Listed;
 use super::meant::Meant;
 use super::{Error, Phase, Session};
@@ -18,15 +18,17 @@ impl Session {
     ///
     /// # Errors
     /// [`Error::State`] within a phase; [`Error::Refused`] if the application has refused all checkpoints, or the last one was lost,
-    /// and the user wants no run without one.
+    /// and the user wants no run without one; [`Error::Phase`] if one that could not be read may be left.
     pub fn have_restart(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let _call = self.begin_call("SCR_Have_restart");
         self.expect_idle("SCR_Have_restart")?;
         self.prepare_checkpoint()?;
         let name = self.restart.checkpoint(&self.cache).map(|cached| cached.record.dataset.name.clone());
-        let must_restart = self.job.params.get(&param::REQUIRE_RESTART);
-        if must_restart && self.restart.has_lost_all(&self.cache) {
-            starts_without(&self.job, "none is left that the application can restart from", "")?;
+        if self.restart.has_lost_all(&self.cache) {
+            if self.job.params.get(&param::REQUIRE_RESTART) {
+                starts_without(&self.job, "none is left that the application can restart from", "")?;
+            }
+            expect_all_read(&self.job, &[])?;
         }
         Ok(name)
     }

@@ -43,9 +43,11 @@
 //! | `names` | two datasets never share a file, whether by its name or by a symbolic link, and no link leads outside |
 //! | `folders` | ranks in different folders share a file only if they mean the same path |
 //! | `replaced` | what one process reads in the prefix directory, no other one replaces meanwhile |
+//! | `errors` | any error of the system at any operation |
 //! | `unreadable` | what cannot be read for a moment is not taken for missing |
 //! | `transports` | a store's line reaches its transport |
 //! | `recorded` | what a job records for those who look at it from outside |
+//! | `own_process` | an application that has closed its streams, or has a limit on the size of its files |
 //! | `log` | what a job writes to its log, and what it says at `SCR_DEBUG=1` |
 //! | `syslog` | what a job sends to the system's logger |
 
@@ -67,6 +69,7 @@ mod crash;
 mod damage;
 mod descriptors;
 mod effects;
+mod errors;
 mod firewall;
 mod folders;
 mod halting;
@@ -86,6 +89,7 @@ mod one_rank;
 mod other_ranks;
 mod own_mounts;
 mod panics;
+mod own_process;
 mod parts;
 mod passing;
 mod plugin_host;

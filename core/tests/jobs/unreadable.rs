@@ -5,7 +5,7 @@ use super::world::World;
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
-use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::faulty::{Failure, FaultyFiles, What};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
@@ -32,6 +32,76 @@ fn flushed() -> World {
     assert_eq!(complete(&world), [1, 2]);
     (0..4).for_each(|node| world.lose(&format!("n{node}")));
     world
+}
+
+/// Nothing was wrong with it, and the run began from nothing: only three of the errors of a network were known.
+#[test]
+fn a_run_begins_only_with_the_checkpoint_that_one_error_hides_and_not_at_all_while_it_lasts() {
+    const ESHUTDOWN: i32 = 108;
+    for what in [What::OpenToRead, What::Read, What::Status] {
+        let mut world = flushed();
+        let files = FaultyFiles::new(RealFiles);
+        files.only(move |done, path| done == what && path.to_string_lossy().contains("prefix/ckpt."));
+        files.count_all();
+        files.never_pause();
+        files.fail_from(1, Failure::Number(ESHUTDOWN));
+        world.files = Arc::new(files.clone());
+        let why = refused(&world);
+        assert!(["ckpt.2", "ckpt.1", "scr index --drop"].iter().all(|word| why.contains(word)), "{why}");
+        files.fail_once(files.mutations() + 1, Failure::Number(ESHUTDOWN));
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+        // The way out: without them there is nothing that could not be read.
+        (0..4).for_each(|node| world.lose(&format!("n{node}")));
+        Index::update(&RealFiles, &Prefix::new(world.prefix()), |index| {
+            assert!([1, 2].into_iter().all(|id| index.drop_id(id)));
+        })
+        .unwrap();
+        files.fail_from(1, Failure::Number(ESHUTDOWN));
+        world.run(|application| application.restart(some)).all_gave(&None);
+    }
+}
+
+/// One answer that a file was missing made a good checkpoint count as damaged for good.
+#[test]
+fn a_file_that_is_missing_once_or_only_by_its_own_name_damages_no_checkpoint() {
+    const ENOENT: i32 = 2;
+    for (what, lasts) in [(What::Status, false), (What::OpenToRead, false), (What::Status, true)] {
+        let mut world = flushed();
+        let files = FaultyFiles::new(RealFiles);
+        files.only(move |done, path| done == what && path.to_string_lossy().contains("prefix/ckpt."));
+        files.count_all();
+        files.fail_for(1, if lasts { u64::MAX } else { 1 }, Failure::Number(ENOENT));
+        world.files = Arc::new(files.clone());
+        if lasts {
+            assert!(refused(&world).contains("ckpt.2"));
+        } else {
+            world.run(|application| application.restart(some)).all_gave(&Some(2));
+        }
+        assert!(files.first_failed().is_some());
+        assert!(index(&world).entries().iter().all(|entry| entry.failed.is_none()), "{what:?}");
+    }
+}
+
+/// The folder of a node that could not be found out counted as nobody's, and the node began a new one beside its checkpoint.
+#[test]
+fn a_cache_that_cannot_be_read_is_not_empty() {
+    const EREMOTEIO: i32 = 121;
+    for place in ["filemap_", "scr.dataset.1/.scr", "scr.defjobid"] {
+        let mut world = World::new(4, 4);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let files = FaultyFiles::new(RealFiles);
+        files.only(move |what, path| {
+            matches!(what, What::List | What::Read | What::OpenToRead)
+                && path.to_string_lossy().contains(place)
+        });
+        files.count_all();
+        files.never_pause();
+        files.fail_from(1, Failure::Number(EREMOTEIO));
+        world.files = Arc::new(files.clone());
+        assert!(!refused(&world).is_empty());
+        world.files = Arc::new(RealFiles);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
 }
 
 /// Reading such a file fails on rank 0, or wherever it is read.

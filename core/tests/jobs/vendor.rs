@@ -44,6 +44,39 @@ fn a_vendors_scheme_brings_a_job_through_a_node_loss() {
     restarted.all_gave(&Some(4));
 }
 
+fn twice(is_wrong: bool) -> TempDir {
+    let wrong = u8::from(is_wrong);
+    let manifest = format!(
+        "name = \"TWICE\"\nkind = \"scheme\"\nversion = \"1.0\"\nabi = \"1.0\"\nlibrary = \"libtwice.so\"\n\
+         [format]\noldest = 1\nnewest = 1\n[[option]]\nname = \"WRONG\"\ntype = \"integer\"\ndefault = {wrong}\n"
+    );
+    folder(&built("twice"), &manifest)
+}
+
+/// The checksum was that of the first write: every checkpoint counted as lost, and right rebuilds were refused.
+#[test]
+fn a_scheme_that_writes_twice_brings_a_job_through_a_node_loss() {
+    let folder = twice(false);
+    let world = world(folder.path(), "TWICE");
+    world.run(|application| application.checkpoint(4, uneven).unwrap());
+    world.run(|application| application.restart(uneven)).all_gave(&Some(4));
+    for node in ["n2", "n3"] {
+        world.lose(node);
+        world.run(|application| application.restart(uneven)).all_gave(&Some(4));
+    }
+}
+
+/// The application got the wrong bytes.
+#[test]
+fn a_rebuild_that_writes_wrong_bytes_over_right_ones_is_refused() {
+    let folder = twice(true);
+    let world = world(folder.path(), "TWICE");
+    world.run(|application| application.checkpoint(4, uneven).unwrap());
+    world.run(|application| application.restart(uneven)).all_gave(&Some(4));
+    world.lose("n2");
+    world.run(|application| application.restart(uneven)).all_gave(&None);
+}
+
 /// The dataset counted as lost, and was removed after the next checkpoint.
 #[test]
 fn a_checkpoint_stays_in_cache_while_its_scheme_cannot_be_loaded() {

@@ -43,6 +43,11 @@ impl Control {
         self.done.fetch_add(bytes, Ordering::Relaxed);
     }
 
+    /// So many bytes of a try that has failed are not done after all.
+    pub(crate) fn take_back(&self, bytes: u64) {
+        self.done.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
     /// How many bytes are done.
     pub fn done(&self) -> u64 {
         self.done.load(Ordering::Relaxed)

@@ -73,6 +73,11 @@ pub enum CopyError {
 }
 
 impl CopyError {
+    /// Whether the same copy may succeed a moment later.
+    pub fn may_pass(&self) -> bool {
+        matches!(self, Self::Io { cause, .. } if scr_plugin_api::may_pass(cause))
+    }
+
     /// The cause. A source that is not what it was recorded to be is `Corrupt`, so that a host can
     /// distinguish it from a failure that may pass.
     pub fn kind(&self) -> PluginErrorKind {

@@ -8,12 +8,13 @@ use crate::checksum::Checksum;
 use crate::extents::{extent_at, Extent};
 use crate::{Buffer, Control, CopyError};
 use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
-use scr_plugin_api::{above_standard, with_limit, CopyItem, Handle};
+use scr_plugin_api::{above_standard, repeat, with_limit, CopyItem, Handle};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::thread::sleep;
 
 /// How to copy.
 #[derive(Debug, Clone, Copy)]
@@ -44,11 +45,20 @@ pub struct Written {
 }
 
 impl Written {
-    /// Waits until the bytes are on stable storage; gives the checksum of what was read, if it was asked for.
+    /// Waits until the bytes are on stable storage; gives the checksum of what was read, if it was asked for. After an error
+    /// that may pass, `copy` writes them once more: the system may have forgotten what it could not store.
     ///
     /// # Errors
     /// The system's error, for instance that space ran out after all.
-    pub fn sync(self) -> Result<Option<u32>, CopyError> {
+    pub fn sync(self, mut copy: impl FnMut() -> Result<Self, CopyError>) -> Result<Option<u32>, CopyError> {
+        let mut written = Some(self);
+        repeat(CopyError::may_pass, sleep, || match written.take() {
+            Some(first) => first.sync_once(),
+            None => copy()?.sync_once(),
+        })
+    }
+
+    fn sync_once(self) -> Result<Option<u32>, CopyError> {
         self.file.get().and_then(File::sync_all).map_err(io_error("syncing", &self.path, 0))?;
         Ok(self.crc)
     }
@@ -91,6 +101,16 @@ pub fn copy_part(
     buffer: &mut Buffer,
     part: Part,
 ) -> Result<Written, CopyError> {
+    repeat(CopyError::may_pass, sleep, || copy_once(item, how, control, buffer, part))
+}
+
+fn copy_once(
+    item: &CopyItem,
+    how: How,
+    control: &Control,
+    buffer: &mut Buffer,
+    part: Part,
+) -> Result<Written, CopyError> {
     let source = open_source(item)?;
     if control.is_cancelled() {
         return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
@@ -109,8 +129,11 @@ pub fn copy_part(
         checksum,
         in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
         flushed: part.from,
+        counted: 0,
     };
-    copier.run(part, buffer)?;
+    let done = copier.run(part, buffer);
+    // The next try counts them again.
+    done.inspect_err(|error| control.take_back(if error.may_pass() { copier.counted } else { 0 }))?;
     let Copier { destination, checksum, .. } = copier;
     Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
 }
@@ -203,6 +226,8 @@ struct Copier<'a> {
     in_kernel: Option<InKernel>,
     /// Up to here the kernel was asked to write out.
     flushed: u64,
+    /// How many bytes of it count as done.
+    counted: u64,
 }
 
 impl Copier<'_> {
@@ -220,6 +245,11 @@ impl Copier<'_> {
         }
         self.write_out(len, 1);
         check_source(self.source(len)?, self.item)
+    }
+
+    fn count(&mut self, bytes: u64) {
+        self.control.add(bytes);
+        self.counted += bytes;
     }
 
     fn source(&self, offset: u64) -> Result<&File, CopyError> {
@@ -241,7 +271,7 @@ impl Copier<'_> {
         // The length also marks the hole at the end; earlier ones cost nothing.
         self.destination(to)?.set_len(to).map_err(io_error("extending", &self.item.destination, to))?;
         self.checksum.add_zeros(to - from);
-        self.control.add(to - from);
+        self.count(to - from);
         Ok(to)
     }
 
@@ -258,7 +288,7 @@ impl Copier<'_> {
                 }
             };
             offset += count;
-            self.control.add(count);
+            self.count(count);
             self.write_out(offset, WRITE_OUT_BYTES);
             buffer.account().pay(self.control.pace(), count, || self.control.is_cancelled());
         }

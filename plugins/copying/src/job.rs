@@ -124,16 +124,22 @@ impl Job {
         while let Some((place, item)) = self.take_item() {
             unsynced.push((place, copy_file(item, how, &self.control, buffer)?));
             if unsynced.len() >= MOST_UNSYNCED {
-                self.sync(&mut unsynced)?;
+                self.sync(&mut unsynced, how, buffer)?;
             }
         }
-        self.sync(&mut unsynced)
+        self.sync(&mut unsynced, how, buffer)
     }
 
     /// Several files at once: the first then commits the journal of the file system for all.
-    fn sync(&self, unsynced: &mut Vec<(usize, Written)>) -> Result<(), PluginError> {
+    fn sync(
+        &self,
+        unsynced: &mut Vec<(usize, Written)>,
+        how: How,
+        buffer: &mut Buffer,
+    ) -> Result<(), PluginError> {
         for (place, written) in unsynced.drain(..) {
-            let crc = written.sync()?;
+            let item = &self.order.items[place];
+            let crc = written.sync(|| copy_file(item, how, &self.control, buffer))?;
             if let Some(entry) = self.lock().crcs.get_mut(place) {
                 *entry = crc;
             }

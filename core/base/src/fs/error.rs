@@ -5,7 +5,7 @@ use scr_plugin_api::kvtree::{FieldError, FileFormError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An error after which the same may succeed a moment later: a network file system had a hiccup.
+/// An error after which the same may succeed a moment later, as [`scr_plugin_api::may_pass`] decides.
 pub trait MayPass {
     /// Whether it is one.
     fn may_pass(&self) -> bool;
@@ -13,9 +13,11 @@ pub trait MayPass {
 
 impl MayPass for io::Error {
     fn may_pass(&self) -> bool {
-        use rustix::io::Errno;
-        let is_timeout = self.kind() == io::ErrorKind::TimedOut;
-        is_timeout || matches!(Errno::from_io_error(self), Some(Errno::IO | Errno::STALE | Errno::TIMEDOUT))
+        // One that was passed on as the system's has its number inside.
+        match self.get_ref().and_then(|inner| inner.downcast_ref::<FsError>()) {
+            Some(inner) => inner.may_pass(),
+            None => scr_plugin_api::may_pass(self),
+        }
     }
 }
 

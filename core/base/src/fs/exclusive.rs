@@ -6,6 +6,7 @@
 //! without hard links, a lock of the system is used instead.
 
 use super::error::At;
+use super::optional::Optional;
 use super::trees::PAUSE;
 use super::{
     keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, LockAttempt, Status, Updated,
@@ -243,7 +244,7 @@ impl<'a> Mine<'a> {
             // Over NFS the answer may have been lost, and the name is there anyway.
             Err(_) if self.is_ours() => Ok(Taken::Yes),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Taken::No),
-            Err(error) if has_no_second_names(&error) => Ok(Taken::NoSecondNames),
+            Err(error) if Optional::SecondName.is_refused_by(&error) => Ok(Taken::NoSecondNames),
             Err(error) => Err(error),
         });
         taken.inspect_err(|_| self.forget_own_name()).at("take the lock", self.lock)
@@ -324,14 +325,6 @@ impl<'a> Mine<'a> {
         let now = self.file.status().at("look at", &self.path)?.mtime.0;
         Ok(now.saturating_sub(lock.mtime.0) > STALE_SECONDS)
     }
-}
-
-fn has_no_second_names(error: &io::Error) -> bool {
-    use rustix::io::Errno;
-    matches!(
-        Errno::from_io_error(error),
-        Some(Errno::PERM | Errno::OPNOTSUPP | Errno::NOSYS | Errno::MLINK | Errno::XDEV)
-    )
 }
 
 /// A name beside a path.

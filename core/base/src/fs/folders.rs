@@ -47,7 +47,9 @@ impl dyn Files + '_ {
     /// If the folder exists, any error of making it is ignored.
     fn accept_folder(&self, path: &Path, error: io::Error) -> Result<(), FsError> {
         // With the dot a link is followed, as it should be here.
-        if self.status(&path.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
+        let folder = path.join(".");
+        let found = self.if_there(path, || self.status(&folder).at("look at", path));
+        if found.is_ok_and(|status| status.is_some_and(|status| status.kind == Kind::Dir)) {
             return Ok(());
         }
         match self.status(path) {
@@ -72,10 +74,7 @@ impl dyn Files + '_ {
     /// # Errors
     /// [`FsError::Io`].
     pub fn list_if_there(&self, path: &Path) -> Result<Vec<PathBuf>, FsError> {
-        match self.list(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-            other => other.at("list", path),
-        }
+        self.if_there(path, || self.list(path).at("list", path)).map(Option::unwrap_or_default)
     }
 
     /// Removes a file, a link or a folder with all that is in it; links are removed, not followed. A path that does not exist

@@ -23,10 +23,10 @@ pub enum LockAttempt {
 impl LockAttempt {
     /// File systems say in many ways that they have no locks: Cray DVS with an error that has no name. Only one answer says that
     /// somebody has the lock.
-    fn of(done: Result<(), Errno>) -> Self {
+    pub fn of(done: Result<(), Errno>) -> Self {
         match done {
             Ok(()) => Self::Taken,
-            Err(Errno::WOULDBLOCK | Errno::ACCESS) => Self::Held,
+            Err(Errno::WOULDBLOCK) => Self::Held,
             Err(_) => Self::NoLocks,
         }
     }
@@ -60,7 +60,10 @@ impl Kind {
     fn attempt(self, file: &fs::File) -> LockAttempt {
         LockAttempt::of(retry_on_intr(|| match self {
             Kind::Flock => flock(file, FlockOperation::NonBlockingLockExclusive),
-            Kind::Fcntl => whole(file),
+            // It may say that somebody has the lock in another way, by which flock says that nobody can have it.
+            Kind::Fcntl => {
+                whole(file).map_err(|error| if error == Errno::ACCESS { Errno::WOULDBLOCK } else { error })
+            }
             Kind::None => Err(Errno::NOLCK),
         }))
     }
@@ -146,7 +149,15 @@ mod tests {
     #[test]
     fn every_answer_but_that_somebody_has_the_lock_says_that_there_are_none() {
         const OF_DVS: i32 = 524;
-        let answers = [Errno::INVAL, Errno::PERM, Errno::NOSYS, Errno::OPNOTSUPP, Errno::BADF, Errno::IO];
+        let answers = [
+            Errno::INVAL,
+            Errno::PERM,
+            Errno::NOSYS,
+            Errno::OPNOTSUPP,
+            Errno::BADF,
+            Errno::IO,
+            Errno::ACCESS,
+        ];
         for answer in answers.into_iter().chain([Errno::from_raw_os_error(OF_DVS)]) {
             assert_eq!(LockAttempt::of(Err(answer)), LockAttempt::NoLocks, "{answer}");
         }

@@ -20,6 +20,7 @@
 //! | `held` | the real file system with such directories |
 //! | `retrying` | the file layer that repeats what fails with an error that may pass |
 //! | `trees` | KVTree files, also changed in place under a lock |
+//! | `optional` | what a file system may refuse, and what stands in for it |
 //! | `exclusive` | mutual exclusion, even if no lock of the system works |
 //! | `entry_name` | names of entries of a directory, from elsewhere |
 //! | `error` | errors of all of these |
@@ -35,6 +36,7 @@ mod limit;
 mod lock;
 mod mapped;
 mod memory;
+mod optional;
 mod owned;
 pub mod permissions;
 mod range;
@@ -355,6 +357,16 @@ pub trait Files: Send + Sync {
     /// The layer below this one, if this one repeats what fails with an error that may pass.
     fn without_retries(&self) -> Option<&dyn Files> {
         None
+    }
+    /// What could not be read for an error that may pass, and has not been read since, where a layer knows that.
+    fn unread(&self) -> Option<String> {
+        None
+    }
+    /// Nobody asks for what could not be read until now any more.
+    fn forget_unread(&self) {}
+    /// What the user is to be told of operations that a file system has refused, each once.
+    fn take_notes(&self) -> Vec<String> {
+        Vec::new()
     }
 }
 

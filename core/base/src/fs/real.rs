@@ -262,11 +262,7 @@ impl File for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         match self.how {
-            How::Folder => match self.file.get()?.sync_all() {
-                // Some network file systems cannot sync a folder; their names are on the server already.
-                Err(error) if error.kind() == io::ErrorKind::InvalidInput => Ok(()),
-                other => other,
-            },
+            How::Folder => self.file.get()?.sync_all(),
             _ => self.file.get()?.sync_data(),
         }
     }

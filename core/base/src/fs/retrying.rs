@@ -7,17 +7,15 @@
 //! Operations that write are not repeated here. After an error nobody knows what was written, and a second sync succeeds without
 //! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
+use super::optional::Optional;
 use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
-/// How many times to try an operation that fails with an error that may pass.
-const MOST_TRIES: u32 = 4;
-/// Before the second try; twice as long before each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
 
 /// Does something again that fails with an error that may pass. `work` gets the file layer that repeats nothing by itself.
 pub fn retried<T, E: MayPass>(
@@ -25,20 +23,67 @@ pub fn retried<T, E: MayPass>(
     mut work: impl FnMut(&dyn Files) -> Result<T, E>,
 ) -> Result<T, E> {
     let once = files.without_retries().unwrap_or(files);
-    let mut pause = FIRST_PAUSE;
-    for _ in 1..MOST_TRIES {
-        match work(once) {
-            Err(error) if error.may_pass() => files.pause(pause),
-            other => return other,
-        }
-        pause *= 2;
-    }
-    work(once)
+    scr_plugin_api::repeat(E::may_pass, |time| files.pause(time), || work(once))
 }
 
-/// A file layer that repeats what may be repeated.
+/// A file layer that repeats what may be repeated, and knows what could not be read all the same.
 pub struct Retrying {
     inner: Arc<dyn Files>,
+    unread: Arc<Unread>,
+    /// The same layer where somebody else repeats the whole; none in that one.
+    once: Option<Box<Retrying>>,
+}
+
+/// What could not be read for an error that may pass, and has not been read since: nobody knows what is there. Whoever looks for
+/// something and takes such a place for empty need not think of it; a run that has found nothing to begin with asks here.
+#[derive(Default)]
+struct Unread {
+    is_any: AtomicBool,
+    places: Mutex<BTreeMap<(Look, PathBuf), String>>,
+    /// What the file system has refused, and what is still to be said of that.
+    refused: Mutex<(BTreeSet<Optional>, Vec<String>)>,
+}
+
+/// The kinds of operations that find out what is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Look {
+    Open,
+    Status,
+    List,
+    Read,
+}
+
+impl Unread {
+    fn places(&self) -> MutexGuard<'_, BTreeMap<(Look, PathBuf), String>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The outcome of an operation that scr does without where it is refused.
+    fn without(&self, what: Optional, path: &Path, done: io::Result<()>) -> io::Result<()> {
+        let Err(error) = done else { return Ok(()) };
+        if !what.is_refused_by(&error) {
+            return Err(error);
+        }
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if refused.0.insert(what) {
+            refused.1.extend(what.note(path, &error));
+        }
+        Ok(())
+    }
+
+    fn note<T>(&self, look: Look, path: &Path, done: &io::Result<T>) {
+        match done {
+            // Files in which the kernel describes itself hold no checkpoint.
+            Err(error) if error.may_pass() && !path.starts_with("/proc") && !path.starts_with("/sys") => {
+                let text =
+                    format!("cannot {} {}: {error}", format!("{look:?}").to_lowercase(), path.display());
+                self.places().insert((look, path.to_owned()), text);
+                self.is_any.store(true, Ordering::Relaxed);
+            }
+            _ if self.is_any.load(Ordering::Relaxed) => _ = self.places().remove(&(look, path.to_owned())),
+            _ => (),
+        }
+    }
 }
 
 impl Retrying {
@@ -46,18 +91,29 @@ impl Retrying {
     pub fn around(inner: Arc<dyn Files>) -> Arc<dyn Files> {
         match inner.without_retries() {
             Some(_) => inner,
-            None => Arc::new(Self { inner }),
+            None => Arc::new(Self::knowing(inner, Arc::default())),
         }
     }
 
-    fn again<T>(&self, work: impl Fn(&dyn Files) -> io::Result<T>) -> io::Result<T> {
-        retried(self, work)
+    fn knowing(inner: Arc<dyn Files>, unread: Arc<Unread>) -> Self {
+        let once = Self { inner: Arc::clone(&inner), unread: Arc::clone(&unread), once: None };
+        Self { inner, unread, once: Some(Box::new(once)) }
+    }
+
+    fn again<T>(&self, mut work: impl FnMut(&dyn Files) -> io::Result<T>) -> io::Result<T> {
+        again(&*self.inner, self.once.is_some(), || work(&*self.inner))
+    }
+
+    fn look<T>(&self, look: Look, path: &Path, work: impl Fn(&dyn Files) -> io::Result<T>) -> io::Result<T> {
+        let done = self.again(work);
+        self.unread.note(look, path, &done);
+        done
     }
 
     /// The answer to a first try may have been lost: what is gone by then was removed by it.
     fn removed(&self, remove: impl Fn(&dyn Files) -> io::Result<()>) -> io::Result<()> {
         let mut tries = 0;
-        let removed = retried(self, |files| {
+        let removed = self.again(|files| {
             tries += 1;
             remove(files)
         });
@@ -68,18 +124,30 @@ impl Retrying {
     }
 }
 
+fn again<T>(files: &dyn Files, repeats: bool, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    match repeats {
+        true => scr_plugin_api::repeat(MayPass::may_pass, |time| files.pause(time), work),
+        false => work(),
+    }
+}
+
 impl Files for Retrying {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let inner = match how {
             // The first try may have made it, and the second would find it there.
             How::Create(_) => self.inner.open(path, how),
-            _ => self.again(|files| files.open(path, how)),
+            How::Read | How::Update | How::Folder => {
+                self.look(Look::Open, path, |files| files.open(path, how))
+            }
+            How::Replace(_) | How::Append(_) | How::Ensure(_) => self.again(|files| files.open(path, how)),
         }?;
-        Ok(Box::new(RetryingFile { inner, files: Arc::clone(&self.inner) }))
+        let (files, unread, path) = (Arc::clone(&self.inner), Arc::clone(&self.unread), path.to_owned());
+        let (repeats, is_folder) = (self.once.is_some(), how == How::Folder);
+        Ok(Box::new(RetryingFile { inner, path, files, unread, repeats, is_folder }))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
-        self.again(|files| files.status(path))
+        self.look(Look::Status, path, |files| files.status(path))
     }
 
     fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
@@ -91,7 +159,7 @@ impl Files for Retrying {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        self.again(|files| files.list(path))
+        self.look(Look::List, path, |files| files.list(path))
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
@@ -111,7 +179,8 @@ impl Files for Retrying {
     }
 
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        self.again(|files| files.set_times(path, accessed, changed))
+        let set = self.again(|files| files.set_times(path, accessed, changed));
+        self.unread.without(Optional::SetTimes, path, set)
     }
 
     fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
@@ -127,7 +196,8 @@ impl Files for Retrying {
     }
 
     fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        self.inner.through(path, dir).map(Self::around)
+        let inner = self.inner.through(path, dir)?;
+        Some(Arc::new(Self::knowing(inner, Arc::clone(&self.unread))))
     }
 
     fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
@@ -151,24 +221,46 @@ impl Files for Retrying {
     }
 
     fn without_retries(&self) -> Option<&dyn Files> {
-        Some(&*self.inner)
+        Some(self.once.as_deref().unwrap_or(self))
+    }
+
+    fn unread(&self) -> Option<String> {
+        self.unread.places().values().next().cloned()
+    }
+
+    fn forget_unread(&self) {
+        self.unread.places().clear();
+    }
+
+    fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut self.unread.refused.lock().unwrap_or_else(PoisonError::into_inner).1)
     }
 }
 
 struct RetryingFile {
     inner: Box<dyn File>,
+    path: PathBuf,
     files: Arc<dyn Files>,
+    unread: Arc<Unread>,
+    repeats: bool,
+    is_folder: bool,
 }
 
 impl RetryingFile {
     fn again<T>(&self, mut work: impl FnMut(&dyn File) -> io::Result<T>) -> io::Result<T> {
-        retried(&*self.files, |_| work(&*self.inner))
+        again(&*self.files, self.repeats, || work(&*self.inner))
+    }
+
+    fn look<T>(&self, look: Look, work: impl FnMut(&dyn File) -> io::Result<T>) -> io::Result<T> {
+        let done = self.again(work);
+        self.unread.note(look, &self.path, &done);
+        done
     }
 }
 
 impl File for RetryingFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        self.again(|file| file.read_at(offset, buffer))
+        self.look(Look::Read, |file| file.read_at(offset, buffer))
     }
 
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
@@ -184,11 +276,15 @@ impl File for RetryingFile {
     }
 
     fn status(&self) -> io::Result<Status> {
-        self.again(|file| file.status())
+        self.look(Look::Status, |file| file.status())
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.inner.sync()
+        let synced = self.inner.sync();
+        match self.is_folder {
+            true => self.unread.without(Optional::SyncFolder, &self.path, synced),
+            false => synced,
+        }
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {
@@ -200,7 +296,8 @@ impl File for RetryingFile {
     }
 
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        self.again(|file| file.set_times(accessed, changed))
+        let set = self.again(|file| file.set_times(accessed, changed));
+        self.unread.without(Optional::SetTimes, &self.path, set)
     }
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {

@@ -2,6 +2,7 @@
 
 use super::{zeroed, At, File, Files, FsError, How, Kind, MayPass, Status};
 use crate::planted::{planted, Bug};
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// A regular file of this size must be there.
@@ -29,7 +30,7 @@ pub fn open_whole(
     expected: Option<u64>,
 ) -> Result<(Box<dyn File>, Status), FileError> {
     // Asked before it is opened: to open a FIFO may take forever.
-    let named = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
+    let named = present(files, path, || files.status(path).at("look at", path))?;
     if !matches!(named.kind, Kind::File | Kind::Link) {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
@@ -43,15 +44,19 @@ pub fn open_checked(
     how: How,
     expected: Option<u64>,
 ) -> Result<(Box<dyn File>, Status), FileError> {
-    let file = files.open(path, how).at("open", path).map_err(|error| missing(path, error))?;
+    let file = present(files, path, || files.open(path, how).at("open", path))?;
     let status = file.status().at("look at", path)?;
     Ok((file, as_recorded(path, status, expected)?))
 }
 
 /// The status of a regular file that must be as long as was recorded. It is not opened, so a network file system may have known
 /// it for a while: this is for what was written on this node.
-pub fn status_checked(files: &dyn Files, path: &Path, expected: Option<u64>) -> Result<Status, FileError> {
-    let status = files.status(path).at("look at", path).map_err(|error| missing(path, error))?;
+pub fn status_checked(
+    files: &dyn Files,
+    path: &Path,
+    expected: Option<u64>,
+) -> Result<Status, FileError> {
+    let status = present(files, path, || files.status(path).at("look at", path))?;
     as_recorded(path, status, expected)
 }
 
@@ -67,12 +72,18 @@ fn as_recorded(path: &Path, status: Status, expected: Option<u64>) -> Result<Sta
     }
 }
 
-fn missing(path: &Path, error: FsError) -> FileError {
-    if error.is_not_found() {
-        FileError::Missing { path: path.to_owned() }
-    } else {
-        error.into()
+fn present<T>(files: &dyn Files, path: &Path, ask: impl Fn() -> Result<T, FsError>) -> Result<T, FileError> {
+    match files.if_there(path, ask)? {
+        Some(answer) => Ok(answer),
+        // What is missing counts as damage for good, so the folder has to agree.
+        None if is_listed(files, path) => Err(io::Error::other("its folder lists it")).at("find", path)?,
+        None => Err(FileError::Missing { path: path.to_owned() }),
     }
+}
+
+fn is_listed(files: &dyn Files, path: &Path) -> bool {
+    let names = path.parent().map_or(Ok(Vec::new()), |folder| files.list(folder));
+    names.is_ok_and(|names| names.iter().any(|name| Some(name.as_os_str()) == path.file_name()))
 }
 
 /// The checksum of a whole file.

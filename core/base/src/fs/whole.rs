@@ -37,9 +37,26 @@ impl dyn Files + '_ {
     /// # Errors
     /// As for `read_all`.
     pub fn read_if_there(&self, path: &Path, limit: u64) -> Result<Option<Vec<u8>>, FsError> {
-        match self.read_all(path, limit) {
-            Err(error) if error.is_not_found() => Ok(None),
-            other => other.map(Some),
+        self.if_there(path, || self.read_all(path, limit))
+    }
+
+    /// `None` where something is not there, as two answers say. A checkpoint that is taken for missing is lost, and a network
+    /// file system may remember for seconds that there was nothing: to open the folder makes it look again.
+    pub(super) fn if_there<T>(
+        &self,
+        path: &Path,
+        ask: impl Fn() -> Result<T, FsError>,
+    ) -> Result<Option<T>, FsError> {
+        let is_missing = |answer: &Result<T, FsError>| answer.as_ref().is_err_and(FsError::is_not_found);
+        let mut answer = ask();
+        if is_missing(&answer) {
+            drop(self.open(folder_of(path), How::Folder));
+            answer = ask();
+        }
+        if is_missing(&answer) {
+            Ok(None)
+        } else {
+            answer.map(Some)
         }
     }
 

@@ -26,7 +26,7 @@ impl<'a> Copying<'a> {
         for place in 0..self.transfer.files.len() {
             self.copy(place, buffer, &mut unsynced)?;
         }
-        self.sync(&mut unsynced)
+        self.sync(&mut unsynced, buffer)
     }
 
     /// Copies what is missing of a file. Large ones go in pieces, small ones are synced several at a time.
@@ -63,7 +63,7 @@ impl<'a> Copying<'a> {
             if to == bytes && young && unsynced.len() < MOST_UNSYNCED {
                 return Ok(());
             }
-            self.sync(unsynced)?;
+            self.sync(unsynced, buffer)?;
             if to == bytes {
                 return Ok(());
             }
@@ -71,10 +71,16 @@ impl<'a> Copying<'a> {
         }
     }
 
-    fn sync(&mut self, unsynced: &mut Vec<(usize, u64, Written)>) -> Result<(), Failure> {
+    fn sync(
+        &mut self,
+        unsynced: &mut Vec<(usize, u64, Written)>,
+        buffer: &mut Buffer,
+    ) -> Result<(), Failure> {
+        let how = How::new(self.transfer.block_bytes, self.transfer.take_crc);
         for (place, to, written) in unsynced.drain(..) {
-            let crc = written.sync()?;
             let file = &mut self.transfer.files[place];
+            let part = Part { from: file.written, crc: file.crc.unwrap_or(0), to };
+            let crc = written.sync(|| copy_part(&file.item, how, self.control, buffer, part))?;
             (file.written, file.crc) = (to, crc);
         }
         if self.recorded.elapsed() >= BETWEEN_RECORDS {

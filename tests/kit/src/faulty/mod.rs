@@ -9,6 +9,7 @@ mod unsynced;
 pub use given_up::given_up;
 pub use unsynced::Random;
 
+use rustix::io::Errno;
 use scr_base::fs::{File, Files, HeldMemory, How, LockAttempt, Space, Status, Writer};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -66,6 +67,30 @@ pub enum What {
 }
 
 impl What {
+    /// All kinds.
+    pub const ALL: [What; 20] = [
+        What::OpenToRead,
+        What::OpenToWrite,
+        What::Read,
+        What::Write,
+        What::Append,
+        What::SetLen,
+        What::Status,
+        What::Sync,
+        What::SetMode,
+        What::SetTimes,
+        What::SetOwner,
+        What::Lock,
+        What::MakeDir,
+        What::List,
+        What::RemoveFile,
+        What::RemoveDir,
+        What::Rename,
+        What::Link,
+        What::SyncDir,
+        What::Space,
+    ];
+
     /// Whether it changes what is stored, or waits until that is safe. Only these are counted.
     pub fn mutates(self) -> bool {
         !matches!(self, What::OpenToRead | What::Read | What::Status | What::Lock | What::List | What::Space)
@@ -100,10 +125,33 @@ type Interruption = (u64, Box<dyn FnOnce() + Send>);
 
 type Meant = Arc<dyn Fn(What, &Path) -> bool + Send + Sync>;
 
+/// The error of an operation that fails: of this kind, or with this number of the system.
+#[derive(Debug, Clone, Copy)]
+#[expect(missing_docs, reason = "they are the two ways to name an error")]
+pub enum Failure {
+    Kind(io::ErrorKind),
+    Number(i32),
+}
+
+impl From<io::ErrorKind> for Failure {
+    fn from(kind: io::ErrorKind) -> Self {
+        Self::Kind(kind)
+    }
+}
+
+impl From<Failure> for io::Error {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Kind(kind) => kind.into(),
+            Failure::Number(number) => Self::from_raw_os_error(number),
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 enum Fault {
     /// Each of these operations fails.
-    Span(u64, u64, io::ErrorKind),
+    Span(u64, u64, Failure),
     Stop {
         at: u64,
         torn: bool,
@@ -130,18 +178,18 @@ impl FaultyFiles {
     }
 
     /// From the `at`-th mutating operation on, counted from 1, mutating operations fail.
-    pub fn fail_from(&self, at: u64, kind: io::ErrorKind) {
-        self.fail_for(at, u64::MAX, kind);
+    pub fn fail_from(&self, at: u64, error: impl Into<Failure>) {
+        self.fail_for(at, u64::MAX, error);
     }
 
     /// The `at`-th mutating operation fails, and no other.
-    pub fn fail_once(&self, at: u64, kind: io::ErrorKind) {
-        self.fail_for(at, 1, kind);
+    pub fn fail_once(&self, at: u64, error: impl Into<Failure>) {
+        self.fail_for(at, 1, error);
     }
 
     /// So `many` mutating operations fail, from the `at`-th on.
-    pub fn fail_for(&self, at: u64, many: u64, kind: io::ErrorKind) {
-        self.state().fault = Some(Fault::Span(at, at.saturating_add(many), kind));
+    pub fn fail_for(&self, at: u64, many: u64, error: impl Into<Failure>) {
+        self.state().fault = Some(Fault::Span(at, at.saturating_add(many), error.into()));
     }
 
     /// From the `at`-th mutating operation on, every operation fails, as if the process had died before it.
@@ -334,18 +382,18 @@ impl FaultState {
             return Verdict::Fail(stopped());
         }
         if self.lacks.contains(&what) {
-            return Verdict::Fail(rustix::io::Errno::PERM.into());
+            return Verdict::Fail(Errno::PERM.into());
         }
         if !self.counts_all && !what.mutates() {
             return Verdict::Go;
         }
         self.mutations += 1;
         match self.fault {
-            Some(Fault::Span(at, end, kind)) if (at..end).contains(&self.mutations) => {
+            Some(Fault::Span(at, end, failure)) if (at..end).contains(&self.mutations) => {
                 if self.tears {
-                    Verdict::Tear(kind.into())
+                    Verdict::Tear(failure.into())
                 } else {
-                    Verdict::Fail(kind.into())
+                    Verdict::Fail(failure.into())
                 }
             }
             Some(Fault::Stop { at, torn }) if self.mutations >= at => {
@@ -542,7 +590,7 @@ impl File for FaultyFile {
     fn try_lock(&self) -> LockAttempt {
         match self.files.pass(What::Lock, &self.path, None) {
             Ok(()) => self.inner.try_lock(),
-            Err(_) => LockAttempt::NoLocks,
+            Err(error) => LockAttempt::of(Err(Errno::from_io_error(&error).unwrap_or(Errno::NOLCK))),
         }
     }
 
