@@ -24,17 +24,6 @@ pub mod parallel;
 pub mod planted;
 mod rank;
 
-// The kit of the tests names this crate from outside; the units of this crate compile it as a part of themselves.
-#[cfg(test)]
-extern crate self as scr_base;
-#[cfg(test)]
-#[path = "../../../tests/kit/src"]
-pub mod kit {
-    pub mod descriptors;
-    pub mod env;
-    pub mod faulty;
-}
-
 pub use rank::Rank;
 
 /// The version of this release, as `SCR_Get_version` gives it.
@@ -44,4 +33,15 @@ pub const VERSION: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 pub fn describe(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+// The kit of the tests names this crate from outside; the units of this crate compile it as a part of themselves.
+#[cfg(test)]
+extern crate self as scr_base;
+#[cfg(test)]
+#[path = "../../../tests/kit/src"]
+pub mod kit {
+    pub mod descriptors;
+    pub mod env;
+    pub mod faulty;
 }

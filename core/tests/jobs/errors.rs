@@ -5,9 +5,9 @@
 //! cases at several places; without it, a sample is taken that is the same each time.
 
 use super::world::World;
+use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_test_kit::faulty::{Failure, FaultyFiles, What};
-use scr_base::fs::RealFiles;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::time::Duration;

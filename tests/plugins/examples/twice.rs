@@ -14,7 +14,7 @@ scr_plugin_api::export_scheme! {
 
 impl Twice {
     fn new(options: &KvTree) -> Result<Self, PluginError> {
-        Ok(Self { is_wrong: options.text("WRONG") == Ok("1") })
+        Ok(Self { is_wrong: options.text("WRONG") == Some("1") })
     }
 }
 

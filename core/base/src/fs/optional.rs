@@ -50,8 +50,8 @@ impl Optional {
 
 #[cfg(test)]
 mod tests {
-    use crate::kit::faulty::{Failure, FaultyFiles, What};
     use super::super::{How, RealFiles, Retrying};
+    use crate::kit::faulty::{Failure, FaultyFiles, What};
     use std::sync::Arc;
 
     /// Only EINVAL was known for a folder, and no file could be flushed where times could not be set.

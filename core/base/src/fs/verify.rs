@@ -51,11 +51,7 @@ pub fn open_checked(
 
 /// The status of a regular file that must be as long as was recorded. It is not opened, so a network file system may have known
 /// it for a while: this is for what was written on this node.
-pub fn status_checked(
-    files: &dyn Files,
-    path: &Path,
-    expected: Option<u64>,
-) -> Result<Status, FileError> {
+pub fn status_checked(files: &dyn Files, path: &Path, expected: Option<u64>) -> Result<Status, FileError> {
     let status = present(files, path, || files.status(path).at("look at", path))?;
     as_recorded(path, status, expected)
 }

@@ -1,5 +1,7 @@
-//! Requirements on every communicator: the same cases for threads (`tests/comm_threads.rs`) and for MPI
+//! Requirements on every communicator: the same cases for threads and TCP here, and for MPI
 //! (`examples/comm_suite.rs`). After each case nothing may be left in any mailbox.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 
 mod collectives;
 mod messages;
