@@ -337,7 +337,8 @@ pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error>
     let own = why.or(is_known.then(String::new)).map_or(Ok(()), |why| {
         let colon = if why.is_empty() { "" } else { ": " };
         Err(format!(
-            "{why}{colon}{which}, and there is no other checkpoint to restart from; start the job again once it can be read; to begin              without it, {drop}, or start once with SCR_CACHE_PURGE=1 if it is in cache"
+            "{why}{colon}{which}, and there is no other checkpoint to restart from; start the job again once it \
+             can be read; to begin without it, {drop}, or start once with SCR_CACHE_PURGE=1 if it is in cache"
         ))
     });
     job.agree(own).map_err(|error| error.doing("finding the checkpoint to restart from"))

@@ -95,6 +95,13 @@ impl Schedule {
 
 /// The next run restarts from step `safe` or a newer one, and is left with nothing but what it needs.
 pub(crate) fn comes_back(world: &World, safe: u64, keep: usize, context: &str) {
+    let story = restarts(world, safe, keep, context);
+    let left = leftovers(world, keep);
+    assert!(left.is_empty(), "left over: {left:#?}\n{story}");
+}
+
+/// The next run restarts from step `safe` or a newer one. Gives what has happened until then.
+pub(crate) fn restarts(world: &World, safe: u64, keep: usize, context: &str) -> String {
     let again = world.try_run(|application| -> Result<Option<u64>, Error> {
         let mut application = application?;
         let step = application.try_restart(sizes)?;
@@ -108,8 +115,7 @@ pub(crate) fn comes_back(world: &World, safe: u64, keep: usize, context: &str) {
     let steps = steps.unwrap_or_else(|error| panic!("{error:?}\n{}", story()));
     assert!(steps.windows(2).all(|pair| pair[0] == pair[1]), "{steps:?}\n{}", story());
     assert!(steps[0].unwrap_or(0) >= safe, "restarted from {:?}\n{}", steps[0], story());
-    let left = leftovers(world, keep);
-    assert!(left.is_empty(), "left over: {left:#?}\n{}", story());
+    story()
 }
 
 /// Files in cache that belong to no part of the newest datasets, and files under the prefix directory that belong to no flush.

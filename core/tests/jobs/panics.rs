@@ -4,7 +4,7 @@
 //! do then, they return from every call. The next run restarts from the newest checkpoint that was complete on all ranks, or a
 //! newer one that is whole, with every byte right.
 
-use super::crash::{checkpoints, comes_back, nothing, restart_and_go_on, two_checkpoints, XOR};
+use super::crash::{checkpoints, nothing, restart_and_go_on, restarts, two_checkpoints, XOR};
 use super::world::{Application, World};
 use scr_base::env::Link;
 use scr_base::fs::RealFiles;
@@ -59,15 +59,20 @@ fn panics_at(mut world: World, at: u64, least: u64, life: fn(&mut Application) -
     let faulty = FaultyFiles::new(RealFiles);
     faulty.panic_at(at);
     world.files = Arc::new(faulty.clone());
-    let ended = world.try_run(|application| {
-        // What it said was complete was so on all ranks.
-        let life = AssertUnwindSafe(|| application.map_or(0, |mut application| life(&mut application)));
-        catch_unwind(life).ok()
-    });
-    let safe = ended.ranks.iter().flatten().min().copied().expect("one rank panics").max(least);
+    let run = || {
+        world.try_run(|application| {
+            // What it said was complete was so on all ranks.
+            let life = AssertUnwindSafe(|| application.map_or(0, |mut application| life(&mut application)));
+            catch_unwind(life).ok()
+        })
+    };
+    // A panic while the session begins ends the run, and nothing is complete then.
+    let (ranks, lines) = catch_unwind(AssertUnwindSafe(run))
+        .map_or_else(|_| Default::default(), |ended| (ended.ranks, ended.lines));
+    let safe = ranks.iter().flatten().min().copied().unwrap_or(0).max(least);
     (world.files, world.link) = (Arc::new(RealFiles), Link::InCalls);
     let context = format!("panic at {at}, {:?}", faulty.operations().get(at as usize - 1));
-    comes_back(&world, safe, 1, &format!("{context}\n{}", ended.lines.join("\n")));
+    restarts(&world, safe, 1, &format!("{context}\n{}", lines.join("\n")));
 }
 
 #[test]

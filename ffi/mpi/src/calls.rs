@@ -459,9 +459,6 @@ fn worst(codes: impl IntoIterator<Item = c_int>) -> Option<c_int> {
 
 impl Drop for Requests<'_, '_> {
     fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.handle.abandon();
-        }
         // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
         let mut patience = Patience::default();
         while self.active > 0 {

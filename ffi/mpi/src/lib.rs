@@ -127,48 +127,6 @@ impl MpiComm {
         traffic.bytes += sends.iter().map(|send| send.bytes.len() as u64).sum::<u64>();
         self.traffic.set(traffic);
     }
-
-    /// As [`Comm::exchange`], after its checks.
-    fn exchange_all(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
-        self.count(sends);
-        let mut batch = Batch::start(self, tag, sends, receives)?;
-        let mut patience = Patience::default();
-        let mut given_up = false;
-        loop {
-            let moved = batch.move_on()?;
-            if batch.is_quiet() {
-                if given_up {
-                    check_cancel(&batch.come)?;
-                }
-                let done = batch.come.iter().all(|&come| come);
-                let ended = if done { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
-                return batch.wrong.take().map_or(Ok(ended), Err);
-            }
-            if moved && !given_up {
-                patience = Patience::default();
-                continue;
-            }
-            if patience.is_long() {
-                self.handle.look_for_deaths()?;
-            }
-            if given_up || patience.is_long() {
-                let asked =
-                    self.awaited.while_waiting_for(tag, batch.awaited(), || check_cancel(&batch.come))?;
-                if asked == WaitControl::GiveUp && !given_up {
-                    given_up = true;
-                    batch.give_up();
-                    continue;
-                }
-            }
-            patience.rest();
-        }
-    }
 }
 
 impl Comm for MpiComm {
@@ -189,15 +147,43 @@ impl Comm for MpiComm {
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         self.handle.expect_usable()?;
-        let ended = self.exchange_all(tag, sends, receives, check_cancel);
-        // After another error, or of a collective after any, the ranks are out of step, and none of them can continue.
-        if ended
-            .as_ref()
-            .is_err_and(|error| tag == COLLECTIVE || !matches!(error, CommError::WrongLength { .. }))
-        {
-            self.handle.abandon();
+        self.count(sends);
+        let mut batch = Batch::start(self, tag, sends, receives)?;
+        let mut patience = Patience::default();
+        let mut given_up = false;
+        loop {
+            let moved = batch.move_on()?;
+            if batch.is_quiet() {
+                if given_up {
+                    check_cancel(&batch.come)?;
+                }
+                let done = batch.come.iter().all(|&come| come);
+                let ended = if done { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
+                let wrong = batch.wrong.take();
+                if wrong.is_some() && tag == COLLECTIVE {
+                    // The ranks are out of step, and none of them can continue.
+                    self.handle.abandon();
+                }
+                return wrong.map_or(Ok(ended), Err);
+            }
+            if moved && !given_up {
+                patience = Patience::default();
+                continue;
+            }
+            if patience.is_long() {
+                self.handle.look_for_deaths()?;
+            }
+            if given_up || patience.is_long() {
+                let asked =
+                    self.awaited.while_waiting_for(tag, batch.awaited(), || check_cancel(&batch.come))?;
+                if asked == WaitControl::GiveUp && !given_up {
+                    given_up = true;
+                    batch.give_up();
+                    continue;
+                }
+            }
+            patience.rest();
         }
-        ended
     }
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {

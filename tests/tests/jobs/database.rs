@@ -161,7 +161,7 @@ fn a_database_of_c_scr_is_taken_over() {
         database.ask(&format!("CREATE DATABASE `site log`; USE `site log`; {} {rest}", tables.concat()));
         let mpi = [Mpi::OpenMpi, Mpi::Mpich]
             .into_iter()
-            .find(|mpi| repository().join("target").join(mpi.name()).join("stage").exists());
+            .find(|mpi| repository().join("target/stage").join(mpi.name()).exists());
         let mpi = mpi.expect("a tree is staged");
         let mut cluster = Cluster::new(2);
         let socket = database.socket();
