@@ -1,11 +1,11 @@
 //! The scr runtime.
 //!
-//! A [`session`] is one run of an application under the runtime. It talks to the other ranks through a [`comm`], sees the world
-//! around it as an [`env`](mod@env), and touches files through [`fs`]. [`param`] turns what users and sites set into values,
-//! [`descriptor`] those values into groups, stores and redundancy; [`plugin`] finds the schemes and transports that they name.
-//! `cache` is what lies on the nodes, [`prefix`] what lies on the parallel file system; `redundancy`, `rebuild`,
-//! [`flush`] and `fetch` move data between them, [`scavenge`] saves the data of a dead job, and [`scrub`] checks all of it. The
-//! [`log`] records what happened when, and [`metrics`] shows it to the site.
+//! A [`session`] is one run of an application under the runtime. It talks to the other ranks through [`scr_comm`], sees the world
+//! around it as an [`Env`](scr_base::env::Env), and touches files through [`scr_base::fs`]. [`scr_config`] turns what users and
+//! sites set into groups, stores and redundancy; [`plugin`] finds the schemes and transports that they name. `cache` is what lies
+//! on the nodes, [`scr_prefix`] what lies on the parallel file system; `redundancy`, `rebuild`, [`flush`] and `fetch` move data
+//! between them, and [`scavenge`] saves the data of a dead job. The [`log`] records what happened when, and [`metrics`] shows it
+//! to the site.
 
 #![allow(
     missing_docs,
