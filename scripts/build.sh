@@ -7,8 +7,9 @@ mpicc=${1:?which compiler wrapper?} profile=${2:?which profile?}
 shift 2
 folder=target/$profile
 [ "$profile" != dev ] || folder=target/debug
-bound=$(command -v "$mpicc") # the wrapper, and what it stands for: one name may lead to another MPI later
-bound+=" $("$mpicc" -show 2>/dev/null || "$mpicc" --version)"
+command -v "$mpicc" >/dev/null || { echo "build.sh: there is no $mpicc: name the wrapper of an MPI with MPICC=" >&2 && exit 1; }
+# The wrapper, and what it stands for: one name may lead to another MPI later.
+bound="$(command -v "$mpicc") $("$mpicc" -show 2>/dev/null || "$mpicc" --version)"
 if [ -d "$folder" ] && [ "$(cat "$folder/.mpi" 2>/dev/null)" != "$bound" ]; then
     rm -f "$folder/.mpi" # it counts again once nothing of the other MPI is left
     "${CARGO:-cargo}" clean --quiet --locked --profile "$profile" -p mpi-sys -p mpi -p scr-mpi -p scr-ffi
