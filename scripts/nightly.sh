@@ -3,7 +3,7 @@
 set -uo pipefail
 cd "$(dirname "$0")/.."
 mkdir -p target/nightly
-export SCR_TEST_EVERY_MPI=1
+export SCR_TEST_EVERY_MPI=1 SCR_TEST_EVERY_FAULT=1
 table= failed=0
 part() { # part NAME COMMAND...
     local name=$1 began=$SECONDS result=passed

@@ -18,6 +18,9 @@ step() { # step TEXT COMMAND...
     "$@" 2>&1 | tee -a "$log"
     [ "${PIPESTATUS[0]}" = 0 ] || failures=$((failures + 1))
 }
+named() { # named COMMAND...: says at the end which command failed, also one that died after its tests
+    "$@" || { echo "FAILED with status $?: $*" | tee -a target/tests/failed && return 1; }
+}
 
 # A line for each test program: the folder of its crate, and the program.
 list_programs() { # list_programs MPICC
@@ -30,7 +33,7 @@ run() { # run FOLDER PROGRAM ARGUMENT...: as cargo does
     local folder=$1 program=$2
     shift 2
     echo "Running ${program#"$top/"} $*"
-    (cd "$folder" && "$program" "$@")
+    named env -C "$folder" "$program" "$@"
 }
 run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines match
     local pattern=$1 status=0 folder program
@@ -41,8 +44,8 @@ run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines ma
 run_others() {
     local status=0 folder program
     while read -r folder program; do run "$folder" "$program" || status=1; done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
-    "$cargo" test --locked --workspace --exclude scr --doc || status=1
-    "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
+    named "$cargo" test --locked --workspace --exclude scr --doc || status=1
+    named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
@@ -50,11 +53,11 @@ jobs="^$top/tests .*/jobs-"  # launched by one
 
 for mpicc in mpicc.mpich mpicc.openmpi; do
     command -v $mpicc >/dev/null || continue
-    step "the build for $mpicc" list_programs $mpicc
+    step "the build for $mpicc" named list_programs $mpicc
     step "the C interface with $mpicc" run_matching "$of_mpi"
-    step "a tree with $mpicc for the jobs" scripts/install.sh "$(scripts/mpi-name $mpicc)" "target/stage/$(scripts/mpi-name $mpicc)" target/debug
+    step "a tree with $mpicc for the jobs" named scripts/install.sh "$(scripts/mpi-name $mpicc)" "target/stage/$(scripts/mpi-name $mpicc)" target/debug
 done
-[ -s target/tests/programs ] || step "the build" list_programs mpicc
+[ -s target/tests/programs ] || step "the build" named list_programs mpicc
 printf '\n==> jobs on pretend nodes, beside: (after %d s)\n' $SECONDS
 # One job at a time: ranks that share few cores wait long enough as it is.
 run_matching "$jobs" --test-threads 1 >target/tests/jobs.log 2>&1 &
@@ -74,6 +77,7 @@ passed=$((passed - skipped)) skipped=$((skipped + ignored))
 [ "$failed" -gt 0 ] || failed=$failures
 echo
 cat "$SCR_TESTS_SKIPPED"
-grep -E '^test .* \.\.\. FAILED$' "$log" || true
+grep -E '^test .* \.\.\. FAILED$' "$log"
+cat target/tests/failed 2>/dev/null
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" = 0 ] && [ "$failures" = 0 ]

@@ -8,6 +8,7 @@ use scr_comm::Rank;
 use scr_core::session::OutputFlags;
 use scr_prefix::{Index, Prefix};
 use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::moments;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -217,8 +218,7 @@ fn a_job_that_dies_in_a_flush_with_containers_comes_back() {
     good.files = Arc::new(counted.clone());
     good.run(life).all_gave(&2);
     let all = counted.mutations();
-    let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { 7 };
-    for at in (1..=all + 2).step_by(stride) {
+    for at in moments(all + 2, 8) {
         for caches_lost in [false, true] {
             let faulty = FaultyFiles::new(RealFiles);
             if at % 2 == 0 {

@@ -12,6 +12,7 @@ use scr_core::session::Error;
 use scr_ops::delete_dataset;
 use scr_prefix::Prefix;
 use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::moments;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -440,8 +441,7 @@ fn a_run_that_dies_at_any_operation_takes_no_checkpoint_away_from_any_number_of_
     };
     let (_, safe, all, _) = dies_at(None);
     assert!(safe == 2 && all > 100, "the good run did {all} operations");
-    let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { 11 };
-    for at in (1..=all + 2).step_by(stride) {
+    for at in moments(all + 2, 12) {
         let (mut world, safe, _, lines) = dies_at(Some(at));
         if at % 3 == 0 {
             world.lose("n2");
@@ -591,8 +591,7 @@ fn an_operation_that_fails_on_one_rank_is_one_outcome_for_all_and_costs_nobody_t
         };
         let (_, run, all) = fails_at(None);
         run.all_gave(&"ckpt.1".to_owned());
-        let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { 17 };
-        for at in (1..=all).step_by(stride) {
+        for at in moments(all, 20) {
             let (mut world, run, _) = fails_at(Some(at));
             let first = run.ranks[0].clone();
             run.all_gave(&first);

@@ -459,7 +459,7 @@ mod threads {
     #[test]
     fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
         let settings = &[("SCR_ENCODE_ASYNC", "1")];
-        Schedule { settings, keep: 2, stride: 7, ..XOR }
+        Schedule { settings, keep: 2, ..XOR }
             .run(with_threads, |application| checkpoints(application, 1..=3));
     }
 
@@ -467,7 +467,7 @@ mod threads {
     fn a_job_that_dies_at_any_moment_with_a_node_has_what_was_protected() {
         let settings = &[("SCR_ENCODE_ASYNC", "1")];
         // If one step has come to its end, nothing had failed in the step before.
-        Schedule { settings, lost: Some("n2"), keep: 2, stride: 7, ..XOR }.run(with_threads, |application| {
+        Schedule { settings, lost: Some("n2"), keep: 2, ..XOR }.run(with_threads, |application| {
             let mut whole = |step: u64| {
                 checkpoints(application, step..=step) == step && application.session().have_restart().is_ok()
             };

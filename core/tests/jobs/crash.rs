@@ -10,6 +10,7 @@ use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_core::session::Error;
 use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::moments;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,12 +33,9 @@ pub(crate) struct Schedule {
     pub(crate) lost: Option<&'static str>,
     /// How many datasets stay in cache.
     pub(crate) keep: usize,
-    /// Every so many operations the world stops. `SCR_TEST_EVERY_CRASH` takes all of them instead.
-    pub(crate) stride: usize,
 }
 
-pub(crate) const XOR: Schedule =
-    Schedule { ranks: 4, nodes: 4, settings: &[], lost: None, keep: 1, stride: 3 };
+pub(crate) const XOR: Schedule = Schedule { ranks: 4, nodes: 4, settings: &[], lost: None, keep: 1 };
 
 impl Schedule {
     fn world(&self) -> World {
@@ -54,18 +52,17 @@ impl Schedule {
         world.files = Arc::new(faulty.clone());
         let lived = world.run(&life);
         let safe = *lived.ranks.iter().min().expect("there are ranks");
-        let all = usize::try_from(faulty.mutations()).unwrap();
+        let all = faulty.mutations();
         assert!(all > 20 && safe > 0, "the good run did {all} operations up to step {safe}");
         // A little more, since ranks take turns in another order every time.
-        let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { self.stride };
-        for (nth, at) in (1..=all + 2).step_by(stride).enumerate() {
+        for (nth, at) in moments(all + 2, 12).enumerate() {
             self.die_at(at, !nth.is_multiple_of(2), &before, &life);
         }
     }
 
     fn die_at(
         &self,
-        at: usize,
+        at: u64,
         torn: bool,
         before: &impl Fn(&mut World),
         life: &(impl Fn(&mut Application) -> u64 + Sync),
@@ -73,11 +70,11 @@ impl Schedule {
         let faulty = FaultyFiles::new(RealFiles);
         let mut world = self.world();
         before(&mut world);
-        // In every second life the last write gets half of its bytes down, whatever the stride is.
+        // In every second life the last write gets half of its bytes down, whichever operations are chosen.
         if torn {
-            faulty.stop_torn_at(at as u64);
+            faulty.stop_torn_at(at);
         } else {
-            faulty.stop_at(at as u64);
+            faulty.stop_at(at);
         }
         world.files = Arc::new(faulty.clone());
         let died =
@@ -181,25 +178,24 @@ fn while_it_takes_checkpoints() {
 
 #[test]
 fn while_it_takes_checkpoints_and_a_node_is_lost_with_it() {
-    Schedule { lost: Some("n2"), stride: 4, ..XOR }
-        .run(nothing, |application| checkpoints(application, 1..=3));
+    Schedule { lost: Some("n2"), ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
 fn with_two_ranks_on_a_node_and_one_node_lost_with_it() {
-    Schedule { nodes: 2, lost: Some("n1"), stride: 5, ..XOR }
+    Schedule { nodes: 2, lost: Some("n1"), ..XOR }
         .run(nothing, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
 fn without_redundancy() {
-    Schedule { settings: &[("SCR_COPY_TYPE", "SINGLE")], stride: 5, ..XOR }
+    Schedule { settings: &[("SCR_COPY_TYPE", "SINGLE")], ..XOR }
         .run(nothing, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
 fn while_two_datasets_are_kept_and_the_oldest_leaves() {
-    Schedule { settings: &[("SCR_CACHE_SIZE", "2")], keep: 2, stride: 7, ..XOR }
+    Schedule { settings: &[("SCR_CACHE_SIZE", "2")], keep: 2, ..XOR }
         .run(nothing, |application| checkpoints(application, 1..=4));
 }
 
@@ -218,7 +214,7 @@ fn while_files_move_to_the_nodes_their_ranks_run_on_now() {
         two_checkpoints(world);
         world.nodes.rotate_left(1);
     };
-    Schedule { stride: 5, ..XOR }.run(before, restart_and_go_on);
+    XOR.run(before, restart_and_go_on);
 }
 
 #[test]
@@ -228,22 +224,21 @@ fn while_files_move_and_a_lost_node_is_rebuilt() {
         world.lose("n3");
         world.nodes.rotate_left(1);
     };
-    Schedule { stride: 5, ..XOR }.run(before, restart_and_go_on);
+    XOR.run(before, restart_and_go_on);
 }
 
 #[test]
 fn while_every_checkpoint_is_flushed() {
     // With fewer copies at a time than nodes, the nodes share slots.
     let settings = &[("SCR_FLUSH", "1"), ("SCR_FLUSH_WIDTH", "1")];
-    Schedule { settings, stride: 9, ..XOR }.run(nothing, |application| checkpoints(application, 1..=2));
+    Schedule { settings, ..XOR }.run(nothing, |application| checkpoints(application, 1..=2));
 }
 
 /// All nodes are lost as well: what the index lists is fetched, byte for byte.
 #[test]
 fn while_every_checkpoint_is_flushed_and_the_whole_cache_is_lost_with_it() {
     let settings = &[("SCR_FLUSH", "1")];
-    Schedule { settings, lost: Some(""), stride: 9, ..XOR }
-        .run(nothing, |application| outputs(application, 1..=2));
+    Schedule { settings, lost: Some(""), ..XOR }.run(nothing, |application| outputs(application, 1..=2));
 }
 
 #[test]
@@ -252,18 +247,17 @@ fn while_a_checkpoint_is_fetched() {
         two_checkpoints(world);
         world.lose("");
     };
-    Schedule { settings: &[("SCR_FLUSH", "1")], stride: 7, ..XOR }.run(before, restart_and_go_on);
+    Schedule { settings: &[("SCR_FLUSH", "1")], ..XOR }.run(before, restart_and_go_on);
 }
 
 #[test]
 fn while_files_are_written_to_the_prefix_directory_itself() {
     let settings = &[("SCR_CACHE_BYPASS", "1")];
-    Schedule { settings, stride: 9, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
+    Schedule { settings, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
 fn while_files_are_written_to_the_prefix_directory_itself_and_the_whole_cache_is_lost_with_it() {
     let settings = &[("SCR_CACHE_BYPASS", "1")];
-    Schedule { settings, lost: Some(""), stride: 9, ..XOR }
-        .run(nothing, |application| checkpoints(application, 1..=3));
+    Schedule { settings, lost: Some(""), ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
 }

@@ -1,13 +1,14 @@
 //! Any error of the system at any operation, once or from then on: a run never reads wrong bytes, never hangs, never begins at
 //! zero over good checkpoints, and leaves those for the run that follows.
 //!
-//! Each case fetches, restarts, writes a checkpoint, flushes it and ends, in a world of its own. `SCR_TEST_EVERY_ERROR` takes all
+//! Each case fetches, restarts, writes a checkpoint, flushes it and ends, in a world of its own. `SCR_TEST_EVERY_FAULT` takes all
 //! cases at several places; without it, a sample is taken that is the same each time.
 
 use super::world::World;
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_test_kit::faulty::{Failure, FaultyFiles, What};
+use scr_test_kit::takes_all;
 use std::sync::mpsc::{channel, Sender};
 use std::sync::Arc;
 use std::time::Duration;
@@ -86,7 +87,7 @@ fn check(case: Case, operations: u64) {
 }
 
 fn cases() -> Vec<Case> {
-    let is_long = std::env::var_os("SCR_TEST_EVERY_ERROR").is_some();
+    let is_long = takes_all();
     let numbers = || PASSING.into_iter().chain(DEFINITE);
     let all = What::ALL.into_iter().flat_map(|what| numbers().map(move |number| (what, number)));
     let all = all.flat_map(|(what, number)| [(what, number, false), (what, number, true)]);

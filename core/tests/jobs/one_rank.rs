@@ -10,6 +10,7 @@ use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_core::session::Error;
 use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::moments;
 use std::io::ErrorKind;
 use std::sync::Arc;
 
@@ -27,12 +28,9 @@ struct Trouble {
     without_session: u64,
     /// A node that is lost before the next run.
     lost: Option<&'static str>,
-    /// One in this many operations fails. `SCR_TEST_EVERY_CRASH` takes all of them instead.
-    stride: usize,
 }
 
-const ONCE: Trouble =
-    Trouble { settings: &[], reads: true, lasting: None, without_session: 0, lost: None, stride: 5 };
+const ONCE: Trouble = Trouble { settings: &[], reads: true, lasting: None, without_session: 0, lost: None };
 /// With two checkpoints there already.
 const RESTART: Trouble = Trouble { without_session: 2, ..ONCE };
 
@@ -59,11 +57,10 @@ impl Trouble {
             let mut world = self.world(&before);
             world.own_files.insert(victim, Arc::new(faulty.clone()));
             world.run(&life);
-            let all = usize::try_from(faulty.mutations()).unwrap();
+            let all = faulty.mutations();
             assert!(all > 10, "the good run did {all} operations on rank {victim}");
-            let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { self.stride };
-            for at in (1..=all).step_by(stride) {
-                self.fail_at(at as u64, victim, &before, &life);
+            for at in moments(all, 12) {
+                self.fail_at(at, victim, &before, &life);
             }
         }
     }
@@ -172,20 +169,20 @@ fn while_checkpoints_are_taken_and_the_device_runs_full() {
 #[test]
 fn while_checkpoints_are_flushed() {
     let settings = &[("SCR_FLUSH", "1")];
-    Trouble { settings, lost: Some(""), stride: 17, ..ONCE }
+    Trouble { settings, lost: Some(""), ..ONCE }
         .run(nothing, |application| checkpoints(application, 1..=2, Application::begin_output));
 }
 
 #[test]
 fn while_flushes_are_detached_and_the_device_runs_full() {
     let settings = &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
-    Trouble { settings, reads: false, lasting: Some(ErrorKind::StorageFull), stride: 17, ..ONCE }
+    Trouble { settings, reads: false, lasting: Some(ErrorKind::StorageFull), ..ONCE }
         .run(nothing, |application| checkpoints(application, 1..=2, Application::begin));
 }
 
 #[test]
 fn while_a_run_restarts_from_cache() {
-    Trouble { stride: 3, ..RESTART }.run(two_checkpoints, restart);
+    RESTART.run(two_checkpoints, restart);
 }
 
 #[test]
@@ -212,7 +209,7 @@ fn while_a_checkpoint_is_fetched() {
         two_checkpoints(world);
         world.lose("");
     };
-    Trouble { settings: &[("SCR_FLUSH", "1")], stride: 9, ..RESTART }.run(before, restart);
+    Trouble { settings: &[("SCR_FLUSH", "1")], ..RESTART }.run(before, restart);
 }
 
 /// Without hard links and with Cray DVS's answer to flock there was an error for each checkpoint.

@@ -9,6 +9,7 @@ use super::world::{Application, World};
 use scr_base::env::Link;
 use scr_base::fs::RealFiles;
 use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::moments;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::sync::Arc;
@@ -19,15 +20,9 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 type Settings = &'static [(&'static str, &'static str)];
 
-/// Lets one rank panic at every `stride`-th operation of `life`, in a world that `before` has prepared, with a checkpoint
+/// Lets one rank panic at one operation of `life` after another, in a world that `before` has prepared, with a checkpoint
 /// of step `least`.
-fn at_every_operation(
-    settings: Settings,
-    stride: usize,
-    before: fn(&mut World),
-    least: u64,
-    life: fn(&mut Application) -> u64,
-) {
+fn at_operations(settings: Settings, before: fn(&mut World), least: u64, life: fn(&mut Application) -> u64) {
     let world = || {
         let world = World::new(XOR.ranks, XOR.nodes);
         let mut world = settings.iter().fold(world, |world, (name, value)| world.set(name, value));
@@ -38,14 +33,13 @@ fn at_every_operation(
     let mut good = world();
     good.files = Arc::new(faulty.clone());
     good.run(life);
-    let all = usize::try_from(faulty.mutations()).unwrap();
+    let all = faulty.mutations();
     assert!(all > 20, "the good run did {all} operations");
-    let stride = if std::env::var_os("SCR_TEST_EVERY_CRASH").is_some() { 1 } else { stride };
-    for at in (1..=all).step_by(stride) {
+    for at in moments(all, 10) {
         let (done, wait) = channel();
         let world = world();
         let one = std::thread::spawn(move || {
-            panics_at(world, at as u64, least, life);
+            panics_at(world, at, least, life);
             let _ = done.send(());
         });
         if wait.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
@@ -77,21 +71,19 @@ fn panics_at(mut world: World, at: u64, least: u64, life: fn(&mut Application) -
 
 #[test]
 fn a_panic_in_a_checkpoint_that_is_flushed_holds_up_no_other_rank() {
-    at_every_operation(&[("SCR_FLUSH", "1")], 9, nothing, 0, |application| checkpoints(application, 1..=2));
+    at_operations(&[("SCR_FLUSH", "1")], nothing, 0, |application| checkpoints(application, 1..=2));
 }
 
 #[test]
 fn a_panic_in_an_asynchronous_flush_holds_up_no_other_rank() {
     let settings = &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
-    at_every_operation(settings, 9, nothing, 0, |application| checkpoints(application, 1..=3));
+    at_operations(settings, nothing, 0, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
 fn a_panic_in_a_checkpoint_that_is_protected_in_threads_holds_up_no_other_rank() {
     let before = |world: &mut World| world.link = Link::Tcp;
-    at_every_operation(&[("SCR_ENCODE_ASYNC", "1")], 9, before, 0, |application| {
-        checkpoints(application, 1..=3)
-    });
+    at_operations(&[("SCR_ENCODE_ASYNC", "1")], before, 0, |application| checkpoints(application, 1..=3));
 }
 
 #[test]
@@ -100,7 +92,7 @@ fn a_panic_in_a_restart_that_rebuilds_a_lost_node_holds_up_no_other_rank() {
         two_checkpoints(world);
         world.lose("n1");
     };
-    at_every_operation(&[], 7, before, 2, restart_and_go_on);
+    at_operations(&[], before, 2, restart_and_go_on);
 }
 
 #[test]
@@ -109,5 +101,5 @@ fn a_panic_in_a_restart_that_fetches_a_checkpoint_holds_up_no_other_rank() {
         two_checkpoints(world);
         world.lose("");
     };
-    at_every_operation(&[("SCR_FLUSH", "1")], 7, before, 2, restart_and_go_on);
+    at_operations(&[("SCR_FLUSH", "1")], before, 2, restart_and_go_on);
 }

@@ -322,10 +322,9 @@ fn dies_in_recovery(at: u64) -> bool {
 
 #[test]
 fn a_second_death_during_the_recovery_loses_nothing_more() {
-    let every = std::env::var_os("SCR_TEST_EVERY_CRASH").is_some();
     let mut at = 1;
     while dies_in_recovery(at) {
-        at += if every { 1 } else { 4 };
+        at += if scr_test_kit::takes_all() { 1 } else { 4 };
     }
     assert!(at > 10, "the recovery did {at} operations");
 }

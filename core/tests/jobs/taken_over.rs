@@ -8,6 +8,7 @@ use super::world::World;
 use scr_base::env::Link;
 use scr_base::fs::RealFiles;
 use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::takes_all;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -80,16 +81,12 @@ fn expect_taken_over(scheme: Scheme, (writers, readers): (usize, usize), lost: L
     assert!(again.ranks.iter().all(|step| *step == Some(1)), "{case}\n{}", again.lines.join("\n"));
 }
 
-fn tests_all() -> bool {
-    std::env::var_os("SCR_TEST_EVERY_CRASH").is_some()
-}
-
 #[test]
 fn a_checkpoint_in_cache_is_read_by_any_number_of_ranks_with_as_many_nodes_lost_as_the_scheme_survives() {
     for scheme in SCHEMES {
         let losses = Lost::up_to(scheme.2);
         for pair in (1..=8).flat_map(|writers| (1..=8).map(move |readers| (writers, readers))) {
-            let losses = match tests_all() {
+            let losses = match takes_all() {
                 true => &losses[..],
                 false => &losses[(pair.0 * 3 + pair.1) % losses.len()..][..1],
             };

@@ -15,5 +15,7 @@ pub mod descriptors;
 mod env;
 pub mod faulty;
 pub mod fixtures;
+mod moments;
 
 pub use env::{FakeClock, RecordedOutput, TestEnv};
+pub use moments::{moments, takes_all};

@@ -8,8 +8,8 @@ use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::{staging_file, PrefixError};
 use scr_test_kit::faulty::{FaultyFiles, Operation, What};
+use scr_test_kit::moments;
 use std::io::ErrorKind;
-use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -47,12 +47,12 @@ impl Scene {
         (&self.stage, &self.cached)
     }
 
-    /// Each mutating operation of a whole flush.
-    fn operations(&self, flush: Way) -> RangeInclusive<u64> {
+    /// Mutating operations of a whole flush, about `some` of them.
+    fn operations(&self, flush: Way, some: u64) -> impl Iterator<Item = u64> {
         let (stage, cached) = self.anew();
         let files = FaultyFiles::new(RealFiles);
         flush(stage, &files, cached).unwrap();
-        1..=files.mutations()
+        moments(files.mutations(), some)
     }
 }
 
@@ -112,7 +112,7 @@ fn assert_sound(stage: &Stage, cached: &Cached, context: &str) {
 fn one_failing_operation_fails_all_ranks_alike_and_spoils_nothing() {
     for (name, prepare, flush) in CASES {
         let scene = Scene::new(prepare);
-        for at in scene.operations(flush) {
+        for at in scene.operations(flush, 12) {
             let (stage, cached) = scene.anew();
             let files = FaultyFiles::new(RealFiles);
             files.fail_once(at, ErrorKind::StorageFull);
@@ -142,7 +142,7 @@ fn an_error_after_the_mark_never_takes_a_flush_back() {
     let (mut closed, mut left) = (0, 0);
     for (name, prepare, flush) in CASES {
         let scene = Scene::new(prepare);
-        for at in scene.operations(flush) {
+        for at in scene.operations(flush, 12) {
             for lasts in [false, true] {
                 let (stage, cached) = scene.anew();
                 let files = FaultyFiles::new(RealFiles);
@@ -178,7 +178,7 @@ fn an_error_after_the_mark_never_takes_a_flush_back() {
 fn a_full_prefix_is_reported_and_nothing_is_lost() {
     for (way, flush) in [("at once", at_once as Way), ("in the worker", in_background)] {
         let scene = Scene::new(fresh);
-        for at in scene.operations(flush) {
+        for at in scene.operations(flush, 12) {
             let (stage, cached) = scene.anew();
             let files = FaultyFiles::new(RealFiles);
             files.fail_from(at, ErrorKind::StorageFull);
@@ -192,7 +192,7 @@ fn a_full_prefix_is_reported_and_nothing_is_lost() {
 fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
     for (name, prepare, flush) in CASES {
         let scene = Scene::new(prepare);
-        for at in scene.operations(flush) {
+        for at in scene.operations(flush, 12) {
             for torn in [false, true] {
                 let (stage, cached) = scene.anew();
                 let files = FaultyFiles::new(RealFiles);
@@ -212,7 +212,7 @@ fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
 fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
     let mut finished = 0;
     let scene = Scene::new(reused);
-    for at in scene.operations(at_once) {
+    for at in scene.operations(at_once, 6) {
         let (stage, cached) = scene.anew();
         let files = FaultyFiles::new(RealFiles);
         files.stop_at(at);
@@ -238,7 +238,7 @@ fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
 fn a_flush_that_is_ended_late_takes_nothing_from_a_newer_dataset() {
     for name in ["a", "b"] {
         let scene = Scene::new(fresh);
-        for at in scene.operations(at_once) {
+        for at in scene.operations(at_once, 12) {
             let (stage, cached) = scene.anew();
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
@@ -313,7 +313,7 @@ fn a_flush_that_repairs_a_dataset_is_rolled_forward_after_an_error_or_a_crash() 
     for flush in [at_once as Way, in_background] {
         let scene = Scene::new(damaged);
         assert!(scene.stage.is_listed(1) && !scene.stage.is_right(&scene.cached));
-        for at in scene.operations(flush) {
+        for at in scene.operations(flush, 12) {
             for crashes in [false, true] {
                 let (stage, cached) = scene.anew();
                 let files = FaultyFiles::new(RealFiles);
