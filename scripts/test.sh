@@ -26,7 +26,7 @@ named() { # named COMMAND...: says at the end which command failed, also one tha
 list_programs() { # list_programs MPICC
     scripts/build.sh "$1" dev build --workspace --exclude scr --lib --bins --tests --examples \
         --message-format json-render-diagnostics |
-        sed -n 's|.*"manifest_path":"\(.*\)/Cargo.toml","target".*"test":true}.*"executable":"\([^"]*\)".*|\1 \2|p' >target/tests/programs
+        sed -n 's|.*"manifest_path":"\(.*\)/Cargo.toml","target".*"test":true}.*"executable":"\([^"]*/deps/[^"]*\)".*|\1 \2|p' >target/tests/programs
     return "${PIPESTATUS[0]}"
 }
 run() { # run FOLDER PROGRAM ARGUMENT...: as cargo does
