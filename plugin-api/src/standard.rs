@@ -38,7 +38,10 @@ impl Held {
         let mut held = Vec::new();
         while is_one_closed() {
             match rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty()) {
-                Ok(place) if is_standard(place.as_fd()) => held.extend(Handle::where_it_is(place)),
+                Ok(place) if is_standard(place.as_fd()) => match Handle::where_it_is(place) {
+                    Ok(place) => held.push(place),
+                    Err(_) => break,
+                },
                 // Another thread was faster, or no more may be open.
                 _ => break,
             }

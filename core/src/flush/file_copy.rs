@@ -151,18 +151,18 @@ pub(crate) fn remove_staging(files: &dyn Files, copies: &[FileCopy]) -> bool {
 }
 
 /// Makes a staging file. Its permissions are set when it has arrived; until then only this user can read it, unless
-/// everybody may.
+/// everybody may. Its name is that of this flush alone.
 fn create(files: &dyn Files, copy: &FileCopy, options: &Options) -> Result<(), StepError> {
     let mode = match options.metadata {
         true => permissions::to_create(files, copy.file.permissions()) | OWNER_WRITES,
         false => FILE_MODE,
     };
-    let made = match files.open(&copy.staging, How::Create(mode)) {
+    let made = match files.open(&copy.staging, How::Replace(mode)) {
         // The rank that makes the folder is not there yet.
         Err(error) if error.kind() == ErrorKind::NotFound => {
             let folder = copy.target.parent().unwrap_or(&copy.target);
             files.make_dirs(folder, DIR_MODE, Durability::Unsynced)?;
-            files.open(&copy.staging, How::Create(mode))
+            files.open(&copy.staging, How::Replace(mode))
         }
         made => made,
     };

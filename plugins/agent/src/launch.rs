@@ -103,7 +103,7 @@ fn read_all(pipe: &Handle<PipeReader>) -> Vec<u8> {
 }
 
 /// A start takes some milliseconds.
-const LIMIT: Duration = Duration::from_secs(10);
+pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks whether a command has ended.
 const LOOK: Duration = Duration::from_millis(1);
 /// So long the last words of a command that has ended may take.

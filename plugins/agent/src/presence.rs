@@ -3,6 +3,7 @@
 //! Each holds a lock of the system on a file in the control directory, which is node-local, so any death is noticed at once. The
 //! agent's lock is exclusive: there is one agent for each node and allocation. Applications share theirs.
 
+use super::launch::LIMIT;
 use rustix::fs::{flock, utimensat, AtFlags, FlockOperation, Timespec, Timestamps, CWD, UTIME_NOW};
 use rustix::io::Errno;
 use scr_plugin_api::{above_standard, Handle};
@@ -10,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Marks a control directory as served by an agent, until it is dropped.
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl Application {
     /// The lock file cannot be used.
     pub fn enter(control: &Path) -> io::Result<Self> {
         let file = open(&control.join(APPLICATION))?;
-        flock(&file, FlockOperation::LockShared)?;
+        wait_for(&file, FlockOperation::NonBlockingLockShared)?;
         Handle::new(file).map(Self)
     }
 
@@ -74,6 +75,19 @@ impl Application {
     pub(crate) fn is_known(&self) -> bool {
         self.0.get().is_ok()
     }
+}
+
+/// Waits for a lock whose holder may be stopped or hang, so not for ever.
+fn wait_for(file: &File, how: FlockOperation) -> io::Result<()> {
+    let until = Instant::now() + LIMIT;
+    while !lock(file, how)? {
+        if Instant::now() > until {
+            let why = format!("another process has held a lock of the agent for {} s", LIMIT.as_secs());
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why));
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Ok(())
 }
 
 /// The agent of a control directory shows that it is alive.
@@ -119,7 +133,7 @@ impl Turn {
         let file = open(&control.join(LAUNCH))?;
         let waited = !lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         if waited {
-            flock(&file, FlockOperation::LockExclusive)?;
+            wait_for(&file, FlockOperation::NonBlockingLockExclusive)?;
         }
         Ok(Self { file, waited })
     }

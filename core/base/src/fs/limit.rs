@@ -33,6 +33,12 @@ pub(super) fn explained(error: io::Error) -> io::Error {
     }
 }
 
+/// Whether it says that no more files may be open, in this process or in all.
+pub(super) fn is_of_too_many_open(error: &io::Error) -> bool {
+    let is_explained = error.get_ref().is_some_and(<dyn Error + Send + Sync>::is::<TooManyOpen>);
+    is_explained || matches!(Errno::from_io_error(error), Some(Errno::MFILE | Errno::NFILE))
+}
+
 /// The error, if this process can open no file at this moment as too many are open.
 pub(super) fn exhausted() -> Option<io::Error> {
     let any = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());

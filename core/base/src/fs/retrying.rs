@@ -7,6 +7,7 @@
 //! Operations that write are not repeated here. After an error nobody knows what was written, and a second sync succeeds without
 //! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
+use super::limit::is_of_too_many_open;
 use super::optional::Optional;
 use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::collections::{BTreeMap, BTreeSet};
@@ -74,7 +75,9 @@ impl Unread {
     fn note<T>(&self, look: Look, path: &Path, done: &io::Result<T>) {
         match done {
             // Files in which the kernel describes itself hold no checkpoint.
-            Err(error) if error.may_pass() && !path.starts_with("/proc") && !path.starts_with("/sys") => {
+            Err(error)
+                if says_nothing(look, error) && !path.starts_with("/proc") && !path.starts_with("/sys") =>
+            {
                 let text =
                     format!("cannot {} {}: {error}", format!("{look:?}").to_lowercase(), path.display());
                 self.places().insert((look, path.to_owned()), text);
@@ -84,6 +87,14 @@ impl Unread {
             _ => (),
         }
     }
+}
+
+/// Whether an error leaves open what is there: it may pass, or this process may not read that, or has no room to. Folders of others
+/// are looked at and listed too, and those that are closed to this user hold nothing for it.
+fn says_nothing(look: Look, error: &io::Error) -> bool {
+    let is_refused = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory);
+    let is_of_process = is_refused || is_of_too_many_open(error);
+    error.may_pass() || is_of_process && matches!(look, Look::Open | Look::Read)
 }
 
 impl Retrying {

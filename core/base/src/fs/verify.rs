@@ -2,6 +2,7 @@
 
 use super::{zeroed, At, File, Files, FsError, How, Kind, MayPass, Status};
 use crate::planted::{planted, Bug};
+use rustix::io::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -72,14 +73,15 @@ fn present<T>(files: &dyn Files, path: &Path, ask: impl Fn() -> Result<T, FsErro
     match files.if_there(path, ask)? {
         Some(answer) => Ok(answer),
         // What is missing counts as damage for good, so the folder has to agree.
-        None if is_listed(files, path) => Err(io::Error::other("its folder lists it")).at("find", path)?,
+        None if is_listed(files, path)? => Err(io::Error::from(Errno::STALE)).at("find", path)?,
         None => Err(FileError::Missing { path: path.to_owned() }),
     }
 }
 
-fn is_listed(files: &dyn Files, path: &Path) -> bool {
-    let names = path.parent().map_or(Ok(Vec::new()), |folder| files.list(folder));
-    names.is_ok_and(|names| names.iter().any(|name| Some(name.as_os_str()) == path.file_name()))
+fn is_listed(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
+    let Some(folder) = path.parent() else { return Ok(false) };
+    let names = files.if_there(folder, || files.list(folder).at("list", folder))?;
+    Ok(names.is_some_and(|names| names.iter().any(|name| Some(name.as_os_str()) == path.file_name())))
 }
 
 /// The checksum of a whole file.
