@@ -4,6 +4,7 @@
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::log::{Counts, Log};
+use crate::typed::broadcast_value;
 use scr_base::env::Env;
 use scr_base::fs::{is_of_closed_file, Files, OwnedDir};
 use scr_base::message::Reporter;
@@ -16,9 +17,10 @@ use scr_comm::watched::Pace;
 use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
@@ -195,23 +197,15 @@ impl Job {
     /// The records of earlier runs cannot be read, or the prefix directory cannot be written to for another reason than want
     /// of room.
     pub(crate) fn count_run(&mut self, seen: u64) -> Result<(), Error> {
-        let own = match self.rank() {
-            Rank(0) => self.begin_run(seen),
-            _ => Ok(KvTree::new()),
-        };
-        let tree =
-            self.agree(own).map_err(|error| error.doing("recording this run in the prefix directory"))?;
-        let tree = broadcast_tree(&*self.comm, Rank(0), &tree)?;
-        self.run = RunId {
-            prefix: tree.text("PREFIX").and_then(PrefixId::parse),
-            number: tree.parse("RUN").ok().flatten().unwrap_or(0),
-            is_counted: tree.text("COUNTED") == Some("1"),
-            is_second: self.run.is_second,
-        };
+        let begun = self.on_first(|| self.begin_run(seen));
+        let (prefix, number, is_counted): (Option<String>, _, _) =
+            begun.map_err(|error| error.doing("recording this run in the prefix directory"))?;
+        let prefix = prefix.as_deref().and_then(PrefixId::parse);
+        self.run = RunId { prefix, number, is_counted, is_second: self.run.is_second };
         Ok(())
     }
 
-    fn begin_run(&self, seen: u64) -> Result<KvTree, UnpreparedError> {
+    fn begin_run(&self, seen: u64) -> Result<(Option<String>, u64, bool), UnpreparedError> {
         let seen = seen.max(self.env.least_run());
         let run = match self.ledger().begin_run(seen) {
             Ok((run, damage)) => {
@@ -228,11 +222,7 @@ impl Job {
                 self.ledger().last_run(seen).map_err(UnpreparedError::Prefix)?
             }
         };
-        let mut tree = KvTree::new();
-        run.prefix.iter().for_each(|id| tree.set("PREFIX", id));
-        tree.set("RUN", run.number);
-        tree.set("COUNTED", u8::from(run.is_counted));
-        Ok(tree)
+        Ok((run.prefix.map(|id| id.to_string()), run.number, run.is_counted))
     }
 
     /// Without room a run begins anyway: there may be some at the next flush, and a run can restart from cache without.
@@ -314,6 +304,16 @@ impl Job {
         self.files().take_notes().iter().for_each(|note| self.report.notice(note));
         let result = result.map_err(Into::<AnyError>::into).inspect_err(|error| self.note_failure(&**error));
         agree_at(&*self.comm, self.nodes.name(self.rank()), result)
+    }
+
+    /// Gives all ranks what rank 0 finds out. Collective.
+    pub(crate) fn on_first<T, E>(&self, ask: impl FnOnce() -> Result<T, E>) -> Collective<T>
+    where
+        T: Serialize + DeserializeOwned,
+        E: Into<AnyError>,
+    {
+        let own = self.agree((self.rank() == Rank(0)).then(ask).transpose())?;
+        Ok(broadcast_value(&*self.comm, own)?)
     }
 
     /// Remembers that an operation has failed as the application has closed files of scr, if that is why.

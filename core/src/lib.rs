@@ -20,6 +20,7 @@ mod error;
 mod fetch;
 pub mod flush;
 mod halt;
+mod holdings;
 mod job;
 pub mod log;
 pub mod metrics;
@@ -31,6 +32,7 @@ pub mod redundancy;
 mod restart;
 pub mod scavenge;
 pub mod session;
+mod typed;
 
 pub use cache::bases::recorded as recorded_bases;
 pub use cache::control::{find_control_dir, make_control_dir};

@@ -3,9 +3,10 @@
 use super::fields::{flag, set_flag, set_or_remove, set_text};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 
 /// The place of a dataset among all datasets of a prefix directory: by the run that wrote it, and then by its id.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Seq {
     /// Number of the run, 0 where it is not known.
     pub run: u64,

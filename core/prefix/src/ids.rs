@@ -26,7 +26,9 @@
 use super::shared::{self, Shared};
 use super::{Between, Index, Prefix, PrefixError, Seq};
 use scr_base::fs::{unique_number, At, Durability, Files, Kind};
+use scr_plugin_api::kvtree::UnpackError;
 use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -282,8 +284,23 @@ impl Withdrawal {
 }
 
 /// The datasets that no run may restart from, unless somebody has listed them again since.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Vec<u8>", try_from = "Vec<u8>")]
 pub struct Withdrawn(pub KvTree);
+
+impl From<Withdrawn> for Vec<u8> {
+    fn from(Withdrawn(tree): Withdrawn) -> Self {
+        tree.pack()
+    }
+}
+
+impl TryFrom<Vec<u8>> for Withdrawn {
+    type Error = UnpackError;
+
+    fn try_from(packed: Vec<u8>) -> Result<Self, UnpackError> {
+        KvTree::unpack(&packed).map(Self)
+    }
+}
 
 impl Withdrawn {
     /// Whether the dataset at this place is one, and why. Output is not given up where somebody goes back.

@@ -12,10 +12,11 @@ use super::{Prefix, PrefixError, Seq, FILE_MODE};
 use scr_base::fs::{At, Durability, Files, FsError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// A restart from a checkpoint that the user has named.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Restarted {
     /// In which allocation.
     pub job_id: String,

@@ -5,10 +5,10 @@ use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
 use crate::job::Job;
+use crate::typed::broadcast_value;
 use scr_base::fs::{retried, At, Files, FsError};
-use scr_comm::collective::{any, broadcast_tree};
+use scr_comm::collective::any;
 use scr_comm::{Collective, CommError, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::Prefix;
 use std::io::ErrorKind;
@@ -136,17 +136,9 @@ impl Default for DatasetIds {
 impl DatasetIds {
     fn take(&mut self, job: &Job) -> Result<u64, CommError> {
         if self.next == self.end {
-            let mut tree = KvTree::new();
-            if job.rank() == Rank(0) {
-                let (first, count) = self.reserve(job);
-                tree.set("FIRST", first);
-                tree.set("COUNT", count);
-            }
-            let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
-            let number = |key| tree.require::<u64>(key);
-            let malformed = |_| CommError::Malformed { from: Rank(0), what: "a range of ids" };
-            self.next = number("FIRST").map_err(malformed)?;
-            self.end = self.next.saturating_add(number("COUNT").map_err(malformed)?);
+            let own = (job.rank() == Rank(0)).then(|| self.reserve(job));
+            let (first, count) = broadcast_value(&*job.comm, own)?;
+            (self.next, self.end) = (first, first.saturating_add(count));
         }
         let id = self.next;
         self.next += 1;

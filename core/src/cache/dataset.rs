@@ -4,9 +4,11 @@ use super::filemap::{Claim, Entry, Journal};
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
 use super::verify::Verified;
+use crate::holdings::{Holding, InPrefix, Lies, Standing};
 use crate::job::Job;
 use scr_base::fs::{At, Files};
 use scr_comm::placement::Survives;
+use scr_config::descriptor::protects;
 use scr_config::param;
 use scr_prefix::{DatasetDescriptor, InCache, Seq};
 use std::borrow::Cow;
@@ -23,11 +25,8 @@ pub(crate) struct CachedDataset {
     pub(crate) claim: Claim,
     /// Place of its store in the list.
     pub(crate) store: usize,
-    /// Its copy in the prefix directory.
-    pub(crate) copy: PrefixCopy,
-    /// Whether a newer dataset has its name or one of its files, or it is output that the user has purged. Then it must not be
-    /// copied to the prefix directory, nor be read there.
-    pub(crate) superseded: bool,
+    /// What the prefix directory has of it.
+    pub(crate) prefix: InPrefix,
     /// Whether it is one to restart from.
     pub(crate) standing: Standing,
     /// Whether the flush file says that it is in cache.
@@ -60,45 +59,6 @@ impl CheckpointId {
     }
 }
 
-/// The standing of a cached checkpoint as one to restart from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Standing {
-    /// Nothing.
-    #[default]
-    Kept,
-    /// The user went back to it, and no checkpoint was written since. Its flush makes it the current one.
-    Chosen,
-    /// The user or the application went back to a checkpoint before it. It is flushed only where it is output as well.
-    WentBack,
-    /// The application could not restart from it, or somebody has withdrawn it. That is for good.
-    Refused,
-}
-
-/// The copy of a cached dataset in the prefix directory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum PrefixCopy {
-    /// No complete copy.
-    Missing,
-    /// A flush is writing one while the application computes.
-    UnderWay,
-    /// A complete copy.
-    Complete,
-    /// A complete copy in containers. It keeps that form: nothing writes other lists of files over its
-    /// own, which would cost it if the flush were interrupted.
-    InContainers,
-}
-
-impl PrefixCopy {
-    /// A complete copy, `in_containers` or not.
-    pub(crate) fn complete(in_containers: bool) -> Self {
-        if in_containers {
-            Self::InContainers
-        } else {
-            Self::Complete
-        }
-    }
-}
-
 impl CachedDataset {
     /// A dataset that has just become complete, or has been found in cache.
     pub(crate) fn new(record: RankRecord, part: PartDir, claim: Claim, store: usize) -> Self {
@@ -107,8 +67,7 @@ impl CachedDataset {
             part,
             claim,
             store,
-            copy: PrefixCopy::Missing,
-            superseded: false,
+            prefix: InPrefix::Missing,
             standing: Standing::Kept,
             listed: false,
             may_replace: true,
@@ -133,6 +92,29 @@ impl CachedDataset {
         match self.is_of_other_ranks() {
             true => Cow::Owned(self.record.dataset_in_prefix()),
             false => Cow::Borrowed(&self.record.dataset),
+        }
+    }
+
+    /// What decides over it. What nodes its store outlives, and whether it is offered, only the [`Cache`](super::Cache) knows.
+    pub(crate) fn holding(&self) -> Holding {
+        let RankRecord { dataset, protection, .. } = &self.record;
+        let cache = match protection.bypass {
+            true => Lies::InPlace,
+            false if self.is_local() => Lies::Local,
+            false if protects(&protection.scheme) => Lies::Strong,
+            false => Lies::Weak,
+        };
+        Holding {
+            id: self.id(),
+            seq: self.seq(),
+            store: self.store,
+            is_checkpoint: dataset.checkpoint,
+            is_output: dataset.output,
+            cache,
+            prefix: self.prefix,
+            standing: self.standing,
+            is_of_others: self.is_of_other_ranks(),
+            is_offered: false,
         }
     }
 
@@ -178,26 +160,6 @@ impl CachedDataset {
         self.record.local.is_some()
     }
 
-    /// Whether a complete copy is in the prefix directory.
-    pub(crate) fn is_flushed(&self) -> bool {
-        matches!(self.copy, PrefixCopy::Complete | PrefixCopy::InContainers)
-    }
-
-    /// Whether a complete copy is in the prefix directory, and its files lie there under their names.
-    pub(crate) fn has_files_in_prefix(&self) -> bool {
-        self.copy == PrefixCopy::Complete
-    }
-
-    /// Whether a flush is copying it.
-    pub(crate) fn is_being_flushed(&self) -> bool {
-        self.copy == PrefixCopy::UnderWay
-    }
-
-    /// Whether it has yet to get to the prefix directory, with the files that its ranks have here.
-    pub(crate) fn is_unflushed(&self) -> bool {
-        !self.is_flushed() && !self.superseded && !self.is_of_other_ranks()
-    }
-
     /// Whether another number of ranks wrote it, and its files lie in the parts of those in the caches. This run's parts of it
     /// only hold what ranks have got from other nodes.
     pub(crate) fn is_of_other_ranks(&self) -> bool {
@@ -226,29 +188,11 @@ impl CachedDataset {
         self.record.protection.bypass || job.params.get(&param::GLOBAL_RESTART)
     }
 
-    /// Whether it is output that exists only in cache, which must not be lost.
-    pub(crate) fn must_stay(&self) -> bool {
-        self.record.dataset.output && self.is_unflushed()
-    }
-
     /// Records in this rank's part that no run may restart from the dataset. Gives whether that is recorded; why not is reported.
     pub(crate) fn record_refused(&self, job: &Job) -> bool {
         let path = self.part.filemap();
         let recorded = Journal::reopen(job.files(), &path)
             .and_then(|journal| journal.append(job.files(), &Entry::Refused).at("write", &path));
         recorded.map_err(|error| job.report.error_here(&scr_base::describe(&error))).is_ok()
-    }
-
-    /// Whether a run can restart from it. The files of a bypass dataset may be gone once a newer dataset has its name; if they
-    /// are still there, it is fetched.
-    pub(crate) fn is_restartable(&self) -> bool {
-        let is_overwritten = self.record.protection.bypass && self.superseded;
-        self.record.dataset.checkpoint && !self.is_refused() && !is_overwritten
-    }
-
-    /// Whether older ones may leave for it: a run can restart from it, it is protected and, where its files lie in the prefix
-    /// directory, the index has it.
-    pub(crate) fn counts(&self) -> bool {
-        self.is_restartable() && !self.is_local() && (!self.record.protection.bypass || self.is_flushed())
     }
 }

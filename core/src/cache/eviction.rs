@@ -4,7 +4,7 @@
 //! first, with one warning. The cache only names the dataset to evict: a flush that is copying it has to end first, and only
 //! its owner can end it.
 
-use super::dataset::{CachedDataset, PrefixCopy, Standing};
+use super::dataset::CachedDataset;
 use super::part::{remove_spare, spare_bytes, PartDir};
 use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
@@ -13,6 +13,7 @@ use super::stale::StalePart;
 use super::{record_withdrawn, Cache, StoreInUse, RECORDING};
 use crate::error::Doing as _;
 use crate::error::Error;
+use crate::holdings::{next, waits, Goal, Holding, Lies, Limit, Standing};
 use crate::job::Job;
 use scr_base::fs::verify::expect_bytes;
 use scr_base::fs::{Files, FsError};
@@ -20,17 +21,9 @@ use scr_base::message::amount;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{all_reduce, any, barrier, first_rank, Op};
 use scr_comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
-use scr_config::descriptor::{protects, Evict};
+use scr_config::descriptor::Evict;
 use scr_config::param;
 use scr_prefix::Seq;
-
-/// The dataset that is to leave a store next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Victim {
-    pub(crate) id: u64,
-    /// Whether a flush is copying it. That has to end first, and if it fails the dataset may have to stay.
-    pub(crate) being_flushed: bool,
-}
 
 /// Why a store has no room for the old datasets and a new one.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,21 +34,6 @@ pub(crate) enum Crowded {
     WasFull,
     /// By what it has now.
     Now(Room),
-}
-
-/// How many datasets may stay in a store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit {
-    most: u64,
-    /// Whether the newest checkpoint that a run can restart from stays in any case.
-    keep_newest: bool,
-}
-
-impl Limit {
-    /// Whether there is room for the newest checkpoint that survives the loss of a node, beside the newest of all if that stays.
-    fn has_room_for_strong(self) -> bool {
-        self.most > u64::from(self.keep_newest)
-    }
 }
 
 /// Which datasets had files in the prefix directory that another one is given.
@@ -70,7 +48,7 @@ pub(crate) struct FilesGiven {
 impl Cache {
     /// How many datasets a store keeps beside none that is being written.
     pub(crate) fn limit_after(&self, store: usize) -> Limit {
-        Limit { most: self.stores[store].count.max(1), keep_newest: true }
+        Limit { most: at_most(self.stores[store].count.max(1)), keep_newest: true }
     }
 
     /// How many datasets a store keeps while another one is written to it, where it is crowded on any rank. The rank that is to
@@ -94,51 +72,29 @@ impl Cache {
             ));
         }
         self.remove_spare(job, store);
-        Limit { most, keep_newest: false }
+        Limit { most: at_most(most), keep_newest: false }
     }
 
-    /// The dataset to evict next from a store that keeps more than its limit. Datasets from which no run can restart leave
-    /// first, then the oldest ones. The newest one that survives the loss of a node does not leave for weaker ones. Output stays
-    /// that exists only in cache, or that the application is about to read.
-    pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Victim> {
-        // No thread works on a dataset any more once room has to be made.
-        let waits = |cached: &CachedDataset| limit.keep_newest && self.waits(cached);
-        let waiting = self.datasets.iter().filter(|cached| cached.store == store && waits(cached)).count();
-        if self.count_in(store) - waiting as u64 <= limit.most {
-            return None;
-        }
-        // Also one that would have to get to the prefix directory before a run can read it.
-        let newest = |is_kept: fn(&CachedDataset) -> bool| {
-            let kept = self.datasets.iter().filter(|cached| is_kept(cached) && limit.keep_newest);
-            kept.max_by_key(|cached| cached.seq()).map(CachedDataset::id)
+    /// What decides over each dataset, oldest first.
+    pub(crate) fn holdings(&self) -> Vec<Holding> {
+        let of = |cached: &CachedDataset| {
+            let held = cached.holding();
+            let outlives = held.cache == Lies::Weak && self.outlives_nodes(&cached.record.protection.store);
+            let cache = if outlives { Lies::Strong } else { held.cache };
+            Holding { cache, is_offered: self.is_offered(cached), ..held }
         };
-        let strong = self.newest_strong().filter(|_| limit.has_room_for_strong());
-        let kept = [newest(CachedDataset::is_restartable), newest(CachedDataset::counts), strong];
-        let may_leave = |cached: &&CachedDataset| {
-            let stays = self.is_offered(cached) || cached.must_stay() && !cached.is_being_flushed();
-            cached.store == store && !kept.contains(&Some(cached.id())) && !stays && !waits(cached)
-        };
-        let all = self.datasets.iter().filter(may_leave);
-        let victim = all.min_by_key(|cached| (cached.is_restartable(), cached.seq()))?;
-        Some(Victim { id: victim.id(), being_flushed: victim.is_being_flushed() })
+        self.datasets.iter().map(of).collect()
     }
 
-    /// Whether a dataset is local, is one of the newest, and no newer one is protected: it stays beside those that count.
+    /// The dataset to evict next from a store that keeps more than its limit. A flush that copies it has to end first, and if that
+    /// fails it may have to stay.
+    pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Holding> {
+        next(&self.holdings(), Goal::Room { store, limit })
+    }
+
+    /// Whether a dataset that is local stays beside those that count.
     pub(crate) fn waits(&self, cached: &CachedDataset) -> bool {
-        let newer = || self.datasets.iter().filter(|other| other.seq() > cached.seq());
-        let are_newest = newer().filter(|other| other.is_local()).count() < MOST_LOCAL;
-        cached.is_local() && are_newest && !newer().any(CachedDataset::counts)
-    }
-
-    /// The newest checkpoint of which a run can restart after the loss of a node, if it is in cache only.
-    fn newest_strong(&self) -> Option<u64> {
-        let is_strong = |cached: &&CachedDataset| {
-            let protection = &cached.record.protection;
-            let outlives = protects(&protection.scheme) || self.outlives_nodes(&protection.store);
-            cached.counts() && (outlives || cached.is_flushed())
-        };
-        let newest = self.datasets.iter().filter(is_strong).max_by_key(|cached| cached.seq())?;
-        (!newest.is_flushed()).then(|| newest.id())
+        waits(&self.holdings(), &cached.holding())
     }
 
     /// Removes the remains of datasets that no run can rebuild now, as the room is needed. Gives whether there were any.
@@ -186,22 +142,8 @@ impl Cache {
         if self.clear(job, &same)? || self.clear_remains(job)? {
             return Ok(true);
         }
-        let newest = |is_wanted: &dyn Fn(Seq) -> bool| {
-            let all =
-                self.datasets.iter().filter(|cached| cached.is_restartable() && is_wanted(cached.seq()));
-            all.max_by_key(|cached| cached.seq()).map(CachedDataset::id)
-        };
-        let kept = [newest(&|_| true), newest(&|seq| seq < fetched)];
-        let may_leave = |cached: &&CachedDataset| {
-            let is_spare = !cached.is_restartable() || cached.is_flushed();
-            let is_needed = self.is_offered(cached) || cached.must_stay() || cached.is_being_flushed();
-            let is_needed = is_needed || kept.contains(&Some(cached.id()));
-            cached.store == store && is_spare && !is_needed && !cached.record.protection.bypass
-        };
-        let spare = self.datasets.iter().filter(may_leave);
-        let spare = spare.min_by_key(|cached| (cached.is_restartable(), cached.seq())).map(CachedDataset::id);
-        let Some(id) = spare else { return Ok(false) };
-        self.evict(job, id);
+        let Some(spare) = next(&self.holdings(), Goal::Way { store, fetched }) else { return Ok(false) };
+        self.evict(job, spare.id);
         Ok(true)
     }
 
@@ -222,7 +164,7 @@ impl Cache {
 
     /// The dataset that is about to leave a store, as far as can be said while no flush is under way.
     pub(crate) fn next_victim(&self, store: usize) -> Option<u64> {
-        let is_quiet = !self.datasets.iter().any(CachedDataset::is_being_flushed);
+        let is_quiet = !self.datasets.iter().any(|cached| cached.prefix.is_under_way());
         self.victim(store, self.limit_after(store)).filter(|_| is_quiet).map(|victim| victim.id)
     }
 
@@ -383,10 +325,11 @@ impl Cache {
         // For a dataset that lies in cache too, the index says later whether a flush has replaced files.
         let in_place = owner.protection.bypass;
         let lies_there = |cached: &&CachedDataset| {
-            cached.record.protection.bypass || in_place && cached.has_files_in_prefix()
+            cached.record.protection.bypass || in_place && cached.prefix.has_files()
         };
         let others = self.datasets.iter().filter(|cached| cached.id() != owner.dataset.id);
-        let others: Vec<_> = others.filter(|cached| !cached.superseded).filter(lies_there).collect();
+        let others: Vec<_> =
+            others.filter(|cached| !cached.prefix.is_superseded()).filter(lies_there).collect();
         if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {
             return Ok(FilesGiven::default());
         }
@@ -408,7 +351,7 @@ impl Cache {
     /// The dataset that was given their files has failed: they are to get to the prefix directory again.
     pub(crate) fn give_files_back(&mut self, given: &FilesGiven) {
         for cached in self.datasets.iter_mut().filter(|cached| given.replaced.contains(&cached.id())) {
-            (cached.superseded, cached.copy) = (false, PrefixCopy::Missing);
+            cached.prefix.give_back();
         }
     }
 
@@ -439,9 +382,9 @@ impl Cache {
     /// Evicts output-only datasets that are flushed, unless the application is about to read one.
     pub(crate) fn evict_flushed_output(&mut self, job: &Job) {
         let is_done = |cached: &&CachedDataset| {
-            let dataset = &cached.record.dataset;
-            let stays = self.is_offered(cached) || cached.is_unflushed() || cached.is_being_flushed();
-            !stays && dataset.output && !dataset.checkpoint
+            let held = cached.holding();
+            let stays = self.is_offered(cached) || held.is_unflushed() || held.prefix.is_under_way();
+            !stays && held.is_output && !held.is_checkpoint
         };
         let done: Vec<u64> = self.datasets.iter().filter(is_done).map(CachedDataset::id).collect();
         done.into_iter().for_each(|id| self.evict(job, id));
@@ -518,6 +461,10 @@ fn verify_before_delete(job: &Job, cached: &CachedDataset) {
     }
 }
 
+fn at_most(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
 fn report(job: &Job, done: Result<(), FsError>) {
     if let Err(error) = done {
         job.report.error_here(&scr_base::describe(&error));
@@ -529,7 +476,5 @@ const TAG: Tag = Tag(42);
 const CLEAN: &str = "`scr clean --dead' removes what jobs that are over have left on a node";
 /// With less room than this a store counts as full.
 const FULL: u64 = 1 << 20;
-/// The most datasets that are local at a time while a new one is written: one is being protected, and one waits for that.
-pub(crate) const MOST_LOCAL: usize = 2;
 /// Bytes of a file whose memory a thread gives back.
 const WORTH_A_THREAD: u64 = 1 << 20;

@@ -131,7 +131,7 @@ impl Cache {
             let staying = self.datasets.iter().filter(|cached| stays(cached));
             staying.for_each(|cached| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
-            let counting = || self.datasets.iter().filter(|cached| cached.counts());
+            let counting = || self.datasets.iter().filter(|cached| cached.holding().counts());
             let is_newer = |newer: &CachedDataset, older: &FlushEntry| {
                 newer.record.restart_point().replaces(older.restart_point())
             };
@@ -170,8 +170,9 @@ impl Cache {
             // The parts of those who wrote it have not left.
             return;
         }
-        let is_newer = |other: &CachedDataset| other.counts() && other.seq() > cached.seq();
-        let is_wanted = cached.counts() && !cached.is_gone_back_over() && !cached.is_flushed();
+        let is_newer = |other: &CachedDataset| other.holding().counts() && other.seq() > cached.seq();
+        let held = cached.holding();
+        let is_wanted = held.counts() && held.is_wanted() && !held.prefix.is_whole();
         if is_wanted && !self.datasets.iter().any(is_newer) {
             update_flush_file(job, |flush| flush.record_lost(&cached.record.dataset));
         } else if cached.listed {

@@ -50,8 +50,8 @@ pub(crate) mod stale;
 mod store;
 pub(crate) mod verify;
 
-pub(crate) use dataset::{CachedDataset, CheckpointId, PrefixCopy, Standing};
-pub(crate) use eviction::{Crowded, FilesGiven, Limit, MOST_LOCAL};
+pub(crate) use dataset::{CachedDataset, CheckpointId};
+pub(crate) use eviction::{Crowded, FilesGiven};
 pub(crate) use store::StoreInUse;
 
 use crate::error::Doing as _;
@@ -153,7 +153,7 @@ impl Cache {
     /// Whether a flush of this run is copying a dataset to the prefix directory, which has this id there.
     pub(crate) fn arrives_in_prefix(&self, id: u64) -> bool {
         let is_it = |cached: &&CachedDataset| cached.record.id_in_prefix == id;
-        self.datasets.iter().filter(is_it).any(CachedDataset::is_being_flushed)
+        self.datasets.iter().filter(is_it).any(|cached| cached.prefix.is_under_way())
     }
 
     /// Whether this run may rely on a dataset of the prefix directory: it is not one that it tried to read in vain.
@@ -174,8 +174,10 @@ impl Cache {
     /// The dataset of this id in the prefix directory is whole no more. One in place has no other files.
     pub(crate) fn lose_copy(&mut self, id: u64) {
         for cached in self.datasets.iter_mut().filter(|cached| cached.record.id_in_prefix == id) {
-            cached.copy = PrefixCopy::Missing;
-            cached.superseded |= cached.record.protection.bypass;
+            match cached.record.protection.bypass {
+                true => cached.prefix.supersede(),
+                false => cached.prefix.lose(),
+            }
         }
     }
 
@@ -261,7 +263,7 @@ impl Cache {
     /// A newer dataset has the name of this one, or a file of it: it is not read in the prefix directory any more, nor copied
     /// there.
     pub(crate) fn supersede(&mut self, id: u64) {
-        self.dataset_mut(id).into_iter().for_each(|cached| cached.superseded = true);
+        self.dataset_mut(id).into_iter().for_each(|cached| cached.prefix.supersede());
     }
 
     /// The output that the application is about to read back.
@@ -299,7 +301,7 @@ impl Cache {
 
     /// Removes what is left of datasets that could not be brought back, if this new one counts in their place.
     pub(crate) fn remove_stale_for(&mut self, job: &Job, id: u64) {
-        if self.dataset(id).is_some_and(CachedDataset::counts) {
+        if self.dataset(id).is_some_and(|cached| cached.holding().counts()) {
             let stale = std::mem::take(&mut self.stale);
             self.has_remains = false;
             self.remove_stale(job, &stale);
@@ -466,7 +468,9 @@ impl Cache {
         for cached in &mut self.datasets {
             let (own, name) = (cached.seq(), &cached.record.dataset.name);
             let mut all = in_prefix.iter().chain(&in_cache);
-            cached.superseded |= all.any(|(other, named)| *other > own && named == name);
+            if all.any(|(other, named)| *other > own && named == name) {
+                cached.prefix.supersede();
+            }
         }
     }
 

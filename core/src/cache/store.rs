@@ -10,11 +10,10 @@ use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
 use scr_base::fs::{EntryName, OwnedDir};
-use scr_comm::collective::route_trees;
+use scr_comm::collective::route;
 use scr_comm::placement::Placement;
 use scr_comm::{AnyError, Collective, CollectiveError, CommError, Rank};
 use scr_config::descriptor::{Evict, Store, View, WORLD};
-use scr_plugin_api::KvTree;
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -160,14 +159,11 @@ pub(crate) fn own_folder(
     };
     let assigned = job.agree(assigned)?;
     let folder_for = |mate: Rank| {
-        let mut tree = KvTree::new();
         let path = assigned.get(name_of(mate).as_str()).and_then(|path| path.file_name());
-        tree.set_bytes("FOLDER", path.unwrap_or_default().as_bytes());
-        (mate, tree)
+        (mate, path.unwrap_or_default().as_bytes().to_vec())
     };
-    let received = route_trees(&*job.comm, mates.iter().copied().map(folder_for).collect())?;
-    let folder = received.first().and_then(|(_, tree)| tree.value("FOLDER"));
     // Base folders may have different names on different nodes.
-    let folder = folder.and_then(EntryName::parse);
+    let received = route(&*job.comm, mates.iter().copied().map(folder_for).collect())?;
+    let folder = received.first().and_then(|(_, folder)| EntryName::parse(folder));
     Ok(folder.ok_or(CommError::Malformed { from: Rank(0), what: "the name of a folder" })?)
 }

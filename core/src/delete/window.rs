@@ -5,10 +5,9 @@ use crate::cache::Cache;
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
-use scr_comm::collective::{any, broadcast_tree};
+use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::{beyond_window, Request};
 use scr_prefix::{Index, PrefixError};
 
@@ -128,16 +127,8 @@ fn listed(
     doing: &str,
     find: impl FnOnce(&Index) -> Result<Vec<u64>, PrefixError>,
 ) -> Result<Vec<u64>, Error> {
-    let own = match job.rank() {
-        Rank(0) => job.ledger().index().and_then(|index| find(&index)),
-        _ => Ok(Vec::new()),
-    };
-    let own = job.agree(own).map_err(|error| error.doing(doing))?;
-    let mut tree = KvTree::new();
-    for id in own {
-        tree.child(id.to_string());
-    }
-    Ok(broadcast_tree(&*job.comm, Rank(0), &tree)?.keys_as().collect())
+    let found = job.on_first(|| job.ledger().index().and_then(|index| find(&index)));
+    found.map_err(|error| error.doing(doing))
 }
 
 const READING: &str = "reading the index of the prefix directory";

@@ -8,8 +8,9 @@ use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
 use crate::cache::record::{of_other_size, FileRecord, RankRecord};
 use crate::cache::verify::Opened;
-use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy};
+use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
+use crate::holdings::InPrefix;
 use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::redundancy::schemes::Schemes;
@@ -147,7 +148,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
-    fn candidates(&self, search: &Search<'_>) -> Result<Option<Vec<Candidate>>, Error> {
+    fn candidates(&mut self, search: &Search<'_>) -> Result<Option<Vec<Candidate>>, Error> {
         let (job, at_start) = (self.job, search.at_start);
         let named = search.wanted.filter(|wanted| wanted.by_user).map(|wanted| wanted.name);
         let candidates = match candidates(&*job.comm, job.files(), &job.prefix, named) {
@@ -160,6 +161,9 @@ impl<'a> Fetcher<'a> {
             }
             Err(error) => {
                 job.report.error(&format!("nothing is fetched: {error}"));
+                if matches!(error, FetchError::Index { is_damaged: false, .. }) {
+                    self.unread.push("what the index lists".to_owned());
+                }
                 return Ok(None);
             }
         };
@@ -275,7 +279,7 @@ impl<'a> Fetcher<'a> {
         let copies: Vec<u64> = self.cache.datasets().iter().filter(is_copy).map(CachedDataset::id).collect();
         copies.into_iter().for_each(|id| self.cache.evict(job, id));
         let cached = CachedDataset::new(record, part, journal.into_claim(), store);
-        let dataset = CachedDataset { copy: PrefixCopy::complete(candidate.aggregated), ..cached };
+        let dataset = CachedDataset { prefix: InPrefix::whole(candidate.aggregated), ..cached };
         let checkpoint = dataset.checkpoint();
         self.cache.insert(dataset);
         self.cache.record_in_cache(job, None);
@@ -347,6 +351,7 @@ impl<'a> Fetcher<'a> {
             prefix: &job.prefix,
             now: &job.local_time(),
             mates: Some(Mates { nodes: &job.nodes, path_of: &path_of }),
+            is_there: &|| job.run.wait_for_prefix(job.files(), &job.prefix).is_ok(),
             options: Options {
                 width: job.params.get(&param::FETCH_WIDTH),
                 block_bytes: job.params.get(&param::FILE_BUF_SIZE),

@@ -26,12 +26,13 @@ pub(crate) use into_cache::{Fetcher, Search, Wanted, AS_MANY_RANKS};
 pub(crate) use shared::Mates;
 
 use crate::flush::folder_owners::{self, FolderOwners};
+use crate::typed::broadcast_value;
 use readers::Readers;
 use scr_base::describe;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{retried, Files};
-use scr_comm::collective::{agree_at, all_reduce, any, broadcast_tree, in_turn, route_trees, Op};
+use scr_comm::collective::{agree_at, all_reduce, any, in_turn, route_trees, Op};
 use scr_comm::placement::Placement;
 use scr_comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use scr_plugin_api::KvTree;
@@ -42,6 +43,7 @@ use scr_prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
     Summary,
 };
+use serde::{Deserialize, Serialize};
 use shared::Mine;
 use std::path::{Path, PathBuf};
 
@@ -83,6 +85,8 @@ pub(crate) struct Fetch<'a> {
     /// Which rank reads a file for others; without it, every rank reads all its files.
     pub(crate) mates: Option<Mates<'a>>,
     pub(crate) options: Options,
+    /// Whether this rank still sees the prefix directory of the run, and not an empty folder where it was mounted.
+    pub(crate) is_there: &'a dyn Fn() -> bool,
 }
 
 /// One file of this rank, fetched.
@@ -204,7 +208,7 @@ impl FetchError {
 
     /// Whether it could not be read or put into cache, though nothing is known to be wrong with it, or with this run.
     fn is_unread(&self) -> bool {
-        matches!(self, Self::Failed { no_room: false, .. } | Self::Cache(_))
+        matches!(self, Self::Failed { .. } | Self::Cache(_))
     }
 }
 
@@ -293,30 +297,18 @@ impl Fetch<'_> {
     /// files.
     fn learn(&self, candidate: &Candidate) -> Result<Learnt, FetchError> {
         let mut leaves = Vec::new();
-        let mut head = KvTree::new();
-        if self.comm.rank() == Rank(0) {
-            head = match self.read(candidate) {
-                Ok((dataset, read, listed)) => {
-                    leaves = read;
-                    let mut tree = KvTree::new();
-                    tree.put("DSETDESC", dataset.to_tree());
-                    tree.set("LISTED", listed.0);
-                    tree.set("LISTED_NANOS", listed.1);
-                    tree
-                }
-                Err(refusal) => refusal.to_tree(),
-            };
-        }
-        let head = broadcast_tree(self.comm, Rank(0), &head)?;
-        let name = candidate.name_text();
-        let Some(dataset) = head.get("DSETDESC") else {
-            let refusal = Refusal::from_tree(&head);
-            return Err(refusal.into_error(name, self.comm.size()));
+        let read = || {
+            let (dataset, read, listed) = self.read(candidate)?;
+            leaves = read;
+            Ok((dataset.to_tree().pack(), listed))
         };
-        let malformed = |_| CommError::Malformed { from: Rank(0), what: "the description of a dataset" };
-        let dataset = DatasetDescriptor::from_tree(dataset).map_err(malformed)?;
-        let listed =
-            (head.require("LISTED").map_err(malformed)?, head.require("LISTED_NANOS").map_err(malformed)?);
+        let head = (self.comm.rank() == Rank(0)).then(read);
+        let head: Result<(Vec<u8>, _), Refusal> = broadcast_value(self.comm, head)?;
+        let (dataset, listed) =
+            head.map_err(|refusal| refusal.into_error(candidate.name_text(), self.comm.size()))?;
+        let malformed = || CommError::Malformed { from: Rank(0), what: "the description of a dataset" };
+        let tree = KvTree::unpack(&dataset).map_err(|_| malformed())?;
+        let dataset = DatasetDescriptor::from_tree(&tree).map_err(|_| malformed())?;
         if dataset.aggregated && (self.options.bypass || self.options.global) {
             return Err(self.not_in_place(candidate));
         }
@@ -559,6 +551,12 @@ impl Fetch<'_> {
 
     /// Marks damaged files, unless they were no more the dataset's when they were read.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
+        let error = match error {
+            FetchError::Damaged { dataset, account } if any(self.comm, [!(self.is_there)()])? == [true] => {
+                FetchError::Failed { dataset, account, no_room: false }
+            }
+            other => other,
+        };
         let is_damaged = error.is_final();
         if !is_damaged && !matches!(error, FetchError::Unproven { .. } | FetchError::Failed { .. }) {
             return Ok(error);
@@ -601,6 +599,7 @@ fn is_whole_after(recorded: Result<Committed, PrefixError>) -> Result<bool, Pref
 }
 
 /// Why rank 0 does not even begin.
+#[derive(Serialize, Deserialize)]
 enum Refusal {
     Damage(String),
     Ranks(u32),
@@ -623,24 +622,6 @@ impl Refusal {
             Self::Damage(account) => FetchError::Damaged { dataset, account },
             Self::Ranks(found) => FetchError::Ranks { dataset, found, expected },
             Self::Passing(account) => FetchError::Failed { dataset, account, no_room: false },
-        }
-    }
-
-    fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        match self {
-            Self::Damage(text) => tree.set("DAMAGE", text),
-            Self::Ranks(found) => tree.set("RANKS", found),
-            Self::Passing(text) => tree.set("PASSING", text),
-        }
-        tree
-    }
-
-    fn from_tree(tree: &KvTree) -> Self {
-        match (tree.text("DAMAGE"), tree.parse("RANKS")) {
-            (Some(text), _) => Self::Damage(text.to_owned()),
-            (None, Ok(Some(found))) => Self::Ranks(found),
-            _ => Self::Passing(tree.text("PASSING").unwrap_or_default().to_owned()),
         }
     }
 }

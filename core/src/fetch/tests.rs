@@ -55,7 +55,16 @@ fn fetch_over<'a>(
         let mut number = 0;
         let folder = to.join(comm.rank().to_string());
         fs::create_dir_all(&folder).unwrap();
-        let fetch = Fetch { comm: &comm, files, node: "node0", prefix, now: NOW, mates: None, options };
+        let fetch = Fetch {
+            comm: &comm,
+            files,
+            node: "node0",
+            prefix,
+            now: NOW,
+            mates: None,
+            options,
+            is_there: &|| true,
+        };
         fetch.dataset(candidate, &mut |_, _| {
             number += 1;
             Ok(folder.join(number.to_string()))
@@ -387,8 +396,16 @@ fn each_copy_of_a_file_of_several_ranks_is_compared() {
     let options = Options { width: 1, ..OPTIONS };
     let all = run(2, |comm| {
         let (prefix, rank) = (&stage.prefix, comm.rank());
-        let fetch =
-            Fetch { comm: &comm, files: &RealFiles, node: "n", prefix, now: NOW, mates: None, options };
+        let fetch = Fetch {
+            comm: &comm,
+            files: &RealFiles,
+            node: "n",
+            prefix,
+            now: NOW,
+            mates: None,
+            options,
+            is_there: &|| true,
+        };
         fetch.dataset(&candidate_of(&cached), &mut |_, file| {
             if rank == Rank(1) && file.name == shared.name {
                 let mut bytes = fs::read(&path).unwrap();
@@ -526,6 +543,7 @@ fn all_ranks_report_a_full_cache() {
             now: NOW,
             mates: None,
             options: OPTIONS,
+            is_there: &|| true,
         };
         let folder = stage.dir.path().join(format!("to.{}", comm.rank()));
         fs::create_dir(&folder).unwrap();

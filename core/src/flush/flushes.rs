@@ -9,19 +9,20 @@ use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::record::RankRecord;
-use crate::cache::{Cache, CachedDataset, PrefixCopy};
+use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
 use crate::error::Error;
+use crate::holdings::InPrefix;
 use crate::job::Job;
 use crate::log::{Event, Record, Transfer};
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
+use crate::typed::broadcast_value;
 use scr_base::message::throughput;
 use scr_base::planted::{planted, Bug};
-use scr_comm::collective::{any, broadcast, broadcast_tree};
+use scr_comm::collective::{any, broadcast};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::{FileName, Index, Location, PrefixError, Withdrawal};
 use std::collections::BTreeMap;
@@ -174,7 +175,7 @@ impl Flushes {
             }
             if flushed.is_ok() && !left.contains(&id) {
                 flushed = self.finish_all(site).and_then(|()| {
-                    match site.cache.dataset(id).is_none_or(CachedDataset::is_flushed) {
+                    match site.cache.dataset(id).is_none_or(|cached| cached.prefix.is_whole()) {
                         true => Ok(()),
                         false => self.flush(site, id),
                     }
@@ -333,7 +334,7 @@ impl Flushes {
             Ok(run) => {
                 update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::Flushing));
                 let early = planted(Bug::FlushedBeforeArrived);
-                set_copy(site.cache, id, if early { PrefixCopy::Complete } else { PrefixCopy::UnderWay });
+                set_copy(site.cache, id, |copy| if early { copy.end(InPrefix::Files) } else { copy.begin() });
                 self.running.push(Copying { id, run, transport, began });
                 Ok(())
             }
@@ -480,7 +481,7 @@ impl Flushes {
         kind: FlushKind,
     ) -> Result<(), Error> {
         let took = site.job.elapsed() - began;
-        set_copy(site.cache, id, PrefixCopy::Missing);
+        set_copy(site.cache, id, |copy| copy.end(InPrefix::Missing));
         if let Some(cached) = site.cache.dataset(id).filter(|_| record.dataset.aggregated) {
             let _ = site.job.files().remove_if_there(&cached.part.container());
         }
@@ -571,7 +572,7 @@ impl Flushes {
             job.report.info(&line);
             job.report.info(&format!("{}: Flush succeeded for {}", kind.name(), cached.record.label()));
         }
-        set_copy(site.cache, id, PrefixCopy::complete(dataset.aggregated));
+        set_copy(site.cache, id, |copy| copy.end(InPrefix::whole(dataset.aggregated)));
         update_flush_file(job, |flush| {
             flush.add_location(id, Location::Prefix);
             Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
@@ -605,29 +606,26 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
 /// Marks the datasets in cache whose copies in the prefix directory are whole no more: this flush has replaced a file of theirs,
 /// or was about to. Collective.
 fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
-    let others = site.cache.datasets().iter().filter(|other| other.id() != id && other.is_flushed());
-    let others: Vec<u64> = others.filter(|other| !other.superseded).map(CachedDataset::id).collect();
+    let others = site.cache.datasets().iter().filter(|other| other.id() != id && other.prefix.is_whole());
+    let others: Vec<u64> = others.map(CachedDataset::id).collect();
     if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {
         return Ok(());
     }
-    let mut tree = KvTree::new();
-    if site.job.rank() == Rank(0) {
+    let find = || {
         let is_replaced = |index: &Index, other: u64| {
             let entry = index.entry(dataset(site.cache, other).record.id_in_prefix);
             !entry.is_some_and(|entry| entry.complete && !entry.superseded)
         };
         let replaced =
             |index: &Index| others.iter().copied().filter(|&other| is_replaced(index, other)).collect();
-        let replaced: Vec<u64> = site.job.ledger().look(replaced).unwrap_or_else(|error| {
+        site.job.ledger().look(replaced).unwrap_or_else(|error| {
             site.job.report.error(&scr_base::describe(&error));
             others.clone()
-        });
-        replaced.into_iter().for_each(|other| _ = tree.entry("REPLACED", other));
-    }
-    let tree = broadcast_tree(&*site.job.comm, Rank(0), &tree)?;
-    for other in tree.get("REPLACED").into_iter().flat_map(KvTree::keys_as::<u64>) {
-        site.cache.supersede(other);
-    }
+        })
+    };
+    let replaced = (site.job.rank() == Rank(0)).then(find);
+    let replaced: Vec<u64> = broadcast_value(&*site.job.comm, replaced)?;
+    replaced.into_iter().for_each(|other| site.cache.supersede(other));
     Ok(())
 }
 
@@ -707,9 +705,9 @@ fn dataset(cache: &Cache, id: u64) -> &CachedDataset {
     cache.dataset(id).expect("a dataset leaves the cache only when no flush is copying it")
 }
 
-fn set_copy(cache: &mut Cache, id: u64, copy: PrefixCopy) {
+fn set_copy(cache: &mut Cache, id: u64, set: impl FnOnce(&mut InPrefix)) {
     if let Some(cached) = cache.dataset_mut(id) {
-        cached.copy = copy;
+        set(&mut cached.prefix);
     }
 }
 

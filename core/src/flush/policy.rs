@@ -7,7 +7,8 @@ use super::flushes::Planned;
 use super::host_options::host_options;
 use super::{MakeCurrent, NoTransport, Options, SourceFile};
 use crate::cache::record::{FileRecord, RankRecord};
-use crate::cache::{Cache, CachedDataset, Standing};
+use crate::cache::{Cache, CachedDataset};
+use crate::holdings::{due, Standing, When};
 use crate::job::Job;
 use crate::plugin::Manifest;
 use crate::redundancy::plugins::TransportInUse;
@@ -40,10 +41,8 @@ pub(super) fn must_arrive(record: &RankRecord) -> bool {
 
 /// The datasets of earlier runs that are flushed when a run begins.
 pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
-    let due = |cached: &&CachedDataset| {
-        cached.is_unflushed() && !cached.is_refused() && is_due_at_start(job, &cached.record)
-    };
-    cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
+    let is_meant = |id| cache.dataset(id).is_some_and(|cached| is_due_at_start(job, &cached.record));
+    due(&cache.holdings(), When::Begin(&is_meant))
 }
 
 /// Whether a dataset of an earlier run is to get to the prefix directory when a run begins.
@@ -54,25 +53,12 @@ pub(crate) fn is_due_at_start(job: &Job, record: &RankRecord) -> bool {
 
 /// The datasets that must not be lost with the cache when a run ends: output, what lies in place, and the newest checkpoint.
 pub(super) fn due_at_end(job: &Job, cache: &Cache) -> Vec<u64> {
-    let periodic = job.params.get(&param::FLUSH) > 0;
-    let restartable = |cached: &&CachedDataset| {
-        cached.record.dataset.checkpoint && !cached.is_refused() && !cached.is_gone_back_over()
-    };
-    let newest = cache.datasets().iter().filter(restartable).max_by_key(|cached| cached.seq());
-    let newest = newest.map(CachedDataset::id);
-    let due = |cached: &&CachedDataset| {
-        let is_newest = periodic && Some(cached.id()) == newest;
-        let is_left = cached.is_refused() || cached.is_gone_back_over();
-        let is_not_wanted = is_left && !cached.record.dataset.output;
-        (must_arrive(&cached.record) || is_newest) && !is_not_wanted && cached.is_unflushed()
-    };
-    cache.datasets().iter().filter(due).map(CachedDataset::id).collect()
+    due(&cache.holdings(), When::End { checkpoints: job.params.get(&param::FLUSH) > 0 })
 }
 
 /// Output that could not be flushed when it was due.
 pub(super) fn output_to_retry(cache: &Cache) -> Vec<u64> {
-    let left = cache.datasets().iter().filter(|cached| cached.must_stay() && !cached.is_being_flushed());
-    left.map(CachedDataset::id).collect()
+    due(&cache.holdings(), When::Again)
 }
 
 /// The transport that copies a dataset. Collective the first time that its store is flushed.

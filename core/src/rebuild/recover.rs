@@ -163,10 +163,13 @@ fn rebuild(
                 remove(job, recovery.local);
                 return Ok(Recovered::Removed);
             }
-            if recovery.scheme_fails.get() {
+            let [is_unread] = any(&*job.comm, [job.files().unread().is_some()])?;
+            if recovery.scheme_fails.get() || is_unread {
+                let what =
+                    if recovery.scheme_fails.get() { "the scheme can be used" } else { "it can be read" };
                 job.report.error(&format!(
                     "{label} cannot be restored from cache in this run: {why}. It stays in cache; to restart from it, end this \
-                     run, and start again once the scheme can be used"
+                     run, and start again once {what}"
                 ));
                 return Ok(Recovered::Unrecovered(Unrecovered::NotTried));
             }

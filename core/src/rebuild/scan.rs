@@ -10,10 +10,9 @@ use crate::cache::part::{find_parts, PartDir};
 use crate::cache::Cache;
 use crate::cache::StoreInUse;
 use crate::job::Job;
+use crate::typed::route_values;
 use scr_base::fs::EntryName;
-use scr_comm::collective::route_trees;
 use scr_comm::{CommError, Rank};
-use scr_plugin_api::KvTree;
 use std::os::unix::ffi::OsStrExt;
 
 /// The parts that this rank reports, and the highest dataset id that it has seen in use.
@@ -32,13 +31,16 @@ pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
         }
     }
     let mut parts = Vec::new();
-    for (_, tree) in route_trees(&*job.comm, dealt)? {
-        parts.extend(read(job, cache, &tree));
+    for (_, found) in route_values(&*job.comm, dealt)? {
+        parts.extend(read(job, cache, found));
     }
     Ok(Scan { parts, highest })
 }
 
-fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvTree)>, highest: &mut u64) {
+/// A part that was found: the place of its store, the name of a folder below that, the number of the dataset, and the rank.
+type Dealt = (usize, Option<Vec<u8>>, u64, u32);
+
+fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, Dealt)>, highest: &mut u64) {
     let mates = store.placement.mates(job.rank());
     let mut next = mates.iter().cycle();
     let places = node_dir::places(job.files(), store.root.path()).unwrap_or_else(|error| {
@@ -55,27 +57,21 @@ fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, KvT
         *highest = found.ids.iter().copied().fold(*highest, u64::max);
         for (id, owner) in found.parts {
             let speaker = if mates.binary_search(&owner).is_ok() { Some(&owner) } else { next.next() };
-            let mut tree = KvTree::new();
-            tree.set("STORE", number);
+            let speaker = *speaker.expect("the leader is one of the ranks that share the store");
             // Another node may know the same folder by another path.
-            if let Some(folder) = place.file_name().filter(|_| place != store.root.path()) {
-                tree.set_bytes("FOLDER", folder.as_bytes());
-            }
-            tree.set("DSET", id);
-            tree.set("RANK", owner);
-            dealt.push((*speaker.expect("the leader is one of the ranks that share the store"), tree));
+            let folder = place.file_name().filter(|_| place != store.root.path());
+            dealt.push((speaker, (number, folder.map(|name| name.as_bytes().to_vec()), id, owner.0)));
         }
     }
 }
 
-fn read(job: &Job, cache: &Cache, tree: &KvTree) -> Option<LocalPart> {
-    let store = cache.stores().get(tree.require::<usize>("STORE").ok()?)?;
-    let folder = match tree.value("FOLDER") {
-        Some(name) => EntryName::parse(name)?.below(store.root.path()),
+fn read(job: &Job, cache: &Cache, (store, folder, id, owner): Dealt) -> Option<LocalPart> {
+    let store = cache.stores().get(store)?;
+    let folder = match folder {
+        Some(name) => EntryName::parse(&name)?.below(store.root.path()),
         None => store.root.path().to_owned(),
     };
-    let owner = Rank(tree.require("RANK").ok()?);
-    let id = tree.require("DSET").ok()?;
+    let owner = Rank(owner);
     let part = PartDir::new(&folder, id, owner);
     let map = Filemap::read(job.files(), &part);
     let flaw = match &map {

@@ -17,7 +17,7 @@ use crate::cache::part::PartDir;
 use crate::cache::place::{self, Flaw};
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
-use crate::cache::MOST_LOCAL;
+use crate::holdings::MOST_LOCAL;
 use crate::job::Job;
 use scr_base::env::Link;
 use scr_base::fs::At;

@@ -6,12 +6,10 @@ use crate::error::Doing as _;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
-use scr_comm::collective::broadcast_tree;
 use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::ledger::Request;
 use scr_prefix::{Between, PrefixError, Restarted, Seq};
-use std::path::Path;
 
 /// A checkpoint that the user or the application has named.
 pub(crate) struct Chosen {
@@ -110,12 +108,8 @@ fn record(job: &Job, name: &[u8], &WentBack(over): &WentBack) -> Result<(), Pref
 
 /// The last restart from this name in this allocation, if there was one.
 fn restarted_from(job: &Job, name: &[u8]) -> Result<Option<Restarted>, Error> {
-    let last = if job.rank() == Rank(0) { Restarted::read(job.files(), &job.prefix) } else { Ok(None) };
     let last = job
-        .agree(last)
+        .on_first(|| Restarted::read(job.files(), &job.prefix))
         .map_err(|error| error.doing("reading whether SCR_CURRENT was restarted from before"))?;
-    let last = last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID));
-    let tree = last.map(|last| last.to_tree()).unwrap_or_default();
-    let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
-    Ok(Restarted::from_tree(&tree, Path::new("what rank 0 has read")).ok())
+    Ok(last.filter(|last| last.name == name && last.job_id == job.params.get(&param::JOB_ID)))
 }

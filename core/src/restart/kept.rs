@@ -69,7 +69,7 @@ impl Restart {
 
 fn expect_whole(job: &Job, cached: &CachedDataset) -> Result<(), ReplacedError> {
     let checkpoint = cached.checkpoint();
-    let is_kept = !cached.is_flushed()
+    let is_kept = !cached.prefix.is_whole()
         || job
             .ledger()
             .look(|index| index.is_whole(checkpoint.seq.id, &checkpoint.name))
@@ -81,7 +81,7 @@ fn expect_whole(job: &Job, cached: &CachedDataset) -> Result<(), ReplacedError> 
 fn expect_kept(job: &Job, cached: &CachedDataset, file: &FileRecord) -> Result<(), ReplacedError> {
     let (files, record) = (job.files(), &cached.record);
     let is_given_out = Overwritten::since(files, &job.prefix, &file.name, record.seq())?;
-    if !is_given_out && cached.is_flushed() {
+    if !is_given_out && cached.prefix.is_whole() {
         return Ok(());
     }
     let path = record.prefix_path(file);

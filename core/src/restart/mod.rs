@@ -14,10 +14,11 @@ use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::stale::UnusableDataset;
-use crate::cache::{Cache, CachedDataset, CheckpointId, PrefixCopy, Standing};
+use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
 use crate::flush::closing;
+use crate::holdings::{self, Goal, InPrefix, Standing};
 use crate::job::Job;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
@@ -43,6 +44,8 @@ pub(crate) struct Restart {
     begun: bool,
     /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
     held: Option<u64>,
+    /// The checkpoints that could not be fetched, though nothing is known to be wrong with them.
+    unread: Vec<String>,
 }
 
 impl Restart {
@@ -57,7 +60,7 @@ impl Restart {
     /// It is not in cache, and cannot be fetched.
     pub(crate) fn read_output(from: &mut Fetcher<'_>, wanted: &Candidate) -> Result<(), Error> {
         let is_it = |cached: &&CachedDataset| {
-            let is_overwritten = cached.record.protection.bypass && cached.superseded;
+            let is_overwritten = cached.record.protection.bypass && cached.prefix.is_superseded();
             cached.seq() == wanted.seq && cached.record.dataset.name == wanted.name && !is_overwritten
         };
         let id = match from.cache.datasets().iter().find(is_it) {
@@ -91,10 +94,7 @@ impl Restart {
             Wish::Restart(chosen) => self.go_back(from, &chosen)?,
         }
         if self.loaded.is_none() {
-            self.loaded = find_newer_than_cache(from, in_prefix, self.given_up)?;
-        }
-        if self.loaded.is_none() {
-            self.loaded = find_newest(from, in_prefix, self.given_up)?;
+            self.find(from, Some(in_prefix), |_| true)?;
             report_unread(from.job, from.cache, self.loaded.as_ref());
         }
         self.leave_spent(from)
@@ -105,7 +105,7 @@ impl Restart {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn find_newer(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        self.loaded = find_left(from, self.given_up, |_| true)?;
+        self.find_again(from)?;
         self.leave_spent(from)
     }
 
@@ -114,8 +114,48 @@ impl Restart {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn find_again(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        self.loaded = find_left(from, self.given_up, |_| true)?;
+        self.find(from, None, |_| true)
+    }
+
+    /// Finds the newest checkpoint of those that are left, which nobody has gone back over: in the prefix directory if it is newer
+    /// there, or else in cache. A run may have continued where this cache was not there, and these nodes know nothing of it. A run
+    /// that begins gives what the prefix directory has.
+    fn find(
+        &mut self,
+        from: &mut Fetcher<'_>,
+        at_start: Option<&PrefixState>,
+        is_left: impl Fn(Seq) -> bool,
+    ) -> Result<(), Error> {
+        let given_up = self.given_up;
+        let is_left = |seq: Seq| is_left(seq) && !given_up.has(seq);
+        let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
+        self.loaded = newest(from);
+        let known = at_start.zip(self.loaded.as_ref());
+        let is_known_older = known.is_some_and(|(state, cached)| !is_newer_there(from.job, state, cached));
+        if is_known_older || !from.job.params.get(&param::FETCH) {
+            return Ok(());
+        }
+        let above = self.loaded.as_ref().map(|cached| cached.seq);
+        let is_eligible =
+            |candidate: &Candidate| is_left(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
+        let search = Search { at_start: at_start.is_some(), wanted: None, is_eligible: &is_eligible };
+        let fetched = from.first(&search)?;
+        self.unread.append(&mut from.unread);
+        // It may be an older one that the index calls current.
+        let chosen = at_start.filter(|state| state.is_chosen).and_then(|state| state.first.as_ref());
+        if let Some(chosen) =
+            chosen.filter(|chosen| fetched.as_ref().is_some_and(|one| one.seq == chosen.seq))
+        {
+            WentBack::to(chosen.seq, from).drop_newer(from.job, from.cache)?;
+        }
+        // A fetch may have made room for itself.
+        self.loaded = fetched.or_else(|| newest(from));
         Ok(())
+    }
+
+    /// Takes the newest checkpoint in cache.
+    fn find_cached(&mut self, job: &Job, cache: &Cache) {
+        self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
     }
 
     /// No checkpoint is tried more often than the user wants.
@@ -170,6 +210,11 @@ impl Restart {
     /// The application begins to write, and so needs no checkpoint to begin with any more.
     pub(crate) fn begin_writing(&mut self) {
         self.owes_one = false;
+    }
+
+    /// The checkpoints that could not be fetched, though nothing is known to be wrong with them.
+    pub(crate) fn unread(&self) -> &[String] {
+        &self.unread
     }
 
     /// Whether the user or the application has gone back over the checkpoints at this place.
@@ -230,7 +275,7 @@ impl Restart {
     pub(crate) fn hold(&mut self, from: &mut Fetcher<'_>) -> Result<bool, Error> {
         let (job, mut has_changed) = (from.job, false);
         while let Some(cached) = self.checkpoint(from.cache).filter(|cached| cached.is_read_in_prefix(job)) {
-            let (checkpoint, is_listed) = (cached.checkpoint(), cached.is_flushed());
+            let (checkpoint, is_listed) = (cached.checkpoint(), cached.prefix.is_whole());
             if self.held == Some(checkpoint.id) {
                 break;
             }
@@ -248,7 +293,7 @@ impl Restart {
             }
             job.report.error(&what);
             // The dataset that has replaced it may be complete by now.
-            self.loaded = find_left(from, self.given_up, |_| true)?;
+            self.find_again(from)?;
             has_changed = true;
         }
         Ok(has_changed)
@@ -267,8 +312,7 @@ impl Restart {
         from.cache.supersede(replaced.id);
         attempts::forget(from.job);
         // The dataset that has replaced it may be complete by now.
-        self.loaded = find_left(from, self.given_up, |seq| seq != replaced.seq)?;
-        Ok(())
+        self.find(from, None, |seq| seq != replaced.seq)
     }
 
     /// The application reads nothing in the prefix directory any more.
@@ -299,7 +343,7 @@ impl Restart {
         chosen.into_iter().for_each(|cached| cached.set_standing(Standing::Kept));
         cache.offer(None);
         attempts::forget(job);
-        self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
+        self.find_cached(job, cache);
     }
 
     /// If the checkpoint, or the chosen one, was that of this name, which has been dropped or deleted, the next older one takes
@@ -315,14 +359,14 @@ impl Restart {
             self.owes_one &= left.is_none() || self.loaded.is_some();
             return Ok(false);
         }
-        self.loaded = self.loaded.take().filter(|_| left.is_none());
+        _ = self.loaded.take_if(|_| left.is_some());
         let unchosen = self.chosen.take_if(|chosen| chosen.name == name).and_then(|chosen| chosen.seq);
         if self.chosen.is_some() {
             // It is loaded in any case.
             return Ok(false);
         }
         let Some(left) = unchosen.or(left) else { return Ok(false) };
-        self.loaded = find_left(from, self.given_up, |seq| seq < left)?;
+        self.find(from, None, |seq| seq < left)?;
         self.owes_one &= self.loaded.is_some();
         Ok(true)
     }
@@ -331,10 +375,12 @@ impl Restart {
     pub(crate) fn leave_lost(&mut self, job: &Job, cache: &Cache) {
         let is_readable = |id: u64| {
             let global = job.params.get(&param::GLOBAL_RESTART);
-            cache.dataset(id).is_some_and(|cached| !cached.superseded || !global && cached.is_restartable())
+            cache.dataset(id).is_some_and(|cached| {
+                !cached.prefix.is_superseded() || !global && cached.holding().is_restartable()
+            })
         };
         if self.loaded.take_if(|loaded| !is_readable(loaded.id)).is_some() {
-            self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
+            self.find_cached(job, cache);
         }
     }
 
@@ -361,10 +407,10 @@ impl Restart {
     }
 
     fn go_to_older(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        if let Some(left) = self.loaded.take() {
-            self.loaded = find_left(from, self.given_up, |seq| seq < left.seq)?;
+        match self.loaded.take() {
+            Some(left) => self.find(from, None, |seq| seq < left.seq),
+            None => Ok(()),
         }
-        Ok(())
     }
 }
 
@@ -383,17 +429,10 @@ fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool 
     is_whole || !is_listed
 }
 
-/// Finds the newest checkpoint in the prefix directory, if it is newer than all that are in cache: a run may have continued where
-/// this cache was not there, and these nodes know nothing of it. An older one that the user has made current does not count as
-/// newer, which is reported.
-fn find_newer_than_cache(
-    from: &mut Fetcher<'_>,
-    in_prefix: &PrefixState,
-    given_up: GivenUp,
-) -> Result<Option<CheckpointId>, Error> {
-    let job = from.job;
-    let newest = newest_cached(job, from.cache, |cached| !given_up.has(cached.seq()));
-    let Some((cached, first)) = newest.zip(in_prefix.first.as_ref()) else { return Ok(None) };
+/// Whether the prefix directory has a newer checkpoint than all that are in cache. An older one that the user has made current does
+/// not count as newer, which is reported.
+fn is_newer_there(job: &Job, in_prefix: &PrefixState, cached: &CheckpointId) -> bool {
+    let Some(first) = &in_prefix.first else { return false };
     let unsaid = job.params.get(&param::CURRENT).is_none();
     if unsaid && in_prefix.is_chosen && first.seq < cached.seq {
         let chosen = first.name_text();
@@ -403,41 +442,28 @@ fn find_newer_than_cache(
             cached.name_text()
         ));
     }
-    if first.seq <= cached.seq || planted(Bug::OlderInCacheWins) || !job.params.get(&param::FETCH) {
-        return Ok(None);
+    let is_newer = first.seq > cached.seq && !planted(Bug::OlderInCacheWins);
+    if is_newer && job.params.get(&param::FETCH) {
+        job.report.notice(&format!(
+            "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
+            first.seq.id,
+            cached.name_text()
+        ));
     }
-    job.report.notice(&format!(
-        "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
-        first.seq.id,
-        cached.name_text()
-    ));
-    fetch_at_start(from, in_prefix, &|candidate| candidate.seq > cached.seq && !given_up.has(candidate.seq))
-}
-
-/// Finds the newest checkpoint in cache, or else in the prefix directory.
-fn find_newest(
-    from: &mut Fetcher<'_>,
-    in_prefix: &PrefixState,
-    given_up: GivenUp,
-) -> Result<Option<CheckpointId>, Error> {
-    let cached = newest_cached(from.job, from.cache, |cached| !given_up.has(cached.seq()));
-    if cached.is_some() || !from.job.params.get(&param::FETCH) {
-        return Ok(cached);
-    }
-    fetch_at_start(from, in_prefix, &|candidate| !given_up.has(candidate.seq))
+    is_newer
 }
 
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
 /// reads in the prefix directory.
 fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
-    let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && !cached.is_gone_back_over());
+    let all = cache.datasets().iter().filter(|cached| cached.holding().is_wanted());
     let newest = all.max_by_key(|cached| cached.seq());
     let Some(newest) = newest.filter(|newest| loaded.is_none_or(|loaded| newest.seq() > loaded.seq)) else {
         return;
     };
-    let why = match newest.copy {
-        _ if newest.superseded => "a newer dataset has its name or its files there",
-        PrefixCopy::InContainers => "its files lie there in containers",
+    let why = match newest.prefix {
+        prefix if prefix.is_superseded() => "a newer dataset has its name or its files there",
+        InPrefix::Containers => "its files lie there in containers",
         _ => "it is not there",
     };
     job.report.warn(&format!(
@@ -445,40 +471,6 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
          to restart from it, end this run and start with SCR_GLOBAL_RESTART=0",
         newest.record.label()
     ));
-}
-
-/// Finds the newest checkpoint of those that are left: in the prefix directory if it is there, or else in cache.
-fn find_left(
-    from: &mut Fetcher<'_>,
-    given_up: GivenUp,
-    is_left: impl Fn(Seq) -> bool,
-) -> Result<Option<CheckpointId>, Error> {
-    let is_left = |seq: Seq| is_left(seq) && !given_up.has(seq);
-    let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
-    let cached = newest(from);
-    if !from.job.params.get(&param::FETCH) {
-        return Ok(cached);
-    }
-    let above = cached.map(|cached| cached.seq);
-    let is_between =
-        |candidate: &Candidate| is_left(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
-    let fetched = from.first(&Search { at_start: false, wanted: None, is_eligible: &is_between })?;
-    // A fetch may have made room for itself.
-    Ok(fetched.or_else(|| newest(from)))
-}
-
-/// Fetches the first eligible checkpoint when a run begins. It may be an older one that the index calls current.
-fn fetch_at_start(
-    from: &mut Fetcher<'_>,
-    in_prefix: &PrefixState,
-    is_eligible: &dyn Fn(&Candidate) -> bool,
-) -> Result<Option<CheckpointId>, Error> {
-    let fetched = from.first(&Search { at_start: true, wanted: None, is_eligible })?;
-    let chosen = in_prefix.first.as_ref().filter(|_| in_prefix.is_chosen);
-    if let Some(chosen) = chosen.filter(|chosen| fetched.as_ref().is_some_and(|one| one.seq == chosen.seq)) {
-        WentBack::to(chosen.seq, from).drop_newer(from.job, from.cache)?;
-    }
-    Ok(fetched)
 }
 
 /// The user or the application has gone back over the checkpoints at these places, which are given up. Only a choice makes one: a
@@ -511,7 +503,7 @@ impl WentBack {
             return Ok(());
         }
         let is_newer = |cached: &&CachedDataset| {
-            let is_checkpoint = cached.record.dataset.checkpoint && !cached.must_stay();
+            let is_checkpoint = cached.record.dataset.checkpoint && !cached.holding().must_stay();
             is_checkpoint && cached.seq() > seq
         };
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
@@ -550,10 +542,11 @@ pub(crate) fn newest_cached(
     is_wanted: impl Fn(&CachedDataset) -> bool,
 ) -> Option<CheckpointId> {
     // If all files are read in the prefix directory, they must have got there, under their names.
-    let global = job.params.get(&param::GLOBAL_RESTART);
-    let all = cache.datasets().iter().filter(|cached| cached.is_restartable() && is_wanted(cached));
-    let usable = all.filter(|cached| !global || cached.has_files_in_prefix() && !cached.superseded);
-    usable.max_by_key(|cached| cached.seq()).map(CachedDataset::checkpoint)
+    let in_prefix = job.params.get(&param::GLOBAL_RESTART);
+    let wanted = cache.datasets().iter().filter(|cached| is_wanted(cached));
+    let wanted: Vec<_> = wanted.map(CachedDataset::holding).collect();
+    let newest = holdings::next(&wanted, Goal::Restart { in_prefix })?;
+    cache.dataset(newest.id).map(CachedDataset::checkpoint)
 }
 
 /// Records in cache and in the index that no run restarts from a checkpoint: the application could not, or its bytes are others.
@@ -561,7 +554,7 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
     let Some(cached) = cache.dataset_mut(refused.id) else { return };
     cached.set_standing(Standing::Refused);
     // Otherwise its number, or its name, may refer to another one there.
-    let is_listed = !cached.superseded;
+    let is_listed = !cached.prefix.is_superseded();
     if !planted(Bug::RefusalForgotten) {
         _ = cached.record_refused(job);
     }

@@ -2,21 +2,24 @@
 //! there, to their bytes.
 
 use crate::cache::record::RankRecord;
-use crate::cache::{Cache, PrefixCopy};
+use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
 use crate::error::Error;
+use crate::holdings::InPrefix;
 use crate::job::Job;
 use scr_base::fs::verify::{expect_bytes, FileError};
 use scr_base::planted::{planted, Bug};
-use scr_comm::collective::broadcast_tree;
-use scr_comm::Rank;
 use scr_config::param;
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::{self, Candidate};
-use scr_prefix::{DatasetDescriptor, FlushFile, Overwritten, PrefixError, Seq, Withdrawal, Withdrawn};
+use scr_prefix::{
+    DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, Overwritten, PrefixError, Seq, Withdrawal,
+    Withdrawn,
+};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// The state of the prefix directory, the same on all ranks.
+#[derive(Serialize, Deserialize)]
 pub(crate) struct PrefixState {
     /// The highest id that is in use there.
     pub(crate) highest: u64,
@@ -45,6 +48,7 @@ pub(crate) struct PrefixState {
 }
 
 /// A dataset that the index knows.
+#[derive(Serialize, Deserialize)]
 struct Known {
     seq: Seq,
     name: Vec<u8>,
@@ -60,6 +64,19 @@ struct Known {
 }
 
 impl Known {
+    fn of(entry: IndexEntry) -> Self {
+        let dataset = entry.dataset.as_ref();
+        Self {
+            seq: entry.seq(),
+            created: dataset.map_or(0, |dataset| dataset.created),
+            checkpoint: dataset.is_none_or(|dataset| dataset.checkpoint),
+            failed: entry.failed.is_some(),
+            superseded: entry.superseded,
+            aggregated: dataset.is_some_and(|dataset| dataset.aggregated),
+            name: entry.name,
+        }
+    }
+
     fn is(&self, dataset: &DatasetDescriptor) -> bool {
         let known = self.created != 0 && dataset.created != 0;
         self.name == dataset.name && (!known || self.created == dataset.created)
@@ -72,48 +89,8 @@ impl PrefixState {
     /// # Errors
     /// A file there cannot be read: a run that took it for missing would start fresh and ignore existing datasets.
     pub(crate) fn read(job: &Job) -> Result<Self, Error> {
-        let own = if job.rank() == Rank(0) { look_into_prefix(job) } else { Ok(KvTree::new()) };
-        let tree = job.agree(own).map_err(|error| error.doing("reading what the prefix directory has"))?;
-        Ok(Self::from_tree(&broadcast_tree(&*job.comm, Rank(0), &tree)?))
-    }
-
-    fn from_tree(tree: &KvTree) -> Self {
-        let known = |(id, entry): (&[u8], &KvTree)| {
-            let id = std::str::from_utf8(id).ok()?.parse().ok()?;
-            Some(Known {
-                seq: Seq { run: entry.parse("RUN").ok().flatten()?, id },
-                name: entry.value("NAME")?.to_vec(),
-                created: entry.parse("CREATED").ok().flatten().unwrap_or(0),
-                checkpoint: entry.text("CKPT") == Some("1"),
-                failed: entry.text("FAILED") == Some("1"),
-                superseded: entry.text("SUPERSEDED") == Some("1"),
-                aggregated: entry.text("AGGREGATED") == Some("1"),
-            })
-        };
-        let all_known = |key| tree.get(key).into_iter().flat_map(KvTree::iter).filter_map(known).collect();
-        let seq =
-            |entry: &KvTree| Some(Seq { run: entry.require("RUN").ok()?, id: entry.require("ID").ok()? });
-        let number = |key| tree.parse(key).ok().flatten();
-        let seqs = |key| tree.get(key).into_iter().flat_map(KvTree::iter).filter_map(|(_, entry)| seq(entry));
-        Self {
-            highest: number("HIGHEST").unwrap_or(0),
-            first: tree.get("FIRST").and_then(Candidate::from_tree),
-            is_chosen: tree.text("CHOSEN") == Some("1"),
-            complete: all_known("PFS"),
-            purged: tree.get("PURGED").map(|purged| purged.keys_as().collect()).unwrap_or_default(),
-            replaced: seqs("REPLACED").collect(),
-            last_begun: tree.get("BEGUN").and_then(seq),
-            lost: all_known("LOST"),
-            of_other_ranks: tree
-                .get("CACHED")
-                .into_iter()
-                .flat_map(KvTree::keys)
-                .map(<[u8]>::to_vec)
-                .collect(),
-            withdrawn: tree.get("WITHDRAWN").cloned().map(Withdrawn).unwrap_or_default(),
-            is_any_left: false,
-            newest: Seq::default(),
-        }
+        let found = job.on_first(|| look_into_prefix(job));
+        found.map_err(|error| error.doing("reading what the prefix directory has"))
     }
 
     /// The names of the checkpoints that a run with the right number of ranks can restart from.
@@ -164,94 +141,75 @@ impl PrefixState {
     /// or their number refers to another one.
     pub(crate) fn mark_flushed(&self, job: &Job, cache: &mut Cache) {
         for cached in cache.datasets_mut() {
-            let id = cached.record.id_in_prefix;
-            // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
-            cached.superseded |= self.purged.contains(&id) && !cached.record.dataset.checkpoint;
-            cached.superseded |= self.is_replaced(cached.seq());
-            // A dataset that is also in cache is flushed again.
-            let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
-            let (own, dataset) = (cached.seq(), &cached.record.dataset);
-            let is_gone = |lost: &Known| {
-                let is_it = (lost.seq.id, lost.created) == (id, dataset.created);
-                // The entry of the older one has left the index.
-                is_it || lost.name == dataset.name && lost.seq > own
-            };
-            cached.superseded |= lies_there && self.lost.iter().any(is_gone);
-            let Some(same) = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix)
-            else {
-                continue;
-            };
-            let is_same = same.is(&cached.record.dataset);
-            // A copy that could not be read does not count: the dataset is flushed again, unless the application has refused it.
-            cached.copy =
-                if is_same && (!same.failed || cached.is_refused() || planted(Bug::FailedCountsAsFlushed)) {
-                    PrefixCopy::complete(same.aggregated)
-                } else {
-                    PrefixCopy::Missing
-                };
-            cached.superseded = !is_same;
-            if cached.superseded {
+            let listed = self.complete.iter().find(|other| other.seq.id == cached.record.id_in_prefix);
+            cached.prefix = self.copy_of(cached, listed);
+            if let Some(other) = listed.filter(|listed| !listed.is(&cached.record.dataset)) {
                 job.report.warn(&format!(
                     "{} in cache is not the dataset `{}' that the index of the prefix directory has under this number: it \
                      will not be flushed. It was written while nodes were away on which this one lies",
                     cached.record.label(),
-                    String::from_utf8_lossy(&same.name)
+                    String::from_utf8_lossy(&other.name)
                 ));
             }
         }
         let names: Vec<_> = self.complete.iter().map(|other| (other.seq, other.name.clone())).collect();
         cache.mark_superseded(&names);
     }
+
+    /// What the prefix directory has of a dataset in cache. `listed` is what the index has under its number.
+    fn copy_of(&self, cached: &CachedDataset, listed: Option<&Known>) -> InPrefix {
+        let (own, id, dataset) = (cached.seq(), cached.record.id_in_prefix, &cached.record.dataset);
+        // A copy that could not be read does not count: the dataset is flushed again, unless the application has refused it.
+        let counts =
+            |same: &Known| !same.failed || cached.is_refused() || planted(Bug::FailedCountsAsFlushed);
+        // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
+        let is_purged = self.purged.contains(&id) && !dataset.checkpoint;
+        // A dataset that is also in cache is flushed again.
+        let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
+        let is_gone = |lost: &Known| {
+            let is_it = (lost.seq.id, lost.created) == (id, dataset.created);
+            // The entry of the older one has left the index.
+            is_it || lost.name == dataset.name && lost.seq > own
+        };
+        match listed {
+            Some(other) if !other.is(dataset) => InPrefix::Superseded,
+            Some(same) if counts(same) => InPrefix::whole(same.aggregated),
+            _ if is_purged || self.is_replaced(own) => InPrefix::Superseded,
+            _ if lies_there && self.lost.iter().any(is_gone) => InPrefix::Superseded,
+            _ => InPrefix::Missing,
+        }
+    }
 }
 
-fn look_into_prefix(job: &Job) -> Result<KvTree, PrefixError> {
+fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
     let (files, prefix) = (job.files(), &job.prefix);
-    let mut tree = KvTree::new();
     let index = job.ledger().index()?;
     let flush = unless_damaged(job, FlushFile::read(files, prefix))?.unwrap_or_default();
     let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
     let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
-    tree.set("HIGHEST", ids.into_iter().fold(listed, u64::max));
-    let order: Vec<_> = ledger::in_order(&index, None).into_iter().collect();
-    if let Some(first) = order.first() {
-        tree.put("FIRST", first.to_tree());
-        tree.set("CHOSEN", u8::from(order.iter().any(|other| other.seq > first.seq)));
-    }
-    let ids_file = job.ledger().numbers()?;
-    for id in ids_file.purged() {
-        tree.entry("PURGED", id);
-    }
+    let order = ledger::in_order(&index, None).list;
+    let numbers = job.ledger().numbers()?;
     let entries = flush.entries();
-    for entry in entries.iter().filter(|entry| entry.replaced_in(&index).is_some()) {
-        tree.child("REPLACED").put(entry.id.to_string(), seq_tree(entry.seq()));
-    }
-    let of_other_ranks = entries
-        .into_iter()
-        .filter(|entry| entry.is_cached_checkpoint() && entry.restart_point().ranks != Some(job.comm.size()));
-    of_other_ranks.for_each(|entry| _ = tree.child("CACHED").child(entry.name));
-    if let Some(seq) = index.last_begun() {
-        tree.put("BEGUN", seq_tree(seq));
-    }
-    tree.put("WITHDRAWN", ids_file.withdrawn().0);
-    for entry in index.entries().into_iter().filter(|entry| entry.complete || entry.flushed.is_some()) {
-        let known = tree.entry(if entry.complete { "PFS" } else { "LOST" }, entry.id);
-        let dataset = entry.dataset.as_ref();
-        known.set("RUN", entry.run);
-        known.set_bytes("NAME", &entry.name);
-        known.set("CREATED", dataset.map_or(0, |dataset| dataset.created));
-        known.set("CKPT", u8::from(dataset.is_none_or(|dataset| dataset.checkpoint)));
-        known.set("FAILED", u8::from(entry.failed.is_some()));
-        known.set("SUPERSEDED", u8::from(entry.superseded));
-        known.set("AGGREGATED", u8::from(dataset.is_some_and(|dataset| dataset.aggregated)));
-    }
-    Ok(tree)
-}
-
-fn seq_tree(seq: Seq) -> KvTree {
-    let mut tree = KvTree::new();
-    tree.set("RUN", seq.run);
-    tree.set("ID", seq.id);
-    tree
+    let replaced = entries.iter().filter(|entry| entry.replaced_in(&index).is_some());
+    let is_of_others = |entry: &&FlushEntry| {
+        entry.is_cached_checkpoint() && entry.restart_point().ranks != Some(job.comm.size())
+    };
+    let known = index.entries().into_iter().filter(|entry| entry.complete || entry.flushed.is_some());
+    let (complete, lost): (Vec<_>, Vec<_>) = known.partition(|entry| entry.complete);
+    Ok(PrefixState {
+        highest: ids.into_iter().fold(listed, u64::max),
+        is_chosen: order.first().is_some_and(|first| order.iter().any(|other| other.seq > first.seq)),
+        first: order.into_iter().next(),
+        complete: complete.into_iter().map(Known::of).collect(),
+        purged: numbers.purged(),
+        replaced: replaced.map(FlushEntry::seq).collect(),
+        withdrawn: numbers.withdrawn(),
+        last_begun: index.last_begun(),
+        lost: lost.into_iter().map(Known::of).collect(),
+        of_other_ranks: entries.iter().filter(is_of_others).map(|entry| entry.name.clone()).collect(),
+        is_any_left: false,
+        newest: Seq::default(),
+    })
 }
 
 /// The value read, or `None` with a message if it is damaged.
@@ -272,7 +230,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
     let global = job.params.get(&param::GLOBAL_RESTART);
     for at in 0..cache.datasets().len() {
         let cached = &cache.datasets()[at];
-        if !cached.has_files_in_prefix() || cached.superseded || cached.record.protection.bypass {
+        if !cached.prefix.has_files() || cached.record.protection.bypass {
             continue;
         }
         let suspect = ledger::is_suspect(in_prefix.last_begun, cached.seq());
@@ -287,7 +245,7 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
             let why = error.agreed()?;
             let label = cached.record.label();
             job.report.error(&format!("{label} is to be flushed again from cache: {why}"));
-            cache.datasets_mut()[at].copy = PrefixCopy::Missing;
+            cache.datasets_mut()[at].prefix.lose();
         }
     }
     Ok(())

@@ -15,6 +15,7 @@ use crate::cache::stale::StalePart;
 use crate::cache::{Cache, CachedDataset};
 use crate::fetch::Fetcher;
 use crate::flush::is_due_at_start;
+use crate::holdings::InPrefix;
 use crate::job::Job;
 use crate::rebuild::{self, BroughtBack, FoundDatasets, OtherSize, Rebuild};
 use crate::redundancy::schemes::Schemes;
@@ -232,7 +233,7 @@ impl Session {
     /// of those who wrote it make room once every byte of it is right there. Gives whether any has. Collective.
     pub(super) fn make_room_of_others(&mut self) -> Result<bool, Error> {
         let lent = self.cache.datasets().iter().filter(|cached| cached.is_of_other_ranks());
-        let lent: Vec<(Seq, bool)> = lent.map(|cached| (cached.seq(), cached.is_flushed())).collect();
+        let lent: Vec<(Seq, bool)> = lent.map(|cached| (cached.seq(), cached.prefix.is_whole())).collect();
         if lent.is_empty() {
             return Ok(false);
         }
@@ -277,9 +278,8 @@ impl Session {
         }
         let newest = newest_cached(&self.job, &self.cache, |cached| !cached.is_gone_back_over());
         let newest = newest.and_then(|newest| self.cache.dataset(newest.id));
-        let is_only_here = |newest: &&CachedDataset| {
-            newest.is_of_other_ranks() && !newest.is_flushed() && !newest.superseded
-        };
+        let is_only_here =
+            |newest: &&CachedDataset| newest.is_of_other_ranks() && newest.prefix == InPrefix::Missing;
         let newest = newest.filter(is_only_here);
         if let Some(seq) = newest.map(CachedDataset::seq) {
             self.save_taken(seq)?;

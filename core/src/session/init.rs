@@ -12,12 +12,13 @@ use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
 use crate::cache::flush_file::Left;
 use crate::cache::part::MAX_ID;
-use crate::cache::{bases, Cache, CachedDataset, Standing};
+use crate::cache::{bases, Cache, CachedDataset};
 use crate::delete;
 use crate::error::Doing as _;
 use crate::fetch::{Fetcher, AS_MANY_RANKS};
 use crate::flush::{resolve_pending_flushes, Flushes, LeftWhole, SharedSlots};
 use crate::halt::HaltConditions;
+use crate::holdings::Standing;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::metrics::Metrics;
@@ -157,7 +158,7 @@ impl Session {
             left_whole.refuse(job)?;
         }
         if !is_found {
-            expect_all_read(job, &from.unread)?;
+            expect_all_read(job, restart.unread())?;
         }
         match (is_found, from.of_other_size(), unused) {
             (false, Some(what), Some(_)) => {
@@ -223,7 +224,9 @@ impl Session {
         self.find_what_survives()?;
         self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
         self.cache.measure_newest(&self.job)?;
-        if let Some(newest) = self.cache.datasets().iter().rev().find(|cached| cached.is_restartable()) {
+        if let Some(newest) =
+            self.cache.datasets().iter().rev().find(|cached| cached.holding().is_restartable())
+        {
             let took = (self.job.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
             self.job.report.info(&format!(

@@ -134,7 +134,7 @@ impl Lending {
                 cached.record.label()
             ));
         }
-        if cached.has_files_in_prefix() {
+        if cached.prefix.has_files() {
             return Err(LendError::Refused(format!("the store {} has no room for it", store.name)));
         }
         let folder = copies_in(&job.prefix, job.run.number);

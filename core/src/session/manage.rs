@@ -11,12 +11,12 @@ use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::restart::Restart;
 use scr_base::planted::{planted, Bug};
-use scr_comm::collective::{broadcast_tree, same_everywhere};
+use scr_comm::collective::same_everywhere;
 use scr_comm::{Collective, Mismatch, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::ledger::{Dropping, Leave, Leaving, Request};
 use scr_prefix::{Index, IndexEntry, Seq};
+use serde::{Deserialize, Serialize};
 
 impl Session {
     /// The application has restarted from this checkpoint without the restart calls, or, before it has asked
@@ -183,6 +183,7 @@ impl Session {
 }
 
 /// The entry of a dataset in the index.
+#[derive(Serialize, Deserialize)]
 enum Listed {
     /// Its place, and its number.
     Checkpoint(Seq, u64),
@@ -200,25 +201,6 @@ fn make_current(job: &Job, name: &[u8]) -> Result<(), Error> {
 
 /// The findings of rank 0 on one dataset in the index, on all ranks.
 fn find_listed(job: &Job, find: impl FnOnce(&Index) -> Option<Listed>) -> Result<Option<Listed>, Error> {
-    let found = match job.rank() {
-        Rank(0) => job.ledger().look(find),
-        _ => Ok(None),
-    };
-    let mut tree = KvTree::new();
-    match job.agree(found).map_err(|error| error.doing("reading the index of the prefix directory"))? {
-        Some(Listed::Checkpoint(seq, checkpoint)) => {
-            tree.set("ID", seq.id);
-            tree.set("RUN", seq.run);
-            tree.set("CKPT", checkpoint);
-        }
-        Some(Listed::Output(output)) => tree.put("OUTPUT", output.to_tree()),
-        None => (),
-    }
-    let tree = broadcast_tree(&*job.comm, Rank(0), &tree)?;
-    if let Some(output) = tree.get("OUTPUT").and_then(Candidate::from_tree) {
-        return Ok(Some(Listed::Output(output)));
-    }
-    let value = |key| tree.parse(key).ok().flatten();
-    let seq = value("ID").zip(value("RUN")).map(|(id, run)| Seq { run, id });
-    Ok(seq.zip(value("CKPT")).map(|(seq, checkpoint)| Listed::Checkpoint(seq, checkpoint)))
+    let found = job.on_first(|| job.ledger().look(find));
+    found.map_err(|error| error.doing("reading the index of the prefix directory"))
 }

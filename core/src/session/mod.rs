@@ -200,7 +200,7 @@ impl Session {
         let Some(metrics) = metrics.as_mut().filter(|metrics| !is_running || metrics.is_due(job)) else {
             return;
         };
-        let newest = cache.datasets().iter().rev().find(|cached| cached.is_restartable());
+        let newest = cache.datasets().iter().rev().find(|cached| cached.holding().is_restartable());
         let survives = newest.and_then(CachedDataset::survives_now).map(|survives| match survives {
             Survives::Nodes(nodes) => u64::from(nodes),
             Survives::All => job.nodes.count() as u64,

@@ -28,7 +28,7 @@ impl Session {
             if self.job.params.get(&param::REQUIRE_RESTART) {
                 starts_without(&self.job, "none is left that the application can restart from", "")?;
             }
-            expect_all_read(&self.job, &[])?;
+            expect_all_read(&self.job, self.restart.unread())?;
         }
         Ok(name)
     }

@@ -96,7 +96,7 @@ fn route_restart(
 ) -> Result<(FileName, Vec<u8>), Error> {
     let record = &cached.record;
     // Whether the application reads the checkpoint where it lies in the prefix directory.
-    let is_there = cached.has_files_in_prefix() && !cached.superseded;
+    let is_there = cached.prefix.has_files();
     let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
     // If another number of ranks wrote the checkpoint, no file is a rank's own: only among all files can it be said which one is
     // meant.
@@ -185,7 +185,7 @@ fn get_lent(
             cached.record.label(),
             scr_base::describe(&why)
         );
-        if !cached.has_files_in_prefix() || cached.superseded {
+        if !cached.prefix.has_files() {
             return Err(Error::Unread { what });
         }
         job.report.warn_here(&format!("{what}; it is read in the prefix directory"));

@@ -377,6 +377,19 @@ fn what_the_user_has_gone_back_over_stays_given_up_when_the_chosen_checkpoint_ha
     world.run(|application| assert_eq!(refuse_all(application), ["ckpt.6"]));
 }
 
+/// The chosen one was the older one, and left first: a death before the new one was complete left nothing to restart from.
+#[test]
+fn what_the_user_has_gone_back_over_leaves_the_cache_before_the_chosen_checkpoint() {
+    let mut world = job().set("SCR_FLUSH", "0").with_store("COUNT=2 EVICT=before");
+    checkpoints(&world, 1..=2);
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.run(|application| {
+        assert_eq!(application.restart(some), Some(1));
+        application.begin(2).unwrap();
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 /// One that the application had gone back over was handed out.
 #[test]
 fn a_chosen_checkpoint_that_is_replaced_before_it_is_read_is_followed_by_an_older_one() {

@@ -104,6 +104,49 @@ fn a_cache_that_cannot_be_read_is_not_empty() {
     }
 }
 
+/// For want of open files or of memory its parts counted as lost, and were removed once there was a newer checkpoint.
+#[test]
+fn a_cache_that_this_process_cannot_read_is_not_lost() {
+    // ENOMEM, EACCES, ENFILE, EMFILE.
+    for number in [12, 13, 23, 24] {
+        let mut world = World::new(4, 4);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| {
+            let path = path.to_string_lossy();
+            what == What::OpenToRead && path.contains("scr.dataset.1/") && !path.contains("/.scr/")
+        });
+        files.count_all();
+        files.never_pause();
+        files.fail_from(1, Failure::Number(number));
+        world.files = Arc::new(files.clone());
+        assert!(refused(&world).contains("no other checkpoint"), "{number}");
+        assert!(files.first_failed().is_some(), "{number}");
+        world.files = Arc::new(RealFiles);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+/// The application was told that there was none, and began at zero.
+#[test]
+fn after_a_refusal_an_older_checkpoint_that_cannot_be_fetched_is_an_error() {
+    const EACCES: i32 = 13;
+    let mut world = flushed();
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::OpenToRead && path.to_string_lossy().contains("prefix/ckpt.1"));
+    files.count_all();
+    files.fail_from(1, Failure::Number(EACCES));
+    world.files = Arc::new(files);
+    world.run(|application| {
+        assert_eq!(application.session().start_restart().unwrap(), b"ckpt.2");
+        application.session().complete_restart(false).unwrap_err();
+        let why = application.session().have_restart().unwrap_err().to_string();
+        assert!(why.contains("ckpt.1 could not be fetched"), "{why}");
+    });
+    world.files = Arc::new(RealFiles);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
+
 /// Reading such a file fails on rank 0, or wherever it is read.
 fn failing(is_meant: impl Fn(&Path) -> bool + Send + Sync + 'static) -> FaultyFiles {
     let files = FaultyFiles::new(RealFiles);

@@ -3,10 +3,10 @@
 
 use crate::{Index, IndexEntry, Seq};
 use scr_base::planted::{planted, Bug};
-use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 
 /// A dataset that may be fetched.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// Its place among all datasets.
     pub seq: Seq,
@@ -28,35 +28,10 @@ impl Candidate {
     pub fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
-
-    /// To be sent to other ranks.
-    pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set("ID", self.seq.id);
-        tree.set("RUN", self.seq.run);
-        tree.set_bytes("NAME", &self.name);
-        tree.set("SUSPECT", u8::from(self.suspect));
-        tree.set("BY_TIME", u8::from(self.by_time));
-        tree.set("OUTPUT", u8::from(self.is_output));
-        tree.set("AGGREGATED", u8::from(self.aggregated));
-        tree
-    }
-
-    /// As it came.
-    pub fn from_tree(tree: &KvTree) -> Option<Self> {
-        Some(Self {
-            seq: Seq { run: tree.require("RUN").ok()?, id: tree.require("ID").ok()? },
-            name: tree.value("NAME")?.to_vec(),
-            suspect: tree.text("SUSPECT") == Some("1"),
-            by_time: tree.text("BY_TIME") == Some("1"),
-            is_output: tree.text("OUTPUT") == Some("1"),
-            aggregated: tree.text("AGGREGATED") == Some("1"),
-        })
-    }
 }
 
 /// The checkpoints to try, the same on all ranks.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidates {
     /// In the order to try them.
     pub list: Vec<Candidate>,
@@ -64,28 +39,6 @@ pub struct Candidates {
     pub warning: Option<String>,
     /// Why there is none, though the index lists checkpoints.
     pub none: Option<String>,
-}
-
-impl Candidates {
-    /// To be sent to other ranks.
-    pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        for (place, candidate) in self.list.iter().enumerate() {
-            tree.child("LIST").put(place.to_string(), candidate.to_tree());
-        }
-        for (key, text) in [("NOTE", &self.warning), ("NONE", &self.none)] {
-            text.iter().for_each(|text| tree.set(key, text));
-        }
-        tree
-    }
-
-    /// As it came.
-    pub fn from_tree(tree: &KvTree) -> Option<Self> {
-        let list = tree.get("LIST").into_iter().flat_map(KvTree::iter);
-        let list = list.map(|(_, entry)| Candidate::from_tree(entry)).collect::<Option<_>>()?;
-        let text = |key| tree.text(key).map(str::to_owned);
-        Some(Self { list, warning: text("NOTE"), none: text("NONE") })
-    }
 }
 
 impl IntoIterator for Candidates {
@@ -250,16 +203,5 @@ mod tests {
         let output = DatasetDescriptor { id: 9, name: b"o".to_vec(), output: true, ..Default::default() };
         index.record(&output, true);
         assert_eq!(none(&index), None);
-    }
-
-    #[test]
-    fn candidates_travel_to_other_ranks_as_they_are() {
-        let mut failed = index(&[(3, "d")]);
-        failed.mark_failed(3, "now");
-        let index = index(&[(7, "a b"), (1, "c")]);
-        for (index, wanted) in [(&index, None), (&index, Some(&b"nothing"[..])), (&failed, None)] {
-            let candidates = in_order(index, wanted);
-            assert_eq!(Candidates::from_tree(&candidates.to_tree()), Some(candidates));
-        }
     }
 }

@@ -5,8 +5,9 @@ use super::{InvalidError, Output};
 use crate::cache::filemap::Entry;
 use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
-use crate::cache::{CachedDataset, Crowded, Limit};
+use crate::cache::{CachedDataset, Crowded};
 use crate::flush::Flushes;
+use crate::holdings::Limit;
 use crate::session::{Error, OutputFlags, Phase, Session};
 use scr_base::message::throughput;
 use scr_comm::collective::{all_reduce, barrier, first_rank, Op};
@@ -260,7 +261,7 @@ impl Session {
         if self
             .cache
             .dataset(id)
-            .is_some_and(|cached| cached.is_flushed() && !cached.record.protection.bypass)
+            .is_some_and(|cached| cached.prefix.is_whole() && !cached.record.protection.bypass)
         {
             self.auto.add_flush(self.job.elapsed() - before);
         }
@@ -298,7 +299,7 @@ impl Session {
     /// Lets datasets leave a store until it keeps no more than its limit. A flush that copies one of them ends first.
     pub(in crate::session) fn evict_to(&mut self, store: usize, limit: Limit) -> Result<(), Error> {
         while let Some(victim) = self.cache.victim(store, limit) {
-            if victim.being_flushed {
+            if victim.prefix.is_under_way() {
                 self.with_flushes(|flushes, site| flushes.finish_for_room(site, victim.id))?;
             } else {
                 self.cache.evict_behind(&self.job, victim.id);

@@ -173,7 +173,7 @@ impl Session {
     fn end_flushes_before(&mut self, record: &RankRecord) -> Result<(), Error> {
         let named_so = |cached: &CachedDataset| cached.record.dataset.name == record.dataset.name;
         let is_in_the_way = |cached: &CachedDataset| {
-            cached.is_being_flushed() && (!cached.record.protection.bypass || named_so(cached))
+            cached.prefix.is_under_way() && (!cached.record.protection.bypass || named_so(cached))
         };
         if self.cache.datasets().iter().any(is_in_the_way) {
             self.with_flushes(Flushes::finish_all)?;

@@ -1,0 +1,220 @@
+//! What a job has of its datasets in cache, and which of them comes next: to restart from, to leave a store, to be flushed.
+//!
+//! | question | goal |
+//! |---|---|
+//! | which checkpoint is restarted from? | [`Goal::Restart`] |
+//! | which dataset leaves a store that keeps too many? | [`Goal::Room`] |
+//! | which one makes way for a checkpoint that is fetched? | [`Goal::Way`] |
+//! | what is flushed, and when? | [`due`] |
+//!
+//! All of it is pure: no files, no ranks, and of the settings only what a goal names. `tests` looks at every state of three
+//! datasets.
+
+mod prefix;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use prefix::InPrefix;
+
+use scr_prefix::Seq;
+
+/// A dataset in cache, as far as it decides anything; the same on all ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holding {
+    pub(crate) id: u64,
+    /// Its place among all datasets of the prefix directory.
+    pub(crate) seq: Seq,
+    /// Place of its store in the list.
+    pub(crate) store: usize,
+    pub(crate) is_checkpoint: bool,
+    pub(crate) is_output: bool,
+    pub(crate) cache: Lies,
+    pub(crate) prefix: InPrefix,
+    pub(crate) standing: Standing,
+    /// Whether another number of ranks wrote it, and its files lie in the parts of those.
+    pub(crate) is_of_others: bool,
+    /// Whether it is output that the application is about to read back.
+    pub(crate) is_offered: bool,
+}
+
+/// Where a dataset lies, and how safely.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lies {
+    /// A record only: its files lie in the prefix directory.
+    InPlace,
+    /// Its files, which its scheme has yet to protect.
+    Local,
+    /// All that its scheme makes, which survives no loss of a node.
+    Weak,
+    /// The same, and a node may be lost.
+    Strong,
+}
+
+/// The standing of a cached checkpoint as one to restart from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Standing {
+    /// Nothing.
+    #[default]
+    Kept,
+    /// The user went back to it, and no checkpoint was written since. Its flush makes it the current one.
+    Chosen,
+    /// The user or the application went back to a checkpoint before it. It is flushed only where it is output as well.
+    WentBack,
+    /// The application could not restart from it, or somebody has withdrawn it. That is for good.
+    Refused,
+}
+
+impl Holding {
+    /// Whether a run can restart from it. The files of a dataset in place may be gone once a newer one has its name; if they are
+    /// still there, it is fetched.
+    pub(crate) fn is_restartable(&self) -> bool {
+        let is_overwritten = self.cache == Lies::InPlace && self.prefix.is_superseded();
+        self.is_checkpoint && self.standing != Standing::Refused && !is_overwritten
+    }
+
+    /// Whether a run restarts from it unless there is a newer one: nobody has gone back over it.
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.is_restartable() && self.standing != Standing::WentBack
+    }
+
+    /// Whether older ones may leave for it: a run can restart from it, it is protected and, where its files lie in the prefix
+    /// directory, the index has it.
+    pub(crate) fn counts(&self) -> bool {
+        let is_safe = match self.cache {
+            Lies::Local => false,
+            Lies::InPlace => self.prefix.is_whole(),
+            Lies::Weak | Lies::Strong => true,
+        };
+        self.is_restartable() && is_safe
+    }
+
+    /// Whether it has yet to get to the prefix directory, with the files that its ranks have here.
+    pub(crate) fn is_unflushed(&self) -> bool {
+        !self.prefix.is_whole() && !self.prefix.is_superseded() && !self.is_of_others
+    }
+
+    /// Whether it is output that exists only in cache, which must not be lost.
+    pub(crate) fn must_stay(&self) -> bool {
+        self.is_output && self.is_unflushed()
+    }
+
+    /// Whether a run can restart from it after the loss of a node.
+    fn is_strong(&self) -> bool {
+        self.counts() && (self.cache == Lies::Strong || self.prefix.is_whole())
+    }
+
+    /// Which leave first: those from which no run can restart, then those that somebody has gone back over, then the oldest.
+    fn worth(&self) -> (bool, bool, Seq) {
+        (self.is_restartable(), self.is_wanted(), self.seq)
+    }
+}
+
+/// What a dataset is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Goal {
+    /// To restart from. If the ranks read `in_prefix`, the files must lie there under their names.
+    Restart { in_prefix: bool },
+    /// To leave a store that keeps more than its limit.
+    Room { store: usize, limit: Limit },
+    /// To leave a store for a checkpoint that is fetched and has no room.
+    Way { store: usize, fetched: Seq },
+}
+
+/// How many datasets may stay in a store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limit {
+    pub(crate) most: usize,
+    /// Whether the newest checkpoint that a run can restart from stays in any case.
+    pub(crate) keep_newest: bool,
+}
+
+/// The dataset that serves a goal, if any does.
+pub(crate) fn next(all: &[Holding], goal: Goal) -> Option<Holding> {
+    match goal {
+        Goal::Restart { in_prefix } => {
+            newest(all, |held| held.is_restartable() && (!in_prefix || held.prefix.has_files()))
+        }
+        Goal::Room { store, limit } => next_to_leave(all, store, limit),
+        Goal::Way { store, fetched } => {
+            // The one before takes its place if it cannot be fetched even then.
+            let kept =
+                [newest(all, Holding::is_wanted), newest(all, |held| held.is_wanted() && held.seq < fetched)];
+            let may_leave = |held: &&Holding| {
+                let is_spare = !held.is_restartable() || held.prefix.is_whole();
+                let is_needed = held.is_offered || held.must_stay() || held.prefix.is_under_way();
+                held.store == store
+                    && is_spare
+                    && !is_needed
+                    && !kept.contains(&Some(**held))
+                    && held.cache != Lies::InPlace
+            };
+            all.iter().filter(may_leave).min_by_key(|held| held.worth()).copied()
+        }
+    }
+}
+
+/// The newest one that a run can restart from stays, and so does the newest one that survives the loss of a node, where there is
+/// room beside the newest of all. Output stays that exists only in cache, or that the application is about to read.
+fn next_to_leave(all: &[Holding], store: usize, limit: Limit) -> Option<Holding> {
+    let waits = |held: &Holding| limit.keep_newest && waits(all, held);
+    let here = || all.iter().filter(|held| held.store == store);
+    if here().filter(|held| !waits(held)).count() <= limit.most {
+        return None;
+    }
+    let strong = newest(all, |held| held.is_strong() && held.is_wanted());
+    let has_room = limit.most > usize::from(limit.keep_newest);
+    let strong = strong.filter(|strong| has_room && !strong.prefix.is_whole());
+    let kept = |is_kept: fn(&Holding) -> bool| newest(all, is_kept).filter(|_| limit.keep_newest);
+    // Also one that would have to get to the prefix directory before a run can read it.
+    let kept = [kept(Holding::is_wanted), kept(|held| held.is_wanted() && held.counts()), strong];
+    let may_leave = |held: &&Holding| {
+        let stays = held.is_offered || held.must_stay() && !held.prefix.is_under_way();
+        !kept.contains(&Some(**held)) && !stays && !waits(held)
+    };
+    here().filter(may_leave).min_by_key(|held| held.worth()).copied()
+}
+
+/// Whether a dataset is local, is one of the newest, and no newer one is protected: it stays beside those that count.
+pub(crate) fn waits(all: &[Holding], local: &Holding) -> bool {
+    let newer = || all.iter().filter(|other| other.seq > local.seq);
+    let are_newest = newer().filter(|other| other.cache == Lies::Local).count() < MOST_LOCAL;
+    local.cache == Lies::Local && are_newest && !newer().any(Holding::counts)
+}
+
+/// When datasets are flushed.
+#[derive(Clone, Copy)]
+pub(crate) enum When<'a> {
+    /// A run begins. The settings say which of those that earlier ones have left.
+    Begin(&'a dyn Fn(u64) -> bool),
+    /// It ends, or the store is about to lose what it has. `SCR_FLUSH` says whether checkpoints are flushed.
+    End { checkpoints: bool },
+    /// Output could not be flushed when it was due.
+    Again,
+}
+
+/// The datasets that are flushed, oldest first.
+pub(crate) fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
+    let newest = newest(all, Holding::is_wanted);
+    let is_due = |held: &&Holding| match when {
+        When::Begin(is_meant) => held.standing != Standing::Refused && is_meant(held.id),
+        When::End { checkpoints } => {
+            let is_newest = checkpoints && Some(**held) == newest;
+            let arrives = held.is_output || held.cache == Lies::InPlace || is_newest;
+            arrives && (held.is_output || !is_left(held))
+        }
+        When::Again => held.is_output && !held.prefix.is_under_way(),
+    };
+    all.iter().filter(|held| held.is_unflushed()).filter(is_due).map(|held| held.id).collect()
+}
+
+/// Whether no run restarts from a checkpoint by itself any more.
+fn is_left(held: &Holding) -> bool {
+    matches!(held.standing, Standing::Refused | Standing::WentBack)
+}
+
+fn newest(all: &[Holding], is_it: impl Fn(&Holding) -> bool) -> Option<Holding> {
+    all.iter().filter(|held| is_it(held)).max_by_key(|held| held.seq).copied()
+}
+
+/// The most datasets that are local at a time while a new one is written: one is being protected, and one waits for that.
+pub(crate) const MOST_LOCAL: usize = 2;

@@ -1,0 +1,40 @@
+//! Values of any type between ranks. Lists of files are many and long: they travel as trees.
+
+use scr_comm::collective::{broadcast, route};
+use scr_comm::{Comm, CommError, Rank};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+
+/// Gives all ranks the value of rank 0; the others give none.
+///
+/// # Errors
+/// The ranks cannot talk, or what has come is no such value.
+pub(crate) fn broadcast_value<T: Serialize + DeserializeOwned>(
+    comm: &dyn Comm,
+    own: Option<T>,
+) -> Result<T, CommError> {
+    let packed = own.as_ref().map(pack).transpose()?;
+    let packed = broadcast(comm, Rank(0), packed.unwrap_or_default())?;
+    own.map_or_else(|| unpack(Rank(0), &packed), Ok)
+}
+
+/// Sends values to ranks. Gives those that have come, by sender.
+///
+/// # Errors
+/// As for [`broadcast_value`].
+pub(crate) fn route_values<T: Serialize + DeserializeOwned>(
+    comm: &dyn Comm,
+    values: Vec<(Rank, T)>,
+) -> Result<Vec<(Rank, T)>, CommError> {
+    let packed = values.iter().map(|(to, value)| Ok((*to, pack(value)?))).collect::<Result<_, _>>()?;
+    let came = route(comm, packed)?.into_iter();
+    came.map(|(from, bytes)| Ok((from, unpack(from, &bytes)?))).collect()
+}
+
+fn pack<T: Serialize>(value: &T) -> Result<Vec<u8>, CommError> {
+    serde_json::to_vec(value).map_err(|_| CommError::Malformed { from: Rank(0), what: "a value to send" })
+}
+
+fn unpack<T: DeserializeOwned>(from: Rank, bytes: &[u8]) -> Result<T, CommError> {
+    serde_json::from_slice(bytes).map_err(|_| CommError::Malformed { from, what: "a value" })
+}
