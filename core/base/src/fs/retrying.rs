@@ -8,7 +8,7 @@
 //! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
 use super::optional::Optional;
-use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
+use super::{File, Files, HeldMemory, How, IsMeant, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
@@ -195,8 +195,8 @@ impl Files for Retrying {
         self.again(|files| files.real_path(path))
     }
 
-    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        let inner = self.inner.through(path, dir)?;
+    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
+        let inner = self.inner.through(path, dir, is_meant)?;
         Some(Arc::new(Self::knowing(inner, Arc::clone(&self.unread))))
     }
 
