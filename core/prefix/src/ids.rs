@@ -330,7 +330,11 @@ impl Withdrawn {
         let Self(tree) = self;
         let of_run = tree.get(seq.run.to_string());
         let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
-        let named = [Withdrawal::Removed, Withdrawal::Refused].into_iter().find(has);
+        let mut named = [Withdrawal::Removed, Withdrawal::Refused].into_iter().find(has);
+        if seq.run == 0 {
+            // C SCR has written it, and it was withdrawn as one of the run that had found it.
+            named = Self::named(tree).into_iter().find(|(known, _)| known.id == seq.id).map(|(_, why)| why);
+        }
         let is_between = || is_only_checkpoint && Self::between(tree).iter().any(|between| between.has(seq));
         let named = named.or_else(|| is_between().then_some(Withdrawal::Removed));
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
