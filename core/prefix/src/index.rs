@@ -4,14 +4,15 @@
 //! VERSION/2
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! CURRENT/<name>
+//! LAST/{RUN/<number of a run>, ID/<id>}
 //! BEGUN/{RUN/<number of a run>, ID/<id>}
 //! NAME/<name>/DSET/<id>
 //! DSET/<id>/{FLUSHED/<time>, FLUSHED_BY/<whom>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>,
 //!     CLOSER/<random number>, HELD/<run>..., DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id, `BEGUN`, `TAKEN`, `CLOSER`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the descriptors;
-//! C SCR keeps them. [`Seq`] orders datasets.
+//! Only scr writes the random id, `LAST`, `BEGUN`, `TAKEN`, `CLOSER`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the
+//! descriptors; C SCR keeps them. [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
@@ -31,7 +32,7 @@ use std::path::{Path, PathBuf};
 /// The only version that is read and written.
 const VERSION: u64 = 2;
 const PREFIX_ID: &str = "PREFIX_RANDOM_ID";
-const LAST_RUN: &str = "LAST_RUN";
+const LAST: &str = "LAST";
 const BEGUN: &str = "BEGUN";
 const UNRECORDED: &str = "UNRECORDED";
 
@@ -399,7 +400,7 @@ impl Index {
         if names == Names::Unknown {
             begun = begun.get(UNRECORDED)?;
         }
-        Some(Seq { run: begun.parse("RUN").ok()??, id: begun.parse("ID").ok()?? })
+        place(begun)
     }
 
     fn set_gone_begun(&mut self, names: Names, seq: Seq) {
@@ -407,8 +408,7 @@ impl Index {
         if names == Names::Unknown {
             begun = begun.child(UNRECORDED);
         }
-        begun.set("RUN", seq.run);
-        begun.set("ID", seq.id);
+        set_place(begun, seq);
     }
 
     /// The highest id of any dataset, valid or not.
@@ -435,14 +435,14 @@ impl Index {
         self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
     }
 
-    /// The last run that a dataset was listed of, also if that has left since; 0 if nobody has recorded it.
-    pub(crate) fn last_listed_run(&self) -> u64 {
-        self.tree.parse(LAST_RUN).ok().flatten().unwrap_or(0)
+    /// The newest dataset that a run has ever listed, also if it has left since; `None` if nobody has recorded it.
+    pub(crate) fn last_listed(&self) -> Option<Seq> {
+        self.tree.get(LAST).and_then(place)
     }
 
     fn put_entry(&mut self, dataset: &DatasetDescriptor, complete: bool) {
-        if dataset.run > self.last_listed_run() {
-            self.tree.set(LAST_RUN, dataset.run);
+        if dataset.run > 0 && Some(dataset.seq()) > self.last_listed() {
+            set_place(self.tree.child(LAST), dataset.seq());
         }
         let entry = self.tree.entry("DSET", dataset.id);
         set_flag(entry, "COMPLETE", complete);
@@ -722,6 +722,15 @@ impl Index {
         }
         known
     }
+}
+
+fn place(tree: &KvTree) -> Option<Seq> {
+    Some(Seq { run: tree.parse("RUN").ok()??, id: tree.parse("ID").ok()?? })
+}
+
+fn set_place(tree: &mut KvTree, seq: Seq) {
+    tree.set("RUN", seq.run);
+    tree.set("ID", seq.id);
 }
 
 #[cfg(test)]

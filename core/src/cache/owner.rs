@@ -6,8 +6,8 @@
 use super::filemap::Filemap;
 use super::record::RankRecord;
 use crate::job::Job;
-use scr_base::fs::{Files, How, Status};
-use scr_prefix::{Prefix, PrefixId};
+use scr_base::fs::{Files, How};
+use scr_prefix::{Prefix, PrefixError, PrefixId};
 use std::ffi::OsStr;
 use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
@@ -70,20 +70,21 @@ impl Filemap {
 
 /// Also by a link, or a bind mount, which a container makes.
 fn is_same_folder(files: &dyn Files, one: &Path, other: &Path) -> bool {
-    let identity = |path| folder(files, path).ok().map(|status| status.identity);
+    let status = |path| files.open(path, How::Folder)?.status();
+    let identity = |path| status(path).ok().map(|status| status.identity);
     identity(one).is_some_and(|one| identity(other) == Some(one))
 }
 
-fn folder(files: &dyn Files, path: &Path) -> std::io::Result<Status> {
-    files.open(path, How::Folder)?.status()
-}
-
-/// Whether no prefix directory of this id is at this path any more. A folder without an id may be one whose file system is not
-/// mounted.
+/// Whether no prefix directory of this id is at this path any more, as this user sees it. Something else that is there proves
+/// nothing: a mount point, the home of root outside of a container, a folder that was made where one was renamed.
 fn is_gone(files: &dyn Files, path: &Path, id: &PrefixId) -> bool {
-    match folder(files, path) {
-        Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
-        Ok(_) => matches!(PrefixId::read(files, &Prefix::new(path)), Ok(Some(other)) if other != *id),
+    use ErrorKind::{NotADirectory, NotFound, PermissionDenied};
+    match PrefixId::read(files, &Prefix::new(path)) {
+        Ok(found) => found.as_ref() != Some(id),
+        Err(PrefixError::Fs(error)) => {
+            matches!(error.kind(), Some(NotFound | NotADirectory | PermissionDenied))
+        }
+        Err(_) => false,
     }
 }
 
@@ -93,6 +94,7 @@ mod tests {
     use crate::cache::record::tests::sample;
     use scr_base::fs::RealFiles;
     use scr_prefix::ledger::LedgerDir;
+    use scr_test_kit::faulty::FaultyFiles;
     use scr_test_kit::fixtures::scratch;
 
     use std::path::PathBuf;
@@ -120,10 +122,12 @@ mod tests {
         let link = beside("link");
         std::os::unix::fs::symlink(&own, &link).unwrap();
         assert_eq!([at(link.clone(), id.clone()), at(link.clone(), None)], [Owner::This; 2]);
-        // A mount point without its file system, a copy, and a directory that was made in its place.
-        let folder = beside("folder");
+        // What is no prefix directory, a copy, and a directory that was made in its place.
+        let (folder, file) = (beside("folder"), beside("file"));
         std::fs::create_dir(&folder).unwrap();
-        assert_eq!(at(folder.clone(), id.clone()), Owner::Twin);
+        std::fs::write(&file, "").unwrap();
+        assert_eq!([at(folder.clone(), id.clone()), at(file, id.clone())], [Owner::This; 2]);
+        assert_eq!(at(folder.clone(), None), Owner::Other);
         let copy = std::process::Command::new("cp").arg("-a").arg(own.join(".scr")).arg(&folder).status();
         assert!(copy.unwrap().success());
         assert_eq!(at(folder.clone(), id.clone()), Owner::Twin);
@@ -131,6 +135,20 @@ mod tests {
         let new = Prefix::new(&folder);
         new.make_scr_dir(&RealFiles).unwrap();
         LedgerDir::new(&RealFiles, &new).begin_run(1).unwrap();
-        assert_eq!(at(folder, id.clone()), Owner::This);
+        assert_eq!(at(folder.clone(), id.clone()), Owner::This);
+        // What another user lets nobody see is none of this user's; what a server does not deliver may be.
+        let files = FaultyFiles::new(RealFiles);
+        files.only_below(folder.clone());
+        files.count_all();
+        for (kind, owner) in [(ErrorKind::PermissionDenied, Owner::This), (ErrorKind::TimedOut, Owner::Twin)]
+        {
+            files.fail_from(1, kind);
+            let record = RankRecord {
+                prefix: folder.as_os_str().as_bytes().to_vec(),
+                prefix_id: id.clone(),
+                ..sample(0)
+            };
+            assert_eq!(Owner::of(&record, &files, &prefix, id.as_ref()), owner, "{kind}");
+        }
     }
 }

@@ -15,7 +15,7 @@ use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{CommonFiles, LedgerDir};
 use scr_prefix::{
     tidy, DatasetDescriptor, FlushFile, IndexEntry, Location, Prefix, PrefixError, PrefixFile, Rank2File,
-    Summary, Unsynced, Withdrawal,
+    Summary, Unsynced, Withdrawal, Withdrawn,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -178,6 +178,33 @@ impl<'a> Builder<'a> {
         let mut ids = self.prefix.dataset_ids(self.files())?;
         ids.reverse();
         Ok(ids)
+    }
+
+    /// Why a dataset stays out of the index, unless the user builds it by its number or adds it by its name: it was withdrawn, and
+    /// nobody has listed it since.
+    ///
+    /// # Errors
+    /// Its records cannot be read.
+    pub fn withdrawn(&self, id: u64) -> Result<Option<String>, BuildError> {
+        let (withdrawn, index) = (self.ledger().numbers()?.withdrawn(), self.ledger().index()?);
+        let summary = Summary::read(self.files(), self.prefix, id).ok().flatten();
+        let dataset = match summary {
+            _ if withdrawn == Withdrawn::default() || index.entry(id).is_some() => return Ok(None),
+            Some(summary) => Some(summary.dataset),
+            None => Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix()),
+        };
+        let why = |dataset: &DatasetDescriptor| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint());
+        let Some((dataset, why)) = dataset.and_then(|dataset| why(&dataset).map(|why| (dataset, why))) else {
+            return Ok(None);
+        };
+        let what = match why {
+            Withdrawal::Removed => "was dropped, deleted or gone back over",
+            Withdrawal::Refused => "is one that the application could not restart from",
+        };
+        let name = String::from_utf8_lossy(&dataset.name);
+        Ok(Some(format!(
+            "dataset {id} `{name}' {what}, and stays out of the index; `scr index --build {id}' lists it again"
+        )))
     }
 
     /// Makes a dataset complete, if it can be done, and lists it. One process at a time does so with a dataset.

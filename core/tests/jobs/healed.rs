@@ -6,7 +6,7 @@ use scr_comm::Rank;
 use scr_prefix::{Index, IndexEntry, Prefix};
 use scr_test_kit::faulty::FaultyFiles;
 use std::io::ErrorKind;
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Mutex};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![1500 + 7 * rank.index(), 3]
@@ -128,6 +128,43 @@ fn an_index_that_is_replaced_by_an_older_copy_is_made_anew() {
         run.all_gave(&Some(2));
         run.line_with(&["index.scr is an older copy", "kept as", "index.scr.damaged.1", "A new index lists"]);
         assert_eq!(complete(&world), [1, 2]);
+    }
+}
+
+/// A snapshot, or a client that synchronizes folders: the next run went back two checkpoints without a word.
+#[test]
+fn an_index_that_is_replaced_by_a_copy_from_the_same_run_is_made_anew_without_what_was_dropped() {
+    for is_dropped in [false, true] {
+        for world in modes() {
+            let index = world.prefix().join(".scr/index.scr");
+            let (turns, copy) = (Barrier::new(4), Mutex::new(Vec::new()));
+            world.run(|application| {
+                for (step, all) in [(1, &[1][..]), (2, &[1, 2]), (3, &[1, 2, 3])] {
+                    application.checkpoint(step, some).unwrap();
+                    wait_until_complete(&world, application, &turns, all);
+                    if step == 1 && turns.wait().is_leader() {
+                        *copy.lock().unwrap() = std::fs::read(&index).unwrap();
+                    }
+                    turns.wait();
+                }
+                application.finalize().unwrap();
+            });
+            if is_dropped {
+                scr_ops::drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.3").unwrap();
+            }
+            std::fs::write(&index, copy.into_inner().unwrap()).unwrap();
+            ["n0", "n1"].into_iter().for_each(|node| world.lose(node));
+            let newest = if is_dropped { 2 } else { 3 };
+            let run = world.run(|application| application.restart(some));
+            run.all_gave(&Some(newest));
+            let words =
+                ["index.scr is an older copy", &format!("dataset {newest} `ckpt.{newest}'"), "kept as"];
+            run.line_with(&words);
+            // From here on it is the index.
+            let run = world.run(|application| application.restart(some));
+            run.all_gave(&Some(newest));
+            assert!(!run.has_line_with("is an older copy"));
+        }
     }
 }
 

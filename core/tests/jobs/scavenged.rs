@@ -126,6 +126,12 @@ impl Dead {
         built.unwrap_or_else(|error| panic!("{error}\n{}", lines.join("\n")))
     }
 
+    /// Why a build of all datasets leaves one out.
+    fn left_out(&self, id: u64) -> Option<String> {
+        let env = self.env(Arc::new(RealFiles)).env();
+        Builder::new(&env, &self.prefix(), &PluginHost::new(&env, None), 1).withdrawn(id).unwrap()
+    }
+
     fn build_with(&self, files: Arc<dyn Files>) -> (Result<Built, BuildError>, Vec<String>) {
         let env = self.env(files);
         let host = PluginHost::new(&env.env(), Some(&plugins().display().to_string()));
@@ -892,4 +898,32 @@ fn what_the_application_has_refused_stays_so_though_the_nodes_still_have_it() {
     let words = ["marked as failed", "the application could not restart from it", "take it out of the index"];
     assert!(words.iter().all(|word| why.contains(word)) && !why.contains("damaged"), "{why}");
     assert!(dead.index().entry(2).unwrap().failed.is_some());
+}
+
+/// A build of all datasets listed it again.
+#[test]
+fn what_was_dropped_is_built_from_what_the_nodes_have_only_if_it_is_named() {
+    let dead = Dead::xor(4, 4);
+    scr_ops::drop_dataset(&RealFiles, &dead.prefix(), b"ckpt.1").unwrap();
+    assert!(dead.scavenge().iter().all(Copied::is_whole));
+    let why = dead.left_out(1).unwrap();
+    assert!(why.contains("`ckpt.1' was dropped") && why.contains("`scr index --build 1'"), "{why}");
+    assert!(matches!(dead.build().outcome, Outcome::Completed { .. }));
+    assert_eq!(dead.left_out(1), None, "it is listed");
+}
+
+#[test]
+fn what_somebody_has_gone_back_over_is_built_only_if_it_is_named() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "1");
+    world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, small).unwrap()));
+    world.put("SCR_CURRENT", "ckpt.1");
+    world.put("SCR_DROP_AFTER_CURRENT", "1");
+    world.run(|application| {
+        assert_eq!(application.restart(small), Some(1));
+        application.checkpoint(9, small).unwrap();
+    });
+    let dead = Dead { nodes: 4, kept: world.keep(), world, step: 3 };
+    assert!(dead.left_out(3).unwrap().contains("gone back over"));
+    let newest = dead.index().highest_id().unwrap();
+    assert_eq!([1, newest].map(|id| dead.left_out(id)), [None, None]);
 }

@@ -90,7 +90,7 @@ struct Action {
     #[arg(short, long, value_name = "NAME")]
     add: Option<OsString>,
     /// Complete a scavenged dataset: rebuild lost files and add it to the index. Without ID: every dataset that .scr has,
-    /// even if the index is lost
+    /// even if the index is lost, but none that was dropped or refused
     #[arg(short, long, value_name = "ID", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "the option may be absent, and so may its value")]
     build: Option<Option<u64>>,
@@ -135,7 +135,13 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             build(&env, &prefix, args.json, |builder, report| report.add(builder.build(*id)))
         }
         Action { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
-            builder.datasets()?.into_iter().try_for_each(|id| report.add(builder.build(id)))
+            builder.datasets()?.into_iter().try_for_each(|id| match builder.withdrawn(id)? {
+                Some(why) => {
+                    warn(why);
+                    Ok(())
+                }
+                None => report.add(builder.build(id)),
+            })
         }),
         Action { import: Some(name), .. } => import(args, &env, &prefix, name),
         Action { extract: Some(name), .. } => extract_files(&env, &prefix, name, args.json),

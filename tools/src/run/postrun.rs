@@ -252,7 +252,11 @@ impl Scavenge<'_> {
     /// Completes the dataset from what the nodes have copied, and gives what was rebuilt.
     fn build(&self, id: u64) -> Result<String> {
         let plugins = environment::plugin_host(self.env, None);
-        let Built { outcome, .. } = Builder::new(self.env, self.prefix, &plugins, 0).build(id)?;
+        let builder = Builder::new(self.env, self.prefix, &plugins, 0);
+        if let Some(why) = builder.withdrawn(id)? {
+            anyhow::bail!("{why}");
+        }
+        let Built { outcome, .. } = builder.build(id)?;
         match outcome {
             Outcome::Incomplete { why } => anyhow::bail!("{why}"),
             Outcome::Completed { rebuilt, .. } if !rebuilt.is_empty() => {

@@ -2,6 +2,7 @@
 
 use crate::finished_job::FinishedJob;
 use scr_base::fs::RealFiles;
+use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, FlushFile, Halt, InCache, Index, Location, Prefix};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -412,6 +413,31 @@ fn an_index_that_is_lost_is_built_from_what_is_known_of_the_datasets() {
     assert!(text.contains("   4 YES") && text.contains("   2 YES"), "{text}");
     let (code, text) = run(prefix, &["--build", "--json"]);
     assert_eq!((code, text.matches("\"outcome\": \"already\"").count()), (Some(0), 2), "{text}");
+}
+
+/// It came back with the others, also where a run of ours had found it first.
+#[test]
+fn a_dataset_that_was_dropped_is_listed_again_by_its_number_or_name_only() {
+    for runs in 0..3 {
+        let folder = whole_sample();
+        let prefix = folder.path();
+        for _ in 0..runs {
+            LedgerDir::new(&RealFiles, &Prefix::new(prefix)).begin_run(1).expect("it can begin");
+        }
+        assert_eq!(run(prefix, &["--drop", "ckpt.4"]).0, Some(0));
+        for is_lost in [false, true] {
+            if is_lost {
+                std::fs::remove_file(prefix.join(".scr/index.scr")).expect("it is there");
+            }
+            let (code, text) = run(prefix, &["--build"]);
+            let is_said = text.contains("dataset 4 `ckpt.4' was dropped") && text.contains("--build 4'");
+            assert_eq!((code, is_said), (Some(0), true), "{runs} {is_lost}: {text}");
+            let text = listed(prefix);
+            assert!(text.contains("ckpt.2") && !text.contains("ckpt.4"), "{runs} {is_lost}: {text}");
+        }
+        assert_eq!(run(prefix, &["--build", "4"]).0, Some(0));
+        assert!(listed(prefix).contains("ckpt.4"));
+    }
 }
 
 #[test]

@@ -43,8 +43,13 @@ pub(super) fn rebuild(
     let what = match fault {
         Fault::Missing => format!("{} is missing", path.display()),
         Fault::Damaged(damage) => damage.fault() + &aside()?,
-        Fault::Older(run) => {
-            format!("{} is an older copy: it knows nothing of run {run}{}", path.display(), aside()?)
+        Fault::Older(DatasetDescriptor { id, name, .. }) => {
+            let name = String::from_utf8_lossy(name);
+            format!(
+                "{} is an older copy: it knows nothing of dataset {id} `{name}'{}",
+                path.display(),
+                aside()?
+            )
         }
         Fault::Foreign => format!("{} is that of another prefix directory{}", path.display(), aside()?),
     };
@@ -60,8 +65,8 @@ pub(super) enum Fault {
     /// There is none, though there are complete datasets.
     Missing,
     Damaged(PrefixError),
-    /// It was put back from before this run, of which there are complete datasets.
-    Older(u64),
+    /// It was put back from before this dataset, which is complete.
+    Older(DatasetDescriptor),
     Foreign,
 }
 
@@ -79,14 +84,13 @@ pub(super) fn contradiction(
     if index.prefix_id().zip(ids.prefix_id()).is_some_and(|(its, own)| its != own) {
         return Ok(Some(Fault::Foreign));
     }
-    let last = index.last_listed_run();
-    let highest = index.entries().iter().map(|entry| entry.id).max();
-    if last == 0 {
-        return Ok(None);
-    }
-    let newer = |found: &Found| found.dataset.run > last;
-    let unlisted = found_above(files, prefix, highest)?.into_iter().find(newer);
-    Ok(unlisted.map(|found| Fault::Older(found.dataset.run)))
+    let Some(last) = index.last_listed() else { return Ok(None) };
+    let withdrawn = ids.withdrawn();
+    let is_withdrawn = |dataset: &DatasetDescriptor| {
+        withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()) == Some(Withdrawal::Removed)
+    };
+    let mut above = found_above(files, prefix, index.highest_id())?.into_iter().map(|found| found.dataset);
+    Ok(above.rfind(|dataset| dataset.seq() > last && !is_withdrawn(dataset)).map(Fault::Older))
 }
 
 /// Whether an index is missing where there are complete datasets.
