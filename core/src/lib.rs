@@ -21,6 +21,7 @@ mod fetch;
 pub mod flush;
 mod halt;
 mod job;
+mod launcher;
 pub mod log;
 pub mod metrics;
 #[cfg(any(test, feature = "parsers"))]
