@@ -120,6 +120,7 @@ impl Session {
             folders: Folders::default(),
             has_warned_of_writer: false,
             has_warned_of_no_files: false,
+            has_warned_of_same_files: false,
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),
