@@ -3,6 +3,7 @@
 
 use crate::error::Doing as _;
 use crate::error::Error;
+use crate::launcher;
 use crate::log::{Counts, Log};
 use crate::typed::broadcast_value;
 use scr_base::env::Env;
@@ -81,6 +82,9 @@ impl Job {
         param::sort(&mut problems);
         problems.iter().for_each(|problem| report.warn(&problem.to_string()));
         let Some(built) = built else { return Err(Error::Disabled) };
+        if launched == 1 && !comm.is_spawned() {
+            launcher::expect_alone(&env)?;
+        }
         warn_other_requests(&*comm, app, &report)?;
         let descriptors = agreed_descriptors(&*comm, &node, built)?;
         for problem in cautions(&params, &descriptors) {

@@ -22,6 +22,7 @@ pub mod flush;
 mod halt;
 mod holdings;
 mod job;
+mod launcher;
 pub mod log;
 pub mod metrics;
 #[cfg(any(test, feature = "parsers"))]

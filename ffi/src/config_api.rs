@@ -8,7 +8,8 @@ use crate::place::environment;
 use crate::state::{entry, State};
 use crate::text;
 use scr_config::param::Request;
-use std::ffi::{c_char, c_int, CString};
+use std::borrow::Cow;
+use std::ffi::{c_char, c_int, CStr, CString};
 
 /// The longest line that is read; descriptors may be longer than a file name.
 const MAX_LINE: usize = 64 * 1024;
@@ -37,11 +38,30 @@ pub unsafe extern "C" fn scr_config_with_code(config: *const c_char, value: *mut
         let line = unsafe { text::read(config, MAX_LINE) };
         let line = std::str::from_utf8(line.required("config", MAX_LINE)?)
             .map_err(|_| Failure::NotText { what: "config" })?;
-        let answer = apply(state, line)?.map(|value| to_c(&value)).transpose()?;
+        let answer =
+            apply(state, &with_point(line, &decimal_point()))?.map(|value| to_c(&value)).transpose()?;
         // SAFETY: the caller's promise.
         unsafe { value.write(answer.unwrap_or(std::ptr::null_mut())) };
         Ok(())
     })
+}
+
+/// C's printf puts the decimal point of the locale into a number, as a comma: where nothing else makes sense, that is one.
+fn with_point<'a>(line: &'a str, of_locale: &str) -> Cow<'a, str> {
+    if of_locale.is_empty() || Request::parse(line).is_ok() {
+        return line.into();
+    }
+    let pointed = line.replace(of_locale, ".");
+    if Request::parse(&pointed).is_ok() {
+        pointed.into()
+    } else {
+        line.into()
+    }
+}
+
+fn decimal_point() -> String {
+    // SAFETY: a string of C, which is copied before anything can change the locale.
+    unsafe { CStr::from_ptr(libc::nl_langinfo(libc::RADIXCHAR)) }.to_string_lossy().into_owned()
 }
 
 /// Between sessions a line may set, unset or ask; within one it may only ask. The answer is the effective value, whoever set it.
@@ -70,4 +90,25 @@ fn to_c(value: &str) -> Result<*mut c_char, Failure> {
         return Err(Failure::NoMemory);
     }
     Ok(copy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The value was refused, and `SCR_Need_checkpoint` never asked for a checkpoint.
+    #[test]
+    fn a_number_of_printf_in_a_locale_with_a_decimal_comma_is_read_as_it_is_meant() {
+        for (line, expected) in [
+            ("SCR_CHECKPOINT_OVERHEAD=2,500000", "SCR_CHECKPOINT_OVERHEAD=2.500000"),
+            ("SCR_CHECKPOINT_OVERHEAD=2.5", "SCR_CHECKPOINT_OVERHEAD=2.5"),
+            ("SCR_JOB_NAME=a,b", "SCR_JOB_NAME=a,b"),
+            ("SCR_FLUSH=2,5", "SCR_FLUSH=2,5"),
+        ] {
+            assert_eq!(with_point(line, ","), expected);
+            assert_eq!(with_point(line, "."), line);
+        }
+        assert!(Request::parse("SCR_FLUSH=2,5").is_err(), "it is no whole number either way");
+        assert_eq!(decimal_point(), ".", "of a program that has not called setlocale");
+    }
 }

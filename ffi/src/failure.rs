@@ -97,7 +97,8 @@ impl Failure {
     pub(crate) fn is_shared(&self) -> bool {
         match self {
             Failure::Session(error) => is_shared(error),
-            Failure::Disabled | Failure::Environments(_) => true,
+            // The settings of the first rank count for all.
+            Failure::Disabled | Failure::Environments(_) | Failure::Config(_) => true,
             _ => false,
         }
     }

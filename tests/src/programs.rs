@@ -18,6 +18,8 @@ pub enum Program {
     ClosesAll,
     /// Has one session after the other, on different communicators.
     Sessions,
+    /// Starts others of its kind while it has a session.
+    Spawns,
     /// Is coupled with one that uses SCR, and does not use it itself.
     Coupled,
     /// Restarts and copies what it gets to a folder.
@@ -43,6 +45,7 @@ impl Program {
             Program::ApiMisuse => "tests/programs/api_misuse.c",
             Program::ClosesAll => "tests/programs/closes_all.c",
             Program::Sessions => "tests/programs/sessions.c",
+            Program::Spawns => "tests/programs/spawns.c",
             Program::Coupled => "tests/programs/coupled.c",
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Late => "tests/programs/late.c",

@@ -5,7 +5,7 @@
 //! where the option looks. A length is what parameters such as `SCR_HALT_SECONDS` take: `3600`, `1h30m`, `2 hours`.
 
 use jiff::civil::{Date, DateTime};
-use jiff::tz::TimeZone;
+use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, Zoned};
 use scr_config::param;
 use std::time::Duration;
@@ -32,10 +32,7 @@ pub(crate) fn moment(text: &str, looks: Looks, now: &Zoned) -> Result<Zoned, Str
     if let Some(distance) = distance(text, looks) {
         return now.checked_add(distance).map_err(|_| not_understood());
     }
-    let time = TIMES.iter().find_map(|format| DateTime::strptime(format, text).ok());
-    if let Some(time) =
-        time.or_else(|| day(text, now).map(|day| day.to_datetime(jiff::civil::Time::midnight())))
-    {
+    if let Some(time) = on_clocks(text, now) {
         return Ok(of_local_time(time));
     }
     if let Ok(time) = text.parse::<Timestamp>() {
@@ -50,6 +47,33 @@ pub(crate) fn moment(text: &str, looks: Looks, now: &Zoned) -> Result<Zoned, Str
     }
     let parsed = parse_datetime::parse_datetime(text).map_err(|_| not_understood())?;
     Timestamp::from_second(parsed.timestamp().as_second()).map(here).map_err(|_| not_understood())
+}
+
+/// The time that clocks are to show.
+fn on_clocks(text: &str, now: &Zoned) -> Option<DateTime> {
+    let time = TIMES.iter().find_map(|format| DateTime::strptime(format, text).ok());
+    time.or_else(|| day(text, now).map(|day| day.to_datetime(jiff::civil::Time::midnight())))
+}
+
+/// What there is to say where clocks here never show the time that a text means, or show it twice.
+fn doubt(text: &str, read: &Zoned, now: &Zoned) -> Option<String> {
+    let of_gnu_date = || {
+        // Seen from another zone, only a text without a zone is another moment.
+        let elsewhere = now.datetime().to_zoned(TimeZone::UTC).ok()?;
+        let seen = parse_datetime::parse_datetime_at_date(elsewhere, text).ok()?;
+        (seen.timestamp() != read.timestamp()).then(|| seen.datetime())
+    };
+    if distance(text, Looks::Ahead).is_some() {
+        return None;
+    }
+    let time = on_clocks(text, now).or_else(of_gnu_date)?;
+    let why = match TimeZone::system().to_ambiguous_zoned(time).offset() {
+        AmbiguousOffset::Unambiguous { .. } => return None,
+        AmbiguousOffset::Gap { .. } => "never comes here, as clocks are put forward then",
+        AmbiguousOffset::Fold { .. } => "comes twice here, as clocks are put back then",
+    };
+    let read = read.strftime("%Y-%m-%dT%H:%M:%S%:z");
+    Some(format!("`{text}' {why}: it is read as {read}; to mean another moment, write one with its zone"))
 }
 
 fn here(time: Timestamp) -> Zoned {
@@ -104,14 +128,25 @@ pub(crate) fn length_in_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// Seconds since the epoch of a moment to come.
-pub(crate) fn ahead(text: &str) -> Result<i64, String> {
-    moment(text, Looks::Ahead, &Zoned::now()).map(|moment| moment.timestamp().as_second())
+/// A moment to come.
+#[derive(Debug, Clone)]
+pub(crate) struct Ahead {
+    /// Since the epoch.
+    pub(crate) seconds: i64,
+    /// How its text was read, if it could mean another moment.
+    pub(crate) doubt: Option<String>,
+}
+
+/// The moment to come that a text means.
+pub(crate) fn ahead(text: &str) -> Result<Ahead, String> {
+    let (text, now) = (text.trim(), Zoned::now());
+    let moment = moment(text, Looks::Ahead, &now)?;
+    Ok(Ahead { seconds: moment.timestamp().as_second(), doubt: doubt(text, &moment, &now) })
 }
 
 /// The same for scripts, which give the seconds.
 pub(crate) fn seconds_or_ahead(text: &str) -> Result<i64, String> {
-    text.trim().parse().or_else(|_| ahead(text))
+    text.trim().parse().or_else(|_| ahead(text).map(|ahead| ahead.seconds))
 }
 
 /// Seconds since the epoch of a moment that has passed, also as a number.
@@ -188,8 +223,9 @@ mod tests {
         assert!(hour("tomorrow 8:30am").1 == "08:30" && hour("5pm").1 == "17:00");
         let off = moment("now", Looks::Back, &now).unwrap().duration_since(&now);
         assert!(off.as_secs().abs() < 60, "{off:?}");
-        assert_eq!(ahead("@1298944800"), Ok(1_298_944_800));
-        assert_eq!(ahead("2011-03-01 02:00 UTC"), Ok(1_298_944_800));
+        for text in ["@1298944800", "2011-03-01 02:00 UTC"] {
+            assert_eq!(ahead(text).map(|ahead| ahead.seconds), Ok(1_298_944_800));
+        }
     }
 
     #[test]

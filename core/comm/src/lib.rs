@@ -239,6 +239,11 @@ pub trait Comm {
         self.size()
     }
 
+    /// Whether other processes of the job have started this one.
+    fn is_spawned(&self) -> bool {
+        false
+    }
+
     /// The rank of a run that a rank of this communicator stands for: itself, but where threads stand in for ranks.
     fn stands_for(&self, rank: Rank) -> Rank {
         rank

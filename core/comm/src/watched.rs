@@ -273,6 +273,10 @@ impl Comm for Watched {
         self.comm.launch_size()
     }
 
+    fn is_spawned(&self) -> bool {
+        self.comm.is_spawned()
+    }
+
     fn stands_for(&self, rank: Rank) -> Rank {
         self.comm.stands_for(rank)
     }

@@ -42,7 +42,7 @@ pub(crate) struct FilesGiven {
     /// A newer one, which keeps them.
     pub(crate) newer: Option<u64>,
     /// Older ones, which have lost them. They are still there if they also lie in cache.
-    replaced: Vec<u64>,
+    pub(crate) replaced: Vec<u64>,
 }
 
 impl Cache {

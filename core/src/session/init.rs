@@ -121,6 +121,7 @@ impl Session {
             folders: Folders::default(),
             has_warned_of_writer: false,
             has_warned_of_no_files: false,
+            has_warned_of_same_files: false,
             halt: HaltConditions::default(),
             computing_since: began,
             earlier: BTreeSet::new(),
@@ -371,33 +372,36 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
 }
 
 /// Why a part of a launch cannot begin beside another run. One that began before the processes of this launch did is of an
-/// earlier launch, whose last process may just be ending.
+/// earlier launch, whose last process may just be ending. Processes that others have spawned are younger than those, with which
+/// they are parts of one launch.
 fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
     let launched = job.env.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = launched.saturating_sub(CLOCKS_DIFFER).as_secs();
-    (job.is_part() && other.may_have_begun_since(since)).then(|| {
+    let is_part = job.is_part() || other.line.contains(SPAWNED);
+    (job.comm.is_spawned() || is_part && other.may_have_begun_since(since)).then(|| {
         let cure = match job.params.origin(&param::PREFIX) == &Origin::Environment {
             true => "SCR_PREFIX of the environment wins over SCR_Config, so let each part set that variable itself",
-            false => "let each part call SCR_Config with SCR_PREFIX=... before SCR_Init_comm",
+            false => "let each part call SCR_Config with SCR_PREFIX=... before SCR_Init or SCR_Init_comm",
         };
         format!(
-            "another part of this launch, or another job, uses the prefix directory {} ({}): each part needs a prefix directory of \
-             its own; {cure}",
+            "another part of this launch, or another job, uses the prefix directory {} ({}): each part, such as what MPI_Comm_spawn \
+             starts, needs a prefix directory of its own; {cure}",
             job.prefix.dir().display(),
             other.line,
         )
     })
 }
 
+const SPAWNED: &str = ", which MPI_Comm_spawn has started";
 /// The clocks of two nodes may differ by so much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
 fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
     wait_for_dying(job);
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
-    warn_of_other_launcher(job);
     let process = std::process::id();
-    let line = format!("allocation {id}, rank 0 is process {process} on {node}, since {time}");
+    let spawned = if job.comm.is_spawned() { SPAWNED } else { "" };
+    let line = format!("allocation {id}, rank 0 is process {process} on {node}{spawned}, since {time}");
     Running::begin(job.files(), &job.prefix, &line, job.env.seconds())
 }
 
@@ -415,18 +419,6 @@ fn wait_for_dying(job: &Job) {
 /// Five seconds together.
 const PAUSE: Duration = Duration::from_millis(50);
 const MOST_PAUSES: u32 = 100;
-
-/// Warns if the processes of a launcher do not find each other, and each of them is a job.
-fn warn_of_other_launcher(job: &Job) {
-    let started = |name| job.env.variable(name)?.parse().ok().filter(|&number: &u32| number > 1);
-    let variables = ["OMPI_COMM_WORLD_SIZE", "PMI_SIZE"];
-    if let Some(number) = variables.into_iter().find_map(started).filter(|_| job.launched == 1) {
-        job.report.warn(&format!(
-            "the launcher has started {number} processes, and each of them is a job of one rank: it is the launcher of another \
-             MPI. Start the job with the launcher of the MPI that the application is compiled with"
-        ));
-    }
-}
 
 /// Warns of another job in the prefix directory, which its line describes.
 pub(super) fn warn_of_other_job(job: &Job, other: &str) {

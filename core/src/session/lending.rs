@@ -34,7 +34,7 @@ pub(super) struct Lending {
     /// The dataset.
     pub(super) seq: Seq,
     /// Ranks ask by their own numbers; the thread of each has the number after all of those.
-    comm: TcpComm,
+    comm: Asking,
     is_over: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
     /// The part that holds nothing but the copies of the ranks of this node.
@@ -54,6 +54,21 @@ pub(super) struct Lent<'a> {
     pub(super) host: Rank,
     pub(super) bytes: u64,
     pub(super) crc: Option<u32>,
+}
+
+/// The end by which a rank asks, or why it asks nobody any more: what is left of an answer is never taken for the next one, and
+/// nobody waits to send it.
+struct Asking(Result<TcpComm, CommError>);
+
+impl Asking {
+    fn ask<T>(&mut self, ask: impl FnOnce(&TcpComm) -> Result<T, LendError>) -> Result<T, LendError> {
+        let asked = ask(self.0.as_ref().map_err(CommError::clone)?);
+        match &asked {
+            Err(LendError::Comm(error)) if ends_all(error) => self.0 = Err(error.clone()),
+            _ => (),
+        }
+        asked
+    }
 }
 
 /// Why a rank has not got a file.
@@ -100,6 +115,7 @@ impl Lending {
             let thread = parallel::start(Builder::new().name("scr-lend".to_owned()), run);
             let thread = Some(thread.map_err(|error| error.to_string())?);
             let copies = copies.of_rank(job.nodes.leader(job.rank()));
+            let comm = Asking(Ok(comm));
             Ok(Self { seq, comm, is_over, thread, copies, own: None, has_told_of_room: false })
         });
         job.agree(started)
@@ -144,24 +160,24 @@ impl Lending {
 
     /// `None` if there is no room in the cache of this node.
     fn get_into_cache(
-        &self,
+        &mut self,
         job: &Job,
         store: &StoreInUse,
         file: &Lent<'_>,
     ) -> Option<Result<PathBuf, LendError>> {
-        let (files, part) = (job.files(), &self.copies);
+        let (files, folder) = (job.files(), self.copies.data());
         let needed = file.bytes.saturating_add(SPARE);
         if store.room(files, needed).is_some_and(|room| room.bytes < needed) {
             return None;
         }
-        let made = part.make_data(files).map_err(LendError::from);
-        match made.and_then(|()| self.get_into(job, &part.data(), file)) {
+        let made = self.copies.make_data(files).map_err(LendError::from);
+        match made.and_then(|()| self.get_into(job, &folder, file)) {
             Err(LendError::File(error)) if error.is_for_want_of_room() => None,
             got => Some(got),
         }
     }
 
-    fn get_into(&self, job: &Job, folder: &Path, file: &Lent<'_>) -> Result<PathBuf, LendError> {
+    fn get_into(&mut self, job: &Job, folder: &Path, file: &Lent<'_>) -> Result<PathBuf, LendError> {
         let files = job.files();
         // Files of different ranks may have the same base name, and those of the application any name.
         let of_writer = folder.join(file.writer.to_string());
@@ -177,45 +193,9 @@ impl Lending {
             return Ok(path);
         }
         let temporary = folder.join(format!(".{}.{}", file.writer, job.rank()));
-        let came = self.receive(job, &temporary, file);
+        let came = self.comm.ask(|comm| receive(comm, job, &temporary, file));
         let came = came.and_then(|()| Ok(files.rename(&temporary, &path).at("rename a copy to", &path)?));
         came.map(|()| path).inspect_err(|_| _ = files.remove_file(&temporary))
-    }
-
-    /// Asks for a file, and writes it. The file is received to its end, whether it can be written or not.
-    fn receive(&self, job: &Job, to: &Path, file: &Lent<'_>) -> Result<(), LendError> {
-        let lender = thread_of(file.host, job.comm.size());
-        let mut request = file.writer.0.to_be_bytes().to_vec();
-        request.extend(file.name.as_bytes());
-        exchange_all(&self.comm, REQUEST, &[Outgoing { to: lender, bytes: &request }], &mut [])?;
-        let next =
-            |bytes: &mut [u8]| exchange_all(&self.comm, ANSWER, &[], &mut [Incoming { from: lender, bytes }]);
-        let mut head = [0; HEAD];
-        next(&mut head)?;
-        let head = Head::unpack(head);
-        if !head.is_there {
-            let mut why = vec![0; usize::try_from(head.bytes).unwrap_or(0).min(MOST_TEXT)];
-            next(&mut why)?;
-            return Err(LendError::Refused(String::from_utf8_lossy(&why).into_owned()));
-        }
-        let mut copy = Writing::begin(job.files(), to);
-        let mut block = Vec::new();
-        let mut left = head.bytes;
-        while left > 0 {
-            block.resize(usize::try_from(left.min(block_bytes(job))).unwrap_or(usize::MAX), 0);
-            next(&mut block)?;
-            copy.write(&block);
-            left -= block.len() as u64;
-        }
-        let mut is_right = [0];
-        next(&mut is_right)?;
-        if is_right == [0] {
-            return Err(LendError::Refused(format!("it could not be read to its end by rank {}", file.host)));
-        }
-        if head.bytes != file.bytes {
-            return Err(LendError::Length { found: head.bytes, expected: file.bytes });
-        }
-        Ok(copy.end(head.mode, file.crc)?)
     }
 
     /// Ends it on this rank. All ranks read the copies no more, which are removed.
@@ -235,11 +215,48 @@ impl Lending {
 impl Drop for Lending {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The thread looks at that when something has come.
-        let to = thread_of(self.comm.rank(), self.comm.size() / 2);
-        let _ = exchange_all(&self.comm, REQUEST, &[Outgoing { to, bytes: &[] }], &mut []);
+        // The thread looks at that when something has come, or else after a moment.
+        if let Ok(comm) = &self.comm.0 {
+            let to = thread_of(comm.rank(), comm.size() / 2);
+            let _ = exchange_all(comm, REQUEST, &[Outgoing { to, bytes: &[] }], &mut []);
+        }
         let _ = self.thread.take().map(JoinHandle::join);
     }
+}
+
+/// Asks for a file, and writes it. The file is received to its end, whether it can be written or not.
+fn receive(comm: &dyn Comm, job: &Job, to: &Path, file: &Lent<'_>) -> Result<(), LendError> {
+    let lender = thread_of(file.host, job.comm.size());
+    let mut request = file.writer.0.to_be_bytes().to_vec();
+    request.extend(file.name.as_bytes());
+    exchange_all(comm, REQUEST, &[Outgoing { to: lender, bytes: &request }], &mut [])?;
+    let next = |bytes: &mut [u8]| exchange_all(comm, ANSWER, &[], &mut [Incoming { from: lender, bytes }]);
+    let mut head = [0; HEAD];
+    next(&mut head)?;
+    let head = Head::unpack(head);
+    if !head.is_there {
+        let mut why = vec![0; usize::try_from(head.bytes).unwrap_or(0).min(MOST_TEXT)];
+        next(&mut why)?;
+        return Err(LendError::Refused(String::from_utf8_lossy(&why).into_owned()));
+    }
+    let mut copy = Writing::begin(job.files(), to);
+    let mut block = Vec::new();
+    let mut left = head.bytes;
+    while left > 0 {
+        block.resize(usize::try_from(left.min(block_bytes(job))).unwrap_or(usize::MAX), 0);
+        next(&mut block)?;
+        copy.write(&block);
+        left -= block.len() as u64;
+    }
+    let mut is_right = [0];
+    next(&mut is_right)?;
+    if is_right == [0] {
+        return Err(LendError::Refused(format!("it could not be read to its end by rank {}", file.host)));
+    }
+    if head.bytes != file.bytes {
+        return Err(LendError::Length { found: head.bytes, expected: file.bytes });
+    }
+    Ok(copy.end(head.mode, file.crc)?)
 }
 
 /// Removes the copies that runs have left in the prefix directory which died. No other run is at work there.
@@ -274,6 +291,11 @@ fn block_bytes(job: &Job) -> u64 {
     job.params.get(&param::MPI_BUF_SIZE).max(1)
 }
 
+/// Whether nothing that is said after such an error can be trusted. A rank that is gone is an error of those that need it.
+fn ends_all(error: &CommError) -> bool {
+    !matches!(error, CommError::Lost { .. })
+}
+
 /// The thread of a rank, which serves the files of its parts.
 struct Lender {
     files: Arc<dyn Files>,
@@ -283,7 +305,8 @@ struct Lender {
 }
 
 impl Lender {
-    /// Answers until the lending is over.
+    /// Answers until the lending is over. One that cannot answer any more ends, and so its end of `comm`: those that wait for the
+    /// rest of an answer see that.
     fn run(&self, comm: &dyn Comm) {
         // No rank sends this message: the receive waits for whatever else comes.
         let mut never = [0];
@@ -291,7 +314,10 @@ impl Lender {
         let _ = comm.exchange(IDLE, &[], &mut receives, &mut |_| {
             while let Some((from, request)) = comm.take(REQUEST)?.filter(|_| !self.is_over()) {
                 // One that has ended takes nobody else's answers away.
-                let _ = self.answer(comm, from, &request);
+                match self.answer(comm, from, &request) {
+                    Err(error) if ends_all(&error) => return Err(error),
+                    _ => (),
+                }
             }
             Ok(if self.is_over() { WaitControl::GiveUp } else { WaitControl::Wait })
         });
@@ -429,3 +455,130 @@ const COPIES: &str = "restart.";
 const REQUEST: Tag = Tag(60);
 const ANSWER: Tag = Tag(61);
 const IDLE: Tag = Tag(62);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_base::env::Clock;
+    use scr_base::fs::RealFiles;
+    use scr_comm::tcp::Limits;
+    use scr_comm::{ExchangeEnd, Traffic};
+    use std::cell::Cell;
+    use std::net::Ipv4Addr;
+    use std::time::{Instant, SystemTime};
+
+    struct RealClock(Instant);
+
+    impl Clock for RealClock {
+        fn now(&self) -> SystemTime {
+            SystemTime::now()
+        }
+
+        fn elapsed(&self) -> Duration {
+            self.0.elapsed()
+        }
+    }
+
+    /// The end of a thread whose system fails once, when it has sent so many messages.
+    struct FailsOnce {
+        comm: TcpComm,
+        sends: Cell<u32>,
+    }
+
+    impl Comm for FailsOnce {
+        fn rank(&self) -> Rank {
+            self.comm.rank()
+        }
+
+        fn size(&self) -> u32 {
+            self.comm.size()
+        }
+
+        fn exchange(
+            &self,
+            tag: Tag,
+            sends: &[Outgoing<'_>],
+            receives: &mut [Incoming<'_>],
+            check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
+        ) -> Result<ExchangeEnd, CommError> {
+            if tag == ANSWER && self.sends.replace(self.sends.get().wrapping_sub(1)) == 0 {
+                return Err(failed());
+            }
+            self.comm.exchange(tag, sends, receives, check_cancel)
+        }
+
+        fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
+            self.comm.take(tag)
+        }
+
+        fn traffic(&self) -> Traffic {
+            self.comm.traffic()
+        }
+    }
+
+    fn failed() -> CommError {
+        CommError::Socket { what: "too many open files".to_owned() }
+    }
+
+    /// The end of a rank, and that of its thread.
+    fn ends() -> [TcpComm; 2] {
+        let limits = Limits::new(Arc::new(RealClock(Instant::now())), Duration::from_secs(30));
+        let ends = scr_comm::thread::run(1, |alone| {
+            tcp::connect_as(&alone, Ipv4Addr::LOCALHOST.into(), &limits, &[Rank(0), Rank(1)], 2).unwrap()
+        });
+        <[TcpComm; 2]>::try_from(ends.unwrap().pop().unwrap()).unwrap_or_else(|_| panic!("there are two"))
+    }
+
+    /// The rest of an answer never came, and the rank that had asked waited for it for ever.
+    #[test]
+    fn a_thread_that_cannot_finish_an_answer_is_an_error_of_the_rank_that_asks() {
+        for sends in [0, 1] {
+            let [comm, of_thread] = ends();
+            let is_over = Arc::new(AtomicBool::new(false));
+            let files = Arc::new(RealFiles);
+            let lender = Lender { files, parts: Arc::default(), block: 1, is_over: Arc::clone(&is_over) };
+            let lends = std::thread::spawn(move || {
+                lender.run(&FailsOnce { comm: of_thread, sends: Cell::new(sends) });
+            });
+            let request = [Outgoing { to: Rank(1), bytes: &[0; 5] }];
+            exchange_all(&comm, REQUEST, &request, &mut []).unwrap();
+            let asked = Instant::now();
+            let next = |bytes: &mut [u8]| {
+                let answer = &mut [Incoming { from: Rank(1), bytes }];
+                comm.exchange(ANSWER, &[], answer, &mut |_| match asked.elapsed() > Duration::from_secs(10) {
+                    true => Ok(WaitControl::GiveUp),
+                    false => Ok(WaitControl::Wait),
+                })
+            };
+            let mut head = [0; HEAD];
+            let mut got = next(&mut head);
+            if sends > 0 {
+                got.unwrap();
+                let mut why = vec![0; usize::try_from(Head::unpack(head).bytes).unwrap()];
+                got = next(&mut why);
+            }
+            is_over.store(true, Ordering::Relaxed);
+            lends.join().unwrap();
+            assert!(matches!(got, Err(CommError::Lost { rank: Rank(1), .. })), "after {sends}: {got:?}");
+        }
+    }
+
+    /// The rest of an answer was taken for the next one.
+    #[test]
+    fn a_rank_that_has_not_got_an_answer_to_its_end_asks_nobody_any_more() {
+        let [comm, of_thread] = ends();
+        let mut asking = Asking(Ok(comm));
+        let lost = CommError::Lost { rank: Rank(1), why: "it has ended".to_owned() };
+        asking.ask(|_| Err::<(), _>(lost.into())).unwrap_err();
+        asking.ask(|_| Err::<(), _>(LendError::Refused("no such file".to_owned()))).unwrap_err();
+        asking.ask(|_| Ok(())).unwrap();
+        asking.ask(|_| Err::<(), _>(failed().into())).unwrap_err();
+        let error = asking.ask(|_| -> Result<(), _> { panic!("it is asked") }).unwrap_err();
+        assert!(matches!(&error, LendError::Comm(error) if *error == failed()), "{error}");
+        let sent = exchange_all(&of_thread, ANSWER, &[Outgoing { to: Rank(0), bytes: b"rest" }], &mut []);
+        assert!(
+            matches!(sent, Err(CommError::Lost { rank: Rank(0), .. })),
+            "nobody waits to send it: {sent:?}"
+        );
+    }
+}

@@ -91,6 +91,8 @@ pub struct Session {
     has_warned_of_writer: bool,
     /// Whether the user knows that a dataset has no files.
     has_warned_of_no_files: bool,
+    /// Whether the user knows that a checkpoint takes the files of the only other one.
+    has_warned_of_same_files: bool,
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,

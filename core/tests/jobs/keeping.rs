@@ -375,18 +375,43 @@ fn two_jobs_that_run_in_one_prefix_directory_at_the_same_time_are_both_warned_an
     assert!(!world.run(begins).has_line_with(words[0]));
 }
 
-/// The only message said that another job used the prefix directory, and to give it one of its own.
+/// They restarted from each other's data, and the only message said to give each a prefix directory of its own.
 #[test]
-fn processes_of_another_launcher_that_do_not_find_each_other_are_told_so() {
-    let begins = |ranks, started| {
-        let world = World::new(ranks, ranks).set("OMPI_COMM_WORLD_SIZE", "").set("PMI_SIZE", started);
-        world.run(|_| ()).has_line_with("the launcher has started 4 processes")
+fn processes_that_a_launcher_has_started_together_and_mpi_has_not_found_do_not_begin() {
+    let begins = |ranks, variables: &[(&str, &str)]| {
+        let world = World::new(ranks, ranks);
+        let world = variables.iter().fold(world, |world, (name, value)| world.set(name, value));
+        let begun = world.try_run(|session| session.map(drop).map_err(|error| error.to_string()));
+        begun.ranks.into_iter().next().unwrap()
     };
-    assert!(begins(1, "4"));
-    assert!(!begins(1, "1") && !begins(4, "4") && !begins(1, "many"));
+    for (size, rank) in [
+        ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+        ("PMI_SIZE", "PMI_RANK"),
+        ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+        ("FLUX_JOB_SIZE", "FLUX_TASK_RANK"),
+        ("JSM_NAMESPACE_SIZE", "JSM_NAMESPACE_RANK"),
+        ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
+    ] {
+        let error = begins(1, &[(size, "4"), (rank, "0")]).unwrap_err();
+        let said = format!("the launcher has started 4 processes ({size}=4, {rank}=0)");
+        assert!(error.contains(&said) && error.contains(&format!("unset {rank}")), "{error}");
+        for (size_is, rank_is) in [("1", "0"), ("many", "0"), ("4", "")] {
+            begins(1, &[(size, size_is), (rank, rank_is)]).unwrap();
+        }
+        begins(4, &[(size, "4"), (rank, "3")]).unwrap();
+    }
+    for rank in ["PALS_RANKID", "PMIX_RANK", "SLURM_PROCID"] {
+        let error = begins(1, &[(rank, "3")]).unwrap_err();
+        assert!(error.contains(&format!("has started several processes ({rank}=3)")), "{error}");
+    }
+    // A batch script has started it by itself, or with a launcher in one of several processes.
+    begins(1, &[("SLURM_NTASKS", "64"), ("SLURM_PROCID", "0"), ("PMIX_RANK", "0")]).unwrap();
+    let in_step =
+        [("SLURM_STEP_NUM_TASKS", "4"), ("SLURM_PROCID", "3"), ("PMI_SIZE", "1"), ("PMI_RANK", "0")];
+    begins(1, &in_step).unwrap();
     // A rank of its own is a part of a launch here, and they know that.
-    let part = World::new(1, 1).set("PMI_SIZE", "4").part("part", &["n0"]);
-    assert!(!part.run(|_| ()).has_line_with("the launcher has started"));
+    let part = World::new(1, 1).set("PMI_SIZE", "4").set("PMI_RANK", "1").part("part", &["n0"]);
+    part.run(|_| ());
 }
 
 /// It was tried again after the newer one had arrived, and took the name away from it.

@@ -135,6 +135,38 @@ fn two_parts_of_a_launch_never_begin_in_one_prefix_directory() {
     begins(&second).all_gave(&Ok(()));
 }
 
+/// The parents restarted from what the children had written.
+#[test]
+fn processes_and_those_that_they_spawn_never_begin_in_one_prefix_directory() {
+    let machine = World::new(1, 1);
+    let [mut parents, mut children] = [["n0", "n1"], ["n2", "n3"]].map(|nodes| machine.part("same", &nodes));
+    (parents.launched, children.launched) = (Some(2), Some(2));
+    children.spawned = true;
+    // When the parents had begun already.
+    children.began = Duration::from_secs(super::world::SECONDS_OF_A_RUN + 60);
+    for (first, second) in [(&parents, &children), (&children, &parents)] {
+        let turns = Barrier::new(2);
+        let ran = first.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            turns.wait();
+            let begins = || second.try_run(|session| session.map(drop).map_err(|error| error.to_string()));
+            let refused = (application.rank == Rank(0)).then(|| begins().ranks);
+            turns.wait();
+            application.finalize().unwrap();
+            refused
+        });
+        for error in ran.ranks[0].as_ref().unwrap() {
+            let error = error.as_ref().unwrap_err();
+            assert!(
+                error.contains("each part, such as what MPI_Comm_spawn starts, needs a prefix"),
+                "{error}"
+            );
+        }
+    }
+    children.turn_to("children");
+    children.run(|application| application.checkpoint(2, some).unwrap());
+}
+
 /// The last process of an earlier launch, or the lock of a node that is down, may still be there.
 #[test]
 fn a_part_begins_beside_a_run_that_is_older_than_its_launch_and_warns() {

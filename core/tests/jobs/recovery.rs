@@ -72,7 +72,7 @@ impl Story {
         let results = std::thread::scope(|scope| {
             let dying = ends[self.dead.index()].take().unwrap();
             scope.spawn(move || {
-                let comm = Part { comm: dying, launched: self.launched[0] };
+                let comm = Part { comm: dying, launched: self.launched[0], spawned: false };
                 let mut application = first.begin_over(comm, false).unwrap();
                 self.live_until_death(&mut application);
                 faulty.stop_at(faulty.mutations() + 1);
@@ -92,7 +92,7 @@ impl Story {
                         old.into_iter().for_each(|comm| self.lose_a_rank(first, comm));
                         is_lost.wait();
                         let launched = self.launched[usize::from(!recovers)];
-                        let new = Part { comm: new, launched };
+                        let new = Part { comm: new, launched, spawned: false };
                         let mut application = after.begin_over(new, recovers).unwrap();
                         (second(&mut application), application.lines())
                     })
@@ -124,7 +124,7 @@ impl Story {
 
     /// A rank that lives until a call fails because another one has died. It does not end what it has begun.
     fn lose_a_rank(&self, first: &World, comm: ThreadComm) {
-        let comm = Part { comm, launched: self.launched[0] };
+        let comm = Part { comm, launched: self.launched[0], spawned: false };
         let mut application = first.begin_over(comm, false).unwrap();
         self.live(&mut application);
         let failed = match self.at {

@@ -366,6 +366,35 @@ fn in_bypass_mode_an_overwritten_dataset_is_not_restarted_from() {
     }
 }
 
+/// Nothing was left of either when it died in the next one, and nobody had been told.
+#[test]
+fn in_bypass_mode_a_checkpoint_over_the_files_of_the_only_other_one_causes_one_warning() {
+    const WORDS: &str = "is written over files of the only older checkpoint";
+    let write = |application: &mut Application, step: u64, folder: &str| {
+        let name = format!("step.{step}");
+        application.session().start_output(Some(name.as_bytes()), CHECKPOINT).unwrap();
+        let file = format!("{folder}/{}", application.rank);
+        let path = application.session().route_file(file.as_bytes()).unwrap();
+        std::fs::write(path_of(&path), name).unwrap();
+        application.session().complete_output(true).unwrap();
+    };
+    for flush in ["0", "1"] {
+        let warnings = |folders: [&str; 4]| {
+            let world = bypass().set("SCR_FLUSH", flush);
+            let run = world.run(|application| {
+                let steps = folders.iter().zip(1..);
+                steps.for_each(|(folder, step)| write(application, step, folder));
+            });
+            let said = run.lines.into_iter().filter(|line| line.contains(WORDS));
+            said.map(|line| line.contains("`step.2'") && line.contains("SCR_CACHE_BYPASS=0"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(warnings(["one"; 4]), [true], "SCR_FLUSH={flush}");
+        assert!(warnings(["one", "two", "three", "four"]).is_empty());
+        assert!(warnings(["one", "two", "one", "two"]).is_empty(), "the other one is left");
+    }
+}
+
 /// All checkpoints have one name and files of their own. When the next one began, the older one counted no more, and the run
 /// after a crash began without any.
 #[test]

@@ -40,6 +40,8 @@ pub(crate) struct World {
     runs: AtomicU64,
     /// Processes of the launch that the ranks are a part of, where they are not all of it.
     pub(crate) launched: Option<u32>,
+    /// Whether other processes have started the ranks.
+    pub(crate) spawned: bool,
     /// When the processes of all runs began.
     pub(crate) began: Duration,
 }
@@ -85,6 +87,7 @@ impl World {
             own_settings: BTreeMap::new(),
             runs: AtomicU64::new(0),
             launched: None,
+            spawned: false,
             began: Duration::ZERO,
         };
         let base = world.dir.path().join("nodes/$SCR_NODE_NAME").display().to_string();
@@ -114,6 +117,7 @@ impl World {
             own_settings: BTreeMap::new(),
             runs: AtomicU64::new(0),
             launched: Some(1000),
+            spawned: false,
             began: self.began,
         };
         part.turn_to(prefix);
@@ -305,7 +309,9 @@ impl World {
     ) -> Outcome<T> {
         match self.launched {
             None => self.run_over(|comm| Box::new(comm), body),
-            Some(launched) => self.run_over(|comm| Box::new(Part { comm, launched }), body),
+            Some(launched) => {
+                self.run_over(|comm| Box::new(Part { comm, launched, spawned: self.spawned }), body)
+            }
         }
     }
 
@@ -384,6 +390,7 @@ impl<T> Outcome<T> {
 pub(crate) struct Part {
     pub(crate) comm: ThreadComm,
     pub(crate) launched: u32,
+    pub(crate) spawned: bool,
 }
 
 impl Comm for Part {
@@ -415,6 +422,10 @@ impl Comm for Part {
 
     fn launch_size(&self) -> u32 {
         self.launched
+    }
+
+    fn is_spawned(&self) -> bool {
+        self.spawned
     }
 }
 

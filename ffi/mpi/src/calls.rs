@@ -519,6 +519,17 @@ pub(super) fn world_size() -> Option<u32> {
     u32::try_from(size.ok()?).ok()
 }
 
+/// Whether `MPI_Comm_spawn` has started this process.
+pub(super) fn has_parent() -> bool {
+    // SAFETY: reads a constant of the library.
+    let none = unsafe { ffi::RSMPI_COMM_NULL };
+    let mut parent = none;
+    // SAFETY: MPI is running if it is called, and `parent` is a place for the communicator.
+    check_running().is_ok()
+        && unsafe { ffi::MPI_Comm_get_parent(&raw mut parent) } == SUCCESS
+        && parent != none
+}
+
 /// While this lives, errors on a communicator of the application return. It gets its own handler back then.
 struct ErrorsReturn {
     comm: ffi::MPI_Comm,

@@ -210,6 +210,10 @@ impl Comm for MpiComm {
         // Processes that were spawned later are a launch of their own.
         calls::world_size().map_or(self.size(), |world| world.max(self.size()))
     }
+
+    fn is_spawned(&self) -> bool {
+        calls::has_parent()
+    }
 }
 
 /// One exchange under way.

@@ -43,6 +43,13 @@ on_any_mpi! {
         assert!(run.prints("SCR_PREFIX of the environment wins over SCR_Config"));
     }
 
+    fn processes_that_others_spawn_do_not_begin_in_the_prefix_directory_of_those(mpi: Mpi) {
+        let mut cluster = Cluster::new(1);
+        let run = cluster.job(mpi, 2, Program::Spawns).run().expect_success();
+        assert!(run.prints_line("DONE") && !run.prints("FAIL"));
+        assert!(run.prints("each part, such as what MPI_Comm_spawn starts, needs a prefix directory of its own"));
+    }
+
     fn the_world_as_a_communicator_restarts_from_what_scr_init_wrote_and_the_other_way_round(mpi: Mpi) {
         let mut cluster = Cluster::new(4);
         for (number, world) in (0..).zip([0, 1, 0, 1]) {

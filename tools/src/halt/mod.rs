@@ -12,7 +12,7 @@ use crate::environment;
 use crate::machine::{current_job_id, Manifests};
 use crate::output::{print, show, warn, Answer};
 use crate::run::IgnoredVerbose;
-use crate::time;
+use crate::time::{self, Ahead};
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -64,16 +64,16 @@ struct Conditions {
     checkpoints: Option<i64>,
     /// Halt after the first checkpoint at or after TIME, such as 2h, '12:00pm today' or '2026-12-24 18:00'
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
-    after: Option<i64>,
+    after: Option<Ahead>,
     /// Halt before TIME, such as '+2 hours' or '8:30am tomorrow'; --seconds says how long before
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
-    before: Option<i64>,
+    before: Option<Ahead>,
     /// Halt this long before the time of --before, or before the allocation ends
     #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
     seconds: Option<Duration>,
     /// The allocation ends at TIME: its time limit was changed, and the job does not know
     #[arg(long, value_name = "TIME", value_parser = time::ahead)]
-    end: Option<i64>,
+    end: Option<Ahead>,
     /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]
     immediate: bool,
@@ -124,7 +124,8 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
         })?;
         return Ok(Answer::Yes);
     }
-    let end = args.set.end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
+    let [_, _, end] = args.set.times();
+    let end = end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
     let updated = Halt::update(&*env.files, &prefix, |halt| {
         args.apply(halt);
         change(&mut halt.changed_end, end.clone(), args.unset.unset_end);
@@ -138,6 +139,7 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
             path.display()
         ));
     }
+    args.set.doubts().for_each(warn);
     warn_without_seconds(&env, &updated.value);
     if args.set.immediate {
         warn(
@@ -179,6 +181,16 @@ fn warn_without_seconds(env: &Env, halt: &Halt) {
 }
 
 impl Conditions {
+    /// Of `after`, `before` and `end`, in seconds since the epoch.
+    fn times(&self) -> [Option<i64>; 3] {
+        [&self.after, &self.before, &self.end].map(|time| time.as_ref().map(|time| time.seconds))
+    }
+
+    fn doubts(&self) -> impl Iterator<Item = &str> {
+        let times = [&self.after, &self.before, &self.end].into_iter().flatten();
+        times.filter_map(|time| time.doubt.as_deref())
+    }
+
     fn halt_seconds(&self) -> Option<i64> {
         self.seconds.map(|seconds| i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX))
     }
@@ -188,8 +200,9 @@ impl HaltArgs {
     fn apply(&self, halt: &mut Halt) {
         let (set, unset) = (&self.set, &self.unset);
         change(&mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints);
-        change(&mut halt.exit_after, set.after, unset.unset_after);
-        change(&mut halt.exit_before, set.before, unset.unset_before);
+        let [after, before, _] = set.times();
+        change(&mut halt.exit_after, after, unset.unset_after);
+        change(&mut halt.exit_before, before, unset.unset_before);
         change(&mut halt.halt_seconds, set.halt_seconds(), unset.unset_seconds);
         // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
         let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
@@ -198,10 +211,11 @@ impl HaltArgs {
     }
 
     fn is_plain(&self) -> bool {
-        let Conditions { checkpoints, after, before, seconds, end, immediate } = &self.set;
+        let Conditions { checkpoints, seconds, immediate, .. } = &self.set;
         let Unset { unset_checkpoints, unset_after, unset_before, unset_end, unset_seconds, unset_reason } =
             &self.unset;
-        let sets = checkpoints.or(*after).or(*before).or(*end).is_some() || seconds.is_some() || *immediate;
+        let has_time = self.set.times().iter().any(Option::is_some);
+        let sets = has_time || checkpoints.is_some() || seconds.is_some() || *immediate;
         let unsets = *unset_end
             || *unset_checkpoints
             || *unset_after

@@ -111,6 +111,39 @@ fn before_without_halt_seconds_causes_a_warning() {
     assert_eq!(listed(&scr).0["halt_seconds"], 300, "as SCR_HALT_SECONDS has it");
 }
 
+/// The job halted an hour earlier or later than meant, and nobody had been told.
+#[test]
+fn a_local_time_that_never_comes_or_comes_twice_is_set_with_a_message_how_it_was_read() {
+    let scr = Installation::with_system_file("");
+    let says = |time: &str| {
+        let mut halt = scr.in_prefix(&["halt", "--seconds", "60", "--before", time]);
+        let halted = halt.env("TZ", "CET-1CEST,M3.5.0,M10.5.0/3").output().unwrap();
+        assert_eq!(halted.status.code(), Some(0), "{time}: {halted:?}");
+        (
+            String::from_utf8_lossy(&halted.stderr).into_owned(),
+            listed(&scr).0["exit_before"].as_i64().unwrap(),
+        )
+    };
+    for (time, doubt, seconds) in [
+        ("2040-03-25 02:30", "never comes here", 2_216_251_800),
+        ("2040-10-28 02:30", "comes twice here", 2_234_997_000),
+        ("2:30am 2040-10-28", "comes twice here", 2_234_997_000),
+    ] {
+        let (said, set) = says(time);
+        assert!(
+            said.contains(&format!("`{time}' {doubt}")) && said.contains("it is read as 2040-"),
+            "{said}"
+        );
+        assert!(said.contains(":30:00+02:00; to mean another moment"), "{said}");
+        assert_eq!(set, seconds, "{said}");
+    }
+    for time in
+        ["2040-10-28 01:30", "2040-10-28T02:30:00+01:00", "2040-10-28 02:30 UTC", "@2234997000", "+2h"]
+    {
+        assert_eq!(says(time).0, "", "{time}");
+    }
+}
+
 #[test]
 fn invalid_times_numbers_and_jobs_are_errors_and_change_nothing() {
     let scr = Installation::with_system_file("");

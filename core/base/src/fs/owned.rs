@@ -19,9 +19,9 @@ const OTHERS: u32 = 0o077;
 /// Those with which others can write.
 const OTHERS_WRITE: u32 = 0o022;
 /// Everybody may write.
-const WORLD_WRITES: u32 = 0o002;
+pub(super) const WORLD_WRITES: u32 = 0o002;
 /// Only its owner may rename or remove what is in the directory.
-const STICKY: u32 = 0o1000;
+pub(super) const STICKY: u32 = 0o1000;
 
 /// The number of further names to try if other users have taken the user's own.
 const MOST_TAKEN: u32 = 16;

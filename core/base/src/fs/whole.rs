@@ -2,7 +2,8 @@
 
 use super::error::At;
 use super::memory::grow;
-use super::{retried, unique_number, File, Files, FsError, How, Kind};
+use super::owned::{STICKY, WORLD_WRITES};
+use super::{retried, unique_number, File, Files, FsError, How, Kind, Status};
 use crate::planted::{planted, Bug};
 use std::ffi::OsString;
 use std::io;
@@ -132,13 +133,17 @@ impl dyn Files + '_ {
     }
 
     /// A file that root writes in the folder of a user belongs to the user, and one that it replaces keeps its owner and mode:
-    /// the next job of the user is to read and replace it.
+    /// the next job of the user is to read and replace it. Where everybody may write, anybody can have put a file there: it lends
+    /// nothing, unless it is the folder's owner's.
     fn take_over_access(&self, file: &dyn File, path: &Path) -> Result<(), FsError> {
         if file.status().at("inspect the new", path)?.uid != ROOT {
             return Ok(());
         }
-        let replaced = self.status(path).ok().filter(|replaced| replaced.kind == Kind::File);
-        let Some(owned) = replaced.or_else(|| self.status(folder_of(path)).ok()) else { return Ok(()) };
+        let Ok(folder) = self.status(folder_of(path)) else { return Ok(()) };
+        let is_shared = folder.mode & (WORLD_WRITES | STICKY) != 0;
+        let lends = |found: &Status| found.kind == Kind::File && (found.uid == folder.uid || !is_shared);
+        let replaced = self.status(path).ok().filter(lends);
+        let owned = replaced.unwrap_or(folder);
         if owned.uid == ROOT {
             return Ok(());
         }
@@ -275,6 +280,30 @@ mod tests {
         fs::remove_file(&path).unwrap();
         REAL.write_atomic(&path, b"new", 0o600, Durability::Synced).unwrap();
         assert_eq!(access().0, before.0);
+    }
+
+    /// Root gave its metrics to the user who had put a file of that name into the folder first, and who then wrote what he liked.
+    #[test]
+    fn a_file_that_another_user_has_put_where_everybody_may_write_lends_its_owner_and_mode_to_nobody() {
+        use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("scr.root.1.n0.prom");
+        let set_mode =
+            |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        fs::write(&path, "planted").unwrap();
+        if chown(&path, Some(4711), Some(4711)).is_err() {
+            println!("skipped: only root can give a file to another user");
+            return;
+        }
+        for shared in [0o1777, 0o777, 0o1775] {
+            set_mode(dir.path(), shared);
+            fs::write(&path, "planted").unwrap();
+            chown(&path, Some(4711), Some(4711)).unwrap();
+            set_mode(&path, 0o666);
+            REAL.write_atomic(&path, b"new", 0o644, Durability::Unsynced).unwrap();
+            let found = fs::metadata(&path).unwrap();
+            assert_eq!((found.uid(), found.mode() & 0o022), (0, 0), "in a folder of mode {shared:o}");
+        }
     }
 
     #[test]

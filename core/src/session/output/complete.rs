@@ -5,7 +5,7 @@ use super::{InvalidError, Output};
 use crate::cache::filemap::Entry;
 use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
-use crate::cache::{CachedDataset, Crowded};
+use crate::cache::{Cache, CachedDataset, Crowded};
 use crate::flush::Flushes;
 use crate::holdings::Limit;
 use crate::session::{Error, OutputFlags, Phase, Session};
@@ -13,6 +13,7 @@ use scr_base::message::throughput;
 use scr_comm::collective::{all_reduce, barrier, first_rank, Op};
 use scr_comm::{Collective, Rank, RankErrors};
 use scr_prefix::ledger::{Request, Whose};
+use scr_prefix::Index;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -40,8 +41,13 @@ impl Session {
         let completing = self.job.elapsed();
         if output.writes_in_prefix() {
             // Whether it becomes complete or not.
+            let is_any = |cache: &Cache| cache.datasets().iter().any(CachedDataset::is_restartable);
+            let had_any = is_any(&self.cache);
             output.given = self.cache.give_files_to(&self.job, &output.record)?;
             self.restart.leave_lost(&self.job, &self.cache);
+            if had_any && !is_any(&self.cache) {
+                self.warn_of_same_files(&output);
+            }
         }
         let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
         self.warn_of_writer(output.open_elsewhere.take());
@@ -164,6 +170,26 @@ impl Session {
         let mut totals = sums(output, measured.is_err());
         all_reduce(comm, &mut totals, Op::Sum)?;
         Ok((measured, totals))
+    }
+
+    /// Warns once of a checkpoint that has taken the files of the only other one, unless the index knows one more: whenever the job
+    /// dies while it writes such files, nothing is left.
+    fn warn_of_same_files(&mut self, output: &Output) {
+        let (record, replaced) = (&output.record, &output.given.replaced);
+        let is_other = |id: u64| id != record.dataset.id && !replaced.contains(&id);
+        let is_listed =
+            |index: &Index| index.entries().iter().any(|entry| entry.is_candidate() && is_other(entry.id));
+        let is_first = self.job.rank() == Rank(0) && !self.has_warned_of_same_files;
+        if !is_first || !record.dataset.checkpoint || self.job.ledger().look(is_listed).unwrap_or(true) {
+            return;
+        }
+        self.has_warned_of_same_files = true;
+        self.job.report.warn(&format!(
+            "{} is written over files of the only older checkpoint: if the job dies while it writes one, none is left to restart \
+             from. Give each checkpoint files of its own, such as in a folder with the number of the step, or write to two sets of \
+             files in turn, or set SCR_CACHE_BYPASS=0",
+            record.label()
+        ));
     }
 
     /// Warns once of another process that has a file open for writing which this process has closed.
