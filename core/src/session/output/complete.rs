@@ -7,7 +7,7 @@ use crate::cache::shared_files::{self, NamePattern};
 use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, Crowded};
 use crate::flush::Flushes;
-use crate::holdings::Limit;
+use crate::holdings::{Holding, Limit};
 use crate::session::{Error, OutputFlags, Phase, Session};
 use scr_base::message::throughput;
 use scr_comm::collective::{all_reduce, barrier, first_rank, Op};
@@ -41,7 +41,7 @@ impl Session {
         let completing = self.job.elapsed();
         if output.writes_in_prefix() {
             // Whether it becomes complete or not.
-            let is_any = |cache: &Cache| cache.datasets().iter().any(CachedDataset::is_restartable);
+            let is_any = |cache: &Cache| cache.holdings().iter().any(Holding::is_restartable);
             let had_any = is_any(&self.cache);
             output.given = self.cache.give_files_to(&self.job, &output.record)?;
             self.restart.leave_lost(&self.job, &self.cache);
