@@ -24,7 +24,7 @@ pub(crate) fn broadcast_value<T: Serialize + DeserializeOwned>(
 /// As for [`broadcast_value`].
 pub(crate) fn route_values<T: Serialize + DeserializeOwned>(
     comm: &dyn Comm,
-    values: Vec<(Rank, T)>,
+    values: &[(Rank, T)],
 ) -> Result<Vec<(Rank, T)>, CommError> {
     let packed = values.iter().map(|(to, value)| Ok((*to, pack(value)?))).collect::<Result<_, _>>()?;
     let came = route(comm, packed)?.into_iter();

@@ -104,7 +104,7 @@ fn before_a_new_dataset_the_one_that_a_restart_takes_leaves_last() {
     each_three(|all| {
         let Some(left) = next(all, Goal::Room { store: 0, limit }) else { return };
         let stay = || all.iter().filter(|held| held.must_stay()).count();
-        let taken = wanted(all).filter(|taken| taken.counts());
+        let taken = wanted(all).filter(Holding::counts);
         assert!(Some(left) != taken || stay() > 0 || left.prefix.is_whole(), "{left:?} of {all:?}");
     });
 }

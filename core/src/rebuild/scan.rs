@@ -31,7 +31,7 @@ pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
         }
     }
     let mut parts = Vec::new();
-    for (_, found) in route_values(&*job.comm, dealt)? {
+    for (_, found) in route_values(&*job.comm, &dealt)? {
         parts.extend(read(job, cache, found));
     }
     Ok(Scan { parts, highest })

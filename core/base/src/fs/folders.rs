@@ -2,7 +2,7 @@
 
 use super::error::At;
 use super::whole::folder_of;
-use super::{Durability, Files, FsError, Kind, Status};
+use super::{retried, Durability, Files, FsError, Kind, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,8 @@ impl dyn Files + '_ {
         // system says that the parent is missing.
         let mut tries = path.components().count() + MOST_REMOVED;
         while let Some(&next) = missing.last() {
-            match self.make_dir(next, mode) {
+            // Whether it was made all the same, the second answer says.
+            match retried(self, |files| files.make_dir(next, mode)) {
                 Ok(()) => {
                     if wait == Durability::Synced {
                         let folder = folder_of(next);

@@ -6,7 +6,7 @@
 //! From then on everything in it is reached through its descriptor, whatever happens to its path.
 
 use super::error::At;
-use super::{Durability, File, Files, FsError, How, Kind, Status};
+use super::{retried, Durability, File, Files, FsError, How, Kind, Status};
 use std::ffi::OsStr;
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -216,7 +216,7 @@ impl OwnedDir {
     fn step(&self, files: &dyn Files, name: &Path, uid: u32, parts: Parts) -> Result<Self, FsError> {
         let path = self.path.join(name);
         if parts == Parts::Make {
-            match self.files.make_dir(&path, PRIVATE) {
+            match retried(&*self.files, |files| files.make_dir(&path, PRIVATE)) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
                     return Err(error).at("make the folder", &path);
                 }
