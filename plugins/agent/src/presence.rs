@@ -56,7 +56,7 @@ impl Application {
     /// The lock file cannot be used.
     pub fn enter(control: &Path) -> io::Result<Self> {
         let file = open(&control.join(APPLICATION))?;
-        wait_for(&file, FlockOperation::NonBlockingLockShared)?;
+        wait_to_share(&file)?;
         Handle::new(file).map(Self)
     }
 
@@ -77,12 +77,12 @@ impl Application {
     }
 }
 
-/// Waits for a lock whose holder may be stopped or hang, so not for ever.
-fn wait_for(file: &File, how: FlockOperation) -> io::Result<()> {
+/// Waits for an agent that leaves. It may be stopped just then, so not for ever.
+fn wait_to_share(file: &File) -> io::Result<()> {
     let until = Instant::now() + LIMIT;
-    while !lock(file, how)? {
+    while !lock(file, FlockOperation::NonBlockingLockShared)? {
         if Instant::now() > until {
-            let why = format!("another process has held a lock of the agent for {} s", LIMIT.as_secs());
+            let why = format!("an agent that leaves has held its lock for {} s", LIMIT.as_secs());
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -133,7 +133,7 @@ impl Turn {
         let file = open(&control.join(LAUNCH))?;
         let waited = !lock(&file, FlockOperation::NonBlockingLockExclusive)?;
         if waited {
-            wait_for(&file, FlockOperation::NonBlockingLockExclusive)?;
+            flock(&file, FlockOperation::LockExclusive)?;
         }
         Ok(Self { file, waited })
     }
