@@ -9,7 +9,7 @@
 
 use super::limit::is_of_too_many_open;
 use super::optional::Optional;
-use super::{File, Files, HeldMemory, How, IsMeant, LockAttempt, Mapped, MayPass, Space, Status, Writer};
+use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::os::fd::BorrowedFd;
@@ -206,8 +206,8 @@ impl Files for Retrying {
         self.again(|files| files.real_path(path))
     }
 
-    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
-        let inner = self.inner.through(path, dir, is_meant)?;
+    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
+        let inner = self.inner.through(path, dir)?;
         Some(Arc::new(Self::knowing(inner, Arc::clone(&self.unread))))
     }
 
