@@ -48,7 +48,7 @@ pub(crate) struct FilesGiven {
 impl Cache {
     /// How many datasets a store keeps beside none that is being written.
     pub(crate) fn limit_after(&self, store: usize) -> Limit {
-        Limit { most: at_most(self.stores[store].count.max(1)), keep_newest: true }
+        Limit { most: self.stores[store].count.max(1), keep_newest: true }
     }
 
     /// How many datasets a store keeps while another one is written to it, where it is crowded on any rank. The rank that is to
@@ -72,7 +72,7 @@ impl Cache {
             ));
         }
         self.remove_spare(job, store);
-        Limit { most: at_most(most), keep_newest: false }
+        Limit { most, keep_newest: false }
     }
 
     /// What decides over each dataset, oldest first.
@@ -459,10 +459,6 @@ fn verify_before_delete(job: &Job, cached: &CachedDataset) {
             cached.part.dataset().display()
         ));
     }
-}
-
-fn at_most(count: u64) -> usize {
-    usize::try_from(count).unwrap_or(usize::MAX)
 }
 
 fn report(job: &Job, done: Result<(), FsError>) {

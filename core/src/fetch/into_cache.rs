@@ -148,7 +148,7 @@ impl<'a> Fetcher<'a> {
     }
 
     /// The checkpoints to try, in their order; `None` if they cannot be found out, which is reported.
-    fn candidates(&mut self, search: &Search<'_>) -> Result<Option<Vec<Candidate>>, Error> {
+    fn candidates(&self, search: &Search<'_>) -> Result<Option<Vec<Candidate>>, Error> {
         let (job, at_start) = (self.job, search.at_start);
         let named = search.wanted.filter(|wanted| wanted.by_user).map(|wanted| wanted.name);
         let candidates = match candidates(&*job.comm, job.files(), &job.prefix, named) {
@@ -161,9 +161,6 @@ impl<'a> Fetcher<'a> {
             }
             Err(error) => {
                 job.report.error(&format!("nothing is fetched: {error}"));
-                if matches!(error, FetchError::Index { is_damaged: false, .. }) {
-                    self.unread.push("what the index lists".to_owned());
-                }
                 return Ok(None);
             }
         };

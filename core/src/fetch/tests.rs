@@ -41,6 +41,10 @@ fn fetch_with(
     fetch_over(|_| files, prefix, ranks, candidate, to, options)
 }
 
+fn fetch_of<'a>(comm: &'a dyn Comm, files: &'a dyn Files, prefix: &'a Prefix, options: Options) -> Fetch<'a> {
+    Fetch { comm, files, node: "n", prefix, now: NOW, mates: None, options, is_there: &|| true }
+}
+
 /// The same, each rank over a file layer of its own.
 fn fetch_over<'a>(
     files_of: impl (Fn(Rank) -> &'a dyn Files) + Sync,
@@ -55,16 +59,7 @@ fn fetch_over<'a>(
         let mut number = 0;
         let folder = to.join(comm.rank().to_string());
         fs::create_dir_all(&folder).unwrap();
-        let fetch = Fetch {
-            comm: &comm,
-            files,
-            node: "node0",
-            prefix,
-            now: NOW,
-            mates: None,
-            options,
-            is_there: &|| true,
-        };
+        let fetch = Fetch { node: "node0", ..fetch_of(&comm, files, prefix, options) };
         fetch.dataset(candidate, &mut |_, _| {
             number += 1;
             Ok(folder.join(number.to_string()))
@@ -396,16 +391,7 @@ fn each_copy_of_a_file_of_several_ranks_is_compared() {
     let options = Options { width: 1, ..OPTIONS };
     let all = run(2, |comm| {
         let (prefix, rank) = (&stage.prefix, comm.rank());
-        let fetch = Fetch {
-            comm: &comm,
-            files: &RealFiles,
-            node: "n",
-            prefix,
-            now: NOW,
-            mates: None,
-            options,
-            is_there: &|| true,
-        };
+        let fetch = fetch_of(&comm, &RealFiles, prefix, options);
         fetch.dataset(&candidate_of(&cached), &mut |_, file| {
             if rank == Rank(1) && file.name == shared.name {
                 let mut bytes = fs::read(&path).unwrap();
@@ -535,16 +521,7 @@ fn all_ranks_report_a_full_cache() {
     let (stage, cached) = flushed(3, 1, "a");
     let all = run(3, |comm| {
         let prefix = &stage.prefix;
-        let fetch = Fetch {
-            comm: &comm,
-            files: &RealFiles,
-            node: "n",
-            prefix,
-            now: NOW,
-            mates: None,
-            options: OPTIONS,
-            is_there: &|| true,
-        };
+        let fetch = fetch_of(&comm, &RealFiles, prefix, OPTIONS);
         let folder = stage.dir.path().join(format!("to.{}", comm.rank()));
         fs::create_dir(&folder).unwrap();
         let mut number = 0;

@@ -123,7 +123,7 @@ pub(crate) enum Goal {
 /// How many datasets may stay in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limit {
-    pub(crate) most: usize,
+    pub(crate) most: u64,
     /// Whether the newest checkpoint that a run can restart from stays in any case.
     pub(crate) keep_newest: bool,
 }
@@ -158,11 +158,11 @@ pub(crate) fn next(all: &[Holding], goal: Goal) -> Option<Holding> {
 fn next_to_leave(all: &[Holding], store: usize, limit: Limit) -> Option<Holding> {
     let waits = |held: &Holding| limit.keep_newest && waits(all, held);
     let here = || all.iter().filter(|held| held.store == store);
-    if here().filter(|held| !waits(held)).count() <= limit.most {
+    if here().filter(|held| !waits(held)).count() as u64 <= limit.most {
         return None;
     }
     let strong = newest(all, |held| held.is_strong() && held.is_wanted());
-    let has_room = limit.most > usize::from(limit.keep_newest);
+    let has_room = limit.most > u64::from(limit.keep_newest);
     let strong = strong.filter(|strong| has_room && !strong.prefix.is_whole());
     let kept = |is_kept: fn(&Holding) -> bool| newest(all, is_kept).filter(|_| limit.keep_newest);
     // Also one that would have to get to the prefix directory before a run can read it.

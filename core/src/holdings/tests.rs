@@ -18,20 +18,17 @@ fn states() -> Vec<Holding> {
                     // Nobody goes back over what is no checkpoint, or refuses it. One checkpoint that is output is as any other.
                     let is_both = is_checkpoint && is_output;
                     if (is_checkpoint || standing == Standing::Kept) && (!is_both || cache == Lies::Strong) {
-                        let (seq, store) = (Seq::default(), 0);
-                        let (is_of_others, is_offered) = (false, false);
-                        let (id, prefix) = (0, prefix);
                         all.push(Holding {
-                            id,
-                            seq,
-                            store,
+                            id: 0,
+                            seq: Seq::default(),
+                            store: 0,
                             is_checkpoint,
                             is_output,
                             cache,
                             prefix,
                             standing,
-                            is_of_others,
-                            is_offered,
+                            is_of_others: false,
+                            is_offered: false,
                         });
                     }
                 }
