@@ -18,7 +18,9 @@ pub(crate) fn environment() -> Result<Env, Failure> {
 
 /// The folder of the installation, from the path of this very library. `None` where it does not lie in one.
 fn install_dir() -> Option<PathBuf> {
-    installation_of(&library_path()?.canonicalize().ok()?).map(Path::to_path_buf)
+    let library = library_path()?;
+    // Where that is refused, as by an old container, the path is taken as it is.
+    installation_of(&library.canonicalize().unwrap_or(library)).map(Path::to_path_buf)
 }
 
 /// `X` of `X/lib/libscr.so`, of `X/lib64/libscr.so` and of `X/lib/x86_64-linux-gnu/libscr.so`.

@@ -8,7 +8,7 @@
 //!
 //! It cannot help against another thread that closes a number between that look and the use.
 
-use crate::file_size::LargeWritesFail;
+use crate::failing_writes::WritesFail;
 use crate::standard::{self, Held};
 use rustix::fs::{fcntl_getfl, fstat, makedev, statx, AtFlags, OFlags, StatxFlags};
 use rustix::io::Errno;
@@ -40,7 +40,7 @@ pub struct Handle<T: AsFd + IntoRawFd> {
 pub struct Call {
     is_outermost: bool,
     /// What is written must not end the application, and what is opened must not take the numbers that it prints to.
-    _meanwhile: Option<(LargeWritesFail, Held)>,
+    _meanwhile: Option<(WritesFail, Held)>,
 }
 
 impl Call {
@@ -50,7 +50,7 @@ impl Call {
         if is_outermost {
             CALL.set(CALLS.fetch_add(1, Ordering::Relaxed));
         }
-        Self { is_outermost, _meanwhile: is_outermost.then(|| (LargeWritesFail::begin(), Held::begin())) }
+        Self { is_outermost, _meanwhile: is_outermost.then(|| (WritesFail::begin(), Held::begin())) }
     }
 }
 

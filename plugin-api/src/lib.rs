@@ -9,7 +9,7 @@
 pub mod abi;
 mod bytes;
 mod error;
-mod file_size;
+mod failing_writes;
 mod handle;
 pub mod kvtree;
 mod log;
@@ -22,7 +22,7 @@ mod transport;
 
 pub use bytes::{Bytes, MappedRange};
 pub use error::{PluginError, PluginErrorKind};
-pub use file_size::{with_limit, LargeWritesFail};
+pub use failing_writes::{with_limit, WritesFail};
 pub use handle::{Call, Closed, Handle};
 pub use kvtree::KvTree;
 pub use log::{LogEntry, LogKind, LogQuery, LogSink};

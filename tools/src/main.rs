@@ -35,11 +35,11 @@ mod table;
 mod time;
 
 use output::Answer;
-use scr_plugin_api::LargeWritesFail;
+use scr_plugin_api::WritesFail;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let _to_the_end = LargeWritesFail::begin();
+    let _to_the_end = WritesFail::begin();
     let arguments = cli::expand(std::env::args_os());
     let ended = cli::run(arguments);
     environment::tell_notes();

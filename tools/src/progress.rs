@@ -15,7 +15,8 @@ impl Progress {
     /// Shows that a step is under way whose length is not known, or not yet.
     pub(crate) fn new(step: impl Into<Cow<'static, str>>) -> Self {
         let bar = ProgressBar::new_spinner().with_message(step);
-        bar.enable_steady_tick(TICK);
+        // By hand: a thread that ticks ends the process where none can be made.
+        bar.tick();
         *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
         Self(bar)
     }
@@ -84,6 +85,4 @@ impl Heartbeat {
     }
 }
 
-/// How often a step without a length is drawn.
-const TICK: Duration = Duration::from_millis(250);
 const BETWEEN_BEATS: Duration = Duration::from_secs(5);

@@ -4,14 +4,15 @@
 //! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>, BYPASS/1,
 //!     REPLACED/<id>, SCHEME/<scheme>, SURVIVES/<nodes, or ALL>, AFTER/<microseconds>, DAMAGE/<why>}
 //! LOST/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, NAME/<name>}
+//! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! ```
 //!
-//! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
+//! Only scr writes these: the random id, a copy; `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
 //! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
 use super::fields::{flag, ids, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Index, Prefix, PrefixError, Rank2File, RestartPoint, Seq};
+use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint, Seq};
 use scr_base::fs::{Durability, Files};
 use scr_comm::placement::Survives;
 use scr_plugin_api::KvTree;
@@ -332,6 +333,16 @@ impl FlushFile {
         self.all(LOST)
     }
 
+    /// The random id of the prefix directory, if it is known here.
+    pub fn prefix_id(&self) -> Option<PrefixId> {
+        self.tree.text(PREFIX).and_then(PrefixId::parse)
+    }
+
+    /// Keeps a copy of that.
+    pub fn set_prefix_id(&mut self, id: Option<&PrefixId>) {
+        set_or_remove(&mut self.tree, PREFIX, id);
+    }
+
     fn all(&self, key: &str) -> Vec<FlushEntry> {
         let ids = ids(self.tree.get(key)).into_iter();
         let mut entries: Vec<_> = ids.filter_map(|id| self.entry_of(key, id)).collect();
@@ -460,6 +471,7 @@ impl FlushFile {
     }
 }
 
+const PREFIX: &str = "PREFIX_RANDOM_ID";
 const DATASET: &str = "DATASET";
 const LOST: &str = "LOST";
 const REPLACED: &str = "REPLACED";

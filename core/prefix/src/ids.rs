@@ -20,11 +20,11 @@
 //! recognized if an older copy of the prefix directory was restored in between.
 //!
 //! The random id is made with the file, and is in every record in cache. A prefix directory that was removed and made again has
-//! another one, so datasets of the old one that are left in cache are not restored. The index has a copy, in case this file is
-//! lost.
+//! another one, so datasets of the old one that are left in cache are not restored. The index and the flush file have copies, in
+//! case this file is lost.
 
 use super::shared::{self, Shared};
-use super::{Between, Index, Prefix, PrefixError, Seq};
+use super::{Between, FlushFile, Index, Prefix, PrefixError, Seq};
 use scr_base::fs::{unique_number, At, Durability, Files, Kind};
 use scr_plugin_api::kvtree::UnpackError;
 use scr_plugin_api::KvTree;
@@ -56,10 +56,19 @@ impl PrefixId {
         Self::of(unless_damaged(shared::read(files, prefix))?.flatten().as_ref(), files, prefix)
     }
 
-    fn of(ids: Option<&Ids>, files: &dyn Files, prefix: &Prefix) -> Result<Option<Self>, PrefixError> {
-        match ids.and_then(Ids::prefix_id) {
-            None => Ok(unless_damaged(Index::read(files, prefix))?.and_then(|index| index.prefix_id())),
-            own => Ok(own),
+    /// That of the numbers, or of a copy elsewhere.
+    pub(crate) fn of(
+        ids: Option<&Ids>,
+        files: &dyn Files,
+        prefix: &Prefix,
+    ) -> Result<Option<Self>, PrefixError> {
+        if let Some(own) = ids.and_then(Ids::prefix_id) {
+            return Ok(Some(own));
+        }
+        let copy = unless_damaged(Index::read(files, prefix))?.and_then(|index| index.prefix_id());
+        match copy {
+            None => Ok(unless_damaged(FlushFile::read(files, prefix))?.and_then(|flush| flush.prefix_id())),
+            copy => Ok(copy),
         }
     }
 }
@@ -192,6 +201,11 @@ impl Ids {
     /// A run has begun, with this number.
     pub(crate) fn begin_run(&mut self, number: u64, prefix: &PrefixId) {
         self.tree.set(RUN, number);
+        self.tree.set(PREFIX, prefix);
+    }
+
+    /// The id of the prefix directory was lost here, and is this one.
+    pub(crate) fn adopt(&mut self, prefix: &PrefixId) {
         self.tree.set(PREFIX, prefix);
     }
 

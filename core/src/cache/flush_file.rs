@@ -3,10 +3,9 @@
 use super::dataset::CachedDataset;
 use super::Cache;
 use crate::job::Job;
-use scr_base::fs::Files;
 use scr_comm::Rank;
 use scr_config::param;
-use scr_prefix::{FlushEntry, FlushFile, Location, Prefix, PrefixError, RestartPoint, Seq};
+use scr_prefix::{FlushEntry, FlushFile, Location, RestartPoint, Seq};
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
@@ -89,7 +88,7 @@ impl Cache {
     /// that another number of ranks wrote is not older than what this run restarts from. An entry also leaves if a newer dataset
     /// has its name in the prefix directory: nobody could save it.
     pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
-        let renewed = change_flush_file(job, FlushFile::renew, |flush| {
+        let renewed = change_flush_file(job, true, |flush| {
             let newest = RestartPoint { seq: newest, ..job.descriptor_of_job().restart_point() };
             let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
             let mut passed_over = 0;
@@ -127,7 +126,7 @@ impl Cache {
         let leaving =
             leaving.filter(|&id| !self.dataset(id).is_some_and(|leaving| leaving.claim.is_others()));
         let stays = |cached: &CachedDataset| Some(cached.id()) != leaving;
-        let recorded = change_flush_file(job, FlushFile::renew, |flush| {
+        let recorded = change_flush_file(job, true, |flush| {
             let staying = self.datasets.iter().filter(|cached| stays(cached));
             staying.for_each(|cached| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
@@ -205,19 +204,21 @@ fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {
 
 /// Changes the flush file. It is only for commands: if it cannot be written, the run continues.
 pub(crate) fn update_flush_file(job: &Job, change: impl FnOnce(&mut FlushFile)) {
-    change_flush_file(job, FlushFile::update, change);
+    change_flush_file(job, false, change);
 }
 
-/// The same by one of the functions that do; gives whether it was changed.
-fn change_flush_file<C: FnOnce(&mut FlushFile)>(
-    job: &Job,
-    by: impl FnOnce(&dyn Files, &Prefix, C) -> Result<(), PrefixError>,
-    change: C,
-) -> bool {
+/// The same, where a damaged one `is_renewed`. Gives whether it was changed.
+fn change_flush_file(job: &Job, is_renewed: bool, change: impl FnOnce(&mut FlushFile)) -> bool {
     if job.rank() != Rank(0) {
         return true;
     }
-    by(job.files(), &job.prefix, change)
-        .inspect_err(|error| job.report.error(&scr_base::describe(error)))
-        .is_ok()
+    let change = |flush: &mut FlushFile| {
+        flush.set_prefix_id(job.run.prefix.as_ref());
+        change(flush);
+    };
+    let changed = match is_renewed {
+        true => FlushFile::renew(job.files(), &job.prefix, change),
+        false => FlushFile::update(job.files(), &job.prefix, change),
+    };
+    changed.inspect_err(|error| job.report.error(&scr_base::describe(error))).is_ok()
 }

@@ -453,7 +453,7 @@ impl Cache {
 
     fn remove_stale(&self, job: &Job, stale: &[StalePart]) {
         let files = job.files();
-        let is_held = |part: &PartDir| Journal::is_held(files, &part.filemap());
+        let is_held = |part: &PartDir| part.is_held(files);
         let is_free = |stale: &&StalePart| planted(Bug::LentLeavesUnsaved) || !is_held(&stale.part);
         for stale in stale.iter().filter(|stale| stale.is_unchanged(files)).filter(is_free) {
             self.remove_part(job, &stale.part);

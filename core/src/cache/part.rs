@@ -16,6 +16,7 @@
 //! costs less than allocating new memory. Nothing ever reads it. A claim exists while a dataset is written: see
 //! [`shared_files`](super::shared_files).
 
+use super::filemap::Journal;
 use super::kept_open::KeptOpen;
 use super::record::{FileRecord, RankRecord};
 use super::shared_files::remove_claims;
@@ -75,6 +76,11 @@ impl PartDir {
     /// The journal.
     pub fn filemap(&self) -> PathBuf {
         self.hidden().join(format!("{FILEMAP}{}", self.rank))
+    }
+
+    /// Whether a running process is writing the part, or counts on it.
+    pub fn is_held(&self, files: &dyn Files) -> bool {
+        Journal::is_held(files, &self.filemap())
     }
 
     /// The redundancy file.

@@ -206,12 +206,14 @@ impl<'a> Fetcher<'a> {
     }
 
     /// Fetches one checkpoint. Its parts in cache stay until the copy is whole, and so do the remains of others, unless there is
-    /// no room for all.
+    /// no room for all. What is damaged is looked at twice before it is marked.
     fn fetch_one(&mut self, candidate: &Candidate, make_current: bool) -> Result<CheckpointId, FetchError> {
         self.cache.remove_spares(self.job);
+        let mut how = How { make_current, marks: false };
         loop {
             let mut full = None;
-            match self.fetch_beside(candidate, make_current, &mut full) {
+            match self.fetch_beside(candidate, how, &mut full) {
+                Err(FetchError::Damaged { .. }) if !how.marks => how.marks = true,
                 Err(error) => match full {
                     Some(store) if self.cache.make_way(self.job, store, candidate.seq)? => (),
                     _ => return Err(error),
@@ -226,7 +228,7 @@ impl<'a> Fetcher<'a> {
     fn fetch_beside(
         &mut self,
         candidate: &Candidate,
-        make_current: bool,
+        how: How,
         full: &mut Option<usize>,
     ) -> Result<CheckpointId, FetchError> {
         let job = self.job;
@@ -259,7 +261,7 @@ impl<'a> Fetcher<'a> {
         // Its own id, unless cache has something under it.
         let (part, journal) =
             self.cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
-        if let Err(error) = self.fill(candidate, make_current, &mut record, &part, &journal) {
+        if let Err(error) = self.fill(candidate, how, &mut record, &part, &journal) {
             let has_no_room = match &error {
                 FetchError::Failed { no_room, .. } => *no_room,
                 // All was read by then, and was right: only the redundancy is missing.
@@ -306,13 +308,13 @@ impl<'a> Fetcher<'a> {
     fn fill(
         &self,
         candidate: &Candidate,
-        make_current: bool,
+        how: How,
         record: &mut RankRecord,
         part: &PartDir,
         journal: &Journal,
     ) -> Result<(), FetchError> {
         let job = self.job;
-        let fetched = self.copy(candidate, make_current, record, part, journal)?;
+        let fetched = self.copy(candidate, how, record, part, journal)?;
         record.files = fetched.files.iter().map(recorded).collect();
         if record.read_by.is_some() {
             // Ranks of a block may have written one together.
@@ -333,7 +335,7 @@ impl<'a> Fetcher<'a> {
     fn copy(
         &self,
         candidate: &Candidate,
-        make_current: bool,
+        How { make_current, marks }: How,
         record: &RankRecord,
         part: &PartDir,
         journal: &Journal,
@@ -349,6 +351,7 @@ impl<'a> Fetcher<'a> {
             now: &job.local_time(),
             mates: Some(Mates { nodes: &job.nodes, path_of: &path_of }),
             is_there: &|| job.run.wait_for_prefix(job.files(), &job.prefix).is_ok(),
+            marks,
             options: Options {
                 width: job.params.get(&param::FETCH_WIDTH),
                 block_bytes: job.params.get(&param::FILE_BUF_SIZE),
@@ -401,6 +404,15 @@ impl<'a> Fetcher<'a> {
         let moved = Record::transfer(Transfer::Fetch, from, &to).dataset(dataset);
         self.job.log.add_entry(moved.took(took).size(bytes, files));
     }
+}
+
+/// What a fetch records in the index.
+#[derive(Clone, Copy)]
+struct How {
+    /// That this checkpoint is the current one from then on.
+    make_current: bool,
+    /// That it is damaged, if so.
+    marks: bool,
 }
 
 /// How to restart from what another number of ranks wrote.

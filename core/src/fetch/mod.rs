@@ -87,6 +87,8 @@ pub(crate) struct Fetch<'a> {
     pub(crate) options: Options,
     /// Whether this rank still sees the prefix directory of the run, and not an empty folder where it was mounted.
     pub(crate) is_there: &'a dyn Fn() -> bool,
+    /// Whether a dataset that is found damaged is marked so. It must have been found so before: the directory may have been away.
+    pub(crate) marks: bool,
 }
 
 /// One file of this rank, fetched.
@@ -549,16 +551,22 @@ impl Fetch<'_> {
         })
     }
 
-    /// Marks damaged files, unless they were no more the dataset's when they were read.
+    /// Marks damaged files, unless they were no more the dataset's when they were read. What a rank has seen that does not see the
+    /// directory of the run says nothing of the dataset.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
-        let error = match error {
-            FetchError::Damaged { dataset, account } if any(self.comm, [!(self.is_there)()])? == [true] => {
-                FetchError::Failed { dataset, account, no_room: false }
-            }
-            other => other,
-        };
         let is_damaged = error.is_final();
         if !is_damaged && !matches!(error, FetchError::Unproven { .. } | FetchError::Failed { .. }) {
+            return Ok(error);
+        }
+        if any(self.comm, [!(self.is_there)()])? == [true] {
+            return Ok(match error {
+                FetchError::Damaged { dataset, account } => {
+                    FetchError::Failed { dataset, account, no_room: false }
+                }
+                other => other,
+            });
+        }
+        if is_damaged && !self.marks {
             return Ok(error);
         }
         let is_whole = |index: &Index| index.is_whole(candidate.seq.id, &candidate.name);

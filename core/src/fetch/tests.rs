@@ -42,7 +42,7 @@ fn fetch_with(
 }
 
 fn fetch_of<'a>(comm: &'a dyn Comm, files: &'a dyn Files, prefix: &'a Prefix, options: Options) -> Fetch<'a> {
-    Fetch { comm, files, node: "n", prefix, now: NOW, mates: None, options, is_there: &|| true }
+    Fetch { comm, files, node: "n", prefix, now: NOW, mates: None, options, is_there: &|| true, marks: true }
 }
 
 /// The same, each rank over a file layer of its own.

@@ -20,7 +20,6 @@ mod writers;
 
 pub(crate) use writers::{bring_back, BroughtBack};
 
-use crate::cache::filemap::Journal;
 use crate::cache::loss::Loss;
 use crate::cache::node_dir;
 use crate::cache::owner::Owner;
@@ -67,6 +66,8 @@ pub(crate) struct FoundDatasets {
     pub(crate) seen: Vec<u64>,
     /// The ids of those that belong to another prefix directory with the id of this one; the same on all ranks.
     pub(crate) of_twins: Vec<u64>,
+    /// The checkpoints of which nothing is known to be lost, and that could not be brought back; the same on all ranks.
+    pub(crate) not_tried: Vec<(Seq, String)>,
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
     /// Those that another number of ranks wrote, newest first; the same on all ranks.
@@ -114,7 +115,13 @@ impl FoundDatasets {
         let stale = local.iter().map(|part| part.stale());
         match why {
             Unrecovered::InUse => return Ok(()),
-            Unrecovered::NotTried => (),
+            Unrecovered::NotTried => {
+                let checkpoint = local.iter().filter_map(|part| part.map.record.as_ref());
+                let checkpoint = checkpoint.map(|record| &record.dataset).find(|dataset| dataset.checkpoint);
+                let name = first_known(&*job.comm, checkpoint.map(|dataset| dataset.name.clone()))?;
+                let known = (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned());
+                self.not_tried.extend(known.map(|name| (Seq { run: key.run, id: key.id }, name)));
+            }
             Unrecovered::TooMuchLost { damage, .. } => {
                 self.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
                 self.stale.extend(stale);
@@ -233,7 +240,7 @@ fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> R
 }
 
 fn remove_unless_held(job: &Job, part: &LocalPart) {
-    if Journal::is_held(job.files(), &part.part.filemap()) {
+    if part.part.is_held(job.files()) {
         return;
     }
     if let Err(error) = part.part.remove(job.files()) {

@@ -56,7 +56,7 @@ pub(crate) enum Unrecovered {
     OtherSize { what: String, refused: bool },
     /// Another job may be writing it; it is never removed by this run.
     InUse,
-    /// Its scheme cannot be used now; it is never removed by this run.
+    /// Its scheme cannot be used now, or it cannot be read or written here; it is never removed by this run.
     NotTried,
     /// Too much of it is lost; it may go once a newer checkpoint counts. The application may have refused it before. `damage`
     /// says why it could not be brought back, where a rank has found wrong bytes.
@@ -117,7 +117,7 @@ pub(super) fn recover_damaged(
 
 /// Whether a running process writes any part of it. Collective.
 fn is_being_written(job: &Job, local: &[&LocalPart]) -> Result<bool, CommError> {
-    let held = local.iter().any(|part| Journal::is_held(job.files(), &part.part.filemap()));
+    let held = local.iter().any(|part| part.part.is_held(job.files()));
     any(&*job.comm, [held]).map(|[held]| held)
 }
 
@@ -163,10 +163,13 @@ fn rebuild(
                 remove(job, recovery.local);
                 return Ok(Recovered::Removed);
             }
-            let [is_unread] = any(&*job.comm, [job.files().unread().is_some()])?;
-            if recovery.scheme_fails.get() || is_unread {
-                let what =
-                    if recovery.scheme_fails.get() { "the scheme can be used" } else { "it can be read" };
+            let [is_unread, is_lost] = any(&*job.comm, [job.files().unread().is_some(), recovery.is_lost])?;
+            if recovery.scheme_fails.get() || is_unread || !is_lost {
+                let what = match (recovery.scheme_fails.get(), is_unread) {
+                    (true, _) => "the scheme can be used",
+                    (_, true) => "it can be read",
+                    _ => "its files can be written",
+                };
                 job.report.error(&format!(
                     "{label} cannot be restored from cache in this run: {why}. It stays in cache; to restart from it, end this \
                      run, and start again once {what}"
@@ -231,6 +234,8 @@ struct Recovery<'a> {
     extent: Extent,
     /// The loss of this rank's part, if it has found wrong bytes there.
     wrong_bytes: Option<Lost>,
+    /// Whether this rank knows that too much is lost.
+    is_lost: bool,
     /// The copies of datasets that cannot be brought back, so that this one may have their place.
     lost: Option<&'a BTreeSet<DatasetKey>>,
 }
@@ -290,6 +295,7 @@ impl<'a> Recovery<'a> {
             replaces,
             extent,
             wrong_bytes: None,
+            is_lost: false,
             lost: None,
         }
     }
@@ -297,13 +303,20 @@ impl<'a> Recovery<'a> {
     /// All the steps. An error of the ranks says why the dataset cannot be recovered.
     fn run(&mut self, label: &str) -> Collective<Restored> {
         let on = self.on;
-        let job = on.job;
         let scheme_fails = Rc::clone(&self.scheme_fails);
         let scheme = |protection: &Protection| {
-            on.schemes.scheme(job, protection).inspect_err(|_| scheme_fails.set(true))
+            on.schemes.scheme(on.job, protection).inspect_err(|_| scheme_fails.set(true))
         };
-        let (extent, wrong_bytes) = (self.extent, Cell::default());
-        let mut repair = Repair { job, scheme: &scheme, label, extent, wrong_bytes };
+        let (job, extent) = (on.job, self.extent);
+        let (wrong_bytes, is_lost) = (Cell::default(), Cell::default());
+        let mut repair = Repair { job, scheme: &scheme, label, extent, wrong_bytes, is_lost };
+        let restored = self.run_with(&mut repair);
+        (self.wrong_bytes, self.is_lost) = (repair.wrong_bytes.get(), repair.is_lost.get());
+        restored
+    }
+
+    fn run_with(&mut self, repair: &mut Repair<'_>) -> Collective<Restored> {
+        let job = self.on.job;
         let record = repair.agree_on_record(self.record, self.loss.as_ref().map(|loss| loss.lost))?;
         let part = self.place(record);
         repair.expect_enough(record, self.loss.as_ref())?;
@@ -317,9 +330,8 @@ impl<'a> Recovery<'a> {
             // The copies that it was read from are removed next.
             repair.extent = Extent::All;
         }
-        let repaired = repair.run(record, &part, loss, &mut || self.begin_anew(record, &part));
-        self.wrong_bytes = repair.wrong_bytes.get();
-        let Repaired { rebuilt, verified, protected } = repaired?;
+        let Repaired { rebuilt, verified, protected } =
+            repair.run(record, &part, loss, &mut || self.begin_anew(record, &part))?;
         let changed = moved || rebuilt || protected.is_some();
         let record = protected.unwrap_or_else(|| record.clone());
         self.record_recovered(&record, &part, changed)?;
@@ -617,7 +629,7 @@ impl<'a> Recovery<'a> {
 
 /// Removes parts, but for those that another running job has.
 fn remove(job: &Job, parts: &[&LocalPart]) {
-    for part in parts.iter().filter(|part| !Journal::is_held(job.files(), &part.part.filemap())) {
+    for part in parts.iter().filter(|part| !part.part.is_held(job.files())) {
         if let Err(error) = part.part.remove(job.files()) {
             job.report.error_here(&scr_base::describe(&error));
         }

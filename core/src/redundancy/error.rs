@@ -15,6 +15,18 @@ impl RedundancyError {
             _ => false,
         }
     }
+
+    /// Whether it says that data is lost or is not what was recorded, and not only that something could not be done here and now.
+    pub(super) fn is_loss(&self) -> bool {
+        match self {
+            Self::Files(error) => matches!(error, FsError::Occupied { .. }),
+            Self::Scheme(error) => {
+                matches!(error.kind, PluginErrorKind::Corrupt | PluginErrorKind::TooManyLost)
+            }
+            Self::Set(_) | Self::UnreadableRecord { .. } => false,
+            _ => true,
+        }
+    }
 }
 
 /// Why a rank's part of a dataset could not be protected or rebuilt.

@@ -34,6 +34,8 @@ pub(crate) struct Repair<'a> {
     pub(crate) extent: Extent,
     /// The loss of this rank's part, if it has found other bytes there than were recorded.
     pub(crate) wrong_bytes: Cell<Option<Lost>>,
+    /// Whether this rank knows that too much is lost. A repair that fails otherwise says nothing of the dataset.
+    pub(crate) is_lost: Cell<bool>,
 }
 
 /// The result of a repair.
@@ -59,8 +61,12 @@ impl Repair<'_> {
         all_reduce(comm, &mut sums, Op::Sum)?;
         match record {
             Some(record) if fit::is_whole(sums) => Ok(record),
-            Some(record) if sums[0] == 0 => Err(fit::misfit(comm, record)?.into()),
+            Some(record) if sums[0] == 0 => {
+                self.is_lost.set(true);
+                Err(fit::misfit(comm, record)?.into())
+            }
             _ => {
+                self.is_lost.set(true);
                 let known = record.ok_or("nothing is left of its part, nor a record of it");
                 self.job.agree(known).or_else(|error| {
                     let unknown = error.agreed()?;
@@ -133,6 +139,7 @@ impl Repair<'_> {
                 }
                 outcome => outcome,
             };
+            self.is_lost.set(outcome.as_ref().is_err_and(RedundancyError::is_loss));
             let (verified, protected) = job.agree(outcome)?;
             if losses.is_data_lost() {
                 let rebuilt = Record::event(Event::Rebuilt).dataset(&record.dataset);
@@ -226,6 +233,7 @@ impl Repair<'_> {
         }
         if record.protection.bypass {
             self.report_lost(record, losses, loss, false)?;
+            self.is_lost.set(loss.is_some());
             let gone = if loss.is_some() {
                 Err("its files are not in the prefix directory any more as they were written")
             } else {
@@ -242,6 +250,7 @@ impl Repair<'_> {
     fn scheme_for(&self, record: &RankRecord, losses: &Losses) -> Collective<Arc<dyn Scheme>> {
         let scheme = (self.scheme)(&record.protection)?;
         let enough = self.has_enough(record, losses, &*scheme);
+        self.is_lost.set(enough.is_err());
         self.job.agree(enough).map(|()| scheme)
     }
 

@@ -44,7 +44,7 @@ pub(crate) struct Restart {
     begun: bool,
     /// The dataset whose files the application reads in the prefix directory, and that nobody replaces meanwhile.
     held: Option<u64>,
-    /// The checkpoints that could not be fetched, though nothing is known to be wrong with them.
+    /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
     unread: Vec<String>,
 }
 
@@ -212,7 +212,12 @@ impl Restart {
         self.owes_one = false;
     }
 
-    /// The checkpoints that could not be fetched, though nothing is known to be wrong with them.
+    /// A checkpoint in cache could not be brought back, though nothing is known to be wrong with it.
+    pub(crate) fn add_unread(&mut self, name: String) {
+        self.unread.push(name);
+    }
+
+    /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
     pub(crate) fn unread(&self) -> &[String] {
         &self.unread
     }
@@ -397,12 +402,13 @@ impl Restart {
     }
 
     /// The application has not restarted from the checkpoint, and nothing is wrong with it: this run goes to the next older one,
-    /// and the next run is offered it again. Collective.
+    /// and does not begin at zero if there is none. The next run is offered it again. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn pass_over(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         attempts::forget(from.job);
+        self.unread.extend(self.loaded.as_ref().map(CheckpointId::name_text));
         self.go_to_older(from)
     }
 

@@ -110,6 +110,23 @@ impl PrefixState {
         self.complete.iter().any(|known| known.seq == seq && known.name == name && known.failed)
     }
 
+    /// Says which newer checkpoint than the one at this place an earlier run could not read: its files may be back.
+    pub(crate) fn report_failed_above(&self, job: &Job, loaded: Option<Seq>) {
+        let is_it = |known: &&Known| {
+            let is_failed = known.checkpoint && known.failed && !known.superseded;
+            is_failed && Some(known.seq) > loaded && self.withdrawn(known.seq, true).is_none()
+        };
+        if let Some(Known { seq, name, .. }) = self.complete.iter().filter(is_it).max_by_key(|known| known.seq) {
+            job.report.notice(&format!(
+                "dataset {} `{}' is newer, and is passed over: an earlier run found it damaged. If its files are back, \
+                 `scr index --build {}' compares them and lists it again",
+                seq.id,
+                String::from_utf8_lossy(name),
+                seq.id
+            ));
+        }
+    }
+
     /// The place of the checkpoint that a name stands for, if a run with the right number of ranks can restart from it.
     pub(super) fn place_of(&self, name: &[u8]) -> Option<Seq> {
         let good = self.complete.iter().filter(|known| known.checkpoint && !known.failed);

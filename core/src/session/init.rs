@@ -155,6 +155,10 @@ impl Session {
         let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
+        in_prefix.report_failed_above(job, loaded);
+        if !is_found || loaded < in_prefix.first.as_ref().map(|first| first.seq) {
+            expect_prefix(job)?;
+        }
         if !is_found && job.params.get(&param::FETCH) && !job.purges(&param::PREFIX_PURGE) {
             left_whole.refuse(job)?;
         }
@@ -204,6 +208,9 @@ impl Session {
         in_prefix.is_any_left = found.is_any_left;
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.withdraw(&in_prefix)?;
+        let is_wanted = |(seq, _): &(Seq, String)| in_prefix.withdrawn(*seq, true).is_none();
+        let not_tried = std::mem::take(&mut found.not_tried).into_iter().filter(is_wanted);
+        not_tried.for_each(|(_, name)| self.restart.add_unread(name));
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
         in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         if !purge {
@@ -322,6 +329,18 @@ pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Err
     Ok(())
 }
 
+/// What a run has not found it has looked for in its own prefix directory, and not where that was away. Collective.
+///
+/// # Errors
+/// The directory is not there.
+fn expect_prefix(job: &Job) -> Result<(), Error> {
+    let is_there = match (job.rank(), &job.run.prefix) {
+        (Rank(0), Some(_)) => job.run.wait_for_prefix(job.files(), &job.prefix),
+        _ => Ok(()),
+    };
+    job.agree(is_there).map_err(|error| error.doing("finding the checkpoint to restart from"))
+}
+
 /// A run that has found no checkpoint must not begin from nothing where one may lie in a place that could not be read: `unread`
 /// are those that are known. Collective.
 ///
@@ -330,7 +349,7 @@ pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Err
 pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error> {
     let (which, drop) = match unread.first() {
         Some(first) => {
-            (format!("{} could not be fetched", unread.join(", ")), format!("drop it ({DROP} {first})"))
+            (format!("{} could not be brought back", unread.join(", ")), format!("drop it ({DROP} {first})"))
         }
         None => {
             ("not all that may be a checkpoint could be read".to_owned(), format!("drop it ({DROP} NAME)"))

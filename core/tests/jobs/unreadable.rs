@@ -8,6 +8,7 @@ use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
 use scr_test_kit::faulty::{Failure, FaultyFiles, What};
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 fn some(rank: Rank) -> Vec<usize> {
@@ -141,7 +142,7 @@ fn after_a_refusal_an_older_checkpoint_that_cannot_be_fetched_is_an_error() {
         assert_eq!(application.session().start_restart().unwrap(), b"ckpt.2");
         application.session().complete_restart(false).unwrap_err();
         let why = application.session().have_restart().unwrap_err().to_string();
-        assert!(why.contains("ckpt.1 could not be fetched"), "{why}");
+        assert!(why.contains("ckpt.1 could not be brought back"), "{why}");
     });
     world.files = Arc::new(RealFiles);
     world.run(|application| application.restart(some)).all_gave(&Some(1));
@@ -450,4 +451,93 @@ fn what_could_not_be_recorded_as_being_in_cache_is_recorded_later() {
         application.checkpoint(3, some).unwrap();
     });
     assert_eq!(in_cache(&world), [3, 2]);
+}
+
+const ENOENT: i32 = 2;
+
+/// It was marked as failed for good, as the file system of the prefix directory was not mounted for a moment.
+#[test]
+fn a_checkpoint_is_looked_at_twice_before_it_is_marked_as_failed() {
+    let mut world = flushed();
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|_, path| path.to_string_lossy().contains("prefix/.scr/scr.dataset.2"));
+    files.count_all();
+    files.never_pause();
+    files.fail_once(1, Failure::Number(ENOENT));
+    world.files = Arc::new(files.clone());
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+    assert!(files.first_failed().is_some());
+    assert_eq!(complete(&world), [1, 2]);
+}
+
+/// The run was told that somebody had dropped it, and began at zero.
+#[test]
+fn a_run_whose_prefix_directory_goes_away_while_it_begins_does_not_begin_at_zero() {
+    let mut world = flushed();
+    let is_away = AtomicBool::new(false);
+    let files = FaultyFiles::new(RealFiles);
+    files.only(move |_, path| {
+        let path = path.to_string_lossy();
+        is_away.fetch_or(path.contains("prefix/.scr/scr.dataset."), Ordering::Relaxed);
+        path.contains("/prefix") && is_away.load(Ordering::Relaxed)
+    });
+    files.count_all();
+    files.never_pause();
+    files.fail_from(1, Failure::Number(ENOENT));
+    world.files = Arc::new(files.clone());
+    assert!(refused(&world).contains("of this run is not there"));
+    assert!(files.first_failed().is_some());
+    world.files = Arc::new(RealFiles);
+    assert_eq!(complete(&world), [1, 2]);
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// The run began at zero, and its first checkpoint took the place of the one that it could have had.
+#[test]
+fn a_part_that_has_no_place_on_the_new_node_is_not_lost() {
+    for (number, scheme) in [(28, "XOR"), (30, "XOR"), (28, "PARTNER")] {
+        let mut world = World::new(4, 4).set("SCR_COPY_TYPE", scheme);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        world.lose("n1");
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| what != What::Append && path.to_string_lossy().contains("scr.dataset.1/"));
+        files.never_pause();
+        files.fail_from(1, Failure::Number(number));
+        world.own_files.insert(Rank(1), Arc::new(files.clone()));
+        let why = refused(&world);
+        assert!(why.contains("ckpt.1 could not be brought back") && why.contains("SCR_CACHE_PURGE=1"), "{why}");
+        assert!(files.first_failed().is_some());
+        world.own_files.clear();
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+/// The run took the checkpoint for that of another prefix directory, began at zero, and deleted it.
+#[test]
+fn a_checkpoint_in_cache_only_does_not_go_with_the_file_that_holds_the_id_of_the_prefix_directory() {
+    for damage in [remove as fn(&Path), truncate, flip_a_bit] {
+        let world = World::new(4, 4).set("SCR_FLUSH", "0");
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        assert!(!world.prefix().join(".scr/index.scr").exists());
+        damage(&world.prefix().join(".scr/ids.scr"));
+        world.lose("n2");
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+fn remove(path: &Path) {
+    std::fs::remove_file(path).unwrap();
+}
+
+fn truncate(path: &Path) {
+    let bytes = std::fs::read(path).unwrap();
+    std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+}
+
+fn flip_a_bit(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(path, bytes).unwrap();
 }

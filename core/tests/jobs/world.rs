@@ -611,12 +611,13 @@ pub(crate) fn mode(rank: Rank, number: usize) -> std::fs::Permissions {
 /// The expected contents of a file: different for every step, rank and number.
 pub(crate) fn contents(step: u64, rank: Rank, number: usize, size: usize) -> Vec<u8> {
     let mut state = step.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ u64::from(rank.0) << 20 ^ number as u64;
-    (0..size)
-        .map(|_| {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            (state >> 33) as u8
-        })
-        .collect()
+    let mut bytes = Vec::with_capacity(size + 8);
+    while bytes.len() < size {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        bytes.extend_from_slice(&(state ^ state >> 31).to_le_bytes());
+    }
+    bytes.truncate(size);
+    bytes
 }
 
 /// Every file below a folder, sorted.

@@ -8,6 +8,8 @@ use crate::machine::{process, Manifests};
 use anyhow::Result;
 use scr_base::env::Env;
 use scr_config::param;
+use scr_core::cache::node_dir;
+use scr_core::cache::part::{look_through, PartDir};
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -100,7 +102,13 @@ impl Liveness {
                 why: format!("process {pid} of allocation {id} runs on this node"),
                 is_known: true,
             })),
-            None => Ok(self.may_still_run(id, folders, choice)),
+            None => Ok(match held_part(folders) {
+                Some(part) => Some(InUse {
+                    why: format!("a process that cannot be seen from here holds {}", part.display()),
+                    is_known: true,
+                }),
+                None => self.may_still_run(id, folders, choice),
+            }),
         }
     }
 
@@ -144,6 +152,20 @@ impl Liveness {
         }
         None
     }
+}
+
+/// A part of a dataset that a process holds. Those of a container may see other processes than these.
+fn held_part(folders: &[JobFolder]) -> Option<PathBuf> {
+    let held = |folder: &JobFolder| {
+        let files = &**folder.files();
+        let places = node_dir::places(files, folder.path()).unwrap_or_default();
+        let parts = places.into_iter().flat_map(|place| {
+            let parts = look_through(files, &place).parts;
+            parts.into_iter().map(move |(id, rank)| PartDir::new(&place, id, rank))
+        });
+        parts.into_iter().find(|part| part.is_held(files)).map(|part| part.filemap())
+    };
+    folders.iter().find_map(held)
 }
 
 /// Why the folders of an allocation must stay.

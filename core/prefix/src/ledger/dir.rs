@@ -237,6 +237,10 @@ impl<'a> LedgerDir<'a> {
             ids: ids.as_mut().map(|held| std::mem::take(&mut held.content)).unwrap_or_default(),
             index: index.as_mut().map(|held| std::mem::take(&mut held.content)).unwrap_or_default(),
         };
+        if matches!(request, Request::BeginRun { .. }) && ledger.prefix_id().is_none() {
+            let copy = PrefixId::of(None, self.files, self.prefix)?;
+            copy.iter().for_each(|copy| ledger.ids.adopt(copy));
+        }
         if let Err(error) = guard(&ledger) {
             return Ok(Err(error));
         }
