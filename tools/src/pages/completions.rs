@@ -63,37 +63,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
 /// The text after the script of bash, for these classic names. Names of datasets come from whoever may write to the prefix
 /// directory. So bash must not expand them, as `compgen -W` would, and they are quoted for the command line.
 pub(super) fn bash(classic: &[(String, String)]) -> String {
-    let mut text = r#"
-_scr_values() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind="" prefix=() at value
-    for ((at = 1; at < COMP_CWORD; at++)); do
-        [ "${COMP_WORDS[at]}" = --prefix ] && prefix=(--prefix "${COMP_WORDS[at+1]}")
-    done
-    case "$prev" in
-        --explain) kind=parameters ;;
-        --event) kind=events ;;
-        --current|--drop|--delete|--drop-after|--remove|--add|--dataset) kind=datasets ;;
-        info) [ "${COMP_WORDS[COMP_CWORD-2]}" = plugin ] && kind=plugins ;;
-        --prefix|--dir|--cache) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-    esac
-    if [ -n "$kind" ]; then
-        COMPREPLY=()
-        while IFS= read -r value; do
-            printf -v value %q "$value"
-            [[ "$value" == "$cur"* ]] && COMPREPLY+=("$value")
-        done < <(scr complete "$kind" "${prefix[@]}" 2>/dev/null)
-        return
-    fi
-    _scr "$@"
-}
-_scr_classic() {
-    COMP_WORDS=(scr "$1" "${COMP_WORDS[@]:1}")
-    COMP_CWORD=$((COMP_CWORD + 1))
-    _scr_values scr "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-}
-complete -F _scr_values -o bashdefault -o default scr
-"#
-    .to_owned();
+    let mut text = format!("\n{}", include_str!("completions.bash"));
     for (name, subcommand) in classic {
         let function = format!("_{name}");
         text += &format!(
