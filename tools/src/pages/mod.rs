@@ -29,9 +29,9 @@ pub(crate) struct PagesArgs {
     dir: PathBuf,
 }
 
-/// Writes them, for this command line.
-pub(crate) fn run(args: &PagesArgs, command: Command) -> Result<Answer> {
-    let mut command = command.disable_help_subcommand(true);
+/// Writes them.
+pub(crate) fn run(args: &PagesArgs) -> Result<Answer> {
+    let mut command = cli::command().disable_help_subcommand(true);
     command.build();
     let (commands, formats) = (args.dir.join("share/man/man1"), args.dir.join("share/man/man5"));
     let texts = Texts::read()?;
