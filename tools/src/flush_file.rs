@@ -235,13 +235,12 @@ fn table(entries: &[FlushEntry]) -> String {
         (false, true) => "OUTPUT",
         (false, false) => "",
     };
-    let mut table = Table::with_head(&["DSET", "KIND", "LOCATION", "NAME"]);
-    for entry in entries {
+    let row = |entry: &FlushEntry| {
         let local = if entry.in_cache.is_local { " LOCAL" } else { "" };
         let places = joined(entry, UNLISTED) + local;
-        table.row([entry.id.to_string(), kind(entry).to_owned(), places, name(entry)]);
-    }
-    table.text()
+        [entry.id.to_string(), kind(entry).to_owned(), places, name(entry)]
+    };
+    Table::of(&["DSET", "KIND", "LOCATION", "NAME"], entries.iter().map(row)).text()
 }
 
 /// In the table: the files lie under the prefix directory, and its index does not list them.

@@ -8,7 +8,7 @@ use crate::environment;
 use crate::machine::health::{command_here, nodes_with_data, own_names};
 use crate::machine::process::{Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{on_one_line, print, show, warn, Answer};
+use crate::output::{print, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
@@ -179,24 +179,18 @@ fn text(found: &[Inspected]) -> String {
     if found.is_empty() {
         return "no dataset is in cache\n".to_owned();
     }
-    let mut table = Table::with_head(&["DATASET", "NAME", "RANKS", "LOST", "STATE"]);
-    for dataset in found {
+    let row = |dataset: &Inspected| {
         let state = match (&dataset.beyond_repair, dataset.lost.is_empty()) {
             (Some(why), _) => format!("lost: {why}"),
             (None, true) if dataset.is_local => "whole, local".to_owned(),
             (None, true) => "whole".to_owned(),
             (None, false) => "can be rebuilt".to_owned(),
         };
-        let name = on_one_line(&String::from_utf8_lossy(&dataset.dataset.name));
-        table.row([
-            dataset.id.to_string(),
-            name,
-            dataset.ranks.to_string(),
-            dataset.lost.len().to_string(),
-            state,
-        ]);
-    }
-    table.text()
+        let name = String::from_utf8_lossy(&dataset.dataset.name).into_owned();
+        let (id, ranks, lost) = (dataset.id, dataset.ranks, dataset.lost.len());
+        [id.to_string(), name, ranks.to_string(), lost.to_string(), state]
+    };
+    Table::of(&["DATASET", "NAME", "RANKS", "LOST", "STATE"], found.iter().map(row)).text()
 }
 
 fn row(dataset: &Inspected) -> Value {

@@ -10,21 +10,29 @@ use crate::output::on_one_line;
 use std::io::IsTerminal;
 
 /// Rows of cells, with or without a head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     has_head: bool,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a head for each column. One without rows is empty text.
-    pub(crate) fn with_head(head: &[&str]) -> Self {
-        Self { has_head: true, rows: vec![head.iter().map(|&text| text.to_owned()).collect()] }
+    /// A table of these rows, with a head for each column or without any. One without rows is empty text.
+    pub(crate) fn of<R: IntoIterator<Item: ToString>>(
+        head: &[&str],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let cells = |row: R| -> Vec<String> {
+            row.into_iter().map(|cell| on_one_line(&cell.to_string())).collect()
+        };
+        let has_head = !head.is_empty();
+        let head = has_head.then(|| head.iter().map(|&text| text.to_owned()).collect());
+        Self { has_head, rows: head.into_iter().chain(rows.into_iter().map(cells)).collect() }
     }
 
-    /// Adds a row, which has as many cells as the others.
-    pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows.push(cells.into_iter().map(|cell| on_one_line(&cell.to_string())).collect());
+    /// Its rows; the first is the head, if it has one.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
     }
 
     /// The table for standard output.
@@ -229,9 +237,7 @@ mod tests {
     use super::*;
 
     fn table(head: &[&str], rows: &[&[&str]]) -> Table {
-        let mut table = if head.is_empty() { Table::default() } else { Table::with_head(head) };
-        rows.iter().for_each(|row| table.row(row.iter()));
-        table
+        Table::of(head, rows.iter().map(|row| row.iter()))
     }
 
     const UNLIMITED: Width = Width { columns: usize::MAX };
@@ -245,7 +251,7 @@ mod tests {
         let table = table(&[], &[&["a", "bb", "c"], &["dddd", "", "e\nf"]]);
         assert_eq!(table.layout(UNLIMITED), "a     bb  c\ndddd      e\\nf\n");
         assert_eq!(table.layout(terminal(80)), table.layout(UNLIMITED));
-        assert_eq!(Table::with_head(&["NAME"]).layout(UNLIMITED), "", "nobody needs a head without rows");
+        assert_eq!(self::table(&["NAME"], &[]).layout(UNLIMITED), "", "nobody needs a head without rows");
     }
 
     #[test]

@@ -42,11 +42,10 @@ pub(super) fn run(configuration: &Configuration, set: bool, as_json: bool) -> Re
 }
 
 fn table(shown: &[&Parameter]) -> String {
-    let mut table = Table::with_head(&["PARAMETER", "VALUE", "FROM"]);
-    for parameter in shown {
-        table.row([parameter.info.name, &parameter.to_string(), &parameter.origin.to_string()]);
-    }
-    table.text()
+    let rows = shown.iter().map(|parameter| {
+        [parameter.info.name.to_owned(), parameter.to_string(), parameter.origin.to_string()]
+    });
+    Table::of(&["PARAMETER", "VALUE", "FROM"], rows).text()
 }
 
 /// A parameter for programs; its value is `null` where it is not set and has no default.

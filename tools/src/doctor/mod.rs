@@ -97,17 +97,16 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
 }
 
 fn text(checks: &[Check]) -> String {
-    let mut table = Table::default();
-    for Check { verdict, subject, text } in checks {
+    let rows = checks.iter().map(|Check { verdict, subject, text }| {
         let verdict = match verdict {
             Verdict::Good => "good",
             Verdict::Note => "note",
             Verdict::Bad => "BAD",
         };
-        table.row([verdict, subject, text]);
-    }
+        [verdict, subject, text]
+    });
     let bad = checks.iter().filter(|check| check.verdict == Verdict::Bad).count();
-    table.text()
+    Table::of(&[], rows).text()
         + &match bad {
             0 => "nothing has to be fixed\n".to_owned(),
             1 => "1 thing has to be fixed\n".to_owned(),

@@ -63,7 +63,6 @@ impl Totals {
 
     fn table(&self) -> String {
         let figures = &self.0;
-        let mut table = Table::default();
         let spent = [
             ("fetches", figures.fetches),
             ("rebuilds", figures.rebuilds),
@@ -72,14 +71,10 @@ impl Totals {
             ("flushes of checkpoints", figures.flushes_sync),
             ("flushes of output", figures.output_flushes_sync),
         ];
-        for (what, spent) in spent {
-            table.row([
-                what.to_owned(),
-                in_words(spent.seconds),
-                format!("{} on average", in_words(spent.average())),
-            ]);
-        }
-        let (text, lasts) = (table.text(), in_words(figures.between_failures()));
+        let spent = spent.map(|(what, spent)| {
+            [what.to_owned(), in_words(spent.seconds), format!("{} on average", in_words(spent.average()))]
+        });
+        let (text, lasts) = (Table::of(&[], spent).text(), in_words(figures.between_failures()));
         let least = if figures.failures == 0 { "at least " } else { "" };
         format!(
             "{text}starts: {}\nfailures: {}, in {}\nmean time to interrupt: {least}{lasts}\n",

@@ -5,6 +5,7 @@
 
 pub(crate) mod chart;
 
+use crate::table::Table;
 use std::fmt::Write as _;
 
 /// A page with this title. `body` is HTML.
@@ -21,8 +22,9 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 /// `k0` to `k6` are the colours of classes, which differ in lightness as well, so that they do in print.
 const STYLE: &str = include_str!("style.css");
 
-/// A table with this label, which is the id of its heading.
-pub(crate) fn table<const N: usize>(label: &str, head: &[&str; N], rows: &[[String; N]]) -> String {
+/// A table, which has a head, with this label, which is the id of its heading.
+pub(crate) fn table(label: &str, table: &Table) -> String {
+    let Some((head, rows)) = table.rows().split_first() else { return String::new() };
     let head: String = head
         .iter()
         .map(|name| format!("<th scope=\"col\">{}</th>", escape(&in_sentence_case(name))))

@@ -4,6 +4,7 @@ use super::report::Report;
 use super::text;
 use crate::page::chart::Chart;
 use crate::page::{self, escape, percent, table, time};
+use crate::table::Table;
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -18,10 +19,12 @@ pub(super) fn page(report: &Report) -> String {
     let no_room: String =
         text::excluded(report).iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
     let no_room = if no_room.is_empty() { no_room } else { format!("<h3>No room</h3><ul>{no_room}</ul>\n") };
-    let simulated = text::simulated_rows(&report.simulated);
-    let simulated = match &simulated[..] {
-        [] => String::new(),
-        rows => format!("<h2 id=\"sim\">Simulated</h2>\n{}", table("sim", &text::SIMULATED, rows)),
+    let simulated = match report.simulated.is_empty() {
+        true => String::new(),
+        false => {
+            let simulated = text::simulated(&report.simulated);
+            format!("<h2 id=\"sim\">Simulated</h2>\n{}", table("sim", &simulated))
+        }
     };
     let body = format!(
         "{paragraphs}\
@@ -32,10 +35,10 @@ pub(super) fn page(report: &Report) -> String {
          <h2 id=\"losses\">Failures</h2>\n{}{}",
         picture(report),
         points(report),
-        table("plans", &text::PLANS, &text::plan_rows(report)),
-        table("changes", &text::CHANGES, &text::change_rows(report)),
+        table("plans", &text::plans(&report.candidates)),
+        table("changes", &text::changes(report)),
         escape(&report.settings.join("\n")),
-        table("losses", &["LOST", "EVERY"], &losses.collect::<Vec<_>>()),
+        table("losses", &Table::of(&["LOST", "EVERY"], losses)),
         source.unwrap_or_default(),
     );
     page::page(&title, &body)
@@ -80,9 +83,8 @@ fn described(report: &Report) -> String {
 fn points(report: &Report) -> String {
     let rows =
         report.curve.iter().step_by(4).map(|(interval, efficiency)| [time(*interval), percent(*efficiency)]);
-    let rows: Vec<_> = rows.collect();
     format!(
         "<details><summary>The curve as a table</summary>{}</details>\n",
-        table("curve", &["INTERVAL", "EFFICIENCY"], &rows)
+        table("curve", &Table::of(&["INTERVAL", "EFFICIENCY"], rows))
     )
 }

@@ -98,7 +98,7 @@ fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
     if !simulated.is_empty() {
         json["simulated"] = simulated.iter().map(report::Simulated::json).collect();
     }
-    let text = format!("efficiency: {:.6}\n{}", forecast.efficiency, text::simulated(&simulated));
+    let text = format!("efficiency: {:.6}\n{}", forecast.efficiency, text::simulated(&simulated).text());
     show(args.json, json, text)?;
     Ok(Answer::Yes)
 }

@@ -1,7 +1,7 @@
 //! `scr plugin check FILE`: from the outside, then in a process of its own.
 
 use super::apart::{ask, Given};
-use super::report::CheckReport;
+use super::report::{CheckReport, Step};
 use super::CheckArgs;
 use crate::environment;
 use crate::output::{show, show_error, Answer};
@@ -110,11 +110,8 @@ fn load_apart(report: &mut CheckReport, limit: Duration) -> Result<()> {
 }
 
 fn text(report: &CheckReport) -> String {
-    let mut table = Table::default();
-    for step in &report.steps {
-        // As wide for every answer, for scripts that cut columns.
-        let (verdict, name) = (if step.good { "good" } else { "BAD " }, format!("{:8}", step.step));
-        table.row([verdict, &name, &step.text]);
-    }
-    table.text()
+    // As wide for every answer, for scripts that cut columns.
+    let verdict = |step: &Step| if step.good { "good" } else { "BAD " };
+    let row = |step: &Step| [verdict(step).to_owned(), format!("{:8}", step.step), step.text.clone()];
+    Table::of(&[], report.steps.iter().map(row)).text()
 }

@@ -87,11 +87,10 @@ fn survives(manifest: &Manifest) -> String {
 }
 
 fn options(manifest: &Manifest) -> String {
-    let mut table = Table::default();
-    for option in &manifest.options {
+    let rows = manifest.options.iter().map(|option| {
         let default = option.default.as_deref().unwrap_or("unset");
         let name = format!("    {}={default}", option.name);
-        table.row([&name, option.allowed().trim_end_matches(','), &option.help]);
-    }
-    table.text()
+        [name, option.allowed().trim_end_matches(',').to_owned(), option.help.clone()]
+    });
+    Table::of(&[], rows).text()
 }

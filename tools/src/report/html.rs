@@ -4,6 +4,7 @@ use super::interval::Choice;
 use super::{text, Job};
 use crate::page::chart::{Chart, Timeline};
 use crate::page::{self, escape, percent, table, time, times_along};
+use crate::table::Table;
 use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, Level};
 use std::fmt::Write as _;
@@ -25,9 +26,9 @@ fn one(job: &Job) -> String {
     let _ = write!(body, "<pre class=\"p\">{block}</pre>\n<h2 id=\"life\">Life of the job</h2>\n");
     body += &life(job);
     body += "<h2 id=\"times\">Where the time went</h2>\n";
-    body += &table("times", &text::TIMES, &text::time_rows(figures));
+    body += &table("times", &text::times(figures));
     body += "<h2 id=\"bytes\">Bytes and bandwidth</h2>\n";
-    body += &table("bytes", &text::LEVELS, &text::level_rows(figures));
+    body += &table("bytes", &text::levels(figures));
     body += &bandwidths(job);
     if let Some(choice) = Choice::of(figures) {
         body += "<h2 id=\"interval\">Interval and expected loss</h2>\n";
@@ -155,12 +156,11 @@ fn loss(choice: &Choice) -> String {
         marked: vec![mark("best", choice.best), mark("present", choice.present)],
         value: &percent,
     };
-    let rows: Vec<_> =
-        curve.iter().step_by(4).map(|(interval, loss)| [time(*interval), percent(*loss)]).collect();
+    let rows = curve.iter().step_by(4).map(|(interval, loss)| [time(*interval), percent(*loss)]);
     format!(
         "{}<details><summary>The curve as a table</summary>{}</details>\n",
         chart.svg(),
-        table("interval", &["INTERVAL", "EXPECTED LOSS"], &rows)
+        table("interval", &Table::of(&["INTERVAL", "EXPECTED LOSS"], rows))
     )
 }
 
@@ -171,8 +171,8 @@ fn list(all: &[Job]) -> String {
     format!(
         "<pre class=\"p\">{block}</pre>\n<h2 id=\"times\">Where the time went</h2>\n{}\
          <h2 id=\"bytes\">Bytes and bandwidth</h2>\n{}<h2 id=\"jobs\">Jobs</h2>\n{}",
-        table("times", &text::TIMES, &text::time_rows(&total)),
-        table("bytes", &text::LEVELS, &text::level_rows(&total)),
-        table("jobs", &text::JOBS, &text::job_rows(all))
+        table("times", &text::times(&total)),
+        table("bytes", &text::levels(&total)),
+        table("jobs", &text::jobs(all))
     )
 }

@@ -87,8 +87,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
         _ => {
             let or_none =
                 |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
-            let mut table = Table::default();
-            [
+            let rows = [
                 ["resource manager".to_owned(), job.allocation.manager().to_owned()],
                 ["user".to_owned(), user()],
                 ["job id".to_owned(), job.allocation.job_id.clone()],
@@ -96,10 +95,8 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
                 ["nodes of the last run".to_owned(), or_none(last()?)],
                 ["end of the allocation".to_owned(), or_none(end())],
                 ["prefix directory".to_owned(), job.params.get(&param::PREFIX).display().to_string()],
-            ]
-            .into_iter()
-            .for_each(|row| table.row(row));
-            print(table.text())?;
+            ];
+            print(Table::of(&[], rows).text())?;
             Ok(Answer::Yes)
         }
     }
@@ -148,9 +145,7 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
         }
     }
     if args.reason {
-        let mut table = Table::default();
-        bad.iter().for_each(|bad| table.row([&bad.node, &bad.why]));
-        print(table.text())?;
+        print(Table::of(&[], bad.iter().map(|bad| [&bad.node, &bad.why])).text())?;
     } else if !bad.is_empty() {
         let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
         print(format!("{}\n", hostlist::compress(&nodes)))?;
