@@ -2,13 +2,13 @@
 
 use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
-use crate::parallel::at_once;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::thread::Builder;
 
 /// The way to run commands on nodes.
 pub(crate) struct OnNodes<'a> {
@@ -49,22 +49,22 @@ impl<'a> OnNodes<'a> {
         command: &[String],
         limit: Limit<'_>,
     ) -> Vec<Result<Finished>> {
+        let answers: Vec<OnceLock<Result<Finished>>> = nodes.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
-        let answers: Mutex<Vec<Option<Result<Finished>>>> = Mutex::new(nodes.iter().map(|_| None).collect());
-        let work = || loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(node) = nodes.get(at) else { break };
-            let answer = self
-                .command_line(node, command)
-                .and_then(|command| process::run(&command, self.hidden, limit));
-            answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
+        let work = || {
+            let next = || nodes.iter().zip(&answers).nth(next.fetch_add(1, Ordering::Relaxed));
+            while let Some((node, answer)) = next() {
+                let command = self.command_line(node, command);
+                let _ = answer.set(command.and_then(|line| process::run(&line, self.hidden, limit)));
+            }
         };
-        at_once(AT_ONCE.min(nodes.len()), work);
-        let answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        answers
-            .into_iter()
-            .map(|answer| answer.context("it was not asked").and_then(|answer| answer))
-            .collect()
+        // Not with signals blocked, as those of a library are: the commands take over what is blocked.
+        std::thread::scope(|scope| {
+            let start = |_| Builder::new().spawn_scoped(scope, &work);
+            (1..AT_ONCE.min(nodes.len())).map(start).take_while(Result::is_ok).for_each(drop);
+            work();
+        });
+        answers.into_iter().map(|answer| answer.into_inner().context("it was not asked")?).collect()
     }
 
     /// Starts a command on a node, as [`run`](Self::run) does, and does not wait for it.

@@ -11,12 +11,12 @@ mod text;
 use crate::environment;
 use crate::log::sources;
 use crate::output::{show, show_error, warn, Answer};
-use crate::parallel::at_once;
 use crate::time::{self, Looks, GRAMMAR};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use jiff::Zoned;
 use scr_base::env::Env;
+use scr_base::parallel::at_a_time;
 use scr_config::param::{self, Params};
 use scr_core::log::{jobs, Class, Figures, History};
 use scr_plugin_api::LogQuery;
@@ -24,7 +24,6 @@ use scr_prefix::Prefix;
 use serde_json::{json, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// Text below the help.
 pub(crate) fn after_help() -> String {
@@ -113,20 +112,8 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
         let job = |(figures, history)| Job { dir: dir.clone(), figures, history };
         Ok((jobs(found.entries).into_iter().map(job).collect(), found.notes))
     };
-    let next = Mutex::new(dirs.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let work = || loop {
-        let Some((at, dir)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
-        let found = of_dir(dir);
-        if let Ok(mut done) = done.lock() {
-            done.push((at, found));
-        }
-    };
-    at_once(usize::try_from(env.processors).unwrap_or(1).clamp(1, 16), work);
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(at, _)| *at);
     let (mut all, mut notes) = (Vec::new(), Vec::new());
-    for (_, found) in done {
+    for found in at_a_time(env.processors.clamp(1, 16), dirs, |dir| of_dir(dir)) {
         match found {
             Ok((jobs, remarks)) => {
                 all.extend(jobs);
