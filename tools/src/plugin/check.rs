@@ -1,6 +1,6 @@
 //! `scr plugin check FILE`: from the outside, then in a process of its own.
 
-use super::apart::{ask, Given};
+use super::apart::ask;
 use super::report::{CheckReport, Step};
 use super::CheckArgs;
 use crate::environment;
@@ -98,13 +98,11 @@ fn load_apart(report: &mut CheckReport, limit: Duration) -> Result<()> {
         (None, None) => return Ok(()),
     };
     match ask::<CheckReport>([OsStr::new("isolated"), OsStr::new(option), OsStr::new(file)], Some(limit))? {
-        Given::Answer(inside) => {
+        Ok(inside) => {
             report.good &= inside.good;
             report.steps.extend(inside.steps);
         }
-        Given::Nothing(how) => {
-            report.add("load", Err(format!("loading it {how}")));
-        }
+        Err(how) => _ = report.add("load", Err(format!("loading it {how}"))),
     }
     Ok(())
 }
