@@ -22,9 +22,8 @@ impl Table {
         head: &[&str],
         rows: impl IntoIterator<Item = R>,
     ) -> Self {
-        let cells = |row: R| -> Vec<String> {
-            row.into_iter().map(|cell| on_one_line(&cell.to_string())).collect()
-        };
+        let cells =
+            |row: R| -> Vec<String> { row.into_iter().map(|cell| on_one_line(&cell.to_string())).collect() };
         let has_head = !head.is_empty();
         let head = has_head.then(|| head.iter().map(|&text| text.to_owned()).collect());
         Self { has_head, rows: head.into_iter().chain(rows.into_iter().map(cells)).collect() }

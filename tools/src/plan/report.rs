@@ -249,11 +249,7 @@ fn several(best: &Candidate, kinds: &[Kind]) -> Vec<String> {
     for (at, kind) in kinds.iter().enumerate() {
         let options: String = kind.options().map(|(key, value)| format!(" {key}={value}")).collect();
         let every = best.plan.every(at + 1);
-        lines.push(format!(
-            "CKPT={at} INTERVAL={every} STORE={} TYPE={}{options}",
-            store(*kind),
-            kind.name
-        ));
+        lines.push(format!("CKPT={at} INTERVAL={every} STORE={} TYPE={}{options}", store(*kind), kind.name));
     }
     lines
 }

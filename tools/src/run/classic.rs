@@ -170,7 +170,7 @@ pub(crate) struct ShouldExitArgs {
 pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let job = JobContext::of(&args.job)?;
     let prefix = Prefix::new(job.params.get(&param::PREFIX));
-    let now = job.allocation.now();
+    let now = environment::now(&job.env);
     let end = job.allocation.end();
     let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {

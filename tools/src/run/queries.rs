@@ -88,7 +88,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
             let or_none =
                 |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
             let rows = [
-                ["resource manager".to_owned(), job.allocation.manager().to_owned()],
+                ["resource manager".to_owned(), job.allocation.manager.name.clone()],
                 ["user".to_owned(), user()],
                 ["job id".to_owned(), job.allocation.job_id.clone()],
                 ["nodes".to_owned(), or_none(Some(nodes()))],

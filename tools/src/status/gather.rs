@@ -263,7 +263,7 @@ impl Facts {
             false => {
                 let up = nodes_with_data(&job.allocation, &mut |_| ());
                 let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
-                let why = format!("{} reports it down", job.allocation.manager());
+                let why = format!("{} reports it down", job.allocation.manager.name);
                 answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
                 let found = self.known(ask(&job.allocation, &job.params, &up, &[], LONGEST))?;
                 up.into_iter()
