@@ -11,11 +11,13 @@ mod network;
 mod node;
 
 use crate::environment;
+use crate::machine::process::Finished;
 use crate::machine::{Allocation, Manifests, Overrides};
-use crate::output::{show, warn, Answer};
+use crate::output::{print, show, warn, Answer};
 use crate::table::Table;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -94,6 +96,22 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     let is_good = checks.iter().all(|check| check.verdict != Verdict::Bad);
     show(args.json, json!({ "good": is_good, "checks": checks }), text(&checks))?;
     Ok(Answer::from(is_good))
+}
+
+/// The line of an answer, among all that a shell on the node may print.
+const MARK: &str = "scr-doctor: ";
+
+/// Prints an answer for the doctor on another node.
+fn print_answer(answer: &impl Serialize) -> Result<Answer> {
+    print(format!("{MARK}{}\n", serde_json::to_string(answer)?))?;
+    Ok(Answer::Yes)
+}
+
+/// The answer of the doctor on another node.
+fn answer_of<T: DeserializeOwned>(answer: Result<Finished>) -> Result<T> {
+    let answer = answer?;
+    let json = answer.marked(MARK).with_context(|| format!("cannot be reached: {}", answer.failure()))?;
+    Ok(serde_json::from_str(json)?)
 }
 
 fn text(checks: &[Check]) -> String {
