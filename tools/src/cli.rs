@@ -24,7 +24,7 @@ use crate::report;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::scrub;
 use crate::status;
-use crate::table::{wrap, Width};
+use crate::table::{output_columns, wrap};
 use anyhow::Result;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -183,7 +183,7 @@ pub(crate) fn command() -> clap::Command {
         };
         command.mut_args(of_option).mut_subcommands(take_negative)
     }
-    let columns = match Width::of_output().columns {
+    let columns = match output_columns() {
         usize::MAX => 80,
         columns => columns.min(WIDEST_HELP),
     };

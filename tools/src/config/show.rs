@@ -3,7 +3,7 @@
 use super::configuration::Configuration;
 use super::finding::{jsons, origin_json};
 use crate::output::{show, warn, Answer};
-use crate::table::{Table, Width};
+use crate::table::{output_columns, Table};
 use anyhow::Result;
 use scr_config::descriptor::Descriptors;
 use scr_config::param::Parameter;
@@ -85,7 +85,7 @@ impl Lines {
 
     /// As lines of a configuration file.
     fn text(&self) -> String {
-        let columns = Width::of_output().columns;
+        let columns = output_columns();
         let groups = self.groups.iter().map(|(host, keys)| lines(&format!("GROUPS={host}"), keys, columns));
         let stores = self.stores.iter().map(|(path, keys)| lines(&format!("STORE={path}"), keys, columns));
         let checkpoints = self.checkpoints.iter();

@@ -8,25 +8,32 @@ use scr_prefix::{IndexEntry, Prefix, PrefixError, Rank2File, Summary};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub(super) fn plan(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Plan, FsError> {
-    let prefix = Prefix::new(dir);
-    files.list(&prefix.scr_dir()).at("list", &prefix.scr_dir())?;
-    let mut plan = Plan::default();
-    let entries = match LedgerDir::new(files, &prefix).index_as_it_is() {
-        Ok(index) => index.entries(),
-        Err(error) => {
-            let now = "no dataset can be fetched; add each again with `scr_index --add'";
-            plan.general.push(wrong(prefix.index_file(), ItemKind::Index, scr_base::describe(&error), now));
-            return Ok(plan);
+impl Plan {
+    /// The records of a prefix directory.
+    ///
+    /// # Errors
+    /// It has no folder `.scr`, or that cannot be read.
+    pub fn of_prefix(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        let prefix = Prefix::new(dir);
+        files.list(&prefix.scr_dir()).at("list", &prefix.scr_dir())?;
+        let mut plan = Self::default();
+        let entries = match LedgerDir::new(files, &prefix).index_as_it_is() {
+            Ok(index) => index.entries(),
+            Err(error) => {
+                let now = "no dataset can be fetched; add each again with `scr_index --add'";
+                let found = scr_base::describe(&error);
+                plan.general.push(wrong(prefix.index_file(), ItemKind::Index, found, now));
+                return Ok(plan);
+            }
+        };
+        for entry in entries.into_iter().rev() {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            if wanted.takes(entry.id, &name) {
+                plan.datasets.push(planned(files, &prefix, &entry, name));
+            }
         }
-    };
-    for entry in entries.into_iter().rev() {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        if wanted.takes(entry.id, &name) {
-            plan.datasets.push(planned(files, &prefix, &entry, name));
-        }
+        Ok(plan)
     }
-    Ok(plan)
 }
 
 fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String) -> Planned {
