@@ -8,7 +8,7 @@ use crate::environment;
 use crate::machine::health::{command_here, nodes_with_data, own_names};
 use crate::machine::process::{Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{print, show, warn, Answer};
+use crate::output::{print, print_line, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
@@ -84,10 +84,7 @@ fn print_ids(found: &[Inspected]) -> Result<Answer> {
     let mut ids: Vec<_> =
         found.iter().filter(|dataset| dataset.beyond_repair.is_none()).map(|dataset| dataset.id).collect();
     ids.sort_unstable_by_key(|&id| Reverse(id));
-    if !ids.is_empty() {
-        print(format!("{}\n", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))?;
-    }
-    Ok(Answer::from(!ids.is_empty()))
+    print_line(Some(ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))
 }
 
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {

@@ -116,7 +116,7 @@ fn warn_about_names(wanted: &[String]) {
 }
 
 /// The names of all events and transfers that scr logs.
-fn names() -> Vec<&'static str> {
+pub(crate) fn names() -> Vec<&'static str> {
     let events = Event::ALL.iter().map(|event| event.name());
     events.chain(Transfer::ALL.iter().map(|kind| kind.name())).collect()
 }

@@ -2,11 +2,11 @@
 //! under the classic names too. The scripts ask the hidden command `scr complete`.
 
 use crate::environment;
+use crate::log::names;
 use crate::output::{print, Answer};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use scr_config::param::TABLE;
-use scr_core::log::{Event, Transfer};
 use scr_prefix::ledger::LedgerDir;
 use std::path::PathBuf;
 
@@ -38,10 +38,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
     let env = environment::quiet_env()?;
     let values: Vec<String> = match args.kind {
         Kind::Parameters => TABLE.iter().map(|info| info.name.to_owned()).collect(),
-        Kind::Events => {
-            let events = Event::ALL.iter().map(|event| event.name());
-            events.chain(Transfer::ALL.iter().map(|kind| kind.name())).map(str::to_owned).collect()
-        }
+        Kind::Events => names().into_iter().map(str::to_owned).collect(),
         Kind::Plugins => {
             let host = environment::plugin_host(&env, None);
             host.discover().found.iter().map(|found| found.manifest.name.clone()).collect()

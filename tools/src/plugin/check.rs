@@ -4,7 +4,7 @@ use super::apart::ask;
 use super::report::{CheckReport, Step};
 use super::CheckArgs;
 use crate::environment;
-use crate::output::{show, show_error, Answer};
+use crate::output::{or_show_error, show, Answer};
 use crate::table::Table;
 use anyhow::{bail, Result};
 use scr_base::describe;
@@ -16,12 +16,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
-    let report = environment::env().and_then(|env| examine(&env, args));
-    match &report {
-        Ok(report) => show(args.json, serde_json::to_value(report)?, text(report))?,
-        Err(error) => show_error(args.json, error)?,
-    }
-    report.map(|report| Answer::from(report.good))
+    let report = or_show_error(args.json, environment::env().and_then(|env| examine(&env, args)))?;
+    show(args.json, serde_json::to_value(&report)?, text(&report))?;
+    Ok(Answer::from(report.good))
 }
 
 fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {

@@ -10,7 +10,7 @@ mod text;
 
 use crate::environment;
 use crate::log::sources;
-use crate::output::{show, show_error, warn, Answer};
+use crate::output::{or_show_error, show, warn, Answer};
 use crate::time::{self, Looks, GRAMMAR};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
@@ -66,11 +66,7 @@ struct Job {
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
-    let answer = report(args);
-    if let Err(error) = &answer {
-        show_error(args.json, error)?;
-    }
-    answer
+    or_show_error(args.json, report(args))
 }
 
 fn report(args: &ReportArgs) -> Result<Answer> {
