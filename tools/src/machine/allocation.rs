@@ -75,10 +75,20 @@ impl Allocation {
         named.context("in the list of the job's nodes")?;
         let prefix = params.get(&param::PREFIX);
         let prefix = prefix.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
-        let env = env.clone();
-        let mut allocation = Self {
+        let about = About { nodes: &nodes, ..about };
+        let end_time = params.get(&param::END_TIME).or_else(|| {
+            manager.end_time.time(env, about).unwrap_or_else(|error| {
+                warn(&format!(
+                    "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
+                     set SCR_END_TIME"
+                ));
+                None
+            })
+        });
+        Ok(Self {
+            env: env.clone(),
+            end_is_given: *params.origin(&param::END_TIME) != Origin::Default,
             manager,
-            env,
             hidden,
             own_job_id,
             groups,
@@ -87,25 +97,8 @@ impl Allocation {
             nodes,
             host_lines,
             nodes_are_ours,
-            end_time: None,
-            end_is_given: false,
-        };
-        allocation.end_is_given = *params.origin(&param::END_TIME) != Origin::Default;
-        allocation.end_time = match params.get(&param::END_TIME) {
-            Some(time) => Some(time),
-            None => {
-                allocation.manager.end_time.time(&allocation.env, allocation.about()).unwrap_or_else(
-                    |error| {
-                        warn(&format!(
-                        "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
-                     set SCR_END_TIME"
-                    ));
-                        None
-                    },
-                )
-            }
-        };
-        Ok(allocation)
+            end_time,
+        })
     }
 
     /// Whether the job has this machine and no other.

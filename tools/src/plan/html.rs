@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::text;
-use crate::page::chart::Chart;
+use crate::page::chart::over_intervals;
 use crate::page::{self, escape, percent, table, time};
 use crate::table::Table;
 
@@ -28,13 +28,12 @@ pub(super) fn page(report: &Report) -> String {
     };
     let body = format!(
         "{paragraphs}\
-         <h2 id=\"curve\">Efficiency over the interval</h2>\n{}{}\
+         <h2 id=\"curve\">Efficiency over the interval</h2>\n{}\
          <h2 id=\"plans\">Plans</h2>\n{}{no_room}\
          <h2 id=\"changes\">If the figures are wrong</h2>\n{}{simulated}\
          <h2 id=\"settings\">Settings</h2>\n<pre tabindex=\"0\" aria-labelledby=\"settings\">{}</pre>\n\
          <h2 id=\"losses\">Failures</h2>\n{}{}",
-        picture(report),
-        points(report),
+        curve(report),
         table("plans", &text::plans(&report.candidates)),
         table("changes", &text::changes(report)),
         escape(&report.settings.join("\n")),
@@ -44,26 +43,16 @@ pub(super) fn page(report: &Report) -> String {
     page::page(&title, &body)
 }
 
-/// The curve, with the plan marked.
-fn picture(report: &Report) -> String {
+/// The curve, with the plan marked, and as a table.
+fn curve(report: &Report) -> String {
     let curve = &report.curve;
     let last = curve.len().saturating_sub(1).max(1) as f64;
-    let place = |at: usize| at as f64 / last;
     let middle = curve.len() / 2;
     let marked = curve.get(middle).map(|(interval, efficiency)| {
-        (place(middle), *efficiency, format!("{}, {}", time(*interval), percent(*efficiency)))
+        (middle as f64 / last, *efficiency, format!("{}, {}", time(*interval), percent(*efficiency)))
     });
-    let chart = Chart {
-        id: "p",
-        title: "Efficiency over the interval",
-        described: described(report),
-        points: curve.iter().enumerate().map(|(at, point)| (place(at), point.1)).collect(),
-        is_line: true,
-        labels: (0..curve.len()).step_by(8).map(|at| (place(at), time(curve[at].0))).collect(),
-        marked: marked.into_iter().collect(),
-        value: &percent,
-    };
-    chart.svg()
+    let picture = ("p", "Efficiency over the interval", described(report));
+    over_intervals(picture, ("curve", "EFFICIENCY"), curve, marked.into_iter().collect())
 }
 
 /// The curve in words.
@@ -76,15 +65,5 @@ fn described(report: &Report) -> String {
         words(first),
         words(best),
         words(last)
-    )
-}
-
-/// The points of the curve as a table.
-fn points(report: &Report) -> String {
-    let rows =
-        report.curve.iter().step_by(4).map(|(interval, efficiency)| [time(*interval), percent(*efficiency)]);
-    format!(
-        "<details><summary>The curve as a table</summary>{}</details>\n",
-        table("curve", &Table::of(&["INTERVAL", "EFFICIENCY"], rows))
     )
 }

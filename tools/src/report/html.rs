@@ -2,9 +2,8 @@
 
 use super::interval::Choice;
 use super::{text, Job};
-use crate::page::chart::{Chart, Timeline};
+use crate::page::chart::{over_intervals, Chart, Timeline};
 use crate::page::{self, escape, percent, table, time, times_along};
-use crate::table::Table;
 use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, Level};
 use std::fmt::Write as _;
@@ -138,30 +137,14 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 }
 
 fn loss(choice: &Choice) -> String {
-    let curve = &choice.curve;
-    let last = curve.len().saturating_sub(1).max(1);
-    let at = |step: usize| step as f64 / last as f64;
-    let (low, high) = (curve[0].0, curve[last].0);
+    let (low, high) = (choice.curve[0].0, choice.curve[choice.curve.len() - 1].0);
     let place = |interval: f64| (interval / low).ln() / (high / low).ln();
     let mark = |name: &str, (interval, loss): (f64, f64)| {
         (place(interval), loss, format!("{name}: {}, {}", time(interval), percent(loss)))
     };
-    let chart = Chart {
-        id: "i",
-        title: "Expected loss over the interval",
-        described: choice.in_words(),
-        points: curve.iter().enumerate().map(|(step, point)| (at(step), point.1)).collect(),
-        is_line: true,
-        labels: (0..=last).step_by(8).map(|step| (at(step), time(curve[step].0))).collect(),
-        marked: vec![mark("best", choice.best), mark("present", choice.present)],
-        value: &percent,
-    };
-    let rows = curve.iter().step_by(4).map(|(interval, loss)| [time(*interval), percent(*loss)]);
-    format!(
-        "{}<details><summary>The curve as a table</summary>{}</details>\n",
-        chart.svg(),
-        table("interval", &Table::of(&["INTERVAL", "EXPECTED LOSS"], rows))
-    )
+    let marked = vec![mark("best", choice.best), mark("present", choice.present)];
+    let picture = ("i", "Expected loss over the interval", choice.in_words());
+    over_intervals(picture, ("interval", "EXPECTED LOSS"), &choice.curve, marked)
 }
 
 fn list(all: &[Job]) -> String {

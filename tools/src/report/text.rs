@@ -110,19 +110,13 @@ pub(super) fn remarks(figures: &Figures) -> Vec<String> {
         lines.push(format!("Since the newest checkpoint the job has computed for {time}."));
     }
     let failed = [
-        (figures.failed_checkpoints, "dataset"),
-        (figures.failed_flushes, "flush"),
-        (figures.failed_restarts, "restart"),
+        (figures.failed_checkpoints, ["dataset", "datasets"]),
+        (figures.failed_flushes, ["flush", "flushes"]),
+        (figures.failed_restarts, ["restart", "restarts"]),
     ];
     for (number, what) in failed.into_iter().filter(|(number, _)| *number > 0) {
-        let plural = if number == 1 {
-            ""
-        } else if what == "flush" {
-            "es"
-        } else {
-            "s"
-        };
-        lines.push(format!("{number} {what}{plural} failed; `scr log' says why."));
+        let what = what[usize::from(number != 1)];
+        lines.push(format!("{number} {what} failed; `scr log' says why."));
     }
     if figures.rebuilt_processes > 0 {
         let damaged = match figures.damaged_bytes {
