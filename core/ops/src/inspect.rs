@@ -256,10 +256,8 @@ impl Dataset {
     fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
         let scan = Scan::of(&self.maps, Vec::new())?;
         let inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
-        let survives = match &inspected.beyond_repair {
-            Some(_) => None,
-            None => survives(&scan, &self.found, nodes, plugins),
-        };
+        let is_whole = inspected.beyond_repair.is_none();
+        let survives = is_whole.then(|| survives(&scan, &self.found, nodes, plugins)).flatten();
         Some(Inspected { survives, ..inspected })
     }
 }

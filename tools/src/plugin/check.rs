@@ -2,7 +2,7 @@
 
 use super::apart::ask;
 use super::report::{CheckReport, Step};
-use super::CheckArgs;
+use super::{isolated, CheckArgs};
 use crate::environment;
 use crate::output::{or_show_error, show, Answer};
 use crate::table::Table;
@@ -11,11 +11,13 @@ use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::message::amount;
 use scr_core::plugin::{check_library, CheckedLibrary, FoundPlugin, Manifest, Trusted};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
+    if args.here {
+        return isolated::run(&args.file);
+    }
     let report = or_show_error(args.json, environment::env().and_then(|env| examine(&env, args)))?;
     show(args.json, serde_json::to_value(&report)?, text(&report))?;
     Ok(Answer::from(report.good))
@@ -64,7 +66,7 @@ pub(super) fn manifest_of(file: &Path) -> Result<Option<PathBuf>> {
     Ok(manifests.into_iter().find(|path| names(path, &file)))
 }
 
-fn is_manifest(path: &Path) -> bool {
+pub(super) fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
@@ -89,12 +91,8 @@ fn summary(manifest: &Manifest) -> String {
 
 /// Loads the library in a process of its own, and adds what that finds out.
 fn load_apart(report: &mut CheckReport, limit: Duration) -> Result<()> {
-    let (option, file) = match (&report.manifest, &report.library) {
-        (Some(manifest), _) => ("--manifest", manifest),
-        (None, Some(library)) => ("--library", library),
-        (None, None) => return Ok(()),
-    };
-    match ask::<CheckReport>([OsStr::new("isolated"), OsStr::new(option), OsStr::new(file)], Some(limit))? {
+    let Some(file) = report.manifest.as_ref().or(report.library.as_ref()) else { return Ok(()) };
+    match ask::<CheckReport>(["check", "--here", file], Some(limit))? {
         Ok(inside) => {
             report.good &= inside.good;
             report.steps.extend(inside.steps);

@@ -1,7 +1,7 @@
 //! Reports as one page: the life of a job, where its time went, bandwidth over time, and the interval against the expected loss.
 
 use super::interval::Choice;
-use super::{text, Job};
+use super::{text, total, Job};
 use crate::page::chart::{over_intervals, Chart, Timeline};
 use crate::page::{self, escape, percent, table, time, times_along};
 use scr_base::message::{amount, span};
@@ -21,7 +21,7 @@ fn one(job: &Job) -> String {
     let figures = &job.figures;
     let paragraph = |line: &String| format!("<p>{}</p>\n", escape(line));
     let mut body = paragraph(&text::who(job)) + &paragraph(&text::state(figures));
-    let block: String = figures.block().iter().map(|line| escape(line) + "\n").collect();
+    let block = escape(&text::block(figures));
     let _ = write!(body, "<pre class=\"p\">{block}</pre>\n<h2 id=\"life\">Life of the job</h2>\n");
     body += &life(job);
     body += "<h2 id=\"times\">Where the time went</h2>\n";
@@ -148,9 +148,8 @@ fn loss(choice: &Choice) -> String {
 }
 
 fn list(all: &[Job]) -> String {
-    let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
-    let block: String = total.block().iter().map(|line| escape(line) + "\n").collect();
+    let total = total(all);
+    let block = escape(&text::block(&total));
     format!(
         "<pre class=\"p\">{block}</pre>\n<h2 id=\"times\">Where the time went</h2>\n{}\
          <h2 id=\"bytes\">Bytes and bandwidth</h2>\n{}<h2 id=\"jobs\">Jobs</h2>\n{}",

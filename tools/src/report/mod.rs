@@ -136,11 +136,16 @@ pub(crate) fn block(env: &Env, params: &Params, job_id: &str) -> Option<[String;
 }
 
 fn json(all: &[Job]) -> Value {
-    let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
     let history = all.len() == 1;
     let jobs: Vec<_> = all.iter().map(|job| job_json(job, history)).collect();
-    json!({ "jobs": jobs, "total": figures_json(&total) })
+    json!({ "jobs": jobs, "total": figures_json(&total(all)) })
+}
+
+/// What all of them have cost together.
+fn total(all: &[Job]) -> Figures {
+    let mut total = Figures::default();
+    all.iter().for_each(|job| total.add(&job.figures));
+    total
 }
 
 fn job_json(job: &Job, with_history: bool) -> Value {

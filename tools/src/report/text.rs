@@ -1,7 +1,7 @@
 //! Reports for the terminal: of one job in full, of many as a table.
 
 use super::interval::Choice;
-use super::Job;
+use super::{total, Job};
 use crate::output::{count, on_one_line};
 use crate::page::percent;
 use crate::table::Table;
@@ -23,7 +23,7 @@ pub(super) fn brief(all: &[Job]) -> String {
     all.iter().map(|job| head(job) + &block(&job.figures)).collect()
 }
 
-fn block(figures: &Figures) -> String {
+pub(super) fn block(figures: &Figures) -> String {
     figures.block().iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -153,7 +153,5 @@ const JOBS: [&str; 10] =
     ["JOB", "USER", "STATE", "ELAPSED", "GOODPUT", "CHECKPOINTS", "FLUSHES", "RESTARTS", "TWICE", "FAILURES"];
 
 fn list(all: &[Job]) -> String {
-    let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
-    format!("{}\n{} together\n{}", jobs(all).text(), count(all.len() as u64, "job"), block(&total))
+    format!("{}\n{} together\n{}", jobs(all).text(), count(all.len() as u64, "job"), block(&total(all)))
 }

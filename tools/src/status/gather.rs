@@ -239,7 +239,6 @@ impl Facts {
             Some(found) => found.iter().any(|found| found.id == dataset.id && found.beyond_repair.is_none()),
             None => !is_silent && dataset.in_cache.damage.is_none(),
         };
-        let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
         self.saves = saving.saved(is_whole).into_iter().map(name).collect();
         self.leaves = saving.left.iter().map(name).collect();
     }
@@ -313,7 +312,6 @@ impl Facts {
                 self.cached.iter_mut().for_each(|checkpoint| checkpoint.survives = None);
             }
             let damaged = recorded.first().and_then(|newest| Some((newest, newest.in_cache.damage.clone()?)));
-            let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
             self.unusable = damaged.map(|(entry, why)| (name(entry), why));
             return;
         };
@@ -332,9 +330,13 @@ impl Facts {
             let why = others.iter().find(|found| found.dataset.id == entry.id);
             let why = why.and_then(|found| found.beyond_repair.clone());
             let why = why.unwrap_or_else(|| "no node that answers has any part of it".to_owned());
-            (String::from_utf8_lossy(&entry.name).into_owned(), why)
+            (name(entry), why)
         });
     }
+}
+
+fn name(entry: &FlushEntry) -> String {
+    String::from_utf8_lossy(&entry.name).into_owned()
 }
 
 fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {
