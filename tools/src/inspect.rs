@@ -63,7 +63,7 @@ pub(crate) struct InspectArgs {
 /// Runs the command.
 pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     if args.node {
-        print(format!("{MARK}{}\n", to_hex(&own_inventory(args)?.to_bytes())))?;
+        print(format!("{MARK}{}\n", own_inventory(args)?.to_line()))?;
         return Ok(Answer::Yes);
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
@@ -166,8 +166,8 @@ pub(crate) fn ask(
     let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
     let inventory = |answer: Result<Finished>| {
         let answer = answer.map_err(|error| format!("{error:#}"))?;
-        let bytes = answer.marked(MARK).and_then(from_hex).ok_or_else(|| answer.failure())?;
-        Ok((Inventory::from_bytes(&bytes), answer.stderr))
+        let found = answer.marked(MARK).and_then(Inventory::from_line).ok_or_else(|| answer.failure())?;
+        Ok((found, answer.stderr))
     };
     Ok(answers.into_iter().map(inventory).collect())
 }
@@ -201,15 +201,6 @@ fn row(dataset: &Inspected) -> Value {
         "recoverable": dataset.beyond_repair.is_none(),
         "why": dataset.beyond_repair,
     })
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.trim_end().as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Stands before the answer of a node, among all that a shell there may print.
