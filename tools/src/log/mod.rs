@@ -11,6 +11,7 @@ pub(crate) mod interval;
 mod show;
 pub(crate) mod sources;
 
+pub(crate) use show::size;
 pub(crate) use sources::last_failure;
 
 use crate::environment;

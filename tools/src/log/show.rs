@@ -32,10 +32,7 @@ pub(super) fn table(entries: &[LogEntry]) -> String {
 
 /// How large a run is, the note, or where bytes went.
 fn remark(entry: &LogEntry) -> String {
-    let size = entry.processes.zip(entry.nodes).map(|(processes, nodes)| {
-        let processes = format!("{processes} process{}", if processes == 1 { "" } else { "es" });
-        format!("{processes} on {}", count(nodes, "node"))
-    });
+    let size = entry.processes.zip(entry.nodes).map(|(processes, nodes)| size(processes, nodes));
     let way = entry.from.as_ref().zip(entry.to.as_ref()).map(|(from, to)| format!("{from} -> {to}"));
     let parts: Vec<_> = [size, entry.note.as_deref().map(note)].into_iter().flatten().collect();
     if parts.is_empty() {
@@ -43,6 +40,11 @@ fn remark(entry: &LogEntry) -> String {
     } else {
         parts.join(", ")
     }
+}
+
+/// How large a run is.
+pub(crate) fn size(processes: u64, nodes: u64) -> String {
+    format!("{processes} process{} on {}", if processes == 1 { "" } else { "es" }, count(nodes, "node"))
 }
 
 /// A note for people: the end of an allocation as a time.

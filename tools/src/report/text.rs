@@ -2,6 +2,7 @@
 
 use super::interval::Choice;
 use super::{total, Job};
+use crate::log::size;
 use crate::output::{count, on_one_line};
 use crate::page::percent;
 use crate::table::Table;
@@ -48,8 +49,7 @@ pub(super) fn state(figures: &Figures) -> String {
     let began = crate::time::in_words(i64::try_from(figures.began / 1_000_000).unwrap_or(i64::MAX));
     let size = match figures.processes {
         0 => String::new(),
-        1 => format!(", 1 process on {}", count(figures.nodes, "node")),
-        processes => format!(", {processes} processes on {}", count(figures.nodes, "node")),
+        processes => format!(", {}", size(processes, figures.nodes)),
     };
     format!("{}, began {began}{size}", figures.state.name())
 }
