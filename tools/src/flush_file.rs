@@ -132,6 +132,10 @@ impl Selection {
                 entry.is_at(Location::Prefix) || entry.allocation().is_none_or(|of| of == job_id)
             })
         };
+        let reached = |of: fn(Vec<FlushEntry>) -> Reply, entries: Vec<FlushEntry>| {
+            let (ours, elsewhere) = within_reach(entries);
+            Reply { elsewhere, ..of(ours) }
+        };
         match *self {
             Self { latest: true, .. } => {
                 all.retain(|entry| entry.checkpoint);
@@ -142,18 +146,15 @@ impl Selection {
             }
             Self { list_ckpt: true, .. } => {
                 all.retain(|entry| entry.checkpoint);
-                let (ours, elsewhere) = within_reach(all);
-                Reply { elsewhere, ..Reply::ids(ours) }
+                reached(Reply::ids, all)
             }
             Self { list_output: true, .. } => {
                 all.retain(|entry| entry.output);
                 all.reverse();
-                let (ours, elsewhere) = within_reach(all);
-                Reply { elsewhere, ..Reply::ids(ours) }
+                reached(Reply::ids, all)
             }
             Self { needflush: Some(id), .. } => {
-                let (datasets, elsewhere) = within_reach(one(id));
-                Reply { elsewhere, ..Reply::is_so(datasets, FlushEntry::needs_flush) }
+                reached(|entries| Reply::is_so(entries, FlushEntry::needs_flush), one(id))
             }
             Self { id: Some(id), .. } => Reply::is_so(one(id), |entry| entry.is_at(Location::Prefix)),
             Self { location: Some(id), .. } => Reply::of_each(one(id), places),
@@ -235,13 +236,12 @@ fn table(entries: &[FlushEntry]) -> String {
         (false, true) => "OUTPUT",
         (false, false) => "",
     };
-    let mut table = Table::with_head(&["DSET", "KIND", "LOCATION", "NAME"]);
-    for entry in entries {
+    let row = |entry: &FlushEntry| {
         let local = if entry.in_cache.is_local { " LOCAL" } else { "" };
         let places = joined(entry, UNLISTED) + local;
-        table.row([entry.id.to_string(), kind(entry).to_owned(), places, name(entry)]);
-    }
-    table.text()
+        [entry.id.to_string(), kind(entry).to_owned(), places, name(entry)]
+    };
+    Table::of(&["DSET", "KIND", "LOCATION", "NAME"], entries.iter().map(row)).text()
 }
 
 /// In the table: the files lie under the prefix directory, and its index does not list them.

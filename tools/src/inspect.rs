@@ -8,7 +8,7 @@ use crate::environment;
 use crate::machine::health::{command_here, nodes_with_data, own_names};
 use crate::machine::process::{Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{on_one_line, print, show, warn, Answer};
+use crate::output::{print, print_line, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
@@ -63,7 +63,7 @@ pub(crate) struct InspectArgs {
 /// Runs the command.
 pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     if args.node {
-        print(format!("{MARK}{}\n", to_hex(&own_inventory(args)?.to_bytes())))?;
+        print(format!("{MARK}{}\n", own_inventory(args)?.to_line()))?;
         return Ok(Answer::Yes);
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
@@ -84,10 +84,7 @@ fn print_ids(found: &[Inspected]) -> Result<Answer> {
     let mut ids: Vec<_> =
         found.iter().filter(|dataset| dataset.beyond_repair.is_none()).map(|dataset| dataset.id).collect();
     ids.sort_unstable_by_key(|&id| Reverse(id));
-    if !ids.is_empty() {
-        print(format!("{}\n", ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))?;
-    }
-    Ok(Answer::from(!ids.is_empty()))
+    print_line(Some(ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))
 }
 
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
@@ -169,8 +166,8 @@ pub(crate) fn ask(
     let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
     let inventory = |answer: Result<Finished>| {
         let answer = answer.map_err(|error| format!("{error:#}"))?;
-        let bytes = answer.marked(MARK).and_then(from_hex).ok_or_else(|| answer.failure())?;
-        Ok((Inventory::from_bytes(&bytes), answer.stderr))
+        let found = answer.marked(MARK).and_then(Inventory::from_line).ok_or_else(|| answer.failure())?;
+        Ok((found, answer.stderr))
     };
     Ok(answers.into_iter().map(inventory).collect())
 }
@@ -179,24 +176,18 @@ fn text(found: &[Inspected]) -> String {
     if found.is_empty() {
         return "no dataset is in cache\n".to_owned();
     }
-    let mut table = Table::with_head(&["DATASET", "NAME", "RANKS", "LOST", "STATE"]);
-    for dataset in found {
+    let row = |dataset: &Inspected| {
         let state = match (&dataset.beyond_repair, dataset.lost.is_empty()) {
             (Some(why), _) => format!("lost: {why}"),
             (None, true) if dataset.is_local => "whole, local".to_owned(),
             (None, true) => "whole".to_owned(),
             (None, false) => "can be rebuilt".to_owned(),
         };
-        let name = on_one_line(&String::from_utf8_lossy(&dataset.dataset.name));
-        table.row([
-            dataset.id.to_string(),
-            name,
-            dataset.ranks.to_string(),
-            dataset.lost.len().to_string(),
-            state,
-        ]);
-    }
-    table.text()
+        let name = String::from_utf8_lossy(&dataset.dataset.name).into_owned();
+        let (id, ranks, lost) = (dataset.id, dataset.ranks, dataset.lost.len());
+        [id.to_string(), name, ranks.to_string(), lost.to_string(), state]
+    };
+    Table::of(&["DATASET", "NAME", "RANKS", "LOST", "STATE"], found.iter().map(row)).text()
 }
 
 fn row(dataset: &Inspected) -> Value {
@@ -210,15 +201,6 @@ fn row(dataset: &Inspected) -> Value {
         "recoverable": dataset.beyond_repair.is_none(),
         "why": dataset.beyond_repair,
     })
-}
-
-fn to_hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.trim_end().as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
 }
 
 /// Stands before the answer of a node, among all that a shell there may print.

@@ -22,7 +22,6 @@ mod machine;
 mod output;
 mod page;
 mod pages;
-mod parallel;
 mod plan;
 mod plugin;
 mod poststage;

@@ -52,9 +52,19 @@ pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<str>) -> Result<
     print(format!("{:#}\n", Value::Object(fields)))
 }
 
-/// The JSON of a command that failed; its text goes to standard error, as for every command.
-pub(crate) fn show_error(as_json: bool, error: &anyhow::Error) -> Result<()> {
-    show(as_json, serde_json::json!({ "error": without_error_numbers(&format!("{error:#}")) }), "")
+/// The result, with the JSON of a command that failed; its text goes to standard error, as for every command.
+pub(crate) fn or_show_error<T>(as_json: bool, result: Result<T>) -> Result<T> {
+    if let Err(error) = &result {
+        show(as_json, serde_json::json!({ "error": without_error_numbers(&format!("{error:#}")) }), "")?;
+    }
+    result
+}
+
+/// Prints a line, which is a no if there is none or it is empty.
+pub(crate) fn print_line(line: Option<impl Display>) -> Result<Answer> {
+    let line = line.map(|line| line.to_string()).filter(|line| !line.is_empty());
+    line.iter().try_for_each(|line| print(format!("{line}\n")))?;
+    Ok(Answer::from(line.is_some()))
 }
 
 /// Prints a message to standard error.

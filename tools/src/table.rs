@@ -10,26 +10,33 @@ use crate::output::on_one_line;
 use std::io::IsTerminal;
 
 /// Rows of cells, with or without a head.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Table {
     has_head: bool,
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
-    /// A table with a head for each column. One without rows is empty text.
-    pub(crate) fn with_head(head: &[&str]) -> Self {
-        Self { has_head: true, rows: vec![head.iter().map(|&text| text.to_owned()).collect()] }
+    /// A table of these rows, with a head for each column or without any. One without rows is empty text.
+    pub(crate) fn of<R: IntoIterator<Item: ToString>>(
+        head: &[&str],
+        rows: impl IntoIterator<Item = R>,
+    ) -> Self {
+        let cells =
+            |row: R| -> Vec<String> { row.into_iter().map(|cell| on_one_line(&cell.to_string())).collect() };
+        let has_head = !head.is_empty();
+        let head = has_head.then(|| head.iter().map(|&text| text.to_owned()).collect());
+        Self { has_head, rows: head.into_iter().chain(rows.into_iter().map(cells)).collect() }
     }
 
-    /// Adds a row, which has as many cells as the others.
-    pub(crate) fn row<T: ToString>(&mut self, cells: impl IntoIterator<Item = T>) {
-        self.rows.push(cells.into_iter().map(|cell| on_one_line(&cell.to_string())).collect());
+    /// Its rows; the first is the head, if it has one.
+    pub(crate) fn rows(&self) -> &[Vec<String>] {
+        &self.rows
     }
 
     /// The table for standard output.
     pub(crate) fn text(&self) -> String {
-        let text = self.layout(Width::of_output());
+        let text = self.layout(output_columns());
         match colour::of_output() {
             true => colour::table(&text, self.has_head),
             false => text,
@@ -37,7 +44,7 @@ impl Table {
     }
 
     /// The table in this width.
-    fn layout(&self, limit: Width) -> String {
+    fn layout(&self, limit: usize) -> String {
         if self.rows.len() <= usize::from(self.has_head) {
             return String::new();
         }
@@ -53,23 +60,14 @@ impl Table {
     }
 }
 
-/// The columns that a line may have.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Width {
-    pub(crate) columns: usize,
-}
-
-impl Width {
-    /// That of the terminal that standard output goes to; otherwise what `COLUMNS` says, or else no limit, so that a script finds
-    /// each row on one line.
-    pub(crate) fn of_output() -> Self {
-        let stdout = std::io::stdout();
-        let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
-        let terminal = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
-        let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-        let columns = terminal.or(wanted.filter(|&columns| columns > 0)).unwrap_or(usize::MAX);
-        Self { columns }
-    }
+/// The columns of a line: those of the terminal that standard output goes to; otherwise what `COLUMNS` says, or else no limit, so
+/// that a script finds each row on one line.
+pub(crate) fn output_columns() -> usize {
+    let stdout = std::io::stdout();
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(&stdout).ok()).flatten();
+    let terminal = size.map(|size| usize::from(size.ws_col)).filter(|&columns| columns > 0);
+    let wanted = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    terminal.or(wanted.filter(|&columns| columns > 0)).unwrap_or(usize::MAX)
 }
 
 const GAP: usize = 2;
@@ -87,13 +85,14 @@ struct Layout {
     widths: Vec<usize>,
     /// The start of a last cell that does not fit into its line; `None` for its column.
     indent: Option<usize>,
-    limit: Width,
+    /// The columns that a line may have.
+    limit: usize,
 }
 
 impl Layout {
     /// Makes the table narrower where it has to be, and gives the lines that stand above it now.
     fn fit(&mut self) -> String {
-        let limit = self.limit.columns;
+        let limit = self.limit;
         self.measure();
         let longest = self.rows.iter().filter_map(|row| row.last()).map(|cell| length(cell)).max();
         let longest = longest.unwrap_or(0);
@@ -146,7 +145,7 @@ impl Layout {
 
     fn measure(&mut self) {
         // A long path does not widen the column of all other rows.
-        let most = self.limit.columns / 2;
+        let most = self.limit / 2;
         let width = |column: usize| {
             let cells = self.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| length(cell)).filter(|&length| length <= most).max().unwrap_or(0)
@@ -175,12 +174,12 @@ impl Layout {
     /// The lines of a row.
     fn line(&self, row: &[String]) -> String {
         let Some((last, cells)) = row.split_last() else { return "\n".to_owned() };
-        let Width { columns } = self.limit;
         let mut wrapped: Vec<_> =
             cells.iter().zip(&self.widths).map(|(cell, &width)| wrap(cell, width)).collect();
         let start = self.last_column();
-        let fits = start + length(last) <= columns;
-        let below = wrap(last, columns.saturating_sub(if fits { 0 } else { self.indent.unwrap_or(start) }));
+        let fits = start + length(last) <= self.limit;
+        let below =
+            wrap(last, self.limit.saturating_sub(if fits { 0 } else { self.indent.unwrap_or(start) }));
         let own_lines = self.indent.filter(|_| !fits);
         wrapped.push(if own_lines.is_some() { Vec::new() } else { below.clone() });
         self.below_what_stands_out(&mut wrapped);
@@ -229,23 +228,17 @@ mod tests {
     use super::*;
 
     fn table(head: &[&str], rows: &[&[&str]]) -> Table {
-        let mut table = if head.is_empty() { Table::default() } else { Table::with_head(head) };
-        rows.iter().for_each(|row| table.row(row.iter()));
-        table
+        Table::of(head, rows.iter().map(|row| row.iter()))
     }
 
-    const UNLIMITED: Width = Width { columns: usize::MAX };
-
-    fn terminal(columns: usize) -> Width {
-        Width { columns }
-    }
+    const UNLIMITED: usize = usize::MAX;
 
     #[test]
     fn columns_are_aligned_and_lines_have_no_trailing_blanks() {
         let table = table(&[], &[&["a", "bb", "c"], &["dddd", "", "e\nf"]]);
         assert_eq!(table.layout(UNLIMITED), "a     bb  c\ndddd      e\\nf\n");
-        assert_eq!(table.layout(terminal(80)), table.layout(UNLIMITED));
-        assert_eq!(Table::with_head(&["NAME"]).layout(UNLIMITED), "", "nobody needs a head without rows");
+        assert_eq!(table.layout(80), table.layout(UNLIMITED));
+        assert_eq!(self::table(&["NAME"], &[]).layout(UNLIMITED), "", "nobody needs a head without rows");
     }
 
     #[test]
@@ -257,7 +250,7 @@ a     one two three four five
       six seven
 b     x
 ";
-        assert_eq!(table.layout(terminal(30)), text);
+        assert_eq!(table.layout(30), text);
     }
 
     #[test]
@@ -274,7 +267,7 @@ TIME      WHAT  NOTE
     /a/path/that/has/more/than/thirty/characters
 10:00:01  END   done
 ";
-        assert_eq!(table.layout(terminal(30)), text);
+        assert_eq!(table.layout(30), text);
     }
 
     #[test]
@@ -285,7 +278,7 @@ TIME      WHAT  NOTE
         let rows: Vec<&[&str]> = rows.iter().map(Vec::as_slice).collect();
         let table = table(&["A", "B", "C", "D", "E"], &rows);
         for width in 80..200 {
-            let text = table.layout(terminal(width));
+            let text = table.layout(width);
             assert!(text.lines().all(|line| length(line) <= width), "{width}:\n{text}");
             let letters = |text: &str| {
                 let mut letters: Vec<_> = text.chars().filter(|c| !c.is_whitespace()).collect();
@@ -301,7 +294,7 @@ TIME      WHAT  NOTE
         let path = "/a/path/that/has/more/than/thirty/characters";
         let table = table(&["NAME", "TEXT"], &[&["a", &format!("{path} has the words of a sentence")]]);
         let text = format!("NAME  TEXT\na     {path}\n      has the words of a\n      sentence\n");
-        assert_eq!(table.layout(terminal(30)), text);
+        assert_eq!(table.layout(30), text);
     }
 
     #[test]
@@ -311,6 +304,6 @@ TIME      WHAT  NOTE
         let text = format!(
             "NAME  VALUE  FROM\na     {path}\n             default\nb     1      default\nc     {path}\n"
         );
-        assert_eq!(table(&["NAME", "VALUE", "FROM"], rows).layout(terminal(60)), text);
+        assert_eq!(table(&["NAME", "VALUE", "FROM"], rows).layout(60), text);
     }
 }

@@ -129,7 +129,7 @@ pub(crate) fn length_in_seconds(text: &str) -> Result<f64, String> {
 }
 
 /// A moment to come.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Ahead {
     /// Since the epoch.
     pub(crate) seconds: i64,

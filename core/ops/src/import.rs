@@ -55,25 +55,6 @@ pub struct Imported {
 /// Why files did not become a dataset. Nothing was changed.
 #[derive(Debug, thiserror::Error)]
 pub enum ImportError {
-    /// The name cannot be that of a dataset.
-    #[error(
-        "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
-    )]
-    Name {
-        /// Its length.
-        found: usize,
-    },
-    /// Another dataset has it.
-    #[error(
-        "the name `{name}' is that of dataset {id}; choose another, or take that dataset out of the index with \
-         `scr index --drop'"
-    )]
-    NameTaken {
-        /// The name.
-        name: String,
-        /// The dataset that has it.
-        id: u64,
-    },
     /// A file lies elsewhere.
     #[error(
         "{} is outside the prefix directory {}; move it there, or name the right directory with --prefix", path.display(),
@@ -88,50 +69,6 @@ pub enum ImportError {
     /// A file has a name that no dataset can hold.
     #[error(transparent)]
     FileName(#[from] FileNameError),
-    /// A file is a symbolic link.
-    #[error("{} is a symbolic link; give the file that it leads to", path.display())]
-    Link {
-        /// The link.
-        path: PathBuf,
-    },
-    /// A file has other names, by which it may belong to another dataset, or be written to.
-    #[error("{} has {links} names (hard links); give a copy of it, or remove the other names", path.display())]
-    Linked {
-        /// The file.
-        path: PathBuf,
-        /// How many names it has.
-        links: u64,
-    },
-    /// In cache a rank has one folder for all its files.
-    #[error("rank {rank} would have two files named `{base}', and the files of a rank need different names in cache")]
-    BaseTwice {
-        /// Their rank.
-        rank: usize,
-        /// The last part of both names.
-        base: String,
-    },
-    /// A file belongs to another dataset.
-    #[error("dataset {id} `{name}' has files of these names already; a file belongs to one dataset only")]
-    Claimed {
-        /// The other dataset.
-        id: u64,
-        /// Its name.
-        name: String,
-    },
-    /// A file belongs to a dataset that was saved from cache.
-    #[error(
-        "files of these names were saved from the cache for dataset {id} `{name}'; complete it with `scr index --build {id}', \
-         or remove {} to import its files",
-        folder.display()
-    )]
-    Scavenged {
-        /// The other dataset.
-        id: u64,
-        /// Its name.
-        name: String,
-        /// Its facts.
-        folder: PathBuf,
-    },
     /// A file is being written.
     #[error("{} was changed while it was read; import it when nobody writes to it", path.display())]
     Changed {
@@ -144,9 +81,9 @@ pub enum ImportError {
         /// Its line in `running`.
         line: String,
     },
-    /// A file cannot be read, or is not there.
+    /// A file, or the name of the dataset, cannot be used.
     #[error("{0}")]
-    File(String),
+    Refused(String),
     /// The prefix directory cannot be read or written.
     #[error(transparent)]
     Prefix(#[from] PrefixError),
@@ -157,7 +94,7 @@ pub enum ImportError {
 
 impl From<FileError> for ImportError {
     fn from(error: FileError) -> Self {
-        Self::File(scr_base::describe(&error))
+        Self::Refused(scr_base::describe(&error))
     }
 }
 
@@ -169,7 +106,9 @@ impl Import<'_> {
     pub fn run(&self) -> Result<Imported, ImportError> {
         let found = self.name.len();
         if found == 0 || found > MAX_NAME_BYTES || self.name.contains(&0) {
-            return Err(ImportError::Name { found });
+            return Err(ImportError::Refused(format!(
+                "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
+            )));
         }
         self.refuse_taken(&self.ledger().index()?)?;
         let names = self.names()?;
@@ -191,8 +130,12 @@ impl Import<'_> {
     }
 
     fn refuse_taken(&self, index: &Index) -> Result<(), ImportError> {
-        let name = || String::from_utf8_lossy(self.name).into_owned();
-        index.id_of(self.name).map_or(Ok(()), |id| Err(ImportError::NameTaken { name: name(), id }))
+        let Some(id) = index.id_of(self.name) else { return Ok(()) };
+        Err(ImportError::Refused(format!(
+            "the name `{}' is that of dataset {id}; choose another, or take that dataset out of the index with \
+             `scr index --drop'",
+            String::from_utf8_lossy(self.name)
+        )))
     }
 
     /// The names of every rank's files below the prefix directory.
@@ -201,10 +144,11 @@ impl Import<'_> {
             let names: Vec<FileName> = paths.iter().map(|path| self.below(path)).collect::<Result<_, _>>()?;
             let mut bases = HashSet::new();
             match names.iter().find(|name| !bases.insert(name.base())) {
-                Some(name) => {
-                    let base = String::from_utf8_lossy(name.base()).into_owned();
-                    Err(ImportError::BaseTwice { rank, base })
-                }
+                // In cache a rank has one folder for all its files.
+                Some(name) => Err(ImportError::Refused(format!(
+                    "rank {rank} would have two files named `{}', and the files of a rank need different names in cache",
+                    String::from_utf8_lossy(name.base())
+                ))),
                 None => Ok(names),
             }
         };
@@ -237,7 +181,9 @@ impl Import<'_> {
         let Some(&id) = sharing.first() else { return self.refuse_scavenged(names) };
         let entry = self.ledger().index()?.entry(id);
         let name = entry.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).unwrap_or_default();
-        Err(ImportError::Claimed { id, name })
+        Err(ImportError::Refused(format!(
+            "dataset {id} `{name}' has files of these names already; a file belongs to one dataset only"
+        )))
     }
 
     /// Files of a dataset that was scavenged and is yet to be built: nothing could be built of it any more.
@@ -248,9 +194,12 @@ impl Import<'_> {
         for id in self.prefix.dataset_ids(self.files())?.into_iter().filter(|&id| !is_listed(id)) {
             let Some(scan) = Scan::read(self.files(), self.prefix, id)? else { continue };
             if scan.records().flat_map(|record| &record.files).any(|file| names.contains(&file.name)) {
-                let name = String::from_utf8_lossy(&scan.any.dataset.name).into_owned();
-                let folder = self.prefix.dataset_dir(id);
-                return Err(ImportError::Scavenged { id, name, folder });
+                return Err(ImportError::Refused(format!(
+                    "files of these names were saved from the cache for dataset {id} `{}'; complete it with \
+                     `scr index --build {id}', or remove {} to import its files",
+                    String::from_utf8_lossy(&scan.any.dataset.name),
+                    self.prefix.dataset_dir(id).display()
+                )));
             }
         }
         Ok(())
@@ -261,7 +210,10 @@ impl Import<'_> {
         let one = |name: &&FileName| {
             let path = self.prefix.file(name);
             if self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link) {
-                return Err(ImportError::Link { path });
+                return Err(ImportError::Refused(format!(
+                    "{} is a symbolic link; give the file that it leads to",
+                    path.display()
+                )));
             }
             let (file, before) = open_whole(self.files(), &path, None)?;
             refuse_linked(&path, &before)?;
@@ -390,7 +342,11 @@ fn version(status: &Status) -> Version {
 fn refuse_linked(path: &Path, status: &Status) -> Result<(), ImportError> {
     match status.links {
         0 | 1 => Ok(()),
-        links => Err(ImportError::Linked { path: path.to_owned(), links }),
+        // By another name it may belong to another dataset, or be written to.
+        links => Err(ImportError::Refused(format!(
+            "{} has {links} names (hard links); give a copy of it, or remove the other names",
+            path.display()
+        ))),
     }
 }
 

@@ -23,6 +23,7 @@ use scr_core::scavenge::scan::Scan;
 use scr_plugin_api::{KvTree, Scheme};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Withdrawal};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -148,62 +149,39 @@ impl Inventory {
         self.room
     }
 
-    /// To be sent to who looks at all of them.
-    pub fn to_bytes(&self) -> Vec<u8> {
-        let mut tree = KvTree::new();
-        for (place, part) in self.parts.iter().enumerate() {
-            let below = tree.child(PARTS).child(place.to_string());
-            below.set(WHOLE, u8::from(part.lost.is_none()));
-            below.set(DATA, u8::from(part.lost != Some(Lost::Data)));
-            below.set(WRONG, u8::from(part.is_wrong));
-            below.put(MAP, part.map.to_tree());
-        }
-        for (place, spoiler) in self.spoilers.iter().enumerate() {
-            let below = tree.child(SPOILERS).child(place.to_string());
-            below.set(REFUSED, u8::from(spoiler.is_refused));
-            below.put(RECORD, spoiler.record.to_tree());
-        }
-        self.room.iter().for_each(|room| tree.set(ROOM, room));
-        tree.to_file_bytes()
+    /// On one line, to be sent to who looks at all of them.
+    pub fn to_line(&self) -> String {
+        let part = |part: &Part| (part.map.to_tree().to_file_bytes(), part.lost, part.is_wrong);
+        let spoiler = |spoiler: &Spoiler| (spoiler.record.to_tree().to_file_bytes(), spoiler.is_refused);
+        let parts = self.parts.iter().map(part).collect();
+        let wire = Wire { parts, spoilers: self.spoilers.iter().map(spoiler).collect(), room: self.room };
+        serde_json::to_string(&wire).unwrap_or_default()
     }
 
-    /// Parses an inventory. Entries that cannot be read count as lost.
-    pub fn from_bytes(bytes: &[u8]) -> Self {
-        let tree = KvTree::from_file_bytes(bytes).unwrap_or_default();
-        let below = |key: &str| tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, below)| below);
-        let part = |part: &KvTree| {
-            let map = ScavengedMap::from_tree(part.get(MAP)?).ok()?;
-            let lost = match (part.text(WHOLE), part.text(DATA)) {
-                (Some("1"), _) => None,
-                (_, Some("1")) if map.record.local.is_some() => Some(Lost::Protection),
-                (_, Some("1")) => Some(Lost::Redundancy),
-                _ => Some(Lost::Data),
-            };
-            Some(Part { map, lost, is_wrong: part.text(WRONG) == Some("1") })
+    /// Parses an inventory; `None` if this is none. Entries that cannot be read count as lost.
+    pub fn from_line(line: &str) -> Option<Self> {
+        let Wire { parts, spoilers, room } = serde_json::from_str(line).ok()?;
+        let tree = |bytes: Vec<u8>| KvTree::from_file_bytes(&bytes).ok();
+        let part = |(map, lost, is_wrong)| {
+            let map = ScavengedMap::from_tree(&tree(map)?).ok()?;
+            Some(Part { map, lost, is_wrong })
         };
-        let spoiler = |spoiler: &KvTree| {
-            let record = RankRecord::from_tree(spoiler.get(RECORD)?).ok()?;
-            Some(Spoiler { record, is_refused: spoiler.text(REFUSED) == Some("1") })
+        let spoiler = |(record, is_refused)| {
+            let record = RankRecord::from_tree(&tree(record)?).ok()?;
+            Some(Spoiler { record, is_refused })
         };
-        Self {
-            parts: below(PARTS).filter_map(part).collect(),
-            spoilers: below(SPOILERS).filter_map(spoiler).collect(),
-            room: tree.parse(ROOM).ok().flatten(),
-        }
+        let parts = parts.into_iter().filter_map(part).collect();
+        Some(Self { parts, spoilers: spoilers.into_iter().filter_map(spoiler).collect(), room })
     }
 }
 
-const PARTS: &str = "PARTS";
-const SPOILERS: &str = "SPOILERS";
-const REFUSED: &str = "REFUSED";
-const RECORD: &str = "RECORD";
-const WHOLE: &str = "WHOLE";
-/// Whether no file is missing; the redundancy may be.
-const DATA: &str = "DATA";
-/// Whether a run has found wrong bytes.
-const WRONG: &str = "WRONG";
-const MAP: &str = "MAP";
-const ROOM: &str = "ROOM";
+/// An inventory on its way: maps and records as bytes, each with what is known besides.
+#[derive(Serialize, Deserialize)]
+struct Wire {
+    parts: Vec<(Vec<u8>, Option<Lost>, bool)>,
+    spoilers: Vec<(Vec<u8>, bool)>,
+    room: Option<u64>,
+}
 
 fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
     let loss = match record.protection.bypass {
@@ -256,10 +234,8 @@ impl Dataset {
     fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
         let scan = Scan::of(&self.maps, Vec::new())?;
         let inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
-        let survives = match &inspected.beyond_repair {
-            Some(_) => None,
-            None => survives(&scan, &self.found, nodes, plugins),
-        };
+        let is_whole = inspected.beyond_repair.is_none();
+        let survives = is_whole.then(|| survives(&scan, &self.found, nodes, plugins)).flatten();
         Some(Inspected { survives, ..inspected })
     }
 }

@@ -7,7 +7,9 @@ use scr_core::cache::owner::Owner;
 use scr_core::cache::part::{look_through, PartDir};
 use scr_core::cache::record::RankRecord;
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{DatasetDescriptor, FlushFile, IndexEntry, Location, Prefix, PrefixError, PrefixId};
+use scr_prefix::{
+    DatasetDescriptor, FlushFile, Index, IndexEntry, Location, Prefix, PrefixError, PrefixId, RestartPoint,
+};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -70,15 +72,9 @@ pub fn add_unlisted(
     let (index, withdrawn) = (ledger.index_as_it_is()?, ledger.numbers()?.withdrawn());
     let listed = flush.entries();
     let is_unlisted = |dataset: &&DatasetDescriptor| {
-        let point = dataset.restart_point();
-        let is_there = |entry: &IndexEntry| {
-            let is_it = entry.id == dataset.id && entry.name == dataset.name && entry.is_valid();
-            let replaces = dataset.is_only_checkpoint() && entry.is_candidate();
-            is_it || replaces && entry.restart_point().replaces(point)
-        };
         listed.iter().all(|entry| entry.id != dataset.id)
             && withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()).is_none()
-            && !index.entries().iter().any(is_there)
+            && !has(&index, dataset.id, dataset, dataset.restart_point(), |_| true)
     };
     let unlisted: Vec<_> = found.iter().filter(is_unlisted).collect();
     unlisted.iter().for_each(|dataset| flush.record(dataset, Location::Cache));
@@ -94,16 +90,23 @@ fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
         return false;
     }
     let dataset = &record.dataset;
+    has(&index, record.id_in_prefix, dataset, record.restart_point(), |newer| {
+        let job_id = newer.dataset.as_ref().map(|newer| &newer.job_id);
+        newer.run == dataset.run || job_id.is_none_or(|job_id| *job_id == dataset.job_id)
+    })
+}
+
+/// Whether an index has a dataset, which has this number there, or a newer checkpoint in its place that counts.
+fn has(
+    index: &Index,
+    id: u64,
+    dataset: &DatasetDescriptor,
+    point: RestartPoint,
+    counts: impl Fn(&IndexEntry) -> bool,
+) -> bool {
     index.entries().iter().any(|entry| {
-        let is_this = entry.id == record.id_in_prefix && entry.name == dataset.name && entry.is_valid();
-        let knew_it = || {
-            let job_id = entry.dataset.as_ref().map(|newer| &newer.job_id);
-            entry.run == record.dataset.run || job_id.is_none_or(|job_id| *job_id == dataset.job_id)
-        };
-        is_this
-            || dataset.is_only_checkpoint()
-                && entry.is_candidate()
-                && entry.restart_point().replaces(record.restart_point())
-                && knew_it()
+        let is_it = entry.id == id && entry.name == dataset.name && entry.is_valid();
+        let is_newer = entry.is_candidate() && entry.restart_point().replaces(point);
+        is_it || dataset.is_only_checkpoint() && is_newer && counts(entry)
     })
 }

@@ -35,7 +35,7 @@ use scr_config::param::nearest;
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
 use serde::de::{value::MapAccessDeserializer, Deserializer, MapAccess, Visitor};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Range;
@@ -121,7 +121,7 @@ pub struct Format {
 }
 
 /// The capabilities of a plugin.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Capabilities {
     /// Losses per set: a number, or the name of the option that says how many.
     pub tolerates: Option<String>,
@@ -130,6 +130,7 @@ pub struct Capabilities {
     /// A transport that continues after the job has ended.
     pub survives_job: bool,
     /// The option with which it does not.
+    #[serde(skip)]
     pub survives_job_unless: Option<String>,
 }
 

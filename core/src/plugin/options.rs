@@ -2,7 +2,7 @@
 
 use scr_config::param::{nearest, Kind, Value};
 use scr_plugin_api::KvTree;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// An option that a plugin takes.
@@ -25,7 +25,7 @@ pub struct OptionSpec {
 }
 
 /// The type of an option, and the form in which the plugin gets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OptionType {
     /// A whole number; in decimal.

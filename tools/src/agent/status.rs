@@ -49,17 +49,12 @@ fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> Strin
         Some(pid) => format!("an agent runs for {control}, process {pid}\n"),
         None => format!("no agent runs for {control}\n"),
     };
-    let mut table = Table::default();
-    for transfer in transfers {
+    let row = |transfer: &TransferStatus| {
         let done = format!("{} of {}", amount(transfer.written), amount(transfer.bytes));
-        table.row([
-            &label(&transfer.token),
-            transfer.state,
-            &done,
-            transfer.error.as_deref().unwrap_or_default(),
-        ]);
-    }
-    first + &table.text()
+        let error = transfer.error.clone().unwrap_or_default();
+        [label(&transfer.token), transfer.state.to_owned(), done, error]
+    };
+    first + &Table::of(&[], transfers.iter().map(row)).text()
 }
 
 /// The owner of the files that a transfer copies. Its token is that of the flush, which begins with the number of the dataset,

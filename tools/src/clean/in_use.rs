@@ -66,8 +66,8 @@ impl Liveness {
         let mut variables = vec![param::JOB_ID.info().name.to_owned()];
         let mut listed = Listed::default();
         for manager in manifests.resource_managers() {
-            variables.extend_from_slice(manager.job_id.variables());
-            if manager.live_jobs.program().is_some_and(process::is_program) {
+            variables.extend_from_slice(&manager.job_id.variables);
+            if manager.live_jobs.command.first().is_some_and(process::is_program) {
                 match manager.live_jobs.words(&manager.hidden(env)) {
                     Ok(ids) => {
                         listed.live.extend(ids);

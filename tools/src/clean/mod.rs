@@ -63,10 +63,9 @@ pub(crate) struct CleanArgs {
 /// The outcome for a folder.
 struct Outcome {
     folder: JobFolder,
-    /// Why it was kept.
-    kept: Option<String>,
-    /// Whether that leaves something to do: an allocation that still runs does not, where all dead ones were asked for.
-    is_failure: bool,
+    /// Why it was kept, and whether that leaves something to do: an allocation that still runs does not, where all dead ones were
+    /// asked for.
+    kept: Option<(String, bool)>,
 }
 
 /// Runs the command.
@@ -101,8 +100,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
                 Some(in_use) => Some((in_use.why.clone(), !args.dead)),
                 None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
             };
-            let is_failure = kept.as_ref().is_some_and(|(_, is_failure)| *is_failure);
-            outcomes.push(Outcome { folder, kept: kept.map(|(why, _)| why), is_failure });
+            outcomes.push(Outcome { folder, kept });
         }
         if !args.dry_run && outcomes[first..].iter().all(|outcome| outcome.kept.is_none()) {
             user.iter().for_each(|user| remove_metrics(&env, &params, user, &id));
@@ -111,7 +109,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let mut kept: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for outcome in &outcomes {
         let path = || outcome.folder.path().display().to_string();
-        outcome.kept.iter().for_each(|why| kept.entry(why).or_default().push(path()));
+        outcome.kept.iter().for_each(|(why, _)| kept.entry(why).or_default().push(path()));
     }
     for (why, paths) in kept {
         match paths.as_slice() {
@@ -135,7 +133,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     if let Some(error) = refused.into_iter().next() {
         return Err(error.into());
     }
-    Ok(Answer::from(outcomes.iter().all(|outcome| !outcome.is_failure)))
+    Ok(Answer::from(!outcomes.iter().any(|outcome| matches!(outcome.kept, Some((_, true))))))
 }
 
 /// Runs this command once for each user who has folders on this node, with the rights of that user, so that nothing that a user
@@ -164,10 +162,7 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
         anyhow::bail!(
             "{} in cache only, such as {}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved",
-            match lost.len() {
-                1 => "1 dataset is".to_owned(),
-                number => format!("{number} datasets are"),
-            },
+            if lost.len() == 1 { "1 dataset is".to_owned() } else { format!("{} datasets are", lost.len()) },
             label(first)
         );
     }
@@ -210,6 +205,6 @@ fn json(outcome: &Outcome) -> Value {
         "path": outcome.folder.path().display().to_string(),
         "allocation": outcome.folder.job_id,
         "removed": outcome.kept.is_none(),
-        "kept": outcome.kept,
+        "kept": outcome.kept.as_ref().map(|(why, _)| why),
     })
 }

@@ -2,7 +2,7 @@
 
 use super::configuration::Configuration;
 use super::finding::{jsons, Finding};
-use crate::output::{show, Answer};
+use crate::output::{count, show, Answer};
 use anyhow::Result;
 use scr_base::env::Env;
 use scr_config::param::{FileOf, Origin, Settings};
@@ -36,9 +36,8 @@ fn problems(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {
 fn text(file: &Path, findings: &[Finding]) -> String {
     let file = file.display();
     let lines: String = findings.iter().map(|finding| finding.text() + "\n").collect();
-    match findings.iter().filter(|finding| finding.is_mistake()).count() {
+    match findings.iter().filter(|finding| finding.is_mistake()).count() as u64 {
         0 => format!("{lines}{file}: nothing is wrong\n"),
-        1 => format!("{lines}{file}: 1 problem\n"),
-        count => format!("{lines}{file}: {count} problems\n"),
+        many => format!("{lines}{file}: {}\n", count(many, "problem")),
     }
 }

@@ -1,7 +1,7 @@
 //! The effective configuration, with the same code as at the start of a job, without the job.
 
 use super::cautions;
-use super::finding::Finding;
+use super::finding::{Effect, Finding};
 use crate::environment;
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist;
@@ -28,14 +28,18 @@ impl Configuration {
         problems.extend(hostlist::check(&params));
         let (stops, ignored): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::stops);
         fatal.extend(stops);
-        let mut findings: Vec<_> = ignored.into_iter().map(Finding::ignored).collect();
+        let mut findings = Vec::new();
+        let mut add = |effect: Effect, problems: Vec<Problem>| {
+            findings.extend(problems.into_iter().map(|problem| Finding { problem, effect }));
+        };
+        add(Effect::Ignored, ignored);
         let is_good = fatal.is_empty();
         let host = environment::plugin_host_of(env, &params, None);
         let ignored = check_plugins(&host, &params, &descriptors, &mut fatal);
-        findings.extend(fatal.into_iter().map(Finding::stops));
-        findings.extend(ignored.into_iter().map(Finding::ignored));
-        findings.extend(cautions::find(&params, &descriptors).into_iter().map(Finding::ignored));
-        findings.extend(cautions::missing_bases(&params).into_iter().map(Finding::note));
+        add(Effect::Stops, fatal);
+        add(Effect::Ignored, ignored);
+        add(Effect::Ignored, cautions::find(&params, &descriptors));
+        add(Effect::None, cautions::missing_bases(&params));
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
     }

@@ -54,14 +54,15 @@ fn json(configuration: &Configuration, parameter: &Parameter) -> Value {
 
 fn text(configuration: &Configuration, parameter: &Parameter) -> String {
     let info = parameter.info;
-    let mut table = Table::default();
-    table.row(["  type", &info.kind.expected()]);
-    table.row(["  default", &info.default.in_words("")]);
-    table.row(["  set", info.scope.allowed()]);
-    if let Some(by) = configuration.params.locked(info.name) {
-        table.row(["  locked", &format!("for users, by {by}")]);
-    }
-    table.row(["  value", &parameter.to_string()]);
-    table.row(["  from", &parameter.origin.to_string()]);
-    format!("{}\n  {}\n{}", info.name, info.help, table.text())
+    let locked = configuration.params.locked(info.name).map(|by| format!("for users, by {by}"));
+    let rows = [
+        ("  type", Some(info.kind.expected())),
+        ("  default", Some(info.default.in_words(""))),
+        ("  set", Some(info.scope.allowed().to_owned())),
+        ("  locked", locked),
+        ("  value", Some(parameter.to_string())),
+        ("  from", Some(parameter.origin.to_string())),
+    ];
+    let rows = rows.into_iter().filter_map(|(what, text)| Some([what.to_owned(), text?]));
+    format!("{}\n  {}\n{}", info.name, info.help, Table::of(&[], rows).text())
 }

@@ -7,12 +7,12 @@ use std::path::Path;
 /// Something that is wrong.
 pub(super) struct Finding {
     pub(super) problem: Problem,
-    effect: Effect,
+    pub(super) effect: Effect,
 }
 
 /// Its effect on a job.
-#[derive(PartialEq, Eq)]
-enum Effect {
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Effect {
     /// Perhaps nothing: it depends on the host.
     None,
     Ignored,
@@ -21,18 +21,6 @@ enum Effect {
 }
 
 impl Finding {
-    pub(super) fn note(problem: Problem) -> Self {
-        Self { problem, effect: Effect::None }
-    }
-
-    pub(super) fn ignored(problem: Problem) -> Self {
-        Self { problem, effect: Effect::Ignored }
-    }
-
-    pub(super) fn stops(problem: Problem) -> Self {
-        Self { problem, effect: Effect::Stops }
-    }
-
     /// Whether it is a mistake on every host.
     pub(super) fn is_mistake(&self) -> bool {
         self.effect != Effect::None

@@ -3,7 +3,7 @@
 use super::configuration::Configuration;
 use super::finding::{jsons, origin_json};
 use crate::output::{show, warn, Answer};
-use crate::table::{Table, Width};
+use crate::table::{output_columns, Table};
 use anyhow::Result;
 use scr_config::descriptor::Descriptors;
 use scr_config::param::Parameter;
@@ -42,11 +42,10 @@ pub(super) fn run(configuration: &Configuration, set: bool, as_json: bool) -> Re
 }
 
 fn table(shown: &[&Parameter]) -> String {
-    let mut table = Table::with_head(&["PARAMETER", "VALUE", "FROM"]);
-    for parameter in shown {
-        table.row([parameter.info.name, &parameter.to_string(), &parameter.origin.to_string()]);
-    }
-    table.text()
+    let rows = shown.iter().map(|parameter| {
+        [parameter.info.name.to_owned(), parameter.to_string(), parameter.origin.to_string()]
+    });
+    Table::of(&["PARAMETER", "VALUE", "FROM"], rows).text()
 }
 
 /// A parameter for programs; its value is `null` where it is not set and has no default.
@@ -86,7 +85,7 @@ impl Lines {
 
     /// As lines of a configuration file.
     fn text(&self) -> String {
-        let columns = Width::of_output().columns;
+        let columns = output_columns();
         let groups = self.groups.iter().map(|(host, keys)| lines(&format!("GROUPS={host}"), keys, columns));
         let stores = self.stores.iter().map(|(path, keys)| lines(&format!("STORE={path}"), keys, columns));
         let checkpoints = self.checkpoints.iter();

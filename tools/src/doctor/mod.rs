@@ -11,11 +11,13 @@ mod network;
 mod node;
 
 use crate::environment;
+use crate::machine::process::Finished;
 use crate::machine::{Allocation, Manifests, Overrides};
-use crate::output::{show, warn, Answer};
+use crate::output::{print, show, warn, Answer};
 use crate::table::Table;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -96,18 +98,33 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     Ok(Answer::from(is_good))
 }
 
+/// The line of an answer, among all that a shell on the node may print.
+const MARK: &str = "scr-doctor: ";
+
+/// Prints an answer for the doctor on another node.
+fn print_answer(answer: &impl Serialize) -> Result<Answer> {
+    print(format!("{MARK}{}\n", serde_json::to_string(answer)?))?;
+    Ok(Answer::Yes)
+}
+
+/// The answer of the doctor on another node.
+fn answer_of<T: DeserializeOwned>(answer: Result<Finished>) -> Result<T> {
+    let answer = answer?;
+    let json = answer.marked(MARK).with_context(|| format!("cannot be reached: {}", answer.failure()))?;
+    Ok(serde_json::from_str(json)?)
+}
+
 fn text(checks: &[Check]) -> String {
-    let mut table = Table::default();
-    for Check { verdict, subject, text } in checks {
+    let rows = checks.iter().map(|Check { verdict, subject, text }| {
         let verdict = match verdict {
             Verdict::Good => "good",
             Verdict::Note => "note",
             Verdict::Bad => "BAD",
         };
-        table.row([verdict, subject, text]);
-    }
+        [verdict, subject, text]
+    });
     let bad = checks.iter().filter(|check| check.verdict == Verdict::Bad).count();
-    table.text()
+    Table::of(&[], rows).text()
         + &match bad {
             0 => "nothing has to be fixed\n".to_owned(),
             1 => "1 thing has to be fixed\n".to_owned(),

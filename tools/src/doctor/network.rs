@@ -3,11 +3,11 @@
 //! The nodes of a group meet in a folder of the prefix directory: each listens, and leaves a file there that is named by its
 //! address and holds its name. Once all have come, each connects to all others.
 
-use super::{Check, Verdict};
+use super::{answer_of, print_answer, Check, Verdict};
 use crate::environment;
 use crate::machine::process::Limit;
 use crate::machine::{Allocation, AT_ONCE};
-use crate::output::{print, Answer};
+use crate::output::Answer;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -70,11 +70,7 @@ fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -
     let answers = allocation.on_nodes().run(group, &command, Limit::Total(LONGEST));
     let checks = group.iter().zip(answers).flat_map(|(node, answer)| {
         let subject = format!("node {node}: network");
-        let found = answer.and_then(|answer| {
-            let Some(json) = answer.marked(MARK) else { bail!("cannot be reached: {}", answer.failure()) };
-            Ok(serde_json::from_str::<Vec<String>>(json)?)
-        });
-        match found {
+        match answer_of::<Vec<String>>(answer) {
             Err(error) => vec![Check::of(&subject, Err(error))],
             Ok(found) => {
                 found.into_iter().map(|text| Check::new(Verdict::Bad, subject.clone(), text)).collect()
@@ -86,9 +82,7 @@ fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -
 
 /// Connects to the other nodes, and prints for the doctor what is wrong.
 pub(super) fn print_report(env: &Env, params: &Params, (folder, count): (&Path, usize)) -> Result<Answer> {
-    let found = connect(env, params, folder, count).unwrap_or_else(|error| vec![format!("{error:#}")]);
-    print(format!("{MARK}{}\n", serde_json::to_string(&found)?))?;
-    Ok(Answer::Yes)
+    print_answer(&connect(env, params, folder, count).unwrap_or_else(|error| vec![format!("{error:#}")]))
 }
 
 fn connect(env: &Env, params: &Params, folder: &Path, count: usize) -> Result<Vec<String>> {
@@ -161,8 +155,6 @@ fn wait_for(
     }
 }
 
-/// The line of the answer, among all that a shell on the node may print.
-const MARK: &str = "scr-doctor-network: ";
 /// The end of the name of a file that says that its node has connected to the others.
 const DONE: &str = ".done";
 const LOOK: Duration = Duration::from_millis(50);

@@ -1,12 +1,12 @@
 //! The checks of a node, and the comparison of all nodes of the allocation.
 
 use super::installation::libraries;
-use super::{logout, network, Check, Verdict};
+use super::{answer_of, logout, network, print_answer, Check, Verdict};
 use crate::environment;
 use crate::machine::health::{check_store, command_here};
 use crate::machine::process::Limit;
 use crate::machine::Allocation;
-use crate::output::{print, Answer};
+use crate::output::Answer;
 use anyhow::Result;
 use rustix::fs::statvfs;
 use scr_base::env::Env;
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The report of a node on itself, on a line that begins with [`MARK`].
+/// The report of a node on itself.
 #[derive(Serialize, Deserialize)]
 struct NodeReport {
     /// The SHA-256 of its libraries, where there are some.
@@ -28,14 +28,9 @@ struct NodeReport {
     checks: Vec<Check>,
 }
 
-/// The line of the answer, among all that a shell on the node may print.
-const MARK: &str = "scr-doctor: ";
-
 /// Checks this node, and prints the report for the doctor.
 pub(super) fn print_report(env: &Env, params: &Params) -> Result<Answer> {
-    let report = NodeReport { library: library(env), clock: now(), checks: check(env, params) };
-    print(format!("{MARK}{}\n", serde_json::to_string(&report)?))?;
-    Ok(Answer::Yes)
+    print_answer(&NodeReport { library: library(env), clock: now(), checks: check(env, params) })
 }
 
 fn library(env: &Env) -> Option<String> {
@@ -57,15 +52,8 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
         Err(error) => return vec![Check::of("stores", Err(error))],
     };
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
-    let mut checks: Vec<_> = stores
-        .map(|store| store_check(env, params, &format!("store {}", store.path.display()), store))
-        .chain([store_check(
-            env,
-            params,
-            &format!("control {}", descriptors.control.path.display()),
-            &descriptors.control,
-        )])
-        .collect();
+    let places = stores.map(|store| ("store", store)).chain([("control", &descriptors.control)]);
+    let mut checks: Vec<_> = places.map(|(what, store)| store_check(env, params, what, store)).collect();
     if !descriptors.all_bypass() {
         checks.extend(logout::check(env, descriptors.stores.iter().map(|store| store.path.clone())));
     }
@@ -74,12 +62,13 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
     checks
 }
 
-fn store_check(env: &Env, params: &Params, subject: &str, store: &Store) -> Check {
+fn store_check(env: &Env, params: &Params, what: &str, store: &Store) -> Check {
     let text = || {
         let Ok(found) = statvfs(&store.path) else { return "it is not there; a job makes it".to_owned() };
         format!("{} free", amount(found.f_bavail.saturating_mul(found.f_frsize)))
     };
-    Check::of(subject, check_store(env, params, store).map(|()| text()))
+    let subject = format!("{what} {}", store.path.display());
+    Check::of(&subject, check_store(env, params, store).map(|()| text()))
 }
 
 /// Whether a store in memory could be faster.
@@ -111,13 +100,7 @@ pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> 
     let (mut checks, mut reached) = (Vec::new(), Vec::new());
     for (node, answer) in allocation.nodes.iter().zip(answers) {
         let subject = format!("node {node}");
-        let report = answer.and_then(|answer| {
-            let Some(json) = answer.marked(MARK) else {
-                anyhow::bail!("cannot be reached: {}", answer.failure())
-            };
-            Ok(serde_json::from_str::<NodeReport>(json)?)
-        });
-        checks.extend(match report {
+        checks.extend(match answer_of(answer) {
             Err(error) => vec![Check::of(&subject, Err(error))],
             Ok(report) => {
                 reached.push(node.clone());

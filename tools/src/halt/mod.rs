@@ -56,7 +56,7 @@ pub(crate) struct HaltArgs {
 }
 
 /// Conditions to be set.
-#[derive(Args)]
+#[derive(Args, Default, PartialEq)]
 #[group(id = "set", multiple = true)]
 struct Conditions {
     /// Halt after N more checkpoints
@@ -80,7 +80,7 @@ struct Conditions {
 }
 
 /// Conditions to remove.
-#[derive(Args)]
+#[derive(Args, Default, PartialEq)]
 #[group(id = "unset", multiple = true)]
 struct Unset {
     /// Remove the number of checkpoints
@@ -211,18 +211,7 @@ impl HaltArgs {
     }
 
     fn is_plain(&self) -> bool {
-        let Conditions { checkpoints, seconds, immediate, .. } = &self.set;
-        let Unset { unset_checkpoints, unset_after, unset_before, unset_end, unset_seconds, unset_reason } =
-            &self.unset;
-        let has_time = self.set.times().iter().any(Option::is_some);
-        let sets = has_time || checkpoints.is_some() || seconds.is_some() || *immediate;
-        let unsets = *unset_end
-            || *unset_checkpoints
-            || *unset_after
-            || *unset_before
-            || *unset_seconds
-            || *unset_reason;
-        !sets && !unsets
+        self.set == Conditions::default() && self.unset == Unset::default()
     }
 }
 

@@ -135,28 +135,18 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
             build(&env, &prefix, args.json, |builder, report| report.add(builder.build(*id)))
         }
         Action { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
-            builder.datasets()?.into_iter().try_for_each(|id| match builder.withdrawn(id)? {
-                Some(why) => {
-                    warn(why);
-                    Ok(())
+            for id in builder.datasets()? {
+                match builder.withdrawn(id)? {
+                    Some(why) => warn(why),
+                    None => report.add(builder.build(id))?,
                 }
-                None => report.add(builder.build(id)),
-            })
+            }
+            Ok(())
         }),
         Action { import: Some(name), .. } => import(args, &env, &prefix, name),
         Action { extract: Some(name), .. } => extract_files(&env, &prefix, name, args.json),
-        Action {
-            list: _,
-            current: None,
-            drop: None,
-            delete: None,
-            forget_all: false,
-            drop_after: None,
-            add: None,
-            build: None,
-            import: None,
-            extract: None,
-        } => list(&env, &prefix, args.json),
+        // `--list`, or nothing.
+        _ => list(&env, &prefix, args.json),
     }
 }
 
@@ -168,10 +158,9 @@ fn stray_word(word: &OsStr) -> String {
     }
     let actions = Action::augment_args(Command::new("index"));
     let is_action = actions.get_arguments().any(|action| action.get_long().is_some_and(|name| word == name));
-    match is_action {
-        true => format!("`{shown}' belongs to no option; did you mean `--{shown}'?"),
-        false => format!("`{shown}' belongs to no option; only --import takes files"),
-    }
+    let hint =
+        if is_action { format!("did you mean `--{shown}'?") } else { "only --import takes files".into() };
+    format!("`{shown}' belongs to no option; {hint}")
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
@@ -205,10 +194,9 @@ fn only_in_cache(dataset: &FlushEntry, fate: Fate) -> String {
     let (name, allocation) =
         (String::from_utf8_lossy(&dataset.name), dataset.allocation().unwrap_or_default());
     let point = dataset.restart_point();
-    let job = match point.ranks.filter(|_| !point.any_ranks) {
-        Some(ranks) => format!("a job of {} there", count(ranks.into(), "rank")),
-        None => "a job there".to_owned(),
-    };
+    let size = point.ranks.filter(|_| !point.any_ranks);
+    let size = size.map(|ranks| format!(" of {}", count(ranks.into(), "rank"))).unwrap_or_default();
+    let job = format!("a job{size} there");
     let where_it_lies = format!("`{}' lies only in the cache of allocation {allocation}", on_one_line(&name));
     if let Some(why) = &dataset.in_cache.damage {
         return format!("{where_it_lies}, and no run restarts from it: {why}");
@@ -245,23 +233,18 @@ fn change(
 }
 
 fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
-    let deleted = match prefix.scr_dir().is_dir() {
-        true => delete_dataset(&*env.files, prefix, name.as_bytes()).with_context(|| {
-            format!("cannot delete `{}' in {}", name.to_string_lossy(), prefix.dir().display())
-        })?,
-        false => Deleted::default(),
-    };
-    let Deleted { dropped, notes } = deleted;
-    notes.iter().for_each(|note| warn(format_args!("`{}' is deleted, but {note}", name.to_string_lossy())));
+    let shown = name.to_string_lossy();
+    let deleted = environment::was_used(prefix).then(|| delete_dataset(&*env.files, prefix, name.as_bytes()));
+    let deleted = deleted.transpose();
+    let deleted =
+        deleted.with_context(|| format!("cannot delete `{shown}' in {}", prefix.dir().display()))?;
+    let Deleted { dropped, notes } = deleted.unwrap_or_default();
+    notes.iter().for_each(|note| warn(format_args!("`{shown}' is deleted, but {note}")));
     dropped.caution.iter().for_each(warn);
     dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
-    let text =
-        dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&name.to_string_lossy())));
-    show(
-        as_json,
-        json!({ "name": name.to_string_lossy(), "found": dropped.found }),
-        text.unwrap_or_default(),
-    )?;
+    let text = dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&shown)));
+    let json = json!({ "name": shown, "found": dropped.found });
+    show(as_json, json, text.unwrap_or_default())?;
     Ok(found(prefix, name, dropped.found))
 }
 
@@ -270,11 +253,9 @@ fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
         (LedgerDir::new(&*env.files, prefix).index()?, FlushFile::read(&*env.files, prefix)?);
     let listed = index.entries().into_iter().map(|entry| entry.name);
     let names: BTreeSet<_> = listed.chain(flush.entries().into_iter().map(|entry| entry.name)).collect();
-    let dropped =
-        names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name)).collect::<Result<_, _>>();
-    let dropped =
-        dropped.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))?;
-    let (names, mut text) = report_dropped(dropped);
+    let dropped = names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name));
+    let dropped = if_used(prefix, || dropped.collect::<Result<Vec<_>, _>>().map(Some))?;
+    let (names, mut text) = report_dropped(dropped.unwrap_or_default());
     if names.is_empty() {
         text = format!("the index of {} has no dataset\n", prefix.dir().display());
     }
@@ -306,10 +287,8 @@ fn report_dropped(dropped: Vec<Dropped>) -> (Vec<String>, String) {
 
 /// Changes the index. Without an earlier job there is none, nor a place for its lock.
 fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, PrefixError>) -> Result<Option<R>> {
-    if !prefix.scr_dir().is_dir() {
-        return Ok(None);
-    }
-    change().with_context(|| format!("cannot change the index of {}", prefix.dir().display()))
+    let changed = if environment::was_used(prefix) { change() } else { Ok(None) };
+    changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))
 }
 
 /// Says it if the index has no dataset of this name.
@@ -384,9 +363,7 @@ fn import(args: &IndexArgs, env: &Env, prefix: &Prefix, name: &OsStr) -> Result<
     let imported =
         imported.with_context(|| format!("nothing was imported into {}", prefix.dir().display()))?;
     let Imported { id, files, bytes, caution } = imported;
-    if let Some(caution) = caution {
-        warn(caution);
-    }
+    caution.iter().for_each(warn);
     let (name, ranks) = (name.to_string_lossy(), ranks.len() as u64);
     let sizes = format!("{}, {}, {}", count(ranks, "rank"), count(files, "file"), amount(bytes));
     let what = if args.output { "" } else { "; the next job restarts from it" };
@@ -412,12 +389,9 @@ fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result
     let name = name.to_string_lossy();
     let sizes = format!("{}, {}", count(files, "file"), amount(bytes));
     let before = if already > 0 { format!("; {already} of them were there before") } else { String::new() };
-    let json_row = json!({ "id": id, "name": name, "files": files, "already": already, "bytes": bytes });
-    show(
-        json,
-        json_row,
-        format!("dataset {id} `{}' lies under its names: {sizes}{before}\n", on_one_line(&name)),
-    )?;
+    let text = format!("dataset {id} `{}' lies under its names: {sizes}{before}\n", on_one_line(&name));
+    let row = json!({ "id": id, "name": name, "files": files, "already": already, "bytes": bytes });
+    show(json, row, text)?;
     Ok(Answer::Yes)
 }
 

@@ -52,49 +52,38 @@ enum Model {
 }
 
 /// The total cost of all jobs of a log.
-struct Totals(Figures);
+fn totals(entries: Vec<LogEntry>) -> Figures {
+    let mut all = Figures::default();
+    jobs(entries).iter().for_each(|(figures, _)| all.add(figures));
+    all
+}
 
-impl Totals {
-    fn of(entries: Vec<LogEntry>) -> Self {
-        let mut all = Figures::default();
-        jobs(entries).iter().for_each(|(figures, _)| all.add(figures));
-        Self(all)
-    }
+fn table(figures: &Figures) -> String {
+    let spent = [
+        ("fetches", figures.fetches),
+        ("rebuilds", figures.rebuilds),
+        ("computing", figures.computing),
+        ("checkpoints", figures.checkpoints),
+        ("flushes of checkpoints", figures.flushes_sync),
+        ("flushes of output", figures.output_flushes_sync),
+    ];
+    let spent = spent.map(|(what, spent)| {
+        [what.to_owned(), in_words(spent.seconds), format!("{} on average", in_words(spent.average()))]
+    });
+    let (text, lasts) = (Table::of(&[], spent).text(), in_words(figures.between_failures()));
+    let least = if figures.failures == 0 { "at least " } else { "" };
+    format!(
+        "{text}starts: {}\nfailures: {}, in {}\nmean time to interrupt: {least}{lasts}\n",
+        figures.runs,
+        figures.failures,
+        in_words(figures.run_seconds)
+    )
+}
 
-    fn table(&self) -> String {
-        let figures = &self.0;
-        let mut table = Table::default();
-        let spent = [
-            ("fetches", figures.fetches),
-            ("rebuilds", figures.rebuilds),
-            ("computing", figures.computing),
-            ("checkpoints", figures.checkpoints),
-            ("flushes of checkpoints", figures.flushes_sync),
-            ("flushes of output", figures.output_flushes_sync),
-        ];
-        for (what, spent) in spent {
-            table.row([
-                what.to_owned(),
-                in_words(spent.seconds),
-                format!("{} on average", in_words(spent.average())),
-            ]);
-        }
-        let (text, lasts) = (table.text(), in_words(figures.between_failures()));
-        let least = if figures.failures == 0 { "at least " } else { "" };
-        format!(
-            "{text}starts: {}\nfailures: {}, in {}\nmean time to interrupt: {least}{lasts}\n",
-            figures.runs,
-            figures.failures,
-            in_words(figures.run_seconds)
-        )
-    }
-
-    /// The answer for people.
-    fn advice(&self, interval: f64) -> String {
-        let figures = &self.0;
-        let (cost, all, interval) =
-            (in_words(figures.cost()), in_words(figures.run_seconds), in_words(interval));
-        match figures.failures {
+/// The answer for people.
+fn advice(figures: &Figures, interval: f64) -> String {
+    let (cost, all, interval) = (in_words(figures.cost()), in_words(figures.run_seconds), in_words(interval));
+    match figures.failures {
             0 => format!(
                 "write a checkpoint every {interval} or less often: it costs {cost}, and no failure was seen in {all}, so that \
                  the mean time to interrupt is that or longer"
@@ -104,7 +93,6 @@ impl Totals {
                 in_words(figures.between_failures())
             ),
         }
-    }
 }
 
 fn in_words(seconds: f64) -> String {
@@ -122,11 +110,10 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
         }
     };
     read.notes.iter().for_each(warn);
-    let totals = Totals::of(read.entries);
+    let figures = &totals(read.entries);
     if args.stats {
-        print(totals.table())?;
+        print(table(figures))?;
     }
-    let figures = &totals.0;
     if figures.checkpoints.count == 0 {
         // Until there is something to go by.
         if args.percent {
@@ -144,7 +131,7 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
         print(format!("interval: {}\noverhead: {percent:.1} percent\n", in_words(interval)))?;
         return Ok(Answer::Yes);
     }
-    warn(totals.advice(interval));
+    warn(advice(figures, interval));
     if args.percent {
         print(format!("{percent:.3}\n"))?;
         return Ok(Answer::Yes);
@@ -191,12 +178,12 @@ mod tests {
     }
 
     fn failures(parts: &[Vec<LogEntry>]) -> u64 {
-        Totals::of(parts.concat()).0.failures
+        totals(parts.concat()).failures
     }
 
     #[test]
     fn checkpoint_cost_is_separated_from_other_time() {
-        let Totals(figures) = Totals::of([run(0), run(200)].concat());
+        let figures = totals([run(0), run(200)].concat());
         assert_eq!((figures.runs, figures.failures, figures.cost()), (2, 1, 4.0));
         let output = Spent { seconds: 4.0, count: 2 };
         assert_eq!((figures.between_failures(), figures.output_flushes_sync), (200.0, output));
@@ -205,8 +192,7 @@ mod tests {
     #[test]
     fn the_flush_of_a_checkpoint_at_the_end_of_a_run_belongs_to_the_checkpoint() {
         let flush = LogEntry { dataset: Some(1), ..entry("FLUSH_SYNC", 8.0) };
-        let Totals(figures) =
-            Totals::of([run(0), vec![at(101, entry("COMPUTE_START", 0.0)), at(109, flush)]].concat());
+        let figures = totals([run(0), vec![at(101, entry("COMPUTE_START", 0.0)), at(109, flush)]].concat());
         assert_eq!((figures.flushes_sync.seconds, figures.output_flushes_sync.seconds), (9.0, 2.0));
         assert_eq!(
             figures.run_seconds, 109.0,
@@ -243,7 +229,7 @@ mod tests {
             assert_eq!(failures(&[until, next.clone()]), failed, "{ends}");
         }
         let started = vec![at(499, with_note("RUN_START", "run=1"))];
-        let Totals(figures) = Totals::of([dead, started, next].concat());
+        let figures = totals([dead, started, next].concat());
         assert_eq!(
             (figures.failures, figures.run_seconds),
             (1, 200.0),
@@ -254,17 +240,16 @@ mod tests {
     #[test]
     fn without_a_failure_the_advice_is_a_bound_and_has_units() {
         let seen = |advice: String, words: &str| assert!(advice.contains(words), "{advice}");
-        let totals = Totals::of(run(0));
+        let figures = totals(run(0));
         seen(
-            totals.advice(30.0),
+            advice(&figures, 30.0),
             "every 30 s or less often: it costs 4 s, and no failure was seen in 1 min 40 s, so",
         );
-        assert!(totals
-            .table()
+        assert!(table(&figures)
             .ends_with("failures: 0, in 1 min 40 s\nmean time to interrupt: at least 1 min 40 s\n"));
-        let totals = Totals::of([run(0), run(200)].concat());
+        let figures = totals([run(0), run(200)].concat());
         seen(
-            totals.advice(90.0),
+            advice(&figures, 90.0),
             "every 1 min 30 s: it costs 4 s, and there was a failure every 3 min 20 s (1 in 3 min 20 s)",
         );
     }

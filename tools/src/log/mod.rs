@@ -11,6 +11,7 @@ pub(crate) mod interval;
 mod show;
 pub(crate) mod sources;
 
+pub(crate) use show::size;
 pub(crate) use sources::last_failure;
 
 use crate::environment;
@@ -116,7 +117,7 @@ fn warn_about_names(wanted: &[String]) {
 }
 
 /// The names of all events and transfers that scr logs.
-fn names() -> Vec<&'static str> {
+pub(crate) fn names() -> Vec<&'static str> {
     let events = Event::ALL.iter().map(|event| event.name());
     events.chain(Transfer::ALL.iter().map(|kind| kind.name())).collect()
 }

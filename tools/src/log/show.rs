@@ -11,34 +11,28 @@ use std::time::Duration;
 
 /// A table of what was found.
 pub(super) fn table(entries: &[LogEntry]) -> String {
-    let mut table =
-        Table::with_head(&["TIME", "JOB", "HOST", "WHAT", "DSET", "NAME", "TOOK", "SIZE", "NOTE"]);
     let number = |number: Option<u64>| number.map_or_else(String::new, |number| number.to_string());
-    for entry in entries {
-        table.row([
+    let row = |entry: &LogEntry| {
+        let took = entry.seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+        [
             plain(&entry.local_time),
             plain(&entry.job_id),
             plain(&entry.host),
             plain(&entry.name),
             number(entry.dataset),
             plain(entry.dataset_name.as_deref().unwrap_or_default()),
-            entry
-                .seconds
-                .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-                .map_or_else(String::new, span),
+            took.map_or_else(String::new, span),
             entry.bytes.map_or_else(String::new, amount),
             plain(&remark(entry)),
-        ]);
-    }
-    table.text()
+        ]
+    };
+    let head = ["TIME", "JOB", "HOST", "WHAT", "DSET", "NAME", "TOOK", "SIZE", "NOTE"];
+    Table::of(&head, entries.iter().map(row)).text()
 }
 
 /// How large a run is, the note, or where bytes went.
 fn remark(entry: &LogEntry) -> String {
-    let size = entry.processes.zip(entry.nodes).map(|(processes, nodes)| {
-        let processes = format!("{processes} process{}", if processes == 1 { "" } else { "es" });
-        format!("{processes} on {}", count(nodes, "node"))
-    });
+    let size = entry.processes.zip(entry.nodes).map(|(processes, nodes)| size(processes, nodes));
     let way = entry.from.as_ref().zip(entry.to.as_ref()).map(|(from, to)| format!("{from} -> {to}"));
     let parts: Vec<_> = [size, entry.note.as_deref().map(note)].into_iter().flatten().collect();
     if parts.is_empty() {
@@ -46,6 +40,11 @@ fn remark(entry: &LogEntry) -> String {
     } else {
         parts.join(", ")
     }
+}
+
+/// How large a run is.
+pub(crate) fn size(processes: u64, nodes: u64) -> String {
+    format!("{processes} process{} on {}", if processes == 1 { "" } else { "es" }, count(nodes, "node"))
 }
 
 /// A note for people: the end of an allocation as a time.

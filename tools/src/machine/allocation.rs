@@ -4,14 +4,13 @@ use super::manifest::{Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
 use super::query::About;
 use super::read_text;
-use crate::environment::{self, as_setting};
+use crate::environment::as_setting;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist;
 use scr_config::param::{self, Origin, Params};
 use scr_prefix::KnownEnd;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The user's values, which replace those of the resource manager.
 #[derive(Debug, Default, Clone)]
@@ -26,7 +25,8 @@ pub(crate) struct Overrides {
 
 /// Nodes that belong to a job for some time.
 pub(crate) struct Allocation {
-    manager: ResourceManager,
+    /// What manages it.
+    pub(crate) manager: ResourceManager,
     env: Env,
     /// Variables that commands of the resource manager do not get.
     hidden: Vec<String>,
@@ -75,10 +75,20 @@ impl Allocation {
         named.context("in the list of the job's nodes")?;
         let prefix = params.get(&param::PREFIX);
         let prefix = prefix.to_str().context("the name of the prefix directory is not UTF-8")?.to_owned();
-        let env = env.clone();
-        let mut allocation = Self {
+        let about = About { nodes: &nodes, ..about };
+        let end_time = params.get(&param::END_TIME).or_else(|| {
+            manager.end_time.time(env, about).unwrap_or_else(|error| {
+                warn(&format!(
+                    "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
+                     set SCR_END_TIME"
+                ));
+                None
+            })
+        });
+        Ok(Self {
+            env: env.clone(),
+            end_is_given: *params.origin(&param::END_TIME) != Origin::Default,
             manager,
-            env,
             hidden,
             own_job_id,
             groups,
@@ -87,40 +97,13 @@ impl Allocation {
             nodes,
             host_lines,
             nodes_are_ours,
-            end_time: None,
-            end_is_given: false,
-        };
-        allocation.end_is_given = *params.origin(&param::END_TIME) != Origin::Default;
-        allocation.end_time = match params.get(&param::END_TIME) {
-            Some(time) => Some(time),
-            None => {
-                allocation.manager.end_time.time(&allocation.env, allocation.about()).unwrap_or_else(
-                    |error| {
-                        warn(&format!(
-                        "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
-                     set SCR_END_TIME"
-                    ));
-                        None
-                    },
-                )
-            }
-        };
-        Ok(allocation)
+            end_time,
+        })
     }
 
     /// Whether the job has this machine and no other.
     pub(crate) fn is_here_alone(&self) -> bool {
         self.host_lines.is_empty()
-    }
-
-    /// The name of what manages it.
-    pub(crate) fn manager(&self) -> &str {
-        &self.manager.name
-    }
-
-    /// How long to wait before a job is started again.
-    pub(crate) fn pause(&self) -> Duration {
-        Duration::from_secs(self.manager.pause)
     }
 
     /// Whether agents need job steps of their own, on other nodes or on this one.
@@ -149,18 +132,13 @@ impl Allocation {
         })
     }
 
-    /// Seconds since the epoch, now.
-    pub(crate) fn now(&self) -> i64 {
-        environment::now(&self.env)
-    }
-
     /// The way to run something on its nodes.
     pub(crate) fn on_nodes(&self) -> OnNodes<'_> {
         // On this machine alone there is nobody to be asked.
         let how = self.manager.on_node.as_ref().filter(|_| !self.is_here_alone());
         let variables = [(param::PREFIX.info(), &self.prefix), (param::JOB_ID.info(), &self.job_id)];
-        let variables = variables.map(|(info, value)| (info.name.to_owned(), as_setting(value)));
-        OnNodes::new(how, &self.env, variables.to_vec()).hiding(&self.hidden).in_groups(&self.groups)
+        let variables = variables.map(|(info, value)| (info.name.to_owned(), as_setting(value))).to_vec();
+        OnNodes { how, env: &self.env, variables, hidden: &self.hidden, groups: &self.groups }
     }
 
     /// The nodes that the resource manager takes for broken.
@@ -286,7 +264,7 @@ mod tests {
             .with_variable("SLURM_JOB_NODELIST", "n[1-3]")
             .with_variable("SLURM_JOB_END_TIME", "1700000000");
         let (slurm, warnings) = find(&env, &Overrides::default()).unwrap();
-        assert_eq!((slurm.manager(), slurm.job_id.as_str()), ("Slurm", "77"));
+        assert_eq!((slurm.manager.name.as_str(), slurm.job_id.as_str()), ("Slurm", "77"));
         assert_eq!((slurm.nodes.len(), slurm.nodes_are_ours), (3, false));
         assert_eq!((slurm.end_time, warnings.len()), (Some(1_700_000_000), 0));
     }

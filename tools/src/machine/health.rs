@@ -48,12 +48,7 @@ pub(crate) fn bad_nodes(
         }
     };
     add(excluded.to_vec(), "SCR_EXCLUDE_NODES names it");
-    match allocation.reported_down() {
-        Ok(nodes) => add(nodes, &format!("{} reports it down", allocation.manager())),
-        Err(error) => {
-            warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
-        }
-    }
+    add(reported_down(allocation, warn), &format!("{} reports it down", allocation.manager.name));
     let good = good_nodes(allocation, &bad);
     bad.extend(failing_check(allocation, &good, warn));
     bad
@@ -68,19 +63,23 @@ pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String
 /// The nodes that may hold data of a job: all but those that the resource manager reports down, with a warning for each of
 /// these. A node may hold data although no job is to run there.
 pub(crate) fn nodes_with_data(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<String> {
-    let down = allocation.reported_down().unwrap_or_else(|error| {
-        warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager()));
-        Vec::new()
-    });
+    let down = reported_down(allocation, warn);
     let is_down = |node: &String| hostlist::find(node, &down).is_some();
     let (down, up): (Vec<_>, Vec<_>) = allocation.nodes.iter().cloned().partition(is_down);
     for node in down {
         warn(&format!(
             "node {node} is not asked for what it holds: {} reports it down",
-            allocation.manager()
+            allocation.manager.name
         ));
     }
     up
+}
+
+fn reported_down(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<String> {
+    allocation.reported_down().unwrap_or_else(|error| {
+        warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager.name));
+        Vec::new()
+    })
 }
 
 /// Those of the nodes that answer, with a warning for each of the others.

@@ -2,45 +2,31 @@
 
 use super::manifest::OnNode;
 use super::process::{self, Finished, Limit, Started};
-use crate::parallel::at_once;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param::{self, Kind};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::Mutex;
+use std::sync::OnceLock;
+use std::thread::Builder;
 
 /// The way to run commands on nodes.
 pub(crate) struct OnNodes<'a> {
     /// `None`: on this machine.
-    how: Option<&'a OnNode>,
-    env: &'a Env,
+    pub(super) how: Option<&'a OnNode>,
+    pub(super) env: &'a Env,
     /// Variables that a command on a node gets besides.
-    variables: Vec<(String, String)>,
+    pub(super) variables: Vec<(String, String)>,
     /// Variables that a command does not get.
-    hidden: &'a [String],
+    pub(super) hidden: &'a [String],
     /// The nodes of each group, where there are several.
-    groups: &'a [Vec<String>],
+    pub(super) groups: &'a [Vec<String>],
 }
 
 /// How many nodes work at the same time: each costs this machine a process and the resource manager a request.
 pub(crate) const AT_ONCE: usize = 32;
 
-impl<'a> OnNodes<'a> {
-    pub(super) fn new(how: Option<&'a OnNode>, env: &'a Env, variables: Vec<(String, String)>) -> Self {
-        Self { how, env, variables, hidden: &[], groups: &[] }
-    }
-
-    /// Without these variables.
-    pub(super) fn hiding(self, hidden: &'a [String]) -> Self {
-        Self { hidden, ..self }
-    }
-
-    /// With the groups of the nodes.
-    pub(super) fn in_groups(self, groups: &'a [Vec<String>]) -> Self {
-        Self { groups, ..self }
-    }
-
+impl OnNodes<'_> {
     /// Runs a command on each of the nodes, with the `SCR_` settings and the current folder of this process, and with
     /// what is known of the job. The answers come in the order of the nodes.
     pub(crate) fn run(
@@ -49,22 +35,22 @@ impl<'a> OnNodes<'a> {
         command: &[String],
         limit: Limit<'_>,
     ) -> Vec<Result<Finished>> {
+        let answers: Vec<OnceLock<Result<Finished>>> = nodes.iter().map(|_| OnceLock::new()).collect();
         let next = AtomicUsize::new(0);
-        let answers: Mutex<Vec<Option<Result<Finished>>>> = Mutex::new(nodes.iter().map(|_| None).collect());
-        let work = || loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(node) = nodes.get(at) else { break };
-            let answer = self
-                .command_line(node, command)
-                .and_then(|command| process::run(&command, self.hidden, limit));
-            answers.lock().unwrap_or_else(std::sync::PoisonError::into_inner)[at] = Some(answer);
+        let work = || {
+            let next = || nodes.iter().zip(&answers).nth(next.fetch_add(1, Ordering::Relaxed));
+            while let Some((node, answer)) = next() {
+                let command = self.command_line(node, command);
+                let _ = answer.set(command.and_then(|line| process::run(&line, self.hidden, limit)));
+            }
         };
-        at_once(AT_ONCE.min(nodes.len()), work);
-        let answers = answers.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        answers
-            .into_iter()
-            .map(|answer| answer.context("it was not asked").and_then(|answer| answer))
-            .collect()
+        // Not with signals blocked, as those of a library are: the commands take over what is blocked.
+        std::thread::scope(|scope| {
+            let start = |_| Builder::new().spawn_scoped(scope, &work);
+            (1..AT_ONCE.min(nodes.len())).map(start).take_while(Result::is_ok).for_each(drop);
+            work();
+        });
+        answers.into_iter().map(|answer| answer.into_inner().context("it was not asked")?).collect()
     }
 
     /// Starts a command on a node, as [`run`](Self::run) does, and does not wait for it.
@@ -135,6 +121,10 @@ mod tests {
         text.split_whitespace().map(str::to_owned).collect()
     }
 
+    fn through<'a>(how: &'a OnNode, env: &'a Env, variables: Vec<(String, String)>) -> OnNodes<'a> {
+        OnNodes { how: Some(how), env, variables, hidden: &[], groups: &[] }
+    }
+
     #[test]
     fn each_node_answers_for_itself_and_in_its_place() {
         let env = TestEnv::new(Arc::new(RealFiles), "/").env();
@@ -147,7 +137,7 @@ mod tests {
             group: None,
         };
         let nodes: Vec<_> = (0..100).map(|number| format!("n{number}")).collect();
-        let answers = OnNodes::new(Some(&how), &env, Vec::new()).run(
+        let answers = through(&how, &env, Vec::new()).run(
             &nodes,
             &words("echo I am"),
             Limit::Total(Duration::from_secs(60)),
@@ -164,7 +154,7 @@ mod tests {
     fn this_machine_itself_is_reached_without_a_shell_elsewhere() {
         let env = TestEnv::new(Arc::new(RealFiles), "/").with_host("n1.cluster").env();
         let how = OnNode { command: words("false {node}"), shell: true, group: None };
-        let nodes = OnNodes::new(Some(&how), &env, Vec::new());
+        let nodes = through(&how, &env, Vec::new());
         let limit = || Limit::Total(Duration::from_secs(60));
         for (node, is_here) in
             [("n1.cluster", true), ("n1", true), ("localhost", true), ("n1.other", false), ("n10", false)]
@@ -185,7 +175,7 @@ mod tests {
         let command = ["sh", "-c", "pwd; echo \"$SCR_PREFIX $SCR_X $HOME\""].map(str::to_owned);
         let given = vec![("SCR_X".to_owned(), "$1".to_owned())];
         let limit = Limit::Total(Duration::from_secs(60));
-        let mut answers = OnNodes::new(Some(&how), &env, given).run(&["n0".to_owned()], &command, limit);
+        let mut answers = through(&how, &env, given).run(&["n0".to_owned()], &command, limit);
         let answer = answers.remove(0).unwrap();
         let home = std::env::var("HOME").unwrap_or_default();
         assert_eq!(answer.stdout, format!("{}\n/a b $1 {home}\n", folder.display()), "{}", answer.stderr);
@@ -197,7 +187,7 @@ mod tests {
         let env =
             env.with_variable("SCR_LOG_DB_PASS", "hunter2").with_variable("SCR_LOG_DB_USER", "me").env();
         let how = OnNode { command: words("ssh {node}"), shell: true, group: None };
-        let nodes = OnNodes::new(Some(&how), &env, Vec::new());
+        let nodes = through(&how, &env, Vec::new());
         let line = nodes.command_line("n0", &["true".to_owned()]).unwrap().join(" ");
         assert!(line.contains("SCR_LOG_DB_USER=me") && !line.contains("hunter2"), "{line}");
     }

@@ -80,18 +80,9 @@ impl Activity {
 /// # Errors
 /// It cannot be started. How it ended is no error.
 pub(crate) fn run(command: &[String], hidden: &[String], limit: Limit<'_>) -> Result<Finished> {
-    let (program, arguments) = command.split_first().context("there is no command to run")?;
     // Files and not pipes: a process that outlives its command would keep a pipe open.
     let (mut stdout, mut stderr) = (file_for_output()?, file_for_output()?);
-    let mut command = Command::new(program);
-    hidden.iter().for_each(|name| _ = command.env_remove(name));
-    let mut child = command
-        .args(arguments)
-        .stdin(Stdio::null())
-        .stdout(stdout.try_clone()?)
-        .stderr(stderr.try_clone()?)
-        .spawn()
-        .with_context(|| format!("cannot start `{program}'"))?;
+    let mut child = spawn(&mut without_input(command, hidden, &stdout, &stderr)?)?;
     let status = match limit {
         Limit::Total(time) => wait(&mut child, time)?,
         Limit::Idle(activity) => wait_while_active(&mut child, activity, || {
@@ -99,6 +90,18 @@ pub(crate) fn run(command: &[String], hidden: &[String], limit: Limit<'_>) -> Re
         })?,
     };
     Ok(Finished { status, stdout: text(&mut stdout)?, stderr: text(&mut stderr)? })
+}
+
+fn without_input(words: &[String], hidden: &[String], stdout: &File, stderr: &File) -> Result<Command> {
+    let (program, arguments) = words.split_first().context("there is no command to run")?;
+    let mut command = Command::new(program);
+    hidden.iter().for_each(|name| _ = command.env_remove(name));
+    command.args(arguments).stdin(Stdio::null()).stdout(stdout.try_clone()?).stderr(stderr.try_clone()?);
+    Ok(command)
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command.spawn().with_context(|| format!("cannot start `{}'", command.get_program().display()))
 }
 
 /// Waits for the end of a process, and kills it once nothing was printed for too long.
@@ -162,12 +165,8 @@ pub(crate) struct Started {
 /// # Errors
 /// It cannot be started.
 pub(crate) fn start(command: &[String], hidden: &[String]) -> Result<Started> {
-    let (program, arguments) = command.split_first().context("there is no command to run")?;
     let output = file_for_output()?;
-    let mut command = Command::new(program);
-    hidden.iter().for_each(|name| _ = command.env_remove(name));
-    command.args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output.try_clone()?);
-    let child = command.process_group(0).spawn().with_context(|| format!("cannot start `{program}'"))?;
+    let child = spawn(without_input(command, hidden, &output, &output)?.process_group(0))?;
     Ok(Started { child, output })
 }
 
@@ -213,7 +212,7 @@ const ACTIVITY_TICK: Duration = Duration::from_millis(200);
 const LONGEST_KILL: Duration = Duration::from_secs(5);
 
 /// Waits for the end of a process, and kills it after the time of `limit`.
-fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
+pub(crate) fn wait(child: &mut Child, limit: Duration) -> Result<Option<ExitStatus>> {
     let status = child.wait_timeout(limit)?;
     if status.is_none() {
         kill(child)?;
@@ -231,13 +230,14 @@ fn last_line(text: &str) -> Option<&str> {
     text.lines().rev().map(str::trim).find(|line| !line.is_empty())
 }
 
-fn text(file: &mut File) -> Result<String> {
+/// All that a file for output has.
+pub(crate) fn text(file: &mut File) -> Result<String> {
     file.seek(SeekFrom::Start(0))?;
     Ok(String::from_utf8_lossy(&limited(file)?).into_owned())
 }
 
 /// A file without a name. A batch system may have removed the folder that `TMPDIR` names before the job's own end.
-fn file_for_output() -> Result<File> {
+pub(crate) fn file_for_output() -> Result<File> {
     let own = std::env::temp_dir();
     tempfile::tempfile_in(&own).or_else(|error| {
         let others = ["/tmp", "/dev/shm"].into_iter().find_map(|folder| tempfile::tempfile_in(folder).ok());

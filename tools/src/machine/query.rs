@@ -12,27 +12,22 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The source of an answer: the first of the variables that is set, or the file that one names, or else a command.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Query {
     /// Variables that hold the answer.
-    #[serde(default)]
-    variables: Vec<String>,
+    pub(crate) variables: Vec<String>,
     /// Variables whose names begin so, and end in 0, 1 and so on: each holds the answer for a group.
     groups: Option<String>,
     /// Variables that name a file with the answer.
-    #[serde(default)]
     files: Vec<String>,
     /// A command that prints it; `{job}` is the id of the allocation, `{nodes}` the list of its nodes.
-    #[serde(default)]
-    command: Vec<String>,
+    pub(crate) command: Vec<String>,
     /// How to read it.
-    #[serde(default, rename = "as")]
+    #[serde(rename = "as")]
     form: AnswerFormat,
     /// Variables of which one is set where the first node is none of the job.
-    #[serde(default)]
     but_first_if: Vec<String>,
     /// For nodes with states: those that count, by how they begin.
-    #[serde(default)]
     states: Vec<String>,
 }
 
@@ -123,16 +118,6 @@ impl Query {
     /// The same query without variables, which hold what was true at the start.
     pub(crate) fn by_command(self) -> Self {
         Self { variables: Vec::new(), ..self }
-    }
-
-    /// Variables that hold the answer.
-    pub(crate) fn variables(&self) -> &[String] {
-        &self.variables
-    }
-
-    /// The program that answers.
-    pub(crate) fn program(&self) -> Option<&str> {
-        self.command.first().map(String::as_str)
     }
 
     /// All words that a command prints.

@@ -1,6 +1,7 @@
 //! Pictures for pages: curves with marked points, and stretches of time. Each is an SVG with a title and a description in words.
 
-use super::escape;
+use super::{escape, percent, table, time};
+use crate::table::Table;
 use std::fmt::Write as _;
 
 /// The size of a picture, and of its margins.
@@ -46,12 +47,8 @@ impl Chart<'_> {
             let value = highest - span * f64::from(part) / 4.0;
             let (y, label) = (y(value), escape(&(self.value)(value)));
             let _ = writeln!(svg, "<path class=\"g\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
-            let _ = writeln!(
-                svg,
-                "<text x=\"{}\" y=\"{:.1}\" text-anchor=\"end\">{label}</text>",
-                LEFT - 8.0,
-                y + 4.0
-            );
+            let (x, y) = (LEFT - 8.0, y + 4.0);
+            let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{label}</text>");
         }
         below(&mut svg, &self.labels, HEIGHT - 16.0, x);
         let places: Vec<String> =
@@ -69,14 +66,35 @@ impl Chart<'_> {
             let (x, y) = (x(*place), y(*value));
             let _ = writeln!(svg, "<circle class=\"o\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>");
             let (x, y) = beside(&mut texts, x, y, label);
-            let _ = writeln!(
-                svg,
-                "<text class=\"t\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\">{}</text>",
-                escape(label)
-            );
+            let place = format!("x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\"");
+            let _ = writeln!(svg, "<text class=\"t\" {place}>{}</text>", escape(label));
         }
         svg + "</svg>\n"
     }
+}
+
+/// A curve over intervals in even steps, with marked points, and the same as a table. `heading` is the id of its heading, `values`
+/// what its values are.
+pub(crate) fn over_intervals(
+    (id, title, described): (&str, &str, String),
+    (heading, values): (&str, &str),
+    curve: &[(f64, f64)],
+    marked: Vec<(f64, f64, String)>,
+) -> String {
+    let place = |at: usize| at as f64 / curve.len().saturating_sub(1).max(1) as f64;
+    let chart = Chart {
+        id,
+        title,
+        described,
+        points: curve.iter().enumerate().map(|(at, point)| (place(at), point.1)).collect(),
+        is_line: true,
+        labels: (0..curve.len()).step_by(8).map(|at| (place(at), time(curve[at].0))).collect(),
+        marked,
+        value: &percent,
+    };
+    let rows = curve.iter().step_by(4).map(|(interval, value)| [time(*interval), percent(*value)]);
+    let rows = table(heading, &Table::of(&["INTERVAL", values], rows));
+    format!("{}<details><summary>The curve as a table</summary>{rows}</details>\n", chart.svg())
 }
 
 /// A place for the text of a point: below it if there is room above the ground, or else above it; within the picture, and on none
@@ -152,12 +170,8 @@ fn below(svg: &mut String, labels: &[(f64, String)], y: f64, x: impl Fn(f64) -> 
             0.98.. => "end",
             _ => "middle",
         };
-        let _ = writeln!(
-            svg,
-            "<text x=\"{:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{}</text>",
-            x(*place),
-            escape(label)
-        );
+        let (x, label) = (x(*place), escape(label));
+        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{label}</text>");
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub(crate) mod chart;
 
+use crate::table::Table;
 use std::fmt::Write as _;
 
 /// A page with this title. `body` is HTML.
@@ -19,30 +20,11 @@ pub(crate) fn page(title: &str, body: &str) -> String {
 }
 
 /// `k0` to `k6` are the colours of classes, which differ in lightness as well, so that they do in print.
-const STYLE: &str = "\
-:root{--back:#fff;--text:#20262e;--soft:#4a545f;--line:#c3cad3;--mark:#1f5fa8;--best:#a8480f;--card:#f4f6f8;\
---k0:#2f7d4f;--k1:#b3261e;--k2:#2a6fbf;--k3:#e0a020;--k4:#7a4fb5;--k5:#b9c0c8;--k6:#17877f}\
-@media (prefers-color-scheme:dark){:root{--back:#14181d;--text:#e7ebf0;--soft:#aab4c0;--line:#3b4550;--mark:#7db4f0;\
---best:#f0a26b;--card:#1d232a;--k0:#5fbf86;--k1:#f2756c;--k2:#6aa9ee;--k3:#f0c04f;--k4:#b593e8;--k5:#5a6570;--k6:#4fc4ba}}\
-body{background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;margin:0}\
-main{max-width:60rem;margin:0 auto;padding:1rem}\
-h1{font-size:1.6rem}h2{font-size:1.2rem;margin-top:2rem}h3{font-size:1rem}.s{color:var(--soft);font-size:.9rem}\
-.w{overflow-x:auto}table{border-collapse:collapse}th,td{text-align:left;padding:.25rem .8rem .25rem 0;\
-border-bottom:1px solid var(--line)}th{color:var(--soft);font-size:.8rem}\
-tbody tr:first-child .b{font-weight:bold}\
-pre{background:var(--card);padding:.8rem;overflow-x:auto;border-radius:.4rem}pre.p{white-space:pre-wrap}\
-svg{width:100%;height:auto}svg text{fill:var(--soft);font:13px system-ui,sans-serif}\
-.g{stroke:var(--line);stroke-width:1}.c{fill:none;stroke:var(--mark);stroke-width:2.5}\
-.o{fill:var(--best);stroke:var(--back);stroke-width:2}svg .t{fill:var(--best);font-weight:bold;\
-stroke:var(--back);stroke-width:5px;stroke-linejoin:round;paint-order:stroke}\
-.k0{fill:var(--k0)}.k1{fill:var(--k1)}.k2{fill:var(--k2)}.k3{fill:var(--k3)}.k4{fill:var(--k4)}.k5{fill:var(--k5)}\
-.k6{fill:var(--k6)}.f{stroke:var(--text);stroke-width:2;fill:none}ul.l{list-style:none;padding:0;display:flex;flex-wrap:wrap;\
-gap:.2rem 1.2rem}ul.l svg{width:.9rem;height:.9rem;margin-right:.4rem}\
-@media print{:root{--back:#fff;--text:#000;--soft:#333;--line:#999;--mark:#000;--best:#000;--card:#fff}\
-*{print-color-adjust:exact}h2{break-after:avoid}svg,tr{break-inside:avoid}}";
+const STYLE: &str = include_str!("style.css");
 
-/// A table with this label, which is the id of its heading.
-pub(crate) fn table<const N: usize>(label: &str, head: &[&str; N], rows: &[[String; N]]) -> String {
+/// A table, which has a head, with this label, which is the id of its heading.
+pub(crate) fn table(label: &str, table: &Table) -> String {
+    let Some((head, rows)) = table.rows().split_first() else { return String::new() };
     let head: String = head
         .iter()
         .map(|name| format!("<th scope=\"col\">{}</th>", escape(&in_sentence_case(name))))

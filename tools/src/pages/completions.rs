@@ -2,11 +2,11 @@
 //! under the classic names too. The scripts ask the hidden command `scr complete`.
 
 use crate::environment;
+use crate::log::names;
 use crate::output::{print, Answer};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use scr_config::param::TABLE;
-use scr_core::log::{Event, Transfer};
 use scr_prefix::ledger::LedgerDir;
 use std::path::PathBuf;
 
@@ -38,10 +38,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
     let env = environment::quiet_env()?;
     let values: Vec<String> = match args.kind {
         Kind::Parameters => TABLE.iter().map(|info| info.name.to_owned()).collect(),
-        Kind::Events => {
-            let events = Event::ALL.iter().map(|event| event.name());
-            events.chain(Transfer::ALL.iter().map(|kind| kind.name())).map(str::to_owned).collect()
-        }
+        Kind::Events => names().into_iter().map(str::to_owned).collect(),
         Kind::Plugins => {
             let host = environment::plugin_host(&env, None);
             host.discover().found.iter().map(|found| found.manifest.name.clone()).collect()
@@ -63,37 +60,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
 /// The text after the script of bash, for these classic names. Names of datasets come from whoever may write to the prefix
 /// directory. So bash must not expand them, as `compgen -W` would, and they are quoted for the command line.
 pub(super) fn bash(classic: &[(String, String)]) -> String {
-    let mut text = r#"
-_scr_values() {
-    local cur="${COMP_WORDS[COMP_CWORD]}" prev="${COMP_WORDS[COMP_CWORD-1]}" kind="" prefix=() at value
-    for ((at = 1; at < COMP_CWORD; at++)); do
-        [ "${COMP_WORDS[at]}" = --prefix ] && prefix=(--prefix "${COMP_WORDS[at+1]}")
-    done
-    case "$prev" in
-        --explain) kind=parameters ;;
-        --event) kind=events ;;
-        --current|--drop|--delete|--drop-after|--remove|--add|--dataset) kind=datasets ;;
-        info) [ "${COMP_WORDS[COMP_CWORD-2]}" = plugin ] && kind=plugins ;;
-        --prefix|--dir|--cache) compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -d -- "$cur"); return ;;
-    esac
-    if [ -n "$kind" ]; then
-        COMPREPLY=()
-        while IFS= read -r value; do
-            printf -v value %q "$value"
-            [[ "$value" == "$cur"* ]] && COMPREPLY+=("$value")
-        done < <(scr complete "$kind" "${prefix[@]}" 2>/dev/null)
-        return
-    fi
-    _scr "$@"
-}
-_scr_classic() {
-    COMP_WORDS=(scr "$1" "${COMP_WORDS[@]:1}")
-    COMP_CWORD=$((COMP_CWORD + 1))
-    _scr_values scr "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD-1]}"
-}
-complete -F _scr_values -o bashdefault -o default scr
-"#
-    .to_owned();
+    let mut text = format!("\n{}", include_str!("completions.bash"));
     for (name, subcommand) in classic {
         let function = format!("_{name}");
         text += &format!(

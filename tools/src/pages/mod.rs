@@ -1,6 +1,6 @@
 //! `scr pages`: writes the manual pages and the completions of shells into an installation. `scripts/install.sh` calls it.
 //!
-//! Everything in them is made from the data of the command itself: its arguments, and the table of parameters.
+//! They are made from the data of the command itself, its arguments and the table of parameters, and from `sections.toml`.
 //!
 //! - `settings`: scr.conf(5)
 //! - `sections`: EXAMPLES, ENVIRONMENT and FILES
@@ -17,6 +17,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::roff::{roman, Roff};
 use clap_mangen::Man;
+use sections::Texts;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -28,18 +29,19 @@ pub(crate) struct PagesArgs {
     dir: PathBuf,
 }
 
-/// Writes them, for this command line.
-pub(crate) fn run(args: &PagesArgs, command: Command) -> Result<Answer> {
-    let mut command = command.disable_help_subcommand(true);
+/// Writes them.
+pub(crate) fn run(args: &PagesArgs) -> Result<Answer> {
+    let mut command = cli::command().disable_help_subcommand(true);
     command.build();
     let (commands, formats) = (args.dir.join("share/man/man1"), args.dir.join("share/man/man5"));
-    write_commands(&command, &commands)?;
+    let texts = Texts::read()?;
+    write_commands(&command, &texts, &commands)?;
     let classic = classic_names(&args.dir.join("bin"))?;
     for (name, subcommand) in &classic {
         // Each has its subcommand's page.
         write(&commands, &format!("{name}.1"), format!(".so man1/scr-{subcommand}.1\n").as_bytes())?;
     }
-    write(&formats, "scr.conf.5", &settings::page().into_bytes())?;
+    write(&formats, "scr.conf.5", &settings::page(&texts).into_bytes())?;
     write_completions(&mut visible(&command), &args.dir.join("share"), &classic)?;
     Ok(Answer::Yes)
 }
@@ -48,9 +50,9 @@ pub(crate) fn run(args: &PagesArgs, command: Command) -> Result<Answer> {
 const SOURCE: &str = concat!("scr ", env!("CARGO_PKG_VERSION"));
 
 /// A page for a command, and for each below it.
-fn write_commands(command: &Command, folder: &Path) -> Result<()> {
+fn write_commands(command: &Command, texts: &Texts, folder: &Path) -> Result<()> {
     for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
-        write_commands(below, folder)?;
+        write_commands(below, texts, folder)?;
     }
     let man = Man::new(command.clone()).date(today()).source(SOURCE).manual("scr");
     let mut page = Vec::new();
@@ -58,7 +60,7 @@ fn write_commands(command: &Command, folder: &Path) -> Result<()> {
     // The section under a help text has no name of its own.
     let page = String::from_utf8(page)?.replace("\n.SH EXTRA\n", "\n.SH NOTES\n");
     let name = man.get_filename();
-    let sections = sections::of(name.trim_end_matches(".1")).to_roff();
+    let sections = texts.of(name.trim_end_matches(".1")).to_roff();
     write(folder, &name, (page + &sections + &see_also("scr(1), scr.conf(5)").to_roff()).as_bytes())
 }
 

@@ -82,10 +82,10 @@ pub(super) fn name(kinds: &[Kind]) -> String {
 /// All plans, the best first, and what has no room.
 pub(super) fn all(site: &Site) -> (Vec<Candidate>, Vec<Excluded>) {
     let schemes = &site.schemes;
-    let single = schemes.iter().find(|scheme| scheme.kind == Kind::Single);
+    let single = schemes.iter().find(|scheme| scheme.kind == Kind::SINGLE);
     let alone = schemes.iter().map(|scheme| vec![scheme]);
     // Checkpoints that are cheap, and fewer that survive the loss of a node.
-    let others = schemes.iter().filter(|scheme| scheme.kind != Kind::Single);
+    let others = schemes.iter().filter(|scheme| scheme.kind != Kind::SINGLE);
     let mixed = others.filter_map(|scheme| Some(vec![single?, scheme]));
     let mut candidates: Vec<Candidate> = Candidate::new(site, &[], 0, false).into_iter().collect();
     let mut excluded = Vec::new();

@@ -2,8 +2,9 @@
 
 use super::report::Report;
 use super::text;
-use crate::page::chart::Chart;
+use crate::page::chart::over_intervals;
 use crate::page::{self, escape, percent, table, time};
+use crate::table::Table;
 
 /// The page.
 pub(super) fn page(report: &Report) -> String {
@@ -18,49 +19,40 @@ pub(super) fn page(report: &Report) -> String {
     let no_room: String =
         text::excluded(report).iter().map(|line| format!("<li>{}</li>", escape(line))).collect();
     let no_room = if no_room.is_empty() { no_room } else { format!("<h3>No room</h3><ul>{no_room}</ul>\n") };
-    let simulated = text::simulated_rows(&report.simulated);
-    let simulated = match &simulated[..] {
-        [] => String::new(),
-        rows => format!("<h2 id=\"sim\">Simulated</h2>\n{}", table("sim", &text::SIMULATED, rows)),
+    let simulated = match report.simulated.is_empty() {
+        true => String::new(),
+        false => {
+            let simulated = text::simulated(&report.simulated);
+            format!("<h2 id=\"sim\">Simulated</h2>\n{}", table("sim", &simulated))
+        }
     };
     let body = format!(
         "{paragraphs}\
-         <h2 id=\"curve\">Efficiency over the interval</h2>\n{}{}\
+         <h2 id=\"curve\">Efficiency over the interval</h2>\n{}\
          <h2 id=\"plans\">Plans</h2>\n{}{no_room}\
          <h2 id=\"changes\">If the figures are wrong</h2>\n{}{simulated}\
          <h2 id=\"settings\">Settings</h2>\n<pre tabindex=\"0\" aria-labelledby=\"settings\">{}</pre>\n\
          <h2 id=\"losses\">Failures</h2>\n{}{}",
-        picture(report),
-        points(report),
-        table("plans", &text::PLANS, &text::plan_rows(report)),
-        table("changes", &text::CHANGES, &text::change_rows(report)),
+        curve(report),
+        table("plans", &text::plans(&report.candidates)),
+        table("changes", &text::changes(report)),
         escape(&report.settings.join("\n")),
-        table("losses", &["LOST", "EVERY"], &losses.collect::<Vec<_>>()),
+        table("losses", &Table::of(&["LOST", "EVERY"], losses)),
         source.unwrap_or_default(),
     );
     page::page(&title, &body)
 }
 
-/// The curve, with the plan marked.
-fn picture(report: &Report) -> String {
+/// The curve, with the plan marked, and as a table.
+fn curve(report: &Report) -> String {
     let curve = &report.curve;
     let last = curve.len().saturating_sub(1).max(1) as f64;
-    let place = |at: usize| at as f64 / last;
     let middle = curve.len() / 2;
     let marked = curve.get(middle).map(|(interval, efficiency)| {
-        (place(middle), *efficiency, format!("{}, {}", time(*interval), percent(*efficiency)))
+        (middle as f64 / last, *efficiency, format!("{}, {}", time(*interval), percent(*efficiency)))
     });
-    let chart = Chart {
-        id: "p",
-        title: "Efficiency over the interval",
-        described: described(report),
-        points: curve.iter().enumerate().map(|(at, point)| (place(at), point.1)).collect(),
-        is_line: true,
-        labels: (0..curve.len()).step_by(8).map(|at| (place(at), time(curve[at].0))).collect(),
-        marked: marked.into_iter().collect(),
-        value: &percent,
-    };
-    chart.svg()
+    let picture = ("p", "Efficiency over the interval", described(report));
+    over_intervals(picture, ("curve", "EFFICIENCY"), curve, marked.into_iter().collect())
 }
 
 /// The curve in words.
@@ -73,16 +65,5 @@ fn described(report: &Report) -> String {
         words(first),
         words(best),
         words(last)
-    )
-}
-
-/// The points of the curve as a table.
-fn points(report: &Report) -> String {
-    let rows =
-        report.curve.iter().step_by(4).map(|(interval, efficiency)| [time(*interval), percent(*efficiency)]);
-    let rows: Vec<_> = rows.collect();
-    format!(
-        "<details><summary>The curve as a table</summary>{}</details>\n",
-        table("curve", &["INTERVAL", "EFFICIENCY"], &rows)
     )
 }

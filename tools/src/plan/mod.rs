@@ -15,7 +15,7 @@ mod site;
 mod text;
 
 use crate::environment;
-use crate::output::{show, show_error, Answer};
+use crate::output::{or_show_error, show, Answer};
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use report::{Report, Simulation};
@@ -80,10 +80,7 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Answer> {
         (None, Some(machine)) => run_machine(args, machine),
         (None, None) => bail!("name a machine"),
     };
-    if let Err(error) = &answer {
-        show_error(args.json, error)?;
-    }
-    answer
+    or_show_error(args.json, answer)
 }
 
 fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
@@ -98,7 +95,7 @@ fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
     if !simulated.is_empty() {
         json["simulated"] = simulated.iter().map(report::Simulated::json).collect();
     }
-    let text = format!("efficiency: {:.6}\n{}", forecast.efficiency, text::simulated(&simulated));
+    let text = format!("efficiency: {:.6}\n{}", forecast.efficiency, text::simulated(&simulated).text());
     show(args.json, json, text)?;
     Ok(Answer::Yes)
 }

@@ -224,8 +224,8 @@ fn settings(best: &Candidate) -> Vec<String> {
     let mut lines = match &best.kinds[..] {
         [] => vec!["SCR_CACHE_BYPASS=1".to_owned()],
         [kind] => {
-            let mut lines = vec!["SCR_CACHE_BYPASS=0".to_owned(), format!("SCR_COPY_TYPE={}", kind.name())];
-            lines.extend(options(*kind).into_iter().map(|(key, value)| format!("SCR_{key}={value}")));
+            let mut lines = vec!["SCR_CACHE_BYPASS=0".to_owned(), format!("SCR_COPY_TYPE={}", kind.name)];
+            lines.extend(kind.options().map(|(key, value)| format!("SCR_{key}={value}")));
             lines.push(format!("SCR_CACHE_SIZE={}", best.count));
             lines
         }
@@ -244,25 +244,12 @@ fn settings(best: &Candidate) -> Vec<String> {
 /// A store for each scheme: one store for all would delete what survives most with the next checkpoint that survives less.
 fn several(best: &Candidate, kinds: &[Kind]) -> Vec<String> {
     let mut lines = vec!["SCR_CACHE_BYPASS=0".to_owned(), "SCR_COPY_TYPE=FILE".to_owned()];
-    let store = |kind: Kind| format!("/dev/shm/{}", kind.name().to_ascii_lowercase());
+    let store = |kind: Kind| format!("/dev/shm/{}", kind.name.to_ascii_lowercase());
     lines.extend(kinds.iter().map(|&kind| format!("STORE={} GROUP=NODE COUNT={}", store(kind), best.count)));
     for (at, kind) in kinds.iter().enumerate() {
-        let options: String =
-            options(*kind).into_iter().map(|(key, value)| format!(" {key}={value}")).collect();
+        let options: String = kind.options().map(|(key, value)| format!(" {key}={value}")).collect();
         let every = best.plan.every(at + 1);
-        lines.push(format!(
-            "CKPT={at} INTERVAL={every} STORE={} TYPE={}{options}",
-            store(*kind),
-            kind.name()
-        ));
+        lines.push(format!("CKPT={at} INTERVAL={every} STORE={} TYPE={}{options}", store(*kind), kind.name));
     }
     lines
-}
-
-fn options(kind: Kind) -> Vec<(&'static str, u64)> {
-    match kind {
-        Kind::Single | Kind::Partner => Vec::new(),
-        Kind::Xor { set_size } => vec![("SET_SIZE", set_size)],
-        Kind::Rs { set_size, failures } => vec![("SET_SIZE", set_size), ("SET_FAILURES", failures)],
-    }
 }

@@ -19,11 +19,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Machine> {
             section.optional("recover", |section, key| section.number(key, SECONDS))?.unwrap_or(write);
         levels.push(Level { write, recover, hidden: 0.0, rate: section.number("rate", RATE)? });
     }
-    if levels.is_empty() {
-        return Err(root.error(
-            "there is no [[level]]; each has a `cost' in seconds and a `rate' in failures per second",
-        ));
-    }
+    let what = "there is no [[level]]; each has a `cost' in seconds and a `rate' in failures per second";
+    ensure!(!levels.is_empty(), root.error(what));
     ensure!(
         levels.len() <= MOST_LEVELS,
         root.error(format_args!("there are {} [[level]] tables; the most is {MOST_LEVELS}", levels.len()))

@@ -1,7 +1,7 @@
 //! A machine as a file describes it: nodes, sizes, costs, and what fails how often. `docs/user/planning.md` explains every key.
 
 use super::document::{Document, Section, BYTES, GAP, SECONDS, SHARE};
-use anyhow::{Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use scr_plan::{partner_survival, survival};
 use std::path::Path;
 
@@ -32,11 +32,12 @@ pub(super) struct Scheme {
 
 /// A scheme with its options.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    Single,
-    Partner,
-    Xor { set_size: u64 },
-    Rs { set_size: u64, failures: u64 },
+pub(super) struct Kind {
+    /// Its name in `TYPE=`.
+    pub(super) name: &'static str,
+    /// Nodes that a set needs, and how many of them may be lost.
+    pub(super) set_size: u64,
+    pub(super) failures: u64,
 }
 
 /// The way to the prefix directory, in seconds.
@@ -68,69 +69,50 @@ pub(super) enum Loss {
 }
 
 impl Kind {
+    pub(super) const SINGLE: Self = Self { name: "SINGLE", set_size: 1, failures: 0 };
+    const PARTNER: Self = Self { name: "PARTNER", set_size: 2, failures: 1 };
+
+    const fn xor(set_size: u64) -> Self {
+        Self { name: "XOR", set_size, failures: 1 }
+    }
+
+    const fn rs(set_size: u64, failures: u64) -> Self {
+        Self { name: "RS", set_size, failures }
+    }
+
     /// Bytes on a node for each byte of a checkpoint.
     pub(super) fn stored(self) -> f64 {
-        1.0 + match self {
-            Self::Single => 0.0,
-            Self::Partner => 1.0,
-            Self::Xor { set_size } => 1.0 / (set_size - 1) as f64,
-            Self::Rs { set_size, failures } => failures as f64 / (set_size - failures) as f64,
-        }
+        1.0 + self.failures as f64 / (self.set_size - self.failures) as f64
     }
 
     /// Bytes that a node sends for each byte of a checkpoint.
     fn sent(self) -> f64 {
-        match self {
-            Self::Single => 0.0,
-            Self::Partner | Self::Xor { .. } => 1.0,
-            Self::Rs { set_size, failures } => (set_size - 1) as f64 / (set_size - failures) as f64,
-        }
+        (self.set_size - 1) as f64 / (self.set_size - self.failures) as f64
     }
 
     /// The probability that it survives such a failure.
     pub(super) fn survives(self, loss: Loss, nodes: u64) -> f64 {
-        let (count, in_group) = match loss {
-            Loss::Processes => return 1.0,
-            Loss::Everything => return 0.0,
-            Loss::Nodes { count, in_group } => (count, in_group),
-        };
-        match self {
-            Self::Single => 0.0,
+        match loss {
+            Loss::Processes => 1.0,
+            Loss::Everything => 0.0,
             // The members of a set are in different groups.
-            _ if in_group => 1.0,
-            Self::Partner => partner_survival(nodes, count),
-            Self::Xor { set_size } => survival(nodes, set_size, 1, count),
-            Self::Rs { set_size, failures } => survival(nodes, set_size, failures, count),
+            Loss::Nodes { in_group: true, .. } if self.failures > 0 => 1.0,
+            Loss::Nodes { count, .. } if self == Self::PARTNER => partner_survival(nodes, count),
+            Loss::Nodes { count, .. } => survival(nodes, self.set_size, self.failures, count),
         }
     }
 
-    /// Its name in `TYPE=`.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::Single => "SINGLE",
-            Self::Partner => "PARTNER",
-            Self::Xor { .. } => "XOR",
-            Self::Rs { .. } => "RS",
-        }
-    }
-
-    /// Nodes that a set needs.
-    fn set_size(self) -> u64 {
-        match self {
-            Self::Single => 1,
-            Self::Partner => 2,
-            Self::Xor { set_size } | Self::Rs { set_size, .. } => set_size,
-        }
+    /// Its options, as settings name them.
+    pub(super) fn options(self) -> impl Iterator<Item = (&'static str, u64)> {
+        let known = if self.name == "RS" { 2 } else { usize::from(self.name == "XOR") };
+        [("SET_SIZE", self.set_size), ("SET_FAILURES", self.failures)].into_iter().take(known)
     }
 }
 
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Single | Self::Partner => f.write_str(self.name()),
-            Self::Xor { set_size } => write!(f, "XOR {set_size}"),
-            Self::Rs { set_size, failures } => write!(f, "RS {set_size}/{failures}"),
-        }
+        f.write_str(self.name)?;
+        self.options().zip([" ", "/"]).try_for_each(|((_, number), before)| write!(f, "{before}{number}"))
     }
 }
 
@@ -148,16 +130,16 @@ impl Loss {
 
 /// Sets to choose from, if the file names no scheme.
 const KINDS: [Kind; 10] = [
-    Kind::Single,
-    Kind::Partner,
-    Kind::Xor { set_size: 4 },
-    Kind::Xor { set_size: 8 },
-    Kind::Xor { set_size: 16 },
-    Kind::Xor { set_size: 32 },
-    Kind::Rs { set_size: 8, failures: 2 },
-    Kind::Rs { set_size: 16, failures: 2 },
-    Kind::Rs { set_size: 16, failures: 4 },
-    Kind::Rs { set_size: 32, failures: 4 },
+    Kind::SINGLE,
+    Kind::PARTNER,
+    Kind::xor(4),
+    Kind::xor(8),
+    Kind::xor(16),
+    Kind::xor(32),
+    Kind::rs(8, 2),
+    Kind::rs(16, 2),
+    Kind::rs(16, 4),
+    Kind::rs(32, 4),
 ];
 
 /// Bandwidths of a node, in bytes per second.
@@ -216,12 +198,9 @@ fn transfer(root: &Section<'_>, kind: Kind, checkpoint: Option<f64>, bandwidths:
     };
     let bytes = checkpoint.with_context(|| missing("checkpoint").to_string())?;
     let cache = bandwidths.cache.with_context(|| missing("cache.bandwidth").to_string())?;
-    let sending = match kind {
-        Kind::Single => 0.0,
-        _ => {
-            bytes * kind.sent() / bandwidths.network.with_context(|| missing("cache.network").to_string())?
-        }
-    };
+    let network = || bandwidths.network.with_context(|| missing("cache.network").to_string());
+    let sent = bytes * kind.sent();
+    let sending = if sent > 0.0 { sent / network()? } else { 0.0 };
     Ok(bytes * kind.stored() / cache + sending)
 }
 
@@ -234,7 +213,7 @@ fn schemes(
     let scheme = |kind, cost| Scheme { kind, cost, recover: cost + restart };
     let sections = root.sections("scheme")?;
     if sections.is_empty() {
-        let fitting = KINDS.into_iter().filter(|kind| kind.set_size() <= nodes);
+        let fitting = KINDS.into_iter().filter(|kind| kind.set_size <= nodes);
         return fitting.map(|kind| Ok(scheme(kind, cost(kind)?))).collect();
     }
     let read = |section: Section<'_>| {
@@ -257,15 +236,11 @@ fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
         "SINGLE" | "PARTNER" => &[],
         "XOR" => &["set-size"],
         "RS" => &["set-size", "set-failures"],
-        _ => {
-            return Err(
-                section.error_of("type", format_args!("is `{name}'; it must be SINGLE, PARTNER, XOR or RS"))
-            )
-        }
+        _ => bail!(section.error_of("type", format!("is `{name}'; it must be SINGLE, PARTNER, XOR or RS"))),
     };
     for key in ["set-size", "set-failures"] {
         if !known.contains(&key) && section.optional(key, |_, _| Ok(()))?.is_some() {
-            return Err(section.error_of(key, format_args!("has no meaning for {name}")));
+            bail!(section.error_of(key, format_args!("has no meaning for {name}")));
         }
     }
     let whole = |key, least, most| section.optional(key, |section, key| section.whole(key, least, most));
@@ -273,16 +248,13 @@ fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
     let least = if name == "RS" { failures + 1 } else { 2 };
     let set_size = whole("set-size", least, 1024)?.unwrap_or(8.max(least));
     let kind = match name.as_str() {
-        "SINGLE" => Kind::Single,
-        "PARTNER" => Kind::Partner,
-        "XOR" => Kind::Xor { set_size },
-        _ => Kind::Rs { set_size, failures },
+        "SINGLE" => Kind::SINGLE,
+        "PARTNER" => Kind::PARTNER,
+        "XOR" => Kind::xor(set_size),
+        _ => Kind::rs(set_size, failures),
     };
-    if kind.set_size() > nodes {
-        return Err(
-            section.error(format_args!("{kind} needs {} nodes, and there are {nodes}", kind.set_size()))
-        );
-    }
+    let needed = kind.set_size;
+    ensure!(needed <= nodes, section.error(format!("{kind} needs {needed} nodes, and there are {nodes}")));
     Ok(kind)
 }
 
@@ -297,14 +269,10 @@ fn flush(root: &Section<'_>, nodes: u64, checkpoint: Option<f64>, restart: f64) 
         (Some(cost), None, _) => cost,
         (None, Some(bandwidth), Some(bytes)) => bytes * nodes as f64 / bandwidth,
         (None, Some(_), None) => {
-            return Err(
-                flush.error_of("bandwidth", "says nothing without `checkpoint', the bytes on each node")
-            )
+            bail!(flush.error_of("bandwidth", "says nothing without `checkpoint', the bytes on each node"))
         }
-        (Some(_), Some(_), _) => {
-            return Err(flush.error_of("bandwidth", "and `flush.cost' exclude each other"))
-        }
-        (None, None, _) => return Err(flush.error("`flush.cost' or `flush.bandwidth' is missing")),
+        (Some(_), Some(_), _) => bail!(flush.error_of("bandwidth", "and `flush.cost' exclude each other")),
+        (None, None, _) => bail!(flush.error("`flush.cost' or `flush.bandwidth' is missing")),
     };
     let hidden = flush.optional("hidden", |flush, key| flush.number(key, SHARE))?.unwrap_or(0.0);
     Ok(Flush { cost, recover: seconds("recover")?.unwrap_or(cost + restart), hidden })
@@ -321,9 +289,8 @@ fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
         |loses, gap: Option<f64>| failures.extend(gap.map(|gap| Failure { loses, rate: 1.0 / gap }));
     add(Loss::Processes, gap("processes")?);
     let (node, any) = (gap("node")?, gap("any-node")?);
-    if node.is_some() && any.is_some() {
-        return Err(section.error_of("any-node", "and `failures.node' exclude each other"));
-    }
+    let is_clear = node.is_none() || any.is_none();
+    ensure!(is_clear, section.error_of("any-node", "and `failures.node' exclude each other"));
     add(one, node.map(|gap| gap / nodes as f64).or(any));
     for several in section.sections("several")? {
         let several = several.only(&["nodes", "every", "group"])?;
@@ -332,10 +299,8 @@ fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
         add(Loss::Nodes { count, in_group }, Some(several.number("every", GAP)?));
     }
     add(Loss::Everything, gap("all")?);
-    if failures.is_empty() {
-        return Err(section
-            .error("nothing fails; give `node', `any-node', `processes', `all' or [[failures.several]]"));
-    }
+    let cure = "nothing fails; give `node', `any-node', `processes', `all' or [[failures.several]]";
+    ensure!(!failures.is_empty(), section.error(cure));
     Ok(failures)
 }
 
@@ -373,10 +338,10 @@ group = true
         let site = read(WHOLE).unwrap();
         let cost =
             |kind| site.schemes.iter().find(|scheme| scheme.kind == kind).map(|scheme| scheme.cost).unwrap();
-        assert_eq!(cost(Kind::Single), 10.0);
-        assert_eq!(cost(Kind::Partner), 20.0 + 5.0);
-        assert!((cost(Kind::Xor { set_size: 8 }) - (10.0 * 8.0 / 7.0 + 5.0)).abs() < 1e-9);
-        let rs = Kind::Rs { set_size: 16, failures: 4 };
+        assert_eq!(cost(Kind::SINGLE), 10.0);
+        assert_eq!(cost(Kind::PARTNER), 20.0 + 5.0);
+        assert!((cost(Kind::xor(8)) - (10.0 * 8.0 / 7.0 + 5.0)).abs() < 1e-9);
+        let rs = Kind::rs(16, 4);
         assert!((cost(rs) - (10.0 * 16.0 / 12.0 + 5.0 * 15.0 / 12.0)).abs() < 1e-9);
         assert_eq!((site.flush.cost, site.flush.recover, site.flush.hidden), (100.0, 160.0, 0.9));
         assert_eq!(site.name, "m");
@@ -406,17 +371,17 @@ group = true
         let one = Loss::Nodes { count: 1, in_group: false };
         let two = Loss::Nodes { count: 2, in_group: false };
         let group = Loss::Nodes { count: 4, in_group: true };
-        let xor = Kind::Xor { set_size: 8 };
+        let xor = Kind::xor(8);
         assert_eq!(
             [Loss::Processes, one, group, Loss::Everything].map(|loss| xor.survives(loss, 64)),
             [1.0, 1.0, 1.0, 0.0]
         );
         assert_eq!(
-            [Loss::Processes, one, group].map(|loss| Kind::Single.survives(loss, 64)),
+            [Loss::Processes, one, group].map(|loss| Kind::SINGLE.survives(loss, 64)),
             [1.0, 0.0, 0.0]
         );
         assert!((xor.survives(two, 64) - 56.0 / 63.0).abs() < 1e-12, "the second is in another set");
-        assert_eq!(Kind::Rs { set_size: 8, failures: 2 }.survives(two, 64), 1.0);
+        assert_eq!(Kind::rs(8, 2).survives(two, 64), 1.0);
     }
 
     #[test]

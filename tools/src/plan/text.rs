@@ -1,8 +1,9 @@
 //! A plan for the terminal: the tables, a curve in letters, and the settings.
 
-use super::report::{Report, Simulated, YEAR};
+use super::bytes;
+use super::candidates::{self, Candidate};
+use super::report::{Change, Report, Simulated, YEAR};
 use super::site::Site;
-use super::{bytes, candidates};
 use crate::page::{grouped, percent, time};
 use crate::table::Table;
 
@@ -10,10 +11,10 @@ use crate::table::Table;
 pub(super) fn report(report: &Report) -> String {
     let parts = [
         head(report),
-        plans(report),
+        best_plans(report),
         curve(report),
-        sensitivity(report),
-        simulated(&report.simulated),
+        changes(report).text(),
+        simulated(&report.simulated).text(),
         settings(report),
     ];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
@@ -59,12 +60,9 @@ fn head(report: &Report) -> String {
     format!("{}:\n{losses}\n{}\n{}\n", machine(&report.site), best(report).join("\n"), gain(report))
 }
 
-/// The heads of the table of plans.
-pub(super) const PLANS: [&str; 6] = ["PLAN", "EFFICIENCY", "INTERVAL", "COUNT", "FLUSH", "SURVIVES IN CACHE"];
-
-/// The rows of the table of plans.
-pub(super) fn plan_rows(report: &Report) -> Vec<[String; 6]> {
-    let row = |candidate: &candidates::Candidate| {
+/// The table of these plans.
+pub(super) fn plans<'c>(plans: impl IntoIterator<Item = &'c Candidate>) -> Table {
+    let row = |candidate: &Candidate| {
         let rate: f64 = candidate.machine.levels().iter().map(|level| level.rate).sum();
         let fatal = candidate.machine.levels().last().map_or(0.0, |level| level.rate);
         let flush =
@@ -79,7 +77,8 @@ pub(super) fn plan_rows(report: &Report) -> Vec<[String; 6]> {
             format!("{:.1} % of failures", 100.0 * (1.0 - fatal / rate)),
         ]
     };
-    report.candidates.iter().map(row).collect()
+    let head = ["PLAN", "EFFICIENCY", "INTERVAL", "COUNT", "FLUSH", "SURVIVES IN CACHE"];
+    Table::of(&head, plans.into_iter().map(row))
 }
 
 /// The schemes that have no room.
@@ -92,21 +91,16 @@ pub(super) fn excluded(report: &Report) -> Vec<String> {
 /// The best of each kind matter; so many rows are enough.
 const MOST_ROWS: usize = 8;
 
-fn plans(report: &Report) -> String {
-    let mut table = Table::with_head(&PLANS);
-    let rows = plan_rows(report);
-    let shown = rows.len().min(MOST_ROWS);
-    let is_uncached = |row: &&[String; 6]| row[3] == "-";
+fn best_plans(report: &Report) -> String {
+    let all = &report.candidates;
     // The plan without a cache is what all others are compared with.
-    rows[..shown]
-        .iter()
-        .chain(rows[shown..].iter().filter(is_uncached))
-        .for_each(|row| table.row(row.iter()));
-    let hidden = rows.len() - shown - rows[shown..].iter().filter(is_uncached).count();
+    let is_shown = |(place, plan): &(usize, &Candidate)| *place < MOST_ROWS || plan.kinds.is_empty();
+    let shown: Vec<_> = all.iter().enumerate().filter(is_shown).map(|(_, plan)| plan).collect();
+    let hidden = all.len() - shown.len();
     let more =
         if hidden > 0 { format!("({hidden} more plans with --json or --html)\n") } else { String::new() };
     let no_room: String = excluded(report).into_iter().map(|line| line + "\n").collect();
-    table.text() + &more + &no_room
+    plans(shown).text() + &more + &no_room
 }
 
 const COLUMNS: usize = 49;
@@ -140,27 +134,14 @@ fn curve(report: &Report) -> String {
     format!("Efficiency over the interval (O: the plan)\n{body}{:9}+{}\n{under}", "", "-".repeat(COLUMNS))
 }
 
-/// The heads of the table of changes.
-pub(super) const CHANGES: [&str; 3] = ["IF", "EFFICIENCY", "BEST PLAN THEN"];
-
-/// Its rows.
-pub(super) fn change_rows(report: &Report) -> Vec<[String; 3]> {
-    let row =
-        |change: &super::report::Change| [change.what.to_owned(), percent(change.kept), percent(change.best)];
-    report.sensitivity.iter().map(row).collect()
+/// The table of changes.
+pub(super) fn changes(report: &Report) -> Table {
+    let row = |change: &Change| [change.what.to_owned(), percent(change.kept), percent(change.best)];
+    Table::of(&["IF", "EFFICIENCY", "BEST PLAN THEN"], report.sensitivity.iter().map(row))
 }
 
-fn sensitivity(report: &Report) -> String {
-    let mut table = Table::with_head(&CHANGES);
-    change_rows(report).iter().for_each(|row| table.row(row.iter()));
-    table.text()
-}
-
-/// The heads of the table of simulations.
-pub(super) const SIMULATED: [&str; 4] = ["SIMULATED GAPS", "EFFICIENCY", "YEARS", "FAILURES OF EACH LEVEL"];
-
-/// Its rows.
-pub(super) fn simulated_rows(simulated: &[Simulated]) -> Vec<[String; 4]> {
+/// The table of simulations.
+pub(super) fn simulated(simulated: &[Simulated]) -> Table {
     let row = |simulated: &Simulated| {
         let failures =
             simulated.outcome.failures.iter().map(|&count| grouped(count as f64)).collect::<Vec<_>>();
@@ -171,14 +152,8 @@ pub(super) fn simulated_rows(simulated: &[Simulated]) -> Vec<[String; 4]> {
             failures.join(" / "),
         ]
     };
-    simulated.iter().map(row).collect()
-}
-
-/// The results of simulations; empty if there are none.
-pub(super) fn simulated(simulated: &[Simulated]) -> String {
-    let mut table = Table::with_head(&SIMULATED);
-    simulated_rows(simulated).iter().for_each(|row| table.row(row.iter()));
-    table.text()
+    let head = ["SIMULATED GAPS", "EFFICIENCY", "YEARS", "FAILURES OF EACH LEVEL"];
+    Table::of(&head, simulated.iter().map(row))
 }
 
 fn settings(report: &Report) -> String {

@@ -1,27 +1,26 @@
 //! `scr plugin check FILE`: from the outside, then in a process of its own.
 
-use super::apart::{ask, Given};
-use super::report::CheckReport;
-use super::CheckArgs;
+use super::apart::ask;
+use super::report::{CheckReport, Step};
+use super::{isolated, CheckArgs};
 use crate::environment;
-use crate::output::{show, show_error, Answer};
+use crate::output::{or_show_error, show, Answer};
 use crate::table::Table;
 use anyhow::{bail, Result};
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::message::amount;
 use scr_core::plugin::{check_library, CheckedLibrary, FoundPlugin, Manifest, Trusted};
-use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
-    let report = environment::env().and_then(|env| examine(&env, args));
-    match &report {
-        Ok(report) => show(args.json, serde_json::to_value(report)?, text(report))?,
-        Err(error) => show_error(args.json, error)?,
+    if args.here {
+        return isolated::run(&args.file);
     }
-    report.map(|report| Answer::from(report.good))
+    let report = or_show_error(args.json, environment::env().and_then(|env| examine(&env, args)))?;
+    show(args.json, serde_json::to_value(&report)?, text(&report))?;
+    Ok(Answer::from(report.good))
 }
 
 fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
@@ -67,7 +66,7 @@ pub(super) fn manifest_of(file: &Path) -> Result<Option<PathBuf>> {
     Ok(manifests.into_iter().find(|path| names(path, &file)))
 }
 
-fn is_manifest(path: &Path) -> bool {
+pub(super) fn is_manifest(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "toml")
 }
 
@@ -92,29 +91,20 @@ fn summary(manifest: &Manifest) -> String {
 
 /// Loads the library in a process of its own, and adds what that finds out.
 fn load_apart(report: &mut CheckReport, limit: Duration) -> Result<()> {
-    let (option, file) = match (&report.manifest, &report.library) {
-        (Some(manifest), _) => ("--manifest", manifest),
-        (None, Some(library)) => ("--library", library),
-        (None, None) => return Ok(()),
-    };
-    match ask::<CheckReport>([OsStr::new("isolated"), OsStr::new(option), OsStr::new(file)], Some(limit))? {
-        Given::Answer(inside) => {
+    let Some(file) = report.manifest.as_ref().or(report.library.as_ref()) else { return Ok(()) };
+    match ask::<CheckReport>(["check", "--here", file], Some(limit))? {
+        Ok(inside) => {
             report.good &= inside.good;
             report.steps.extend(inside.steps);
         }
-        Given::Nothing(how) => {
-            report.add("load", Err(format!("loading it {how}")));
-        }
+        Err(how) => _ = report.add("load", Err(format!("loading it {how}"))),
     }
     Ok(())
 }
 
 fn text(report: &CheckReport) -> String {
-    let mut table = Table::default();
-    for step in &report.steps {
-        // As wide for every answer, for scripts that cut columns.
-        let (verdict, name) = (if step.good { "good" } else { "BAD " }, format!("{:8}", step.step));
-        table.row([verdict, &name, &step.text]);
-    }
-    table.text()
+    // As wide for every answer, for scripts that cut columns.
+    let verdict = |step: &Step| if step.good { "good" } else { "BAD " };
+    let row = |step: &Step| [verdict(step).to_owned(), format!("{:8}", step.step), step.text.clone()];
+    Table::of(&[], report.steps.iter().map(row)).text()
 }

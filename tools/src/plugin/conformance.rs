@@ -1,6 +1,6 @@
 //! `scr plugin conformance FILE`: puts a plugin through the conformance kit, in a process of its own.
 
-use super::apart::{answer, ask, Given};
+use super::apart::{answer, ask};
 use super::check::manifest_of;
 use super::report::ConformanceReport;
 use super::ConformanceArgs;
@@ -26,12 +26,12 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     let arguments =
         arguments.into_iter().chain([args.file.as_os_str()]).chain(args.options.iter().map(OsStr::new));
     match ask::<Result<ConformanceReport, String>>(arguments, None)? {
-        Given::Answer(Ok(report)) => {
+        Ok(Ok(report)) => {
             show(args.json, serde_json::to_value(&report)?, report.text())?;
             Ok(Answer::from(report.passed))
         }
-        Given::Answer(Err(why)) => bail!("{} was not tried: {why}", args.file.display()),
-        Given::Nothing(how) => {
+        Ok(Err(why)) => bail!("{} was not tried: {why}", args.file.display()),
+        Err(how) => {
             warn(format_args!("the kit could not finish: trying {} {how}", args.file.display()));
             Ok(Answer::No)
         }

@@ -10,7 +10,6 @@ use scr_base::describe as describe_error;
 use scr_base::env::Env;
 use scr_core::plugin::{Discovery, FoundPlugin, Manifest, PluginHost, PluginKind};
 use serde_json::json;
-use std::fmt::Write as _;
 
 pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
     let env = environment::env()?;
@@ -29,7 +28,7 @@ pub(super) fn run(args: &InfoArgs) -> Result<Answer> {
         }
         json["error"] = why.into();
     }
-    let texts = found.iter().map(|found| describe(&env, found)).collect::<Result<Vec<_>>>()?;
+    let texts: Vec<_> = found.iter().map(|found| describe(&env, found)).collect();
     show(args.common.json, json, texts.join("\n"))?;
     Ok(Answer::from(!found.is_empty()))
 }
@@ -44,38 +43,35 @@ fn not_found(host: &PluginHost, discovery: &Discovery, kinds: &[PluginKind], nam
     texts.find(says_all).unwrap_or_else(there_are)
 }
 
-fn describe(env: &Env, found: &FoundPlugin) -> Result<String> {
+fn describe(env: &Env, found: &FoundPlugin) -> String {
     let manifest = &found.manifest;
     let format = &manifest.format;
-    let mut text = format!("{}: {}\n", manifest.name, manifest.description);
-    let mut row = |name: &str, value: String| writeln!(text, "  {name:13} {value}");
-    row("kind", manifest.kind.to_string())?;
-    row("version", format!("{}, for plugin interface {}", manifest.version, manifest.abi))?;
+    let (oldest, newest) = (format.oldest, format.newest);
+    let yes = |flag: bool| if flag { "yes" } else { "no" }.to_owned();
+    let mut rows = vec![
+        ("kind", manifest.kind.to_string()),
+        ("version", format!("{}, for plugin interface {}", manifest.version, manifest.abi)),
+    ];
     match manifest.kind {
-        PluginKind::Scheme => {
-            row("survives", survives(manifest))?;
-            let (oldest, newest) = (format.oldest, format.newest);
-            row("format", format!("{}, reads {oldest} to {newest}, writes {newest}", format.id))?;
-        }
-        PluginKind::Transport => {
-            let yes = |flag| if flag { "yes" } else { "no" };
-            row("asynchronous", yes(manifest.capabilities.asynchronous).to_owned())?;
-            row("survives job", yes(manifest.capabilities.survives_job).to_owned())?;
-        }
+        PluginKind::Scheme => rows.extend([
+            ("survives", survives(manifest)),
+            ("format", format!("{}, reads {oldest} to {newest}, writes {newest}", format.id)),
+        ]),
+        PluginKind::Transport => rows.extend([
+            ("asynchronous", yes(manifest.capabilities.asynchronous)),
+            ("survives job", yes(manifest.capabilities.survives_job)),
+        ]),
         PluginKind::Log => {}
     }
-    row("manifest", found.manifest_path.display().to_string())?;
-    row("library", found.library.display().to_string())?;
-    if let Some(why) = unusable(env, found) {
-        row("unusable", why)?;
-    }
-    if manifest.options.is_empty() {
-        row("options", "none".to_owned())?;
-    } else {
-        text.push_str("  options\n");
-        text.push_str(&options(manifest));
-    }
-    Ok(text)
+    rows.push(("manifest", found.manifest_path.display().to_string()));
+    rows.push(("library", found.library.display().to_string()));
+    rows.extend(unusable(env, found).map(|why| ("unusable", why)));
+    let rows: String = rows.iter().map(|(name, value)| format!("  {name:13} {value}\n")).collect();
+    let options = match manifest.options.is_empty() {
+        true => format!("  {:13} none\n", "options"),
+        false => format!("  options\n{}", options(manifest)),
+    };
+    format!("{}: {}\n{rows}{options}", manifest.name, manifest.description)
 }
 
 fn survives(manifest: &Manifest) -> String {
@@ -87,11 +83,10 @@ fn survives(manifest: &Manifest) -> String {
 }
 
 fn options(manifest: &Manifest) -> String {
-    let mut table = Table::default();
-    for option in &manifest.options {
+    let rows = manifest.options.iter().map(|option| {
         let default = option.default.as_deref().unwrap_or("unset");
         let name = format!("    {}={default}", option.name);
-        table.row([&name, option.allowed().trim_end_matches(','), &option.help]);
-    }
-    table.text()
+        [name, option.allowed().trim_end_matches(',').to_owned(), option.help.clone()]
+    });
+    Table::of(&[], rows).text()
 }

@@ -1,8 +1,8 @@
 //! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
 
 use super::apart::answer;
+use super::check::is_manifest;
 use super::report::CheckReport;
-use super::IsolatedArgs;
 use crate::environment;
 use crate::output::Answer;
 use anyhow::Result;
@@ -13,13 +13,13 @@ use scr_plugin_api::abi::LoadedPlugin;
 use scr_plugin_api::KvTree;
 use std::path::Path;
 
-pub(super) fn run(args: &IsolatedArgs) -> Result<Answer> {
+/// Tries a manifest with its library, or a library that has no manifest.
+pub(super) fn run(file: &Path) -> Result<Answer> {
     let mut report = CheckReport::new();
     let env = environment::env()?;
-    match (&args.manifest, &args.library) {
-        (Some(manifest), _) => try_plugin(&env, manifest, &mut report)?,
-        (None, Some(library)) => try_library(&env, library, &mut report)?,
-        (None, None) => {}
+    match is_manifest(file) {
+        true => try_plugin(&env, file, &mut report)?,
+        false => try_library(&env, file, &mut report)?,
     }
     answer(&report)?;
     Ok(Answer::from(report.good))

@@ -34,16 +34,15 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
 }
 
 fn table(env: &Env, shown: &[&FoundPlugin]) -> String {
-    let mut table = Table::with_head(&["NAME", "KIND", "VERSION", "DESCRIPTION"]);
-    for found in shown {
+    let rows = shown.iter().map(|found| {
         let manifest = &found.manifest;
         let description = match unusable(env, found) {
             Some(_) => "(cannot be used)",
             None => &manifest.description,
         };
-        table.row([&manifest.name, &manifest.kind.to_string(), &manifest.version, description]);
-    }
-    table.text()
+        [manifest.name.clone(), manifest.kind.to_string(), manifest.version.clone(), description.to_owned()]
+    });
+    Table::of(&["NAME", "KIND", "VERSION", "DESCRIPTION"], rows).text()
 }
 
 /// Facts that the user did not ask for and should know.

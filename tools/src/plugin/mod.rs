@@ -42,9 +42,6 @@ pub(crate) enum Command {
     /// Write a crate with a working plugin, its manifest, a test and a README, as a start
     #[command(after_help = crate::cli::EXIT_CODES)]
     New(NewArgs),
-    /// The part of `check` that runs in a separate process
-    #[command(hide = true)]
-    Isolated(IsolatedArgs),
 }
 
 /// The places to look, and the form of the answer.
@@ -88,6 +85,9 @@ pub(crate) struct CheckArgs {
     /// How long loading the library may take
     #[arg(long, value_name = "SECONDS", default_value = "20", value_parser = time::length)]
     timeout: Duration,
+    /// The part of `check` that runs in a separate process
+    #[arg(long, hide = true)]
+    here: bool,
 }
 
 #[derive(Args)]
@@ -120,16 +120,6 @@ pub(crate) struct NewArgs {
     into: Option<PathBuf>,
 }
 
-#[derive(Args)]
-pub(crate) struct IsolatedArgs {
-    /// The library, where it has no manifest
-    #[arg(long)]
-    library: Option<PathBuf>,
-    /// The manifest that names the library
-    #[arg(long)]
-    manifest: Option<PathBuf>,
-}
-
 /// Kinds of plugins on the command line.
 #[derive(Clone, Copy, ValueEnum)]
 enum Kind {
@@ -159,6 +149,5 @@ pub(crate) fn run(command: &Command) -> Result<Answer> {
         Command::Check(args) => check::run(args),
         Command::Conformance(args) => conformance::run(args),
         Command::New(args) => new::run(args),
-        Command::Isolated(args) => isolated::run(args),
     }
 }

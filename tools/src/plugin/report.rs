@@ -3,7 +3,7 @@
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_conformance::{scheme, transport};
-use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, OptionType};
+use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use std::path::Path;
@@ -166,11 +166,7 @@ fn plugin_json(env: &Env, found: &FoundPlugin) -> Value {
         "abi": abi.to_string(),
         "description": description,
         "format": { "id": format.id, "oldest": format.oldest, "newest": format.newest },
-        "capabilities": {
-            "tolerates": capabilities.tolerates,
-            "asynchronous": capabilities.asynchronous,
-            "survives_job": capabilities.survives_job,
-        },
+        "capabilities": capabilities,
         "options": options.iter().map(option_json).collect::<Vec<_>>(),
         "manifest": text(&found.manifest_path),
         "library": text(&found.library),
@@ -179,15 +175,9 @@ fn plugin_json(env: &Env, found: &FoundPlugin) -> Value {
 }
 
 fn option_json(option: &OptionSpec) -> Value {
-    let kind = match option.kind {
-        OptionType::Integer => "integer",
-        OptionType::Size => "size",
-        OptionType::Boolean => "boolean",
-        OptionType::Text => "text",
-    };
     json!({
         "name": option.name,
-        "type": kind,
+        "type": option.kind,
         "default": option.default,
         "allowed": option.allowed(),
         "help": option.help,

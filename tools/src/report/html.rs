@@ -1,8 +1,8 @@
 //! Reports as one page: the life of a job, where its time went, bandwidth over time, and the interval against the expected loss.
 
 use super::interval::Choice;
-use super::{text, Job};
-use crate::page::chart::{Chart, Timeline};
+use super::{text, total, Job};
+use crate::page::chart::{over_intervals, Chart, Timeline};
 use crate::page::{self, escape, percent, table, time, times_along};
 use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, Level};
@@ -21,13 +21,13 @@ fn one(job: &Job) -> String {
     let figures = &job.figures;
     let paragraph = |line: &String| format!("<p>{}</p>\n", escape(line));
     let mut body = paragraph(&text::who(job)) + &paragraph(&text::state(figures));
-    let block: String = figures.block().iter().map(|line| escape(line) + "\n").collect();
+    let block = escape(&text::block(figures));
     let _ = write!(body, "<pre class=\"p\">{block}</pre>\n<h2 id=\"life\">Life of the job</h2>\n");
     body += &life(job);
     body += "<h2 id=\"times\">Where the time went</h2>\n";
-    body += &table("times", &text::TIMES, &text::time_rows(figures));
+    body += &table("times", &text::times(figures));
     body += "<h2 id=\"bytes\">Bytes and bandwidth</h2>\n";
-    body += &table("bytes", &text::LEVELS, &text::level_rows(figures));
+    body += &table("bytes", &text::levels(figures));
     body += &bandwidths(job);
     if let Some(choice) = Choice::of(figures) {
         body += "<h2 id=\"interval\">Interval and expected loss</h2>\n";
@@ -137,42 +137,24 @@ fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
 }
 
 fn loss(choice: &Choice) -> String {
-    let curve = &choice.curve;
-    let last = curve.len().saturating_sub(1).max(1);
-    let at = |step: usize| step as f64 / last as f64;
-    let (low, high) = (curve[0].0, curve[last].0);
+    let (low, high) = (choice.curve[0].0, choice.curve[choice.curve.len() - 1].0);
     let place = |interval: f64| (interval / low).ln() / (high / low).ln();
     let mark = |name: &str, (interval, loss): (f64, f64)| {
         (place(interval), loss, format!("{name}: {}, {}", time(interval), percent(loss)))
     };
-    let chart = Chart {
-        id: "i",
-        title: "Expected loss over the interval",
-        described: choice.in_words(),
-        points: curve.iter().enumerate().map(|(step, point)| (at(step), point.1)).collect(),
-        is_line: true,
-        labels: (0..=last).step_by(8).map(|step| (at(step), time(curve[step].0))).collect(),
-        marked: vec![mark("best", choice.best), mark("present", choice.present)],
-        value: &percent,
-    };
-    let rows: Vec<_> =
-        curve.iter().step_by(4).map(|(interval, loss)| [time(*interval), percent(*loss)]).collect();
-    format!(
-        "{}<details><summary>The curve as a table</summary>{}</details>\n",
-        chart.svg(),
-        table("interval", &["INTERVAL", "EXPECTED LOSS"], &rows)
-    )
+    let marked = vec![mark("best", choice.best), mark("present", choice.present)];
+    let picture = ("i", "Expected loss over the interval", choice.in_words());
+    over_intervals(picture, ("interval", "EXPECTED LOSS"), &choice.curve, marked)
 }
 
 fn list(all: &[Job]) -> String {
-    let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
-    let block: String = total.block().iter().map(|line| escape(line) + "\n").collect();
+    let total = total(all);
+    let block = escape(&text::block(&total));
     format!(
         "<pre class=\"p\">{block}</pre>\n<h2 id=\"times\">Where the time went</h2>\n{}\
          <h2 id=\"bytes\">Bytes and bandwidth</h2>\n{}<h2 id=\"jobs\">Jobs</h2>\n{}",
-        table("times", &text::TIMES, &text::time_rows(&total)),
-        table("bytes", &text::LEVELS, &text::level_rows(&total)),
-        table("jobs", &text::JOBS, &text::job_rows(all))
+        table("times", &text::times(&total)),
+        table("bytes", &text::levels(&total)),
+        table("jobs", &text::jobs(all))
     )
 }

@@ -10,13 +10,13 @@ mod text;
 
 use crate::environment;
 use crate::log::sources;
-use crate::output::{show, show_error, warn, Answer};
-use crate::parallel::at_once;
+use crate::output::{or_show_error, show, warn, Answer};
 use crate::time::{self, Looks, GRAMMAR};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use jiff::Zoned;
 use scr_base::env::Env;
+use scr_base::parallel::at_a_time;
 use scr_config::param::{self, Params};
 use scr_core::log::{jobs, Class, Figures, History};
 use scr_plugin_api::LogQuery;
@@ -24,7 +24,6 @@ use scr_prefix::Prefix;
 use serde_json::{json, Value};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 /// Text below the help.
 pub(crate) fn after_help() -> String {
@@ -67,11 +66,7 @@ struct Job {
 
 /// Runs the command.
 pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
-    let answer = report(args);
-    if let Err(error) = &answer {
-        show_error(args.json, error)?;
-    }
-    answer
+    or_show_error(args.json, report(args))
 }
 
 fn report(args: &ReportArgs) -> Result<Answer> {
@@ -113,20 +108,8 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
         let job = |(figures, history)| Job { dir: dir.clone(), figures, history };
         Ok((jobs(found.entries).into_iter().map(job).collect(), found.notes))
     };
-    let next = Mutex::new(dirs.iter().enumerate());
-    let done = Mutex::new(Vec::new());
-    let work = || loop {
-        let Some((at, dir)) = next.lock().ok().and_then(|mut next| next.next()) else { return };
-        let found = of_dir(dir);
-        if let Ok(mut done) = done.lock() {
-            done.push((at, found));
-        }
-    };
-    at_once(usize::try_from(env.processors).unwrap_or(1).clamp(1, 16), work);
-    let mut done = done.into_inner().unwrap_or_default();
-    done.sort_by_key(|(at, _)| *at);
     let (mut all, mut notes) = (Vec::new(), Vec::new());
-    for (_, found) in done {
+    for found in at_a_time(env.processors.clamp(1, 16), dirs, |dir| of_dir(dir)) {
         match found {
             Ok((jobs, remarks)) => {
                 all.extend(jobs);
@@ -153,11 +136,16 @@ pub(crate) fn block(env: &Env, params: &Params, job_id: &str) -> Option<[String;
 }
 
 fn json(all: &[Job]) -> Value {
-    let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
     let history = all.len() == 1;
     let jobs: Vec<_> = all.iter().map(|job| job_json(job, history)).collect();
-    json!({ "jobs": jobs, "total": figures_json(&total) })
+    json!({ "jobs": jobs, "total": figures_json(&total(all)) })
+}
+
+/// What all of them have cost together.
+fn total(all: &[Job]) -> Figures {
+    let mut total = Figures::default();
+    all.iter().for_each(|job| total.add(&job.figures));
+    total
 }
 
 fn job_json(job: &Job, with_history: bool) -> Value {

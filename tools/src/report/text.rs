@@ -1,7 +1,8 @@
 //! Reports for the terminal: of one job in full, of many as a table.
 
 use super::interval::Choice;
-use super::Job;
+use super::{total, Job};
+use crate::log::size;
 use crate::output::{count, on_one_line};
 use crate::page::percent;
 use crate::table::Table;
@@ -23,7 +24,7 @@ pub(super) fn brief(all: &[Job]) -> String {
     all.iter().map(|job| head(job) + &block(&job.figures)).collect()
 }
 
-fn block(figures: &Figures) -> String {
+pub(super) fn block(figures: &Figures) -> String {
     figures.block().iter().map(|line| format!("{line}\n")).collect()
 }
 
@@ -48,8 +49,7 @@ pub(super) fn state(figures: &Figures) -> String {
     let began = crate::time::in_words(i64::try_from(figures.began / 1_000_000).unwrap_or(i64::MAX));
     let size = match figures.processes {
         0 => String::new(),
-        1 => format!(", 1 process on {}", count(figures.nodes, "node")),
-        processes => format!(", {processes} processes on {}", count(figures.nodes, "node")),
+        processes => format!(", {}", size(processes, figures.nodes)),
     };
     format!("{}, began {began}{size}", figures.state.name())
 }
@@ -60,21 +60,14 @@ fn head(job: &Job) -> String {
 
 fn one(job: &Job) -> String {
     let figures = &job.figures;
-    let mut times = Table::with_head(&TIMES);
-    time_rows(figures).iter().for_each(|row| times.row(row.iter()));
-    let mut levels = Table::with_head(&LEVELS);
-    level_rows(figures).iter().for_each(|row| levels.row(row.iter()));
     let interval = Choice::of(figures).map(|choice| choice.in_words());
     let notes: String = remarks(figures).into_iter().chain(interval).map(|line| line + "\n").collect();
-    let parts = [head(job) + &block(figures), times.text(), levels.text(), notes];
+    let parts = [head(job) + &block(figures), times(figures).text(), levels(figures).text(), notes];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The head of the table of classes.
-pub(super) const TIMES: [&str; 3] = ["TIME SPENT ON", "TIME", "SHARE"];
-
-/// Its rows, which add up to the elapsed time.
-pub(super) fn time_rows(figures: &Figures) -> Vec<[String; 3]> {
+/// The table of classes, whose rows add up to the elapsed time.
+pub(super) fn times(figures: &Figures) -> Table {
     let elapsed = figures.elapsed().max(1) as f64;
     let row = |name: &str, micros: u64| {
         [
@@ -85,14 +78,11 @@ pub(super) fn time_rows(figures: &Figures) -> Vec<[String; 3]> {
     };
     let classes = Class::ALL.iter().filter(|class| figures.time(**class) > 0);
     let rows = classes.map(|class| row(class.name(), figures.time(*class)));
-    rows.chain([row("all", figures.elapsed())]).collect()
+    Table::of(&["TIME SPENT ON", "TIME", "SHARE"], rows.chain([row("all", figures.elapsed())]))
 }
 
-/// The head of the table of levels.
-pub(super) const LEVELS: [&str; 5] = ["BYTES", "SIZE", "TIMES", "TIME", "BANDWIDTH"];
-
-/// Its rows.
-pub(super) fn level_rows(figures: &Figures) -> Vec<[String; 5]> {
+/// The table of levels.
+pub(super) fn levels(figures: &Figures) -> Table {
     let row = |(level, moved): (&scr_core::log::Level, &scr_core::log::Moved)| {
         [
             level.name(),
@@ -102,7 +92,7 @@ pub(super) fn level_rows(figures: &Figures) -> Vec<[String; 5]> {
             format!("{}/s", amount(moved.bandwidth() as u64)),
         ]
     };
-    figures.moved.iter().map(row).collect()
+    Table::of(&["BYTES", "SIZE", "TIMES", "TIME", "BANDWIDTH"], figures.moved.iter().map(row))
 }
 
 /// Other remarks on the job.
@@ -120,19 +110,13 @@ pub(super) fn remarks(figures: &Figures) -> Vec<String> {
         lines.push(format!("Since the newest checkpoint the job has computed for {time}."));
     }
     let failed = [
-        (figures.failed_checkpoints, "dataset"),
-        (figures.failed_flushes, "flush"),
-        (figures.failed_restarts, "restart"),
+        (figures.failed_checkpoints, ["dataset", "datasets"]),
+        (figures.failed_flushes, ["flush", "flushes"]),
+        (figures.failed_restarts, ["restart", "restarts"]),
     ];
     for (number, what) in failed.into_iter().filter(|(number, _)| *number > 0) {
-        let plural = if number == 1 {
-            ""
-        } else if what == "flush" {
-            "es"
-        } else {
-            "s"
-        };
-        lines.push(format!("{number} {what}{plural} failed; `scr log' says why."));
+        let what = what[usize::from(number != 1)];
+        lines.push(format!("{number} {what} failed; `scr log' says why."));
     }
     if figures.rebuilt_processes > 0 {
         let damaged = match figures.damaged_bytes {
@@ -144,12 +128,8 @@ pub(super) fn remarks(figures: &Figures) -> Vec<String> {
     lines
 }
 
-/// The head of the table of jobs.
-pub(super) const JOBS: [&str; 10] =
-    ["JOB", "USER", "STATE", "ELAPSED", "GOODPUT", "CHECKPOINTS", "FLUSHES", "RESTARTS", "TWICE", "FAILURES"];
-
-/// Its rows.
-pub(super) fn job_rows(all: &[Job]) -> Vec<[String; 10]> {
+/// The table of jobs.
+pub(super) fn jobs(all: &[Job]) -> Table {
     let row = |job: &Job| {
         let figures = &job.figures;
         let time = |class| span(Duration::from_micros(figures.time(class)));
@@ -166,13 +146,12 @@ pub(super) fn job_rows(all: &[Job]) -> Vec<[String; 10]> {
             figures.failures.to_string(),
         ]
     };
-    all.iter().map(row).collect()
+    Table::of(&JOBS, all.iter().map(row))
 }
 
+const JOBS: [&str; 10] =
+    ["JOB", "USER", "STATE", "ELAPSED", "GOODPUT", "CHECKPOINTS", "FLUSHES", "RESTARTS", "TWICE", "FAILURES"];
+
 fn list(all: &[Job]) -> String {
-    let mut table = Table::with_head(&JOBS);
-    job_rows(all).iter().for_each(|row| table.row(row.iter()));
-    let mut total = Figures::default();
-    all.iter().for_each(|job| total.add(&job.figures));
-    format!("{}\n{} together\n{}", table.text(), count(all.len() as u64, "job"), block(&total))
+    format!("{}\n{} together\n{}", jobs(all).text(), count(all.len() as u64, "job"), block(&total(all)))
 }

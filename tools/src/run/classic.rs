@@ -6,8 +6,8 @@ use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::good_nodes;
 use crate::machine::{process, Manifests};
-use crate::output::{print, Answer};
-use anyhow::{bail, ensure, Context, Result};
+use crate::output::{print, print_line, Answer};
+use anyhow::{ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use scr_config::param;
 use scr_prefix::{Halt, Nodes, Prefix};
@@ -81,9 +81,7 @@ pub(crate) struct NodesFileArgs {
 pub(crate) fn nodes_file(args: &NodesFileArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = environment::prefix(&env, args.dir.as_deref())?;
-    let Some(Nodes(nodes)) = Nodes::read(&*env.files, &prefix)? else { return Ok(Answer::No) };
-    print(format!("{nodes}\n"))?;
-    Ok(Answer::Yes)
+    print_line(Nodes::read(&*env.files, &prefix)?.map(|Nodes(nodes)| nodes))
 }
 
 /// Which directories.
@@ -141,11 +139,8 @@ pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
         .map(|base| if args.base { base.clone() } else { base.join(&below) })
         .map(|dir| dir.display().to_string())
         .collect();
-    if dirs.is_empty() {
-        bail!("no store is enabled");
-    }
-    print(format!("{}\n", dirs.join(" ")))?;
-    Ok(Answer::Yes)
+    ensure!(!dirs.is_empty(), "no store is enabled");
+    print_line(Some(dirs.join(" ")))
 }
 
 /// Which job.
@@ -170,7 +165,7 @@ pub(crate) struct ShouldExitArgs {
 pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let job = JobContext::of(&args.job)?;
     let prefix = Prefix::new(job.params.get(&param::PREFIX));
-    let now = job.allocation.now();
+    let now = environment::now(&job.env);
     let end = job.allocation.end();
     let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {
@@ -188,10 +183,7 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
             (good < needed).then(|| format!("{good} nodes can be used and {needed} are needed"))
         }
     };
-    if let Some(why) = &why {
-        print(format!("{why}\n"))?;
-    }
-    Ok(Answer::from(why.is_some()))
+    print_line(why)
 }
 
 /// Text below the help of `scr kill-jobstep`.

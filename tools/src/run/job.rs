@@ -21,7 +21,6 @@ use scr_config::param::{self, Parameter, Params};
 use scr_core::log::{Event, Log, Record};
 use scr_prefix::{ChangedEnd, Halt, HaltReason, Nodes, Prefix};
 use std::ffi::OsString;
-use std::path::Path;
 use std::time::Duration;
 
 /// The job, between its first run and its last.
@@ -29,18 +28,19 @@ pub(super) struct Job<'a> {
     env: &'a Env,
     params: &'a Params,
     command: &'a [OsString],
-    prefix: Prefix,
-    allocation: Allocation,
+    pub(super) prefix: Prefix,
+    pub(super) allocation: Allocation,
     launcher: Option<Launcher>,
-    log: Log,
+    pub(super) log: Log,
     signals: Signals,
     pause: Duration,
     /// Nodes that the user excludes.
     excluded: Vec<String>,
     bad: Vec<BadNode>,
-    agents: Agents,
+    pub(super) agents: Agents,
     end_watch: EndWatch,
-    runs: u64,
+    /// How many runs were started so far.
+    pub(super) runs: u64,
     last: Option<RunOutcome>,
     /// The file with the number of nodes, as it was before the first run.
     nodes_before: Option<Written>,
@@ -86,7 +86,7 @@ impl<'a> Job<'a> {
             excluded,
             log: Log::of_command(env, params, "scr run", &prefix),
             launcher,
-            pause: pause.unwrap_or_else(|| allocation.pause()),
+            pause: pause.unwrap_or_else(|| Duration::from_secs(allocation.manager.pause)),
             signals: Signals::catch()?,
             nodes_before: written(env, &prefix),
             bad: Vec::new(),
@@ -125,32 +125,10 @@ impl<'a> Job<'a> {
         }
     }
 
-    /// Ends the agents, once the flushes of the job have ended.
-    pub(super) fn end_agents(&mut self) {
-        self.agents.end();
-    }
-
     /// Prints what the job has cost, with all its runs.
     pub(super) fn print_costs(&self) {
         let block = report::block(self.env, self.params, &self.allocation.job_id);
         block.iter().flatten().for_each(|line| warn(line));
-    }
-
-    pub(super) fn allocation(&self) -> &Allocation {
-        &self.allocation
-    }
-
-    /// Whether there was no run at all.
-    pub(super) fn never_started(&self) -> bool {
-        self.runs == 0
-    }
-
-    pub(super) fn prefix_dir(&self) -> &Path {
-        self.prefix.dir()
-    }
-
-    pub(super) fn log(&self) -> &Log {
-        &self.log
     }
 
     /// The exit code of this command.
@@ -184,7 +162,7 @@ impl<'a> Job<'a> {
     }
 
     fn known_state(&self) -> Result<JobState> {
-        let now = self.allocation.now();
+        let now = environment::now(self.env);
         let mut end = self.allocation.end().time;
         // As in the library, a file that cannot be read halts nothing.
         let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
@@ -341,7 +319,7 @@ fn record_end(env: &Env, prefix: &Prefix, allocation: &mut Allocation, end: u64)
     let Ok(time) = i64::try_from(end) else { return };
     warn(&format!(
         "the end of the allocation has changed: {} seconds are left now",
-        time.saturating_sub(allocation.now())
+        time.saturating_sub(environment::now(env))
     ));
     allocation.end_time = Some(end);
     let changed = ChangedEnd { job_id: allocation.job_id.clone(), time };

@@ -150,10 +150,10 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         print_stop(&job, stop);
     }
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(&env, &params, job.allocation(), job.log(), warn) {
+    if let Err(error) = postrun::finish(&env, &params, &job.allocation, &job.log, warn) {
         warn(&format!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
-    job.end_agents();
+    job.agents.end();
     job.print_costs();
     stopped.map(|_| job.answer())
 }
@@ -177,8 +177,8 @@ fn print_stop(job: &Job<'_>, stop: &StopReason) {
     if job.is_worth_a_word(stop) {
         warn(&stop.to_string());
     }
-    if let (StopReason::Halted(reason), true) = (stop, job.never_started()) {
-        warn(&reason.cure(job.prefix_dir()));
+    if let (StopReason::Halted(reason), true) = (stop, job.runs == 0) {
+        warn(&reason.cure(job.prefix.dir()));
     }
 }
 

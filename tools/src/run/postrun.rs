@@ -9,7 +9,7 @@ use crate::inspect::{ask, inventory_here};
 use crate::machine::health::{answering, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{self, print, Answer};
+use crate::output::{self, count, print, Answer};
 use crate::poststage;
 use crate::report;
 use anyhow::Result;
@@ -200,10 +200,7 @@ impl Scavenge<'_> {
     /// Saves a dataset and reports how that went. Returns whether it is complete in the prefix directory now.
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
-        let nodes = match self.nodes().len() {
-            1 => "1 node".to_owned(),
-            many => format!("{many} nodes"),
-        };
+        let nodes = count(self.nodes().len() as u64, "node");
         (self.warn)(&format!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));

@@ -4,7 +4,7 @@
 use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health::{bad_nodes, excluded, own_names, BadNode};
-use crate::output::{print, warn, Answer};
+use crate::output::{print, print_line, warn, Answer};
 use crate::table::Table;
 use crate::time;
 use anyhow::{ensure, Context, Result};
@@ -62,11 +62,6 @@ struct EnvWhat {
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
     let job = JobContext::of(&args.job)?;
     let what = &args.what;
-    let one = |text: Option<String>| -> Result<Answer> {
-        let Some(text) = text.filter(|text| !text.is_empty()) else { return Ok(Answer::No) };
-        print(format!("{text}\n"))?;
-        Ok(Answer::Yes)
-    };
     let nodes = || hostlist::compress(&job.allocation.nodes);
     let end = || job.allocation.end_time.map(|end| end.to_string());
     let user = || job.params.get(&param::USER_NAME);
@@ -75,31 +70,28 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
         Ok(Nodes::read(&*job.env.files, &prefix)?.map(|nodes| nodes.0.to_string()))
     };
     match what {
-        EnvWhat { user: true, .. } => one(Some(user())),
-        EnvWhat { jobid: true, .. } => one(Some(job.allocation.job_id.clone())),
-        EnvWhat { nodes: true, .. } => one(Some(nodes())),
+        EnvWhat { user: true, .. } => print_line(Some(user())),
+        EnvWhat { jobid: true, .. } => print_line(Some(job.allocation.job_id.clone())),
+        EnvWhat { nodes: true, .. } => print_line(Some(nodes())),
         EnvWhat { down: true, .. } => {
             let nodes: Vec<_> = bad(&job, &[])?.into_iter().map(|bad| bad.node).collect();
-            one(Some(hostlist::compress(&nodes)))
+            print_line(Some(hostlist::compress(&nodes)))
         }
-        EnvWhat { runnodes: true, .. } => one(last()?),
-        EnvWhat { endtime: true, .. } => one(end()),
+        EnvWhat { runnodes: true, .. } => print_line(last()?),
+        EnvWhat { endtime: true, .. } => print_line(end()),
         _ => {
             let or_none =
                 |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
-            let mut table = Table::default();
-            [
-                ["resource manager".to_owned(), job.allocation.manager().to_owned()],
+            let rows = [
+                ["resource manager".to_owned(), job.allocation.manager.name.clone()],
                 ["user".to_owned(), user()],
                 ["job id".to_owned(), job.allocation.job_id.clone()],
                 ["nodes".to_owned(), or_none(Some(nodes()))],
                 ["nodes of the last run".to_owned(), or_none(last()?)],
                 ["end of the allocation".to_owned(), or_none(end())],
                 ["prefix directory".to_owned(), job.params.get(&param::PREFIX).display().to_string()],
-            ]
-            .into_iter()
-            .for_each(|row| table.row(row));
-            print(table.text())?;
+            ];
+            print(Table::of(&[], rows).text())?;
             Ok(Answer::Yes)
         }
     }
@@ -148,14 +140,11 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
         }
     }
     if args.reason {
-        let mut table = Table::default();
-        bad.iter().for_each(|bad| table.row([&bad.node, &bad.why]));
-        print(table.text())?;
-    } else if !bad.is_empty() {
-        let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
-        print(format!("{}\n", hostlist::compress(&nodes)))?;
+        print(Table::of(&[], bad.iter().map(|bad| [&bad.node, &bad.why])).text())?;
+        return Ok(Answer::from(!bad.is_empty()));
     }
-    Ok(Answer::from(!bad.is_empty()))
+    let nodes: Vec<_> = bad.into_iter().map(|bad| bad.node).collect();
+    print_line(Some(hostlist::compress(&nodes)))
 }
 
 /// The nodes of the allocation that cannot be used, with those of them that are known to be down.
@@ -184,8 +173,7 @@ pub(crate) struct RetriesHaltArgs {
 
 /// `scr retries-halt`.
 pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
-    let prefix = args.dir.clone().or_else(|| args.job.prefix.clone());
-    let job = JobArgs { prefix, ..args.job.clone() };
+    let job = args.job.or_in(args.dir.as_deref());
     let (env, _) = job.environment()?;
     let params = environment::params(&env);
     let prefix = Prefix::new(params.get(&param::PREFIX));
@@ -196,11 +184,7 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
         })
         .ok();
     let end = context.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
-    let reason = halt.reason(environment::now(&env), end);
-    if let Some(reason) = &reason {
-        print(format!("{reason}\n"))?;
-    }
-    Ok(Answer::from(reason.is_some()))
+    print_line(halt.reason(environment::now(&env), end))
 }
 
 /// Which nodes, and what to print of them.
@@ -236,17 +220,12 @@ pub(crate) struct HostsArgs {
 /// `scr glob-hosts`.
 pub(crate) fn glob_hosts(args: &HostsArgs) -> Result<Answer> {
     let nodes = args.nodes()?;
-    let text = match args {
+    print_line(Some(match args {
         HostsArgs { count: Some(_), .. } => nodes.len().to_string(),
         HostsArgs { nth: Some(words), .. } => nth(&nodes, words)?.cloned().unwrap_or_default(),
         HostsArgs { expand: Some(_), .. } => nodes.join("\n"),
         _ => hostlist::compress(&nodes),
-    };
-    if text.is_empty() {
-        return Ok(Answer::No);
-    }
-    print(format!("{text}\n"))?;
-    Ok(Answer::Yes)
+    }))
 }
 
 impl HostsArgs {

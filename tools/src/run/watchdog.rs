@@ -146,18 +146,13 @@ fn file_stamps(files: &dyn Files, prefix: &Prefix) -> Vec<Option<FileStamp>> {
         [prefix.flush_file(), prefix.index_file(), prefix.nodes_file(), prefix.halt_file()];
     let look = |path: &PathBuf| {
         let status = files.status(path).ok()?;
-        Some(FileStamp { identity: status.identity, mtime: status.mtime, len: status.len })
+        Some((status.identity, status.mtime, status.len))
     };
     paths.iter().map(look).collect()
 }
 
 /// Changes with each change of a file. Reading the file changes none of this.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileStamp {
-    identity: (u64, u64),
-    mtime: (i64, u32),
-    len: u64,
-}
+type FileStamp = ((u64, u64), (i64, u32), u64);
 
 /// It looks every second, and file systems may be slow.
 const LATE: Duration = Duration::from_secs(10);

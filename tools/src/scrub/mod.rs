@@ -9,7 +9,7 @@ mod report;
 mod targets;
 
 use crate::environment;
-use crate::output::{show, show_error, Answer};
+use crate::output::{or_show_error, show, Answer};
 use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use clap::Args;
@@ -42,12 +42,9 @@ pub(crate) struct ScrubArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
-    let report = environment::env().and_then(|env| scrub(&env, args));
-    match &report {
-        Ok(report) => show(args.json, report.json(), report.text())?,
-        Err(error) => show_error(args.json, error)?,
-    }
-    report.map(|report| Answer::from(report.is_intact()))
+    let report = or_show_error(args.json, environment::env().and_then(|env| scrub(&env, args)))?;
+    show(args.json, report.json(), report.text())?;
+    Ok(Answer::from(report.is_intact()))
 }
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {

@@ -105,14 +105,14 @@ fn target_text(target: &Target, report: &Report) -> String {
     if report.datasets.is_empty() && suspects(report).next().is_none() {
         return text + "no datasets\n\n";
     }
-    let mut table = Table::with_head(&["DATASET", "NAME", "STATE", "FILES", "SIZE", "UNVERIFIED", "WRONG"]);
-    for Dataset { id, name, state, items } in &report.datasets {
+    let row = |Dataset { id, name, state, items }: &Dataset| {
         let name = if name.is_empty() { "-" } else { name };
         let Totals { files, bytes, unverified, wrong } = Totals::of(items);
         let [id, files, unverified, wrong] = [*id, files, unverified, wrong].map(|number| number.to_string());
-        table.row([&id, name, state, &files, &amount(bytes), &unverified, &wrong]);
-    }
-    text += &table.text();
+        [id, name.to_owned(), state.clone(), files, amount(bytes), unverified, wrong]
+    };
+    let head = ["DATASET", "NAME", "STATE", "FILES", "SIZE", "UNVERIFIED", "WRONG"];
+    text += &Table::of(&head, report.datasets.iter().map(row)).text();
     text.extend(suspects(report).filter_map(|(id, item)| wrong_text(id, item)));
     text + &unverified_text(report) + "\n"
 }

@@ -22,6 +22,7 @@ use scr_prefix::{
     DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, IndexEntry, KnownEnd, LastRun, Location,
     Prefix, RestartPoint, RunState, Seq,
 };
+use serde::Serialize;
 use std::time::Duration;
 
 /// All that is known of a job.
@@ -62,7 +63,8 @@ pub(super) struct Facts {
 }
 
 /// Whether the job runs.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum State {
     Running,
     /// It has called `SCR_Finalize`.
@@ -73,6 +75,7 @@ pub(super) enum State {
     Died,
     /// No run has recorded itself.
     #[default]
+    #[serde(rename = "none")]
     NoRun,
     /// That cannot be found out here.
     Unknown,
@@ -119,11 +122,12 @@ pub(super) struct Answers {
 }
 
 impl Checkpoint {
-    fn of(dataset: &DatasetDescriptor, seq: Seq) -> Self {
+    fn of(name: &[u8], seq: Seq, dataset: Option<&DatasetDescriptor>) -> Self {
+        let dataset = dataset.cloned().unwrap_or_default();
         let seconds = i64::try_from(dataset.created / 1_000_000).ok().filter(|&seconds| seconds > 0);
         Self {
             seq,
-            name: String::from_utf8_lossy(&dataset.name).into_owned(),
+            name: String::from_utf8_lossy(name).into_owned(),
             number: dataset.checkpoint_id,
             created: seconds,
             bytes: dataset.bytes,
@@ -134,14 +138,12 @@ impl Checkpoint {
 
     /// As the job has recorded it.
     fn recorded(entry: &FlushEntry) -> Self {
-        let dataset = entry.dataset.clone().unwrap_or_default();
-        let dataset = DatasetDescriptor { name: entry.name.clone(), ..dataset };
         let kept = &entry.in_cache;
         Self {
             survives: kept.survives,
             scheme: kept.scheme.clone().unwrap_or_default(),
             is_local: kept.is_local,
-            ..Self::of(&dataset, entry.seq())
+            ..Self::of(&entry.name, entry.seq(), entry.dataset.as_ref())
         }
     }
 
@@ -154,7 +156,7 @@ impl Checkpoint {
             is_local: found.is_local,
             lost: found.lost.len(),
             ranks: Some(found.ranks),
-            ..Self::of(&found.dataset, seq)
+            ..Self::of(&found.dataset.name, seq, Some(&found.dataset))
         }
     }
 }
@@ -224,9 +226,8 @@ impl Facts {
         let (own, others): (Vec<_>, Vec<_>) =
             index.candidates().into_iter().partition(|entry| self.can_read(entry.restart_point()));
         let checkpoint = |entry: &IndexEntry| {
-            let dataset = entry.dataset.clone().unwrap_or_default();
-            let dataset = DatasetDescriptor { name: entry.name.clone(), ..dataset };
-            Checkpoint { survives: Some(Survives::All), ..Checkpoint::of(&dataset, entry.seq()) }
+            let known = Checkpoint::of(&entry.name, entry.seq(), entry.dataset.as_ref());
+            Checkpoint { survives: Some(Survives::All), ..known }
         };
         self.saved = own.first().map(checkpoint);
         self.of_others[1] = others.first().map(checkpoint);
@@ -239,7 +240,6 @@ impl Facts {
             Some(found) => found.iter().any(|found| found.id == dataset.id && found.beyond_repair.is_none()),
             None => !is_silent && dataset.in_cache.damage.is_none(),
         };
-        let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
         self.saves = saving.saved(is_whole).into_iter().map(name).collect();
         self.leaves = saving.left.iter().map(name).collect();
     }
@@ -263,7 +263,7 @@ impl Facts {
             false => {
                 let up = nodes_with_data(&job.allocation, &mut |_| ());
                 let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
-                let why = format!("{} reports it down", job.allocation.manager());
+                let why = format!("{} reports it down", job.allocation.manager.name);
                 answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
                 let found = self.known(ask(&job.allocation, &job.params, &up, &[], LONGEST))?;
                 up.into_iter()
@@ -313,7 +313,6 @@ impl Facts {
                 self.cached.iter_mut().for_each(|checkpoint| checkpoint.survives = None);
             }
             let damaged = recorded.first().and_then(|newest| Some((newest, newest.in_cache.damage.clone()?)));
-            let name = |entry: &FlushEntry| String::from_utf8_lossy(&entry.name).into_owned();
             self.unusable = damaged.map(|(entry, why)| (name(entry), why));
             return;
         };
@@ -332,9 +331,13 @@ impl Facts {
             let why = others.iter().find(|found| found.dataset.id == entry.id);
             let why = why.and_then(|found| found.beyond_repair.clone());
             let why = why.unwrap_or_else(|| "no node that answers has any part of it".to_owned());
-            (String::from_utf8_lossy(&entry.name).into_owned(), why)
+            (name(entry), why)
         });
     }
+}
+
+fn name(entry: &FlushEntry) -> String {
+    String::from_utf8_lossy(&entry.name).into_owned()
 }
 
 fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {

@@ -3,6 +3,7 @@
 use super::gather::{Checkpoint, Facts, State};
 use scr_comm::placement::Survives;
 use scr_config::descriptor::protects;
+use serde::Serialize;
 
 /// The conclusions from the facts.
 #[derive(Debug)]
@@ -50,8 +51,10 @@ pub(super) enum Why<'f> {
 }
 
 /// A loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub(super) enum Loss {
+    #[serde(rename = "node")]
     OneNode,
     AllNodes,
     /// The nodes with all that they store.

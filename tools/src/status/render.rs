@@ -374,7 +374,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     json!({
         "prefix": facts.prefix,
         "time": facts.now,
-        "state": state_word(facts.state),
+        "state": facts.state,
         "job_id": run.map(|run| &run.job_id),
         "nodes": run.map(|run| run.nodes.len()),
         "ranks": run.map(|run| run.ranks),
@@ -407,24 +407,12 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     })
 }
 
-fn state_word(state: State) -> &'static str {
-    match state {
-        State::Running => "running",
-        State::Finished => "finished",
-        State::Stopped => "stopped",
-        State::Died => "died",
-        State::NoRun => "none",
-        State::Unknown => "unknown",
-    }
-}
-
 fn protection_json(facts: &Facts, judged: &Judged<'_>) -> Value {
     let why = match judged.protection {
         Protection::Nothing(why) => Some(why_nothing(facts, why)),
         _ => None,
     };
-    let survives = judged.newest.and_then(|newest| newest.survives);
-    let nodes = match survives {
+    let nodes = match judged.newest.and_then(|newest| newest.survives) {
         Some(Survives::Nodes(nodes)) => json!(nodes),
         Some(Survives::All) => json!("all"),
         None => Value::Null,
@@ -446,13 +434,8 @@ fn checkpoint_json(facts: &Facts, checkpoint: &Checkpoint) -> Value {
 }
 
 fn cost_json(cost: &Cost<'_>) -> Value {
-    let loss = match cost.loss {
-        Loss::OneNode => "node",
-        Loss::AllNodes => "all_nodes",
-        Loss::Allocation => "allocation",
-    };
     json!({
-        "loss": loss,
+        "loss": cost.loss,
         "back_to": cost.back_to.map(|back_to| &back_to.name),
         "checkpoints": cost.checkpoints,
         "seconds": cost.seconds,

@@ -86,6 +86,16 @@ fn is_listed(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
 
 /// The checksum of a whole file.
 pub fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, FileError> {
+    checksum_with(file, path, block_bytes, &mut |_| ())
+}
+
+/// The same. Calls `progress` with the number of bytes that have just been read.
+pub fn checksum_with(
+    file: &dyn File,
+    path: &Path,
+    block_bytes: u64,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u32, FileError> {
     let mut block = zeroed(block_size(block_bytes)).at("read", path)?;
     let mut hasher = crc32fast::Hasher::new();
     let mut offset = 0_u64;
@@ -96,6 +106,7 @@ pub fn checksum(file: &dyn File, path: &Path, block_bytes: u64) -> Result<u32, F
         }
         hasher.update(&block[..count]);
         offset += count as u64;
+        progress(count as u64);
     }
 }
 

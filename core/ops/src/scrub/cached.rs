@@ -32,22 +32,28 @@ pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsErro
     Ok(found)
 }
 
-pub(super) fn plan(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Plan, FsError> {
-    files.list(cache).at("list", cache)?;
-    let mut there = look_through(files, cache);
-    if let Some(error) = there.errors.pop() {
-        return Err(error);
-    }
-    let mut plan = Plan::default();
-    for id in there.ids {
-        let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
-        let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
-        let name = maps.iter().find_map(|part| part.map.record.as_ref()).map(label).unwrap_or_default();
-        if wanted.takes(id, &name) {
-            plan.datasets.push(planned(id, name, maps));
+impl Plan {
+    /// The records of a cache directory: a folder with folders `scr.dataset.<id>`.
+    ///
+    /// # Errors
+    /// If the folder cannot be listed.
+    pub fn of_cache(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        files.list(cache).at("list", cache)?;
+        let mut there = look_through(files, cache);
+        if let Some(error) = there.errors.pop() {
+            return Err(error);
         }
+        let mut plan = Self::default();
+        for id in there.ids {
+            let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
+            let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
+            let name = maps.iter().find_map(|part| part.map.record.as_ref()).map(label).unwrap_or_default();
+            if wanted.takes(id, &name) {
+                plan.datasets.push(planned(id, name, maps));
+            }
+        }
+        Ok(plan)
     }
-    Ok(plan)
 }
 
 fn planned(id: u64, name: String, parts: Vec<Part>) -> Planned {

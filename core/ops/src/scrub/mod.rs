@@ -129,22 +129,6 @@ struct Read {
 }
 
 impl Plan {
-    /// The records of a cache directory: a folder with folders `scr.dataset.<id>`.
-    ///
-    /// # Errors
-    /// If the folder cannot be listed.
-    pub fn of_cache(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Self, FsError> {
-        cached::plan(files, cache, wanted)
-    }
-
-    /// The records of a prefix directory.
-    ///
-    /// # Errors
-    /// It has no folder `.scr`, or that cannot be read.
-    pub fn of_prefix(files: &dyn Files, prefix: &Path, wanted: &Wanted) -> Result<Self, FsError> {
-        prefixed::plan(files, prefix, wanted)
-    }
-
     /// Whether nothing of what was wanted is there.
     pub fn is_empty(&self) -> bool {
         self.datasets.is_empty()

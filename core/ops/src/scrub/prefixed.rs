@@ -8,25 +8,32 @@ use scr_prefix::{IndexEntry, Prefix, PrefixError, Rank2File, Summary};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-pub(super) fn plan(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Plan, FsError> {
-    let prefix = Prefix::new(dir);
-    files.list(&prefix.scr_dir()).at("list", &prefix.scr_dir())?;
-    let mut plan = Plan::default();
-    let entries = match LedgerDir::new(files, &prefix).index_as_it_is() {
-        Ok(index) => index.entries(),
-        Err(error) => {
-            let now = "no dataset can be fetched; add each again with `scr_index --add'";
-            plan.general.push(wrong(prefix.index_file(), ItemKind::Index, scr_base::describe(&error), now));
-            return Ok(plan);
+impl Plan {
+    /// The records of a prefix directory.
+    ///
+    /// # Errors
+    /// It has no folder `.scr`, or that cannot be read.
+    pub fn of_prefix(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+        let prefix = Prefix::new(dir);
+        files.list(&prefix.scr_dir()).at("list", &prefix.scr_dir())?;
+        let mut plan = Self::default();
+        let entries = match LedgerDir::new(files, &prefix).index_as_it_is() {
+            Ok(index) => index.entries(),
+            Err(error) => {
+                let now = "no dataset can be fetched; add each again with `scr_index --add'";
+                let found = scr_base::describe(&error);
+                plan.general.push(wrong(prefix.index_file(), ItemKind::Index, found, now));
+                return Ok(plan);
+            }
+        };
+        for entry in entries.into_iter().rev() {
+            let name = String::from_utf8_lossy(&entry.name).into_owned();
+            if wanted.takes(entry.id, &name) {
+                plan.datasets.push(planned(files, &prefix, &entry, name));
+            }
         }
-    };
-    for entry in entries.into_iter().rev() {
-        let name = String::from_utf8_lossy(&entry.name).into_owned();
-        if wanted.takes(entry.id, &name) {
-            plan.datasets.push(planned(files, &prefix, &entry, name));
-        }
+        Ok(plan)
     }
-    Ok(plan)
 }
 
 fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String) -> Planned {
@@ -66,19 +73,15 @@ fn state(entry: &IndexEntry) -> String {
 
 fn look_at_summary(files: &dyn Files, prefix: &Prefix, id: u64) -> Item {
     let path = prefix.summary_file(id);
-    match Summary::read(files, prefix, id) {
-        Ok(Some(summary)) if summary.complete => item(path, ItemKind::Summary, Verdict::Intact),
+    let found = match Summary::read(files, prefix, id) {
+        Ok(Some(summary)) if summary.complete => return item(path, ItemKind::Summary, Verdict::Intact),
         Ok(Some(_)) => {
-            let found =
-                format!("{} says that the dataset is not complete, and the index that it is", path.display());
-            wrong(path, ItemKind::Summary, found, REFUSED)
+            format!("{} says that the dataset is not complete, and the index that it is", path.display())
         }
-        Ok(None) => {
-            let found = format!("{} is missing", path.display());
-            wrong(path, ItemKind::Summary, found, REFUSED)
-        }
-        Err(error) => wrong(path, ItemKind::Summary, scr_base::describe(&error), REFUSED),
-    }
+        Ok(None) => format!("{} is missing", path.display()),
+        Err(error) => scr_base::describe(&error),
+    };
+    wrong(path, ItemKind::Summary, found, REFUSED)
 }
 
 /// The lists must have as many files, and as many bytes, as the index says.
@@ -97,11 +100,10 @@ fn compare_totals(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, lists:
             Err(error) => return wrong(path, ItemKind::FileList, scr_base::describe(&error), REFUSED),
         }
     }
-    let files = dataset.and_then(|dataset| dataset.files);
-    let bytes = dataset.and_then(|dataset| dataset.bytes);
-    let wrong_files = files.is_some_and(|files| files != listed.0);
-    let wrong_bytes = bytes.is_some_and(|bytes| listed.1.is_some_and(|listed| listed != bytes));
-    if !wrong_files && !wrong_bytes {
+    let (files, bytes) = dataset.map_or((None, None), |dataset| (dataset.files, dataset.bytes));
+    let same_files = files.is_none_or(|files| files == listed.0);
+    let same_bytes = bytes.zip(listed.1).is_none_or(|(bytes, listed)| bytes == listed);
+    if same_files && same_bytes {
         return item(path, ItemKind::FileList, Verdict::Intact);
     }
     let found = format!(
