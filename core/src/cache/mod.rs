@@ -58,7 +58,7 @@ use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
 use begin::DatasetIds;
-use filemap::{Claim, Filemap, Journal};
+use filemap::{Claim, Filemap};
 use flush_file::update_flush_file;
 use freeing::Freeing;
 use kept_open::KeptOpen;

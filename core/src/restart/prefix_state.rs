@@ -116,7 +116,9 @@ impl PrefixState {
             let is_failed = known.checkpoint && known.failed && !known.superseded;
             is_failed && Some(known.seq) > loaded && self.withdrawn(known.seq, true).is_none()
         };
-        if let Some(Known { seq, name, .. }) = self.complete.iter().filter(is_it).max_by_key(|known| known.seq) {
+        if let Some(Known { seq, name, .. }) =
+            self.complete.iter().filter(is_it).max_by_key(|known| known.seq)
+        {
             job.report.notice(&format!(
                 "dataset {} `{}' is newer, and is passed over: an earlier run found it damaged. If its files are back, \
                  `scr index --build {}' compares them and lists it again",

@@ -131,7 +131,14 @@ impl ScavengedRepair<'_> {
             .map_err(|error| RankErrors::known_to_all(describe(&error)))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
         let (label, extent) = (self.label, Extent::All);
-        let repair = Repair { job: &job, scheme: &scheme, label, extent, wrong_bytes: Cell::default(), is_lost: Cell::default() };
+        let repair = Repair {
+            job: &job,
+            scheme: &scheme,
+            label,
+            extent,
+            wrong_bytes: Cell::default(),
+            is_lost: Cell::default(),
+        };
         let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
         let loss = self.loss(rank);
         let record = repair.agree_on_record(known, loss.as_ref().map(|loss| loss.lost))?;

@@ -505,7 +505,10 @@ fn a_part_that_has_no_place_on_the_new_node_is_not_lost() {
         files.fail_from(1, Failure::Number(number));
         world.own_files.insert(Rank(1), Arc::new(files.clone()));
         let why = refused(&world);
-        assert!(why.contains("ckpt.1 could not be brought back") && why.contains("SCR_CACHE_PURGE=1"), "{why}");
+        assert!(
+            why.contains("ckpt.1 could not be brought back") && why.contains("SCR_CACHE_PURGE=1"),
+            "{why}"
+        );
         assert!(files.first_failed().is_some());
         world.own_files.clear();
         world.run(|application| application.restart(some)).all_gave(&Some(1));

@@ -213,7 +213,10 @@ pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<(
         let found = statvfs(there).with_context(|| format!("cannot look at {folder}"))?;
         let found = found.f_blocks.saturating_mul(found.f_frsize);
         // One in memory that may grow without limit has no blocks.
-        anyhow::ensure!(found == 0 || found >= wanted, "{folder} holds {found} bytes, and {wanted} are expected");
+        anyhow::ensure!(
+            found == 0 || found >= wanted,
+            "{folder} holds {found} bytes, and {wanted} are expected"
+        );
     }
     Ok(())
 }

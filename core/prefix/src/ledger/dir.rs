@@ -8,8 +8,8 @@ use super::{decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent
 use crate::rank2file::LeafLists;
 use crate::shared::{self, Held, Locked};
 use crate::{
-    DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, RunId,
-    Running, Summary, IN_PLACE,
+    DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, PrefixId,
+    Rank2File, RunId, Running, Summary, IN_PLACE,
 };
 use scr_base::fs::{Files, FsError, Updated};
 use scr_base::planted::{planted, Bug};
