@@ -6,7 +6,9 @@
 use super::group::Groups;
 use super::keys::{at, Keys};
 use super::store::Store;
-use crate::param::{self, nearest, normalise, scheme_name, Cause, Kind, Line, Origin, Params, Problem};
+use crate::param::{
+    self, nearest, normalise, quote, scheme_name, suggest, Cause, Kind, Line, Origin, Params, Problem,
+};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
@@ -215,8 +217,12 @@ impl Redundancies {
             // One that is marked for output is chosen for that, and may share its interval.
             match same.filter(|_| !descriptor.output) {
                 Some(same) => {
-                    let cause = Cause::SameInterval { index, other: same.index, interval };
-                    problems.push(at(&descriptor.origin, cause));
+                    let other = same.index;
+                    let message = format!(
+                        "CKPT={index} and CKPT={other} both have INTERVAL={interval}, so CKPT={index} is never chosen; give it \
+                         another interval"
+                    );
+                    problems.push(at(&descriptor.origin, message));
                 }
                 None => kept.push(descriptor),
             }
@@ -394,8 +400,13 @@ impl<'a> Builder<'a> {
         let Some(store) = stores.iter().find(|store| store.path == path) else {
             let known: Vec<_> = stores.iter().map(|store| store.path.display().to_string()).collect();
             let nearest = nearest(&shown, known.iter().map(String::as_str));
-            let cause = Cause::UnknownStore { index, store: shown, known: known.join(", "), nearest };
-            self.fatal.push(at(&line.origin_of("STORE"), cause));
+            let message = format!(
+                "CKPT={index} names the store {}, which is not described; the stores are {}{}; add STORE={shown}",
+                quote(&shown),
+                known.join(", "),
+                suggest(&nearest)
+            );
+            self.fatal.push(at(&line.origin_of("STORE"), message));
             return None;
         };
         if !store.enabled {
@@ -413,7 +424,11 @@ impl<'a> Builder<'a> {
         }
         let found: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         if let Some(line) = self.params.lines("CKPT").next() {
-            self.problems.push(at(&line.origin, Cause::Numbering { found: found.join(", ") }));
+            let message = format!(
+                "the CKPT descriptors are numbered {} and not from 0 without a gap; they are used in this order",
+                found.join(", ")
+            );
+            self.problems.push(at(&line.origin, message));
         }
     }
 
@@ -424,13 +439,12 @@ impl<'a> Builder<'a> {
             return;
         }
         let used = redundancy.set_size.saturating_sub(1);
-        let cause = Cause::TooManyFailures {
-            name: name.to_string(),
-            failures: redundancy.set_failures,
-            set_size: redundancy.set_size,
-            used,
-        };
-        self.problems.push(at(origin, cause));
+        let (failures, set_size) = (redundancy.set_failures, redundancy.set_size);
+        let message = format!(
+            "{name} asks for SET_FAILURES={failures} with SET_SIZE={set_size}, but a set cannot survive the loss of all its \
+             members; {used} is used"
+        );
+        self.problems.push(at(origin, message));
         redundancy.set_failures = used;
     }
 

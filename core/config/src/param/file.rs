@@ -248,7 +248,8 @@ pub(super) fn readable(setting: &Setting) -> Result<(), Cause> {
 /// Refuses a line that is longer than any line needs to be.
 pub(super) fn limited(line: &[u8]) -> Result<(), Cause> {
     let (found, most) = (line.len(), MOST_LINE_BYTES);
-    (found <= most).then_some(()).ok_or(Cause::LineTooLong { found, most })
+    let message = || format!("the line has {found} bytes, and {most} are allowed; it is ignored");
+    (found <= most).then_some(()).ok_or_else(|| message().into())
 }
 
 /// Refuses a descriptor with more keys than any plugin needs.
@@ -257,7 +258,8 @@ pub(super) fn check_keys(setting: &Setting) -> Result<(), Cause> {
 }
 
 fn too_many_keys(setting: &Setting) -> Cause {
-    Cause::TooManyKeys { line: format!("{}={}", setting.name, setting.value), most: MOST_KEYS }
+    let Setting { name, value, .. } = setting;
+    format!("{name}={value} has more than {MOST_KEYS} keys; the others are ignored").into()
 }
 
 /// Whether a text holds nothing that no value can hold. Bytes that were not UTF-8 have become U+FFFD.

@@ -39,6 +39,7 @@ pub use params::Params;
 pub use problem::sort;
 pub use problem::{Cause, ConfigError, Problem};
 pub use quote::nearest;
+pub(crate) use quote::{quote, suggest};
 pub(crate) use resolve::scheme_name;
 pub use resolve::Parameter;
 pub use settings::{FileOf, Settings};
