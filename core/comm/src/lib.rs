@@ -13,9 +13,8 @@
 //! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
 //! | `controlled` | the communicator of a thread that another thread limits and ends |
-//! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `tcp` | ranks that talk over TCP |
-//! | `thread` | ranks as threads of one process; `world`: what those share |
+//! | `thread` | ranks as threads of one process, which may stand for some ranks of a run; `world`: what those share |
 //! | `watched` | which ranks have not come, where a call waits for them |
 
 #![allow(
@@ -33,7 +32,6 @@ mod frame;
 pub mod placement;
 mod route;
 pub mod set;
-pub mod standins;
 pub mod tcp;
 pub mod thread;
 mod values;

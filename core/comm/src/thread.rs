@@ -67,6 +67,8 @@ pub struct ThreadComm {
     traffic: Cell<Traffic>,
     /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
+    /// The ranks of a run that the ranks stand for, where they do not stand for themselves.
+    stands_for: Option<Arc<[Rank]>>,
 }
 
 impl Job {
@@ -135,7 +137,16 @@ impl ThreadComm {
             buffered_bytes,
             traffic: Cell::default(),
             awaited: Awaited::default(),
+            stands_for: None,
         }
+    }
+
+    /// Each rank stands for the rank at its place in `ranks`, which are some ranks of a run in ascending order: for a command that
+    /// rebuilds their parts. Collectives count from 0. Redundancy sets and errors name the ranks of the run.
+    #[must_use]
+    pub fn standing_for(mut self, ranks: Arc<[Rank]>) -> Self {
+        self.stands_for = Some(ranks);
+        self
     }
 
     /// Messages that have come for this rank and that nobody has received: who sent each, with which tag.
@@ -195,6 +206,16 @@ impl Comm for ThreadComm {
 
     fn traffic(&self) -> Traffic {
         self.traffic.get()
+    }
+
+    fn stands_for(&self, rank: Rank) -> Rank {
+        let of_run = self.stands_for.as_ref().and_then(|ranks| ranks.get(rank.index()));
+        of_run.copied().unwrap_or(rank)
+    }
+
+    fn stand_in(&self, rank: Rank) -> Option<Rank> {
+        let Some(ranks) = &self.stands_for else { return (rank.0 < self.size()).then_some(rank) };
+        u32::try_from(ranks.binary_search(&rank).ok()?).ok().map(Rank)
     }
 }
 
