@@ -213,23 +213,8 @@ impl Log {
     /// With all but the local time.
     fn complete(&self, entry: LogEntry) -> LogEntry {
         let micros = if entry.micros == 0 { micros_of(self.clock.now()) } else { entry.micros };
-        LogEntry {
-            kind: entry.kind,
-            name: entry.name,
-            micros,
-            note: entry.note,
-            from: entry.from,
-            to: entry.to,
-            dataset: entry.dataset,
-            dataset_name: entry.dataset_name,
-            seconds: entry.seconds,
-            bytes: entry.bytes,
-            files: entry.files,
-            processes: entry.processes,
-            nodes: entry.nodes,
-            scheme: entry.scheme,
-            ..self.common.clone()
-        }
+        let LogEntry { host, user, job_id, job_name, cluster, prefix, run, .. } = self.common.clone();
+        LogEntry { micros, host, user, job_id, job_name, cluster, prefix, run, ..entry }
     }
 }
 
