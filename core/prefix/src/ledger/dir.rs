@@ -4,7 +4,9 @@ use super::doubt::{is_any_at_risk, keeps_its_files};
 use super::facts::{names_of, FactsOfFiles};
 use super::heal::{self, Fault};
 use super::pending::PendingFlush;
-use super::{decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Request, Verdict, Whose};
+use super::{
+    decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Refusal, Request, Verdict, Whose,
+};
 use crate::rank2file::LeafLists;
 use crate::shared::{self, Held, Locked};
 use crate::{
@@ -491,7 +493,7 @@ impl<'a> LedgerDir<'a> {
     /// done so before, or it was dropped: then it must not be read there.
     pub fn hold(&self, id: u64, name: &[u8], run: u64) -> Result<bool, PrefixError> {
         match self.transact(&Request::Hold { id, name, run }) {
-            Err(PrefixError::Ended { .. }) => Ok(false),
+            Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(false),
             held => held.map(|_| true),
         }
     }
@@ -515,20 +517,20 @@ impl<'a> LedgerDir<'a> {
     /// decision asks once more; this is for before something else is done that cannot be undone.
     ///
     /// # Errors
-    /// [`PrefixError::InUse`].
+    /// [`Refusal::InUse`].
     pub fn refuse_held<'e>(
         &self,
         entries: impl IntoIterator<Item = &'e IndexEntry>,
         run: u64,
     ) -> Result<(), PrefixError> {
         let held = entries.into_iter().find(|entry| self.is_held(entry, run));
-        held.map_or(Ok(()), |entry| Err(PrefixError::InUse { id: entry.id }))
+        held.map_or(Ok(()), |entry| Err(Refusal::InUse { id: entry.id }.into()))
     }
 
     /// The same for the datasets of a name.
     ///
     /// # Errors
-    /// [`PrefixError::InUse`].
+    /// [`Refusal::InUse`].
     pub fn refuse_held_named(&self, index: &Index, name: &[u8], run: u64) -> Result<(), PrefixError> {
         self.refuse_held(index.entries().iter().filter(|entry| entry.name == name), run)
     }
