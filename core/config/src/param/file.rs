@@ -11,6 +11,7 @@ use super::table::{find, retired, TABLE};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
 use scr_base::fs::{Files, How, Kind, Status};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ const MOST_KEYS: usize = 256;
 const MOST_PROBLEMS: usize = 1000;
 
 /// A parameter or a descriptor line as it was set; variables are not expanded.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: String,

@@ -3,8 +3,10 @@
 //! A value ends at a blank unless it is quoted, and may hold `=`. Blanks around the `=` are allowed. The same rules
 //! serve configuration files and `SCR_Config`.
 
+use serde::{Deserialize, Serialize};
+
 /// A key with its value, which may be empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     pub(crate) key: String,
     pub(crate) value: String,

@@ -289,7 +289,7 @@ mod tests {
         let zero = world_of(&[(SYSTEM, "SCR_CACHE_BASE=/tmp/$SCR_NODE_NAME\n")])
             .with_variable("SCR_NODE_NAME", "n0");
         let raw = Settings::load(&zero.env(), &AppConfig::default());
-        let raw = Settings::from_tree(&raw.to_tree()).unwrap();
+        let raw: Settings = serde_json::from_str(&serde_json::to_string(&raw).unwrap()).unwrap();
         let one = world().with_variable("SCR_NODE_NAME", "n1").env();
         let (params, problems) = Params::resolve(&raw, &one);
         assert_eq!(problems, []);
