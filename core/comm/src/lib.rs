@@ -10,6 +10,7 @@
 //! | `collective` | operations of all ranks; `agree`: how they agree on one outcome; `route`: messages to receivers that do not expect them |
 //! | `frame` | messages of a length that the receiver does not know |
 //! | `values` | a value of every rank, short where neighbours share one |
+//! | `receives` | the receives of an exchange |
 //! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
 //! | `controlled` | the communicator of a thread that another thread limits and ends |
@@ -30,6 +31,7 @@ pub mod collective;
 pub mod controlled;
 mod frame;
 pub mod placement;
+mod receives;
 mod route;
 pub mod set;
 pub mod tcp;
