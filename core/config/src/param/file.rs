@@ -123,18 +123,9 @@ fn key(name: &str, value: &str) -> (String, String) {
     (name.to_string(), id.to_string())
 }
 
-/// Reads a file, whose lines get their origin from `origin`. `None` where there is no such file.
-pub(crate) fn load(
-    files: &dyn Files,
-    path: &Path,
-    origin: fn(FileLine) -> Origin,
-    problems: &mut Vec<Problem>,
-) -> Option<Source> {
-    load_with_status(files, path, origin, problems).map(|(source, _)| source)
-}
-
-/// The same with the status of the file that was read; of a file that cannot be read nothing counts.
-pub(super) fn load_with_status(
+/// Reads a file, whose lines get their origin from `origin`, with its status. Of a file that cannot be read nothing counts. `None`
+/// where there is no such file.
+pub(super) fn load(
     files: &dyn Files,
     path: &Path,
     origin: fn(FileLine) -> Origin,
@@ -167,14 +158,8 @@ fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
     }
     let len = usize::try_from(status.len).map_err(io::Error::other)?;
     let mut bytes = vec![0; len];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(u64::try_from(filled).map_err(io::Error::other)?, rest)? {
-            0 => break,
-            count => filled = filled.saturating_add(count),
-        }
-    }
-    bytes.truncate(filled);
+    let count = file.read_at(0, &mut bytes)?;
+    bytes.truncate(count);
     Ok((bytes, status))
 }
 

@@ -6,7 +6,7 @@
 
 use super::app::AppConfig;
 use super::expand::Variables;
-use super::file::{is_text, load, load_with_status, unknown, Setting, Source};
+use super::file::{is_text, load, unknown, Setting, Source};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::resolve::{nothing_left, resolve_one, undefined, Locks, Parameter};
@@ -38,9 +38,8 @@ impl Settings {
     /// Never fails: [`problems`](Self::problems) has what is wrong, and the next source counts.
     pub fn load(env: &Env, app: &AppConfig) -> Self {
         let mut problems = Vec::new();
-        let system = system_file(env);
-        let system = system.and_then(|file| load(&*env.files, &file, Origin::SystemFile, &mut problems));
-        Self::of_sources(env, app, None, system.unwrap_or_default(), problems)
+        let system = system_settings(env, &mut problems);
+        Self::of_sources(env, app, None, system, problems)
     }
 
     /// The settings of a job that starts here, with those that its application made in the last run. For commands.
@@ -57,14 +56,16 @@ impl Settings {
         let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
         env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
         let mut problems = Vec::new();
+        let origin: fn(FileLine) -> Origin = match whose {
+            FileOf::User => Origin::UserFile,
+            FileOf::Site => Origin::SystemFile,
+        };
+        let whole = origin(FileLine { file: file.into(), line: 0 });
+        let found = load_existing(&env, file, origin, &whole, &mut problems);
         let (user, system) = match whose {
-            FileOf::User => {
-                // The user cannot fix what is wrong there.
-                let system = system_file(&env)
-                    .and_then(|system| load(&*env.files, &system, Origin::SystemFile, &mut Vec::new()));
-                (load_existing(&env, file, Origin::UserFile, &mut problems), system.unwrap_or_default())
-            }
-            FileOf::Site => (Source::default(), load_existing(&env, file, Origin::SystemFile, &mut problems)),
+            // The user cannot fix what is wrong there.
+            FileOf::User => (found, system_settings(&env, &mut Vec::new())),
+            FileOf::Site => (Source::default(), found),
         };
         Self::of_sources(&env, &AppConfig::default(), Some(user), system, problems)
     }
@@ -179,22 +180,27 @@ pub enum FileOf {
     Site,
 }
 
-/// Reads a file; that it does not exist is a problem.
+/// Reads a file; that it does not exist is a problem of the place that `names` it.
 fn load_existing(
     env: &Env,
     file: &Path,
     origin: fn(FileLine) -> Origin,
+    names: &Origin,
     problems: &mut Vec<Problem>,
 ) -> Source {
-    load(&*env.files, file, origin, problems).unwrap_or_else(|| {
-        let origin = origin(FileLine { file: file.into(), line: 0 });
-        let cause = Cause::Unreadable { file: file.to_path_buf(), reason: NOT_THERE.to_string() };
-        problems.push(Problem::new(&origin, cause));
+    let loaded = load(&*env.files, file, origin, problems);
+    loaded.map(|(source, _)| source).unwrap_or_else(|| {
+        let reason = "there is no such file".to_string();
+        problems.push(Problem::new(names, Cause::Unreadable { file: file.to_path_buf(), reason }));
         Source::default()
     })
 }
 
-const NOT_THERE: &str = "there is no such file";
+/// The settings of the site.
+fn system_settings(env: &Env, problems: &mut Vec<Problem>) -> Source {
+    let loaded = system_file(env).and_then(|file| load(&*env.files, &file, Origin::SystemFile, problems));
+    loaded.map(|(source, _)| source).unwrap_or_default()
+}
 
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
@@ -208,11 +214,7 @@ fn system_file(env: &Env) -> Option<PathBuf> {
 fn take_named_file(sources: &mut [Source; 4], from: usize, env: &Env, problems: &mut Vec<Problem>) -> bool {
     let Some(setting) = sources[from].get(table::CONF_FILE.info().name, "") else { return false };
     let file = normalise(&env.current_dir.join(&setting.value));
-    let mut user = load(&*env.files, &file, Origin::UserFile, problems).unwrap_or_else(|| {
-        let cause = Cause::Unreadable { file, reason: NOT_THERE.to_string() };
-        problems.push(Problem::new(&setting.origin, cause));
-        Source::default()
-    });
+    let mut user = load_existing(env, &file, Origin::UserFile, &setting.origin, problems);
     expand_shared(&mut user, env, problems);
     sources[1] = user;
     true
@@ -305,7 +307,7 @@ fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> SafePrefix
 /// The user file in the prefix directory.
 fn user_file_in(prefix: &Path, env: &Env, safe: &SafePrefixes, problems: &mut Vec<Problem>) -> Source {
     let file = prefix.join(".scrconf");
-    let loaded = load_with_status(&*env.files, &file, Origin::UserFile, problems);
+    let loaded = load(&*env.files, &file, Origin::UserFile, problems);
     let Some((mut user, status)) = loaded else { return Source::default() };
     let check = |status: &Status| Trusted::by(env).check_in(prefix, &file, status, env).err();
     safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, problems);
