@@ -9,7 +9,7 @@
 //! Only scr writes these: `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
 //! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
-use super::fields::{flag, ids, set_or_remove};
+use super::fields::{alter, flag, ids, set_or_remove};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Index, Prefix, PrefixError, Rank2File, RestartPoint, Seq};
 use scr_base::fs::{Durability, Files};
@@ -374,17 +374,13 @@ impl FlushFile {
 
     /// Records that a dataset was not flushed, as a newer one has its name or files of it.
     pub fn record_replaced(&mut self, id: u64, newer: u64) {
-        if self.tree.find(DATASET, id).is_some() {
-            self.tree.entry(DATASET, id).set(REPLACED, newer);
-        }
+        alter(&mut self.tree, DATASET, id, |entry| entry.set(REPLACED, newer));
     }
 
     /// Records why a run could not bring back from cache a dataset in which it has found wrong bytes. The next record of it in
     /// cache says that it is whole.
     pub fn record_damage(&mut self, id: u64, why: &str) {
-        if self.tree.find(DATASET, id).is_some() {
-            self.tree.entry(DATASET, id).set(DAMAGE, why);
-        }
+        alter(&mut self.tree, DATASET, id, |entry| entry.set(DAMAGE, why));
     }
 
     /// Records that a checkpoint has left the cache, and is nowhere else, while no newer one is complete.
@@ -415,11 +411,7 @@ impl FlushFile {
 
     /// Records one more place where a dataset is; false where the file does not have it.
     pub fn add_location(&mut self, id: u64, location: Location) -> bool {
-        let known = self.tree.find("DATASET", id).is_some();
-        if known {
-            locate(self.tree.entry("DATASET", id), location);
-        }
-        known
+        alter(&mut self.tree, DATASET, id, |entry| locate(entry, location))
     }
 
     /// Records that a dataset is not there; one that is nowhere is taken out.

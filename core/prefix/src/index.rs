@@ -18,7 +18,7 @@
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
 
 use super::descriptor::RUN;
-use super::fields::{flag, ids, set_flag};
+use super::fields::{alter, flag, ids, set_flag};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
 use scr_base::fs::{At, Durability, Files, FsError};
@@ -716,11 +716,7 @@ impl Index {
     }
 
     fn alter(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
-        let known = self.tree.find("DSET", id).is_some();
-        if known {
-            change(self.tree.entry("DSET", id));
-        }
-        known
+        alter(&mut self.tree, "DSET", id, change)
     }
 }
 

@@ -7,7 +7,7 @@ use super::pending::PendingFlush;
 use super::{
     decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Refusal, Request, Verdict, Whose,
 };
-use crate::rank2file::LeafLists;
+use crate::rank2file::{write_maps, LeafLists};
 use crate::shared::{self, Held, Locked};
 use crate::{
     DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, RunId,
@@ -168,9 +168,7 @@ impl<'a> LedgerDir<'a> {
     /// # Errors
     /// It is refused, or a file cannot be read or written.
     pub fn transact(&self, request: &Request<'_>) -> Result<Committed, PrefixError> {
-        self.expect_turn(
-            self.attempt(request, &mut CommonFiles::default(), &mut |_| Ok::<_, PrefixError>(()))?,
-        )
+        self.transact_if(request, &mut |_| Ok(()))
     }
 
     /// The same if the ledger, which no other process changes meanwhile, passes `guard`.
@@ -411,7 +409,7 @@ impl<'a> LedgerDir<'a> {
 
     fn write_first_lists(&self, id: u64, lists: &RecordedLists) -> Result<(), PrefixError> {
         self.write_leaf(id, &lists.first)?;
-        Rank2File::write_maps(self.files, self.prefix, id, lists.first.ranks, lists.ranks_per_leaf)
+        write_maps(self.files, self.prefix, id, lists.first.ranks, lists.ranks_per_leaf)
     }
 
     /// From here on name and files belong to this dataset, which is not complete, and the older ones that had them count no more.
