@@ -4,7 +4,7 @@
 //! used is reported, and the next source counts.
 
 use super::check::contradictions;
-use super::expand::Variables;
+use super::expand::expand_path;
 use super::file::{Setting, CKPT, DESCRIPTORS};
 use super::line::Pair;
 use super::origin::{FileLine, Origin};
@@ -140,7 +140,7 @@ fn lines(
 impl Line {
     fn of(setting: &Setting, env: &Env, problems: &mut Vec<Problem>) -> Self {
         let mut expand = |title: &str, text: &str, line: u32| {
-            let (expanded, missing) = Variables::of(env).expand_path(text);
+            let (expanded, missing) = expand_path(env, text);
             problems.extend(undefined(title, missing, &setting.origin.at_line(line)));
             expanded
         };

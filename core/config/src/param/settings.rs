@@ -5,7 +5,7 @@
 //! numbers would not take the same steps. Values that may differ from node to node keep their variables.
 
 use super::app::AppConfig;
-use super::expand::Variables;
+use super::expand::expand_as;
 use super::file::{is_text, load, unknown, Setting, Source};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
@@ -124,7 +124,7 @@ impl Settings {
         let info = table::PREFIX.info();
         let is_locked = Locks::of(self.iter(), &mut Vec::new()).by(info.name).is_some();
         let own = env.variable(info.name).filter(|value| !is_locked && is_text(value) && counts(info, env));
-        let own = own.map(|value| Variables::of(env).expand_as(info.kind, value).0);
+        let own = own.map(|value| expand_as(env, info.kind, value).0);
         let of_all = || self.prefix.text.clone().filter(|_| self.prefix.is_set());
         normalise(&env.current_dir.join(own.or_else(of_all).unwrap_or_default()))
     }
@@ -250,7 +250,7 @@ fn expand_shared(source: &mut Source, env: &Env, problems: &mut Vec<Problem>) {
     let mut lost = Vec::new();
     for setting in source.iter_mut() {
         let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
-        let (text, missing) = Variables::of(env).expand_as(info.kind, &setting.value);
+        let (text, missing) = expand_as(env, info.kind, &setting.value);
         match nothing_left(info.name, &text, &missing, &setting.origin) {
             Some(problem) => {
                 problems.push(problem);
