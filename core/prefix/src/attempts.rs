@@ -36,13 +36,12 @@ impl Attempts {
 
     /// Counts one more. A damaged file is replaced by a new one.
     pub fn add(files: &dyn Files, prefix: &Prefix, id: u64, name: &[u8]) -> Result<(), PrefixError> {
-        let added = shared::update(files, prefix, true, |attempts: &mut Self| {
+        shared::update(files, prefix, true, |attempts: &mut Self| {
             let count = attempts.count(id, name).saturating_add(1);
             attempts.tree.set("ID", id);
             attempts.tree.set_bytes("NAME", name);
             attempts.tree.set("COUNT", count);
-        });
-        added.map(drop)
+        })
     }
 
     /// Forgets all of them.

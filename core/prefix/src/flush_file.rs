@@ -296,7 +296,7 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, false, change).map(|updated| updated.value)
+        shared::update(files, prefix, false, change)
     }
 
     /// The same at the start of a run, which knows all that the file should say: a damaged one is replaced by a new one.
@@ -308,7 +308,7 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, true, change).map(|updated| updated.value)
+        shared::update(files, prefix, true, change)
     }
 
     /// Parses a tree.

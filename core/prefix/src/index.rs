@@ -212,7 +212,7 @@ impl Index {
         prefix: &Prefix,
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, false, change).map(|updated| updated.value)
+        shared::update(files, prefix, false, change)
     }
 
     /// From a tree; `path` is for the error.

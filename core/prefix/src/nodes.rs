@@ -88,7 +88,7 @@ impl LastRun {
     /// # Errors
     /// It cannot be read or written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree)).map(drop)
+        shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree))
     }
 
     /// Whether a run like it can restart from a checkpoint.
