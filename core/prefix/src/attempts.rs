@@ -8,7 +8,6 @@ use super::shared::{self, Shared};
 use super::{Prefix, PrefixError};
 use scr_base::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
-use std::path::PathBuf;
 
 /// The file, as it is in memory.
 #[derive(Default)]
@@ -18,10 +17,7 @@ pub struct Attempts {
 
 impl Shared for Attempts {
     const WAIT: Durability = Durability::Synced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.scr_file("attempts.scr")
-    }
+    const NAME: &'static str = "attempts.scr";
 
     fn tree_mut(&mut self) -> &mut KvTree {
         &mut self.tree

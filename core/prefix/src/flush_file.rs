@@ -16,7 +16,6 @@ use scr_base::fs::{Durability, Files};
 use scr_comm::placement::Survives;
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The file, as it is in memory.
@@ -231,10 +230,7 @@ impl Shared for FlushFile {
     // It only helps the commands, and every start rewrites it: nothing waits for stable storage, which on a busy disk takes
     // longer than all else that a checkpoint does.
     const WAIT: Durability = Durability::Unsynced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.flush_file()
-    }
+    const NAME: &'static str = "flush.scr";
 
     fn tree_mut(&mut self) -> &mut KvTree {
         &mut self.tree

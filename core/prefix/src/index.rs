@@ -27,7 +27,7 @@ use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The only version that is read and written.
 const VERSION: u64 = 2;
@@ -150,10 +150,7 @@ impl FlushProgress {
 
 impl Shared for Index {
     const WAIT: Durability = Durability::Synced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.index_file()
-    }
+    const NAME: &'static str = "index.scr";
 
     fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         Self::from_tree(tree, path)

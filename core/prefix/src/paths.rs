@@ -1,7 +1,8 @@
 //! The places of all files below the prefix directory.
 
-use super::shared::Known;
-use super::{FileName, LinkFault, PrefixError};
+use super::nodes::NodesFile;
+use super::shared::{Known, Shared};
+use super::{FileName, FlushFile, Index, LinkFault, PrefixError};
 use scr_base::fs::{At, Durability, Files, Kind};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -123,7 +124,7 @@ impl Prefix {
 
     /// The list of datasets.
     pub fn index_file(&self) -> PathBuf {
-        self.scr_file("index.scr")
+        Index::path(self)
     }
 
     /// When the job should stop.
@@ -133,12 +134,12 @@ impl Prefix {
 
     /// The file with the places of this allocation's datasets.
     pub fn flush_file(&self) -> PathBuf {
-        self.scr_file("flush.scr")
+        FlushFile::path(self)
     }
 
     /// Nodes of the last run.
     pub fn nodes_file(&self) -> PathBuf {
-        self.scr_file("nodes.scr")
+        NodesFile::path(self)
     }
 
     /// The text log in C SCR's form.

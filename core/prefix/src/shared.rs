@@ -31,8 +31,13 @@ pub(crate) trait Shared: Default {
     /// Its durability.
     const WAIT: Durability;
 
+    /// Its name.
+    const NAME: &'static str;
+
     /// Its path.
-    fn path(prefix: &Prefix) -> PathBuf;
+    fn path(prefix: &Prefix) -> PathBuf {
+        prefix.scr_file(Self::NAME)
+    }
 
     /// As it is written.
     fn tree_mut(&mut self) -> &mut KvTree;

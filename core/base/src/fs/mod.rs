@@ -48,7 +48,7 @@ mod whole;
 
 pub use entry_name::EntryName;
 pub use error::FsError;
-pub use error::{At, MayPass};
+pub use error::{unless_missing, At, MayPass};
 pub use limit::is_of_closed_file;
 pub use lock::LockAttempt;
 pub use lock::{keep_from_readers, LOCKABLE};

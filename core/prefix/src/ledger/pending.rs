@@ -8,7 +8,7 @@
 
 use super::{CommonFiles, MakeCurrent, Recorded, Refusal};
 use crate::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
-use scr_base::fs::{At, Durability, Files, FsError, How};
+use scr_base::fs::{unless_missing, At, Durability, Files, FsError, How};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -338,10 +338,7 @@ pub enum PendingError {
 }
 
 fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
-    match files.status(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        other => other.at("look at", path).map(|_| true),
-    }
+    unless_missing(files.status(path).at("look at", path)).map(|found| found.is_some())
 }
 
 fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
