@@ -336,12 +336,8 @@ fn join(path: PathBuf, rest: &Path) -> PathBuf {
 
 /// An absolute path with the links in its existing part followed: what it names need not be there yet.
 pub fn real(files: &dyn Files, path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|above| Some((above, files.real_path(above).ok()?)));
-    let Some((above, real)) = found else { return path.to_owned() };
-    match path.strip_prefix(above) {
-        Ok(rest) => join(real, rest),
-        Err(_) => path.to_owned(),
-    }
+    let real_by = |above: &Path| Some(join(files.real_path(above).ok()?, path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(real_by).unwrap_or_else(|| path.to_owned())
 }
 
 /// Only the way we write an id counts, or two folders could have one.

@@ -129,9 +129,7 @@ impl dyn Files + '_ {
         }
         Err(FsError::KeepsChanging { path: path.to_owned(), tries: MAX_REOPENS })
     }
-}
 
-impl dyn Files + '_ {
     /// Waits for the lock of an open file, but not forever: a job must not hang because a holder of the lock was stopped. Returns
     /// whether it got the lock, or `None` if another process keeps it. It is no error if the file system has no locks, or none
     /// for readers.

@@ -4,7 +4,7 @@
 //! node or for a list of them. A node is known by `SCR_NODE_NAME` or else by the name of its host.
 
 use super::hostlist::{self, is_same_node, MOST_NODES};
-use super::keys::{at, fatal};
+use super::keys::fatal;
 use crate::param::{nearest, quote, suggest, Cause, ConfigError, Line, Origin, Params, Problem};
 use indexmap::{IndexMap, IndexSet};
 use scr_base::Rank;
@@ -35,7 +35,7 @@ impl Groups {
         let mut groups = Self::default();
         for line in params.lines("GROUPS") {
             if line.value.is_empty() {
-                problems.push(at(&line.origin, Cause::Empty { name: line.name.clone() }));
+                problems.push(Problem::new(&line.origin, Cause::Empty { name: line.name.clone() }));
                 continue;
             }
             match hostlist::expand(&line.value) {
@@ -45,7 +45,7 @@ impl Groups {
                 _ => {
                     let expected = "a name or a list of nodes, such as node[1-4,7]".to_string();
                     let (name, found) = (line.name.clone(), line.value.clone());
-                    problems.push(at(&line.origin, Cause::Malformed { name, found, expected }));
+                    problems.push(Problem::new(&line.origin, Cause::Malformed { name, found, expected }));
                 }
             }
         }
@@ -60,7 +60,7 @@ impl Groups {
                     "the group {} is made by scr itself and cannot be defined; the entry is ignored",
                     item.key
                 );
-                problems.push(at(&line.origin_of(&item.key), message));
+                problems.push(Problem::new(&line.origin_of(&item.key), message));
                 continue;
             }
             self.names.insert(item.key.clone());

@@ -340,8 +340,8 @@ impl Cause {
 }
 
 impl Problem {
-    pub fn new(origin: &Origin, cause: Cause) -> Self {
-        Self { origin: origin.clone(), cause }
+    pub fn new(origin: &Origin, cause: impl Into<Cause>) -> Self {
+        Self { origin: origin.clone(), cause: cause.into() }
     }
 
     /// Whether no run may start with it: neither the next source nor the default can take the place of what is ignored, or it is
