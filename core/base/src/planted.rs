@@ -65,7 +65,7 @@ pub fn plant(bug: Option<Bug>) {
 
 /// Whether a bug is active.
 #[cfg(feature = "planted")]
-pub(crate) fn planted(bug: Bug) -> bool {
+pub fn planted(bug: Bug) -> bool {
     PLANTED.load(Ordering::SeqCst) == bug as u8
 }
 
