@@ -187,18 +187,6 @@ impl Index {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// Does `work` with the index of a prefix directory, which is empty where there is none yet.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read).
-    pub(crate) fn look<R>(
-        files: &dyn Files,
-        prefix: &Prefix,
-        work: impl FnOnce(&Self) -> R,
-    ) -> Result<R, PrefixError> {
-        shared::look(files, prefix, work)
-    }
-
     /// Reads, changes and writes, while no other process does: for what other programs do to an index, in tests. The runtime and
     /// the commands ask the [ledger](crate::ledger).
     ///

@@ -119,7 +119,7 @@ impl<'a> LedgerDir<'a> {
             let done = self.healed(|| {
                 let is_there = |index: &Index| !may_be_missing || !index.entries().is_empty();
                 let once = |index: &Index| work.take_if(|_| is_there(index)).map(|work| work(index));
-                Index::look(self.files, self.prefix, once)
+                shared::look(self.files, self.prefix, once)
             })?;
             match done {
                 Some(done) => return Ok(done),
