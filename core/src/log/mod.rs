@@ -177,7 +177,7 @@ impl Log {
         }
         entry.local_time = local_time(UNIX_EPOCH + Duration::from_micros(entry.micros));
         sinks.retain_mut(|sink| match sink {
-            Sink::Direct(name, sink) => self.write(name, &**sink, &entry),
+            Sink::Direct(name, sink) => write(&**sink, &entry, &self.report, name),
             Sink::Queued(queue) => {
                 queue.add(entry.clone());
                 true
@@ -196,18 +196,6 @@ impl Log {
                 ));
             }
         }
-    }
-
-    /// Whether the sink took the entry.
-    fn write(&self, name: &str, sink: &dyn LogSink, entry: &LogEntry) -> bool {
-        match sink.write(entry) {
-            Ok(lines) => lines.iter().for_each(|line| self.report.notice(line)),
-            Err(error) => {
-                warn_failure(&self.report, name, &error);
-                return false;
-            }
-        }
-        true
     }
 
     /// With all but the local time.
@@ -258,6 +246,18 @@ fn common(params: &Params, prefix: &Prefix) -> LogEntry {
         prefix: prefix.dir().display().to_string(),
         ..LogEntry::default()
     }
+}
+
+/// Whether the sink took the entry.
+fn write(sink: &dyn LogSink, entry: &LogEntry, report: &Reporter, name: &str) -> bool {
+    match sink.write(entry) {
+        Ok(lines) => lines.iter().for_each(|line| report.notice(line)),
+        Err(error) => {
+            warn_failure(report, name, &error);
+            return false;
+        }
+    }
+    true
 }
 
 /// Said once for each sink, since it is not used again. Also from its thread.
