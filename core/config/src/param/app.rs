@@ -176,7 +176,7 @@ fn action(text: &str) -> Result<Action, Cause> {
         return Ok(Action::Query(Query { name: name.to_string(), item: None }));
     }
     if DESCRIPTORS.contains(&name) {
-        return descriptor(words(text).map_err(|fault| fault.cause(text))?);
+        return descriptor(words(text)?);
     }
     let Some(value) = tail.trim_start().strip_prefix('=') else {
         return Err(Cause::NoEquals { text: text.to_string() });

@@ -3,7 +3,7 @@
 //! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` followed by pairs; what follows a `#` is a comment. A
 //! line that cannot be read is reported and ignored, whatever bytes it has; the rest of the file counts.
 
-use super::line::{self, LineFault, Pair, Words};
+use super::line::{self, name_of, Pair, Words};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::quote::nearest;
@@ -217,7 +217,7 @@ fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Se
     let words = match line::words(text) {
         Ok(words) => words,
         Err(fault) => {
-            problems.push(fault.cause(text));
+            problems.push(fault);
             return None;
         }
     };
@@ -251,21 +251,6 @@ fn too_many_keys(setting: &Setting) -> Cause {
 /// Whether a text holds nothing that no value can hold. Bytes that were not UTF-8 have become U+FFFD.
 pub(crate) fn is_text(text: &str) -> bool {
     !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
-}
-
-impl LineFault {
-    /// The fault of this line.
-    pub(super) fn cause(self, line: &str) -> Cause {
-        match self {
-            LineFault::Unterminated(quote) => Cause::Unterminated { quote, name: name_of(line) },
-            LineFault::NoKey => Cause::NoKey,
-        }
-    }
-}
-
-/// The beginning of a line.
-fn name_of(line: &str) -> String {
-    line.split('=').next().unwrap_or_default().trim().to_owned()
 }
 
 fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
