@@ -9,9 +9,7 @@ use crate::typed::broadcast_value;
 use scr_base::env::Env;
 use scr_base::fs::{is_of_closed_file, Files, OwnedDir};
 use scr_base::message::Reporter;
-use scr_comm::collective::{
-    agree, agree_at, all_gather, all_reduce, any, broadcast_tree, same_everywhere, Op,
-};
+use scr_comm::collective::{agree, agree_at, all_gather, all_reduce, any, same_everywhere, Op};
 use scr_comm::placement::Placement;
 use scr_comm::tcp::{interface::choose, Limits};
 use scr_comm::watched::Pace;
@@ -552,12 +550,7 @@ fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> R
 /// Rank 0 reads files and environment for all.
 fn load_settings(comm: &dyn Comm, env: &Env, app: &AppConfig) -> Result<Settings, Error> {
     let own = (comm.rank() == Rank(0)).then(|| Settings::load(env, app));
-    let tree = own.as_ref().map(Settings::to_tree).unwrap_or_default();
-    let tree = broadcast_tree(comm, Rank(0), &tree)?;
-    match own {
-        Some(raw) => Ok(raw),
-        None => Settings::from_tree(&tree).map_err(|error| Error::Config { why: error.to_string() }),
-    }
+    Ok(broadcast_value(comm, own)?)
 }
 
 /// Two nodes that do not connect in this time cannot reach each other.

@@ -114,14 +114,14 @@ fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
-/// One metric: its name, whether it only grows, its help, and its value.
-type Metric = (&'static str, bool, &'static str, Option<f64>);
+/// One metric: its name, its help, and its value. The name of one that only grows ends in `_total`.
+type Metric = (&'static str, &'static str, Option<f64>);
 
 fn text(labels: &str, figures: &Figures, now: Now, micros: u64) -> String {
     let mut text = String::new();
-    for (name, grows, help, value) in all(figures, now, micros) {
+    for (name, help, value) in all(figures, now, micros) {
         let Some(value) = value else { continue };
-        let kind = if grows { "counter" } else { "gauge" };
+        let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name}{{{labels}}} {value}");
     }
     text
@@ -145,110 +145,82 @@ fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
         figures.flushes_sync.seconds + figures.output_flushes_sync.seconds + figures.flushes_async.seconds;
     let seconds = |class| Some(figures.seconds(class));
     vec![
-        (
-            "scr_job_running",
-            false,
-            "Whether the job is at work: 0 once it has ended.",
-            count(now.is_running.into()),
-        ),
-        (
-            "scr_job_start_timestamp_seconds",
-            false,
-            "When the first run of the job began.",
-            time(figures.began),
-        ),
-        ("scr_job_update_timestamp_seconds", false, "When the job has written these metrics.", time(micros)),
-        ("scr_runs_total", true, "Runs of the job that have begun.", count(figures.runs)),
-        ("scr_failures_total", true, "Runs of the job that have failed.", count(figures.failures)),
+        ("scr_job_running", "Whether the job is at work: 0 once it has ended.", count(now.is_running.into())),
+        ("scr_job_start_timestamp_seconds", "When the first run of the job began.", time(figures.began)),
+        ("scr_job_update_timestamp_seconds", "When the job has written these metrics.", time(micros)),
+        ("scr_runs_total", "Runs of the job that have begun.", count(figures.runs)),
+        ("scr_failures_total", "Runs of the job that have failed.", count(figures.failures)),
         (
             "scr_goodput_ratio",
-            false,
             "Share of the elapsed time that has brought the job forward.",
             figures.goodput(),
         ),
-        ("scr_computing_seconds", false, "Computing that the job goes on from.", seconds(Class::Computing)),
-        ("scr_lost_seconds", false, "Computing that was lost with a failure.", seconds(Class::Lost)),
+        ("scr_computing_seconds", "Computing that the job goes on from.", seconds(Class::Computing)),
+        ("scr_lost_seconds", "Computing that was lost with a failure.", seconds(Class::Lost)),
         (
             "scr_unsaved_seconds",
-            false,
             "Computing since the newest checkpoint, as of the last call.",
             Some(figures.unsaved as f64 / 1e6),
         ),
-        ("scr_checkpoints_total", true, "Checkpoints that were complete.", count(figures.checkpoints.count)),
-        (
-            "scr_checkpoint_failures_total",
-            true,
-            "Datasets that have failed.",
-            count(figures.failed_checkpoints),
-        ),
+        ("scr_checkpoints_total", "Checkpoints that were complete.", count(figures.checkpoints.count)),
+        ("scr_checkpoint_failures_total", "Datasets that have failed.", count(figures.failed_checkpoints)),
         (
             "scr_checkpoint_seconds_total",
-            true,
             "Time in which the application wrote datasets, and they were protected.",
             seconds(Class::Checkpoint),
         ),
         (
             "scr_checkpoint_bytes_total",
-            true,
             "Bytes that the application has written to datasets.",
             bytes(|level| matches!(level, Level::Written(_))),
         ),
         (
             "scr_last_checkpoint_cache_timestamp_seconds",
-            false,
             "When the newest checkpoint was complete in cache.",
             time(figures.newest_in_cache),
         ),
         (
             "scr_last_checkpoint_prefix_timestamp_seconds",
-            false,
             "When a checkpoint was last complete in the prefix directory.",
             time(figures.newest_in_prefix),
         ),
         (
             "scr_node_losses_survived",
-            false,
             "How many nodes may be lost with the newest checkpoint still there.",
             now.survives.map(|nodes| nodes as f64),
         ),
-        ("scr_flushes_total", true, "Flushes that have ended.", count(flushes)),
-        ("scr_flush_failures_total", true, "Flushes that have failed.", count(figures.failed_flushes)),
-        ("scr_flushes_running", false, "Flushes under way.", count(figures.flushing)),
-        ("scr_flush_seconds_total", true, "Time that flushes took.", Some(flush_seconds)),
+        ("scr_flushes_total", "Flushes that have ended.", count(flushes)),
+        ("scr_flush_failures_total", "Flushes that have failed.", count(figures.failed_flushes)),
+        ("scr_flushes_running", "Flushes under way.", count(figures.flushing)),
+        ("scr_flush_seconds_total", "Time that flushes took.", Some(flush_seconds)),
         (
             "scr_flush_wait_seconds_total",
-            true,
             "Time for which the application waited for flushes.",
             seconds(Class::Flush),
         ),
         (
             "scr_flush_bytes_total",
-            true,
             "Bytes that were copied to the prefix directory.",
             bytes(|level| matches!(level, Level::FlushedSync | Level::FlushedAsync)),
         ),
         (
             "scr_fetch_bytes_total",
-            true,
             "Bytes that were copied from the prefix directory.",
             bytes(|level| *level == Level::Fetched),
         ),
         (
             "scr_restarts_total",
-            true,
             "Restarts of the application from a checkpoint.",
             count(figures.restarts.count),
         ),
-        ("scr_restart_seconds_total", true, "Time in which runs started.", seconds(Class::Restart)),
+        ("scr_restart_seconds_total", "Time in which runs started.", seconds(Class::Restart)),
         (
             "scr_rebuilt_ranks_total",
-            true,
             "Processes whose part of a dataset was rebuilt.",
             count(figures.rebuilt_processes),
         ),
         (
             "scr_damaged_bytes_total",
-            true,
             "Bytes of parts that were damaged, and were rebuilt.",
             count(figures.damaged_bytes),
         ),
@@ -262,8 +234,7 @@ mod tests {
 
     #[test]
     fn names_follow_the_rules_of_prometheus() {
-        for (name, grows, help, _) in all(&Figures::default(), Now::default(), 1) {
-            assert_eq!(name.ends_with("_total"), grows, "{name}");
+        for (name, help, _) in all(&Figures::default(), Now::default(), 1) {
             assert!(name.starts_with("scr_") && help.ends_with('.'), "{name}");
             let units = ["seconds", "bytes", "ratio", "total", "running", "survived"];
             assert!(units.iter().any(|unit| name.ends_with(unit)), "{name}");

@@ -8,6 +8,7 @@
 //! | [`parallel`] | work for several threads |
 //! | `build` | the settings of a build |
 //! | [`planted`] | bugs on purpose, to measure the tests |
+//! | `sentences` | enums that are lists of sentences |
 
 #![allow(
     missing_docs,
@@ -23,6 +24,7 @@ pub mod message;
 pub mod parallel;
 pub mod planted;
 mod rank;
+mod sentences;
 
 pub use rank::Rank;
 

@@ -6,30 +6,9 @@
 #[cfg(feature = "planted")]
 use std::sync::atomic::{AtomicU8, Ordering};
 
-macro_rules! bugs {
-    ($($bug:ident: $what:literal,)*) => {
-        /// A bug, named after what it breaks.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Bug {
-            $(#[doc = $what] $bug,)*
-        }
-
-        #[cfg(feature = "planted")]
-        impl Bug {
-            /// All of them.
-            pub const ALL: &[Self] = &[$(Self::$bug),*];
-
-            /// The effect.
-            pub fn what(self) -> &'static str {
-                match self {
-                    $(Self::$bug => $what,)*
-                }
-            }
-        }
-    };
-}
-
-bugs! {
+crate::sentences! {
+    /// A bug, named after what it breaks.
+    Bug, what:
     FileNotSynced: "a file is renamed before its bytes are on stable storage",
     FolderNotSynced: "the new name of a file is not synced",
     RenamesNotSynced: "the names of flushed files are not synced",
@@ -86,7 +65,7 @@ pub fn plant(bug: Option<Bug>) {
 
 /// Whether a bug is active.
 #[cfg(feature = "planted")]
-pub(crate) fn planted(bug: Bug) -> bool {
+pub fn planted(bug: Bug) -> bool {
     PLANTED.load(Ordering::SeqCst) == bug as u8
 }
 

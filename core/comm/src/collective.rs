@@ -43,16 +43,7 @@ pub fn barrier(comm: &dyn Comm) -> Result<(), CommError> {
 /// # Errors
 /// [`CommError`] of the communicator.
 pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
-    let tree = Tree::new(comm, root)?;
-    let bytes = match tree.parent {
-        None => bytes,
-        Some(parent) => frame::receive(comm, COLLECTIVE, parent)?,
-    };
-    // The child with the largest subtree first, since it has the most to pass on.
-    let sends: Vec<(Rank, &[u8])> =
-        tree.children.iter().rev().map(|&child| (child, bytes.as_slice())).collect();
-    frame::send(comm, COLLECTIVE, &sends)?;
-    Ok(bytes)
+    pass_down(comm, &Tree::new(comm, root)?, bytes)
 }
 
 /// Gives some ranks, the same list of `mates` on each of them, the bytes of the first. A rank that is not listed keeps its own.
@@ -61,13 +52,17 @@ pub fn broadcast(comm: &dyn Comm, root: Rank, bytes: Vec<u8>) -> Result<Vec<u8>,
 /// [`CommError`] of the communicator.
 pub fn broadcast_among(comm: &dyn Comm, mates: &[Rank], bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
     let Some(place) = mates.iter().position(|&mate| mate == comm.rank()) else { return Ok(bytes) };
-    let (parent, children) = binomial(place, mates.len());
-    let bytes = match parent {
+    pass_down(comm, &Tree::of(place, mates.len(), |place| mates[place]), bytes)
+}
+
+fn pass_down(comm: &dyn Comm, tree: &Tree, bytes: Vec<u8>) -> Result<Vec<u8>, CommError> {
+    let bytes = match tree.parent {
         None => bytes,
-        Some(parent) => frame::receive(comm, COLLECTIVE, mates[parent])?,
+        Some(parent) => frame::receive(comm, COLLECTIVE, parent)?,
     };
+    // The child with the largest subtree first, since it has the most to pass on.
     let sends: Vec<(Rank, &[u8])> =
-        children.iter().rev().map(|&child| (mates[child], bytes.as_slice())).collect();
+        tree.children.iter().rev().map(|&child| (child, bytes.as_slice())).collect();
     frame::send(comm, COLLECTIVE, &sends)?;
     Ok(bytes)
 }
@@ -98,12 +93,12 @@ fn reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> 
     let power = 1 << size.ilog2();
     let extra = size - power;
     if me < 2 * extra && me.is_multiple_of(2) {
-        send_values(comm, Rank(me + 1), values)?;
-        values.copy_from_slice(&receive_values(comm, Rank(me + 1), values.len())?);
+        swap_values(comm, Some(Rank(me + 1)), None, values)?;
+        values.copy_from_slice(&swap_values(comm, None, Some(Rank(me + 1)), values)?);
         return Ok(());
     }
     if me < 2 * extra {
-        op.merge(values, &receive_values(comm, Rank(me - 1), values.len())?);
+        op.merge(values, &swap_values(comm, None, Some(Rank(me - 1)), values)?);
     }
     let place = if me < 2 * extra { me / 2 } else { me - extra };
     for bit in (0..power.ilog2()).map(|round| 1 << round) {
@@ -113,7 +108,7 @@ fn reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> 
         op.merge(values, &theirs);
     }
     if me < 2 * extra {
-        send_values(comm, Rank(me - 1), values)?;
+        swap_values(comm, Some(Rank(me - 1)), None, values)?;
     }
     Ok(())
 }
@@ -287,17 +282,16 @@ impl Tree {
             let (place, room) = (place as u32, size - root.0);
             Rank(if place < room { place + root.0 } else { place - room })
         };
-        let (parent, children) = binomial(place as usize, size as usize);
-        Ok(Self { parent: parent.map(rank_at), children: children.into_iter().map(rank_at).collect() })
+        Ok(Self::of(place as usize, size as usize, rank_at))
     }
-}
 
-/// The parent and the children, nearest first, of a place in the binomial tree over `size` places.
-fn binomial(place: usize, size: usize) -> (Option<usize>, Vec<usize>) {
-    // The parent lacks the lowest bit, and the children have one more below it.
-    let bits = (0..usize::BITS).map(|round| 1 << round).take_while(|&bit| bit < size && place & bit == 0);
-    let children = bits.map(|bit| place + bit).filter(|&child| child < size).collect();
-    ((place > 0).then(|| place & place.wrapping_sub(1)), children)
+    /// The parent and the children of a place in the binomial tree over `size` places.
+    fn of(place: usize, size: usize, rank_at: impl Fn(usize) -> Rank) -> Self {
+        // The parent lacks the lowest bit, and the children have one more below it.
+        let bits = (0..usize::BITS).map(|round| 1 << round).take_while(|&bit| bit < size && place & bit == 0);
+        let children = bits.map(|bit| place + bit).filter(|&child| child < size).map(&rank_at).collect();
+        Self { parent: (place > 0).then(|| rank_at(place & place.wrapping_sub(1))), children }
+    }
 }
 
 pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<u8>>, CommError> {
@@ -313,16 +307,7 @@ pub(super) fn sorted_by_rank(ranks: Range<u32>, parts: &[u8]) -> Result<Vec<Vec<
     all.into_iter().collect::<Option<_>>().ok_or_else(malformed)
 }
 
-fn send_values(comm: &dyn Comm, to: Rank, values: &[u64]) -> Result<(), CommError> {
-    swap_values(comm, Some(to), None, values).map(drop)
-}
-
-fn receive_values(comm: &dyn Comm, from: Rank, count: usize) -> Result<Vec<u64>, CommError> {
-    let mut bytes = vec![0; 8 * count];
-    exchange_all(comm, COLLECTIVE, &[], &mut [Incoming { from, bytes: &mut bytes }])?;
-    Ok(numbers(&bytes))
-}
-
+/// Sends values, receives as many, or both.
 fn swap_values(
     comm: &dyn Comm,
     to: Option<Rank>,

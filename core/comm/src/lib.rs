@@ -10,12 +10,12 @@
 //! | `collective` | operations of all ranks; `agree`: how they agree on one outcome; `route`: messages to receivers that do not expect them |
 //! | `frame` | messages of a length that the receiver does not know |
 //! | `values` | a value of every rank, short where neighbours share one |
+//! | `receives` | the receives of an exchange |
 //! | `awaited` | messages that a rank waits for, so that `take` leaves them alone |
 //! | `set` | a redundancy set |
 //! | `controlled` | the communicator of a thread that another thread limits and ends |
-//! | `standins` | some ranks of a run, for a command that rebuilds their parts |
 //! | `tcp` | ranks that talk over TCP |
-//! | `thread` | ranks as threads of one process; `world`: what those share |
+//! | `thread` | ranks as threads of one process, which may stand for some ranks of a run; `world`: what those share |
 //! | `watched` | which ranks have not come, where a call waits for them |
 
 #![allow(
@@ -31,9 +31,9 @@ pub mod collective;
 pub mod controlled;
 mod frame;
 pub mod placement;
+mod receives;
 mod route;
 pub mod set;
-pub mod standins;
 pub mod tcp;
 pub mod thread;
 mod values;

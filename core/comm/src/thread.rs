@@ -9,7 +9,8 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::awaited::Awaited;
-use super::world::{Received, Waiting, World};
+use super::receives::Receives;
+use super::world::{Waiting, World};
 use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 
 /// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
@@ -67,6 +68,8 @@ pub struct ThreadComm {
     traffic: Cell<Traffic>,
     /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
+    /// The ranks of a run that the ranks stand for, where they do not stand for themselves.
+    stands_for: Option<Arc<[Rank]>>,
 }
 
 impl Job {
@@ -135,7 +138,16 @@ impl ThreadComm {
             buffered_bytes,
             traffic: Cell::default(),
             awaited: Awaited::default(),
+            stands_for: None,
         }
+    }
+
+    /// Each rank stands for the rank at its place in `ranks`, which are some ranks of a run in ascending order: for a command that
+    /// rebuilds their parts. Collectives count from 0. Redundancy sets and errors name the ranks of the run.
+    #[must_use]
+    pub fn standing_for(mut self, ranks: Arc<[Rank]>) -> Self {
+        self.stands_for = Some(ranks);
+        self
     }
 
     /// Messages that have come for this rank and that nobody has received: who sent each, with which tag.
@@ -162,28 +174,23 @@ impl Comm for ThreadComm {
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         let posted = self.world.post(self.rank, tag, self.letters(sends))?;
-        let mut batch = Batch::new(tag, receives);
-        let mut given_up = false;
+        let mut receives = Receives::new(tag, receives);
         loop {
-            let wanted = if given_up { Vec::new() } else { batch.wanted() };
-            let found = self.world.collect(self.rank, tag, wanted.into_iter(), posted)?;
-            let (sent, changes) = (found.sent, found.changes);
-            batch.receive(found);
-            if sent && (given_up || batch.is_done()) {
-                if given_up {
-                    check_cancel(&batch.come)?;
-                }
-                let ended = if batch.is_done() { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
-                return batch.wrong.map_or(Ok(ended), Err);
+            let found = self.world.collect(self.rank, tag, receives.wanted(), posted)?;
+            for (place, letter) in found.letters {
+                receives.take(place, letter.from, &letter.bytes);
             }
-            let awaited = if given_up { Vec::new() } else { batch.awaited() };
-            let asked =
-                self.awaited.while_waiting_for(tag, awaited.iter().copied(), || check_cancel(&batch.come))?;
-            if asked == WaitControl::GiveUp && !given_up {
-                given_up = true;
+            if found.sent && receives.is_over() {
+                return receives.end(check_cancel);
+            }
+            let awaited: Vec<Rank> = receives.awaited().collect();
+            let ask = || check_cancel(&receives.come);
+            let asked = self.awaited.while_waiting_for(tag, awaited.iter().copied(), ask)?;
+            if asked == WaitControl::GiveUp && !receives.given_up {
+                receives.given_up = true;
                 continue;
             }
-            self.world.wait(self.rank, changes, || Waiting { tag, from: awaited })?;
+            self.world.wait(self.rank, found.changes, || Waiting { tag, from: awaited })?;
         }
     }
 
@@ -195,6 +202,16 @@ impl Comm for ThreadComm {
 
     fn traffic(&self) -> Traffic {
         self.traffic.get()
+    }
+
+    fn stands_for(&self, rank: Rank) -> Rank {
+        let of_run = self.stands_for.as_ref().and_then(|ranks| ranks.get(rank.index()));
+        of_run.copied().unwrap_or(rank)
+    }
+
+    fn stand_in(&self, rank: Rank) -> Option<Rank> {
+        let Some(ranks) = &self.stands_for else { return (rank.0 < self.size()).then_some(rank) };
+        u32::try_from(ranks.binary_search(&rank).ok()?).ok().map(Rank)
     }
 }
 
@@ -219,56 +236,6 @@ impl Drop for ThreadComm {
         // A rank that panics is ended by `Job::run`, once the panic is on record.
         if !std::thread::panicking() {
             self.world.end(self.rank);
-        }
-    }
-}
-
-/// The receives of one exchange.
-struct Batch<'a, 'b> {
-    tag: Tag,
-    receives: &'a mut [Incoming<'b>],
-    come: Vec<bool>,
-    missing: usize,
-    wrong: Option<CommError>,
-}
-
-impl<'a, 'b> Batch<'a, 'b> {
-    fn new(tag: Tag, receives: &'a mut [Incoming<'b>]) -> Self {
-        Self { tag, come: vec![false; receives.len()], missing: receives.len(), receives, wrong: None }
-    }
-
-    fn is_done(&self) -> bool {
-        self.missing == 0
-    }
-
-    fn wanted(&self) -> Vec<(usize, Rank)> {
-        let all = self.receives.iter().enumerate();
-        all.filter(|(place, _)| !self.come[*place]).map(|(place, receive)| (place, receive.from)).collect()
-    }
-
-    /// The ranks that something is still to come from, each once.
-    fn awaited(&self) -> Vec<Rank> {
-        let mut ranks: Vec<Rank> = self.wanted().into_iter().map(|(_, from)| from).collect();
-        ranks.sort_unstable();
-        ranks.dedup();
-        ranks
-    }
-
-    fn receive(&mut self, found: Received) {
-        for (place, letter) in found.letters {
-            let buffer = &mut self.receives[place].bytes;
-            if buffer.len() == letter.bytes.len() {
-                buffer.copy_from_slice(&letter.bytes);
-            } else {
-                self.wrong.get_or_insert(CommError::WrongLength {
-                    from: letter.from,
-                    found: letter.bytes.len(),
-                    expected: buffer.len(),
-                    tag: self.tag.0,
-                });
-            }
-            self.come[place] = true;
-            self.missing -= 1;
         }
     }
 }

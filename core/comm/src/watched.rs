@@ -81,36 +81,37 @@ pub struct Watch {
     elapsed: Box<dyn Fn() -> Duration>,
     say: Box<dyn Fn(&str)>,
     name_of: RefCell<Option<NameOf>>,
-    call: Cell<&'static str>,
     /// How many calls have begun, the same on all ranks that are in the same one.
     number: Cell<u64>,
-    have_come: Cell<bool>,
-    /// Whether another rank has asked in this call.
-    was_asked: Cell<bool>,
-    /// When this rank has asked in this call.
-    asked: Cell<Option<Duration>>,
-    has_said: Cell<bool>,
     /// In how many calls it has said anything.
     said: Cell<u64>,
+    call: RefCell<Call>,
+}
+
+/// The call that is under way.
+#[derive(Default)]
+struct Call {
+    name: &'static str,
+    have_come: bool,
+    /// Whether another rank has asked.
+    was_asked: bool,
+    /// When this rank has asked.
+    asked: Option<Duration>,
+    has_said: bool,
     /// The number and the name of the call in which others have answered.
-    answers: RefCell<BTreeMap<Rank, (u64, String)>>,
+    answers: BTreeMap<Rank, (u64, String)>,
 }
 
 impl Watch {
     /// A call of this name begins, in which the ranks wait for each other.
-    pub fn begin(&self, call: &'static str) {
-        self.call.set(call);
+    pub fn begin(&self, name: &'static str) {
         self.number.set(self.number.get() + 1);
-        self.have_come.set(false);
-        self.was_asked.set(false);
-        self.asked.set(None);
-        self.has_said.set(false);
-        self.answers.borrow_mut().clear();
+        self.call.replace(Call { name, ..Call::default() });
     }
 
     /// All ranks have made the call.
     pub(crate) fn all_have_come(&self) {
-        self.have_come.set(true);
+        self.call.borrow_mut().have_come = true;
     }
 
     /// From now on ranks that come later than this are named.
@@ -146,14 +147,9 @@ impl Watched {
             elapsed: Box::new(elapsed),
             say: Box::new(say),
             name_of: RefCell::default(),
-            call: Cell::new(""),
             number: Cell::default(),
-            have_come: Cell::default(),
-            was_asked: Cell::default(),
-            asked: Cell::default(),
-            has_said: Cell::default(),
             said: Cell::default(),
-            answers: RefCell::default(),
+            call: RefCell::default(),
         };
         Self { comm, watch }
     }
@@ -166,11 +162,12 @@ impl Watched {
             return Ok(());
         }
         self.take_messages()?;
-        let may_ask = rank == Rank(0) || rank.0 + 1 == self.size() && !self.watch.was_asked.get();
+        let may_ask = rank == Rank(0) || rank.0 + 1 == self.size() && !self.watch.call.borrow().was_asked;
         let asks = may_ask && waited >= pace.asks(rank);
-        match self.watch.asked.get() {
+        let asked = self.watch.call.borrow().asked;
+        match asked {
             None if asks => {
-                self.watch.asked.set(Some(now));
+                self.watch.call.borrow_mut().asked = Some(now);
                 self.send(&self.others(), ASK)
             }
             Some(asked) if now.saturating_sub(asked) >= pace.answers() => {
@@ -189,7 +186,7 @@ impl Watched {
     fn send(&self, to: &[Rank], kind: u8) -> Result<(), CommError> {
         let mut bytes = vec![kind];
         bytes.extend(self.watch.number.get().to_be_bytes());
-        bytes.extend(self.watch.call.get().as_bytes());
+        bytes.extend(self.watch.call.borrow().name.as_bytes());
         let sends: Vec<_> = to.iter().map(|&to| Outgoing { to, bytes: &bytes }).collect();
         self.comm.exchange(TAG, &sends, &mut [], &mut |_| Ok(WaitControl::Wait)).map(drop)
     }
@@ -202,11 +199,11 @@ impl Watched {
             let (number, call) = rest.split_first_chunk().ok_or(malformed)?;
             let number = u64::from_be_bytes(*number);
             if *kind == ASK {
-                self.watch.was_asked.set(number == self.watch.number.get() || self.watch.was_asked.get());
+                self.watch.call.borrow_mut().was_asked |= number == self.watch.number.get();
                 self.send(&[from], HERE)?;
             } else {
                 let call = String::from_utf8_lossy(call).into_owned();
-                self.watch.answers.borrow_mut().insert(from, (number, call));
+                self.watch.call.borrow_mut().answers.insert(from, (number, call));
             }
         }
         Ok(())
@@ -214,11 +211,12 @@ impl Watched {
 
     /// Names the ranks that have not come, once in a call.
     fn report(&self, waited: Duration) {
-        let (watch, answers) = (&self.watch, self.watch.answers.borrow());
-        let call = watch.call.get();
-        let is_here = |rank: &Rank| answers.get(rank).is_some_and(|(_, other)| other == call);
+        let (watch, mut call) = (&self.watch, self.watch.call.borrow_mut());
+        let has_said = std::mem::replace(&mut call.has_said, true);
+        let Call { name, answers, .. } = &*call;
+        let is_here = |rank: &Rank| answers.get(rank).is_some_and(|(_, other)| other == name);
         let missing: Vec<Rank> = self.others().into_iter().filter(|rank| !is_here(rank)).collect();
-        if watch.has_said.replace(true) || missing.is_empty() || !watch.counts() {
+        if has_said || missing.is_empty() || !watch.counts() {
             return;
         }
         let of = |rank: &Rank| match answers.get(rank) {
@@ -226,7 +224,7 @@ impl Watched {
             None => watch.name(*rank),
         };
         (watch.say)(&format!(
-            "{call} has waited {} s for {} of {} ranks to call it: {}; all ranks have to",
+            "{name} has waited {} s for {} of {} ranks to call it: {}; all ranks have to",
             waited.as_secs(),
             missing.len(),
             self.size(),
@@ -251,7 +249,7 @@ impl Comm for Watched {
         receives: &mut [Incoming<'_>],
         check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
     ) -> Result<ExchangeEnd, CommError> {
-        if self.watch.have_come.get() {
+        if self.watch.call.borrow().have_come {
             return self.comm.exchange(tag, sends, receives, check_cancel);
         }
         let began = (self.watch.elapsed)();

@@ -8,7 +8,6 @@ use super::shared::{self, Shared};
 use super::{Prefix, PrefixError};
 use scr_base::fs::{Durability, Files};
 use scr_plugin_api::KvTree;
-use std::path::PathBuf;
 
 /// The file, as it is in memory.
 #[derive(Default)]
@@ -18,10 +17,7 @@ pub struct Attempts {
 
 impl Shared for Attempts {
     const WAIT: Durability = Durability::Synced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.scr_file("attempts.scr")
-    }
+    const NAME: &'static str = "attempts.scr";
 
     fn tree_mut(&mut self) -> &mut KvTree {
         &mut self.tree
@@ -36,13 +32,12 @@ impl Attempts {
 
     /// Counts one more. A damaged file is replaced by a new one.
     pub fn add(files: &dyn Files, prefix: &Prefix, id: u64, name: &[u8]) -> Result<(), PrefixError> {
-        let added = shared::update(files, prefix, true, |attempts: &mut Self| {
+        shared::update(files, prefix, true, |attempts: &mut Self| {
             let count = attempts.count(id, name).saturating_add(1);
             attempts.tree.set("ID", id);
             attempts.tree.set_bytes("NAME", name);
             attempts.tree.set("COUNT", count);
-        });
-        added.map(drop)
+        })
     }
 
     /// Forgets all of them.

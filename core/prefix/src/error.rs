@@ -1,5 +1,6 @@
 //! Errors of a file below the prefix directory.
 
+use crate::ledger::Refusal;
 use scr_base::fs::FsError;
 use scr_comm::Rank;
 use std::path::PathBuf;
@@ -62,43 +63,9 @@ pub enum PrefixError {
         /// Which file.
         path: PathBuf,
     },
-    /// Files of a newer dataset would be replaced.
-    #[error("its name or files of it belong to dataset {newer}, which is newer")]
-    Superseded {
-        /// The newer dataset.
-        newer: u64,
-    },
-    /// Another dataset has the same number.
-    #[error("the index has another dataset under the number {id}, `{name}', which is not replaced")]
-    NumberTaken {
-        /// The number.
-        id: u64,
-        /// The other dataset.
-        name: String,
-    },
-    /// It was dropped, ended or replaced while this process was at work on it.
-    #[error("somebody else has ended, dropped or replaced dataset {id} meanwhile")]
-    Ended {
-        /// The dataset.
-        id: u64,
-    },
-    /// A run reads the files that would be replaced or deleted.
-    #[error(
-        "another run reads the files of dataset {id} where they lie; they are not replaced, deleted or dropped before it has ended"
-    )]
-    InUse {
-        /// The dataset that it reads.
-        id: u64,
-    },
-    /// Another job writes a dataset of this name in place.
-    #[error(
-        "another job writes a dataset of this name, number {id}, and both would have bytes of each other; give each job a prefix \
-         directory of its own (SCR_PREFIX)"
-    )]
-    Written {
-        /// The dataset of the other job.
-        id: u64,
-    },
+    /// The ledger refuses what was asked for.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
     /// An older dataset is getting the same names, and could not be finished first.
     #[error("the flush {token} is giving files the same names, and could not be finished first: {why}")]
     NotItsTurn {
@@ -250,15 +217,7 @@ impl PrefixError {
 
     /// Whether one dataset is refused, and another one may not be.
     pub fn is_refusal(&self) -> bool {
-        matches!(
-            self,
-            Self::Superseded { .. }
-                | Self::NumberTaken { .. }
-                | Self::Ended { .. }
-                | Self::InUse { .. }
-                | Self::Written { .. }
-                | Self::NotItsTurn { .. }
-        )
+        matches!(self, Self::Refused(_) | Self::NotItsTurn { .. })
     }
 
     /// Whether what is stored is itself wrong, so that a retry cannot help.
@@ -266,8 +225,7 @@ impl PrefixError {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
             PrefixError::NotItsTurn { .. }
-            | PrefixError::InUse { .. }
-            | PrefixError::Written { .. }
+            | PrefixError::Refused(Refusal::InUse { .. } | Refusal::Written { .. })
             | PrefixError::Elsewhere { .. } => false,
             // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,

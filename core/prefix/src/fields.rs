@@ -42,6 +42,15 @@ pub(crate) fn ids(tree: Option<&KvTree>) -> Vec<u64> {
     ids
 }
 
+/// Changes the entry of an id, and says whether it is there.
+pub(crate) fn alter(tree: &mut KvTree, key: &str, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
+    let known = tree.find(key, id).is_some();
+    if known {
+        change(tree.entry(key, id));
+    }
+    known
+}
+
 /// Makes text the value of a key, and takes the key away where there is no text.
 pub(crate) fn set_text(tree: &mut KvTree, key: &str, value: &str) {
     set_or_remove(tree, key, Some(value).filter(|value| !value.is_empty()));

@@ -10,14 +10,13 @@
 //! Only scr writes these: the random id, a copy; `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
 //! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
-use super::fields::{flag, ids, set_or_remove};
+use super::fields::{alter, flag, ids, set_or_remove};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint, Seq};
 use scr_base::fs::{Durability, Files};
 use scr_comm::placement::Survives;
 use scr_plugin_api::KvTree;
 use std::cmp::Reverse;
-use std::path::PathBuf;
 use std::time::Duration;
 
 /// The file, as it is in memory.
@@ -232,10 +231,7 @@ impl Shared for FlushFile {
     // It only helps the commands, and every start rewrites it: nothing waits for stable storage, which on a busy disk takes
     // longer than all else that a checkpoint does.
     const WAIT: Durability = Durability::Unsynced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.flush_file()
-    }
+    const NAME: &'static str = "flush.scr";
 
     fn tree_mut(&mut self) -> &mut KvTree {
         &mut self.tree
@@ -297,7 +293,7 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, false, change).map(|updated| updated.value)
+        shared::update(files, prefix, false, change)
     }
 
     /// The same at the start of a run, which knows all that the file should say: a damaged one is replaced by a new one.
@@ -309,7 +305,7 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, true, change).map(|updated| updated.value)
+        shared::update(files, prefix, true, change)
     }
 
     /// Parses a tree.
@@ -385,17 +381,13 @@ impl FlushFile {
 
     /// Records that a dataset was not flushed, as a newer one has its name or files of it.
     pub fn record_replaced(&mut self, id: u64, newer: u64) {
-        if self.tree.find(DATASET, id).is_some() {
-            self.tree.entry(DATASET, id).set(REPLACED, newer);
-        }
+        alter(&mut self.tree, DATASET, id, |entry| entry.set(REPLACED, newer));
     }
 
     /// Records why a run could not bring back from cache a dataset in which it has found wrong bytes. The next record of it in
     /// cache says that it is whole.
     pub fn record_damage(&mut self, id: u64, why: &str) {
-        if self.tree.find(DATASET, id).is_some() {
-            self.tree.entry(DATASET, id).set(DAMAGE, why);
-        }
+        alter(&mut self.tree, DATASET, id, |entry| entry.set(DAMAGE, why));
     }
 
     /// Records that a checkpoint has left the cache, and is nowhere else, while no newer one is complete.
@@ -426,11 +418,7 @@ impl FlushFile {
 
     /// Records one more place where a dataset is; false where the file does not have it.
     pub fn add_location(&mut self, id: u64, location: Location) -> bool {
-        let known = self.tree.find("DATASET", id).is_some();
-        if known {
-            locate(self.tree.entry("DATASET", id), location);
-        }
-        known
+        alter(&mut self.tree, DATASET, id, |entry| locate(entry, location))
     }
 
     /// Records that a dataset is not there; one that is nowhere is taken out.

@@ -30,7 +30,7 @@ use scr_plugin_api::kvtree::UnpackError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The random id of a prefix directory.
@@ -156,10 +156,7 @@ pub struct Ids {
 
 impl Shared for Ids {
     const WAIT: Durability = Durability::Synced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.scr_file("ids.scr")
-    }
+    const NAME: &'static str = "ids.scr";
 
     fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         Self::of_tree(tree, path)

@@ -18,7 +18,7 @@
 //! used it last. Times are local, as `2026-11-21T03:28:25`.
 
 use super::descriptor::RUN;
-use super::fields::{flag, ids, set_flag};
+use super::fields::{alter, flag, ids, set_flag};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
 use scr_base::fs::{At, Durability, Files, FsError};
@@ -27,7 +27,7 @@ use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, HashMap};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The only version that is read and written.
 const VERSION: u64 = 2;
@@ -150,10 +150,7 @@ impl FlushProgress {
 
 impl Shared for Index {
     const WAIT: Durability = Durability::Synced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.index_file()
-    }
+    const NAME: &'static str = "index.scr";
 
     fn from_tree(tree: KvTree, path: &Path) -> Result<Self, PrefixError> {
         Self::from_tree(tree, path)
@@ -190,18 +187,6 @@ impl Index {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
-    /// Does `work` with the index of a prefix directory, which is empty where there is none yet.
-    ///
-    /// # Errors
-    /// As for [`read`](Self::read).
-    pub(crate) fn look<R>(
-        files: &dyn Files,
-        prefix: &Prefix,
-        work: impl FnOnce(&Self) -> R,
-    ) -> Result<R, PrefixError> {
-        shared::look(files, prefix, work)
-    }
-
     /// Reads, changes and writes, while no other process does: for what other programs do to an index, in tests. The runtime and
     /// the commands ask the [ledger](crate::ledger).
     ///
@@ -212,7 +197,7 @@ impl Index {
         prefix: &Prefix,
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, false, change).map(|updated| updated.value)
+        shared::update(files, prefix, false, change)
     }
 
     /// From a tree; `path` is for the error.
@@ -716,11 +701,7 @@ impl Index {
     }
 
     fn alter(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
-        let known = self.tree.find("DSET", id).is_some();
-        if known {
-            change(self.tree.entry("DSET", id));
-        }
-        known
+        alter(&mut self.tree, "DSET", id, change)
     }
 }
 

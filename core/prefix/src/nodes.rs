@@ -14,7 +14,7 @@ use super::{Prefix, PrefixError, RestartPoint};
 use scr_base::fs::{At, Durability, Files};
 use scr_config::descriptor::hostlist;
 use scr_plugin_api::KvTree;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// How many nodes the last run used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,16 +41,13 @@ pub struct LastRun {
 
 /// The file, as it is in memory: it may have other keys.
 #[derive(Default)]
-struct NodesFile {
+pub(super) struct NodesFile {
     tree: KvTree,
 }
 
 impl Shared for NodesFile {
     const WAIT: Durability = Durability::Unsynced;
-
-    fn path(prefix: &Prefix) -> PathBuf {
-        prefix.nodes_file()
-    }
+    const NAME: &'static str = "nodes.scr";
 
     fn tree_mut(&mut self) -> &mut KvTree {
         &mut self.tree
@@ -88,7 +85,7 @@ impl LastRun {
     /// # Errors
     /// It cannot be read or written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree)).map(drop)
+        shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree))
     }
 
     /// Whether a run like it can restart from a checkpoint.

@@ -1,7 +1,8 @@
 //! The places of all files below the prefix directory.
 
-use super::shared::Known;
-use super::{FileName, LinkFault, PrefixError};
+use super::nodes::NodesFile;
+use super::shared::{Known, Shared};
+use super::{FileName, FlushFile, Index, LinkFault, PrefixError};
 use scr_base::fs::{At, Durability, Files, Kind};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -123,7 +124,7 @@ impl Prefix {
 
     /// The list of datasets.
     pub fn index_file(&self) -> PathBuf {
-        self.scr_file("index.scr")
+        Index::path(self)
     }
 
     /// When the job should stop.
@@ -133,12 +134,12 @@ impl Prefix {
 
     /// The file with the places of this allocation's datasets.
     pub fn flush_file(&self) -> PathBuf {
-        self.scr_file("flush.scr")
+        FlushFile::path(self)
     }
 
     /// Nodes of the last run.
     pub fn nodes_file(&self) -> PathBuf {
-        self.scr_file("nodes.scr")
+        NodesFile::path(self)
     }
 
     /// The text log in C SCR's form.
@@ -335,12 +336,8 @@ fn join(path: PathBuf, rest: &Path) -> PathBuf {
 
 /// An absolute path with the links in its existing part followed: what it names need not be there yet.
 pub fn real(files: &dyn Files, path: &Path) -> PathBuf {
-    let found = path.ancestors().find_map(|above| Some((above, files.real_path(above).ok()?)));
-    let Some((above, real)) = found else { return path.to_owned() };
-    match path.strip_prefix(above) {
-        Ok(rest) => join(real, rest),
-        Err(_) => path.to_owned(),
-    }
+    let real_by = |above: &Path| Some(join(files.real_path(above).ok()?, path.strip_prefix(above).ok()?));
+    path.ancestors().find_map(real_by).unwrap_or_else(|| path.to_owned())
 }
 
 /// Only the way we write an id counts, or two folders could have one.

@@ -31,8 +31,13 @@ pub(crate) trait Shared: Default {
     /// Its durability.
     const WAIT: Durability;
 
+    /// Its name.
+    const NAME: &'static str;
+
     /// Its path.
-    fn path(prefix: &Prefix) -> PathBuf;
+    fn path(prefix: &Prefix) -> PathBuf {
+        prefix.scr_file(Self::NAME)
+    }
 
     /// As it is written.
     fn tree_mut(&mut self) -> &mut KvTree;
@@ -216,7 +221,7 @@ pub(super) fn update<T: Shared, R>(
     prefix: &Prefix,
     renew: bool,
     change: impl FnOnce(&mut T) -> R,
-) -> Result<Updated<R>, PrefixError> {
+) -> Result<R, PrefixError> {
     let updated = locked(files, prefix, |locked| {
         let mut held = match locked.read::<T>() {
             Err(error) if renew && error.is_damage() => Held::new(T::default()),
@@ -225,7 +230,7 @@ pub(super) fn update<T: Shared, R>(
         let value = change(&mut held.content);
         locked.write(held).map(|()| value)
     })?;
-    updated.value.map(|value| Updated { value, locked: updated.locked, everywhere: updated.everywhere })
+    updated.value
 }
 
 /// Whether an update keeps other processes out, on a file system like that of this prefix directory.

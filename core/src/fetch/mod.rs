@@ -37,7 +37,7 @@ use scr_comm::placement::Placement;
 use scr_comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use scr_plugin_api::KvTree;
 pub(crate) use scr_prefix::ledger::Candidate;
-use scr_prefix::ledger::{Committed, Doubts, LedgerDir, Proof, Request};
+use scr_prefix::ledger::{self, Committed, Doubts, LedgerDir, Proof, Request};
 use scr_prefix::rank2file::{self, Leaf};
 use scr_prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
@@ -601,7 +601,7 @@ impl Fetch<'_> {
 /// Whether a dataset was still whole when something was recorded of it.
 fn is_whole_after(recorded: Result<Committed, PrefixError>) -> Result<bool, PrefixError> {
     match recorded {
-        Err(PrefixError::Ended { .. }) => Ok(false),
+        Err(PrefixError::Refused(ledger::Refusal::Ended { .. })) => Ok(false),
         recorded => recorded.map(|_| true),
     }
 }

@@ -22,8 +22,8 @@ use scr_base::fs::{unique_number, At, Files, FsError, How};
 use scr_plugin_api::KvTree;
 use scr_prefix::ledger::pending::{self, FoundRecord, PendingError, PendingFlush};
 use scr_prefix::ledger::{
-    expect_lock, Close, Closer, CommonFiles, Dropping, Ended, Ending, Fence, Ledger, LedgerDir, Request,
-    Turn, Whose, Wish, SAVED,
+    expect_lock, Close, Closer, CommonFiles, Dropping, Ended, Ending, Fence, Ledger, LedgerDir, Refusal,
+    Request, Turn, Whose, Wish, SAVED,
 };
 use scr_prefix::{
     staging_file, DatasetDescriptor, FileName, FlushFile, IndexEntry, Location, Prefix, PrefixError,
@@ -82,7 +82,7 @@ pub(crate) fn finish_earlier(
     now: &str,
 ) -> Result<(), PrefixError> {
     match pending::expect(files, prefix, token, 0) {
-        Err(PrefixError::Ended { .. }) => Ok(()),
+        Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(()),
         Err(error) => Err(error),
         Ok(()) => end_token(files, prefix, None, token, now),
     }
@@ -164,7 +164,9 @@ pub(crate) fn finish(
         match pending::expect(files, prefix, &closing.record.token, closing.record.dataset.id) {
             Ok(()) => closing.finish_or_take_back(now),
             // Another process has ended it since it was recorded.
-            Err(ended @ PrefixError::Ended { .. }) => Ok((!closing.counts()?).then(|| describe(&ended))),
+            Err(ended @ PrefixError::Refused(Refusal::Ended { .. })) => {
+                Ok((!closing.counts()?).then(|| describe(&ended)))
+            }
             Err(error) => Err(error.into()),
         }
     })?
@@ -663,7 +665,7 @@ impl<'a> Closing<'a> {
         let PendingFlush { dataset, token: by, .. } = &self.record;
         let request = Request::TakeBack { dataset, by, even_if_taken };
         match self.ledger().transact_if(&request, &mut |_| Ok(self.expect_lock()?)) {
-            Err(PrefixError::Ended { .. }) => Ok(false),
+            Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(false),
             revoked => revoked.map(|_| true),
         }
     }

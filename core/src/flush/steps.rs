@@ -13,7 +13,7 @@ use super::{Flush, FlushError, FlushReport, SourceFile};
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
-use scr_prefix::ledger::LedgerDir;
+use scr_prefix::ledger::{LedgerDir, Refusal};
 use scr_prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
 use std::path::PathBuf;
 
@@ -63,7 +63,9 @@ impl Flush<'_> {
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
         let newer = match &recorded {
-            Err(PrefixError::Superseded { newer }) => Some(*newer).filter(|newer| self.is_complete(*newer)),
+            Err(PrefixError::Refused(Refusal::Superseded { newer })) => {
+                Some(*newer).filter(|newer| self.is_complete(*newer))
+            }
             _ => None,
         };
         match self.agreed(dataset, Step::Recording, recorded) {

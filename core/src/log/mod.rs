@@ -177,7 +177,7 @@ impl Log {
         }
         entry.local_time = local_time(UNIX_EPOCH + Duration::from_micros(entry.micros));
         sinks.retain_mut(|sink| match sink {
-            Sink::Direct(name, sink) => self.write(name, &**sink, &entry),
+            Sink::Direct(name, sink) => write(&**sink, &entry, &self.report, name),
             Sink::Queued(queue) => {
                 queue.add(entry.clone());
                 true
@@ -198,38 +198,11 @@ impl Log {
         }
     }
 
-    /// Whether the sink took the entry.
-    fn write(&self, name: &str, sink: &dyn LogSink, entry: &LogEntry) -> bool {
-        match sink.write(entry) {
-            Ok(lines) => lines.iter().for_each(|line| self.report.notice(line)),
-            Err(error) => {
-                warn_failure(&self.report, name, &error);
-                return false;
-            }
-        }
-        true
-    }
-
     /// With all but the local time.
     fn complete(&self, entry: LogEntry) -> LogEntry {
         let micros = if entry.micros == 0 { micros_of(self.clock.now()) } else { entry.micros };
-        LogEntry {
-            kind: entry.kind,
-            name: entry.name,
-            micros,
-            note: entry.note,
-            from: entry.from,
-            to: entry.to,
-            dataset: entry.dataset,
-            dataset_name: entry.dataset_name,
-            seconds: entry.seconds,
-            bytes: entry.bytes,
-            files: entry.files,
-            processes: entry.processes,
-            nodes: entry.nodes,
-            scheme: entry.scheme,
-            ..self.common.clone()
-        }
+        let LogEntry { host, user, job_id, job_name, cluster, prefix, run, .. } = self.common.clone();
+        LogEntry { micros, host, user, job_id, job_name, cluster, prefix, run, ..entry }
     }
 }
 
@@ -273,6 +246,18 @@ fn common(params: &Params, prefix: &Prefix) -> LogEntry {
         prefix: prefix.dir().display().to_string(),
         ..LogEntry::default()
     }
+}
+
+/// Whether the sink took the entry.
+fn write(sink: &dyn LogSink, entry: &LogEntry, report: &Reporter, name: &str) -> bool {
+    match sink.write(entry) {
+        Ok(lines) => lines.iter().for_each(|line| report.notice(line)),
+        Err(error) => {
+            warn_failure(report, name, &error);
+            return false;
+        }
+    }
+    true
 }
 
 /// Said once for each sink, since it is not used again. Also from its thread.

@@ -3,7 +3,7 @@
 //! The queue has room for [`ROOM`] entries; further ones are dropped. At the end of the run, the queued entries are written
 //! within [`END_LIMIT`], and the rest is dropped. Either loss is reported once.
 
-use super::warn_failure;
+use super::write;
 use scr_base::message::Reporter;
 use scr_base::parallel;
 use scr_plugin_api::{LogEntry, LogSink};
@@ -96,9 +96,8 @@ fn write_all(
     name: &str,
 ) {
     for entry in incoming {
-        match sink.write(&entry) {
-            Ok(lines) => lines.iter().for_each(|line| report.notice(line)),
-            Err(error) => return warn_failure(report, name, &error),
+        if !write(sink, &entry, report, name) {
+            return;
         }
         waiting.fetch_sub(1, Ordering::Relaxed);
     }

@@ -14,28 +14,10 @@ use std::path::PathBuf;
 /// The socket of the system's logger.
 const SOCKET: &str = "/dev/log";
 
-/// Facilities by their number, as in openlog(3); those between are for the system alone.
-const FACILITIES: &[(&str, u8)] = &[
-    ("KERN", 0),
-    ("USER", 1),
-    ("MAIL", 2),
-    ("DAEMON", 3),
-    ("AUTH", 4),
-    ("SYSLOG", 5),
-    ("LPR", 6),
-    ("NEWS", 7),
-    ("UUCP", 8),
-    ("CRON", 9),
-    ("AUTHPRIV", 10),
-    ("FTP", 11),
-    ("LOCAL0", 16),
-    ("LOCAL1", 17),
-    ("LOCAL2", 18),
-    ("LOCAL3", 19),
-    ("LOCAL4", 20),
-    ("LOCAL5", 21),
-    ("LOCAL6", 22),
-    ("LOCAL7", 23),
+/// Facilities in the order of their numbers, as in openlog(3); those without a name are for the system alone.
+const FACILITIES: &[&str] = &[
+    "KERN", "USER", "MAIL", "DAEMON", "AUTH", "SYSLOG", "LPR", "NEWS", "UUCP", "CRON", "AUTHPRIV", "FTP", "",
+    "", "", "", "LOCAL0", "LOCAL1", "LOCAL2", "LOCAL3", "LOCAL4", "LOCAL5", "LOCAL6", "LOCAL7",
 ];
 
 /// Levels in the order of their numbers.
@@ -63,25 +45,22 @@ pub fn check_logger(params: &Params) -> Vec<Problem> {
 
 fn facility(params: &Params) -> Result<u8, NotKnown> {
     let given = params.get(&param::LOG_SYSLOG_FACILITY);
-    number("facility", &given, FACILITIES.iter().copied())
+    number("facility", &given, FACILITIES)
 }
 
 fn level(params: &Params) -> Result<u8, NotKnown> {
     let given = params.get(&param::LOG_SYSLOG_LEVEL);
-    number("level", &given, LEVELS.iter().copied().zip(0..))
+    number("level", &given, LEVELS)
 }
 
 /// The number of the one that is named, or which there are.
-fn number(
-    what: &'static str,
-    given: &str,
-    known: impl Iterator<Item = (&'static str, u8)> + Clone,
-) -> Result<u8, NotKnown> {
-    let found = known.clone().find(|(name, _)| is_named(given, name)).map(|(_, number)| number);
+fn number(what: &'static str, given: &str, names: &[&str]) -> Result<u8, NotKnown> {
+    let known = || names.iter().zip(0..).filter(|(name, _)| !name.is_empty());
+    let found = known().find(|(name, _)| is_named(given, name)).map(|(_, number)| number);
     found.ok_or_else(|| NotKnown {
         what,
         given: given.to_owned(),
-        known: known.map(|(name, _)| format!("LOG_{name}")).collect(),
+        known: known().map(|(name, _)| format!("LOG_{name}")).collect(),
     })
 }
 

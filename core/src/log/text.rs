@@ -7,7 +7,6 @@
 
 use super::record::Event;
 use jiff::civil::DateTime;
-use jiff::tz::TimeZone;
 use jiff::Timestamp;
 use scr_base::env::local_time;
 use scr_base::fs::{Files, How};
@@ -152,7 +151,7 @@ pub fn parse(line: &str) -> Result<LogEntry, LineError> {
 /// Reads a line of `.scr/events`, and leaves the local time out.
 pub(super) fn parse_exact(line: &str) -> Result<LogEntry, LineError> {
     let (time, rest) = line.split_at_checked(EXACT_TIME_LEN).ok_or(LineError::NoTime)?;
-    let micros = micros_of(time.as_bytes()).ok_or(LineError::NoTime)?;
+    let micros = micros_of(time).ok_or(LineError::NoTime)?;
     fields(LogEntry { micros, ..LogEntry::default() }, rest)
 }
 
@@ -178,21 +177,9 @@ fn fields(mut entry: LogEntry, rest: &str) -> Result<LogEntry, LineError> {
 const TIME_LEN: usize = "2026-11-21T03:28:24".len();
 const EXACT_TIME_LEN: usize = "2026-11-21T03:28:24.123456Z".len();
 
-/// Microseconds since the epoch, of `2026-11-21T02:28:24.123456Z`. Logs are long, and this is most of the work on a line.
-fn micros_of(text: &[u8]) -> Option<u64> {
-    const FORM: &[u8] = b"0000-00-00T00:00:00.000000Z";
-    let is_so = |(at, form): (&u8, &u8)| if *form == b'0' { at.is_ascii_digit() } else { at == form };
-    if text.len() != FORM.len() || !text.iter().zip(FORM).all(is_so) {
-        return None;
-    }
-    let number = |from: usize, until: usize| {
-        text[from..until].iter().fold(0_i32, |number, digit| number * 10 + i32::from(digit - b'0'))
-    };
-    let small = |from: usize| i8::try_from(number(from, from + 2)).ok();
-    let year = i16::try_from(number(0, 4)).ok()?;
-    let (hour, minute, second, nanos) = (small(11)?, small(14)?, small(17)?, number(20, 26) * 1000);
-    let time = DateTime::new(year, small(5)?, small(8)?, hour, minute, second, nanos).ok()?;
-    u64::try_from(TimeZone::UTC.to_timestamp(time).ok()?.as_microsecond()).ok()
+/// Microseconds since the epoch, of `2026-11-21T02:28:24.123456Z`.
+fn micros_of(text: &str) -> Option<u64> {
+    u64::try_from(text.parse::<Timestamp>().ok()?.as_microsecond()).ok()
 }
 
 /// The first field, and what follows it. Its key may be one of a later version, which is none of [`KEYS`].

@@ -43,7 +43,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
         "settings" => {
             let env = scr_test_kit::TestEnv::new(std::sync::Arc::new(RealFiles), "/nowhere").env();
             let (app, _) = AppConfig::from_text(CONFIG, Path::new("/p"));
-            trees.push(Settings::load(&env, &app).to_tree());
+            return vec![serde_json::to_vec(&Settings::load(&env, &app)).unwrap()];
         }
         "messages" => {
             let file = PrefixFile { name: "a/b".parse().unwrap(), bytes: Some(7), crc: Some(1) };

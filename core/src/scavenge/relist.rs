@@ -9,7 +9,7 @@ use crate::flush::closing;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{Durability, FsError};
 use scr_prefix::container::{read_all, totals};
-use scr_prefix::ledger;
+use scr_prefix::ledger::{self, Refusal};
 use scr_prefix::{
     DatasetDescriptor, FileName, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
     FILE_MODE,
@@ -212,7 +212,7 @@ impl Builder<'_> {
         let (lists, now) = (evidence.lists.by_rank(), scr_base::env::local_time(time));
         let listed = closing::list_in_place(self.files(), self.prefix, dataset, lists, &now, |_| Ok(()));
         match listed {
-            Err(BuildError::Prefix(why @ PrefixError::Superseded { .. })) => {
+            Err(BuildError::Prefix(why @ PrefixError::Refused(Refusal::Superseded { .. }))) => {
                 return Ok(Outcome::Incomplete { why: why.to_string() })
             }
             Err(BuildError::Fs(why @ FsError::Unsynced { .. })) => {

@@ -15,8 +15,7 @@ use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::fs::{Durability, Files, FsError};
 use scr_base::parallel::at_a_time;
-use scr_comm::standins::StandIns;
-use scr_comm::thread::{self, RunError};
+use scr_comm::thread::{self, RunError, ThreadComm};
 use scr_comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
 use scr_plugin_api::Scheme;
 use scr_prefix::{Prefix, DIR_MODE};
@@ -114,7 +113,7 @@ impl ScavengedRepair<'_> {
     /// Rebuilds what is lost in the sets of these ranks, with a thread for each.
     fn repair(&self, ranks: &Arc<[Rank]>, loaded: &LoadedScheme) -> Result<Vec<Rank>, RepairError> {
         let threads = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
-        let results = thread::run(threads, |comm| self.rank(StandIns::new(comm, Arc::clone(ranks)), loaded))?;
+        let results = thread::run(threads, |comm| self.rank(comm.standing_for(Arc::clone(ranks)), loaded))?;
         let mut rebuilt = Vec::new();
         for (&rank, result) in ranks.iter().zip(results) {
             if result? {
@@ -125,7 +124,7 @@ impl ScavengedRepair<'_> {
     }
 
     /// One rank's share; returns whether its part was rebuilt.
-    fn rank(&self, comm: StandIns, loaded: &LoadedScheme) -> Collective<bool> {
+    fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Collective<bool> {
         let rank = comm.own_rank();
         let job = Job::of_command(Box::new(comm), self.env, self.prefix, self.level)
             .map_err(|error| RankErrors::known_to_all(describe(&error)))?;

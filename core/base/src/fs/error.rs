@@ -215,6 +215,14 @@ impl From<FsError> for io::Error {
     }
 }
 
+/// `None` where something is not there.
+pub fn unless_missing<T>(done: Result<T, FsError>) -> Result<Option<T>, FsError> {
+    match done {
+        Err(error) if error.is_not_found() => Ok(None),
+        done => done.map(Some),
+    }
+}
+
 /// Adds to an error what was done and to which path.
 pub trait At<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError>;

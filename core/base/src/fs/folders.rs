@@ -1,6 +1,6 @@
 //! Folders: made with their parents, and removed with their contents.
 
-use super::error::At;
+use super::error::{unless_missing, At};
 use super::whole::folder_of;
 use super::{retried, Durability, Files, FsError, Kind, Status};
 use std::io;
@@ -64,10 +64,7 @@ impl dyn Files + '_ {
     /// # Errors
     /// [`FsError::Io`].
     pub fn remove_if_there(&self, path: &Path) -> Result<bool, FsError> {
-        match self.remove_file(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            other => other.at("remove", path).map(|()| true),
-        }
+        unless_missing(self.remove_file(path).at("remove", path)).map(|removed| removed.is_some())
     }
 
     /// The names in a folder, sorted; none where there is no such folder.
@@ -99,28 +96,21 @@ impl dyn Files + '_ {
         }
         // A folder was met before what is in it.
         for folder in folders.iter().rev() {
-            first = first.and(gone(self.remove_dir(folder)).at("remove the folder", folder));
+            // Somebody else may have removed it in the meantime.
+            let removed = unless_missing(self.remove_dir(folder).at("remove the folder", folder));
+            first = first.and(removed.map(drop));
         }
         first
     }
 
     /// Removes what is no folder; gives the names in a folder.
     fn remove_or_list(&self, path: &Path) -> Result<Option<Vec<PathBuf>>, FsError> {
-        match self.status(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Ok(status) if status.kind == Kind::Dir => match self.list(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-                other => other.at("list the folder", path).map(Some),
-            },
-            Ok(_) => self.remove_if_there(path).map(|_| None),
-            Err(error) => Err(error).at("look at", path),
+        match unless_missing(self.status(path).at("look at", path))?.map(|status| status.kind) {
+            None => Ok(None),
+            Some(Kind::Dir) => unless_missing(self.list(path).at("list the folder", path)),
+            Some(_) => self.remove_if_there(path).map(|_| None),
         }
     }
-}
-
-/// Somebody else may have removed it in the meantime.
-fn gone(result: io::Result<()>) -> io::Result<()> {
-    result.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 fn has_parent(path: &Path) -> bool {

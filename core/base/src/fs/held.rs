@@ -24,7 +24,6 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
-use std::time::Duration;
 
 /// The real file system with directories that are held open.
 #[derive(Clone, Default)]
@@ -188,6 +187,10 @@ fn open_below(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl Files for HeldDirs {
+    fn inner(&self) -> Option<&dyn Files> {
+        Some(&RealFiles)
+    }
+
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let Some(below) = self.below(path)? else { return open_file(path, how) };
         let (flags, mode) = flags_of(how);
@@ -268,21 +271,5 @@ impl Files for HeldDirs {
             *held.dir.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&dir);
             held.folders().clear();
         }
-    }
-
-    fn umask(&self) -> u32 {
-        RealFiles.umask()
-    }
-
-    fn machine(&self) -> Vec<u8> {
-        RealFiles.machine()
-    }
-
-    fn pause(&self, time: Duration) {
-        RealFiles.pause(time);
-    }
-
-    fn notice(&self, line: &str) {
-        RealFiles.notice(line);
     }
 }

@@ -48,7 +48,7 @@ mod whole;
 
 pub use entry_name::EntryName;
 pub use error::FsError;
-pub use error::{At, MayPass};
+pub use error::{unless_missing, At, MayPass};
 pub use limit::is_of_closed_file;
 pub use lock::LockAttempt;
 pub use lock::{keep_from_readers, LOCKABLE};
@@ -158,6 +158,13 @@ pub enum How {
 
 /// An open file. Reading and writing at a place may be done from several threads at once.
 pub trait File: Send + Sync {
+    /// The file that this one stands before, which does what this one does not do itself.
+    ///
+    /// # Errors
+    /// There is none: what this one does not do is not supported.
+    fn inner(&self) -> io::Result<&dyn File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Reads at `offset` into `buffer`; gives how many bytes came, less than asked only at the end of the file.
     ///
     /// # Errors
@@ -167,17 +174,23 @@ pub trait File: Send + Sync {
     ///
     /// # Errors
     /// The system's error.
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.inner()?.write_at(offset, bytes)
+    }
     /// Writes all of `bytes` at the end, in one call of the system.
     ///
     /// # Errors
     /// The system's error.
-    fn append(&self, bytes: &[u8]) -> io::Result<()>;
+    fn append(&self, bytes: &[u8]) -> io::Result<()> {
+        self.inner()?.append(bytes)
+    }
     /// Makes the file this long.
     ///
     /// # Errors
     /// The system's error.
-    fn set_len(&self, len: u64) -> io::Result<()>;
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.inner()?.set_len(len)
+    }
     /// The status of the file.
     ///
     /// # Errors
@@ -187,64 +200,72 @@ pub trait File: Send + Sync {
     ///
     /// # Errors
     /// The system's error.
-    fn sync(&self) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()> {
+        self.inner()?.sync()
+    }
     /// Sets the permission bits.
     ///
     /// # Errors
     /// The system's error.
-    fn set_mode(&self, mode: u32) -> io::Result<()>;
+    fn set_mode(&self, mode: u32) -> io::Result<()> {
+        self.inner()?.set_mode(mode)
+    }
     /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it. Never waits.
-    fn try_lock(&self) -> LockAttempt;
+    fn try_lock(&self) -> LockAttempt {
+        self.inner().map_or(LockAttempt::NoLocks, |file| file.try_lock())
+    }
     /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
     ///
     /// # Errors
     /// The system's error.
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        let _ = (accessed, changed);
-        Err(io::ErrorKind::Unsupported.into())
+        self.inner()?.set_times(accessed, changed)
     }
     /// Sets owner and group, which only a privileged process may.
     ///
     /// # Errors
     /// The system's error.
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
-        let _ = (uid, gid);
-        Err(io::ErrorKind::Unsupported.into())
+        self.inner()?.set_owner(uid, gid)
     }
     /// Whether it has an access control list, of which the bits for the group are the mask.
     fn has_access_list(&self) -> bool {
-        false
+        self.inner().is_ok_and(|file| file.has_access_list())
     }
     /// Whether the file takes less room than it has bytes.
     fn has_holes(&self) -> bool {
-        false
+        self.inner().is_ok_and(|file| file.has_holes())
     }
     /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for
     /// reading.
     fn writer(&self) -> Option<Writer> {
-        None
+        self.inner().ok()?.writer()
     }
     /// The number and the name of another process that has the file open for writing. It looks at all processes.
     fn other_writer(&self) -> Option<String> {
-        None
+        self.inner().ok()?.other_writer()
     }
     /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
     /// be written. `None` where that is not possible, or not safe.
     fn map(&self, len: u64) -> Option<Mapped> {
-        let _ = len;
-        None
+        self.inner().ok()?.map(len)
     }
     /// The descriptor, to be used at once: what the dynamic linker is to load must be a file of the system.
     ///
     /// # Errors
     /// There is none, or the application has closed it.
     fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
-        Err(io::ErrorKind::Unsupported.into())
+        self.inner()?.descriptor()
     }
 }
 
 /// The file system.
 pub trait Files: Send + Sync {
+    /// The layer that this one stands before, where there is one. It does what this one does not do itself, of that which a layer
+    /// need not do.
+    fn inner(&self) -> Option<&dyn Files> {
+        None
+    }
     /// Opens a file. Never follows a symbolic link in the last part of the path when it creates.
     ///
     /// # Errors
@@ -312,8 +333,7 @@ pub trait Files: Send + Sync {
     /// A hold on the memory of a file in a file system that is in memory: what removes the file gives its memory back only when
     /// the hold is dropped. `None` where that would be of no use, or not safe: a network file system would keep the name.
     fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
-        let _ = path;
-        None
+        self.inner()?.hold_memory(path)
     }
     /// The room of the file system of a path for more files.
     ///
@@ -337,23 +357,27 @@ pub trait Files: Send + Sync {
     /// The directory `path`, through which this layer reaches what lies below it, was removed and has been made again: from
     /// now on all layers that were made of this one reach it through `dir`.
     fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
-        let _ = (path, dir);
+        if let Some(inner) = self.inner() {
+            inner.hold_instead(path, dir);
+        }
     }
     /// The permissions that the system takes away from new files of this process, where that is known.
     fn umask(&self) -> u32 {
-        0
+        self.inner().map_or(0, |inner| inner.umask())
     }
     /// A text that all processes that see each other's locks share, and no other machine has; empty if it is
     /// not known.
     fn machine(&self) -> Vec<u8> {
-        Vec::new()
+        self.inner().map(|inner| inner.machine()).unwrap_or_default()
     }
     /// Lets other processes continue for a while.
-    fn pause(&self, _: Duration) {
-        std::thread::yield_now();
+    fn pause(&self, time: Duration) {
+        self.inner().map_or_else(std::thread::yield_now, |inner| inner.pause(time));
     }
     /// Tells the user what this process waits for.
-    fn notice(&self, _: &str) {}
+    fn notice(&self, line: &str) {
+        self.inner().into_iter().for_each(|inner| inner.notice(line));
+    }
     /// The layer below this one, if this one repeats what fails with an error that may pass.
     fn without_retries(&self) -> Option<&dyn Files> {
         None

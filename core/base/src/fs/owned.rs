@@ -5,7 +5,7 @@
 //! the user and be closed to other users. If another user has created the name first, the user gets a directory of another name.
 //! From then on everything in it is reached through its descriptor, whatever happens to its path.
 
-use super::error::At;
+use super::error::{unless_missing, At};
 use super::{retried, Durability, File, Files, FsError, How, Kind, Status};
 use std::ffi::OsStr;
 use std::io;
@@ -74,10 +74,8 @@ impl OwnedDir {
     /// # Errors
     /// As for [`make`](Self::make); also where it could have been changed by other users.
     pub fn find(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Option<Self>, FsError> {
-        match Self::descend(files, base, below, uid, Parts::Expect) {
-            Err(error) if error.is_not_found() => Ok(Self::find_by_owner(files, base, below, uid)),
-            found => found.map(Some),
-        }
+        let found = unless_missing(Self::descend(files, base, below, uid, Parts::Expect))?;
+        Ok(found.or_else(|| Self::find_by_owner(files, base, below, uid)))
     }
 
     /// Whether [`make`](Self::make) would find nothing in the way. Makes nothing.
@@ -85,10 +83,7 @@ impl OwnedDir {
     /// # Errors
     /// As for [`make`](Self::make).
     pub fn expect_free(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<(), FsError> {
-        match Self::descend(files, base, below, uid, Parts::Ask) {
-            Err(error) if error.is_not_found() => Ok(()),
-            found => found.map(drop),
-        }
+        unless_missing(Self::descend(files, base, below, uid, Parts::Ask)).map(drop)
     }
 
     fn find_by_owner(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Option<Self> {
@@ -133,10 +128,7 @@ impl OwnedDir {
     /// # Errors
     /// As for [`find`](Self::find).
     pub fn find_below(&self, name: &Path, uid: u32) -> Result<Option<Self>, FsError> {
-        match Self::descend(&*self.files, &self.path, name, uid, Parts::Expect) {
-            Err(error) if error.is_not_found() => Ok(None),
-            found => found.map(Some),
-        }
+        unless_missing(Self::descend(&*self.files, &self.path, name, uid, Parts::Expect))
     }
 
     /// Its name in messages, and for [`files`](Self::files).

@@ -1,7 +1,7 @@
 //! A part of a file, read like a file.
 
-use super::{File, LockAttempt, Status};
-use std::io::{self, ErrorKind};
+use super::{File, Status};
+use std::io;
 
 /// A range of a file, from `start` on. It is only read.
 pub struct FileRange<'a> {
@@ -17,31 +17,7 @@ impl File for FileRange<'_> {
         self.file.read_at(self.start.saturating_add(offset), &mut buffer[..count])
     }
 
-    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn append(&self, _: &[u8]) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
     fn status(&self) -> io::Result<Status> {
         Ok(Status { len: self.bytes, ..self.file.status()? })
-    }
-
-    fn sync(&self) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn set_mode(&self, _: u32) -> io::Result<()> {
-        Err(ErrorKind::Unsupported.into())
-    }
-
-    fn try_lock(&self) -> LockAttempt {
-        LockAttempt::NoLocks
     }
 }

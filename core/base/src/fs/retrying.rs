@@ -9,14 +9,12 @@
 
 use super::limit::is_of_too_many_open;
 use super::optional::Optional;
-use super::{File, Files, HeldMemory, How, LockAttempt, Mapped, MayPass, Space, Status, Writer};
+use super::{File, Files, How, MayPass, Space, Status};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 /// Does something again that fails with an error that may pass. `work` gets the file layer that repeats nothing by itself.
 pub fn retried<T, E: MayPass>(
@@ -143,6 +141,10 @@ fn again<T>(files: &dyn Files, repeats: bool, mut work: impl FnMut() -> io::Resu
 }
 
 impl Files for Retrying {
+    fn inner(&self) -> Option<&dyn Files> {
+        Some(&*self.inner)
+    }
+
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
         let inner = match how {
             // The first try may have made it, and the second would find it there.
@@ -194,10 +196,6 @@ impl Files for Retrying {
         self.unread.without(Optional::SetTimes, path, set)
     }
 
-    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
-        self.inner.hold_memory(path)
-    }
-
     fn space(&self, path: &Path) -> io::Result<Space> {
         self.again(|files| files.space(path))
     }
@@ -209,26 +207,6 @@ impl Files for Retrying {
     fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
         let inner = self.inner.through(path, dir)?;
         Some(Arc::new(Self::knowing(inner, Arc::clone(&self.unread))))
-    }
-
-    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
-        self.inner.hold_instead(path, dir);
-    }
-
-    fn umask(&self) -> u32 {
-        self.inner.umask()
-    }
-
-    fn machine(&self) -> Vec<u8> {
-        self.inner.machine()
-    }
-
-    fn pause(&self, time: Duration) {
-        self.inner.pause(time);
-    }
-
-    fn notice(&self, line: &str) {
-        self.inner.notice(line);
     }
 
     fn without_retries(&self) -> Option<&dyn Files> {
@@ -270,20 +248,12 @@ impl RetryingFile {
 }
 
 impl File for RetryingFile {
+    fn inner(&self) -> io::Result<&dyn File> {
+        Ok(&*self.inner)
+    }
+
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         self.look(Look::Read, |file| file.read_at(offset, buffer))
-    }
-
-    fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.inner.write_at(offset, bytes)
-    }
-
-    fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        self.inner.append(bytes)
-    }
-
-    fn set_len(&self, len: u64) -> io::Result<()> {
-        self.inner.set_len(len)
     }
 
     fn status(&self) -> io::Result<Status> {
@@ -302,10 +272,6 @@ impl File for RetryingFile {
         self.again(|file| file.set_mode(mode))
     }
 
-    fn try_lock(&self) -> LockAttempt {
-        self.inner.try_lock()
-    }
-
     fn set_times(&self, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
         let set = self.again(|file| file.set_times(accessed, changed));
         self.unread.without(Optional::SetTimes, &self.path, set)
@@ -313,30 +279,6 @@ impl File for RetryingFile {
 
     fn set_owner(&self, uid: u32, gid: u32) -> io::Result<()> {
         self.again(|file| file.set_owner(uid, gid))
-    }
-
-    fn has_access_list(&self) -> bool {
-        self.inner.has_access_list()
-    }
-
-    fn has_holes(&self) -> bool {
-        self.inner.has_holes()
-    }
-
-    fn writer(&self) -> Option<Writer> {
-        self.inner.writer()
-    }
-
-    fn other_writer(&self) -> Option<String> {
-        self.inner.other_writer()
-    }
-
-    fn map(&self, len: u64) -> Option<Mapped> {
-        self.inner.map(len)
-    }
-
-    fn descriptor(&self) -> io::Result<BorrowedFd<'_>> {
-        self.inner.descriptor()
     }
 }
 

@@ -3,7 +3,7 @@
 //! `halt.scr` is shared with commands, also of C SCR, that may wait for its lock. After a rename they would hold the old file, so
 //! `halt.scr` is written in place. `write_tree` replaces every other file.
 
-use super::error::At;
+use super::error::{unless_missing, At};
 use super::whole::read_open;
 use super::{keep_from_readers, Durability, File, Files, FsError, How, LockAttempt, LOCKABLE};
 use scr_plugin_api::KvTree;
@@ -79,11 +79,7 @@ impl dyn Files + '_ {
             Err(error) if may_not_write(&error) => self.open_locked(path, How::Read),
             other => other,
         };
-        match opened {
-            Ok((file, _)) => read_in_place(&*file, path).map(Some),
-            Err(error) if error.is_not_found() => Ok(None),
-            Err(error) => Err(error),
-        }
+        unless_missing(opened)?.map(|(file, _)| read_in_place(&*file, path)).transpose()
     }
 
     /// Changes the tree in a file in place: waits for its lock, reads, changes, writes and syncs. A file that is
@@ -133,9 +129,7 @@ impl dyn Files + '_ {
         }
         Err(FsError::KeepsChanging { path: path.to_owned(), tries: MAX_REOPENS })
     }
-}
 
-impl dyn Files + '_ {
     /// Waits for the lock of an open file, but not forever: a job must not hang because a holder of the lock was stopped. Returns
     /// whether it got the lock, or `None` if another process keeps it. It is no error if the file system has no locks, or none
     /// for readers.

@@ -1,6 +1,6 @@
 //! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
 
-use super::error::At;
+use super::error::{unless_missing, At};
 use super::memory::grow;
 use super::owned::{STICKY, WORLD_WRITES};
 use super::{retried, unique_number, File, Files, FsError, How, Kind, Status};
@@ -48,17 +48,12 @@ impl dyn Files + '_ {
         path: &Path,
         ask: impl Fn() -> Result<T, FsError>,
     ) -> Result<Option<T>, FsError> {
-        let is_missing = |answer: &Result<T, FsError>| answer.as_ref().is_err_and(FsError::is_not_found);
-        let mut answer = ask();
-        if is_missing(&answer) {
-            drop(self.open(folder_of(path), How::Folder));
-            answer = ask();
+        let answer = unless_missing(ask())?;
+        if answer.is_some() {
+            return Ok(answer);
         }
-        if is_missing(&answer) {
-            Ok(None)
-        } else {
-            answer.map(Some)
-        }
+        drop(self.open(folder_of(path), How::Folder));
+        unless_missing(ask())
     }
 
     /// The text of a file such as `/proc/meminfo` in which the system describes itself, if it does.

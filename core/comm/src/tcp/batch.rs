@@ -1,6 +1,7 @@
 //! The sends and receives of an exchange, and the messages that no receive has taken.
 
-use crate::{CommError, Incoming, Outgoing, Rank, Tag};
+use crate::receives::Receives;
+use crate::{Incoming, Outgoing, Rank, Tag};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages that have come, by tag and sender.
@@ -44,14 +45,8 @@ impl Mail {
 
 /// One exchange.
 pub(super) struct Batch<'a, 'b> {
-    pub(super) tag: Tag,
     pub(super) sends: Vec<Send<'a>>,
-    receives: &'a mut [Incoming<'b>],
-    pub(super) come: Vec<bool>,
-    /// The places of the receives that are missing, by sender.
-    missing: BTreeMap<Rank, VecDeque<usize>>,
-    wrong: Option<CommError>,
-    pub(super) given_up: bool,
+    pub(super) receives: Receives<'a, 'b>,
 }
 
 /// A message to another rank.
@@ -81,53 +76,17 @@ impl<'a, 'b> Batch<'a, 'b> {
     ) -> Self {
         let others = sends.iter().filter(|send| send.to != me);
         let sends = others.map(|send| Send { to: send.to, bytes: send.bytes, is: Sent::Partly(0) }).collect();
-        let mut missing: BTreeMap<_, VecDeque<_>> = BTreeMap::new();
-        for (place, receive) in receives.iter().enumerate() {
-            missing.entry(receive.from).or_default().push_back(place);
-        }
-        let come = vec![false; receives.len()];
-        Self { tag, sends, receives, come, missing, wrong: None, given_up: false }
-    }
-
-    pub(super) fn all_have_come(&self) -> bool {
-        self.missing.is_empty()
-    }
-
-    /// The ranks that messages are waited for from.
-    pub(super) fn awaited<'s>(&'s self) -> impl Iterator<Item = Rank> + use<'s, 'a, 'b> {
-        self.missing.keys().copied().filter(|_| !self.given_up)
+        Self { sends, receives: Receives::new(tag, receives) }
     }
 
     /// Hands over what is in the mail for its receives.
     pub(super) fn collect(&mut self, mail: &mut Mail) {
-        for from in self.awaited().collect::<Vec<_>>() {
-            while let Some(&place) = self.missing.get(&from).and_then(VecDeque::front) {
-                let Some(bytes) = mail.take_from(from, self.tag) else { break };
-                let receive = &mut self.receives[place];
-                if bytes.len() == receive.bytes.len() {
-                    receive.bytes.copy_from_slice(&bytes);
-                } else {
-                    let (found, expected, tag) = (bytes.len(), receive.bytes.len(), self.tag.0);
-                    self.wrong.get_or_insert(CommError::WrongLength { from, found, expected, tag });
-                }
-                self.has_come(place, from);
+        for from in self.receives.awaited().collect::<Vec<_>>() {
+            while let Some(place) = self.receives.next_of(from) {
+                let Some(bytes) = mail.take_from(from, self.receives.tag) else { break };
+                self.receives.take(place, from, &bytes);
             }
         }
-    }
-
-    fn has_come(&mut self, place: usize, from: Rank) {
-        self.come[place] = true;
-        if let Some(places) = self.missing.get_mut(&from) {
-            places.retain(|&other| other != place);
-            if places.is_empty() {
-                self.missing.remove(&from);
-            }
-        }
-    }
-
-    /// The first message of a wrong length, if there was one.
-    pub(super) fn wrong(&mut self) -> Result<(), CommError> {
-        self.wrong.take().map_or(Ok(()), Err)
     }
 }
 
@@ -140,24 +99,24 @@ pub(super) struct Inbox<'m, 'a, 'b> {
 impl Inbox<'_, '_, '_> {
     /// Whether its exchange has nothing left to do.
     pub(super) fn is_done(&self) -> bool {
-        self.batch.as_ref().is_some_and(|batch| batch.sends.is_empty() && batch.all_have_come())
+        self.batch.as_ref().is_some_and(|batch| batch.sends.is_empty() && batch.receives.all_have_come())
     }
 
     /// The receive that waits for such a message.
     pub(super) fn place(&self, from: Rank, tag: Tag, length: usize) -> Option<usize> {
-        let batch = self.batch.as_ref().filter(|batch| batch.tag == tag && !batch.given_up)?;
-        let place = *batch.missing.get(&from)?.front()?;
-        (batch.receives[place].bytes.len() == length && !self.mail.has(from, tag)).then_some(place)
+        let receives = &self.batch.as_ref()?.receives;
+        let place = receives.next_of(from).filter(|_| receives.tag == tag)?;
+        (receives.length(place) == length && !self.mail.has(from, tag)).then_some(place)
     }
 
     /// The buffer of a receive that [`place`](Self::place) has given for this batch.
     pub(super) fn buffer(&mut self, place: usize) -> &mut [u8] {
-        self.batch.as_mut().map_or(&mut [], |batch| batch.receives[place].bytes)
+        self.batch.as_mut().map_or(&mut [], |batch| batch.receives.buffer(place))
     }
 
     pub(super) fn has_come(&mut self, place: usize, from: Rank) {
         if let Some(batch) = &mut self.batch {
-            batch.has_come(place, from);
+            batch.receives.has_come(place, from);
         }
     }
 

@@ -265,12 +265,8 @@ impl TcpComm {
         loop {
             self.progress(Some(batch));
             batch.collect(&mut self.state.borrow_mut().mail);
-            if batch.sends.is_empty() && (batch.given_up || batch.all_have_come()) {
-                if batch.given_up {
-                    check_cancel(&batch.come)?;
-                }
-                let ended = if batch.all_have_come() { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
-                return batch.wrong().map(|()| ended);
+            if batch.sends.is_empty() && batch.receives.is_over() {
+                return batch.receives.end(check_cancel);
             }
             self.expect_reachable(batch)?;
             self.expect_room()?;
@@ -287,10 +283,10 @@ impl TcpComm {
             }
             (asked, seen, is_quiet, has_asked) = (now, news, false, true);
             self.let_go(batch);
-            let from: Vec<Rank> = batch.awaited().collect();
-            let ask = || check_cancel(&batch.come);
-            let wait = self.awaited.while_waiting_for(batch.tag, from.into_iter(), ask)?;
-            batch.given_up |= wait == WaitControl::GiveUp;
+            let receives = &mut batch.receives;
+            let ask = || check_cancel(&receives.come);
+            let wait = self.awaited.while_waiting_for(receives.tag, receives.awaited(), ask)?;
+            receives.given_up |= wait == WaitControl::GiveUp;
         }
     }
 
@@ -306,7 +302,7 @@ impl TcpComm {
         let state = &mut *self.state.borrow_mut();
         for send in &mut batch.sends {
             if let (Sent::Partly(taken), Some(connection)) = (send.is, state.sending.get_mut(&send.to)) {
-                connection.queue(batch.tag, send.bytes, taken);
+                connection.queue(batch.receives.tag, send.bytes, taken);
                 send.is = Sent::Queued;
             }
         }
@@ -389,7 +385,7 @@ impl TcpComm {
 
     /// Sends what the system takes, in order for each rank.
     fn send(&self, state: &mut State, batch: &mut Batch<'_, '_>) {
-        let (tag, mut blocked) = (batch.tag, BTreeSet::new());
+        let (tag, mut blocked) = (batch.receives.tag, BTreeSet::new());
         for send in &mut batch.sends {
             let to = send.to;
             let Sent::Partly(taken) = send.is else {
@@ -421,7 +417,7 @@ impl TcpComm {
         let state = &mut *self.state.borrow_mut();
         batch.sends.iter().try_for_each(|send| state.expect(send.to))?;
         let come: BTreeSet<Rank> = state.receiving.iter().filter_map(Receiving::claims).collect();
-        let mut silent = batch.awaited().filter(|from| *from != self.rank && !come.contains(from));
+        let mut silent = batch.receives.awaited().filter(|from| *from != self.rank && !come.contains(from));
         silent.try_for_each(|from| self.connection(state, from).map(drop))
     }
 
@@ -439,7 +435,7 @@ impl TcpComm {
     /// of this node does not notice soon that a node is gone to which anything is on its way.
     fn probe(&self, batch: &Batch<'_, '_>, now: Duration) {
         let state = &mut *self.state.borrow_mut();
-        let needed = batch.awaited().chain(batch.sends.iter().map(|send| send.to));
+        let needed = batch.receives.awaited().chain(batch.sends.iter().map(|send| send.to));
         for rank in needed.filter(|rank| *rank != self.rank).collect::<BTreeSet<_>>() {
             // An attempt that fails at once is repeated later: a process may have no descriptor left.
             if let Ok(probe) = begin_to_connect(&self.addresses[rank.index()]) {

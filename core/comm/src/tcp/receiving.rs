@@ -338,7 +338,7 @@ mod tests {
             let mut bytes = vec![0; sent.len()];
             let mut receives = [Incoming { from: Rank(1), bytes: &mut bytes }];
             let mut batch = Batch::new(Rank(0), Tag(3), &[], &mut receives);
-            while !batch.all_have_come() {
+            while !batch.receives.all_have_come() {
                 let mut inbox = Inbox { mail: &mut mail, batch: Some(&mut batch) };
                 receiving.receive(Rank(1), &mut inbox).unwrap();
             }

@@ -4,8 +4,8 @@
 //! node or for a list of them. A node is known by `SCR_NODE_NAME` or else by the name of its host.
 
 use super::hostlist::{self, is_same_node, MOST_NODES};
-use super::keys::{at, fatal};
-use crate::param::{nearest, Cause, ConfigError, Line, Origin, Params, Problem};
+use super::keys::fatal;
+use crate::param::{nearest, quote, suggest, Cause, ConfigError, Line, Origin, Params, Problem};
 use indexmap::{IndexMap, IndexSet};
 use scr_base::Rank;
 use scr_plugin_api::KvTree;
@@ -35,7 +35,7 @@ impl Groups {
         let mut groups = Self::default();
         for line in params.lines("GROUPS") {
             if line.value.is_empty() {
-                problems.push(at(&line.origin, Cause::Empty { name: line.name.clone() }));
+                problems.push(Problem::new(&line.origin, Cause::Empty { name: line.name.clone() }));
                 continue;
             }
             match hostlist::expand(&line.value) {
@@ -45,7 +45,7 @@ impl Groups {
                 _ => {
                     let expected = "a name or a list of nodes, such as node[1-4,7]".to_string();
                     let (name, found) = (line.name.clone(), line.value.clone());
-                    problems.push(at(&line.origin, Cause::Malformed { name, found, expected }));
+                    problems.push(Problem::new(&line.origin, Cause::Malformed { name, found, expected }));
                 }
             }
         }
@@ -56,8 +56,11 @@ impl Groups {
         let mut values = IndexMap::new();
         for item in &line.items {
             if item.key == NODE || item.key == WORLD {
-                problems
-                    .push(at(&line.origin_of(&item.key), Cause::BuiltInGroup { group: item.key.clone() }));
+                let message = format!(
+                    "the group {} is made by scr itself and cannot be defined; the entry is ignored",
+                    item.key
+                );
+                problems.push(Problem::new(&line.origin_of(&item.key), message));
                 continue;
             }
             self.names.insert(item.key.clone());
@@ -92,9 +95,10 @@ impl Groups {
         }
         let host = self.host(node, rank)?;
         host.values.get(group).cloned().ok_or_else(|| {
-            let cause =
-                Cause::GroupNotOnHost { host: node.to_string(), rank: rank.0, group: group.to_string() };
-            fatal(&host.origin, cause)
+            let message = format!(
+                "the GROUPS line of {node} (rank {rank}) has no value for {group}; add {group}=value to it"
+            );
+            fatal(&host.origin, message)
         })
     }
 
@@ -115,18 +119,22 @@ impl Groups {
         let by_short = || self.hosts.iter().find(|(name, _)| is_same_node(name, node)).map(|(_, host)| host);
         self.hosts.get(node).or_else(by_short).map(|host| &**host).ok_or_else(|| {
             let origin = self.hosts.first().map_or(Origin::Default, |(_, host)| host.origin.clone());
-            fatal(&origin, Cause::HostWithoutGroups { host: node.to_string(), rank: rank.0 })
+            let message = format!(
+                "rank {rank} runs on {node}, for which there is no GROUPS line; add GROUPS={node} with its groups"
+            );
+            fatal(&origin, message)
         })
     }
 
     /// The problem of a name that no group has; `name` is what names it.
     pub(super) fn unknown(&self, name: &str, group: &str) -> Cause {
         let known: Vec<_> = self.names().collect();
-        Cause::UnknownGroup {
-            name: name.to_string(),
-            group: group.to_string(),
-            known: known.join(", "),
-            nearest: nearest(group, self.names()),
-        }
+        let message = format!(
+            "{name} names the group {}, which is not defined; the groups are {}{}",
+            quote(group),
+            known.join(", "),
+            suggest(&nearest(group, self.names()))
+        );
+        message.into()
     }
 }

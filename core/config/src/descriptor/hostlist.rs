@@ -64,10 +64,7 @@ pub fn check(params: &Params) -> Vec<Problem> {
     let lists = [&param::NODELIST, &param::EXCLUDE_NODES];
     let problems = lists.into_iter().filter_map(|list| {
         let why = expand(&params.get(list)?).err()?.to_string();
-        Some(Problem {
-            origin: params.origin(list).clone(),
-            cause: Cause::Unusable { name: list.info().name.to_owned(), why },
-        })
+        Some(Problem::new(params.origin(list), Cause::Unusable { name: list.info().name.to_owned(), why }))
     });
     problems.collect()
 }

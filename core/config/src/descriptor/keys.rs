@@ -12,13 +12,13 @@ pub(super) struct Keys<'a> {
 
 impl Keys<'_> {
     /// Records a problem with this line.
-    pub(super) fn warn(&mut self, cause: Cause) {
-        self.problems.push(Problem { origin: self.line.origin.clone(), cause });
+    pub(super) fn warn(&mut self, cause: impl Into<Cause>) {
+        self.problems.push(Problem::new(&self.line.origin, cause));
     }
 
     /// Records a problem with a key of it.
     pub(super) fn warn_of(&mut self, key: &str, cause: Cause) {
-        self.problems.push(Problem { origin: self.line.origin_of(key), cause });
+        self.problems.push(Problem::new(&self.line.origin_of(key), cause));
     }
 
     /// The value of a key as it is written there.
@@ -66,11 +66,6 @@ impl Keys<'_> {
 }
 
 /// The same, where the run cannot continue.
-pub(super) fn fatal(origin: &Origin, cause: Cause) -> ConfigError {
-    at(origin, cause).into()
-}
-
-/// A problem that a line or a parameter has, with where it was set.
-pub(super) fn at(origin: &Origin, cause: Cause) -> Problem {
-    Problem { origin: origin.clone(), cause }
+pub(super) fn fatal(origin: &Origin, cause: impl Into<Cause>) -> ConfigError {
+    Problem::new(origin, cause).into()
 }

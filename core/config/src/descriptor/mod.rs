@@ -88,29 +88,25 @@ impl Descriptors {
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.put("GROUPS", self.groups.to_tree());
-        for store in &self.stores {
-            tree.child("STORE").put(&store.name, store.to_tree());
-        }
-        for redundancy in self.redundancy.all() {
-            tree.child("CKPT").put(redundancy.index.to_string(), redundancy.to_tree());
-        }
+        self.put_all(&mut tree, Store::to_tree);
         tree
     }
-}
 
-impl Descriptors {
     /// The part that has to be the same on all ranks, or they would not take the same steps. The folder of a store, the name of a
     /// group and the options of a transport may differ from node to node.
     pub fn common(&self) -> KvTree {
         let mut tree = KvTree::new();
+        self.put_all(&mut tree, |store| Store { options: BTreeMap::new(), ..store.clone() }.to_tree());
+        tree
+    }
+
+    fn put_all(&self, tree: &mut KvTree, of_store: impl Fn(&Store) -> KvTree) {
         for store in &self.stores {
-            let store = Store { options: BTreeMap::new(), ..store.clone() };
-            tree.child("STORE").put(&store.name, store.to_tree());
+            tree.child("STORE").put(&store.name, of_store(store));
         }
         for redundancy in self.redundancy.all() {
             tree.child("CKPT").put(redundancy.index.to_string(), redundancy.to_tree());
         }
-        tree
     }
 }
 

@@ -4,9 +4,11 @@
 //! dataset records its descriptor, so that it is read back with the same one.
 
 use super::group::Groups;
-use super::keys::{at, Keys};
+use super::keys::Keys;
 use super::store::Store;
-use crate::param::{self, nearest, normalise, scheme_name, Cause, Kind, Line, Origin, Params, Problem};
+use crate::param::{
+    self, nearest, normalise, quote, scheme_name, suggest, Cause, Kind, Line, Origin, Params, Problem,
+};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
@@ -204,7 +206,7 @@ impl Redundancies {
         for mut descriptor in list {
             let index = descriptor.index;
             if let (true, Some(other)) = (descriptor.output, marked) {
-                problems.push(at(&descriptor.origin, Cause::TwoOutputs { index, other }));
+                problems.push(Problem::new(&descriptor.origin, Cause::TwoOutputs { index, other }));
                 descriptor.output = false;
             }
             if descriptor.output {
@@ -215,8 +217,12 @@ impl Redundancies {
             // One that is marked for output is chosen for that, and may share its interval.
             match same.filter(|_| !descriptor.output) {
                 Some(same) => {
-                    let cause = Cause::SameInterval { index, other: same.index, interval };
-                    problems.push(at(&descriptor.origin, cause));
+                    let other = same.index;
+                    let message = format!(
+                        "CKPT={index} and CKPT={other} both have INTERVAL={interval}, so CKPT={index} is never chosen; give it \
+                         another interval"
+                    );
+                    problems.push(Problem::new(&descriptor.origin, message));
                 }
                 None => kept.push(descriptor),
             }
@@ -248,7 +254,9 @@ pub(super) fn build(
     let scheme = params.get(&param::COPY_TYPE);
     if scheme != param::FROM_LINES {
         if let Some(line) = params.lines("CKPT").next() {
-            builder.problems.push(at(&line.origin, Cause::LinesUnused { copy_type: scheme.clone() }));
+            builder
+                .problems
+                .push(Problem::new(&line.origin, Cause::LinesUnused { copy_type: scheme.clone() }));
         }
         return Redundancies { every: builder.implied(scheme), others: Vec::new() };
     }
@@ -258,7 +266,7 @@ pub(super) fn build(
             Some(first) => (&first.origin, Cause::NoIntervalOne),
             None => (params.origin(&param::COPY_TYPE), Cause::NoDescriptors),
         };
-        builder.fatal.push(at(origin, cause));
+        builder.fatal.push(Problem::new(origin, cause));
         let every = others.pop().unwrap_or_else(|| builder.implied("XOR".to_owned()));
         Redundancies { every, others }
     })
@@ -280,14 +288,15 @@ impl<'a> Builder<'a> {
         let group = params.get(&param::GROUP);
         let group_origin = params.origin(&param::GROUP);
         if !self.groups.has(&group) {
-            self.fatal.push(at(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
+            self.fatal
+                .push(Problem::new(group_origin, self.groups.unknown(param::GROUP.info().name, &group)));
         }
         let path = params.get(&param::CACHE_BASE);
         let store = self.stores.iter().find(|store| store.path == path);
         if store.is_none_or(|store| !store.enabled) {
             let name = param::CACHE_BASE.info().name.to_string();
             let cause = Cause::StoreDisabled { name, store: path.display().to_string() };
-            self.fatal.push(at(params.origin(&param::CACHE_BASE), cause));
+            self.fatal.push(Problem::new(params.origin(&param::CACHE_BASE), cause));
         }
         let mut redundancy = Redundancy {
             index: 0,
@@ -354,7 +363,7 @@ impl<'a> Builder<'a> {
         if !self.groups.has(&group) {
             let name = if group_is_own { line.title("GROUP") } else { param::GROUP.info().name.to_string() };
             let origin = if group_is_own { line.origin_of("GROUP") } else { line.origin.clone() };
-            self.fatal.push(at(&origin, self.groups.unknown(&name, &group)));
+            self.fatal.push(Problem::new(&origin, self.groups.unknown(&name, &group)));
         }
         let scheme = scheme(&mut keys);
         let mut redundancy = Redundancy {
@@ -394,13 +403,18 @@ impl<'a> Builder<'a> {
         let Some(store) = stores.iter().find(|store| store.path == path) else {
             let known: Vec<_> = stores.iter().map(|store| store.path.display().to_string()).collect();
             let nearest = nearest(&shown, known.iter().map(String::as_str));
-            let cause = Cause::UnknownStore { index, store: shown, known: known.join(", "), nearest };
-            self.fatal.push(at(&line.origin_of("STORE"), cause));
+            let message = format!(
+                "CKPT={index} names the store {}, which is not described; the stores are {}{}; add STORE={shown}",
+                quote(&shown),
+                known.join(", "),
+                suggest(&nearest)
+            );
+            self.fatal.push(Problem::new(&line.origin_of("STORE"), message));
             return None;
         };
         if !store.enabled {
             let cause = Cause::StoreDisabled { name: format!("CKPT={index}"), store: shown };
-            self.problems.push(at(&line.origin_of("STORE"), cause));
+            self.problems.push(Problem::new(&line.origin_of("STORE"), cause));
         }
         Some(store)
     }
@@ -413,7 +427,11 @@ impl<'a> Builder<'a> {
         }
         let found: Vec<_> = numbers.iter().map(ToString::to_string).collect();
         if let Some(line) = self.params.lines("CKPT").next() {
-            self.problems.push(at(&line.origin, Cause::Numbering { found: found.join(", ") }));
+            let message = format!(
+                "the CKPT descriptors are numbered {} and not from 0 without a gap; they are used in this order",
+                found.join(", ")
+            );
+            self.problems.push(Problem::new(&line.origin, message));
         }
     }
 
@@ -424,13 +442,12 @@ impl<'a> Builder<'a> {
             return;
         }
         let used = redundancy.set_size.saturating_sub(1);
-        let cause = Cause::TooManyFailures {
-            name: name.to_string(),
-            failures: redundancy.set_failures,
-            set_size: redundancy.set_size,
-            used,
-        };
-        self.problems.push(at(origin, cause));
+        let (failures, set_size) = (redundancy.set_failures, redundancy.set_size);
+        let message = format!(
+            "{name} asks for SET_FAILURES={failures} with SET_SIZE={set_size}, but a set cannot survive the loss of all its \
+             members; {used} is used"
+        );
+        self.problems.push(Problem::new(origin, message));
         redundancy.set_failures = used;
     }
 
@@ -445,7 +462,7 @@ impl<'a> Builder<'a> {
         let Some(store) = store.filter(|store| store.count == 0) else { return };
         if !redundancy.bypass {
             let store = store.path.display().to_string();
-            self.problems.push(at(origin, Cause::NoRoom { name: name.to_string(), store }));
+            self.problems.push(Problem::new(origin, Cause::NoRoom { name: name.to_string(), store }));
             redundancy.bypass = true;
         }
     }

@@ -152,7 +152,7 @@ pub(super) fn build(
     for line in params.lines("STORE") {
         let mut keys = Keys { line, problems };
         if !line.value.starts_with('/') {
-            keys.warn(Cause::NotAbsolute { name: format!("STORE={}", line.value) });
+            keys.warn(format!("STORE={} is not an absolute path; the line is ignored", line.value));
             continue;
         }
         let path = normalise(Path::new(&line.value));

@@ -4,7 +4,7 @@
 //! `CKPT=0 TYPE` asks. The settings are kept as text lines in the prefix directory, so that the commands see them.
 
 use super::file::{
-    check_keys, is_text, limited, load_with_status, parse, readable, unknown, Setting, Source, DESCRIPTORS,
+    check_keys, is_text, limited, load, parse, readable, unknown, Setting, Source, DESCRIPTORS,
 };
 use super::line::{quoted, words, Pair, Words};
 use super::origin::Origin;
@@ -113,7 +113,7 @@ impl AppConfig {
     /// The settings of the application in the last run in this prefix directory. Empty if the file cannot be read.
     pub(super) fn of_last_run(env: &Env, prefix: &Path) -> Self {
         let path = prefix.join(APP_CONF);
-        let loaded = load_with_status(&*env.files, &path, |_| Origin::Application, &mut Vec::new());
+        let loaded = load(&*env.files, &path, |_| Origin::Application, &mut Vec::new());
         let Some((settings, Some(status))) = loaded else { return Self::default() };
         let dir = path.parent().unwrap_or(prefix);
         let checked = Trusted::by(env).check_in(dir, &path, &status, env);
@@ -176,7 +176,7 @@ fn action(text: &str) -> Result<Action, Cause> {
         return Ok(Action::Query(Query { name: name.to_string(), item: None }));
     }
     if DESCRIPTORS.contains(&name) {
-        return descriptor(words(text).map_err(|fault| fault.cause(text))?);
+        return descriptor(words(text)?);
     }
     let Some(value) = tail.trim_start().strip_prefix('=') else {
         return Err(Cause::NoEquals { text: text.to_string() });

@@ -4,7 +4,7 @@
 
 use super::origin::Origin;
 use super::params::Params;
-use super::problem::{Cause, Problem};
+use super::problem::Problem;
 use super::table::{self, Info, Param};
 
 /// Every pair of parameters that contradict each other. Descriptors are checked where they are built.
@@ -110,38 +110,22 @@ impl Check<'_> {
     }
 
     /// A problem of the setting that `first` names, if it is `wrong`.
-    fn report(
-        &mut self,
-        wrong: bool,
-        first: &'static Info,
-        second: &'static Info,
-        why: &'static str,
-        now: &'static str,
-    ) {
-        if wrong {
-            self.problems.push(contradiction(self.params, first, second, why, now));
+    fn report(&mut self, wrong: bool, first: &Info, second: &Info, why: &str, now: &str) {
+        if !wrong {
+            return;
         }
+        let parameter = |info: &Info| self.params.named(info.name);
+        let text = |info: &Info| {
+            parameter(info).map_or_else(|| info.name.to_string(), |found| format!("{}={found}", info.name))
+        };
+        let origin = parameter(first).map_or(Origin::Default, |found| found.origin.clone());
+        let message = format!("{} and {} contradict each other: {why}; {now}", text(first), text(second));
+        self.problems.push(Problem { origin, cause: message.into() });
     }
 }
 
 fn is_of_user(origin: &Origin) -> bool {
     matches!(origin, Origin::Environment | Origin::UserFile(_) | Origin::Application)
-}
-
-/// A problem of the setting that `first` names.
-fn contradiction(
-    params: &Params,
-    first: &Info,
-    second: &Info,
-    why: &'static str,
-    now: &'static str,
-) -> Problem {
-    let parameter = |info: &Info| params.named(info.name);
-    let text = |info: &Info| {
-        parameter(info).map_or_else(|| info.name.to_string(), |found| format!("{}={found}", info.name))
-    };
-    let origin = parameter(first).map_or(Origin::Default, |found| found.origin.clone());
-    Problem { origin, cause: Cause::Contradiction { first: text(first), second: text(second), why, now } }
 }
 
 #[cfg(test)]

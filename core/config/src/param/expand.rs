@@ -6,70 +6,57 @@
 use super::value::Kind;
 use scr_base::env::Env;
 
-/// The variables of one rank.
-#[derive(Clone, Copy)]
-pub(crate) struct Variables<'a> {
-    env: &'a Env,
+/// A few that people rely on are known although nobody has set them.
+fn value_of<'a>(env: &'a Env, name: &str) -> Option<&'a str> {
+    env.variable(name).or(match name {
+        "USER" | "LOGNAME" => Some(env.user.as_str()),
+        "SCR_NODE_NAME" | "HOSTNAME" => Some(env.host.as_str()),
+        _ => None,
+    })
 }
 
-impl<'a> Variables<'a> {
-    pub(crate) fn of(env: &'a Env) -> Self {
-        Self { env }
-    }
-
-    /// A few that people rely on are known although nobody has set them.
-    fn get(self, name: &str) -> Option<&'a str> {
-        let env = self.env;
-        env.variable(name).or(match name {
-            "USER" | "LOGNAME" => Some(env.user.as_str()),
-            "SCR_NODE_NAME" | "HOSTNAME" => Some(env.host.as_str()),
-            _ => None,
-        })
-    }
-
-    /// The text with every variable replaced, and the names of those that are not set. They count as empty.
-    pub(crate) fn expand(self, text: &str) -> (String, Vec<String>) {
-        let mut expanded = String::with_capacity(text.len());
-        let mut missing = Vec::new();
-        let mut rest = text;
-        while let Some(dollar) = rest.find('$') {
-            let (before, after) = rest.split_at(dollar);
-            if let Some(plain) = before.strip_suffix('\\') {
-                expanded.push_str(plain);
-                expanded.push('$');
-                rest = &after[1..];
-                continue;
-            }
-            expanded.push_str(before);
-            let Some((name, tail)) = variable(after) else {
-                expanded.push('$');
-                rest = &after[1..];
-                continue;
-            };
-            match self.get(name) {
-                Some(value) => expanded.push_str(value),
-                None => missing.push(name.to_string()),
-            }
-            rest = tail;
+/// The text with every variable replaced, and the names of those that are not set. They count as empty.
+fn expand(env: &Env, text: &str) -> (String, Vec<String>) {
+    let mut expanded = String::with_capacity(text.len());
+    let mut missing = Vec::new();
+    let mut rest = text;
+    while let Some(dollar) = rest.find('$') {
+        let (before, after) = rest.split_at(dollar);
+        if let Some(plain) = before.strip_suffix('\\') {
+            expanded.push_str(plain);
+            expanded.push('$');
+            rest = &after[1..];
+            continue;
         }
-        expanded.push_str(rest);
-        (expanded, missing)
-    }
-
-    /// The same for a path, where `~/` is the home folder, as in a shell.
-    pub(crate) fn expand_path(self, path: &str) -> (String, Vec<String>) {
-        match path.strip_prefix("~/") {
-            Some(below) => self.expand(&format!("${{HOME}}/{below}")),
-            None => self.expand(path),
+        expanded.push_str(before);
+        let Some((name, tail)) = variable(after) else {
+            expanded.push('$');
+            rest = &after[1..];
+            continue;
+        };
+        match value_of(env, name) {
+            Some(value) => expanded.push_str(value),
+            None => missing.push(name.to_string()),
         }
+        rest = tail;
     }
+    expanded.push_str(rest);
+    (expanded, missing)
+}
 
-    /// The same for the value of a parameter of this kind.
-    pub(crate) fn expand_as(self, kind: Kind, text: &str) -> (String, Vec<String>) {
-        match kind {
-            Kind::Path => self.expand_path(text),
-            _ => self.expand(text),
-        }
+/// The same for a path, where `~/` is the home folder, as in a shell.
+pub(crate) fn expand_path(env: &Env, path: &str) -> (String, Vec<String>) {
+    match path.strip_prefix("~/") {
+        Some(below) => expand(env, &format!("${{HOME}}/{below}")),
+        None => expand(env, path),
+    }
+}
+
+/// The same for the value of a parameter of this kind.
+pub(crate) fn expand_as(env: &Env, kind: Kind, text: &str) -> (String, Vec<String>) {
+    match kind {
+        Kind::Path => expand_path(env, text),
+        _ => expand(env, text),
     }
 }
 
@@ -94,7 +81,7 @@ mod tests {
 
     fn expand(text: &str) -> (String, Vec<String>) {
         let env = world().with_variable("JOB", "77").with_variable("DOLLAR", "$JOB").env();
-        Variables::of(&env).expand(text)
+        super::expand(&env, text)
     }
 
     #[test]
@@ -118,7 +105,7 @@ mod tests {
     #[test]
     fn the_home_folder_is_known_by_its_sign_in_paths_alone() {
         let known = world().with_variable("HOME", "/home/u").with_variable("JOB", "77").env();
-        let of = |env, kind, text| Variables::of(env).expand_as(kind, text);
+        let of = expand_as;
         assert_eq!(of(&known, Kind::Path, "~/runs/$JOB"), ("/home/u/runs/77".to_string(), vec![]));
         for text in ["/a/~/b", "~user/b", "~", "a~/b"] {
             assert_eq!(of(&known, Kind::Path, text).0, text);

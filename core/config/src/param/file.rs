@@ -3,7 +3,7 @@
 //! A line is `KEY=value`, or `GROUPS`, `STORE` or `CKPT` followed by pairs; what follows a `#` is a comment. A
 //! line that cannot be read is reported and ignored, whatever bytes it has; the rest of the file counts.
 
-use super::line::{self, LineFault, Pair, Words};
+use super::line::{self, name_of, Pair, Words};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::quote::nearest;
@@ -11,6 +11,7 @@ use super::table::{find, retired, TABLE};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
 use scr_base::fs::{Files, How, Kind, Status};
+use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ const MOST_KEYS: usize = 256;
 const MOST_PROBLEMS: usize = 1000;
 
 /// A parameter or a descriptor line as it was set; variables are not expanded.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Setting {
     pub(crate) name: String,
     pub(crate) value: String,
@@ -122,18 +123,9 @@ fn key(name: &str, value: &str) -> (String, String) {
     (name.to_string(), id.to_string())
 }
 
-/// Reads a file, whose lines get their origin from `origin`. `None` where there is no such file.
-pub(crate) fn load(
-    files: &dyn Files,
-    path: &Path,
-    origin: fn(FileLine) -> Origin,
-    problems: &mut Vec<Problem>,
-) -> Option<Source> {
-    load_with_status(files, path, origin, problems).map(|(source, _)| source)
-}
-
-/// The same with the status of the file that was read; of a file that cannot be read nothing counts.
-pub(super) fn load_with_status(
+/// Reads a file, whose lines get their origin from `origin`, with its status. Of a file that cannot be read nothing counts. `None`
+/// where there is no such file.
+pub(super) fn load(
     files: &dyn Files,
     path: &Path,
     origin: fn(FileLine) -> Origin,
@@ -166,14 +158,8 @@ fn read(files: &dyn Files, path: &Path) -> io::Result<(Vec<u8>, Status)> {
     }
     let len = usize::try_from(status.len).map_err(io::Error::other)?;
     let mut bytes = vec![0; len];
-    let mut filled = 0;
-    while let Some(rest) = bytes.get_mut(filled..).filter(|rest| !rest.is_empty()) {
-        match file.read_at(u64::try_from(filled).map_err(io::Error::other)?, rest)? {
-            0 => break,
-            count => filled = filled.saturating_add(count),
-        }
-    }
-    bytes.truncate(filled);
+    let count = file.read_at(0, &mut bytes)?;
+    bytes.truncate(count);
     Ok((bytes, status))
 }
 
@@ -231,7 +217,7 @@ fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Se
     let words = match line::words(text) {
         Ok(words) => words,
         Err(fault) => {
-            problems.push(fault.cause(text));
+            problems.push(fault);
             return None;
         }
     };
@@ -248,7 +234,8 @@ pub(super) fn readable(setting: &Setting) -> Result<(), Cause> {
 /// Refuses a line that is longer than any line needs to be.
 pub(super) fn limited(line: &[u8]) -> Result<(), Cause> {
     let (found, most) = (line.len(), MOST_LINE_BYTES);
-    (found <= most).then_some(()).ok_or(Cause::LineTooLong { found, most })
+    let message = || format!("the line has {found} bytes, and {most} are allowed; it is ignored");
+    (found <= most).then_some(()).ok_or_else(|| message().into())
 }
 
 /// Refuses a descriptor with more keys than any plugin needs.
@@ -257,27 +244,13 @@ pub(super) fn check_keys(setting: &Setting) -> Result<(), Cause> {
 }
 
 fn too_many_keys(setting: &Setting) -> Cause {
-    Cause::TooManyKeys { line: format!("{}={}", setting.name, setting.value), most: MOST_KEYS }
+    let Setting { name, value, .. } = setting;
+    format!("{name}={value} has more than {MOST_KEYS} keys; the others are ignored").into()
 }
 
 /// Whether a text holds nothing that no value can hold. Bytes that were not UTF-8 have become U+FFFD.
 pub(crate) fn is_text(text: &str) -> bool {
     !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
-}
-
-impl LineFault {
-    /// The fault of this line.
-    pub(super) fn cause(self, line: &str) -> Cause {
-        match self {
-            LineFault::Unterminated(quote) => Cause::Unterminated { quote, name: name_of(line) },
-            LineFault::NoKey => Cause::NoKey,
-        }
-    }
-}
-
-/// The beginning of a line.
-fn name_of(line: &str) -> String {
-    line.split('=').next().unwrap_or_default().trim().to_owned()
 }
 
 fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {

@@ -3,8 +3,11 @@
 //! A value ends at a blank unless it is quoted, and may hold `=`. Blanks around the `=` are allowed. The same rules
 //! serve configuration files and `SCR_Config`.
 
+use super::problem::Cause;
+use serde::{Deserialize, Serialize};
+
 /// A key with its value, which may be empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pair {
     pub(crate) key: String,
     pub(crate) value: String,
@@ -20,17 +23,8 @@ pub(crate) struct Words {
     pub(crate) rest: Option<String>,
 }
 
-/// Why a line cannot be read at all.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum LineFault {
-    /// A quote that is opened is not closed.
-    Unterminated(char),
-    /// There is a value without a name.
-    NoKey,
-}
-
 /// Reads a line without its comment.
-pub(crate) fn words(line: &str) -> Result<Words, LineFault> {
+pub(crate) fn words(line: &str) -> Result<Words, Cause> {
     let mut words = Words::default();
     let mut rest = line.trim();
     while !rest.is_empty() {
@@ -41,9 +35,10 @@ pub(crate) fn words(line: &str) -> Result<Words, LineFault> {
             break;
         };
         if key.is_empty() {
-            return Err(LineFault::NoKey);
+            return Err(Cause::NoKey);
         }
-        let (value, tail) = value_after(tail)?;
+        let unterminated = |quote| Cause::Unterminated { quote, name: name_of(line) };
+        let (value, tail) = value_after(tail).map_err(unterminated)?;
         words.pairs.push(Pair { key: key.to_string(), value, line: 0 });
         rest = tail.trim_start();
     }
@@ -52,7 +47,10 @@ pub(crate) fn words(line: &str) -> Result<Words, LineFault> {
 
 /// The value after a `=`, and the rest. After a blank, only a word that is no pair itself is the value, so that `KEY= OTHER=1`
 /// leaves KEY empty.
-fn value_after(text: &str) -> Result<(String, &str), LineFault> {
+///
+/// # Errors
+/// A quote that is opened and not closed.
+fn value_after(text: &str) -> Result<(String, &str), char> {
     let next = text.trim_start();
     if next.len() != text.len() && starts_a_pair(next) {
         return Ok((String::new(), next));
@@ -67,7 +65,7 @@ fn starts_a_pair(text: &str) -> bool {
 }
 
 /// The value that a text starts with, up to a blank outside quotes; the quotes go.
-fn value(text: &str) -> Result<(String, &str), LineFault> {
+fn value(text: &str) -> Result<(String, &str), char> {
     let mut value = String::new();
     let mut rest = text;
     while let Some(c) = rest.chars().next() {
@@ -76,7 +74,7 @@ fn value(text: &str) -> Result<(String, &str), LineFault> {
         }
         let tail = &rest[c.len_utf8()..];
         if c == '"' || c == '\'' {
-            let (inside, after) = tail.split_once(c).ok_or(LineFault::Unterminated(c))?;
+            let (inside, after) = tail.split_once(c).ok_or(c)?;
             value.push_str(inside);
             rest = after;
         } else {
@@ -85,6 +83,11 @@ fn value(text: &str) -> Result<(String, &str), LineFault> {
         }
     }
     Ok((value, rest))
+}
+
+/// The beginning of a line.
+pub(super) fn name_of(line: &str) -> String {
+    line.split('=').next().unwrap_or_default().trim().to_owned()
 }
 
 /// The line up to the first `#` that is not inside quotes.
@@ -164,8 +167,8 @@ mod tests {
 
     #[test]
     fn an_open_quote_and_a_missing_key_are_faults() {
-        assert_eq!(words("A=\"b c"), Err(LineFault::Unterminated('"')));
-        assert_eq!(words("=5"), Err(LineFault::NoKey));
+        assert_eq!(words("A=\"b c"), Err(Cause::Unterminated { quote: '"', name: "A".to_owned() }));
+        assert_eq!(words("=5"), Err(Cause::NoKey));
     }
 
     #[test]

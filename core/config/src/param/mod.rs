@@ -10,7 +10,7 @@
 //! - `settings`: everything that rank 0 reads and sends to all ranks.
 //! - `params`, `check`: the parameters of one rank; settings that contradict each other.
 //!
-//! Rank 0 calls [`Settings::load`] and broadcasts [`Settings::to_tree`]; every rank calls [`Params::resolve`].
+//! Rank 0 calls [`Settings::load`] and broadcasts them; every rank calls [`Params::resolve`].
 //! The list above is in the order of imports: each file uses those before it.
 
 mod app;
@@ -39,6 +39,7 @@ pub use params::Params;
 pub use problem::sort;
 pub use problem::{Cause, ConfigError, Problem};
 pub use quote::nearest;
+pub(crate) use quote::{quote, suggest};
 pub(crate) use resolve::scheme_name;
 pub use resolve::Parameter;
 pub use settings::{FileOf, Settings};

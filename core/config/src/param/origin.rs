@@ -1,20 +1,38 @@
 //! The place where a setting was made.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A line of a file.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileLine {
     /// Which file.
+    #[serde(with = "as_os_str")]
     pub file: Arc<Path>,
     /// Which line, from 1; 0 stands for the whole file.
     pub line: u32,
 }
 
+/// A path need not be UTF-8.
+mod as_os_str {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use std::ffi::OsString;
+    use std::path::{Path, PathBuf};
+    use std::sync::Arc;
+
+    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+        path.as_os_str().serialize(to)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Path>, D::Error> {
+        OsString::deserialize(from).map(|path| PathBuf::from(path).into())
+    }
+}
+
 /// The source of a value.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Origin {
     /// An environment variable of the same name.
     Environment,

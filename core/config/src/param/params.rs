@@ -4,7 +4,7 @@
 //! used is reported, and the next source counts.
 
 use super::check::contradictions;
-use super::expand::Variables;
+use super::expand::expand_path;
 use super::file::{Setting, CKPT, DESCRIPTORS};
 use super::line::Pair;
 use super::origin::{FileLine, Origin};
@@ -140,7 +140,7 @@ fn lines(
 impl Line {
     fn of(setting: &Setting, env: &Env, problems: &mut Vec<Problem>) -> Self {
         let mut expand = |title: &str, text: &str, line: u32| {
-            let (expanded, missing) = Variables::of(env).expand_path(text);
+            let (expanded, missing) = expand_path(env, text);
             problems.extend(undefined(title, missing, &setting.origin.at_line(line)));
             expanded
         };
@@ -289,7 +289,7 @@ mod tests {
         let zero = world_of(&[(SYSTEM, "SCR_CACHE_BASE=/tmp/$SCR_NODE_NAME\n")])
             .with_variable("SCR_NODE_NAME", "n0");
         let raw = Settings::load(&zero.env(), &AppConfig::default());
-        let raw = Settings::from_tree(&raw.to_tree()).unwrap();
+        let raw: Settings = serde_json::from_str(&serde_json::to_string(&raw).unwrap()).unwrap();
         let one = world().with_variable("SCR_NODE_NAME", "n1").env();
         let (params, problems) = Params::resolve(&raw, &one);
         assert_eq!(problems, []);

@@ -194,22 +194,6 @@ pub enum Cause {
         /// The question.
         text: String,
     },
-    /// A line has more bytes than any line needs.
-    #[error("the line has {found} bytes, and {most} are allowed; it is ignored")]
-    LineTooLong {
-        /// Its length.
-        found: usize,
-        /// The limit.
-        most: usize,
-    },
-    /// A descriptor has more keys than any plugin needs.
-    #[error("{line} has more than {most} keys; the others are ignored")]
-    TooManyKeys {
-        /// Which descriptor.
-        line: String,
-        /// The limit.
-        most: usize,
-    },
     /// A kind of descriptor line was asked for of which there are several.
     #[error("there are several {name} lines, {values}, so there is no one value; ask for a key of one, such as `{name}={first} {key}'", values = values.join(" "), first = values.first().map_or("", String::as_str), key = if name == "CKPT" { "TYPE" } else { "COUNT" })]
     SeveralValues {
@@ -286,36 +270,6 @@ pub enum Cause {
         /// The line that locks it.
         by: FileLine,
     },
-    /// Two settings that do not go together.
-    #[error("{first} and {second} contradict each other: {why}; {now}")]
-    Contradiction {
-        /// One setting with its value.
-        first: String,
-        /// The other with its value.
-        second: String,
-        /// Why they contradict each other.
-        why: &'static str,
-        /// The effect, or the cure.
-        now: &'static str,
-    },
-    /// The numbers of the checkpoint descriptors are not 0, 1, 2 and so on.
-    #[error(
-        "the CKPT descriptors are numbered {found} and not from 0 without a gap; they are used in this order"
-    )]
-    Numbering {
-        /// The numbers in order.
-        found: String,
-    },
-    /// Two descriptors have the same interval.
-    #[error("CKPT={index} and CKPT={other} both have INTERVAL={interval}, so CKPT={index} is never chosen; give it another interval")]
-    SameInterval {
-        /// The one that is never chosen.
-        index: u32,
-        /// The one that is.
-        other: u32,
-        /// The interval.
-        interval: u64,
-    },
     /// Two descriptors are marked for output.
     #[error("CKPT={index} and CKPT={other} both have OUTPUT=1; CKPT={other} is used for output")]
     TwoOutputs {
@@ -336,34 +290,6 @@ pub enum Cause {
         /// The value of SCR_COPY_TYPE.
         copy_type: String,
     },
-    /// No group has this name.
-    #[error(
-        "{name} names the group {}, which is not defined; the groups are {known}{}",
-        quote(group),
-        suggest(nearest)
-    )]
-    UnknownGroup {
-        /// The parameter or key.
-        name: String,
-        /// The group.
-        group: String,
-        /// The names that are.
-        known: String,
-        /// The one that is most like it.
-        nearest: Option<String>,
-    },
-    /// No store has this path.
-    #[error("CKPT={index} names the store {}, which is not described; the stores are {known}{}; add STORE={store}", quote(store), suggest(nearest))]
-    UnknownStore {
-        /// The descriptor.
-        index: u32,
-        /// The store.
-        store: String,
-        /// The paths that are.
-        known: String,
-        /// The one that is most like it.
-        nearest: Option<String>,
-    },
     /// The store is there but may not be used.
     #[error("{name} names the store {store}, which has ENABLED=0; enable the store or name another one")]
     StoreDisabled {
@@ -371,18 +297,6 @@ pub enum Cause {
         name: String,
         /// The store.
         store: String,
-    },
-    /// More failures are to be survived than a set has members to spare.
-    #[error("{name} asks for SET_FAILURES={failures} with SET_SIZE={set_size}, but a set cannot survive the loss of all its members; {used} is used")]
-    TooManyFailures {
-        /// The parameter or descriptor.
-        name: String,
-        /// The request.
-        failures: u32,
-        /// The size of its sets.
-        set_size: u32,
-        /// The value that is used.
-        used: u32,
     },
     /// The store keeps no dataset, but datasets go there.
     #[error("{name} keeps no dataset in {store} (a count of 0) and does not bypass the cache either; bypass is used, set BYPASS=1 or a count of at least 1")]
@@ -392,38 +306,15 @@ pub enum Cause {
         /// The store.
         store: String,
     },
-    /// A group that scr makes itself is defined.
-    #[error("the group {group} is made by scr itself and cannot be defined; the entry is ignored")]
-    BuiltInGroup {
-        /// Which.
-        group: String,
-    },
-    /// A line without what it has to say.
-    #[error("{name} is not an absolute path; the line is ignored")]
-    NotAbsolute {
-        /// The line.
-        name: String,
-    },
-    /// A host has no line of groups.
-    #[error(
-        "rank {rank} runs on {host}, for which there is no GROUPS line; add GROUPS={host} with its groups"
-    )]
-    HostWithoutGroups {
-        /// The host.
-        host: String,
-        /// A rank on it.
-        rank: u32,
-    },
-    /// The line of a host lacks a group.
-    #[error("the GROUPS line of {host} (rank {rank}) has no value for {group}; add {group}=value to it")]
-    GroupNotOnHost {
-        /// The host.
-        host: String,
-        /// A rank on it.
-        rank: u32,
-        /// The group.
-        group: String,
-    },
+    /// A fault of which only the message is of use.
+    #[error("{0}")]
+    Other(String),
+}
+
+impl From<String> for Cause {
+    fn from(message: String) -> Self {
+        Self::Other(message)
+    }
 }
 
 impl Cause {
@@ -449,8 +340,8 @@ impl Cause {
 }
 
 impl Problem {
-    pub fn new(origin: &Origin, cause: Cause) -> Self {
-        Self { origin: origin.clone(), cause }
+    pub fn new(origin: &Origin, cause: impl Into<Cause>) -> Self {
+        Self { origin: origin.clone(), cause: cause.into() }
     }
 
     /// Whether no run may start with it: neither the next source nor the default can take the place of what is ignored, or it is

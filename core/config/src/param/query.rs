@@ -1,7 +1,7 @@
 //! The answers of `SCR_Config`: the effective value of a parameter, with a session or before there is one.
 
 use super::app::{refused, Action, AppConfig, Query, Request};
-use super::expand::Variables;
+use super::expand::expand_path;
 use super::file::DESCRIPTORS;
 use super::params::Params;
 use super::problem::{Cause, ConfigError};
@@ -28,7 +28,7 @@ impl AppConfig {
             None => effective(&Params::resolve(&Settings::load(env, self), env).0, &query)?,
         };
         // As with C SCR: what the application has set to a variable without a value is set, and empty.
-        let is_empty = |own: &String| Variables::of(env).expand_path(own).0.is_empty();
+        let is_empty = |own: &String| expand_path(env, own).0.is_empty();
         Ok(found.or_else(|| self.own(&query).filter(is_empty).map(|_| String::new())))
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Problems of the other settings are reported as well.
 
-use super::expand::Variables;
+use super::expand::expand_as;
 use super::file::{is_text, unknown, Setting};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
@@ -177,7 +177,7 @@ fn usable(
     let (text, missing) = match setting.origin {
         _ if info.scope.is_shared() => (setting.value.clone(), Vec::new()),
         Origin::Default => (setting.value.clone(), Vec::new()),
-        _ => Variables::of(env).expand_as(info.kind, &setting.value),
+        _ => expand_as(env, info.kind, &setting.value),
     };
     if let Some(problem) = nothing_left(info.name, &text, &missing, &setting.origin) {
         problems.push(problem);

@@ -1,13 +1,12 @@
 //! The settings that rank 0 reads for all ranks: its environment, the files and `SCR_Config`.
 //!
-//! Only rank 0 asks the file system; the others get the same settings as a tree. Values that all ranks share, such
+//! Only rank 0 asks the file system; the others get the same settings from it. Values that all ranks share, such
 //! as the prefix directory and most parameters, are expanded here with the variables of rank 0: ranks with different
 //! numbers would not take the same steps. Values that may differ from node to node keep their variables.
 
 use super::app::AppConfig;
-use super::expand::Variables;
-use super::file::{is_text, load, load_with_status, unknown, Setting, Source};
-use super::line::Pair;
+use super::expand::expand_as;
+use super::file::{is_text, load, unknown, Setting, Source};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::resolve::{nothing_left, resolve_one, undefined, Locks, Parameter};
@@ -17,15 +16,14 @@ use super::value::{normalise, Value};
 use scr_base::build::SYSTEM_FILE;
 use scr_base::env::{Env, Trusted};
 use scr_base::fs::Status;
-use scr_plugin_api::kvtree::FieldError;
-use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The settings of a run, the same on all ranks.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(into = "Sent", from = "Sent")]
 pub struct Settings {
     /// The one parameter that rank 0 resolves for all: the user file lies in this directory.
     prefix: Parameter,
@@ -40,9 +38,8 @@ impl Settings {
     /// Never fails: [`problems`](Self::problems) has what is wrong, and the next source counts.
     pub fn load(env: &Env, app: &AppConfig) -> Self {
         let mut problems = Vec::new();
-        let system = system_file(env);
-        let system = system.and_then(|file| load(&*env.files, &file, Origin::SystemFile, &mut problems));
-        Self::of_sources(env, app, None, system.unwrap_or_default(), problems)
+        let system = system_settings(env, &mut problems);
+        Self::of_sources(env, app, None, system, problems)
     }
 
     /// The settings of a job that starts here, with those that its application made in the last run. For commands.
@@ -59,14 +56,16 @@ impl Settings {
         let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
         env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
         let mut problems = Vec::new();
+        let origin: fn(FileLine) -> Origin = match whose {
+            FileOf::User => Origin::UserFile,
+            FileOf::Site => Origin::SystemFile,
+        };
+        let whole = origin(FileLine { file: file.into(), line: 0 });
+        let found = load_existing(&env, file, origin, &whole, &mut problems);
         let (user, system) = match whose {
-            FileOf::User => {
-                // The user cannot fix what is wrong there.
-                let system = system_file(&env)
-                    .and_then(|system| load(&*env.files, &system, Origin::SystemFile, &mut Vec::new()));
-                (load_existing(&env, file, Origin::UserFile, &mut problems), system.unwrap_or_default())
-            }
-            FileOf::Site => (Source::default(), load_existing(&env, file, Origin::SystemFile, &mut problems)),
+            // The user cannot fix what is wrong there.
+            FileOf::User => (found, system_settings(&env, &mut Vec::new())),
+            FileOf::Site => (Source::default(), found),
         };
         Self::of_sources(&env, &AppConfig::default(), Some(user), system, problems)
     }
@@ -125,58 +124,9 @@ impl Settings {
         let info = table::PREFIX.info();
         let is_locked = Locks::of(self.iter(), &mut Vec::new()).by(info.name).is_some();
         let own = env.variable(info.name).filter(|value| !is_locked && is_text(value) && counts(info, env));
-        let own = own.map(|value| Variables::of(env).expand_as(info.kind, value).0);
+        let own = own.map(|value| expand_as(env, info.kind, value).0);
         let of_all = || self.prefix.text.clone().filter(|_| self.prefix.is_set());
         normalise(&env.current_dir.join(own.or_else(of_all).unwrap_or_default()))
-    }
-
-    /// As a tree, to be sent to the other ranks.
-    pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set_bytes("PREFIX", self.prefix().as_os_str().as_bytes());
-        if let Some(text) = &self.prefix.text {
-            tree.set("TEXT", text);
-        }
-        origin_to_tree(&self.prefix.origin, &mut tree);
-        for (number, setting) in self.settings.iter().enumerate() {
-            let entry = tree.entry("SETTING", number);
-            entry.set("NAME", &setting.name);
-            entry.set("VALUE", &setting.value);
-            origin_to_tree(&setting.origin, entry);
-            for (number, item) in setting.items.iter().enumerate() {
-                let entry = entry.entry("ITEM", number);
-                entry.set("KEY", &item.key);
-                entry.set("VALUE", &item.value);
-                entry.set("LINE", item.line);
-            }
-        }
-        tree
-    }
-
-    /// From what [`to_tree`](Self::to_tree) made on rank 0.
-    ///
-    /// # Errors
-    /// The tree is of something else.
-    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let text: Option<String> = tree.parse("TEXT")?;
-        let prefix = Parameter {
-            info: table::PREFIX.info(),
-            value: Value::Path(bytes_path(tree, "PREFIX")?),
-            shared: text.clone(),
-            text,
-            origin: origin_from_tree(tree)?,
-        };
-        let mut settings = Vec::new();
-        for entry in children(tree, "SETTING") {
-            let (name, value): (String, String) = (entry.require("NAME")?, entry.require("VALUE")?);
-            let mut setting = Setting::new(&name, &value, origin_from_tree(entry)?);
-            for item in children(entry, "ITEM") {
-                let (key, value) = (item.require("KEY")?, item.require("VALUE")?);
-                setting.items.push(Pair { key, value, line: item.require("LINE")? });
-            }
-            settings.push(setting);
-        }
-        Ok(Self { prefix, settings, problems: Vec::new() })
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Setting> {
@@ -185,6 +135,31 @@ impl Settings {
 
     pub(super) fn prefix_parameter(&self) -> &Parameter {
         &self.prefix
+    }
+}
+
+/// What the other ranks get.
+#[derive(Serialize, Deserialize)]
+struct Sent {
+    /// It need not be UTF-8.
+    prefix: OsString,
+    text: Option<String>,
+    origin: Origin,
+    settings: Vec<Setting>,
+}
+
+impl From<Settings> for Sent {
+    fn from(Settings { prefix, settings, .. }: Settings) -> Self {
+        let dir = dir_of(&prefix).as_os_str().to_owned();
+        Self { prefix: dir, text: prefix.text, origin: prefix.origin, settings }
+    }
+}
+
+impl From<Sent> for Settings {
+    fn from(Sent { prefix, text, origin, settings }: Sent) -> Self {
+        let (value, shared) = (Value::Path(prefix.into()), text.clone());
+        let prefix = Parameter { info: table::PREFIX.info(), value, text, origin, shared };
+        Self { prefix, settings, problems: Vec::new() }
     }
 }
 
@@ -205,22 +180,27 @@ pub enum FileOf {
     Site,
 }
 
-/// Reads a file; that it does not exist is a problem.
+/// Reads a file; that it does not exist is a problem of the place that `names` it.
 fn load_existing(
     env: &Env,
     file: &Path,
     origin: fn(FileLine) -> Origin,
+    names: &Origin,
     problems: &mut Vec<Problem>,
 ) -> Source {
-    load(&*env.files, file, origin, problems).unwrap_or_else(|| {
-        let origin = origin(FileLine { file: file.into(), line: 0 });
-        let cause = Cause::Unreadable { file: file.to_path_buf(), reason: NOT_THERE.to_string() };
-        problems.push(Problem::new(&origin, cause));
+    let loaded = load(&*env.files, file, origin, problems);
+    loaded.map(|(source, _)| source).unwrap_or_else(|| {
+        let reason = "there is no such file".to_string();
+        problems.push(Problem::new(names, Cause::Unreadable { file: file.to_path_buf(), reason }));
         Source::default()
     })
 }
 
-const NOT_THERE: &str = "there is no such file";
+/// The settings of the site.
+fn system_settings(env: &Env, problems: &mut Vec<Problem>) -> Source {
+    let loaded = system_file(env).and_then(|file| load(&*env.files, &file, Origin::SystemFile, problems));
+    loaded.map(|(source, _)| source).unwrap_or_default()
+}
 
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
@@ -234,11 +214,7 @@ fn system_file(env: &Env) -> Option<PathBuf> {
 fn take_named_file(sources: &mut [Source; 4], from: usize, env: &Env, problems: &mut Vec<Problem>) -> bool {
     let Some(setting) = sources[from].get(table::CONF_FILE.info().name, "") else { return false };
     let file = normalise(&env.current_dir.join(&setting.value));
-    let mut user = load(&*env.files, &file, Origin::UserFile, problems).unwrap_or_else(|| {
-        let cause = Cause::Unreadable { file, reason: NOT_THERE.to_string() };
-        problems.push(Problem::new(&setting.origin, cause));
-        Source::default()
-    });
+    let mut user = load_existing(env, &file, Origin::UserFile, &setting.origin, problems);
     expand_shared(&mut user, env, problems);
     sources[1] = user;
     true
@@ -274,7 +250,7 @@ fn expand_shared(source: &mut Source, env: &Env, problems: &mut Vec<Problem>) {
     let mut lost = Vec::new();
     for setting in source.iter_mut() {
         let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
-        let (text, missing) = Variables::of(env).expand_as(info.kind, &setting.value);
+        let (text, missing) = expand_as(env, info.kind, &setting.value);
         match nothing_left(info.name, &text, &missing, &setting.origin) {
             Some(problem) => {
                 problems.push(problem);
@@ -331,7 +307,7 @@ fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> SafePrefix
 /// The user file in the prefix directory.
 fn user_file_in(prefix: &Path, env: &Env, safe: &SafePrefixes, problems: &mut Vec<Problem>) -> Source {
     let file = prefix.join(".scrconf");
-    let loaded = load_with_status(&*env.files, &file, Origin::UserFile, problems);
+    let loaded = load(&*env.files, &file, Origin::UserFile, problems);
     let Some((mut user, status)) = loaded else { return Source::default() };
     let check = |status: &Status| Trusted::by(env).check_in(prefix, &file, status, env).err();
     safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, problems);
@@ -367,50 +343,6 @@ fn drop_misplaced(source: &mut Source, problems: &mut Vec<Problem>) {
     });
 }
 
-fn children<'a>(tree: &'a KvTree, key: &str) -> impl Iterator<Item = &'a KvTree> {
-    tree.get(key).into_iter().flat_map(KvTree::iter).map(|(_, entry)| entry)
-}
-
-fn bytes_path(tree: &KvTree, key: &str) -> Result<PathBuf, FieldError> {
-    let bytes = tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_string() })?;
-    Ok(PathBuf::from(OsStr::from_bytes(bytes)))
-}
-
-fn origin_to_tree(origin: &Origin, tree: &mut KvTree) {
-    let source = match origin {
-        Origin::Environment => "ENVIRONMENT",
-        Origin::UserFile(_) => "USER",
-        Origin::Application => "APPLICATION",
-        Origin::SystemFile(_) => "SYSTEM",
-        Origin::Dataset => "DATASET",
-        Origin::Build => "BUILD",
-        Origin::Default => "DEFAULT",
-    };
-    tree.set("SOURCE", source);
-    if let Some(place) = origin.place() {
-        tree.set_bytes("FILE", place.file.as_os_str().as_bytes());
-        tree.set("LINE", place.line);
-    }
-}
-
-fn origin_from_tree(tree: &KvTree) -> Result<Origin, FieldError> {
-    let place = || Ok(FileLine { file: bytes_path(tree, "FILE")?.into(), line: tree.require("LINE")? });
-    let source: String = tree.require("SOURCE")?;
-    Ok(match source.as_str() {
-        "ENVIRONMENT" => Origin::Environment,
-        "USER" => Origin::UserFile(place()?),
-        "APPLICATION" => Origin::Application,
-        "SYSTEM" => Origin::SystemFile(place()?),
-        "DATASET" => Origin::Dataset,
-        "BUILD" => Origin::Build,
-        "DEFAULT" => Origin::Default,
-        _ => {
-            let key = "SOURCE".to_string();
-            return Err(FieldError::Malformed { key, found: source, expected: "a source of settings" });
-        }
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::testing::{world, world_of, world_of_user};
@@ -419,7 +351,7 @@ mod tests {
     use scr_test_kit::TestEnv;
 
     #[test]
-    fn settings_travel_as_a_tree() {
+    fn settings_arrive_as_they_were_sent() {
         let files = [
             ("/opt/scr/etc/scr.conf", "STORE=/ssd GROUP=NODE COUNT=3\nSCR_DEBUG=1\n"),
             ("/pfs/run1/.scrconf", "CKPT=0 STORE=/tmp/$SCR_NODE_NAME\n"),
@@ -427,15 +359,16 @@ mod tests {
         let env = world_of(&files).with_variable("SCR_FLUSH", "2").with_variable("SLURM_JOB_ID", "77").env();
         let settings = Settings::load(&env, &AppConfig::default());
         assert_eq!(settings.problems(), []);
-        assert_eq!(Settings::from_tree(&settings.to_tree()), Ok(settings));
+        let packed = serde_json::to_vec(&settings).unwrap();
+        assert_eq!(serde_json::from_slice::<Settings>(&packed).unwrap(), settings);
     }
 
     #[test]
-    fn a_tree_of_something_else_is_refused() {
-        assert!(Settings::from_tree(&KvTree::new()).is_err());
-        let mut tree = Settings::load(&world().env(), &AppConfig::default()).to_tree();
-        tree.set("SOURCE", "MOON");
-        assert!(Settings::from_tree(&tree).is_err());
+    fn something_else_is_refused() {
+        assert!(serde_json::from_str::<Settings>("{}").is_err());
+        let text = serde_json::to_string(&Settings::load(&world().env(), &AppConfig::default())).unwrap();
+        assert!(serde_json::from_str::<Settings>(&text).is_ok());
+        assert!(serde_json::from_str::<Settings>(&text.replace("\"Default\"", "\"Moon\"")).is_err());
     }
 
     #[test]

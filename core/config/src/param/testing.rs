@@ -1,6 +1,6 @@
 //! Helpers of the tests of this folder: a file system of a few texts, and a world on it.
 
-use scr_base::fs::{File, Files, How, Kind, LockAttempt, Space, Status};
+use scr_base::fs::{File, Files, How, Kind, Space, Status};
 use scr_test_kit::TestEnv;
 use std::collections::BTreeMap;
 use std::io;
@@ -97,30 +97,11 @@ impl Files for Texts {
 impl File for Text {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let rest = &self.0[usize::try_from(offset).unwrap().min(self.0.len())..];
-        // In small steps, as a network file system may.
-        let count = rest.len().min(buffer.len()).min(7);
+        let count = rest.len().min(buffer.len());
         buffer[..count].copy_from_slice(&rest[..count]);
         Ok(count)
     }
-    fn write_at(&self, _: u64, _: &[u8]) -> io::Result<()> {
-        unsupported()
-    }
-    fn append(&self, _: &[u8]) -> io::Result<()> {
-        unsupported()
-    }
-    fn set_len(&self, _: u64) -> io::Result<()> {
-        unsupported()
-    }
     fn status(&self) -> io::Result<Status> {
         Ok(self.1)
-    }
-    fn sync(&self) -> io::Result<()> {
-        unsupported()
-    }
-    fn set_mode(&self, _: u32) -> io::Result<()> {
-        unsupported()
-    }
-    fn try_lock(&self) -> LockAttempt {
-        LockAttempt::NoLocks
     }
 }

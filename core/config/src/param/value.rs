@@ -103,13 +103,7 @@ impl Kind {
             }
             Kind::Whole { least } => {
                 let number = text.parse::<i128>().map_err(|_| self.malformed())?;
-                let out = || Rejected::OutOfRange { least: least.to_string(), most: i64::MAX.to_string() };
-                let whole = i64::try_from(number).map_err(|_| out())?;
-                if whole < least {
-                    Err(out())
-                } else {
-                    Ok(Value::Whole(whole))
-                }
+                in_range(number, least, i64::MAX).map(Value::Whole)
             }
             Kind::Bytes { least } => {
                 let bytes = scaled(text, byte_unit).ok_or_else(|| self.malformed())?;
@@ -189,8 +183,11 @@ fn boolean(text: &str) -> Option<bool> {
     }
 }
 
-fn in_range(number: i128, least: u64, most: u64) -> Result<u64, Rejected> {
-    match u64::try_from(number) {
+fn in_range<T>(number: i128, least: T, most: T) -> Result<T, Rejected>
+where
+    T: TryFrom<i128> + PartialOrd + ToString + Copy,
+{
+    match T::try_from(number) {
         Ok(count) if (least..=most).contains(&count) => Ok(count),
         _ => Err(Rejected::OutOfRange { least: least.to_string(), most: most.to_string() }),
     }

@@ -400,7 +400,7 @@ fn withdraw(
     why: Withdrawal,
     alone: Option<u64>,
 ) -> Vec<Event> {
-    let alone = alone.filter(|&run| ledger.ids_last_run() == run);
+    let alone = alone.filter(|&run| ledger.ids.last_run() == run);
     let listed = ledger.index().entries().into_iter();
     let listed =
         listed.filter(|entry| which.is_some_and(|which| which.means(entry))).map(|entry| entry.seq());

@@ -4,8 +4,10 @@ use super::doubt::{is_any_at_risk, keeps_its_files};
 use super::facts::{names_of, FactsOfFiles};
 use super::heal::{self, Fault};
 use super::pending::PendingFlush;
-use super::{decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Request, Verdict, Whose};
-use crate::rank2file::LeafLists;
+use super::{
+    decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Refusal, Request, Verdict, Whose,
+};
+use crate::rank2file::{write_maps, LeafLists};
 use crate::shared::{self, Held, Locked};
 use crate::{
     DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, PrefixId,
@@ -117,7 +119,7 @@ impl<'a> LedgerDir<'a> {
             let done = self.healed(|| {
                 let is_there = |index: &Index| !may_be_missing || !index.entries().is_empty();
                 let once = |index: &Index| work.take_if(|_| is_there(index)).map(|work| work(index));
-                Index::look(self.files, self.prefix, once)
+                shared::look(self.files, self.prefix, once)
             })?;
             match done {
                 Some(done) => return Ok(done),
@@ -166,9 +168,7 @@ impl<'a> LedgerDir<'a> {
     /// # Errors
     /// It is refused, or a file cannot be read or written.
     pub fn transact(&self, request: &Request<'_>) -> Result<Committed, PrefixError> {
-        self.expect_turn(
-            self.attempt(request, &mut CommonFiles::default(), &mut |_| Ok::<_, PrefixError>(()))?,
-        )
+        self.transact_if(request, &mut |_| Ok(()))
     }
 
     /// The same if the ledger, which no other process changes meanwhile, passes `guard`.
@@ -413,7 +413,7 @@ impl<'a> LedgerDir<'a> {
 
     fn write_first_lists(&self, id: u64, lists: &RecordedLists) -> Result<(), PrefixError> {
         self.write_leaf(id, &lists.first)?;
-        Rank2File::write_maps(self.files, self.prefix, id, lists.first.ranks, lists.ranks_per_leaf)
+        write_maps(self.files, self.prefix, id, lists.first.ranks, lists.ranks_per_leaf)
     }
 
     /// From here on name and files belong to this dataset, which is not complete, and the older ones that had them count no more.
@@ -495,7 +495,7 @@ impl<'a> LedgerDir<'a> {
     /// done so before, or it was dropped: then it must not be read there.
     pub fn hold(&self, id: u64, name: &[u8], run: u64) -> Result<bool, PrefixError> {
         match self.transact(&Request::Hold { id, name, run }) {
-            Err(PrefixError::Ended { .. }) => Ok(false),
+            Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(false),
             held => held.map(|_| true),
         }
     }
@@ -519,20 +519,20 @@ impl<'a> LedgerDir<'a> {
     /// decision asks once more; this is for before something else is done that cannot be undone.
     ///
     /// # Errors
-    /// [`PrefixError::InUse`].
+    /// [`Refusal::InUse`].
     pub fn refuse_held<'e>(
         &self,
         entries: impl IntoIterator<Item = &'e IndexEntry>,
         run: u64,
     ) -> Result<(), PrefixError> {
         let held = entries.into_iter().find(|entry| self.is_held(entry, run));
-        held.map_or(Ok(()), |entry| Err(PrefixError::InUse { id: entry.id }))
+        held.map_or(Ok(()), |entry| Err(Refusal::InUse { id: entry.id }.into()))
     }
 
     /// The same for the datasets of a name.
     ///
     /// # Errors
-    /// [`PrefixError::InUse`].
+    /// [`Refusal::InUse`].
     pub fn refuse_held_named(&self, index: &Index, name: &[u8], run: u64) -> Result<(), PrefixError> {
         self.refuse_held(index.entries().iter().filter(|entry| entry.name == name), run)
     }

@@ -23,7 +23,7 @@ pub(super) fn rebuild(
 ) -> Result<Index, PrefixError> {
     let mut ledger = Ledger { index: Index::new(), ids: ids.clone() };
     let withdrawn = ids.withdrawn();
-    for Found { dataset, at } in found(files, prefix)? {
+    for Found { dataset, at } in found(files, prefix, None)? {
         let why = withdrawn.why(dataset.seq(), dataset.is_only_checkpoint());
         if why == Some(Withdrawal::Removed) {
             continue;
@@ -89,13 +89,13 @@ pub(super) fn contradiction(
     let is_withdrawn = |dataset: &DatasetDescriptor| {
         withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()) == Some(Withdrawal::Removed)
     };
-    let mut above = found_above(files, prefix, index.highest_id())?.into_iter().map(|found| found.dataset);
+    let mut above = found(files, prefix, index.highest_id())?.into_iter().map(|found| found.dataset);
     Ok(above.rfind(|dataset| dataset.seq() > last && !is_withdrawn(dataset)).map(Fault::Older))
 }
 
 /// Whether an index is missing where there are complete datasets.
 pub(super) fn is_lost(files: &dyn Files, prefix: &Prefix) -> Result<bool, PrefixError> {
-    Ok(!found(files, prefix)?.is_empty())
+    Ok(!found(files, prefix, None)?.is_empty())
 }
 
 /// A dataset whose summary says that it is complete, and since when.
@@ -104,13 +104,8 @@ struct Found {
     at: String,
 }
 
-/// All of them, the oldest first.
-fn found(files: &dyn Files, prefix: &Prefix) -> Result<Vec<Found>, PrefixError> {
-    found_above(files, prefix, None)
-}
-
-/// Those with ids above this one.
-fn found_above(files: &dyn Files, prefix: &Prefix, highest: Option<u64>) -> Result<Vec<Found>, PrefixError> {
+/// Those with ids above this one, or all, the oldest first.
+fn found(files: &dyn Files, prefix: &Prefix, highest: Option<u64>) -> Result<Vec<Found>, PrefixError> {
     let mut all = Vec::new();
     for id in prefix.dataset_ids(files)?.into_iter().filter(|&id| Some(id) > highest) {
         let summary = match Summary::read(files, prefix, id) {

@@ -6,9 +6,9 @@
 //! up for good first gives the record another name, `revoked.<token>`. From then on no process closes the flush, and any that
 //! finds the record removes what is left. `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::{CommonFiles, MakeCurrent, Recorded};
+use super::{CommonFiles, MakeCurrent, Recorded, Refusal};
 use crate::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
-use scr_base::fs::{At, Durability, Files, FsError, How};
+use scr_base::fs::{unless_missing, At, Durability, Files, FsError, How};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -229,7 +229,7 @@ pub fn revoke(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsE
 pub fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -> Result<(), PrefixError> {
     match exists(files, &flush_path(prefix, token))? {
         true => Ok(()),
-        false => Err(PrefixError::Ended { id }),
+        false => Err(Refusal::Ended { id }.into()),
     }
 }
 
@@ -338,10 +338,7 @@ pub enum PendingError {
 }
 
 fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
-    match files.status(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
-        other => other.at("look at", path).map(|_| true),
-    }
+    unless_missing(files.status(path).at("look at", path)).map(|found| found.is_some())
 }
 
 fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {

@@ -3,29 +3,9 @@
 //! `docs/developer/trust.md` has the same sentences in the same order. The small world of the tests checks the functions in every
 //! state.
 
-macro_rules! promises {
-    ($($promise:ident: $text:literal,)*) => {
-        /// One promise, named after what it is about.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-        pub enum Promise {
-            $(#[doc = $text] $promise,)*
-        }
-
-        impl Promise {
-            /// All ten.
-            pub const ALL: &[Self] = &[$(Self::$promise),*];
-
-            /// The promise as a sentence.
-            pub fn text(self) -> &'static str {
-                match self {
-                    $(Self::$promise => $text,)*
-                }
-            }
-        }
-    };
-}
-
-promises! {
+scr_base::sentences! {
+    /// One promise, named after what it is about.
+    Promise, text:
     Whole: "A restart hands out only bytes that one dataset wrote.",
     Kept: "A checkpoint that was reported complete can be restarted from until a newer one is protected.",
     Newest: "A restart gets the newest complete checkpoint that it can reach, or says what it passes over.",

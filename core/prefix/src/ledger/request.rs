@@ -195,19 +195,33 @@ pub enum Verdict {
 }
 
 /// Why a request is refused.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// This newer dataset has the name, or a file.
+    #[error("its name or files of it belong to dataset {newer}, which is newer")]
     Superseded { newer: u64 },
     /// Another run reads files of this dataset where they lie.
+    #[error(
+        "another run reads the files of dataset {id} where they lie; they are not replaced, deleted or dropped before it has ended"
+    )]
     InUse { id: u64 },
     /// The application of another run writes this dataset, which has the same name.
+    #[error(
+        "another job writes a dataset of this name, number {id}, and both would have bytes of each other; give each job a prefix \
+         directory of its own (SCR_PREFIX)"
+    )]
     Written { id: u64 },
     /// Another dataset has the same number.
+    #[error(
+        "the index has another dataset under the number {id}, `{}', which is not replaced",
+        String::from_utf8_lossy(name)
+    )]
     NumberTaken { id: u64, name: Vec<u8> },
     /// Somebody else has ended, dropped or replaced the dataset.
+    #[error("somebody else has ended, dropped or replaced dataset {id} meanwhile")]
     Ended { id: u64 },
     /// Another process closes the flush.
+    #[error("another process closes the flush")]
     OtherCloser,
 }
 
@@ -215,14 +229,8 @@ impl Refusal {
     /// The same as an error of the prefix directory.
     pub(super) fn into_error(self, prefix: &crate::Prefix) -> PrefixError {
         match self {
-            Self::Superseded { newer } => PrefixError::Superseded { newer },
-            Self::InUse { id } => PrefixError::InUse { id },
-            Self::Written { id } => PrefixError::Written { id },
-            Self::NumberTaken { id, name } => {
-                PrefixError::NumberTaken { id, name: String::from_utf8_lossy(&name).into_owned() }
-            }
-            Self::Ended { id } => PrefixError::Ended { id },
             Self::OtherCloser => scr_base::fs::FsError::LockLost { path: prefix.index_file() }.into(),
+            refusal => refusal.into(),
         }
     }
 }

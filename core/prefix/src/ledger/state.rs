@@ -35,11 +35,6 @@ impl Ledger {
         self.ids.last_run().max(self.index.highest_run())
     }
 
-    /// The number of the last run that was given one.
-    pub(super) fn ids_last_run(&self) -> u64 {
-        self.ids.last_run()
-    }
-
     /// The first dataset id that no run has reserved.
     pub(crate) fn next_id(&self) -> u64 {
         self.ids.next()

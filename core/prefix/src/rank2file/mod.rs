@@ -14,6 +14,7 @@ mod write;
 
 pub use read::{leaves, ranks, Leaf};
 pub use read::{lists_in, parts_in};
+pub(crate) use write::write_maps;
 pub use write::FAN_OUT;
 
 use super::error::Rank2FileFault;
@@ -54,20 +55,6 @@ pub struct LeafLists {
 }
 
 impl Rank2File {
-    /// Writes the maps that lead to leaves of so many ranks each, and syncs them. All leaves must be there.
-    ///
-    /// # Errors
-    /// A map cannot be written.
-    pub(crate) fn write_maps(
-        files: &dyn Files,
-        prefix: &Prefix,
-        id: u64,
-        ranks: u32,
-        ranks_per_leaf: u32,
-    ) -> Result<(), PrefixError> {
-        write::maps(files, prefix, id, ranks, ranks_per_leaf)
-    }
-
     /// The files of every rank, in the order of the ranks.
     pub fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
         Self { by_rank }

@@ -29,7 +29,7 @@ pub(super) fn write(
     for (first, lists) in (0..ranks).step_by(fan_out as usize).zip(by_rank.chunks(fan_out as usize)) {
         write_leaf(files, prefix, id, ranks, first, lists)?;
     }
-    maps(files, prefix, id, ranks, fan_out)
+    write_maps(files, prefix, id, ranks, fan_out)
 }
 
 impl LeafLists {
@@ -78,8 +78,11 @@ fn write_leaf(
     Ok(files.write_tree(&leaf(prefix, id, first), &tree, FILE_MODE, Durability::Synced)?)
 }
 
-/// Writes the maps that lead to leaves of `fan_out` ranks, and removes the parts of an older list.
-pub(super) fn maps(
+/// Writes the maps that lead to leaves of `fan_out` ranks, and removes the parts of an older list. All leaves must be there.
+///
+/// # Errors
+/// A map cannot be written.
+pub(crate) fn write_maps(
     files: &dyn Files,
     prefix: &Prefix,
     id: u64,

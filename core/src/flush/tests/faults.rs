@@ -5,7 +5,7 @@ use super::stage::{through, Cached, Kept, Stage, NOW};
 use crate::flush::closing::{finalize_arrived, finalize_pending};
 use crate::flush::{FlushError, FlushReport, MakeCurrent};
 use scr_base::fs::RealFiles;
-use scr_prefix::ledger::{LedgerDir, Request};
+use scr_prefix::ledger::{LedgerDir, Refusal, Request};
 use scr_prefix::{staging_file, PrefixError};
 use scr_test_kit::faulty::{FaultyFiles, Operation, What};
 use scr_test_kit::moments;
@@ -268,7 +268,7 @@ fn the_names_of_a_flush_that_is_taken_back_are_free_when_no_staging_file_of_it_i
     let complete =
         Request::Complete { dataset, by, closer: None, make_current: MakeCurrent::IfNewest, now: NOW };
     let refused = ledger.transact(&complete).unwrap_err();
-    assert!(matches!(refused, PrefixError::Ended { id: 1 }), "{refused:?}");
+    assert!(matches!(refused, PrefixError::Refused(Refusal::Ended { id: 1 })), "{refused:?}");
     let newer = stage.cache(2, "a");
     stage.flush_well("2.x", &newer);
     let targets = cached.by_rank.iter().flatten().map(|file| stage.prefix.file(&file.name));
