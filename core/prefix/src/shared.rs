@@ -317,7 +317,7 @@ mod tests {
         let there = || std::fs::read(&path).unwrap();
         assert_eq!(left(), Some(there()));
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(1).is_some());
-        let looked = Index::look(&RealFiles, &prefix, Index::highest_id);
+        let looked = look(&RealFiles, &prefix, Index::highest_id);
         assert_eq!((looked.unwrap(), left()), (Some(1), Some(there())));
         // A process that this one knows nothing of, and then this one on top of it.
         let theirs = Prefix::new(prefix.dir());
