@@ -96,15 +96,7 @@ fn transfer_block(
 
 /// A buffer of zeros. Fails where the process gets no memory.
 fn zeroed(len: usize) -> Result<Vec<u8>, PluginError> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| {
-        let text = format!(
-            "this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up"
-        );
-        PluginError::new(PluginErrorKind::Io, text)
-    })?;
-    bytes.resize(len, 0);
-    Ok(bytes)
+    crate::zeroed(len).map_err(|error| PluginError::new(PluginErrorKind::Io, error.to_string()))
 }
 
 impl Block {
