@@ -2,7 +2,8 @@
 
 use scr_plugin_api::{PluginError, PluginErrorKind};
 
-pub(crate) fn refused(text: String) -> PluginError {
+/// What was asked makes no sense.
+pub fn refused(text: String) -> PluginError {
     PluginError::new(PluginErrorKind::Refused, text)
 }
 

@@ -63,6 +63,21 @@ impl Header {
         (FIXED + 12 * u64::from(members)).next_multiple_of(PAGE)
     }
 
+    /// Whether this member's redundancy is as long as it must be.
+    ///
+    /// # Errors
+    /// `Corrupt`, with both lengths.
+    pub fn check_len(set: &dyn Set, expected: u64) -> Result<(), PluginError> {
+        let found = set.redundancy().len();
+        if found == expected {
+            return Ok(());
+        }
+        Err(corrupt(format!(
+            "the redundancy of world rank {} is {found} bytes long, but {expected} were expected",
+            set.world_rank(set.rank())
+        )))
+    }
+
     /// The header of `member`.
     pub fn encode(&self, set: &dyn Set, member: u32) -> Vec<u8> {
         let len = Self::len(set.size());
