@@ -32,7 +32,7 @@ impl<W: Workers> Copying<W> {
 
     /// The same; all its jobs together keep to the limits.
     pub fn limited(name: &'static str, workers: W, limits: Limits) -> Self {
-        Self { name, jobs: Jobs::paced(name, Pace::new(limits)), workers }
+        Self { name, jobs: Jobs::new(name, Pace::new(limits)), workers }
     }
 
     /// The workers for its jobs.
