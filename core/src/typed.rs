@@ -1,6 +1,6 @@
 //! Values of any type between ranks. Lists of files are many and long: they travel as trees.
 
-use scr_comm::collective::{broadcast, route};
+use scr_comm::collective::{broadcast, gather, route};
 use scr_comm::{Comm, CommError, Rank};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -29,6 +29,18 @@ pub(crate) fn route_values<T: Serialize + DeserializeOwned>(
     let packed = values.iter().map(|(to, value)| Ok((*to, pack(value)?))).collect::<Result<_, _>>()?;
     let came = route(comm, packed)?.into_iter();
     came.map(|(from, bytes)| Ok((from, unpack(from, &bytes)?))).collect()
+}
+
+/// Gives rank 0 the values of all ranks, in order, but for those that it cannot read; the others get `None`.
+///
+/// # Errors
+/// The ranks cannot talk.
+pub(crate) fn gather_values<T: Serialize + DeserializeOwned>(
+    comm: &dyn Comm,
+    own: &T,
+) -> Result<Option<Vec<T>>, CommError> {
+    let all = gather(comm, Rank(0), pack(own)?)?;
+    Ok(all.map(|all| all.iter().filter_map(|one| serde_json::from_slice(one).ok()).collect()))
 }
 
 fn pack<T: Serialize>(value: &T) -> Result<Vec<u8>, CommError> {

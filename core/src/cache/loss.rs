@@ -1,7 +1,9 @@
 //! The loss of a part of a dataset, from the least that can be lost to the most.
 
+use serde::{Deserialize, Serialize};
+
 /// The loss of a part. Its redundancy can be computed again as long as no member of its set lacks data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Lost {
     /// Its redundancy, and nothing else.
     Redundancy,
@@ -12,7 +14,7 @@ pub enum Lost {
 }
 
 /// The loss of a part, and its cause.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     pub lost: Lost,
     pub(crate) why: String,

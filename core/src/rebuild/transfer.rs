@@ -7,12 +7,11 @@ use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::job::Job;
+use crate::typed::route_values;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::{At, File, Files, FsError, How};
-use scr_comm::collective::route;
 use scr_comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
 use scr_config::param;
-use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
@@ -70,10 +69,10 @@ pub(crate) fn run(
         }
     }
     let failures = outgoing.into_iter().filter_map(|(to, stream)| Some((to, stream.outcome.err()?)));
-    let failures = failures.map(|(to, (lost, error))| (to, packed(lost, &error)));
-    let failures = route(&*job.comm, failures.collect())?;
+    let failures = failures.map(|(to, (lost, error))| (to, Loss { lost, why: scr_base::describe(&error) }));
+    let failures = route_values(&*job.comm, &failures.collect::<Vec<_>>())?;
     let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Arrival::Whole) };
-    let loss = failures.first().map(|(_, loss)| unpacked(loss));
+    let loss = failures.into_iter().next().map(|(_, loss)| loss);
     if let Some(loss) = loss.as_ref().filter(|loss| loss.lost == Lost::Data) {
         return Ok(Arrival::Unreadable(loss.clone()));
     }
@@ -209,26 +208,6 @@ fn keep_error<T>(outcome: &mut Result<(), Failure>, lost: Lost, result: Result<T
             }
             None
         }
-    }
-}
-
-/// A loss as its owner gets it from the holder.
-fn packed(lost: Lost, error: &FsError) -> Vec<u8> {
-    let mut tree = KvTree::new();
-    tree.set("DATA", u8::from(lost == Lost::Data));
-    tree.set("WHY", scr_base::describe(error));
-    tree.pack()
-}
-
-/// A loss that cannot be read is one of data.
-fn unpacked(bytes: &[u8]) -> Loss {
-    let tree = KvTree::unpack(bytes).unwrap_or_default();
-    let why = tree.text("WHY").unwrap_or("for a reason that cannot be read");
-    let is_of_data = tree.text("DATA") != Some("0");
-    if is_of_data {
-        Loss::of_data(why)
-    } else {
-        Loss::of_redundancy(why)
     }
 }
 
