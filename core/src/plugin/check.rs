@@ -4,12 +4,10 @@ use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
 use scr_base::env::{Distrust, Trusted};
 use scr_base::fs::{retried, zeroed, File, Files, How, Status};
-use scr_plugin_api::KvTree;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -104,24 +102,21 @@ fn known() -> MutexGuard<'static, BTreeMap<String, String>> {
 }
 
 /// The report of a rank on a library that it has checked, to the ranks of its node: its real path, and which file it is.
-pub(super) fn word(library: &CheckedLibrary) -> KvTree {
-    let mut tree = KvTree::new();
-    tree.set_bytes("PATH", library.path.as_os_str().as_bytes());
-    tree.set("SHA256", &library.sha256);
-    tree.set("FILE", identity(&library.status));
-    tree
+pub(super) fn word(library: &CheckedLibrary) -> Vec<u8> {
+    let word = (library.path.as_os_str(), &library.sha256, identity(&library.status));
+    serde_json::to_vec(&word).unwrap_or_default()
 }
 
 /// Opens the library that another rank of this node has checked, without reading it: it must be the very file, unchanged
 /// since. `None` if it is not, or if this rank may not trust it.
-pub(super) fn checked_by_mate(files: &dyn Files, word: &KvTree, trusted: &Trusted) -> Option<CheckedLibrary> {
-    let path = PathBuf::from(OsStr::from_bytes(word.value("PATH")?));
+pub(super) fn checked_by_mate(files: &dyn Files, word: &[u8], trusted: &Trusted) -> Option<CheckedLibrary> {
+    let (path, sha256, file_there): (OsString, String, String) = serde_json::from_slice(word).ok()?;
+    let path = PathBuf::from(path);
     let file = files.open(&path, How::Read).ok()?;
     let status = file.status().ok()?;
     trusted.check(&path, &status).ok()?;
-    (word.text("FILE") == Some(&identity(&status))).then_some(())?;
-    let sha256 = word.text("SHA256")?.to_owned();
-    Some(CheckedLibrary { file, path, bytes: status.len, sha256, status })
+    let is_the_same = file_there == identity(&status);
+    is_the_same.then_some(CheckedLibrary { file, path, bytes: status.len, sha256, status })
 }
 
 /// Which file it is, and everything that changes with its bytes, its owner or its mode.
