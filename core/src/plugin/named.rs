@@ -78,20 +78,12 @@ impl Check<'_> {
             Some(line) => (&line.origin, format!("CKPT={}", descriptor.index)),
             None => (self.params.origin(&param::COPY_TYPE), param::COPY_TYPE.info().name.to_owned()),
         };
-        match self.host.find(PluginKind::Scheme, &descriptor.scheme) {
-            Ok(found) => {
-                self.keys_of(line, &found.manifest, &descriptor.options);
-                let options = found.manifest.options_of(descriptor).map(drop);
-                self.add(
-                    options.and_then(|()| found.check(self.host.env()).map(drop)),
-                    origin,
-                    name,
-                    true,
-                    SO,
-                );
-            }
-            Err(error) => self.add(Err(error), origin, name, true, SO),
-        }
+        let checked = self.host.find(PluginKind::Scheme, &descriptor.scheme).and_then(|found| {
+            self.keys_of(line, &found.manifest, &descriptor.options);
+            found.manifest.options_of(descriptor)?;
+            found.check(self.host.env()).map(drop)
+        });
+        self.add(checked, origin, name, true, SO);
     }
 
     /// Without its transport, what goes to a store stays in cache and is lost with the allocation.
@@ -106,15 +98,12 @@ impl Check<'_> {
             }
             _ => (self.params.origin(&param::FLUSH_TYPE), param::FLUSH_TYPE.info().name.to_owned()),
         };
-        match self.host.find(PluginKind::Transport, &store.flush) {
-            Ok(found) => {
-                self.keys_of(line, &found.manifest, &store.options);
-                let options = found.manifest.options(found.manifest.taken(&store.options)).map(drop);
-                let checked = options.and_then(|()| found.check(self.host.env()).map(drop));
-                self.add(checked, origin, name, is_used, SO);
-            }
-            Err(error) => self.add(Err(error), origin, name, is_used, SO),
-        }
+        let checked = self.host.find(PluginKind::Transport, &store.flush).and_then(|found| {
+            self.keys_of(line, &found.manifest, &store.options);
+            found.manifest.options(found.manifest.taken(&store.options))?;
+            found.check(self.host.env()).map(drop)
+        });
+        self.add(checked, origin, name, is_used, SO);
     }
 
     /// Reports the keys of a line that its plugin does not take.
