@@ -144,14 +144,11 @@ impl Journal {
         self.write(files, &frame(entry))
     }
 
-    /// Appends the record of a part that is complete once more. It is complete at every moment.
-    pub(crate) fn append_anew(
-        &self,
-        files: &dyn Files,
-        record: &RankRecord,
-        kept: &[RankRecord],
-    ) -> io::Result<()> {
-        self.write(files, &[frame(&Entry::Prepared(record, kept)), frame(&Entry::Complete)].concat())
+    /// Appends entries, in one step, to the filemap of a part that is there.
+    pub(crate) fn add(files: &dyn Files, part: &PartDir, entries: &[Entry<'_>]) -> Result<(), FsError> {
+        let path = part.filemap();
+        let bytes: Vec<u8> = entries.iter().flat_map(frame).collect();
+        Self::reopen(files, &path)?.write(files, &bytes).at("write", &path)
     }
 
     /// The remains of a failed attempt are cut off before the next one.
@@ -181,9 +178,7 @@ impl Journal {
         }
         Ok(())
     }
-}
 
-impl Journal {
     /// The part is complete, and this process counts on it.
     pub(crate) fn into_claim(self) -> Claim {
         Claim { file: Some(self.file), is_ours: true }

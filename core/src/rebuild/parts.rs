@@ -1,11 +1,12 @@
 //! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
 
-use crate::cache::filemap::{Filemap, PartState};
+use crate::cache::filemap::{Filemap, Journal, PartState};
 use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
+use crate::job::Job;
 use scr_base::fs::Files;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::route_trees;
@@ -63,6 +64,13 @@ impl LocalPart {
     /// Whether it only says what a run has read in the prefix directory that another number of ranks wrote.
     pub(super) fn is_borrowed(&self) -> bool {
         self.map.record.as_ref().is_some_and(|record| record.read_by.is_some())
+    }
+
+    /// Removes it, unless another running job has it.
+    pub(super) fn remove_unless_held(&self, job: &Job) {
+        if !Journal::is_held(job.files(), &self.part.filemap()) {
+            job.report_failed(self.part.remove(job.files()));
+        }
     }
 
     /// How many ranks have parts of the dataset, where the filemap says it.

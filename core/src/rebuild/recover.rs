@@ -83,7 +83,7 @@ pub(crate) fn recover(
     }
     if is_unfinished {
         job.report.info(&format!("{label} was never completed and is removed from cache"));
-        remove(job, local);
+        local.iter().for_each(|part| part.remove_unless_held(job));
         return Ok(Recovered::Removed);
     }
     if !same_size {
@@ -160,7 +160,7 @@ fn rebuild(
                     "{label} cannot be restored from the prefix directory, where a run has read it in place: {why}. Only the \
                      record of that leaves the cache"
                 ));
-                remove(job, recovery.local);
+                recovery.local.iter().for_each(|part| part.remove_unless_held(job));
                 return Ok(Recovered::Removed);
             }
             let [is_unread] = any(&*job.comm, [job.files().unread().is_some()])?;
@@ -569,7 +569,7 @@ impl<'a> Recovery<'a> {
     /// Removes the copies of parts that have reached their owners.
     fn send_off(&self) {
         let moved = self.local.iter().copied().filter(|local| local.owner != self.on.job.rank());
-        remove(self.on.job, &moved.collect::<Vec<_>>());
+        moved.for_each(|local| local.remove_unless_held(self.on.job));
     }
 
     /// Whether this is the record of a fetch in place. Cache has none of its bytes, so without those in the prefix directory it
@@ -599,8 +599,7 @@ impl<'a> Recovery<'a> {
             return;
         }
         let entry = Entry::WrongBytes { in_files: lost == Lost::Data };
-        let journal = Journal::reopen(files, &path);
-        let written = journal.and_then(|journal| journal.append(files, &entry).at("write", &path));
+        let written = Journal::add(files, &own.part, &[entry]);
         written.unwrap_or_else(|error| job.report.warn_here(&scr_base::describe(&error)));
     }
 
@@ -609,18 +608,7 @@ impl<'a> Recovery<'a> {
         let Some(record) = self.record.filter(|_| self.begun) else { return };
         self.journal = None;
         let part = self.place(record);
-        if let Err(error) = part.remove(self.on.job.files()) {
-            self.on.job.report.error_here(&scr_base::describe(&error));
-        }
-    }
-}
-
-/// Removes parts, but for those that another running job has.
-fn remove(job: &Job, parts: &[&LocalPart]) {
-    for part in parts.iter().filter(|part| !Journal::is_held(job.files(), &part.part.filemap())) {
-        if let Err(error) = part.part.remove(job.files()) {
-            job.report.error_here(&scr_base::describe(&error));
-        }
+        self.on.job.report_failed(part.remove(self.on.job.files()));
     }
 }
 

@@ -299,9 +299,7 @@ impl Schemes {
     pub(crate) fn record_anew(&self, job: &Job, record: &RankRecord, part: &PartDir) -> Collective<()> {
         let kept = self.exchange_records(job, record)?;
         job.agree(kept.and_then(|kept| {
-            let path = part.filemap();
-            let journal = Journal::reopen(job.files(), &path)?;
-            Ok(journal.append_anew(job.files(), record, &kept).at("write", &path)?)
+            Ok(Journal::add(job.files(), part, &[Entry::Prepared(record, &kept), Entry::Complete])?)
         }))
     }
 
