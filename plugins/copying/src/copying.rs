@@ -1,6 +1,6 @@
 //! A transport of this process's own threads: everything but the threads.
 
-use crate::{Begun, Job, Jobs};
+use crate::{Job, Jobs};
 use scr_plugin_api::pace::{Limits, Pace};
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::io;
@@ -43,7 +43,7 @@ impl<W: Workers> Copying<W> {
 
 impl<W: Workers> Transport for Copying<W> {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-        if let Begun::New(begun) = self.jobs.begin(job)? {
+        if let Some(begun) = self.jobs.begin(job)? {
             self.workers.take(&begun).map_err(|error| {
                 self.jobs.forget(&job.token);
                 let text = format!("transport {}: no thread could be started: {error}", self.name);

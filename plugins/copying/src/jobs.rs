@@ -24,37 +24,29 @@ struct Known {
     order: Vec<String>,
 }
 
-/// A job that was asked for.
-#[derive(Debug, Clone)]
-pub enum Begun {
-    /// It is new, and somebody must work on it.
-    New(Arc<Job>),
-    /// It is under way or done already.
-    Known,
-}
-
 impl Jobs {
     /// No jobs yet, of the transport with this name. All jobs together are no faster than this.
     pub fn new(transport: &'static str, pace: Pace) -> Self {
         Self { transport, pace: Arc::new(pace), jobs: Mutex::default() }
     }
 
-    /// Takes an order. One that failed, or was cancelled, may be given again.
+    /// Takes an order. One that failed, or was cancelled, may be given again. Gives the job if somebody must work on it, and
+    /// nothing if it is under way or done already.
     ///
     /// # Errors
     /// The order makes no sense, or its token was used for another one.
-    pub fn begin(&self, order: &CopyJob) -> Result<Begun, PluginError> {
+    pub fn begin(&self, order: &CopyJob) -> Result<Option<Arc<Job>>, PluginError> {
         check_order(self.transport, order)?;
         let mut known = self.lock();
         if let Some(job) = known.by_token.get(&order.token).filter(|job| !job.has_failed()) {
             if job.order() != order {
                 return Err(self.refused(&format!("token {} was used for another job", order.token)));
             }
-            return Ok(Begun::Known);
+            return Ok(None);
         }
         let job = Arc::new(Job::new(order.clone(), Arc::clone(&self.pace)));
         known.remember(order.token.clone(), Arc::clone(&job));
-        Ok(Begun::New(job))
+        Ok(Some(job))
     }
 
     /// Takes an order back that nobody could be found to work on.
@@ -166,8 +158,8 @@ mod tests {
     fn a_token_names_one_job() {
         let jobs = Jobs::new("sync", Pace::default());
         let first = order("a", &["/x"]);
-        assert!(matches!(jobs.begin(&first), Ok(Begun::New(_))));
-        assert!(matches!(jobs.begin(&first), Ok(Begun::Known)));
+        assert!(matches!(jobs.begin(&first), Ok(Some(_))));
+        assert!(matches!(jobs.begin(&first), Ok(None)));
         let error = jobs.begin(&order("a", &["/y"])).unwrap_err();
         assert_eq!(error.text, "transport sync: token a was used for another job");
     }
@@ -175,10 +167,10 @@ mod tests {
     #[test]
     fn a_failed_job_may_be_tried_again() {
         let jobs = Jobs::new("sync", Pace::default());
-        let Ok(Begun::New(job)) = jobs.begin(&order("a", &["/x"])) else { panic!("it is new") };
+        let Ok(Some(job)) = jobs.begin(&order("a", &["/x"])) else { panic!("it is new") };
         job.work(&mut Buffer::new());
         assert!(matches!(job.poll(), CopyState::Failed(_)));
-        assert!(matches!(jobs.begin(&order("a", &["/x"])), Ok(Begun::New(_))));
+        assert!(matches!(jobs.begin(&order("a", &["/x"])), Ok(Some(_))));
     }
 
     #[test]

@@ -30,5 +30,5 @@ pub use copying::{Copying, Workers};
 pub use error::CopyError;
 pub use file::{copy_file, copy_part, How, Part, Written};
 pub use job::Job;
-pub use jobs::{check_order, Begun, Jobs};
+pub use jobs::{check_order, Jobs};
 pub use pool::Pool;
