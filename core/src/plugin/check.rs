@@ -4,12 +4,13 @@ use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
 use scr_base::env::{Distrust, Trusted};
 use scr_base::fs::{retried, zeroed, File, Files, How, Status};
+use scr_plugin_api::held;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// A library that may be loaded: it stays open, so what was checked is what will be loaded.
 pub struct CheckedLibrary {
@@ -98,7 +99,7 @@ pub fn check_library(
 /// The hashes of the libraries that this process has read, by [`identity`]: a library that nothing has changed is read once.
 fn known() -> MutexGuard<'static, BTreeMap<String, String>> {
     static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    held(&KNOWN)
 }
 
 /// The report of a rank on a library that it has checked, to the ranks of its node: its real path, and which file it is.

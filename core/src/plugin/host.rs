@@ -9,9 +9,9 @@ use super::{ManifestError, OptionError};
 use scr_base::env::{Env, Trusted};
 use scr_config::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
-use scr_plugin_api::{KvTree, LogSink, PluginError, Scheme, Transport};
+use scr_plugin_api::{held, KvTree, LogSink, PluginError, Scheme, Transport};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Finds and opens plugins.
 pub struct PluginHost {
@@ -164,7 +164,7 @@ impl PluginHost {
 
     /// The plugins that there are.
     pub fn discover(&self) -> Arc<Discovery> {
-        let mut discovery = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut discovery = held(&self.discovery);
         let look = || Arc::new(Discovery::new(&self.env, self.plugin_path.as_deref()));
         discovery.get_or_insert_with(look).clone()
     }
@@ -177,7 +177,7 @@ impl PluginHost {
     pub fn find(&self, kind: PluginKind, name: &str) -> Result<FoundPlugin, PluginLoadError> {
         let discovery = self.discover();
         discovery.find(kind, name).cloned().ok_or_else(|| {
-            *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *held(&self.discovery) = None;
             PluginLoadError::NotFound {
                 kind,
                 name: name.to_owned(),

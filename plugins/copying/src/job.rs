@@ -6,9 +6,9 @@
 use crate::file::Written;
 use crate::{copy_file, Buffer, Control, CopyError, How};
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// One list of copies, and how far it is.
 #[derive(Debug)]
@@ -68,12 +68,12 @@ impl Job {
 
     /// How far it is.
     pub fn poll(&self) -> CopyState {
-        self.outcome(&self.lock())
+        self.outcome(&held(&self.state))
     }
 
     /// Waits until it has ended.
     pub fn wait(&self) -> CopyState {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         while !state.ended {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -83,7 +83,7 @@ impl Job {
     /// Stops it, and returns when nobody works on it any more. One that has ended stays as it is.
     pub fn cancel(&self) {
         self.control.cancel();
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if !state.ended && state.workers == 0 {
             state.failure.get_or_insert_with(|| self.cancelled());
             self.end(&mut state);
@@ -94,7 +94,7 @@ impl Job {
 
     /// The checksum of an item, once the job has ended well.
     pub fn crc(&self, item: usize) -> Option<u32> {
-        let state = self.lock();
+        let state = held(&self.state);
         if !state.ended || state.failure.is_some() {
             return None;
         }
@@ -103,13 +103,13 @@ impl Job {
 
     /// Whether there is an item for another thread to take.
     pub fn has_work(&self) -> bool {
-        let state = self.lock();
+        let state = held(&self.state);
         !state.ended && state.failure.is_none() && state.next < self.order.items.len()
     }
 
     /// Whether it has ended, and badly.
     pub fn has_failed(&self) -> bool {
-        let state = self.lock();
+        let state = held(&self.state);
         state.ended && state.failure.is_some()
     }
 
@@ -135,7 +135,7 @@ impl Job {
         for (place, written) in unsynced.drain(..) {
             let item = &self.order.items[place];
             let crc = written.sync(|| copy_file(item, how, &self.control, buffer))?;
-            if let Some(entry) = self.lock().crcs.get_mut(place) {
+            if let Some(entry) = held(&self.state).crcs.get_mut(place) {
                 *entry = crc;
             }
         }
@@ -143,7 +143,7 @@ impl Job {
     }
 
     fn take_item(&self) -> Option<(usize, &CopyItem)> {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if state.failure.is_some() || self.control.is_cancelled() {
             return None;
         }
@@ -154,7 +154,7 @@ impl Job {
     }
 
     fn enter(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if state.ended {
             return false;
         }
@@ -163,7 +163,7 @@ impl Job {
     }
 
     fn leave(&self, outcome: Result<(), PluginError>) {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         state.workers -= 1;
         if let Err(error) = outcome {
             state.failure.get_or_insert(error);
@@ -197,11 +197,6 @@ impl Job {
             }
             None => PluginError::new(PluginErrorKind::Cancelled, "copying was cancelled"),
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, JobState> {
-        // No code that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

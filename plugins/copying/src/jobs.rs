@@ -4,9 +4,9 @@
 
 use crate::Job;
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyJob, PluginError, PluginErrorKind};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// All jobs that one transport object was asked for.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ impl Jobs {
     /// The order makes no sense, or its token was used for another one.
     pub fn begin(&self, order: &CopyJob) -> Result<Option<Arc<Job>>, PluginError> {
         check_order(self.transport, order)?;
-        let mut known = self.lock();
+        let mut known = held(&self.jobs);
         if let Some(job) = known.by_token.get(&order.token).filter(|job| !job.has_failed()) {
             if job.order() != order {
                 return Err(self.refused(&format!("token {} was used for another job", order.token)));
@@ -51,7 +51,7 @@ impl Jobs {
 
     /// Takes an order back that nobody could be found to work on.
     pub fn forget(&self, token: &str) {
-        let mut known = self.lock();
+        let mut known = held(&self.jobs);
         known.by_token.remove(token);
         known.order.retain(|other| other != token);
     }
@@ -69,7 +69,7 @@ impl Jobs {
         let text = String::from_utf8_lossy(ticket);
         text.strip_prefix(self.transport)
             .and_then(|rest| rest.strip_prefix(' '))
-            .and_then(|token| self.lock().by_token.get(token).map(Arc::clone))
+            .and_then(|token| held(&self.jobs).by_token.get(token).map(Arc::clone))
             .ok_or_else(|| {
                 self.refused(&format!("{:?} is no ticket of a copy that this process started", &*text))
             })
@@ -77,7 +77,7 @@ impl Jobs {
 
     /// Stops all jobs.
     pub fn cancel_all(&self) {
-        let jobs: Vec<_> = self.lock().by_token.values().map(Arc::clone).collect();
+        let jobs: Vec<_> = held(&self.jobs).by_token.values().map(Arc::clone).collect();
         for job in jobs {
             job.cancel();
         }
@@ -85,10 +85,6 @@ impl Jobs {
 
     fn refused(&self, text: &str) -> PluginError {
         refused(self.transport, text)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
