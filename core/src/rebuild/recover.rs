@@ -5,7 +5,7 @@
 
 use super::parts::{choose, LocalPart, PartReport};
 use super::state::DatasetState;
-use super::transfer::{self, Arrival};
+use super::transfer::{self, Arrival, Moving};
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
 use crate::cache::loss::{Loss, Lost};
@@ -245,15 +245,6 @@ enum Occupant {
     Unknown,
 }
 
-/// A part that another rank asks for.
-struct Asked {
-    by: Rank,
-    part: PartDir,
-    record: RankRecord,
-    /// Whether its redundancy is lost.
-    bare: bool,
-}
-
 /// Asks the holder of a copy for it.
 fn asking_for(copy: &PartReport) -> Vec<u8> {
     let mut tree = KvTree::new();
@@ -344,24 +335,12 @@ impl<'a> Recovery<'a> {
             }
             moved = moved.max(count[0]);
             tries += 1;
-            let asked = wanted.iter().map(|(owner, request)| self.asked(*owner, request));
-            let asked = asked.collect::<Result<Vec<_>, _>>()?;
-            let departing: Vec<_> = asked
-                .iter()
-                .map(|Asked { by, part, record, bare }| transfer::Moving {
-                    rank: *by,
-                    part,
-                    record,
-                    bare: *bare,
-                })
-                .collect();
-            let mut begun = Ok(());
-            if from.is_some() {
-                begun = self.begin_anew(record, part);
-            }
+            let departing = wanted.iter().map(|(owner, request)| self.asked(*owner, request));
+            let departing = departing.collect::<Result<Vec<_>, _>>()?;
+            let begun = from.map_or(Ok(()), |_| self.begin_anew(record, part));
             let arriving = from.map(|copy| {
-                let bare = copy.loss.is_some();
-                transfer::Moving { rank: copy.holder, part, record, bare }
+                let (part, record, bare) = (part.clone(), record.clone(), copy.loss.is_some());
+                Moving { rank: copy.holder, part, record, bare }
             });
             let arrival = transfer::run(job, &departing, arriving.as_ref())?;
             let taken = begun.and_then(|()| self.take_in(record, part, arrival, tries == MOST_TRIES));
@@ -482,7 +461,7 @@ impl<'a> Recovery<'a> {
 
     /// The part that a rank asks for. The bytes that are sent are those that it waits for, whatever lies here: those that are
     /// missing count as unreadable.
-    fn asked(&self, by: Rank, request: &[u8]) -> Result<Asked, CommError> {
+    fn asked(&self, by: Rank, request: &[u8]) -> Result<Moving, CommError> {
         let tree = KvTree::unpack(request).ok();
         let record = tree.as_ref().and_then(|tree| RankRecord::from_tree(tree.get("RECORD")?).ok());
         let malformed = CommError::Malformed { from: by, what: "a request for a part" };
@@ -491,7 +470,7 @@ impl<'a> Recovery<'a> {
             Some(copy) => copy.part.clone(),
             None => self.on.cache.part_of(&record),
         };
-        Ok(Asked { by, part, record, bare: tree.has("BARE") })
+        Ok(Moving { rank: by, part, record, bare: tree.has("BARE") })
     }
 
     /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on

@@ -16,11 +16,11 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// A part that one rank sends and another one receives.
-pub(crate) struct Moving<'a> {
+pub(crate) struct Moving {
     /// The rank at the other end.
     pub(crate) rank: Rank,
-    pub(crate) part: &'a PartDir,
-    pub(crate) record: &'a RankRecord,
+    pub(crate) part: PartDir,
+    pub(crate) record: RankRecord,
     /// Whether its redundancy is lost, as both know.
     pub(crate) bare: bool,
 }
@@ -38,11 +38,7 @@ pub(crate) enum Arrival {
 
 /// Sends and fetches. A rank that cannot read or write continues to the end, so that nobody waits for it. Every rank calls it,
 /// also with nothing to do.
-pub(crate) fn run(
-    job: &Job,
-    departing: &[Moving<'_>],
-    arriving: Option<&Moving<'_>>,
-) -> Result<Arrival, CommError> {
+pub(crate) fn run(job: &Job, departing: &[Moving], arriving: Option<&Moving>) -> Result<Arrival, CommError> {
     let (files, message_bytes) = (job.files(), job.params.get(&param::MPI_BUF_SIZE));
     let mut outgoing: Vec<(Rank, Stream)> = departing
         .iter()
@@ -101,10 +97,10 @@ struct Stream {
 }
 
 impl Stream {
-    fn open(files: &dyn Files, moving: &Moving<'_>, how: How, block: u64) -> Self {
-        let Moving { part, record, bare, .. } = *moving;
+    fn open(files: &dyn Files, moving: &Moving, how: How, block: u64) -> Self {
+        let Moving { part, record, bare, .. } = moving;
         let data = record.files.iter().map(|file| (Lost::Data, part.file(&file.name), file.bytes));
-        let kept = record.redundancy.filter(|_| !bare);
+        let kept = record.redundancy.filter(|_| !*bare);
         let kept = kept.map(|kept| (Lost::Redundancy, part.redundancy(), kept.bytes));
         let mut outcome = Ok(());
         let open = |(lost, path, bytes): (Lost, PathBuf, u64)| {
@@ -186,7 +182,7 @@ impl Stream {
     }
 }
 
-fn set_attributes(files: &dyn Files, part: &Moving<'_>) -> Result<(), FsError> {
+fn set_attributes(files: &dyn Files, part: &Moving) -> Result<(), FsError> {
     for record in &part.record.files {
         let path = part.part.file(&record.name);
         let file = files.open(&path, How::Read).at("open", &path)?;
