@@ -4,7 +4,7 @@
 //! any more; it never fails the job.
 
 use crate::kvtree::FieldError;
-use crate::{KvTree, PluginError, PluginErrorKind};
+use crate::{KvTree, PluginError};
 
 /// A place for log entries to go.
 pub trait LogSink: Send + Sync {
@@ -28,7 +28,7 @@ pub trait LogSink: Send + Sync {
     /// # Errors
     /// The text says what could not be read, and why.
     fn read(&self, _query: &LogQuery) -> Result<Vec<LogEntry>, PluginError> {
-        Err(PluginError::new(PluginErrorKind::Refused, "what was logged there cannot be read back"))
+        Err(PluginError::refused("what was logged there cannot be read back"))
     }
 }
 

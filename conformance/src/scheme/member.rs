@@ -133,19 +133,14 @@ impl Member {
             return Ok(());
         }
         record.failed = true;
-        let text = format!("call {number} of member {} fails on purpose", self.rank);
-        Err(PluginError::new(PluginErrorKind::Io, text))
+        Err(PluginError::io(format!("call {number} of member {} fails on purpose", self.rank)))
     }
 
     /// Notes a rule that was broken.
     fn broke(&self, text: String) -> PluginError {
         held(&self.record).broken.push(text.clone());
-        fault(text)
+        PluginError::fault(text)
     }
-}
-
-pub(super) fn fault(text: String) -> PluginError {
-    PluginError::new(PluginErrorKind::Fault, text)
 }
 
 /// The set as a member's scheme sees it.

@@ -1,6 +1,5 @@
 //! A logical file in memory that checks the rules of [`Bytes`](scr_plugin_api::Bytes).
 
-use super::member::fault;
 use scr_plugin_api::{held, MappedRange, PluginError};
 use std::ops::Range;
 use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
@@ -102,7 +101,7 @@ impl MemoryFile {
 
     fn broke(&self, text: String) -> PluginError {
         *held(&self.broken) = Some(text.clone());
-        fault(text)
+        PluginError::fault(text)
     }
 
     /// The range of some bytes, if all of them are there.

@@ -4,7 +4,7 @@
 //! message that nobody receives, bytes past the end of a file. A call always ends: the communicator finds members that wait for
 //! each other, and a member that does not return within the limit is abandoned and reported.
 
-use super::member::{fault, Member, Record};
+use super::member::{Member, Record};
 use scr_comm::thread::{Job, ThreadComm};
 use scr_comm::Comm;
 use scr_plugin_api::{held, Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
@@ -182,7 +182,7 @@ impl SetUp {
             let len = usize::try_from(len)
                 .ok()
                 .filter(|len| *len < 1 << 40)
-                .ok_or_else(|| fault(format!("a redundancy of {len} bytes was asked for")))?;
+                .ok_or_else(|| PluginError::fault(format!("a redundancy of {len} bytes was asked for")))?;
             members.push(Stored { data, redundancy: vec![0xEE; len] });
         }
         Ok(Self {

@@ -1,7 +1,7 @@
 //! A transport each of whose calls must return within a limit. After one that does not, nothing more is tried, as its thread
 //! still runs.
 
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
@@ -21,7 +21,7 @@ impl Limited {
         name: &str,
         call: impl FnOnce(&dyn Transport) -> T + Send + 'static,
     ) -> Result<T, PluginError> {
-        let fault = |what: String| PluginError::new(PluginErrorKind::Fault, what);
+        let fault = |what: String| PluginError::fault(what);
         let transport = Arc::clone(&self.transport);
         let (sender, answer) = mpsc::channel();
         // After the limit there is no receiver any more.

@@ -8,7 +8,7 @@ use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::{self, zeroed, File, Mapped};
 use scr_base::parallel::at_a_time;
-use scr_plugin_api::{held, with_limit, Bytes, MappedRange, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, with_limit, Bytes, MappedRange, PluginError};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
@@ -143,8 +143,7 @@ impl Bytes for LogicalFile {
         let inside = self.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
         if buffer[inside..].iter().any(|&byte| byte != 0) {
             let end = offset.saturating_add(buffer.len() as u64);
-            let text = format!("the scheme wrote up to byte {end} of {}", self.len);
-            return Err(PluginError::new(PluginErrorKind::Fault, text));
+            return Err(PluginError::fault(format!("the scheme wrote up to byte {end} of {}", self.len)));
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
             part.check_not_borrowed(at, range.len())?;
@@ -199,10 +198,10 @@ impl Part {
     fn check_not_borrowed(&self, at: u64, len: usize) -> Result<(), PluginError> {
         let range = at as usize..at as usize + len;
         match self.mapped.get() {
-            Some(Some(mapped)) if mapped.is_borrowed(&range) => {
-                let text = format!("byte {at} of {} is borrowed to be written", self.path.display());
-                Err(PluginError::new(PluginErrorKind::Fault, text))
-            }
+            Some(Some(mapped)) if mapped.is_borrowed(&range) => Err(PluginError::fault(format!(
+                "byte {at} of {} is borrowed to be written",
+                self.path.display()
+            ))),
             _ => Ok(()),
         }
     }
@@ -216,7 +215,7 @@ impl Part {
                 Ok(0) => {
                     let text =
                         format!("{} ends at byte {at} where {} were recorded", self.path.display(), self.len);
-                    return Err(PluginError::new(PluginErrorKind::Corrupt, text));
+                    return Err(PluginError::corrupt(text));
                 }
                 Ok(count) => done += count,
                 Err(error) => return Err(self.error("read", at, error)),
@@ -254,8 +253,7 @@ impl Part {
 
     fn error(&self, verb: &str, offset: u64, error: std::io::Error) -> PluginError {
         let error = with_limit(error);
-        let text = format!("cannot {verb} {} at byte {offset}: {error}", self.path.display());
-        PluginError::new(PluginErrorKind::Io, text)
+        PluginError::io(format!("cannot {verb} {} at byte {offset}: {error}", self.path.display()))
     }
 }
 

@@ -3,7 +3,7 @@
 //! The usual message with the place of the panic still goes to standard error, for debugging.
 
 use super::boundary::AbiError;
-use crate::{PluginError, PluginErrorKind};
+use crate::PluginError;
 use abi_stable::std_types::{RErr, ROk, RResult};
 use std::any::Any;
 use std::fmt::Display;
@@ -28,7 +28,7 @@ impl<P> Exported<P> {
     ) -> RResult<R, AbiError> {
         let what = self.what;
         guard(format_args!("the {what}'s {method}"), || {
-            let gone = || PluginError::new(PluginErrorKind::Fault, format!("the {what} has been dropped"));
+            let gone = || PluginError::fault(format!("the {what} has been dropped"));
             body(self.plugin.as_ref().ok_or_else(gone)?)
         })
     }
@@ -44,7 +44,7 @@ impl<P> Drop for Exported<P> {
     }
 }
 
-/// Runs `body`. A panic in it becomes a [`PluginErrorKind::Fault`] that says that `what` panicked, and with
+/// Runs `body`. A panic in it becomes a [fault](PluginError::fault) that says that `what` panicked, and with
 /// which text.
 pub(super) fn guard<T>(
     what: impl Display,
@@ -56,7 +56,7 @@ pub(super) fn guard<T>(
         Ok(Err(error)) => RErr(error.into()),
         Err(payload) => {
             let text = format!("{what} panicked: {}", text_of(payload));
-            RErr(PluginError::new(PluginErrorKind::Fault, text).into())
+            RErr(PluginError::fault(text).into())
         }
     }
 }
@@ -77,6 +77,7 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PluginErrorKind;
 
     fn error_of(result: RResult<(), AbiError>) -> PluginError {
         result.into_result().map_err(PluginError::from).expect_err("it panicked")

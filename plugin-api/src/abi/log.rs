@@ -4,7 +4,7 @@ use super::boundary::{AbiError, AbiLogSink, AbiLogSink_TO, ConstructedLogSink, L
 use super::guard::Exported;
 use super::{constructed, unpacked};
 use crate::kvtree::FieldError;
-use crate::{KvTree, LogEntry, LogQuery, LogSink, PluginError, PluginErrorKind};
+use crate::{KvTree, LogEntry, LogQuery, LogSink, PluginError};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RResult, RSlice, RString, RVec};
 
@@ -69,8 +69,5 @@ fn lines_of(lines: RVec<RString>) -> Vec<String> {
 }
 
 fn garbled(error: &FieldError) -> PluginError {
-    PluginError::new(
-        PluginErrorKind::Fault,
-        format!("what crossed the plugin interface cannot be read: {error}"),
-    )
+    PluginError::fault(format!("what crossed the plugin interface cannot be read: {error}"))
 }

@@ -21,7 +21,7 @@ mod transport;
 
 pub use module::{PluginModule, PluginModuleRef, API_VERSION};
 
-use crate::{KvTree, LogSink, PluginError, PluginErrorKind, Scheme, Transport};
+use crate::{KvTree, LogSink, PluginError, Scheme, Transport};
 use abi_stable::library::{LibHeader, LibraryError};
 use abi_stable::std_types::{RResult, RSlice};
 use boundary::AbiError;
@@ -106,7 +106,7 @@ impl LoadedPlugin {
     /// Its scheme, with these options.
     ///
     /// # Errors
-    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no scheme.
+    /// The plugin's error on the options; [refused](PluginError::refused) if it has no scheme.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
         let new = self.module.scheme().into_option().map(|constructor| constructor.new);
         Ok(Box::new(scheme::Hosted(construct(new, "redundancy scheme", options)?)))
@@ -115,7 +115,7 @@ impl LoadedPlugin {
     /// Its transport, with these options.
     ///
     /// # Errors
-    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no transport.
+    /// The plugin's error on the options; [refused](PluginError::refused) if it has no transport.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
         let new = self.module.transport().into_option().map(|constructor| constructor.new);
         Ok(Box::new(transport::Hosted(construct(new, "transport", options)?)))
@@ -124,7 +124,7 @@ impl LoadedPlugin {
     /// Its log sink, with these options.
     ///
     /// # Errors
-    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no log sink.
+    /// The plugin's error on the options; [refused](PluginError::refused) if it has no log sink.
     pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginError> {
         let new = self.module.log().into_option().map(|constructor| constructor.new);
         Ok(Box::new(log::Hosted(construct(new, "log sink", options)?)))
@@ -137,7 +137,7 @@ fn construct<B>(
     what: &str,
     options: &KvTree,
 ) -> Result<B, PluginError> {
-    let none = || PluginError::new(PluginErrorKind::Refused, format!("the plugin has no {what}"));
+    let none = || PluginError::refused(format!("the plugin has no {what}"));
     Ok(new.ok_or_else(none)?(RSlice::from_slice(&options.pack())).into_result()?)
 }
 
@@ -156,8 +156,7 @@ fn constructed<P, B>(
 /// The options that a constructor was given.
 fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
     KvTree::unpack(options).map_err(|error| {
-        let text = format!("the options that the host sent cannot be read: {error}");
-        PluginError::new(PluginErrorKind::Fault, text)
+        PluginError::fault(format!("the options that the host sent cannot be read: {error}"))
     })
 }
 

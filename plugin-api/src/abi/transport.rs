@@ -6,7 +6,7 @@ use super::boundary::{
 };
 use super::constructed;
 use super::guard::Exported;
-use crate::{CopyItem, CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use crate::{CopyItem, CopyJob, CopyState, KvTree, PluginError, Transport};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RNone, ROption, RResult, RSlice, RSome, RStr, RVec};
 use std::ffi::OsStr;
@@ -131,9 +131,8 @@ fn state_of(state: AbiCopyState) -> Result<CopyState, PluginError> {
         (RUNNING, _) => Ok(CopyState::Running(state.bytes)),
         (DONE, _) => Ok(CopyState::Done),
         (FAILED, RSome(error)) => Ok(CopyState::Failed(error.into())),
-        (kind, _) => {
-            let text = format!("the transport answered with an unknown state of a copy ({kind})");
-            Err(PluginError::new(PluginErrorKind::Fault, text))
-        }
+        (kind, _) => Err(PluginError::fault(format!(
+            "the transport answered with an unknown state of a copy ({kind})"
+        ))),
     }
 }

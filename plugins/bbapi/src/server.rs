@@ -27,9 +27,7 @@ impl Server {
     /// # Errors
     /// There is none, it does not work on this node, or it is open in another way.
     pub(crate) fn connect(library: &str, contributor: u32) -> Result<Self, PluginError> {
-        let refused = |text: String| {
-            PluginError::new(PluginErrorKind::Refused, format!("transport {}: {text}", crate::NAME))
-        };
+        let refused = |text: String| PluginError::refused(format!("transport {}: {text}", crate::NAME));
         let mut open = held(&OPEN);
         if let Some(there) = open.upgrade() {
             if (there.library.as_str(), there.contributor) != (library, contributor) {

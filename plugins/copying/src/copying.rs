@@ -2,7 +2,7 @@
 
 use crate::{Job, Jobs};
 use scr_plugin_api::pace::{Limits, Pace};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
 use std::io;
 use std::sync::Arc;
 
@@ -46,8 +46,7 @@ impl<W: Workers> Transport for Copying<W> {
         if let Some(begun) = self.jobs.begin(job)? {
             self.workers.take(&begun).map_err(|error| {
                 self.jobs.forget(&job.token);
-                let text = format!("transport {}: no thread could be started: {error}", self.name);
-                PluginError::new(PluginErrorKind::Io, text)
+                PluginError::io(format!("transport {}: no thread could be started: {error}", self.name))
             })?;
         }
         Ok(self.jobs.ticket(job))

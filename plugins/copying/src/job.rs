@@ -60,8 +60,9 @@ impl Job {
             Ok(outcome) => outcome,
             Err(_) => {
                 let token = &self.order.token;
-                let text = format!("copying job {token} panicked, which is an error in the transport");
-                Err(PluginError::new(PluginErrorKind::Fault, text))
+                Err(PluginError::fault(format!(
+                    "copying job {token} panicked, which is an error in the transport"
+                )))
             }
         });
     }

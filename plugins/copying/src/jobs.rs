@@ -4,7 +4,7 @@
 
 use crate::Job;
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{held, CopyJob, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyJob, PluginError};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 
@@ -107,7 +107,7 @@ pub fn check_order(transport: &str, order: &CopyJob) -> Result<(), PluginError> 
 }
 
 fn refused(transport: &str, text: &str) -> PluginError {
-    PluginError::new(PluginErrorKind::Refused, format!("transport {transport}: {text}"))
+    PluginError::refused(format!("transport {transport}: {text}"))
 }
 
 impl Known {
@@ -140,7 +140,7 @@ const MOST_KEPT: usize = 64;
 mod tests {
     use super::*;
     use crate::Buffer;
-    use scr_plugin_api::{CopyItem, CopyState};
+    use scr_plugin_api::{CopyItem, CopyState, PluginErrorKind};
 
     fn order(token: &str, destinations: &[&str]) -> CopyJob {
         let items = destinations

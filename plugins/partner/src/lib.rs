@@ -10,8 +10,8 @@
 mod copies;
 
 use copies::{Copies, Layout};
-use scr_plugin_api::{KvTree, PluginError, PluginErrorKind, Scheme, Set, SetShape};
-use scr_striping::{count_option, refused, Header};
+use scr_plugin_api::{KvTree, PluginError, Scheme, Set, SetShape};
+use scr_striping::{count_option, Header};
 
 /// The on-disk format that this version writes, and the only one so far.
 pub const FORMAT: u32 = 1;
@@ -42,7 +42,7 @@ impl Partner {
         if self.replicas < members {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(PluginError::refused(format!(
             "{} copies of each member's data were asked for, but the set has only {members} members (N = {members}, \
              {REPLICAS} = {}, and it must be less than N): raise SET_SIZE or lower {REPLICAS}",
             self.replicas, self.replicas
@@ -51,8 +51,9 @@ impl Partner {
 
     fn layout(&self, data_lens: Vec<u64>) -> Result<Layout, PluginError> {
         self.check(u32::try_from(data_lens.len()).unwrap_or(u32::MAX))?;
-        Layout::new(self.replicas, data_lens)
-            .ok_or_else(|| refused("the members' data together is longer than any file can be".to_owned()))
+        Layout::new(self.replicas, data_lens).ok_or_else(|| {
+            PluginError::refused("the members' data together is longer than any file can be".to_owned())
+        })
     }
 
     fn header(&self) -> Header {
@@ -127,9 +128,7 @@ impl Scheme for Partner {
 
 fn too_many_lost(set: &dyn Set, gone: &[u32]) -> PluginError {
     let ranks: Vec<String> = gone.iter().map(|&member| set.world_rank(member).to_string()).collect();
-    PluginError::new(
-        PluginErrorKind::TooManyLost,
-        format!(
+    PluginError::too_many_lost(format!(
             "the files of world ranks {} are lost together with all members of the set that kept copies of them: \
              this dataset cannot be rebuilt",
             ranks.join(", ")

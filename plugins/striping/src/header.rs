@@ -19,7 +19,6 @@
 //! | | | zeros |
 //! | length - 4 | 4 | CRC32 of all before |
 
-use crate::errors::{corrupt, refused};
 use scr_plugin_api::{PluginError, Set};
 
 const MAGIC: &[u8; 8] = b"SCRSETv1";
@@ -52,7 +51,7 @@ impl Header {
         if written == known {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(PluginError::refused(format!(
             "the redundancy was written in format {written}, and only format {known} can be read: use the \
              version of the plugin that wrote it"
         )))
@@ -72,7 +71,7 @@ impl Header {
         if found == expected {
             return Ok(());
         }
-        Err(corrupt(format!(
+        Err(PluginError::corrupt(format!(
             "the redundancy of world rank {} is {found} bytes long, but {expected} were expected",
             set.world_rank(set.rank())
         )))
@@ -108,7 +107,7 @@ impl Header {
         if found == expected {
             return Ok(());
         }
-        Err(corrupt(format!(
+        Err(PluginError::corrupt(format!(
             "the redundancy of world rank {} (member {} of its set, dataset {}) is not usable: {}",
             set.world_rank(set.rank()),
             set.rank(),

@@ -10,7 +10,6 @@
 //! sends and receives (N-1)/(N-k) of its data. Rebuilding sends N-k-1 chunks for each stripe to a survivor, and the lost members
 //! receive their own bytes.
 
-mod errors;
 mod gf;
 mod header;
 mod kernel;
@@ -21,14 +20,13 @@ mod pipeline;
 mod plan;
 mod step;
 
-pub use errors::refused;
 pub use header::Header;
 pub use pipeline::run;
 pub use step::{block_size, blocks, Block, Buffer, File, Message, Place, Plans, StepPlan};
 
 use crate::layout::Layout;
 use crate::plan::{Goal, Planner};
-use scr_plugin_api::{KvTree, Level, PluginError, PluginErrorKind, Scheme, Set, SetShape};
+use scr_plugin_api::{KvTree, Level, PluginError, Scheme, Set, SetShape};
 
 /// The on-disk format that this engine writes, and the only one there is so far.
 pub const FORMAT: u32 = 1;
@@ -124,9 +122,9 @@ pub fn warn_of_one(set: &dyn Set) {
 /// # Errors
 /// `Refused` where it is no number from 1 to 255.
 pub fn count_option(options: &KvTree, name: &str, usual: u32) -> Result<u32, PluginError> {
-    match options.parse(name).map_err(|error| refused(error.to_string()))?.unwrap_or(usual) {
+    match options.parse(name).map_err(|error| PluginError::refused(error.to_string()))?.unwrap_or(usual) {
         count @ 1..=255 => Ok(count),
-        count => Err(refused(format!("{name} is {count}, but must be from 1 to 255"))),
+        count => Err(PluginError::refused(format!("{name} is {count}, but must be from 1 to 255"))),
     }
 }
 
@@ -140,14 +138,11 @@ fn check_losses(set: &dyn Set, lost: &[bool], most: u32) -> Result<(), PluginErr
         return Ok(());
     }
     let ranks: Vec<String> = missing.iter().map(|&member| set.world_rank(member).to_string()).collect();
-    Err(PluginError::new(
-        PluginErrorKind::TooManyLost,
-        format!(
-            "{} of the {} members of the set have lost their files (world ranks {}), and at most {most} can be \
+    Err(PluginError::too_many_lost(format!(
+        "{} of the {} members of the set have lost their files (world ranks {}), and at most {most} can be \
              restored: this dataset cannot be rebuilt",
-            missing.len(),
-            set.size(),
-            ranks.join(", ")
-        ),
-    ))
+        missing.len(),
+        set.size(),
+        ranks.join(", ")
+    )))
 }
