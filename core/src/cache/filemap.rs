@@ -377,9 +377,8 @@ const HEAD: usize = 8;
 pub fn as_tree(map: &Filemap) -> KvTree {
     let mut tree = KvTree::new();
     tree.set("STATE", format!("{:?}", map.state).to_uppercase());
-    if let Some(lost) = map.wrong_bytes {
-        tree.set("WRONG", if lost == Lost::Data { IN_FILES } else { IN_REDUNDANCY });
-    }
+    let wrong = map.wrong_bytes.map(|lost| if lost == Lost::Data { IN_FILES } else { IN_REDUNDANCY });
+    tree.set_known("WRONG", wrong);
     if let Some(record) = &map.record {
         tree.put("RECORD", record.to_tree());
     }

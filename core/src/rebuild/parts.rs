@@ -124,9 +124,7 @@ pub(crate) fn exchange(
             if record.rank.0 < comm.size() {
                 let mut report = KvTree::new();
                 report.set("DATA", u8::from(has_data));
-                if let Some(loss) = loss {
-                    report.set("LOSS", &loss.why);
-                }
+                report.set_known("LOSS", loss.map(|loss| &loss.why));
                 report.put("RECORD", record.to_tree());
                 messages.push((record.rank, report));
             }

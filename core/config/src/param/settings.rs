@@ -134,9 +134,7 @@ impl Settings {
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.set_bytes("PREFIX", self.prefix().as_os_str().as_bytes());
-        if let Some(text) = &self.prefix.text {
-            tree.set("TEXT", text);
-        }
+        tree.set_known("TEXT", self.prefix.text.as_ref());
         origin_to_tree(&self.prefix.origin, &mut tree);
         for (number, setting) in self.settings.iter().enumerate() {
             let entry = tree.entry("SETTING", number);
@@ -404,10 +402,7 @@ fn origin_from_tree(tree: &KvTree) -> Result<Origin, FieldError> {
         "DATASET" => Origin::Dataset,
         "BUILD" => Origin::Build,
         "DEFAULT" => Origin::Default,
-        _ => {
-            let key = "SOURCE".to_string();
-            return Err(FieldError::Malformed { key, found: source, expected: "a source of settings" });
-        }
+        _ => return Err(FieldError::malformed("SOURCE", source, "a source of settings")),
     })
 }
 
