@@ -140,7 +140,7 @@ fn open(
 }
 
 /// All bytes of a file that had `len` of them when it was inspected.
-fn read_all(file: &dyn File, len: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_all(file: &dyn File, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut bytes = zeroed(len)?;
     let read = file.read_at(0, &mut bytes)?;

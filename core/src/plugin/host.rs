@@ -195,18 +195,6 @@ impl PluginHost {
     pub fn open(&self, kind: PluginKind, name: &str) -> Result<OpenPlugin, PluginLoadError> {
         self.find(kind, name)?.open(&self.env)
     }
-
-    /// A transport with options that have been checked already.
-    ///
-    /// # Errors
-    /// [`PluginLoadError`].
-    pub fn load_transport(
-        &self,
-        name: &str,
-        options: &KvTree,
-    ) -> Result<Box<dyn Transport>, PluginLoadError> {
-        self.open(PluginKind::Transport, name)?.transport(options)
-    }
 }
 
 impl FoundPlugin {
@@ -215,18 +203,9 @@ impl FoundPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn check(&self, env: &Env) -> Result<CheckedLibrary, PluginLoadError> {
-        self.check_version()?;
-        Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?)
-    }
-
-    /// Checks its version of the plugin interface, by its manifest alone.
-    ///
-    /// # Errors
-    /// [`PluginLoadError::OtherVersion`].
-    pub fn check_version(&self) -> Result<(), PluginLoadError> {
         let Manifest { kind, ref name, abi, .. } = self.manifest;
         if API_VERSION.works_with(abi) {
-            return Ok(());
+            return Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?);
         }
         let (path, name) = (self.manifest_path.clone(), name.clone());
         Err(PluginLoadError::OtherVersion { path, kind, name, found: abi })
@@ -285,17 +264,6 @@ impl OpenPlugin {
     /// The oldest on-disk format that it reads and the newest, which it writes.
     pub fn formats(&self) -> (u32, u32) {
         self.plugin.formats()
-    }
-
-    /// The options that the plugin gets for what a configuration line gives.
-    ///
-    /// # Errors
-    /// [`PluginLoadError::Options`] with all that is wrong with them.
-    pub fn options<'a>(
-        &self,
-        given: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<KvTree, PluginLoadError> {
-        self.manifest.options(given)
     }
 
     /// Its scheme, with options as [`options`](Self::options) gives them.

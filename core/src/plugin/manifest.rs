@@ -30,7 +30,7 @@
 //! ```
 //! Unknown keys are reported and ignored, so that a newer manifest works with an older host.
 
-use super::options::{read_given, OptionError, OptionSpec, OptionType};
+use super::options::{OptionSpec, OptionType};
 use scr_config::param::nearest;
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
@@ -201,18 +201,6 @@ impl Manifest {
     pub fn option(&self, name: &str) -> Option<&OptionSpec> {
         self.options.iter().find(|option| option.is_called(name))
     }
-
-    /// The options that the plugin gets for what a configuration line gives, completed with the defaults. Names are
-    /// those of the manifest.
-    ///
-    /// # Errors
-    /// All that is wrong with them, each naming option, value and what is allowed.
-    pub fn options_from<'a>(
-        &self,
-        given: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<KvTree, Vec<OptionError>> {
-        read_given(&self.options, &format!("the {} {}", self.kind, self.name), given)
-    }
 }
 
 /// The text of a manifest and where it lies, for errors.
@@ -363,6 +351,8 @@ struct OptionTable {
 }
 
 /// A table, or a number for short.
+#[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct FormatTable {
     id: Option<Line>,
     oldest: Option<NonZeroU32>,
@@ -371,12 +361,6 @@ struct FormatTable {
 
 impl<'de> Deserialize<'de> for FormatTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Table {
-            id: Option<Line>,
-            oldest: Option<NonZeroU32>,
-            newest: Spanned<NonZeroU32>,
-        }
         struct Either;
         impl<'de> Visitor<'de> for Either {
             type Value = FormatTable;
@@ -393,8 +377,8 @@ impl<'de> Deserialize<'de> for FormatTable {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FormatTable, A::Error> {
-                let Table { id, oldest, newest } = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(FormatTable { id, oldest, newest })
+                // Not the trait's function, which is this one, but the derived one.
+                FormatTable::deserialize(MapAccessDeserializer::new(map))
             }
         }
         deserializer.deserialize_any(Either)
