@@ -1,6 +1,6 @@
 //! Members that die, and users that cancel: all other members have to return.
 
-use super::kit::{clean, members, orderly, plain, same_files, Kit, Tried};
+use super::kit::{clean, members, orderly, plain, same_data, same_files, Kit, Tried};
 use super::set::{Call, Ended, Injected, SetUp};
 
 /// At most this many of a member's calls are tried, evenly spread.
@@ -126,8 +126,7 @@ fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32)
         return clean(outcome).and(Err(format!("member {member} succeeded anyway")));
     }
     if call == Call::Protect {
-        let data = outcome.members.iter().zip(&set.members).position(|(now, before)| now.data != before.data);
-        return data.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")));
+        return same_data(&outcome.members, &set.members);
     }
     same_files(&outcome.members, &set.members, |member| !set.lost[member])
 }

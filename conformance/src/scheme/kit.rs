@@ -189,7 +189,7 @@ pub(super) fn orderly(outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {
+pub(super) fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {
     let different = found.iter().zip(expected).position(|(found, expected)| found.data != expected.data);
     different.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")))
 }

@@ -111,19 +111,21 @@ fn cancel(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     until_it_moves(&*transport, &ticket)?;
     accepted(transport.cancel(&ticket), "cancel")?;
     let before = snapshot(&job.items)?;
-    match accepted(transport.wait(&ticket), "wait")? {
-        CopyState::Failed(error) => {
-            expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error")?;
-        }
-        // It was quicker than the request to stop it.
-        CopyState::Done => job.items.iter().try_for_each(same_bytes)?,
-        CopyState::Running(_) => return Err("wait came back from a job that is running".into()),
-    }
+    was_cancelled(&*transport, &ticket, &job.items)?;
     // Another job gives the cancelled one time to do wrong.
     let mut other = Stage::new(&stage.folder.join("other"))?;
     other.file(4 << 20)?;
     copy_well(&*transport, &other.job("a"))?;
     expect(&(snapshot(&job.items)? == before), &true, "whether the destinations are as they were at cancel")
+}
+
+/// It has been told to stop, and may have been quicker.
+fn was_cancelled(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {
+    match accepted(transport.wait(ticket), "wait")? {
+        CopyState::Failed(error) => expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error"),
+        CopyState::Done => items.iter().try_for_each(same_bytes),
+        CopyState::Running(_) => Err("wait came back from a job that is running".into()),
+    }
 }
 
 /// Whether each destination is there, and its bytes.
@@ -180,8 +182,7 @@ fn progress(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
             _ => break,
         }
     }
-    expect(&accepted(transport.wait(&ticket), "wait")?, &CopyState::Done, "the state of the job")?;
-    job.items.iter().try_for_each(same_bytes)
+    ends_well(&*transport, &ticket, &job.items)
 }
 
 fn resume(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
@@ -209,20 +210,16 @@ fn handed_over(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     drop(first);
     let second = (subject.make)();
     expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
-    ends_well(&*second, &ticket)?;
-    job.items.iter().try_for_each(same_bytes)?;
+    ends_well(&*second, &ticket, &job.items)?;
     expect(&(subject.make)().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
     let first = (subject.make)();
     let ticket = start(&*first, &stopped)?;
     drop(first);
     accepted((subject.make)().cancel(&ticket), "cancel by another instance")?;
-    match accepted((subject.make)().wait(&ticket), "wait")? {
-        CopyState::Failed(error) => expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error"),
-        CopyState::Done => stopped.items.iter().try_for_each(same_bytes),
-        CopyState::Running(_) => Err("wait came back from a job that is running".into()),
-    }
+    was_cancelled(&*(subject.make)(), &ticket, &stopped.items)
 }
 
-fn ends_well(transport: &dyn Transport, ticket: &[u8]) -> Found<()> {
-    expect(&accepted(transport.wait(ticket), "wait")?, &CopyState::Done, "the state of the job")
+fn ends_well(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {
+    expect(&accepted(transport.wait(ticket), "wait")?, &CopyState::Done, "the state of the job")?;
+    items.iter().try_for_each(same_bytes)
 }

@@ -21,7 +21,6 @@ impl Limited {
         name: &str,
         call: impl FnOnce(&dyn Transport) -> T + Send + 'static,
     ) -> Result<T, PluginError> {
-        let fault = |what: String| PluginError::fault(what);
         let transport = Arc::clone(&self.transport);
         let (sender, answer) = mpsc::channel();
         // After the limit there is no receiver any more.
@@ -29,9 +28,9 @@ impl Limited {
         answer.recv_timeout(self.limit).map_err(|error| match error {
             mpsc::RecvTimeoutError::Timeout => {
                 self.hung.store(true, Ordering::Relaxed);
-                fault(format!("{name} has not returned within {} s", self.limit.as_secs()))
+                PluginError::fault(format!("{name} has not returned within {} s", self.limit.as_secs()))
             }
-            mpsc::RecvTimeoutError::Disconnected => fault(format!("{name} panicked")),
+            mpsc::RecvTimeoutError::Disconnected => PluginError::fault(format!("{name} panicked")),
         })
     }
 }

@@ -6,6 +6,7 @@
 //!
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
+use super::repair::shortened;
 use crate::job::Job;
 use scr_base::env::{Clock, Watch, WatchStatus, Watched};
 use scr_base::fs::{Durability, Files};
@@ -166,19 +167,11 @@ impl Watched for Shared {
                      another scheme or without these nodes",
                     self.scheme,
                     now.saturating_sub(self.began).as_secs(),
-                    first_three(&ranks)
+                    shortened(&ranks, 3)
                 ));
             }
         }
         WatchStatus::UnderWay
-    }
-}
-
-fn first_three(ranks: &[String]) -> String {
-    let shown = ranks.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    match ranks.len() {
-        0..=3 => shown,
-        many => format!("{shown} and {} more", many - 3),
     }
 }
 
