@@ -41,26 +41,14 @@ pub fn open_together(
     kind: PluginKind,
     name: &str,
 ) -> Collective<OpenPlugin> {
-    open(comm, mates, host, kind, name).map_err(|error| match error {
-        CollectiveError::Ranks(why) => why.with(format!("the {kind} {name} cannot be used")).into(),
-        broken @ CollectiveError::Comm(_) => broken,
-    })
-}
-
-fn open(
-    comm: &dyn Comm,
-    mates: &[Rank],
-    host: &PluginHost,
-    kind: PluginKind,
-    name: &str,
-) -> Collective<OpenPlugin> {
+    let unusable = |why: RankErrors| why.with(format!("the {kind} {name} cannot be used"));
     let own = (comm.rank() == Rank(0)).then(|| resolve(host, kind, name));
     let notice = own.as_ref().map(|own| match own {
         Ok((found, library)) => Ok(Notice::of(found, library)),
         Err(error) => Err((host.node().to_owned(), describe(error))),
     });
     let notice = broadcast_value(comm, notice)?;
-    let notice = notice.map_err(|(node, why)| RankErrors::on(Rank(0), &node, &why))?;
+    let notice = notice.map_err(|(node, why)| unusable(RankErrors::on(Rank(0), &node, &why)))?;
     let leads = mates.first().is_none_or(|&first| first == comm.rank());
     let checked = match own {
         Some(Ok(found)) => Some(Ok(found)),
@@ -75,7 +63,7 @@ fn open(
     let checked = checked.unwrap_or_else(|| take_word(host, &notice, &word));
     let opened = checked
         .and_then(|(found, library)| Ok(OpenPlugin::load(&found.manifest, &found.manifest_path, &library)?));
-    agree_at(comm, host.node(), opened)
+    agree_at(comm, host.node(), opened).or_else(|error| Err(CollectiveError::from(unusable(error.agreed()?))))
 }
 
 fn resolve(

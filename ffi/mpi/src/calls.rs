@@ -272,11 +272,8 @@ impl Duplicate {
 
     fn is_made(&mut self) -> Result<bool, CommError> {
         let Some(places) = &mut self.0 else { return Ok(true) };
-        let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the request was started by `begin`; `done` and `status` are places for the results.
-        let code = unsafe { ffi::MPI_Test(&raw mut places.1, &raw mut done, status.as_mut_ptr()) };
-        check("MPI_Test", code)?;
-        Ok(done != 0)
+        let (code, has_ended) = test(&mut places.1);
+        check("MPI_Test", code).map(|()| has_ended)
     }
 
     /// The duplicate, once it is made.

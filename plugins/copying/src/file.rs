@@ -101,41 +101,33 @@ pub fn copy_part(
     buffer: &mut Buffer,
     part: Part,
 ) -> Result<Written, CopyError> {
-    repeat(CopyError::may_pass, sleep, || copy_once(item, how, control, buffer, part))
-}
-
-fn copy_once(
-    item: &CopyItem,
-    how: How,
-    control: &Control,
-    buffer: &mut Buffer,
-    part: Part,
-) -> Result<Written, CopyError> {
-    let source = open_source(item)?;
-    if control.is_cancelled() {
-        return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
-    }
-    let destination = open_destination(item, &source, part.from)?;
-    let checksum = match part.from {
-        0 => Checksum::new(how.take_crc),
-        from => Checksum::resumed(how.take_crc, part.crc, from),
-    };
-    let mut copier = Copier {
-        item,
-        source,
-        destination,
-        control,
-        block_bytes: control.pace().block_bytes(how.block_bytes),
-        checksum,
-        in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
-        flushed: part.from,
-        counted: 0,
-    };
-    let done = copier.run(part, buffer);
-    // The next try counts them again.
-    done.inspect_err(|error| control.take_back(if error.may_pass() { copier.counted } else { 0 }))?;
-    let Copier { destination, checksum, .. } = copier;
-    Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
+    repeat(CopyError::may_pass, sleep, || {
+        let source = open_source(item)?;
+        if control.is_cancelled() {
+            return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
+        }
+        let destination = open_destination(item, &source, part.from)?;
+        let checksum = match part.from {
+            0 => Checksum::new(how.take_crc),
+            from => Checksum::resumed(how.take_crc, part.crc, from),
+        };
+        let mut copier = Copier {
+            item,
+            source,
+            destination,
+            control,
+            block_bytes: control.pace().block_bytes(how.block_bytes),
+            checksum,
+            in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
+            flushed: part.from,
+            counted: 0,
+        };
+        let done = copier.run(part, buffer);
+        // The next try counts them again.
+        done.inspect_err(|error| control.take_back(if error.may_pass() { copier.counted } else { 0 }))?;
+        let Copier { destination, checksum, .. } = copier;
+        Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
+    })
 }
 
 const WHOLE: Part = Part { from: 0, crc: 0, to: u64::MAX };

@@ -129,11 +129,10 @@ impl Scheme for Partner {
 fn too_many_lost(set: &dyn Set, gone: &[u32]) -> PluginError {
     let ranks: Vec<String> = gone.iter().map(|&member| set.world_rank(member).to_string()).collect();
     PluginError::too_many_lost(format!(
-            "the files of world ranks {} are lost together with all members of the set that kept copies of them: \
-             this dataset cannot be rebuilt",
-            ranks.join(", ")
-        ),
-    )
+        "the files of world ranks {} are lost together with all members of the set that kept copies of them: \
+         this dataset cannot be rebuilt",
+        ranks.join(", ")
+    ))
 }
 
 scr_plugin_api::export_scheme! {

@@ -30,7 +30,7 @@ impl Scheme for Single {
         }
         Err(PluginError::too_many_lost(format!(
             "the files of world ranks {} are lost, and SINGLE keeps no redundancy: this dataset cannot be \
-                 rebuilt; use XOR, RS or PARTNER to survive the loss of a node",
+             rebuilt; use XOR, RS or PARTNER to survive the loss of a node",
             ranks.join(", ")
         )))
     }

@@ -140,7 +140,7 @@ fn check_losses(set: &dyn Set, lost: &[bool], most: u32) -> Result<(), PluginErr
     let ranks: Vec<String> = missing.iter().map(|&member| set.world_rank(member).to_string()).collect();
     Err(PluginError::too_many_lost(format!(
         "{} of the {} members of the set have lost their files (world ranks {}), and at most {most} can be \
-             restored: this dataset cannot be rebuilt",
+         restored: this dataset cannot be rebuilt",
         missing.len(),
         set.size(),
         ranks.join(", ")
