@@ -80,7 +80,13 @@ pub fn check_library(
     path: &Path,
     trusted: &Trusted,
 ) -> Result<CheckedLibrary, CheckError> {
-    let (file, real, status) = open(files, path, trusted)?;
+    let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
+    let opened = trust::open(files, path, trusted).map_err(|error| match error {
+        TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
+        TrustError::NotAFile(found) => CheckError::NotAFile { path: real(), found },
+        TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
+    });
+    let (file, real, status) = opened?;
     if status.len > MAX_LIBRARY_BYTES {
         return Err(CheckError::TooLarge { path: real, found: status.len });
     }
@@ -123,20 +129,6 @@ pub(super) fn checked_by_mate(files: &dyn Files, word: &[u8], trusted: &Trusted)
 /// Which file it is, and everything that changes with its bytes, its owner or its mode.
 fn identity(status: &Status) -> String {
     format!("{:?} {} {:?} {:?}", status.identity, status.len, status.mtime, status.ctime)
-}
-
-/// Opens what is really at `path`, if it is a file that only trusted users may write.
-fn open(
-    files: &dyn Files,
-    path: &Path,
-    trusted: &Trusted,
-) -> Result<(Box<dyn File>, PathBuf, Status), CheckError> {
-    let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
-    trust::open(files, path, trusted).map_err(|error| match error {
-        TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
-        TrustError::NotAFile(found) => CheckError::NotAFile { path: real(), found },
-        TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
-    })
 }
 
 /// All bytes of a file that had `len` of them when it was inspected.

@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-/// Which part of a file to copy, where it is not the whole.
+/// Which part of a file to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// How many bytes are at the destination already, and safe there.
@@ -75,25 +75,17 @@ pub struct Part {
     pub to: u64,
 }
 
-/// Copies one file. The destination is created, readable for its owner only, or overwritten.
+impl Part {
+    /// The whole file.
+    pub const WHOLE: Self = Self { from: 0, crc: 0, to: u64::MAX };
+}
+
+/// Copies one part of a file, and truncates the destination after it. The destination is created, readable for its owner only,
+/// or overwritten. The checksum is that of the file up to the end of the part.
 ///
 /// # Errors
 /// The source is not as recorded, reading or writing failed, or `control` asked to stop. The destination is
 /// then left as it is.
-pub fn copy_file(
-    item: &CopyItem,
-    how: How,
-    control: &Control,
-    buffer: &mut Buffer,
-) -> Result<Written, CopyError> {
-    copy_part(item, how, control, buffer, WHOLE)
-}
-
-/// Copies one part of a file, and truncates the destination after it. The checksum is that of the file up to the end of the
-/// part.
-///
-/// # Errors
-/// As for [`copy_file`].
 pub fn copy_part(
     item: &CopyItem,
     how: How,
@@ -130,7 +122,6 @@ pub fn copy_part(
     })
 }
 
-const WHOLE: Part = Part { from: 0, crc: 0, to: u64::MAX };
 const USUAL_BLOCK: usize = 1 << 20;
 const SMALLEST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 64 << 20;

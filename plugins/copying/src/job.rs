@@ -4,7 +4,7 @@
 //! written.
 
 use crate::file::Written;
-use crate::{copy_file, Buffer, Control, CopyError, How};
+use crate::{copy_part, Buffer, Control, CopyError, How, Part};
 use scr_plugin_api::pace::Pace;
 use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
 use std::panic::{catch_unwind, AssertUnwindSafe};
@@ -118,7 +118,7 @@ impl Job {
         let how = How::new(self.order.block_bytes, self.order.take_crc);
         let mut unsynced = Vec::new();
         while let Some((place, item)) = self.take_item() {
-            unsynced.push((place, copy_file(item, how, &self.control, buffer)?));
+            unsynced.push((place, copy_part(item, how, &self.control, buffer, Part::WHOLE)?));
             if unsynced.len() >= MOST_UNSYNCED {
                 self.sync(&mut unsynced, how, buffer)?;
             }
@@ -135,7 +135,7 @@ impl Job {
     ) -> Result<(), PluginError> {
         for (place, written) in unsynced.drain(..) {
             let item = &self.order.items[place];
-            let crc = written.sync(|| copy_file(item, how, &self.control, buffer))?;
+            let crc = written.sync(|| copy_part(item, how, &self.control, buffer, Part::WHOLE))?;
             if let Some(entry) = held(&self.state).crcs.get_mut(place) {
                 *entry = crc;
             }

@@ -26,7 +26,8 @@ impl Folder {
 }
 
 fn copy(item: &CopyItem, block: u64, crc: bool) -> Result<Option<u32>, CopyError> {
-    copy_file(item, How::new(block, crc), &Control::default(), &mut Buffer::new())?.sync(|| unreachable!())
+    copy_part(item, How::new(block, crc), &Control::default(), &mut Buffer::new(), Part::WHOLE)?
+        .sync(|| unreachable!())
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -115,7 +116,7 @@ fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
             let control = Control::default();
             let mut copier = copier(&item, &control, way);
             OpenOptions::new().write(true).open(&item.source).unwrap().set_len(len).unwrap();
-            let error = copier.run(WHOLE, &mut Buffer::new()).unwrap_err();
+            let error = copier.run(Part::WHOLE, &mut Buffer::new()).unwrap_err();
             assert!(matches!(error, CopyError::WrongSize { found: f, .. } if f == found), "{error}");
         }
     }
@@ -159,7 +160,7 @@ fn all_bytes_arrive_despite_partial_or_refused_kernel_copies() {
         let folder = Folder::new();
         let bytes = pattern(50_001);
         let (item, control) = (folder.with(&bytes), Control::default());
-        copier(&item, &control, Some(way)).run(WHOLE, &mut Buffer::new()).unwrap();
+        copier(&item, &control, Some(way)).run(Part::WHOLE, &mut Buffer::new()).unwrap();
         assert!(fs::read(&item.destination).unwrap() == bytes, "way {place}");
         assert_eq!(control.done(), 50_001, "way {place}");
     }
@@ -175,11 +176,11 @@ fn the_kernel_copies_where_no_checksum_is_asked_and_is_asked_once_where_it_refus
         ASKED.set(ASKED.get() + 1);
         Err(Errno::XDEV)
     };
-    copier(&item, &Control::default(), Some(refusing)).run(WHOLE, &mut Buffer::new()).unwrap();
+    copier(&item, &Control::default(), Some(refusing)).run(Part::WHOLE, &mut Buffer::new()).unwrap();
     assert_eq!(ASKED.get(), 1);
     let used = |crc| {
         let mut buffer = Buffer::new();
-        copy_file(&item, How::new(4096, crc), &Control::default(), &mut buffer)
+        copy_part(&item, How::new(4096, crc), &Control::default(), &mut buffer, Part::WHOLE)
             .unwrap()
             .sync(|| unreachable!())
             .unwrap();
@@ -260,7 +261,8 @@ fn a_cancelled_copy_touches_nothing() {
     let item = folder.with(&pattern(9000));
     let control = Control::default();
     control.cancel();
-    let error = copy_file(&item, How::new(4096, true), &control, &mut Buffer::new()).unwrap_err();
+    let error =
+        copy_part(&item, How::new(4096, true), &control, &mut Buffer::new(), Part::WHOLE).unwrap_err();
     assert!(matches!(error, CopyError::Cancelled { offset: 0, .. }));
     assert!(!item.destination.exists());
 }
@@ -270,7 +272,7 @@ fn progress_counts_every_byte_once() {
     let folder = Folder::new();
     let item = folder.with(&pattern(70_000));
     let control = Control::default();
-    let written = copy_file(&item, How::new(4096, false), &control, &mut Buffer::new()).unwrap();
+    let written = copy_part(&item, How::new(4096, false), &control, &mut Buffer::new(), Part::WHOLE).unwrap();
     assert_eq!(control.done(), 70_000);
     written.sync(|| unreachable!()).unwrap();
 }
@@ -346,7 +348,7 @@ fn a_file_of_the_application_that_has_the_number_of_one_that_is_copied_is_left_a
             let mut given = unsafe { OwnedFd::from_raw_fd(number) };
             rustix::io::dup2(&of_application, &mut given).unwrap();
             let _ = given.into_raw_fd();
-            let error = copier.run(WHOLE, &mut Buffer::new()).unwrap_err().to_string();
+            let error = copier.run(Part::WHOLE, &mut Buffer::new()).unwrap_err().to_string();
             assert!(
                 error.contains("was closed by somebody else, and its number stands for another file"),
                 "{error}"
