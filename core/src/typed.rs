@@ -43,10 +43,18 @@ pub(crate) fn gather_values<T: Serialize + DeserializeOwned>(
     Ok(all.map(|all| all.iter().filter_map(|one| serde_json::from_slice(one).ok()).collect()))
 }
 
-fn pack<T: Serialize>(value: &T) -> Result<Vec<u8>, CommError> {
+/// A value as it is sent.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Vec<u8>, CommError> {
     serde_json::to_vec(value).map_err(|_| CommError::Malformed { from: Rank(0), what: "a value to send" })
 }
 
-fn unpack<T: DeserializeOwned>(from: Rank, bytes: &[u8]) -> Result<T, CommError> {
+/// The value that `from` has sent.
+///
+/// # Errors
+/// What has come is no such value.
+pub(crate) fn unpack<T: DeserializeOwned>(from: Rank, bytes: &[u8]) -> Result<T, CommError> {
     serde_json::from_slice(bytes).map_err(|_| CommError::Malformed { from, what: "a value" })
 }
