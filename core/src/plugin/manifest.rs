@@ -121,15 +121,18 @@ pub struct Format {
 }
 
 /// The capabilities of a plugin.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case", default)]
 pub struct Capabilities {
     /// Losses per set: a number, or the name of the option that says how many.
+    #[serde(deserialize_with = "scalar")]
     pub tolerates: Option<String>,
     /// A transport that copies while the application computes.
     pub asynchronous: bool,
     /// A transport that continues after the job has ended.
     pub survives_job: bool,
     /// The option with which it does not.
+    #[serde(deserialize_with = "name")]
     pub survives_job_unless: Option<String>,
 }
 
@@ -166,7 +169,6 @@ impl Manifest {
         let unknown = document.unknown_keys(root.get_ref());
         let root = Root::deserialize(toml::Deserializer::from(root));
         let root = root.map_err(|error| document.invalid(&error))?;
-        let capabilities = root.capabilities;
         let mut manifest = Self {
             kind: root.kind,
             version: root.version.0,
@@ -175,12 +177,7 @@ impl Manifest {
             description: root.description.map_or_else(String::new, |line| line.0),
             format: document.format(root.format, &root.name.0)?,
             name: root.name.0,
-            capabilities: Capabilities {
-                tolerates: capabilities.tolerates.map(Scalar::into_text),
-                asynchronous: capabilities.asynchronous,
-                survives_job: capabilities.survives_job,
-                survives_job_unless: capabilities.survives_job_unless.map(|name| name.0),
-            },
+            capabilities: root.capabilities,
             options: Vec::new(),
         };
         for table in root.option {
@@ -323,18 +320,9 @@ struct Root {
     description: Option<Line>,
     format: Option<FormatTable>,
     #[serde(default)]
-    capabilities: CapabilitiesTable,
+    capabilities: Capabilities,
     #[serde(default)]
     option: Vec<OptionTable>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-struct CapabilitiesTable {
-    tolerates: Option<Scalar>,
-    asynchronous: bool,
-    survives_job: bool,
-    survives_job_unless: Option<Name>,
 }
 
 #[derive(Deserialize)]
@@ -402,6 +390,14 @@ impl Scalar {
             Scalar::Boolean(value) => u8::from(value).to_string(),
         }
     }
+}
+
+fn scalar<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Scalar>::deserialize(value)?.map(Scalar::into_text))
+}
+
+fn name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Name>::deserialize(value)?.map(|name| name.0))
 }
 
 /// A text that its key does not allow.

@@ -240,16 +240,11 @@ fn read(
     path: &Path,
     place: &PluginFolder,
 ) -> Result<(FoundPlugin, Vec<String>), NotTaken> {
-    let text = trusted_text(env, trusted, path)?;
+    let (file, _, status) = trust::open(&*env.files, path, trusted)?;
+    let text = text_of(&*file, path, status.len)?;
     let (manifest, notes) = Manifest::parse(path, &text)?;
     let library = library_of(env, &manifest, place);
     Ok((FoundPlugin { manifest, manifest_path: path.to_owned(), text, library }, notes))
-}
-
-/// The text of a file that only trusted users may write.
-fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, NotTaken> {
-    let (file, _, status) = trust::open(&*env.files, path, trusted)?;
-    Ok(text_of(&*file, path, status.len)?)
 }
 
 fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, ManifestError> {
