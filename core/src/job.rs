@@ -323,6 +323,11 @@ impl Job {
         self.closed.fetch_or(is_of_closed_file(error), Ordering::Relaxed);
     }
 
+    /// Reports what has failed on this rank, which goes on without it.
+    pub(crate) fn report_failed<E: std::error::Error + 'static>(&self, done: Result<(), E>) {
+        done.unwrap_or_else(|error| self.report.error_here(&scr_base::describe(&error)));
+    }
+
     /// Whether anything has failed as the application has closed files of scr. Collective.
     ///
     /// # Errors

@@ -1,6 +1,6 @@
 //! Values of any type between ranks. Lists of files are many and long: they travel as trees.
 
-use scr_comm::collective::{broadcast, route};
+use scr_comm::collective::{broadcast, gather, route};
 use scr_comm::{Comm, CommError, Rank};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -31,10 +31,30 @@ pub(crate) fn route_values<T: Serialize + DeserializeOwned>(
     came.map(|(from, bytes)| Ok((from, unpack(from, &bytes)?))).collect()
 }
 
-fn pack<T: Serialize>(value: &T) -> Result<Vec<u8>, CommError> {
+/// Gives rank 0 the values of all ranks, in order, but for those that it cannot read; the others get `None`.
+///
+/// # Errors
+/// The ranks cannot talk.
+pub(crate) fn gather_values<T: Serialize + DeserializeOwned>(
+    comm: &dyn Comm,
+    own: &T,
+) -> Result<Option<Vec<T>>, CommError> {
+    let all = gather(comm, Rank(0), pack(own)?)?;
+    Ok(all.map(|all| all.iter().filter_map(|one| serde_json::from_slice(one).ok()).collect()))
+}
+
+/// A value as it is sent.
+///
+/// # Errors
+/// It cannot be written.
+pub(crate) fn pack<T: Serialize>(value: &T) -> Result<Vec<u8>, CommError> {
     serde_json::to_vec(value).map_err(|_| CommError::Malformed { from: Rank(0), what: "a value to send" })
 }
 
-fn unpack<T: DeserializeOwned>(from: Rank, bytes: &[u8]) -> Result<T, CommError> {
+/// The value that `from` has sent.
+///
+/// # Errors
+/// What has come is no such value.
+pub(crate) fn unpack<T: DeserializeOwned>(from: Rank, bytes: &[u8]) -> Result<T, CommError> {
     serde_json::from_slice(bytes).map_err(|_| CommError::Malformed { from, what: "a value" })
 }

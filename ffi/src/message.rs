@@ -3,11 +3,12 @@
 use crate::mpi_library;
 use scr_base::message::without_error_numbers;
 use scr_comm::Rank;
+use scr_plugin_api::held;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, CStr, CString};
 use std::io::Write;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// The source of messages, once a session has set it: the rank in its communicator, and the node.
 static SPEAKER: Mutex<Option<(u32, String)>> = Mutex::new(None);
@@ -21,10 +22,6 @@ pub(crate) fn speak_as(rank: u32, node: &str) {
 pub(crate) fn forget_session() {
     *held(&SPEAKER) = None;
     *held(&PRINTED) = Printed::new();
-}
-
-fn held<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Why a call failed, with its causes, on one line.

@@ -2,13 +2,14 @@
 
 use crate::failure::Failure;
 use mpi::ffi;
-use scr_mpi::{library, MpiComm};
+pub(crate) use scr_mpi::world;
+use scr_mpi::{has_begun, has_ended, library, MpiComm};
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Fails unless MPI is between its start and its end, and is the kind of MPI that this library was built with.
 pub(crate) fn require_running() -> Result<(), Failure> {
-    match (started(), ended()) {
+    match (has_begun(), has_ended()) {
         (false, _) => Err(Failure::MpiNotStarted),
         (true, true) => Err(Failure::MpiEnded),
         (true, false) => require_same_mpi(),
@@ -54,12 +55,6 @@ extern "C" {
     fn scr_comm_of_fortran(comm: c_int) -> ffi::MPI_Comm;
 }
 
-/// The communicator of all processes.
-pub(crate) fn world() -> ffi::MPI_Comm {
-    // SAFETY: a constant of the library.
-    unsafe { ffi::RSMPI_COMM_WORLD }
-}
-
 /// The communicator of a handle as Fortran has it. MPI runs.
 pub(crate) fn of_fortran(comm: c_int) -> ffi::MPI_Comm {
     // SAFETY: takes a number, and looks it up.
@@ -73,26 +68,15 @@ pub(crate) fn duplicate_of(comm: ffi::MPI_Comm, look: &mut dyn FnMut()) -> Resul
 }
 
 /// This process's rank in `MPI_COMM_WORLD`, while MPI runs and this thread may ask it.
-pub(crate) fn world_rank() -> Option<c_int> {
+pub(crate) fn world_rank() -> Option<u32> {
     require_running().and_then(|()| require_thread()).ok()?;
-    number(world(), ffi::MPI_Comm_rank)
+    rank_and_size(world()).map(|(rank, _)| rank)
 }
 
 /// The rank of this process in a communicator, and how many ranks that has. MPI runs, and this thread may call it.
 pub(crate) fn rank_and_size(comm: ffi::MPI_Comm) -> Option<(u32, u32)> {
-    let of = |ask| number(comm, ask).and_then(|number| u32::try_from(number).ok());
-    Some((of(ffi::MPI_Comm_rank)?, of(ffi::MPI_Comm_size)?))
-}
-
-fn number(
-    comm: ffi::MPI_Comm,
-    ask: unsafe extern "C" fn(ffi::MPI_Comm, *mut c_int) -> c_int,
-) -> Option<c_int> {
-    let mut number = 0;
-    // SAFETY: MPI runs, as callers have made sure, the number has room, and both functions that this gets ask for one of a
-    // communicator.
-    let code = unsafe { ask(comm, &raw mut number) };
-    (code == SUCCESS).then_some(number)
+    // SAFETY: as callers have made sure; as for [`duplicate_of`].
+    unsafe { scr_mpi::rank_and_size(comm) }
 }
 
 /// From now on MPI_Finalize calls `last_call` first, while MPI can still be used. Once is enough for all sessions.
@@ -145,20 +129,6 @@ unsafe extern "C" fn not_copied(
     // SAFETY: MPI passes an int for the answer.
     unsafe { copied.write(0) };
     SUCCESS
-}
-
-fn started() -> bool {
-    let mut flag = 0;
-    // SAFETY: may be called at any time; the flag has room.
-    unsafe { ffi::MPI_Initialized(&raw mut flag) };
-    flag != 0
-}
-
-fn ended() -> bool {
-    let mut flag = 0;
-    // SAFETY: may be called at any time; the flag has room.
-    unsafe { ffi::MPI_Finalized(&raw mut flag) };
-    flag != 0
 }
 
 fn checked(call: &'static str, code: c_int) -> Result<(), Failure> {

@@ -8,12 +8,12 @@ use crate::message;
 use crate::mpi_library;
 use scr_config::param::AppConfig;
 use scr_core::session::Session;
-use scr_plugin_api::Call;
+use scr_plugin_api::{held, Call};
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, TryLockError};
 
 /// The state of the process. Between sessions it has what SCR_Config has set for the next one.
 pub(crate) enum State {
@@ -101,7 +101,8 @@ impl State {
 /// Runs the body of a function of `scr.h` that returns a code.
 pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<(), Failure>) -> c_int {
     let _call = Call::begin();
-    let mut slot = lock();
+    // A panic outside of `guarded` leaves no state half changed.
+    let mut slot = held(&STATE);
     let outcome = guarded(&mut slot, body);
     if let (Err(failure), Some(State::Running(session, _))) = (&outcome, &slot.0) {
         if failure.is_of_comm() {
@@ -188,11 +189,6 @@ fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failur
 fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".to_owned())
-}
-
-fn lock() -> MutexGuard<'static, Slot> {
-    // A poisoned lock means a panic outside of `guarded`, where no state can be left half changed.
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The state; `None` until the first call.

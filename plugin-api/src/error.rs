@@ -36,6 +36,31 @@ impl PluginError {
     pub fn new(kind: PluginErrorKind, text: impl Into<String>) -> Self {
         Self { kind, text: text.into() }
     }
+
+    /// One that is [`Refused`](PluginErrorKind::Refused).
+    pub fn refused(text: impl Into<String>) -> Self {
+        Self::new(PluginErrorKind::Refused, text)
+    }
+
+    /// One of [reading or writing](PluginErrorKind::Io).
+    pub fn io(text: impl Into<String>) -> Self {
+        Self::new(PluginErrorKind::Io, text)
+    }
+
+    /// One for [other bytes](PluginErrorKind::Corrupt) than were written.
+    pub fn corrupt(text: impl Into<String>) -> Self {
+        Self::new(PluginErrorKind::Corrupt, text)
+    }
+
+    /// One for [too many losses](PluginErrorKind::TooManyLost).
+    pub fn too_many_lost(text: impl Into<String>) -> Self {
+        Self::new(PluginErrorKind::TooManyLost, text)
+    }
+
+    /// One for a [fault](PluginErrorKind::Fault) of the plugin, or of the host.
+    pub fn fault(text: impl Into<String>) -> Self {
+        Self::new(PluginErrorKind::Fault, text)
+    }
 }
 
 impl fmt::Display for PluginError {

@@ -4,7 +4,7 @@
 //! any more; it never fails the job.
 
 use crate::kvtree::FieldError;
-use crate::{KvTree, PluginError, PluginErrorKind};
+use crate::{KvTree, PluginError};
 
 /// A place for log entries to go.
 pub trait LogSink: Send + Sync {
@@ -28,7 +28,7 @@ pub trait LogSink: Send + Sync {
     /// # Errors
     /// The text says what could not be read, and why.
     fn read(&self, _query: &LogQuery) -> Result<Vec<LogEntry>, PluginError> {
-        Err(PluginError::new(PluginErrorKind::Refused, "what was logged there cannot be read back"))
+        Err(PluginError::refused("what was logged there cannot be read back"))
     }
 }
 
@@ -70,18 +70,14 @@ impl LogQuery {
 
     /// As a tree: what crosses the boundary, and so may grow.
     pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        let texts = [("PREFIX", &self.prefix), ("JOBID", &self.job_id), ("DSET", &self.dataset)];
-        for (key, text) in texts {
-            if let Some(text) = text {
-                put_text(&mut tree, key, text);
-            }
-        }
-        for (key, number) in [("SINCE", self.since), ("UNTIL", self.until), ("LAST", self.last)] {
-            if let Some(number) = number {
-                tree.set(key, number);
-            }
-        }
+        let mut tree = tree_of([
+            ("PREFIX", self.prefix.clone()),
+            ("JOBID", self.job_id.clone()),
+            ("DSET", self.dataset.clone()),
+            ("SINCE", text_of(self.since)),
+            ("UNTIL", text_of(self.until)),
+            ("LAST", text_of(self.last)),
+        ]);
         for name in &self.names {
             tree.entry("NAME", name.replace('\0', "?"));
         }
@@ -168,51 +164,31 @@ pub enum LogKind {
 impl LogEntry {
     /// As a tree: what crosses the boundary, and so may grow.
     pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set("KIND", if self.kind == LogKind::Event { EVENT } else { TRANSFER });
-        tree.set("MICROS", self.micros);
-        let texts = [
-            ("NAME", &self.name),
-            ("TIME", &self.local_time),
-            ("HOST", &self.host),
-            ("USER", &self.user),
-            ("JOBID", &self.job_id),
-            ("JOBNAME", &self.job_name),
-            ("CLUSTER", &self.cluster),
-            ("PREFIX", &self.prefix),
-        ];
-        for (key, text) in texts {
-            put_text(&mut tree, key, text);
-        }
-        let texts = [
-            ("NOTE", &self.note),
-            ("FROM", &self.from),
-            ("TO", &self.to),
-            ("DSETNAME", &self.dataset_name),
-            ("SCHEME", &self.scheme),
-        ];
-        for (key, text) in texts {
-            if let Some(text) = text {
-                put_text(&mut tree, key, text);
-            }
-        }
-        let numbers = [
-            ("DSET", self.dataset),
-            ("BYTES", self.bytes),
-            ("FILES", self.files),
-            ("PROCS", self.processes),
-            ("NODES", self.nodes),
-            ("RUN", self.run),
-        ];
-        for (key, number) in numbers {
-            if let Some(number) = number {
-                tree.set(key, number);
-            }
-        }
-        if let Some(seconds) = self.seconds {
-            tree.set("SECS", seconds);
-        }
-        tree
+        let kind = if self.kind == LogKind::Event { EVENT } else { TRANSFER };
+        tree_of([
+            ("KIND", Some(kind.to_owned())),
+            ("MICROS", text_of(Some(self.micros))),
+            ("NAME", Some(self.name.clone())),
+            ("TIME", Some(self.local_time.clone())),
+            ("HOST", Some(self.host.clone())),
+            ("USER", Some(self.user.clone())),
+            ("JOBID", Some(self.job_id.clone())),
+            ("JOBNAME", Some(self.job_name.clone())),
+            ("CLUSTER", Some(self.cluster.clone())),
+            ("PREFIX", Some(self.prefix.clone())),
+            ("NOTE", self.note.clone()),
+            ("FROM", self.from.clone()),
+            ("TO", self.to.clone()),
+            ("DSETNAME", self.dataset_name.clone()),
+            ("SCHEME", self.scheme.clone()),
+            ("DSET", text_of(self.dataset)),
+            ("BYTES", text_of(self.bytes)),
+            ("FILES", text_of(self.files)),
+            ("PROCS", text_of(self.processes)),
+            ("NODES", text_of(self.nodes)),
+            ("RUN", text_of(self.run)),
+            ("SECS", text_of(self.seconds)),
+        ])
     }
 
     /// From what [`to_tree`](Self::to_tree) made.
@@ -249,9 +225,17 @@ impl LogEntry {
     }
 }
 
-/// A text with a NUL cannot travel in a tree.
-fn put_text(tree: &mut KvTree, key: &str, text: &str) {
-    tree.set(key, text.replace('\0', "?"));
+/// The fields that have a value. A text with a NUL cannot travel in a tree.
+fn tree_of<const N: usize>(fields: [(&str, Option<String>); N]) -> KvTree {
+    let mut tree = KvTree::new();
+    for (key, text) in fields {
+        text.into_iter().for_each(|text| tree.set(key, text.replace('\0', "?")));
+    }
+    tree
+}
+
+fn text_of<T: ToString>(number: Option<T>) -> Option<String> {
+    number.map(|number| number.to_string())
 }
 
 const EVENT: &str = "EVENT";

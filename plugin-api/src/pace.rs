@@ -8,9 +8,9 @@
 //! process that only copies, it is all processor time of the process.
 
 use crate::kvtree::FieldError;
-use crate::KvTree;
+use crate::{held, KvTree};
 use rustix::time::{clock_gettime, ClockId};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The content of a bucket: the most that may be taken at once after a rest.
@@ -74,7 +74,7 @@ impl Pace {
 
     /// The work that was not accounted for, of a process that does nothing but copy.
     fn work_of_process(&self) -> Option<Duration> {
-        let mut accounted = self.process.as_ref()?.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut accounted = held(self.process.as_ref()?);
         let worked = time_of(ClockId::ProcessCPUTime);
         Some(worked.saturating_sub(std::mem::replace(&mut *accounted, worked)))
     }
@@ -167,10 +167,6 @@ fn set(bucket: &Mutex<Option<Bucket>>, rate: f64) {
         Some(bucket) => bucket.rate = rate,
         None => *bucket = Some(Bucket { rate, paid: Duration::ZERO }),
     }
-}
-
-fn held(bucket: &Mutex<Option<Bucket>>) -> std::sync::MutexGuard<'_, Option<Bucket>> {
-    bucket.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Time on a stopwatch that all threads share.

@@ -1,6 +1,6 @@
 //! Moves bytes between the members of a set, block by block.
 
-use crate::{Bytes, PluginError, PluginErrorKind, ReceiveFrom, SendTo, Set};
+use crate::{Bytes, PluginError, ReceiveFrom, SendTo, Set};
 
 /// A place in one of a member's two files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,15 +96,7 @@ fn transfer_block(
 
 /// A buffer of zeros. Fails where the process gets no memory.
 fn zeroed(len: usize) -> Result<Vec<u8>, PluginError> {
-    let mut bytes = Vec::new();
-    bytes.try_reserve_exact(len).map_err(|_| {
-        let text = format!(
-            "this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up"
-        );
-        PluginError::new(PluginErrorKind::Io, text)
-    })?;
-    bytes.resize(len, 0);
-    Ok(bytes)
+    crate::zeroed(len).map_err(|error| PluginError::io(error.to_string()))
 }
 
 impl Block {

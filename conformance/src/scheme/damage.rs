@@ -1,7 +1,7 @@
 //! Damage: redundancy of another dataset, and flipped bits.
 
-use super::kit::{clean, orderly, plain, same_files, Kit};
-use super::set::{Call, Outcome, SetUp};
+use super::kit::{clean, orderly, plain, same_files, Kit, Tried};
+use super::set::{Call, SetUp};
 
 const REFUSAL: &str = "an error, and the survivors' files to be left alone";
 
@@ -23,37 +23,32 @@ fn losing_first(set: &SetUp) -> SetUp {
 }
 
 /// A rebuild from redundancy that belongs to something else must not succeed.
-fn found(outcome: &Outcome, set: &SetUp) -> Result<(), String> {
-    orderly(outcome)?;
-    if outcome.is_clean() {
-        return Err("every member succeeded".to_owned());
-    }
-    same_files(&outcome.members, &set.members, |member| !set.lost[member])
+fn is_found(kit: &mut Kit<'_>, set: &SetUp, place: impl FnOnce() -> String) -> Tried {
+    let outcome = kit.rebuild(set);
+    let result = orderly(&outcome).and_then(|()| match outcome.is_clean() {
+        true => Err("every member succeeded".to_owned()),
+        false => same_files(&outcome.members, &set.members, |member| !set.lost[member]),
+    });
+    kit.record(place, REFUSAL, result)
 }
 
 /// The survivors' redundancy is that of an older dataset, whose data had the same lengths; or the set was one of
 /// other processes.
-pub(super) fn other_dataset(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn other_dataset(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "stale redundancy: that of another dataset or another set is found out",
         "Write a header at the start of the redundancy with the dataset's id and the world ranks of all members. \
          Compare all of it in `rebuild`, and return `Corrupt` where it differs.",
-    ) {
-        return;
-    }
+    )?;
     for set in sets(kit) {
         let size = set.members.len();
         let mut later = losing_first(&set);
         later.dataset += 1;
-        let outcome = kit.rebuild(&later);
-        let result = found(&outcome, &later);
-        kit.record(|| format!("set of {size}, redundancy of the dataset before"), REFUSAL, result);
+        is_found(kit, &later, || format!("set of {size}, redundancy of the dataset before"))?;
 
         let mut other = losing_first(&set);
         other.world_ranks.iter_mut().for_each(|rank| *rank += 1);
-        let outcome = kit.rebuild(&other);
-        let result = found(&outcome, &other);
-        kit.record(|| format!("set of {size}, redundancy of other ranks"), REFUSAL, result);
+        is_found(kit, &other, || format!("set of {size}, redundancy of other ranks"))?;
         if size > 2 {
             let mut swapped = losing_first(&set);
             let kept = swapped.members[1].redundancy.clone();
@@ -62,66 +57,47 @@ pub(super) fn other_dataset(kit: &mut Kit<'_>) {
             if kept.len() == others.len() {
                 swapped.members[1].redundancy = others;
                 swapped.members[2].redundancy = kept;
-                let outcome = kit.rebuild(&swapped);
-                let result = found(&outcome, &swapped);
-                kit.record(
-                    || format!("set of {size}, redundancy of members 1 and 2 swapped"),
-                    REFUSAL,
-                    result,
-                );
+                is_found(kit, &swapped, || format!("set of {size}, redundancy of members 1 and 2 swapped"))?;
             }
         }
-        if kit.hung() {
-            return;
-        }
     }
+    Some(())
 }
 
 /// Which bytes name the dataset is found by protecting the same data as another one.
-pub(super) fn flipped_identity(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn flipped_identity(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "flipped bits in what names the dataset are found",
         "Compare every byte of the header in `rebuild`, not only a part of it.",
-    ) {
-        return;
-    }
+    )?;
     for set in sets(kit) {
         let size = set.members.len();
         let mut later = set.clone();
         later.dataset += 1;
         let protected = kit.call(&later, Call::Protect);
         if let Err(came) = clean(&protected) {
-            kit.record(|| format!("set of {size}"), "protect to succeed a second time", Err(came));
-            return;
+            return kit.record(|| format!("set of {size}"), "protect to succeed a second time", Err(came));
         }
         let (mine, other) = (&set.members[1].redundancy, &protected.members[1].redundancy);
         for byte in (0..mine.len()).filter(|&byte| mine[byte] != other[byte]).take(16) {
             let mut flipped = losing_first(&set);
             flipped.members[1].redundancy[byte] ^= 0x20;
-            let outcome = kit.rebuild(&flipped);
-            let result = found(&outcome, &flipped);
-            kit.record(
-                || format!("set of {size}, bit 5 of byte {byte} of the redundancy of member 1"),
-                REFUSAL,
-                result,
-            );
-            if kit.hung() {
-                return;
-            }
+            is_found(kit, &flipped, || {
+                format!("set of {size}, bit 5 of byte {byte} of the redundancy of member 1")
+            })?;
         }
     }
+    Some(())
 }
 
 /// Bits flipped in a survivor's files. The host knows the checksums and finds what comes out wrong, marks the
 /// survivor lost and tries again; the scheme must neither panic nor hang nor spoil anybody's files on the way.
-pub(super) fn flipped_bits(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn flipped_bits(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "flipped bits in data and redundancy: no panic, no hang, and a second try without the culprit",
         "Check every length and number that is read from the redundancy before it is used, and write to lost \
          members only.",
-    ) {
-        return;
-    }
+    )?;
     let promises = kit.promises.clone();
     for set in sets(kit) {
         let size = set.members.len();
@@ -140,10 +116,7 @@ pub(super) fn flipped_bits(kit: &mut Kit<'_>) {
             });
             let file = if redundancy { "redundancy" } else { "data" };
             let place = || format!("set of {size}, a bit at {part}/3 of the {file} of member {}", size - 1);
-            kit.record(place, "no panic, no hang, and the survivors' files left alone", result);
-            if kit.hung() {
-                return;
-            }
+            kit.record(place, "no panic, no hang, and the survivors' files left alone", result)?;
         }
         let mut lost = vec![false; size];
         (lost[0], lost[size - 1]) = (true, true);
@@ -151,4 +124,5 @@ pub(super) fn flipped_bits(kit: &mut Kit<'_>) {
             super::losses::comes_back(kit, &set, &lost);
         }
     }
+    Some(())
 }

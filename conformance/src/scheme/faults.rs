@@ -1,6 +1,6 @@
 //! Members that die, and users that cancel: all other members have to return.
 
-use super::kit::{clean, members, orderly, plain, same_files, Kit};
+use super::kit::{clean, members, orderly, plain, same_data, same_files, Kit, Tried};
 use super::set::{Call, Ended, Injected, SetUp};
 
 /// At most this many of a member's calls are tried, evenly spread.
@@ -10,32 +10,26 @@ const END: &str =
     "every member to return, the survivors' files to be left alone, and no success of who failed";
 
 /// A member fails or dies at any of its calls while redundancy is made.
-pub(super) fn in_protect(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn in_protect(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "failures and deaths in protect: everybody comes to an end",
         "Return the error of every call of the host at once, with `?`, and do not call `exchange` again after one \
          of its errors.",
-    ) {
-        return;
-    }
+    )?;
     for data in kinds(kit) {
         let Some(set) = kit.set(data).ok() else { continue };
         let clean_run = kit.call(&set, Call::Protect);
-        each_death(kit, &set, Call::Protect, &clean_run.calls);
-        if kit.hung() {
-            return;
-        }
+        each_death(kit, &set, Call::Protect, &clean_run.calls)?;
     }
+    Some(())
 }
 
 /// A member fails or dies at any of its calls while lost files are recovered; after that it must still be possible.
-pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn in_rebuild(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "failures and deaths in rebuild: everybody comes to an end, and another try succeeds",
         "Return the error of every call of the host at once, with `?`, and write to lost members only.",
-    ) {
-        return;
-    }
+    )?;
     let call = Call::Rebuild(kit.limits.format);
     for data in kinds(kit) {
         let Some(set) = kit.protected(data) else { continue };
@@ -44,52 +38,40 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) {
             continue;
         };
         let clean_run = kit.call(&lost, call);
-        each_death(kit, &lost, call, &clean_run.calls);
-        if kit.hung() {
-            return;
-        }
-        super::losses::comes_back(kit, &set, &lost.lost);
+        each_death(kit, &lost, call, &clean_run.calls)?;
+        super::losses::comes_back(kit, &set, &lost.lost)?;
     }
+    Some(())
 }
 
 /// The user cancels: the member that learns of it gives up, and takes the others with it.
-pub(super) fn cancelled(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn cancelled(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "cancelled: everybody comes to an end",
         "Return the error of `progress` unchanged. The other members then get `Aborted`.",
-    ) {
-        return;
-    }
+    )?;
     for data in kinds(kit) {
         let Some(set) = kit.protected(data) else { continue };
-        try_cancel(kit, &set, Call::Protect);
+        try_cancel(kit, &set, Call::Protect)?;
         if let Some(lost) = losing_one(kit, &set) {
-            let call = Call::Rebuild(kit.limits.format);
-            try_cancel(kit, &lost, call);
-        }
-        if kit.hung() {
-            return;
+            try_cancel(kit, &lost, Call::Rebuild(kit.limits.format))?;
         }
     }
+    Some(())
 }
 
-fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) {
+fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) -> Tried {
     let progress = kit.call(set, call).progress;
     let member = progress.iter().position(|&times| times > 0);
     let Some(member) = member else {
         if set.members.iter().any(|member| member.data.len() > 100_000 && !member.redundancy.is_empty()) {
             kit.warn(format!("{call:?} never reports progress, and so cannot be cancelled"));
         }
-        return;
+        return Some(());
     };
     let member = member as u32;
-    let outcome = kit.call(&SetUp { injected: Some(Injected::Cancel { member }), ..set.clone() }, call);
-    let result = ended_orderly(set, &outcome, call, member);
-    kit.record(
-        || format!("set of {}, member {member} is cancelled in {call:?}", set.members.len()),
-        END,
-        result,
-    );
+    let what = format!("member {member} is cancelled");
+    inject(kit, set, Injected::Cancel { member }, call, member, &what)
 }
 
 /// Sets to kill members of: small ones, and one with so much data that there are blocks.
@@ -112,9 +94,9 @@ fn losing_one(kit: &Kit<'_>, set: &SetUp) -> Option<SetUp> {
 }
 
 /// Lets some members fail, and die, at each of their calls.
-fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) {
-    let last = set.members.len() - 1;
-    let mut who = vec![0, set.members.len() / 2, last];
+fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) -> Tried {
+    let size = set.members.len();
+    let mut who = vec![0, size / 2, size - 1];
     who.dedup();
     for member in who {
         let count = calls[member];
@@ -125,14 +107,17 @@ fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) {
             .flat_map(|call| [Injected::Failure { member, call }, Injected::Death { member, call }])
             .collect::<Vec<_>>()
         {
-            let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
-            let result = ended_orderly(set, &outcome, call, member);
-            kit.record(|| format!("set of {}, {injected:?} in {call:?}", last + 1), END, result);
-            if kit.hung() {
-                return;
-            }
+            inject(kit, set, injected, call, member, &format!("{injected:?}"))?;
         }
     }
+    Some(())
+}
+
+/// Calls the scheme with a fault of this member.
+fn inject(kit: &mut Kit<'_>, set: &SetUp, injected: Injected, call: Call, member: u32, what: &str) -> Tried {
+    let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
+    let result = ended_orderly(set, &outcome, call, member);
+    kit.record(|| format!("set of {}, {what} in {call:?}", set.members.len()), END, result)
 }
 
 fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32) -> Result<(), String> {
@@ -141,8 +126,7 @@ fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32)
         return clean(outcome).and(Err(format!("member {member} succeeded anyway")));
     }
     if call == Call::Protect {
-        let data = outcome.members.iter().zip(&set.members).position(|(now, before)| now.data != before.data);
-        return data.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")));
+        return same_data(&outcome.members, &set.members);
     }
     same_files(&outcome.members, &set.members, |member| !set.lost[member])
 }

@@ -31,6 +31,9 @@ impl Default for Limits {
     }
 }
 
+/// Nothing where a check ends, since no more of it can be tried.
+pub(super) type Tried = Option<()>;
+
 /// The state that all checks share.
 pub(super) struct Kit<'a> {
     factory: &'a Factory<'a>,
@@ -52,15 +55,15 @@ impl<'a> Kit<'a> {
         self.report
     }
 
-    /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. `false` if nothing
-    /// can be tried any more.
-    pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> bool {
+    /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. Nothing once
+    /// no more can be tried.
+    pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> Tried {
         let mut check = Check::new(name, cure);
         if self.hung {
             check.skipped = Some("a call before did not return".to_owned());
         }
         self.report.checks.push(check);
-        !self.hung
+        self.go_on()
     }
 
     /// Records how one try went; an error is what came instead.
@@ -69,12 +72,13 @@ impl<'a> Kit<'a> {
         place: impl FnOnce() -> String,
         expected: &str,
         result: Result<(), String>,
-    ) {
-        let Some(check) = self.report.checks.last_mut() else { return };
+    ) -> Tried {
+        let check = self.report.checks.last_mut()?;
         check.tried += 1;
         if let Err(came) = result {
             check.fail(Failure { place: place(), expected: expected.to_owned(), came });
         }
+        self.go_on()
     }
 
     pub(super) fn warn(&mut self, text: String) {
@@ -89,8 +93,9 @@ impl<'a> Kit<'a> {
         }
     }
 
-    pub(super) fn hung(&self) -> bool {
-        self.hung
+    /// Nothing once a call has hung.
+    pub(super) fn go_on(&self) -> Tried {
+        (!self.hung).then_some(())
     }
 
     pub(super) fn scheme(&self) -> Arc<dyn Scheme> {
@@ -184,7 +189,7 @@ pub(super) fn orderly(outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {
+pub(super) fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {
     let different = found.iter().zip(expected).position(|(found, expected)| found.data != expected.data);
     different.map_or(Ok(()), |member| Err(format!("the data of member {member} was changed")))
 }

@@ -1,6 +1,6 @@
 //! Losses: every promised pattern is rebuilt, and the scheme claims no more.
 
-use super::kit::{clean, members, orderly, patterns, plain, same_files, who, Kit};
+use super::kit::{clean, members, orderly, patterns, plain, same_files, who, Kit, Tried};
 use super::set::{Ended, Outcome, SetUp};
 use scr_plugin_api::PluginErrorKind;
 
@@ -8,56 +8,46 @@ pub(super) const REFUSAL: &str = "`TooManyLost', no member to succeed, and no fi
 const RETURN: &str = "every file of every member to come back byte for byte";
 
 /// Protect, then rebuild with nothing lost.
-pub(super) fn round_trip(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn round_trip(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "round trip: protect leaves the data alone, and rebuild has nothing to do",
         "Let `protect` only read the data, let `rebuild` write nothing where nobody is lost, and receive every \
          message with exactly the length that was sent.",
-    ) {
-        return;
-    }
+    )?;
     for (size, _) in kit.sizes(|_| true) {
-        let Some(set) = kit.protected(plain(size)) else { return };
-        comes_back(kit, &set, &vec![false; size as usize]);
-        if kit.hung() {
-            return;
-        }
+        let set = kit.protected(plain(size))?;
+        comes_back(kit, &set, &vec![false; size as usize])?;
     }
+    Some(())
 }
 
 /// Every pattern of losses that the scheme promises to survive.
-pub(super) fn promised(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn promised(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "promised losses: every pattern comes back",
         "Restore data and redundancy of every lost member, or promise fewer losses. Write to lost members only.",
-    ) {
-        return;
-    }
+    )?;
     for (size, promise) in kit.sizes(|_| true) {
-        let Some(set) = kit.protected(plain(size)) else { return };
+        let set = kit.protected(plain(size))?;
         for lost in patterns(size, 1..=promise) {
             let asked = lost.clone();
             let yes = kit.ask(move |scheme| scheme.recoverable(&asked));
             if yes != Ok(true) {
-                kit.record(|| who(&lost), "`recoverable' to say yes", Err(format!("{yes:?} came")));
+                kit.record(|| who(&lost), "`recoverable' to say yes", Err(format!("{yes:?} came")))?;
             }
-            comes_back(kit, &set, &lost);
-            if kit.hung() {
-                return;
-            }
+            comes_back(kit, &set, &lost)?;
         }
     }
+    Some(())
 }
 
 /// The promise that users read in the manifest: every pattern of this many losses, also where the scheme itself promises fewer.
-pub(super) fn tolerated(kit: &mut Kit<'_>) {
-    let Some(tolerates) = kit.limits.tolerates else { return };
-    if !kit.begin(
+pub(super) fn tolerated(kit: &mut Kit<'_>) -> Tried {
+    let tolerates = kit.limits.tolerates?;
+    kit.begin(
         "tolerated losses: members are rebuilt as the manifest says",
         "Let `tolerates` in the manifest be what `losses_survived` returns for sets that are large enough.",
-    ) {
-        return;
-    }
+    )?;
     let large_enough = kit.sizes(|size| size > tolerates);
     if large_enough.is_empty() {
         let came = Err(format!("none is, of {:?}", kit.limits.set_sizes));
@@ -68,69 +58,56 @@ pub(super) fn tolerated(kit: &mut Kit<'_>) {
             kit.record(|| format!("set of {size}"), RETURN, Ok(())); // all patterns were tried before
             continue;
         }
-        let Some(set) = kit.protected(plain(size)) else { return };
+        let set = kit.protected(plain(size))?;
         for lost in patterns(size, tolerates..=tolerates) {
-            comes_back(kit, &set, &lost);
-            if kit.hung() {
-                return;
-            }
+            comes_back(kit, &set, &lost)?;
         }
     }
+    Some(())
 }
 
 /// One loss more than promised, and the loss of all: either the scheme says that it can, and does, or it refuses.
-pub(super) fn beyond(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn beyond(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "beyond the promise: refused, and nothing invented",
         "Compare `lost` with what is needed before anything is written, and return `TooManyLost` on all members. \
          Let `recoverable` say the same.",
-    ) {
-        return;
-    }
+    )?;
     for (size, promise) in kit.sizes(|_| true) {
-        let Some(set) = kit.protected(plain(size)) else { return };
+        let set = kit.protected(plain(size))?;
         let more = patterns(size, promise + 1..=promise + 1);
         let all = patterns(size, size..=size).filter(|_| promise + 1 < size);
         for lost in more.chain(all) {
             let asked = lost.clone();
-            let can = kit.ask(move |scheme| scheme.recoverable(&asked));
-            match can {
+            match kit.ask(move |scheme| scheme.recoverable(&asked)) {
                 Ok(true) => comes_back(kit, &set, &lost),
                 Ok(false) => is_refused(kit, &set, &lost),
                 Err(came) => kit.record(|| who(&lost), "an answer from `recoverable'", Err(came)),
-            }
-            if kit.hung() {
-                return;
-            }
+            }?;
         }
     }
+    Some(())
 }
 
 /// Empty, tiny and very different lengths.
-pub(super) fn uneven(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn uneven(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "uneven and empty files: every promised loss comes back",
         "Take the lengths from `data_len` for every member; pad with zeros in memory, and never write past the \
          end of a file.",
-    ) {
-        return;
-    }
+    )?;
     for (size, promise) in kit.sizes(|size| size <= 5) {
         for lens in lengths(size as usize) {
             let Some(set) = kit.protected(members(lens)) else {
-                if kit.hung() {
-                    return;
-                }
+                kit.go_on()?;
                 continue;
             };
             for lost in patterns(size, 0..=promise) {
-                comes_back(kit, &set, &lost);
-                if kit.hung() {
-                    return;
-                }
+                comes_back(kit, &set, &lost)?;
             }
         }
     }
+    Some(())
 }
 
 /// Lengths that trip up arithmetic: nothing, one byte, one off a page, one long among short ones.
@@ -148,39 +125,35 @@ fn lengths(size: usize) -> Vec<Vec<usize>> {
 }
 
 /// Enough data that a scheme has to work in blocks, with lengths around powers of two.
-pub(super) fn much(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn much(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "much data: promised losses come back",
         "Check the arithmetic of blocks at their ends: the last block of a member may be shorter or missing.",
-    ) {
-        return;
-    }
+    )?;
     let much = kit.limits.much;
     for (size, promise) in kit.sizes(|size| size == 2 || size == 4) {
         let power = (much / 2).next_power_of_two();
         let lens = (0..size as usize).map(|member| [power - 1, power, power + 1, much][member % 4]);
-        let Some(set) = kit.protected(members(lens)) else { return };
+        let set = kit.protected(members(lens))?;
         for lost in patterns(size, promise..=promise) {
-            comes_back(kit, &set, &lost);
-            if kit.hung() {
-                return;
-            }
+            comes_back(kit, &set, &lost)?;
         }
     }
+    Some(())
 }
 
 /// Tries that a pattern of losses comes back, and that the survivors' files are left alone.
-pub(super) fn comes_back(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) {
+pub(super) fn comes_back(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) -> Tried {
     let outcome = kit.rebuild(&set.losing(lost));
     let result = clean(&outcome).and_then(|()| same_files(&outcome.members, &set.members, |_| true));
-    kit.record(|| who(lost), RETURN, result);
+    kit.record(|| who(lost), RETURN, result)
 }
 
 /// Tries that a pattern of losses is refused.
-fn is_refused(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) {
+fn is_refused(kit: &mut Kit<'_>, set: &SetUp, lost: &[bool]) -> Tried {
     let before = set.losing(lost);
     let outcome = kit.rebuild(&before);
-    kit.record(|| who(lost), REFUSAL, refused(&outcome, &before));
+    kit.record(|| who(lost), REFUSAL, refused(&outcome, &before))
 }
 
 /// Whether a rebuild was refused for the right reason, by all, with all files left alone.

@@ -6,11 +6,11 @@ use scr_comm::set::{SetComm, SetError};
 use scr_comm::thread::ThreadComm;
 use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::{
-    Bytes, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
+    held, Bytes, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
 };
 use std::error::Error;
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// A member during a call. It outlives the member's thread, which may never return.
 pub(super) struct Member {
@@ -69,7 +69,9 @@ impl Member {
         let ranks = (0..comm.size()).map(Rank).collect();
         let comm = match SetComm::new(comm, ranks, 0) {
             Ok(comm) => comm,
-            Err(error) => return self.record().broken.push(format!("the kit cannot make a set: {error}")),
+            Err(error) => {
+                return held(&self.record).broken.push(format!("the kit cannot make a set: {error}"))
+            }
         };
         let set = MemberSet {
             member: self,
@@ -99,7 +101,7 @@ impl Member {
 
     /// Its record, and what its files say.
     pub(super) fn take_record(&self) -> (Record, Stored) {
-        let mut record = self.record().clone();
+        let mut record = held(&self.record).clone();
         let files = [&self.data, &self.redundancy];
         let broken = files.iter().filter_map(|file| file.broken());
         record.broken.extend(broken.map(|what| format!("member {} {what}", self.rank)));
@@ -107,7 +109,7 @@ impl Member {
     }
 
     fn end(&self, ended: Ended) {
-        let mut record = self.record();
+        let mut record = held(&self.record);
         if ended == Ended::Returned(Ok(())) && record.failed {
             let rank = self.rank;
             record
@@ -117,13 +119,9 @@ impl Member {
         record.ended = Some(if record.deadlocked { Ended::Hung } else { ended });
     }
 
-    fn record(&self) -> MutexGuard<'_, Record> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Counts a call that can fail, and lets it fail where that is wanted.
     fn count(&self) -> Result<(), PluginError> {
-        let mut record = self.record();
+        let mut record = held(&self.record);
         let number = record.calls;
         record.calls += 1;
         let fails = match self.set_up.injected {
@@ -135,19 +133,14 @@ impl Member {
             return Ok(());
         }
         record.failed = true;
-        let text = format!("call {number} of member {} fails on purpose", self.rank);
-        Err(PluginError::new(PluginErrorKind::Io, text))
+        Err(PluginError::io(format!("call {number} of member {} fails on purpose", self.rank)))
     }
 
     /// Notes a rule that was broken.
     fn broke(&self, text: String) -> PluginError {
-        self.record().broken.push(text.clone());
-        fault(text)
+        held(&self.record).broken.push(text.clone());
+        PluginError::fault(text)
     }
-}
-
-pub(super) fn fault(text: String) -> PluginError {
-    PluginError::new(PluginErrorKind::Fault, text)
 }
 
 /// The set as a member's scheme sees it.
@@ -171,8 +164,8 @@ impl MemberSet<'_> {
                     "member {from} sent {found} bytes to member {me}, who expected {expected}"
                 ));
             }
-            SetError::Comm(CommError::Deadlock { .. }) => self.member.record().deadlocked = true,
-            SetError::Aborted { member, .. } => self.member.record().stopped_by = Some(*member),
+            SetError::Comm(CommError::Deadlock { .. }) => held(&self.member.record).deadlocked = true,
+            SetError::Aborted { member, .. } => held(&self.member.record).stopped_by = Some(*member),
             _ => {}
         }
         error.into()
@@ -207,7 +200,7 @@ impl Set for MemberSet<'_> {
     fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
         self.member.count()?;
         {
-            let mut record = self.member.record();
+            let mut record = held(&self.member.record);
             record.exchanges += 1;
             for send in sends.iter().filter(|send| send.to != self.member.rank) {
                 record.sent += send.bytes.len() as u64;
@@ -216,7 +209,7 @@ impl Set for MemberSet<'_> {
         }
         self.comm.exchange(sends, receives).map_err(|error| self.error(error))?;
         let others = receives.iter().filter(|receive| receive.from != self.member.rank);
-        self.member.record().received += others.map(|receive| receive.bytes.len() as u64).sum::<u64>();
+        held(&self.member.record).received += others.map(|receive| receive.bytes.len() as u64).sum::<u64>();
         Ok(())
     }
 
@@ -239,7 +232,7 @@ impl Set for MemberSet<'_> {
             return Err(self.member.broke(format!("member {me} says that {done} of {total} is done")));
         }
         self.member.count()?;
-        let mut record = self.member.record();
+        let mut record = held(&self.member.record);
         record.progress += 1;
         if self.member.set_up.injected == Some(Injected::Cancel { member: me }) {
             record.failed = true;
@@ -249,7 +242,7 @@ impl Set for MemberSet<'_> {
     }
 
     fn log(&self, level: Level, text: &str) {
-        self.member.record().logged.push((level, text.to_owned()));
+        held(&self.member.record).logged.push((level, text.to_owned()));
     }
 
     fn processors(&self) -> u32 {

@@ -1,9 +1,8 @@
 //! A logical file in memory that checks the rules of [`Bytes`](scr_plugin_api::Bytes).
 
-use super::member::fault;
-use scr_plugin_api::{MappedRange, PluginError};
+use scr_plugin_api::{held, MappedRange, PluginError};
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::sync::{Mutex, OnceLock, PoisonError, RwLock};
 
 /// A file of fixed length.
 pub(super) struct MemoryFile {
@@ -51,7 +50,7 @@ impl MemoryFile {
 
     /// The rule that was broken, if any was.
     pub(super) fn broken(&self) -> Option<String> {
-        lock(&self.broken).clone()
+        held(&self.broken).clone()
     }
 
     pub(super) fn borrow(&self, offset: u64, len: usize) -> Option<&[u8]> {
@@ -64,7 +63,7 @@ impl MemoryFile {
         if self.is_mapped(offset, len) {
             return None;
         }
-        lock(&self.mapped).push(range.clone());
+        held(&self.mapped).push(range.clone());
         // A scheme must not rely on what the range holds at first.
         Some(Box::new(MemoryRange { file: self, bytes: vec![0xEE; len], range }))
     }
@@ -101,8 +100,8 @@ impl MemoryFile {
     }
 
     fn broke(&self, text: String) -> PluginError {
-        *lock(&self.broken) = Some(text.clone());
-        fault(text)
+        *held(&self.broken) = Some(text.clone());
+        PluginError::fault(text)
     }
 
     /// The range of some bytes, if all of them are there.
@@ -115,7 +114,7 @@ impl MemoryFile {
     /// Whether some of these bytes are borrowed to be written.
     fn is_mapped(&self, offset: u64, len: usize) -> bool {
         let end = offset.saturating_add(len as u64);
-        lock(&self.mapped).iter().any(|range| (range.start as u64) < end && offset < range.end as u64)
+        held(&self.mapped).iter().any(|range| (range.start as u64) < end && offset < range.end as u64)
     }
 }
 
@@ -136,10 +135,6 @@ impl Drop for MemoryRange<'_> {
     fn drop(&mut self) {
         let mut content = self.file.content.write().unwrap_or_else(PoisonError::into_inner);
         content[self.range.clone()].copy_from_slice(&self.bytes);
-        lock(&self.file.mapped).retain(|range| *range != self.range);
+        held(&self.file.mapped).retain(|range| *range != self.range);
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

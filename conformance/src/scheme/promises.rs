@@ -1,18 +1,17 @@
 //! The answers of a scheme about a set before any byte is read.
 
-use super::kit::{content, Kit};
+use super::kit::{clean, content, Kit, Tried};
+use super::losses::{refused, REFUSAL};
 use super::set::Call;
 use scr_plugin_api::{PluginErrorKind, SetShape};
 
 /// Every size is taken or refused in order; what is promised makes sense and is the same whoever asks.
-pub(super) fn set_sizes(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn set_sizes(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "set sizes: taken with a sensible promise, or refused with a reason",
         "Let `losses_survived` return less than the size of the set, or `Refused` with a text that says which \
          sizes work. Compute `redundancy_len` from the shape and the options alone.",
-    ) {
-        return;
-    }
+    )?;
     for size in kit.limits.set_sizes.clone() {
         let answer = kit.ask(move |scheme| scheme.losses_survived(size));
         let result = match answer {
@@ -27,23 +26,17 @@ pub(super) fn set_sizes(kit: &mut Kit<'_>) {
         };
         let expected =
             "less losses than members, the same lengths from every instance, or `Refused' with a reason";
-        kit.record(|| format!("set of {size}"), expected, result);
-        if kit.hung() {
-            return;
-        }
+        kit.record(|| format!("set of {size}"), expected, result)?;
     }
     if kit.promises.is_empty() {
         let came = Err("every size was refused".to_owned());
         kit.record(
-            || format!("sets of {:?}", kit_sizes(kit.limits.set_sizes.clone())),
+            || format!("sets of {:?}", kit.limits.set_sizes.clone().into_inner()),
             "at least one size to be taken",
             came,
         );
     }
-}
-
-fn kit_sizes(sizes: std::ops::RangeInclusive<u32>) -> (u32, u32) {
-    sizes.into_inner()
+    Some(())
 }
 
 /// The length of the redundancy depends on the shape alone.
@@ -66,18 +59,17 @@ fn same_length(kit: &mut Kit<'_>, size: u32) -> Result<(), String> {
 }
 
 /// A set of one cannot be protected, and a job on a single node should run anyway.
-pub(super) fn set_of_one(kit: &mut Kit<'_>) {
-    if !kit.begin(
+pub(super) fn set_of_one(kit: &mut Kit<'_>) -> Tried {
+    kit.begin(
         "set of one: nothing promised, nothing invented",
         "Promise no loss in a set of one. If its member is lost, let `rebuild` return `TooManyLost` before it \
          writes anything.",
-    ) {
-        return;
-    }
+    )?;
     match kit.ask(|scheme| scheme.losses_survived(1)) {
         Ok(Err(error)) if error.kind == PluginErrorKind::Refused => {
             kit.warn(format!("a set of one is refused, so a job on one node cannot use the scheme: {error}"));
-            return kit.skip("the scheme takes no set of one");
+            kit.skip("the scheme takes no set of one");
+            return None;
         }
         Ok(Ok(0)) => {}
         Ok(answer) => {
@@ -89,12 +81,10 @@ pub(super) fn set_of_one(kit: &mut Kit<'_>) {
         }
         Err(came) => return kit.record(|| "set of one".to_owned(), "an answer", Err(came)),
     }
-    let Some(set) = kit.protected(vec![content(0, 1000)]) else { return };
+    let set = kit.protected(vec![content(0, 1000)])?;
     let outcome = kit.call(&set, Call::Rebuild(kit.limits.format));
-    let result = super::kit::clean(&outcome);
-    kit.record(|| "set of one, lost nobody".to_owned(), "success", result);
+    kit.record(|| "set of one, lost nobody".to_owned(), "success", clean(&outcome))?;
     let before = set.losing(&[true]);
     let outcome = kit.rebuild(&before);
-    let result = super::losses::refused(&outcome, &before);
-    kit.record(|| "set of one, lost 0".to_owned(), super::losses::REFUSAL, result);
+    kit.record(|| "set of one, lost 0".to_owned(), REFUSAL, refused(&outcome, &before))
 }

@@ -4,11 +4,11 @@
 //! message that nobody receives, bytes past the end of a file. A call always ends: the communicator finds members that wait for
 //! each other, and a member that does not return within the limit is abandoned and reported.
 
-use super::member::{fault, Member, Record};
+use super::member::{Member, Record};
 use scr_comm::thread::{Job, ThreadComm};
 use scr_comm::Comm;
-use scr_plugin_api::{Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
-use std::sync::{mpsc, Arc, Mutex, PoisonError};
+use scr_plugin_api::{held, Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
+use std::sync::{mpsc, Arc, Mutex};
 use std::time::Duration;
 
 /// One member's two logical files.
@@ -182,7 +182,7 @@ impl SetUp {
             let len = usize::try_from(len)
                 .ok()
                 .filter(|len| *len < 1 << 40)
-                .ok_or_else(|| fault(format!("a redundancy of {len} bytes was asked for")))?;
+                .ok_or_else(|| PluginError::fault(format!("a redundancy of {len} bytes was asked for")))?;
             members.push(Stored { data, redundancy: vec![0xEE; len] });
         }
         Ok(Self {
@@ -226,7 +226,7 @@ impl SetUp {
             let size = u32::try_from(ours.len()).unwrap_or(u32::MAX);
             let job = Job::new(size).with_stack(STACK_BYTES).run(|comm: ThreadComm| {
                 let place = comm.rank().index();
-                let scheme = schemes.get(place).and_then(lock_and_take);
+                let scheme = schemes.get(place).and_then(|scheme| held(scheme).take());
                 scheme.map(|scheme| ours[place].run(&comm, scheme, call))
             });
             // After the limit there is no receiver any more.
@@ -238,10 +238,6 @@ impl SetUp {
         };
         Outcome::new(members.iter().map(Member::take_record).collect(), failure)
     }
-}
-
-fn lock_and_take<T>(mutex: &Mutex<Option<T>>) -> Option<T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
 /// As much as a thread of a program has.

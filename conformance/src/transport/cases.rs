@@ -4,7 +4,6 @@ use super::stage::{accepted, attempt, copy_well, expect, read, Found, Stage};
 use super::{Case, Subject};
 use scr_plugin_api::{CopyItem, CopyState};
 use std::fs;
-use std::path::Path;
 
 pub(super) const ALL: &[Case] = &[
     Case {
@@ -45,9 +44,8 @@ pub(super) const ALL: &[Case] = &[
     },
 ];
 
-fn sizes(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn sizes(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     for bytes in [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 3_000_001] {
         stage.file(bytes)?;
     }
@@ -60,21 +58,19 @@ fn sizes(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state when asked again")
 }
 
-fn many(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    let mut stage = Stage::new(folder)?;
+fn many(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     for number in 0..500 {
         stage.file(number * 37)?;
     }
     copy_well(&*(subject.make)(), &stage.job("a")).map(drop)
 }
 
-fn nothing(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    copy_well(&*(subject.make)(), &Stage::new(folder)?.job("a")).map(drop)
+fn nothing(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+    copy_well(&*(subject.make)(), &stage.job("a")).map(drop)
 }
 
-fn sparse(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn sparse(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.sparse(32 << 20)?.sparse(4096)?;
     for take_crc in [false, true] {
         let mut job = stage.job(if take_crc { "crc" } else { "plain" });
@@ -84,9 +80,8 @@ fn sparse(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     Ok(())
 }
 
-fn checksum(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn checksum(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(0)?.file(1)?.file(1_000_000)?.sparse(5 << 20)?;
     let job = stage.job("a");
     let ticket = copy_well(&*transport, &job)?;
@@ -101,9 +96,8 @@ fn checksum(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     expect(&transport.crc(b"no such ticket", 0), &None, "the checksum for a foreign ticket")
 }
 
-fn blocks(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn blocks(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(200_001)?;
     for block_bytes in [0, 1, 511, 4096, 1 << 20, u64::MAX] {
         let mut job = stage.job(&format!("{block_bytes}"));
@@ -113,9 +107,8 @@ fn blocks(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     Ok(())
 }
 
-fn odd_names(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn odd_names(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     use std::os::unix::ffi::OsStrExt;
-    let mut stage = Stage::new(folder)?;
     stage.file(5000)?;
     let mut job = stage.job("a");
     for item in &mut job.items {
@@ -127,8 +120,7 @@ fn odd_names(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     copy_well(&*(subject.make)(), &job).map(drop)
 }
 
-fn replaced(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    let mut stage = Stage::new(folder)?;
+fn replaced(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     stage.file(100)?.file(0)?.sparse(100_000)?;
     let job = stage.job("a");
     for item in &job.items {

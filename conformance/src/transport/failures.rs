@@ -4,7 +4,6 @@ use super::stage::{attempt, copy_badly, copy_well, expect, names, Found, Stage};
 use super::{Case, Subject};
 use scr_plugin_api::PluginErrorKind;
 use std::fs;
-use std::path::Path;
 
 pub(super) const ALL: &[Case] = &[
     Case {
@@ -55,9 +54,8 @@ pub(super) const ALL: &[Case] = &[
     },
 ];
 
-fn wrong_size(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn wrong_size(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(5000)?;
     for bytes in [0, 4999, 5001, 1 << 40] {
         let mut job = stage.job(&format!("{bytes}"));
@@ -67,8 +65,7 @@ fn wrong_size(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     Ok(())
 }
 
-fn missing(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    let mut stage = Stage::new(folder)?;
+fn missing(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     stage.file(10)?.file(10)?;
     let job = stage.job("a");
     attempt(fs::remove_file(&job.items[1].source), "removing a source")?;
@@ -76,36 +73,36 @@ fn missing(subject: &Subject<'_>, folder: &Path) -> Found<()> {
 }
 
 /// A folder cannot be read as a file even by root.
-fn unreadable(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    let mut stage = Stage::new(folder)?;
+fn unreadable(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
-    job.items[0].source = folder.join("from");
-    job.items[0].bytes = attempt(fs::metadata(folder.join("from")), "examining a folder")?.len();
+    job.items[0].source = stage.folder.join("from");
+    job.items[0].bytes = attempt(fs::metadata(stage.folder.join("from")), "examining a folder")?.len();
     names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].source)
 }
 
-fn no_folder(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    let mut stage = Stage::new(folder)?;
+fn no_folder(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
-    job.items[0].destination = folder.join("no/such/folder");
+    job.items[0].destination = stage.folder.join("no/such/folder");
     names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].destination)?;
-    expect(&folder.join("no").exists(), &false, "whether the folder was made, which is the host's to do,")
+    expect(
+        &stage.folder.join("no").exists(),
+        &false,
+        "whether the folder was made, which is the host's to do,",
+    )
 }
 
-fn unwritable(subject: &Subject<'_>, folder: &Path) -> Found<()> {
-    let mut stage = Stage::new(folder)?;
+fn unwritable(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
-    job.items[0].destination = folder.join("to");
+    job.items[0].destination = stage.folder.join("to");
     names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].destination)
 }
 
-fn full(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn full(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let Some(full) = subject.full else { return Ok(()) };
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(8 << 20)?;
     for take_crc in [true, false] {
         let mut job = stage.job(if take_crc { "crc" } else { "plain" });
@@ -116,7 +113,7 @@ fn full(subject: &Subject<'_>, folder: &Path) -> Found<()> {
         expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")?;
         attempt(fs::remove_file(full.join("big")), "making room again")?;
     }
-    let mut stage = Stage::new(&folder.join("again"))?;
+    let mut stage = Stage::new(&stage.folder.join("again"))?;
     stage.file(10_000)?;
     let mut job = stage.job("a");
     job.items[0].destination = full.join("small");
@@ -124,19 +121,17 @@ fn full(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     attempt(fs::remove_file(full.join("small")), "making room again")
 }
 
-fn next_job(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn next_job(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(10)?.file(100_000)?.file(20)?;
     let mut bad = stage.job("bad");
-    bad.items[1].source = folder.join("from/missing");
+    bad.items[1].source = stage.folder.join("from/missing");
     copy_badly(&*transport, &bad)?;
     copy_well(&*transport, &stage.job("good")).map(drop)
 }
 
-fn read_only(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn read_only(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let Some(read_only) = subject.read_only else { return Ok(()) };
-    let mut stage = Stage::new(folder)?;
     stage.file(10)?;
     let mut job = stage.job("a");
     job.items[0].destination = read_only.join("file");
@@ -145,12 +140,11 @@ fn read_only(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")
 }
 
-fn again(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn again(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(10)?.file(100_000)?;
     let job = stage.job("a");
-    let (source, aside) = (&job.items[1].source, folder.join("aside"));
+    let (source, aside) = (&job.items[1].source, stage.folder.join("aside"));
     attempt(fs::rename(source, &aside), "taking a source away")?;
     copy_badly(&*transport, &job)?;
     attempt(fs::rename(&aside, source), "putting a source back")?;

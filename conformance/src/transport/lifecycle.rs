@@ -6,7 +6,6 @@ use super::stage::{
 use super::{Case, Subject};
 use scr_plugin_api::{CopyItem, CopyState, PluginErrorKind, Transport};
 use std::fs;
-use std::path::Path;
 
 pub(super) const ALL: &[Case] = &[
     Case {
@@ -56,9 +55,8 @@ pub(super) const ALL: &[Case] = &[
     },
 ];
 
-fn twice(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn twice(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(100_000)?;
     let job = stage.job("a");
     let first = copy_well(&*transport, &job)?;
@@ -71,14 +69,13 @@ fn twice(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     expect(&(read(&job.items[0].destination)? == before), &true, "whether the destination is as before")
 }
 
-fn reused(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn reused(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(1000)?;
     let job = stage.job("a");
     copy_well(&*transport, &job)?;
     let mut other = job.clone();
-    other.items[0].destination = folder.join("to/other");
+    other.items[0].destination = stage.folder.join("to/other");
     match copy(&*transport, &other) {
         // Refused, or really copied; never "done" without the bytes.
         Ok((_, CopyState::Done)) => same_bytes(&other.items[0]),
@@ -86,9 +83,8 @@ fn reused(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     }
 }
 
-fn foreign(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn foreign(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(10)?;
     let ticket = copy_well(&*transport, &stage.job("a"))?;
     let cut = ticket.get(..ticket.len() / 2).unwrap_or_default().to_vec();
@@ -105,9 +101,8 @@ fn foreign(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     Ok(())
 }
 
-fn cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn cancel(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     for _ in 0..32 {
         stage.file(1 << 20)?;
     }
@@ -116,19 +111,21 @@ fn cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     until_it_moves(&*transport, &ticket)?;
     accepted(transport.cancel(&ticket), "cancel")?;
     let before = snapshot(&job.items)?;
-    match accepted(transport.wait(&ticket), "wait")? {
-        CopyState::Failed(error) => {
-            expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error")?;
-        }
-        // It was quicker than the request to stop it.
-        CopyState::Done => job.items.iter().try_for_each(same_bytes)?,
-        CopyState::Running(_) => return Err("wait came back from a job that is running".into()),
-    }
+    was_cancelled(&*transport, &ticket, &job.items)?;
     // Another job gives the cancelled one time to do wrong.
-    let mut other = Stage::new(&folder.join("other"))?;
+    let mut other = Stage::new(&stage.folder.join("other"))?;
     other.file(4 << 20)?;
     copy_well(&*transport, &other.job("a"))?;
     expect(&(snapshot(&job.items)? == before), &true, "whether the destinations are as they were at cancel")
+}
+
+/// It has been told to stop, and may have been quicker.
+fn was_cancelled(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {
+    match accepted(transport.wait(ticket), "wait")? {
+        CopyState::Failed(error) => expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error"),
+        CopyState::Done => items.iter().try_for_each(same_bytes),
+        CopyState::Running(_) => Err("wait came back from a job that is running".into()),
+    }
 }
 
 /// Whether each destination is there, and its bytes.
@@ -136,9 +133,8 @@ fn snapshot(items: &[CopyItem]) -> Found<Vec<Option<Vec<u8>>>> {
     items.iter().map(|item| item.destination.exists().then(|| read(&item.destination)).transpose()).collect()
 }
 
-fn late_cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn late_cancel(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(1000)?;
     let job = stage.job("a");
     let ticket = copy_well(&*transport, &job)?;
@@ -147,11 +143,11 @@ fn late_cancel(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     job.items.iter().try_for_each(same_bytes)
 }
 
-fn threads(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn threads(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
     let transport = &*transport;
     let one = |number: usize| {
-        let mut stage = Stage::new(&folder.join(format!("{number}")))?;
+        let mut stage = Stage::new(&stage.folder.join(format!("{number}")))?;
         for extra in 0..5 {
             stage.file(20_000 * number as u64 + extra)?;
         }
@@ -166,9 +162,8 @@ fn threads(subject: &Subject<'_>, folder: &Path) -> Found<()> {
 }
 
 /// Never less than before, and never more than there is.
-fn progress(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn progress(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     stage.file(3 << 20)?.file(0)?.file(5 << 20)?.file(1)?;
     let job = stage.job("a");
     let total = job.items.iter().map(|item| item.bytes).sum();
@@ -187,13 +182,11 @@ fn progress(subject: &Subject<'_>, folder: &Path) -> Found<()> {
             _ => break,
         }
     }
-    expect(&accepted(transport.wait(&ticket), "wait")?, &CopyState::Done, "the state of the job")?;
-    job.items.iter().try_for_each(same_bytes)
+    ends_well(&*transport, &ticket, &job.items)
 }
 
-fn resume(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn resume(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();
-    let mut stage = Stage::new(folder)?;
     for _ in 0..16 {
         stage.file(1 << 20)?;
     }
@@ -204,11 +197,10 @@ fn resume(subject: &Subject<'_>, folder: &Path) -> Found<()> {
 }
 
 /// As after the end of the process that started it. Only the host can distinguish an instance from a process.
-fn handed_over(subject: &Subject<'_>, folder: &Path) -> Found<()> {
+fn handed_over(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     if !subject.survives {
         return Ok(());
     }
-    let mut stage = Stage::new(folder)?;
     for _ in 0..8 {
         stage.file(1 << 20)?;
     }
@@ -218,20 +210,16 @@ fn handed_over(subject: &Subject<'_>, folder: &Path) -> Found<()> {
     drop(first);
     let second = (subject.make)();
     expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
-    ends_well(&*second, &ticket)?;
-    job.items.iter().try_for_each(same_bytes)?;
+    ends_well(&*second, &ticket, &job.items)?;
     expect(&(subject.make)().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
     let first = (subject.make)();
     let ticket = start(&*first, &stopped)?;
     drop(first);
     accepted((subject.make)().cancel(&ticket), "cancel by another instance")?;
-    match accepted((subject.make)().wait(&ticket), "wait")? {
-        CopyState::Failed(error) => expect(&error.kind, &PluginErrorKind::Cancelled, "the kind of the error"),
-        CopyState::Done => stopped.items.iter().try_for_each(same_bytes),
-        CopyState::Running(_) => Err("wait came back from a job that is running".into()),
-    }
+    was_cancelled(&*(subject.make)(), &ticket, &stopped.items)
 }
 
-fn ends_well(transport: &dyn Transport, ticket: &[u8]) -> Found<()> {
-    expect(&accepted(transport.wait(ticket), "wait")?, &CopyState::Done, "the state of the job")
+fn ends_well(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {
+    expect(&accepted(transport.wait(ticket), "wait")?, &CopyState::Done, "the state of the job")?;
+    items.iter().try_for_each(same_bytes)
 }

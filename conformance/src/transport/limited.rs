@@ -1,7 +1,7 @@
 //! A transport each of whose calls must return within a limit. After one that does not, nothing more is tried, as its thread
 //! still runs.
 
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{mpsc, Arc};
 use std::time::Duration;
@@ -21,7 +21,6 @@ impl Limited {
         name: &str,
         call: impl FnOnce(&dyn Transport) -> T + Send + 'static,
     ) -> Result<T, PluginError> {
-        let fault = |what: String| PluginError::new(PluginErrorKind::Fault, what);
         let transport = Arc::clone(&self.transport);
         let (sender, answer) = mpsc::channel();
         // After the limit there is no receiver any more.
@@ -29,9 +28,9 @@ impl Limited {
         answer.recv_timeout(self.limit).map_err(|error| match error {
             mpsc::RecvTimeoutError::Timeout => {
                 self.hung.store(true, Ordering::Relaxed);
-                fault(format!("{name} has not returned within {} s", self.limit.as_secs()))
+                PluginError::fault(format!("{name} has not returned within {} s", self.limit.as_secs()))
             }
-            mpsc::RecvTimeoutError::Disconnected => fault(format!("{name} panicked")),
+            mpsc::RecvTimeoutError::Disconnected => PluginError::fault(format!("{name} panicked")),
         })
     }
 }

@@ -26,6 +26,7 @@ pub use file_system::TinyFileSystem;
 
 use limited::{Hung, Limited};
 use scr_plugin_api::Transport;
+use stage::Stage;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -56,7 +57,7 @@ pub struct Case {
     pub name: &'static str,
     /// The usual cure if it is not kept.
     pub cure: &'static str,
-    run: fn(&Subject<'_>, &Path) -> Result<(), String>,
+    run: fn(&Subject<'_>, &mut Stage) -> Result<(), String>,
 }
 
 /// A rule that is not kept.
@@ -138,7 +139,7 @@ impl Case {
         let folder = subject.folder.join(self.name.replace(' ', "_"));
         std::fs::create_dir_all(&folder)
             .map_err(|error| format!("the folder {} could not be made: {error}", folder.display()))
-            .and_then(|()| (self.run)(subject, &folder))
+            .and_then(|()| (self.run)(subject, &mut Stage::new(&folder)?))
             .map_err(|found| Failure { case: self.name, found, cure: self.cure })
     }
 }

@@ -10,7 +10,7 @@ pub(super) type Found<T> = Result<T, String>;
 
 /// Files in one case's folder: sources in `from`, destinations in `to`.
 pub(super) struct Stage {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     items: Vec<CopyItem>,
 }
 

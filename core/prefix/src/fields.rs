@@ -13,9 +13,9 @@ pub(crate) fn flag(tree: &KvTree, key: &str) -> Result<Option<bool>, FieldError>
     Ok(tree.parse::<i64>(key)?.map(|value| value != 0))
 }
 
-/// A checksum, in hexadecimal digits after `0x`.
-pub fn set_crc(tree: &mut KvTree, crc: u32) {
-    tree.set("CRC", format!("{crc:#x}"));
+/// A checksum, if there is one, in hexadecimal digits after `0x`.
+pub fn set_crc(tree: &mut KvTree, crc: impl Into<Option<u32>>) {
+    tree.set_known("CRC", crc.into().map(|crc| format!("{crc:#x}")));
 }
 
 /// A checksum, where it is written.
@@ -26,11 +26,7 @@ pub fn crc(tree: &KvTree) -> Result<Option<u32>, FieldError> {
         // C leaves the `0x` away where the number is 0.
         None => text.parse().ok(),
     };
-    value.map(Some).ok_or(FieldError::Malformed {
-        key: "CRC".to_owned(),
-        found: text,
-        expected: "a checksum",
-    })
+    value.map(Some).ok_or(FieldError::malformed("CRC", text, "a checksum"))
 }
 
 /// The ids among the keys of a tree, ascending. Only the way we write an id counts, or one could be listed twice.

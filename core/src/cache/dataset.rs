@@ -6,7 +6,7 @@ use super::record::{FileRecord, RankRecord};
 use super::verify::Verified;
 use crate::holdings::{Holding, InPrefix, Lies, Standing};
 use crate::job::Job;
-use scr_base::fs::{At, Files};
+use scr_base::fs::Files;
 use scr_comm::placement::Survives;
 use scr_config::descriptor::protects;
 use scr_config::param;
@@ -190,9 +190,7 @@ impl CachedDataset {
 
     /// Records in this rank's part that no run may restart from the dataset. Gives whether that is recorded; why not is reported.
     pub(crate) fn record_refused(&self, job: &Job) -> bool {
-        let path = self.part.filemap();
-        let recorded = Journal::reopen(job.files(), &path)
-            .and_then(|journal| journal.append(job.files(), &Entry::Refused).at("write", &path));
+        let recorded = Journal::add(job.files(), &self.part, &[Entry::Refused]);
         recorded.map_err(|error| job.report.error_here(&scr_base::describe(&error))).is_ok()
     }
 }

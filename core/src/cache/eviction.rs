@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::holdings::{next, waits, Goal, Holding, Lies, Limit, Standing};
 use crate::job::Job;
 use scr_base::fs::verify::expect_bytes;
-use scr_base::fs::{Files, FsError};
+use scr_base::fs::Files;
 use scr_base::message::amount;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{all_reduce, any, barrier, first_rank, Op};
@@ -309,7 +309,7 @@ impl Cache {
             true => cached.part.remove_but_spare(files, &cached.record),
             false => cached.part.remove(files),
         });
-        report(job, removed);
+        job.report_failed(removed);
         self.open.close_removed();
         self.record_evicted(job, &cached);
     }
@@ -392,7 +392,7 @@ impl Cache {
 
     /// Removes this rank's part of a dataset that has failed. If that fails, the next start does it.
     pub(crate) fn remove_part(&self, job: &Job, part: &PartDir) {
-        report(job, part.remove(job.files()));
+        job.report_failed(part.remove(job.files()));
     }
 
     /// Frees the memory that is kept for the redundancy files of new datasets.
@@ -401,7 +401,7 @@ impl Cache {
     }
 
     fn remove_spare(&self, job: &Job, store: usize) {
-        report(job, remove_spare(job.files(), &self.stores[store].cache, job.rank()));
+        job.report_failed(remove_spare(job.files(), &self.stores[store].cache, job.rank()));
         self.open.close_removed();
     }
 
@@ -458,12 +458,6 @@ fn verify_before_delete(job: &Job, cached: &CachedDataset) {
             record.label(),
             cached.part.dataset().display()
         ));
-    }
-}
-
-fn report(job: &Job, done: Result<(), FsError>) {
-    if let Err(error) = done {
-        job.report.error_here(&scr_base::describe(&error));
     }
 }
 

@@ -144,14 +144,11 @@ impl Journal {
         self.write(files, &frame(entry))
     }
 
-    /// Appends the record of a part that is complete once more. It is complete at every moment.
-    pub(crate) fn append_anew(
-        &self,
-        files: &dyn Files,
-        record: &RankRecord,
-        kept: &[RankRecord],
-    ) -> io::Result<()> {
-        self.write(files, &[frame(&Entry::Prepared(record, kept)), frame(&Entry::Complete)].concat())
+    /// Appends entries, in one step, to the filemap of a part that is there.
+    pub(crate) fn add(files: &dyn Files, part: &PartDir, entries: &[Entry<'_>]) -> Result<(), FsError> {
+        let path = part.filemap();
+        let bytes: Vec<u8> = entries.iter().flat_map(frame).collect();
+        Self::reopen(files, &path)?.write(files, &bytes).at("write", &path)
     }
 
     /// The remains of a failed attempt are cut off before the next one.
@@ -181,9 +178,7 @@ impl Journal {
         }
         Ok(())
     }
-}
 
-impl Journal {
     /// The part is complete, and this process counts on it.
     pub(crate) fn into_claim(self) -> Claim {
         Claim { file: Some(self.file), is_ours: true }
@@ -382,9 +377,8 @@ const HEAD: usize = 8;
 pub fn as_tree(map: &Filemap) -> KvTree {
     let mut tree = KvTree::new();
     tree.set("STATE", format!("{:?}", map.state).to_uppercase());
-    if let Some(lost) = map.wrong_bytes {
-        tree.set("WRONG", if lost == Lost::Data { IN_FILES } else { IN_REDUNDANCY });
-    }
+    let wrong = map.wrong_bytes.map(|lost| if lost == Lost::Data { IN_FILES } else { IN_REDUNDANCY });
+    tree.set_known("WRONG", wrong);
     if let Some(record) = &map.record {
         tree.put("RECORD", record.to_tree());
     }

@@ -2,9 +2,10 @@
 
 use scr_base::fs::Files;
 use scr_base::parallel;
+use scr_plugin_api::held;
 use std::mem::take;
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::thread::{Builder, JoinHandle};
 
 /// The threads of this rank that give memory back.
@@ -22,7 +23,7 @@ impl Freeing {
         let held: Vec<_> = removed.filter_map(|path| files.hold_memory(&path)).collect();
         let result = remove();
         if !held.is_empty() {
-            let mut threads = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut threads = held(&self.0);
             threads.retain(|thread| !thread.is_finished());
             // If no thread can be started, this one frees the memory.
             threads.extend(parallel::start(Builder::new().name("scr-free".to_owned()), move || {
@@ -37,7 +38,7 @@ impl Freeing {
 
     /// Returns when the memory of all that was removed is there again.
     pub(crate) fn wait(&self) {
-        let threads = take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = take(&mut *held(&self.0));
         threads.into_iter().for_each(|thread| _ = thread.join());
     }
 }

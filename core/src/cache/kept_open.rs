@@ -2,8 +2,9 @@
 //! already, which costs a third less than mapping it again.
 
 use scr_base::fs::{File, Files};
+use scr_plugin_api::held;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// The redundancy files that this rank has written in this run.
 #[derive(Default)]
@@ -16,25 +17,21 @@ impl KeptOpen {
     /// Keeps a file that has been written.
     pub(crate) fn keep(&self, file: Box<dyn File>) {
         if let Ok(status) = file.status() {
-            self.all().push((status.identity, file));
+            held(&self.0).push((status.identity, file));
         }
     }
 
     /// The file of this name, if it was kept.
     pub(crate) fn take(&self, files: &dyn Files, path: &Path) -> Option<Box<dyn File>> {
         let wanted = files.status(path).ok()?.identity;
-        let mut kept = self.all();
+        let mut kept = held(&self.0);
         let at = kept.iter().position(|(identity, _)| *identity == wanted)?;
         Some(kept.swap_remove(at).1)
     }
 
     /// Closes the files that have no name any more: their memory is free only then.
     pub(crate) fn close_removed(&self) {
-        self.all().retain(|(_, file)| file.status().is_ok_and(|status| status.links > 0));
-    }
-
-    fn all(&self) -> MutexGuard<'_, Vec<OpenFile>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.0).retain(|(_, file)| file.status().is_ok_and(|status| status.links > 0));
     }
 }
 
@@ -53,7 +50,7 @@ mod tests {
         }
         RealFiles.remove_file(&path("removed")).unwrap();
         open.close_removed();
-        assert_eq!(open.all().len(), 1, "memory of a removed file is given back");
+        assert_eq!(held(&open.0).len(), 1, "memory of a removed file is given back");
         RealFiles.rename(&path("leaving"), &path("spare")).unwrap();
         RealFiles.open(&path("leaving"), How::Create(0o600)).unwrap();
         assert!(open.take(&RealFiles, &path("leaving")).is_none(), "another file has the name now");

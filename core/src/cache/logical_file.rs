@@ -8,10 +8,10 @@ use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::{self, zeroed, File, Mapped};
 use scr_base::parallel::at_a_time;
-use scr_plugin_api::{with_limit, Bytes, MappedRange, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, with_limit, Bytes, MappedRange, PluginError};
 use std::ops::Range;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// Files that are one run of bytes.
 pub(crate) struct LogicalFile {
@@ -66,15 +66,15 @@ impl LogicalFile {
         let threads = threads.min(u32::try_from(bytes / PIECE as u64).unwrap_or(u32::MAX));
         let hashers = at_a_time(threads, &pieces, |(part, piece)| part.hash(piece.clone()));
         for ((part, piece), hasher) in pieces.into_iter().zip(hashers) {
-            part.sum().put(piece, hasher?);
+            held(&part.sum).put(piece, hasher?);
         }
-        let whole = |part: &Part| part.sum().whole(part.len).expect("the gaps have just been filled");
+        let whole = |part: &Part| held(&part.sum).whole(part.len).expect("the gaps have just been filled");
         Ok(self.parts.iter().map(|part| Some(whole(part))).collect())
     }
 
     /// Whether any byte has been read or written here. Only files with checksums are asked.
     pub(crate) fn is_used(&self) -> bool {
-        self.parts.iter().any(|part| !part.sum().is_empty())
+        self.parts.iter().any(|part| !held(&part.sum).is_empty())
     }
 
     /// The open files, of which nothing is borrowed any more.
@@ -118,7 +118,7 @@ impl Bytes for LogicalFile {
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
             part.read(at, &mut buffer[range.clone()])?;
             if self.summed {
-                part.sum().take_in(at, &buffer[range]);
+                held(&part.sum).take_in(at, &buffer[range]);
             }
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Bytes for LogicalFile {
         let (part, range) = self.around(offset, len)?;
         let bytes = part.mapped()?.borrow(range.clone())?;
         if self.summed {
-            part.sum().take_in(range.start as u64, bytes);
+            held(&part.sum).take_in(range.start as u64, bytes);
         }
         Some(bytes)
     }
@@ -143,22 +143,21 @@ impl Bytes for LogicalFile {
         let inside = self.len.saturating_sub(offset).min(buffer.len() as u64) as usize;
         if buffer[inside..].iter().any(|&byte| byte != 0) {
             let end = offset.saturating_add(buffer.len() as u64);
-            let text = format!("the scheme wrote up to byte {end} of {}", self.len);
-            return Err(PluginError::new(PluginErrorKind::Fault, text));
+            return Err(PluginError::fault(format!("the scheme wrote up to byte {end} of {}", self.len)));
         }
         for (part, at, range) in self.overlapping(offset, buffer.len()) {
             part.check_not_borrowed(at, range.len())?;
             let (bytes, end) = (&buffer[range.clone()], at + range.len() as u64);
-            let is_zero = self.is_of_zeros && part.sum().is_new(&(at..end));
+            let is_zero = self.is_of_zeros && held(&part.sum).is_new(&(at..end));
             let written = if is_zero {
                 write_data(&*part.file, at, bytes).map(drop)
             } else {
                 part.file.write_at(at, bytes)
             };
             match &written {
-                Ok(()) if self.summed => part.sum().take_in_written(at, bytes),
+                Ok(()) if self.summed => held(&part.sum).take_in_written(at, bytes),
                 // Some of them may be there.
-                Err(_) if self.summed => part.sum().doubt(at..end),
+                Err(_) if self.summed => held(&part.sum).doubt(at..end),
                 _ => (),
             }
             written.map_err(|error| part.error("write", at, error))?;
@@ -184,7 +183,7 @@ impl MappedRange for PartRange<'_> {
 impl Drop for PartRange<'_> {
     fn drop(&mut self) {
         if self.summed {
-            self.part.sum().take_in_written(self.at, self.mapped.bytes());
+            held(&self.part.sum).take_in_written(self.at, self.mapped.bytes());
         }
     }
 }
@@ -199,16 +198,12 @@ impl Part {
     fn check_not_borrowed(&self, at: u64, len: usize) -> Result<(), PluginError> {
         let range = at as usize..at as usize + len;
         match self.mapped.get() {
-            Some(Some(mapped)) if mapped.is_borrowed(&range) => {
-                let text = format!("byte {at} of {} is borrowed to be written", self.path.display());
-                Err(PluginError::new(PluginErrorKind::Fault, text))
-            }
+            Some(Some(mapped)) if mapped.is_borrowed(&range) => Err(PluginError::fault(format!(
+                "byte {at} of {} is borrowed to be written",
+                self.path.display()
+            ))),
             _ => Ok(()),
         }
-    }
-
-    fn sum(&self) -> MutexGuard<'_, Checksum> {
-        self.sum.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
@@ -220,7 +215,7 @@ impl Part {
                 Ok(0) => {
                     let text =
                         format!("{} ends at byte {at} where {} were recorded", self.path.display(), self.len);
-                    return Err(PluginError::new(PluginErrorKind::Corrupt, text));
+                    return Err(PluginError::corrupt(text));
                 }
                 Ok(count) => done += count,
                 Err(error) => return Err(self.error("read", at, error)),
@@ -231,7 +226,7 @@ impl Part {
 
     /// The bytes that have not passed by, or were written over, in pieces for one thread each.
     fn unread(&self) -> Vec<Range<u64>> {
-        let mut sum = self.sum();
+        let mut sum = held(&self.sum);
         sum.forget_doubtful();
         let gaps = sum.gaps(0..self.len).into_iter();
         let pieces = gaps.flat_map(|gap| {
@@ -258,8 +253,7 @@ impl Part {
 
     fn error(&self, verb: &str, offset: u64, error: std::io::Error) -> PluginError {
         let error = with_limit(error);
-        let text = format!("cannot {verb} {} at byte {offset}: {error}", self.path.display());
-        PluginError::new(PluginErrorKind::Io, text)
+        PluginError::io(format!("cannot {verb} {} at byte {offset}: {error}", self.path.display()))
     }
 }
 

@@ -14,7 +14,7 @@ pub enum Lost {
 }
 
 /// The loss of a part, and its cause.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loss {
     pub lost: Lost,
     pub(crate) why: String,

@@ -57,6 +57,7 @@ pub(crate) use store::StoreInUse;
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
+use crate::typed::gather_values;
 use begin::DatasetIds;
 use filemap::{Claim, Filemap};
 use flush_file::update_flush_file;
@@ -67,9 +68,8 @@ use part::PartDir;
 use record::RankRecord;
 use scr_base::fs::{Files, FsError, OwnedDir};
 use scr_base::planted::{planted, Bug};
-use scr_comm::collective::{any, gather};
+use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::{Dropping, Request};
 use scr_prefix::{Between, FlushEntry, FlushFile, Location, PrefixError, Seq};
 use sharing::Sharing;
@@ -399,23 +399,13 @@ impl Cache {
         alone: Option<u64>,
         over: Option<Between>,
     ) -> Result<(), Error> {
-        let mut own = KvTree::new();
-        for (place, left) in self.left.iter().filter(|left| is_unwanted(left)).enumerate() {
-            let seq = own.entry("LEFT", place);
-            seq.set("RUN", left.seq.run);
-            seq.set("ID", left.seq.id);
-        }
+        let own: Vec<Seq> = self.left.iter().filter(|left| is_unwanted(left)).map(|left| left.seq).collect();
         let all = match any(&*job.comm, [!own.is_empty()])? {
-            [true] => gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default(),
+            [true] => gather_values(&*job.comm, &own)?.unwrap_or_default(),
             [false] => Vec::new(),
         };
-        let all: Vec<KvTree> = all.iter().filter_map(|packed| KvTree::unpack(packed).ok()).collect();
-        let seqs =
-            all.iter().filter_map(|tree| tree.get("LEFT")).flat_map(KvTree::iter).filter_map(|(_, seq)| {
-                Some(Seq { run: seq.require("RUN").ok()?, id: seq.require("ID").ok()? })
-            });
         let cached = in_cache.iter().filter_map(|&id| self.dataset(id)).map(CachedDataset::seq);
-        let mut seqs: Vec<Seq> = seqs.chain(cached).collect();
+        let mut seqs: Vec<Seq> = all.into_iter().flatten().chain(cached).collect();
         // A dataset that an earlier run writes from now on belongs to nobody's past, and has a place in between too.
         let by_name = over.is_none();
         let over = over.filter(|_| !job.run.is_second);

@@ -198,34 +198,23 @@ impl RankRecord {
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.put("DSETDESC", self.dataset.to_tree());
-        if self.id_in_prefix != self.dataset.id {
-            tree.set("PREFIX_ID", self.id_in_prefix);
-        }
-        if let Some(ranks) = self.read_by {
-            tree.set("READ_BY", ranks);
-        }
+        tree.set_known("PREFIX_ID", Some(self.id_in_prefix).filter(|&id| id != self.dataset.id));
+        tree.set_known("READ_BY", self.read_by);
         tree.set("BEGUN", self.begun);
         tree.set_bytes("PREFIX", &self.prefix);
-        if let Some(id) = &self.prefix_id {
-            tree.set(PREFIX_RANDOM_ID, id);
-        }
+        tree.set_known(PREFIX_RANDOM_ID, self.prefix_id.as_ref());
         tree.set("RANK", self.rank);
         tree.set("NODE", &self.node);
         tree.put("PROTECTION", self.protection.to_tree());
         let members = tree.child("SET");
         for (place, member) in self.members.iter().enumerate() {
-            let entry = members.entry(place.to_string(), member);
-            if let Some(node) = self.nodes.get(place) {
-                entry.set("NODE", node);
-            }
+            members.entry(place.to_string(), member).set_known("NODE", self.nodes.get(place));
         }
         let files = tree.child("FILE");
         for file in &self.files {
             files.put(&file.name, file.to_tree());
         }
-        if let Some(boot) = &self.local {
-            tree.set("LOCAL", boot);
-        }
+        tree.set_known("LOCAL", self.local.as_ref());
         if let Some(redundancy) = self.redundancy {
             let entry = tree.child("REDUNDANCY");
             entry.set("SIZE", redundancy.bytes);
@@ -266,20 +255,15 @@ impl RankRecord {
 
     /// The conditions between the fields, so that nothing that uses them needs to ask again.
     fn check(&self) -> Result<(), FieldError> {
-        let wrong = |key: &str, found: String, expected| FieldError::Malformed {
-            key: key.to_owned(),
-            found,
-            expected,
-        };
         let total = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
         if total.is_none() {
-            return Err(wrong("FILE", "more bytes than can be".to_owned(), "a set of files"));
+            return Err(FieldError::malformed("FILE", "more bytes than can be", "a set of files"));
         }
         if self.dataset.ranks.is_none() {
             return Err(FieldError::Missing { key: RANKS.to_owned() });
         }
         if self.rank.0 >= self.ranks() {
-            return Err(wrong("RANK", self.rank.to_string(), "a rank of that run"));
+            return Err(FieldError::malformed("RANK", self.rank.to_string(), "a rank of that run"));
         }
         let mut sorted = self.members.clone();
         sorted.sort_unstable();
@@ -289,7 +273,7 @@ impl RankRecord {
         let listed = self.members.is_empty() || self.members.contains(&self.rank);
         let placed = self.nodes.is_empty() || self.nodes.len() == self.members.len();
         if !inside || !listed || !placed || sorted.len() != self.members.len() {
-            return Err(wrong(
+            return Err(FieldError::malformed(
                 "SET",
                 format!("{:?}", self.members),
                 "a list of different ranks with this one, and of their nodes",
@@ -330,9 +314,7 @@ impl FileRecord {
         tree.set("MODE", self.mode);
         tree.set("MTIME_SECS", self.mtime.0);
         tree.set("MTIME_NSECS", self.mtime.1);
-        if let Some(crc) = self.crc {
-            set_crc(&mut tree, crc);
-        }
+        set_crc(&mut tree, self.crc);
         tree
     }
 
@@ -349,11 +331,7 @@ impl FileRecord {
 
 /// A record with a name that leads elsewhere is damaged as a whole.
 pub(crate) fn malformed_name(error: &FileNameError) -> FieldError {
-    FieldError::Malformed {
-        key: "FILE".to_owned(),
-        found: error.name.clone(),
-        expected: "the name of a file below the prefix directory",
-    }
+    FieldError::malformed("FILE", &error.name, "the name of a file below the prefix directory")
 }
 
 fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
@@ -364,11 +342,8 @@ fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
 /// With an invalid id the record would match any directory at that path.
 fn prefix_id(tree: &KvTree) -> Result<Option<PrefixId>, FieldError> {
     let Some(text) = tree.parse::<String>(PREFIX_RANDOM_ID)? else { return Ok(None) };
-    PrefixId::parse(&text).map(Some).ok_or(FieldError::Malformed {
-        key: PREFIX_RANDOM_ID.to_owned(),
-        found: text,
-        expected: "the random id of a prefix directory",
-    })
+    let expected = "the random id of a prefix directory";
+    PrefixId::parse(&text).map(Some).ok_or(FieldError::malformed(PREFIX_RANDOM_ID, text, expected))
 }
 
 const PREFIX_RANDOM_ID: &str = "PREFIX_RANDOM_ID";

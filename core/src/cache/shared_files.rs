@@ -12,8 +12,9 @@ use super::node_dir;
 use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
+use crate::typed::route_values;
 use scr_base::fs::{At, Files, FsError, MAX_TREE_BYTES};
-use scr_comm::collective::{all_reduce, route, Op};
+use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{Comm, CommError, Rank};
 use scr_prefix::FileName;
 use std::collections::{BTreeMap, HashSet};
@@ -152,24 +153,15 @@ fn ask<'a>(
     comm: &dyn Comm,
     names: impl Iterator<Item = (u64, &'a FileName)>,
 ) -> Result<Vec<(u64, u128)>, CommError> {
-    let mut asked: BTreeMap<Rank, Vec<u8>> = BTreeMap::new();
+    let mut asked: BTreeMap<Rank, Vec<(u64, u128)>> = BTreeMap::new();
     for (number, name) in names {
         let digest = digest(name.as_bytes());
-        let to = asked.entry(Rank((digest % u128::from(comm.size())) as u32)).or_default();
-        to.extend(number.to_be_bytes());
-        to.extend(digest.to_be_bytes());
+        let to = Rank((digest % u128::from(comm.size())) as u32);
+        asked.entry(to).or_default().push((number, digest));
     }
-    let came = route(comm, asked.into_iter().collect())?;
-    let read = |mut bytes: &[u8]| {
-        let mut questions = Vec::new();
-        while let Some((number, rest)) = bytes.split_first_chunk() {
-            let Some((digest, rest)) = rest.split_first_chunk() else { break };
-            questions.push((u64::from_be_bytes(*number), u128::from_be_bytes(*digest)));
-            bytes = rest;
-        }
-        questions
-    };
-    Ok(came.iter().flat_map(|(_, bytes)| read(bytes)).collect())
+    let asked: Vec<_> = asked.into_iter().collect();
+    let came = route_values(comm, &asked)?.into_iter();
+    Ok(came.flat_map(|(_, questions)| questions).collect())
 }
 
 /// The names that a rank has claimed, with a mark where they hold the name of the dataset.

@@ -52,12 +52,8 @@ pub(crate) fn to_tree(list: &[PrefixFile]) -> KvTree {
     for (place, file) in list.iter().enumerate() {
         let entry = tree.child(place.to_string());
         entry.set_bytes("NAME", &file.name);
-        if let Some(bytes) = file.bytes {
-            entry.set("SIZE", bytes);
-        }
-        if let Some(crc) = file.crc {
-            entry.set("CRC", crc);
-        }
+        entry.set_known("SIZE", file.bytes);
+        entry.set_known("CRC", file.crc);
     }
     tree
 }

@@ -22,6 +22,6 @@ pub fn database(host: &PluginHost, params: &Params) -> Result<Box<dyn LogSink>, 
         ("CA", params.get(&param::LOG_DB_CA).map(|path| path.to_string_lossy().into_owned())),
     ];
     let given = texts.iter().filter_map(|(name, text)| Some((*name, text.as_deref()?)));
-    let options = plugin.options(given.chain([("DEBUG", debug)]))?;
+    let options = plugin.manifest.options(given.chain([("DEBUG", debug)]))?;
     plugin.log_sink(&options)
 }

@@ -9,13 +9,13 @@ use super::check::{self, CheckedLibrary};
 use super::host::{OpenPlugin, PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::search::FoundPlugin;
+use crate::typed::broadcast_value;
 use scr_base::describe;
 use scr_base::env::Trusted;
-use scr_comm::collective::{agree_at, broadcast_among, broadcast_tree};
+use scr_comm::collective::{agree_at, broadcast_among};
 use scr_comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
-use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
 /// Why one rank cannot use what rank 0 found.
@@ -41,29 +41,14 @@ pub fn open_together(
     kind: PluginKind,
     name: &str,
 ) -> Collective<OpenPlugin> {
-    open(comm, mates, host, kind, name).map_err(|error| match error {
-        CollectiveError::Ranks(why) => why.with(format!("the {kind} {name} cannot be used")).into(),
-        broken @ CollectiveError::Comm(_) => broken,
-    })
-}
-
-fn open(
-    comm: &dyn Comm,
-    mates: &[Rank],
-    host: &PluginHost,
-    kind: PluginKind,
-    name: &str,
-) -> Collective<OpenPlugin> {
+    let unusable = |why: RankErrors| why.with(format!("the {kind} {name} cannot be used"));
     let own = (comm.rank() == Rank(0)).then(|| resolve(host, kind, name));
-    let notice = match &own {
-        Some(Ok((found, library))) => description(found, library),
-        Some(Err(error)) => decline(host, error),
-        None => KvTree::new(),
-    };
-    let notice = broadcast_tree(comm, Rank(0), &notice)?;
-    if let Some(why) = notice.text("ERROR") {
-        return Err(RankErrors::on(Rank(0), notice.text("NODE").unwrap_or("?"), why).into());
-    }
+    let notice = own.as_ref().map(|own| match own {
+        Ok((found, library)) => Ok(Notice::of(found, library)),
+        Err(error) => Err((host.node().to_owned(), describe(error))),
+    });
+    let notice = broadcast_value(comm, notice)?;
+    let notice = notice.map_err(|(node, why)| unusable(RankErrors::on(Rank(0), &node, &why)))?;
     let leads = mates.first().is_none_or(|&first| first == comm.rank());
     let checked = match own {
         Some(Ok(found)) => Some(Ok(found)),
@@ -72,13 +57,13 @@ fn open(
     };
     let word = match &checked {
         Some(Ok((_, library))) => check::word(library),
-        _ => KvTree::new(),
+        _ => Vec::new(),
     };
-    let word = broadcast_among(comm, mates, word.pack())?;
+    let word = broadcast_among(comm, mates, word)?;
     let checked = checked.unwrap_or_else(|| take_word(host, &notice, &word));
     let opened = checked
         .and_then(|(found, library)| Ok(OpenPlugin::load(&found.manifest, &found.manifest_path, &library)?));
-    agree_at(comm, host.node(), opened)
+    agree_at(comm, host.node(), opened).or_else(|error| Err(CollectiveError::from(unusable(error.agreed()?))))
 }
 
 fn resolve(
@@ -93,46 +78,39 @@ fn resolve(
 
 /// The message of rank 0 on the plugin that it found. The path is the one before symbolic links, which may lead elsewhere
 /// on another node; the hash shows whether what lies there is the same.
-fn description(found: &FoundPlugin, library: &CheckedLibrary) -> KvTree {
-    let mut tree = KvTree::new();
-    tree.set_bytes("PATH", found.manifest_path.as_os_str().as_bytes());
-    tree.set("MANIFEST", &found.text);
-    tree.set_bytes("LIBRARY", found.library.as_os_str().as_bytes());
-    tree.set("SHA256", &library.sha256);
-    tree
+#[derive(Serialize, Deserialize)]
+struct Notice {
+    path: OsString,
+    manifest: String,
+    library: OsString,
+    sha256: String,
 }
 
-fn decline(host: &PluginHost, error: &PluginLoadError) -> KvTree {
-    let mut tree = KvTree::new();
-    // A name with a NUL cannot travel in a tree.
-    tree.set("ERROR", describe(error).replace('\0', "?"));
-    tree.set("NODE", host.node().replace('\0', "?"));
-    tree
-}
+impl Notice {
+    fn of(found: &FoundPlugin, library: &CheckedLibrary) -> Self {
+        Self {
+            path: found.manifest_path.as_os_str().to_owned(),
+            manifest: found.text.clone(),
+            library: found.library.as_os_str().to_owned(),
+            sha256: library.sha256.clone(),
+        }
+    }
 
-/// The plugin that rank 0 has chosen.
-fn chosen(notice: &KvTree) -> Result<FoundPlugin, HereError> {
-    let path = |key| {
-        Ok::<_, HereError>(PathBuf::from(OsString::from_vec(required(notice.value(key), key)?.to_vec())))
-    };
-    let (manifest_path, library) = (path("PATH")?, path("LIBRARY")?);
-    let text = required(notice.text("MANIFEST"), "MANIFEST")?.to_owned();
-    let (manifest, _) =
-        Manifest::parse(&manifest_path, &text).map_err(|error| HereError::Garbled(describe(&error)))?;
-    Ok(FoundPlugin { manifest, manifest_path, text, library })
-}
-
-fn required<T>(value: Option<T>, key: &str) -> Result<T, HereError> {
-    value.ok_or_else(|| HereError::Garbled(format!("{key} is missing")))
+    /// The plugin that rank 0 has chosen.
+    fn chosen(&self) -> Result<FoundPlugin, HereError> {
+        let (manifest_path, text) = (PathBuf::from(&self.path), self.manifest.clone());
+        let (manifest, _) =
+            Manifest::parse(&manifest_path, &text).map_err(|error| HereError::Garbled(describe(&error)))?;
+        Ok(FoundPlugin { manifest, manifest_path, text, library: PathBuf::from(&self.library) })
+    }
 }
 
 /// Checks that the library is here, and the same as on rank 0.
-fn check_here(host: &PluginHost, notice: &KvTree) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
-    let found = chosen(notice)?;
-    let expected = required(notice.text("SHA256"), "SHA256")?;
+fn check_here(host: &PluginHost, notice: &Notice) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
+    let found = notice.chosen()?;
     let library = found.check(host.env())?;
-    if library.sha256 != expected {
-        let (found, expected) = (library.sha256, expected.to_owned());
+    if library.sha256 != notice.sha256 {
+        let (found, expected) = (library.sha256, notice.sha256.clone());
         return Err(HereError::Different { path: library.path, found, expected });
     }
     Ok((found, library))
@@ -141,13 +119,12 @@ fn check_here(host: &PluginHost, notice: &KvTree) -> Result<(FoundPlugin, Checke
 /// The same with the word of the first rank of this node, if that has found it good and this rank finds the same file.
 fn take_word(
     host: &PluginHost,
-    notice: &KvTree,
+    notice: &Notice,
     word: &[u8],
 ) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
     let env = host.env();
-    let word = KvTree::unpack(word).unwrap_or_default();
-    match check::checked_by_mate(&*env.files, &word, &Trusted::by(env)) {
-        Some(library) => Ok((chosen(notice)?, library)),
+    match check::checked_by_mate(&*env.files, word, &Trusted::by(env)) {
+        Some(library) => Ok((notice.chosen()?, library)),
         None => check_here(host, notice),
     }
 }

@@ -4,14 +4,13 @@ use super::elf::{self, ElfProblem};
 use super::trust::{self, TrustError};
 use scr_base::env::{Distrust, Trusted};
 use scr_base::fs::{retried, zeroed, File, Files, How, Status};
-use scr_plugin_api::KvTree;
+use scr_plugin_api::held;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard};
 
 /// A library that may be loaded: it stays open, so what was checked is what will be loaded.
 pub struct CheckedLibrary {
@@ -81,7 +80,13 @@ pub fn check_library(
     path: &Path,
     trusted: &Trusted,
 ) -> Result<CheckedLibrary, CheckError> {
-    let (file, real, status) = open(files, path, trusted)?;
+    let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
+    let opened = trust::open(files, path, trusted).map_err(|error| match error {
+        TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
+        TrustError::NotAFile(found) => CheckError::NotAFile { path: real(), found },
+        TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
+    });
+    let (file, real, status) = opened?;
     if status.len > MAX_LIBRARY_BYTES {
         return Err(CheckError::TooLarge { path: real, found: status.len });
     }
@@ -100,28 +105,25 @@ pub fn check_library(
 /// The hashes of the libraries that this process has read, by [`identity`]: a library that nothing has changed is read once.
 fn known() -> MutexGuard<'static, BTreeMap<String, String>> {
     static KNOWN: Mutex<BTreeMap<String, String>> = Mutex::new(BTreeMap::new());
-    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+    held(&KNOWN)
 }
 
 /// The report of a rank on a library that it has checked, to the ranks of its node: its real path, and which file it is.
-pub(super) fn word(library: &CheckedLibrary) -> KvTree {
-    let mut tree = KvTree::new();
-    tree.set_bytes("PATH", library.path.as_os_str().as_bytes());
-    tree.set("SHA256", &library.sha256);
-    tree.set("FILE", identity(&library.status));
-    tree
+pub(super) fn word(library: &CheckedLibrary) -> Vec<u8> {
+    let word = (library.path.as_os_str(), &library.sha256, identity(&library.status));
+    serde_json::to_vec(&word).unwrap_or_default()
 }
 
 /// Opens the library that another rank of this node has checked, without reading it: it must be the very file, unchanged
 /// since. `None` if it is not, or if this rank may not trust it.
-pub(super) fn checked_by_mate(files: &dyn Files, word: &KvTree, trusted: &Trusted) -> Option<CheckedLibrary> {
-    let path = PathBuf::from(OsStr::from_bytes(word.value("PATH")?));
+pub(super) fn checked_by_mate(files: &dyn Files, word: &[u8], trusted: &Trusted) -> Option<CheckedLibrary> {
+    let (path, sha256, file_there): (OsString, String, String) = serde_json::from_slice(word).ok()?;
+    let path = PathBuf::from(path);
     let file = files.open(&path, How::Read).ok()?;
     let status = file.status().ok()?;
     trusted.check(&path, &status).ok()?;
-    (word.text("FILE") == Some(&identity(&status))).then_some(())?;
-    let sha256 = word.text("SHA256")?.to_owned();
-    Some(CheckedLibrary { file, path, bytes: status.len, sha256, status })
+    let is_the_same = file_there == identity(&status);
+    is_the_same.then_some(CheckedLibrary { file, path, bytes: status.len, sha256, status })
 }
 
 /// Which file it is, and everything that changes with its bytes, its owner or its mode.
@@ -129,22 +131,8 @@ fn identity(status: &Status) -> String {
     format!("{:?} {} {:?} {:?}", status.identity, status.len, status.mtime, status.ctime)
 }
 
-/// Opens what is really at `path`, if it is a file that only trusted users may write.
-fn open(
-    files: &dyn Files,
-    path: &Path,
-    trusted: &Trusted,
-) -> Result<(Box<dyn File>, PathBuf, Status), CheckError> {
-    let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
-    trust::open(files, path, trusted).map_err(|error| match error {
-        TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
-        TrustError::NotAFile(found) => CheckError::NotAFile { path: real(), found },
-        TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
-    })
-}
-
 /// All bytes of a file that had `len` of them when it was inspected.
-fn read_all(file: &dyn File, len: u64) -> io::Result<Vec<u8>> {
+pub(super) fn read_all(file: &dyn File, len: u64) -> io::Result<Vec<u8>> {
     let len = usize::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut bytes = zeroed(len)?;
     let read = file.read_at(0, &mut bytes)?;

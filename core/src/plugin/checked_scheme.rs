@@ -1,6 +1,6 @@
 //! Checks the results of a plugin's scheme, so that an impossible one is an error that names the plugin.
 
-use scr_plugin_api::{PluginError, PluginErrorKind, Scheme, Set, SetShape};
+use scr_plugin_api::{PluginError, Scheme, Set, SetShape};
 
 /// A scheme of a plugin, with the plugin's name.
 pub(super) struct CheckedScheme {
@@ -10,8 +10,7 @@ pub(super) struct CheckedScheme {
 
 impl CheckedScheme {
     fn fault<T>(&self, answer: &str) -> Result<T, PluginError> {
-        let text = format!("the scheme {} {answer}; this is an error in the plugin", self.name);
-        Err(PluginError::new(PluginErrorKind::Fault, text))
+        Err(PluginError::fault(format!("the scheme {} {answer}; this is an error in the plugin", self.name)))
     }
 }
 
@@ -56,6 +55,7 @@ const LARGEST_FILE: u64 = i64::MAX as u64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_plugin_api::PluginErrorKind;
 
     /// Answers with two numbers, and has nothing to do.
     struct Answers(u32, u64);

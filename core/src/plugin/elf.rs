@@ -10,9 +10,9 @@ use object::Endianness;
 /// Why a file is no library that can be loaded here.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ElfProblem {
-    /// It is something else.
+    /// It is something else, such as a program or an object file.
     #[error("it is {found}, not a shared library")]
-    NotElf {
+    NotLibrary {
         /// Its apparent kind.
         found: &'static str,
     },
@@ -23,12 +23,6 @@ pub enum ElfProblem {
         found: String,
         /// The kind of this machine.
         expected: String,
-    },
-    /// It is a program or an object file.
-    #[error("it is {found}, not a shared library")]
-    OtherType {
-        /// Its kind.
-        found: &'static str,
     },
     /// A part of it is missing.
     #[error("it is cut short: its {part} should reach to byte {end}, and the file has {len}; copy it again")]
@@ -48,10 +42,12 @@ pub enum ElfProblem {
     },
 }
 
+type Header = FileHeader64<Endianness>;
+
 /// Checks that `bytes` are a whole shared library for this machine.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), ElfProblem> {
     check_ident(bytes)?;
-    let header = FileHeader64::<Endianness>::parse(bytes).map_err(|error| damaged(&error))?;
+    let header = Header::parse(bytes).map_err(|error| damaged(&error))?;
     let endian = header.endian().map_err(|error| damaged(&error))?;
     check_machine(header.e_machine(endian))?;
     check_type(header.e_type(endian))?;
@@ -63,10 +59,10 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), ElfProblem> {
 /// The first bytes: the magic ones, the width and the byte order of the machine.
 fn check_ident(bytes: &[u8]) -> Result<(), ElfProblem> {
     if !bytes.starts_with(b"\x7fELF") {
-        return Err(ElfProblem::NotElf { found: looks_like(bytes) });
+        return Err(ElfProblem::NotLibrary { found: looks_like(bytes) });
     }
-    if bytes.len() < size_of::<FileHeader64<Endianness>>() {
-        return Err(cut_short("header", size_of::<FileHeader64<Endianness>>() as u64, bytes.len() as u64));
+    if bytes.len() < size_of::<Header>() {
+        return Err(cut_short("header", size_of::<Header>() as u64, bytes.len() as u64));
     }
     match (bytes.get(4), bytes.get(5)) {
         (Some(2), Some(1)) if cfg!(all(target_pointer_width = "64", target_endian = "little")) => Ok(()),
@@ -76,7 +72,7 @@ fn check_ident(bytes: &[u8]) -> Result<(), ElfProblem> {
             let found = format!("a {order} machine of {} bits", if *class == 1 { "32" } else { "64" });
             Err(ElfProblem::OtherMachine { found, expected: std::env::consts::ARCH.to_owned() })
         }
-        _ => Err(ElfProblem::NotElf { found: "too short" }),
+        _ => Err(ElfProblem::NotLibrary { found: "too short" }),
     }
 }
 
@@ -122,11 +118,11 @@ fn check_type(number: u16) -> Result<(), ElfProblem> {
         object::elf::ET_CORE => "a core dump",
         _ => "an ELF file of an unknown type",
     };
-    Err(ElfProblem::OtherType { found })
+    Err(ElfProblem::NotLibrary { found })
 }
 
 /// Both tables of headers lie inside the file.
-fn check_tables(header: &FileHeader64<Endianness>, endian: Endianness, len: u64) -> Result<(), ElfProblem> {
+fn check_tables(header: &Header, endian: Endianness, len: u64) -> Result<(), ElfProblem> {
     let sections = (header.e_shoff(endian), header.e_shentsize(endian), header.e_shnum(endian));
     let segments = (header.e_phoff(endian), header.e_phentsize(endian), header.e_phnum(endian));
     for (part, (offset, entry, count)) in [("program headers", segments), ("section headers", sections)] {
@@ -135,11 +131,7 @@ fn check_tables(header: &FileHeader64<Endianness>, endian: Endianness, len: u64)
     Ok(())
 }
 
-fn check_segments(
-    header: &FileHeader64<Endianness>,
-    endian: Endianness,
-    bytes: &[u8],
-) -> Result<(), ElfProblem> {
+fn check_segments(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), ElfProblem> {
     let segments = header.program_headers(endian, bytes).map_err(|error| damaged(&error))?;
     let mut loadable = false;
     let mut dynamic = false;
@@ -159,11 +151,7 @@ fn check_segments(
     }
 }
 
-fn check_sections(
-    header: &FileHeader64<Endianness>,
-    endian: Endianness,
-    bytes: &[u8],
-) -> Result<(), ElfProblem> {
+fn check_sections(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), ElfProblem> {
     let sections = header.section_headers(endian, bytes).map_err(|error| damaged(&error))?;
     for (number, section) in sections.iter().enumerate() {
         if section.sh_type(endian) != SHT_NOBITS && section.sh_type(endian) != object::elf::SHT_NULL {

@@ -9,9 +9,9 @@ use super::{ManifestError, OptionError};
 use scr_base::env::{Env, Trusted};
 use scr_config::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
-use scr_plugin_api::{KvTree, LogSink, PluginError, Scheme, Transport};
+use scr_plugin_api::{held, KvTree, LogSink, PluginError, Scheme, Transport};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Finds and opens plugins.
 pub struct PluginHost {
@@ -164,7 +164,7 @@ impl PluginHost {
 
     /// The plugins that there are.
     pub fn discover(&self) -> Arc<Discovery> {
-        let mut discovery = self.discovery.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut discovery = held(&self.discovery);
         let look = || Arc::new(Discovery::new(&self.env, self.plugin_path.as_deref()));
         discovery.get_or_insert_with(look).clone()
     }
@@ -177,7 +177,7 @@ impl PluginHost {
     pub fn find(&self, kind: PluginKind, name: &str) -> Result<FoundPlugin, PluginLoadError> {
         let discovery = self.discover();
         discovery.find(kind, name).cloned().ok_or_else(|| {
-            *self.discovery.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            *held(&self.discovery) = None;
             PluginLoadError::NotFound {
                 kind,
                 name: name.to_owned(),
@@ -195,18 +195,6 @@ impl PluginHost {
     pub fn open(&self, kind: PluginKind, name: &str) -> Result<OpenPlugin, PluginLoadError> {
         self.find(kind, name)?.open(&self.env)
     }
-
-    /// A transport with options that have been checked already.
-    ///
-    /// # Errors
-    /// [`PluginLoadError`].
-    pub fn load_transport(
-        &self,
-        name: &str,
-        options: &KvTree,
-    ) -> Result<Box<dyn Transport>, PluginLoadError> {
-        self.open(PluginKind::Transport, name)?.transport(options)
-    }
 }
 
 impl FoundPlugin {
@@ -215,18 +203,9 @@ impl FoundPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn check(&self, env: &Env) -> Result<CheckedLibrary, PluginLoadError> {
-        self.check_version()?;
-        Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?)
-    }
-
-    /// Checks its version of the plugin interface, by its manifest alone.
-    ///
-    /// # Errors
-    /// [`PluginLoadError::OtherVersion`].
-    pub fn check_version(&self) -> Result<(), PluginLoadError> {
         let Manifest { kind, ref name, abi, .. } = self.manifest;
         if API_VERSION.works_with(abi) {
-            return Ok(());
+            return Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?);
         }
         let (path, name) = (self.manifest_path.clone(), name.clone());
         Err(PluginLoadError::OtherVersion { path, kind, name, found: abi })
@@ -285,17 +264,6 @@ impl OpenPlugin {
     /// The oldest on-disk format that it reads and the newest, which it writes.
     pub fn formats(&self) -> (u32, u32) {
         self.plugin.formats()
-    }
-
-    /// The options that the plugin gets for what a configuration line gives.
-    ///
-    /// # Errors
-    /// [`PluginLoadError::Options`] with all that is wrong with them.
-    pub fn options<'a>(
-        &self,
-        given: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<KvTree, PluginLoadError> {
-        self.manifest.options(given)
     }
 
     /// Its scheme, with options as [`options`](Self::options) gives them.

@@ -14,9 +14,10 @@ use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
 use scr_base::fs::Status;
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
+use scr_plugin_api::held;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 /// Why a library that passed the checks could not be loaded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +97,7 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
     let path = || library.path.clone();
     // Held while loading, so that two threads cannot both load the same file.
-    let mut loaded = loaded();
+    let mut loaded = held(&LOADED);
     let known = loaded.iter().position(|known| known.status.identity == library.status.identity);
     let at = match known {
         Some(at) => at,
@@ -117,10 +118,6 @@ pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
         Some(plugin) => Ok(plugin),
         None => Ok(*known.plugin.insert(plugin_of(&library.path, known.header)?)),
     }
-}
-
-fn loaded() -> MutexGuard<'static, Vec<Loaded>> {
-    LOADED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn plugin_of(path: &Path, header: &LibHeader) -> Result<LoadedPlugin, LoadError> {
@@ -156,7 +153,7 @@ fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, L
 /// A path to the open file that the linker has never seen, since a number of a descriptor is used again.
 fn linker_name(descriptor: BorrowedFd<'_>) -> String {
     static NAMES: Mutex<usize> = Mutex::new(0);
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = held(&NAMES);
     *names += 1;
     // The linker compares names letter by letter; the system does not mind how many slashes there are. A thread may have a
     // table of descriptors of its own.

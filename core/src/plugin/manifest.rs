@@ -30,7 +30,7 @@
 //! ```
 //! Unknown keys are reported and ignored, so that a newer manifest works with an older host.
 
-use super::options::{read_given, OptionError, OptionSpec, OptionType};
+use super::options::{OptionSpec, OptionType};
 use scr_config::param::nearest;
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
@@ -121,16 +121,18 @@ pub struct Format {
 }
 
 /// The capabilities of a plugin.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all(deserialize = "kebab-case"), default)]
 pub struct Capabilities {
     /// Losses per set: a number, or the name of the option that says how many.
+    #[serde(deserialize_with = "scalar")]
     pub tolerates: Option<String>,
     /// A transport that copies while the application computes.
     pub asynchronous: bool,
     /// A transport that continues after the job has ended.
     pub survives_job: bool,
     /// The option with which it does not.
-    #[serde(skip)]
+    #[serde(skip_serializing, deserialize_with = "name")]
     pub survives_job_unless: Option<String>,
 }
 
@@ -167,7 +169,6 @@ impl Manifest {
         let unknown = document.unknown_keys(root.get_ref());
         let root = Root::deserialize(toml::Deserializer::from(root));
         let root = root.map_err(|error| document.invalid(&error))?;
-        let capabilities = root.capabilities;
         let mut manifest = Self {
             kind: root.kind,
             version: root.version.0,
@@ -176,12 +177,7 @@ impl Manifest {
             description: root.description.map_or_else(String::new, |line| line.0),
             format: document.format(root.format, &root.name.0)?,
             name: root.name.0,
-            capabilities: Capabilities {
-                tolerates: capabilities.tolerates.map(Scalar::into_text),
-                asynchronous: capabilities.asynchronous,
-                survives_job: capabilities.survives_job,
-                survives_job_unless: capabilities.survives_job_unless.map(|name| name.0),
-            },
+            capabilities: root.capabilities,
             options: Vec::new(),
         };
         for table in root.option {
@@ -201,18 +197,6 @@ impl Manifest {
     /// The option of this name, in any case.
     pub fn option(&self, name: &str) -> Option<&OptionSpec> {
         self.options.iter().find(|option| option.is_called(name))
-    }
-
-    /// The options that the plugin gets for what a configuration line gives, completed with the defaults. Names are
-    /// those of the manifest.
-    ///
-    /// # Errors
-    /// All that is wrong with them, each naming option, value and what is allowed.
-    pub fn options_from<'a>(
-        &self,
-        given: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<KvTree, Vec<OptionError>> {
-        read_given(&self.options, &format!("the {} {}", self.kind, self.name), given)
     }
 }
 
@@ -336,18 +320,9 @@ struct Root {
     description: Option<Line>,
     format: Option<FormatTable>,
     #[serde(default)]
-    capabilities: CapabilitiesTable,
+    capabilities: Capabilities,
     #[serde(default)]
     option: Vec<OptionTable>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "kebab-case", default)]
-struct CapabilitiesTable {
-    tolerates: Option<Scalar>,
-    asynchronous: bool,
-    survives_job: bool,
-    survives_job_unless: Option<Name>,
 }
 
 #[derive(Deserialize)]
@@ -364,6 +339,8 @@ struct OptionTable {
 }
 
 /// A table, or a number for short.
+#[derive(Deserialize)]
+#[serde(remote = "Self")]
 struct FormatTable {
     id: Option<Line>,
     oldest: Option<NonZeroU32>,
@@ -372,12 +349,6 @@ struct FormatTable {
 
 impl<'de> Deserialize<'de> for FormatTable {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Table {
-            id: Option<Line>,
-            oldest: Option<NonZeroU32>,
-            newest: Spanned<NonZeroU32>,
-        }
         struct Either;
         impl<'de> Visitor<'de> for Either {
             type Value = FormatTable;
@@ -394,8 +365,8 @@ impl<'de> Deserialize<'de> for FormatTable {
             }
 
             fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<FormatTable, A::Error> {
-                let Table { id, oldest, newest } = Table::deserialize(MapAccessDeserializer::new(map))?;
-                Ok(FormatTable { id, oldest, newest })
+                // Not the trait's function, which is this one, but the derived one.
+                FormatTable::deserialize(MapAccessDeserializer::new(map))
             }
         }
         deserializer.deserialize_any(Either)
@@ -419,6 +390,14 @@ impl Scalar {
             Scalar::Boolean(value) => u8::from(value).to_string(),
         }
     }
+}
+
+fn scalar<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Scalar>::deserialize(value)?.map(Scalar::into_text))
+}
+
+fn name<'de, D: Deserializer<'de>>(value: D) -> Result<Option<String>, D::Error> {
+    Ok(Option::<Name>::deserialize(value)?.map(|name| name.0))
 }
 
 /// A text that its key does not allow.

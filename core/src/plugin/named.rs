@@ -3,6 +3,7 @@
 
 use super::host::{PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
+use super::options::read_given;
 use scr_config::descriptor::{meant, Descriptors, Redundancy, Store};
 use scr_config::param::{self, normalise, Cause, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
@@ -13,7 +14,7 @@ impl Manifest {
     /// The options that a scheme gets for a descriptor.
     ///
     /// # Errors
-    /// [`PluginLoadError::Options`] with all that is wrong with them.
+    /// As for [`options`](Self::options).
     pub(crate) fn options_of(&self, descriptor: &Redundancy) -> Result<KvTree, PluginLoadError> {
         let set_failures = descriptor.set_failures.to_string();
         let given = self.taken(&descriptor.options);
@@ -30,15 +31,17 @@ impl Manifest {
         taken.map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// The options that a plugin gets for what a configuration line gives.
+    /// The options that the plugin gets for what a configuration line gives, completed with the defaults. Names are
+    /// those of the manifest.
     ///
     /// # Errors
-    /// As for [`options_of`](Self::options_of).
-    pub(crate) fn options<'a>(
+    /// [`PluginLoadError::Options`] with all that is wrong with them, each naming option, value and what is allowed.
+    pub fn options<'a>(
         &self,
         given: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<KvTree, PluginLoadError> {
-        self.options_from(given).map_err(|errors| PluginLoadError::Options { errors })
+        let read = read_given(&self.options, &format!("the {} {}", self.kind, self.name), given);
+        read.map_err(|errors| PluginLoadError::Options { errors })
     }
 }
 
@@ -78,20 +81,12 @@ impl Check<'_> {
             Some(line) => (&line.origin, format!("CKPT={}", descriptor.index)),
             None => (self.params.origin(&param::COPY_TYPE), param::COPY_TYPE.info().name.to_owned()),
         };
-        match self.host.find(PluginKind::Scheme, &descriptor.scheme) {
-            Ok(found) => {
-                self.keys_of(line, &found.manifest, &descriptor.options);
-                let options = found.manifest.options_of(descriptor).map(drop);
-                self.add(
-                    options.and_then(|()| found.check(self.host.env()).map(drop)),
-                    origin,
-                    name,
-                    true,
-                    SO,
-                );
-            }
-            Err(error) => self.add(Err(error), origin, name, true, SO),
-        }
+        let checked = self.host.find(PluginKind::Scheme, &descriptor.scheme).and_then(|found| {
+            self.keys_of(line, &found.manifest, &descriptor.options);
+            found.manifest.options_of(descriptor)?;
+            found.check(self.host.env()).map(drop)
+        });
+        self.add(checked, origin, name, true, SO);
     }
 
     /// Without its transport, what goes to a store stays in cache and is lost with the allocation.
@@ -106,15 +101,12 @@ impl Check<'_> {
             }
             _ => (self.params.origin(&param::FLUSH_TYPE), param::FLUSH_TYPE.info().name.to_owned()),
         };
-        match self.host.find(PluginKind::Transport, &store.flush) {
-            Ok(found) => {
-                self.keys_of(line, &found.manifest, &store.options);
-                let options = found.manifest.options(found.manifest.taken(&store.options)).map(drop);
-                let checked = options.and_then(|()| found.check(self.host.env()).map(drop));
-                self.add(checked, origin, name, is_used, SO);
-            }
-            Err(error) => self.add(Err(error), origin, name, is_used, SO),
-        }
+        let checked = self.host.find(PluginKind::Transport, &store.flush).and_then(|found| {
+            self.keys_of(line, &found.manifest, &store.options);
+            found.manifest.options(found.manifest.taken(&store.options))?;
+            found.check(self.host.env()).map(drop)
+        });
+        self.add(checked, origin, name, is_used, SO);
     }
 
     /// Reports the keys of a line that its plugin does not take.

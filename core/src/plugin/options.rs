@@ -104,9 +104,8 @@ pub(super) fn read_given<'a>(
         return Err(errors);
     }
     for option in options {
-        if let Some(default) = option.default.as_ref().filter(|_| !tree.has(&option.name)) {
-            tree.set(&option.name, default);
-        }
+        let default = option.default.as_ref().filter(|_| !tree.has(&option.name));
+        tree.set_known(&option.name, default);
     }
     Ok(tree)
 }

@@ -1,5 +1,6 @@
 //! The options that a configuration line may give a plugin.
 
+use super::super::host::PluginLoadError;
 use super::super::manifest::Manifest;
 use super::*;
 use std::path::Path;
@@ -23,13 +24,15 @@ fn manifest() -> Manifest {
 }
 
 fn errors(given: &[(&str, &str)]) -> Vec<String> {
-    let errors = manifest().options_from(given.iter().copied()).unwrap_err();
+    let Err(PluginLoadError::Options { errors }) = manifest().options(given.iter().copied()) else {
+        panic!("they are taken");
+    };
     errors.iter().map(ToString::to_string).collect()
 }
 
 #[test]
 fn defaults_fill_what_is_not_given_and_what_has_none_stays_unset() {
-    let tree = manifest().options_from([]).unwrap();
+    let tree = manifest().options([]).unwrap();
     assert_eq!((tree.text("COPIES"), tree.text("VERIFY")), (Some("1"), Some("0")));
     assert!(!tree.has("CHUNK") && !tree.has("ORDER"));
 }
@@ -38,7 +41,7 @@ fn defaults_fill_what_is_not_given_and_what_has_none_stays_unset() {
 fn values_arrive_in_one_form_whatever_the_user_wrote() {
     let given =
         [("copies", "7"), ("Chunk", "64kb"), ("VERIFY", "yes"), ("order", "LEFT"), ("LABEL", "a=b c")];
-    let tree = manifest().options_from(given).unwrap();
+    let tree = manifest().options(given).unwrap();
     let values = ["COPIES", "CHUNK", "VERIFY", "ORDER", "LABEL"].map(|name| tree.text(name).unwrap());
     assert_eq!(values, ["7", "65536", "1", "Left", "a=b c"]);
 }

@@ -3,6 +3,7 @@
 //! The first manifest of a kind and name wins, and those that it shadows are remembered. Empty or relative entries are skipped,
 //! so the current folder is never searched. Files that others may write are skipped too. Each skip has a reason.
 
+use super::check::read_all;
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
 use super::trust::{self, TrustError};
 use super::ManifestError;
@@ -239,32 +240,21 @@ fn read(
     path: &Path,
     place: &PluginFolder,
 ) -> Result<(FoundPlugin, Vec<String>), NotTaken> {
-    let text = trusted_text(env, trusted, path)?;
+    let (file, _, status) = trust::open(&*env.files, path, trusted)?;
+    let text = text_of(&*file, path, status.len)?;
     let (manifest, notes) = Manifest::parse(path, &text)?;
     let library = library_of(env, &manifest, place);
     Ok((FoundPlugin { manifest, manifest_path: path.to_owned(), text, library }, notes))
 }
 
-/// The text of a file that only trusted users may write.
-fn trusted_text(env: &Env, trusted: &Trusted, path: &Path) -> Result<String, NotTaken> {
-    let (file, _, status) = trust::open(&*env.files, path, trusted)?;
-    Ok(text_of(&*file, path, status.len)?)
-}
-
 fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, ManifestError> {
-    let path = path.to_owned();
-    let len = match usize::try_from(len) {
-        Ok(fits) if len <= MAX_MANIFEST_BYTES => fits,
-        _ => return Err(ManifestError::NotText { path, reason: format!("it has {len} bytes") }),
-    };
-    let mut bytes = vec![0; len];
-    let read = match file.read_at(0, &mut bytes) {
-        Ok(read) => read,
-        Err(source) => return Err(ManifestError::Unreadable { path, source }),
-    };
-    bytes.truncate(read);
-    String::from_utf8(bytes)
-        .map_err(|_| ManifestError::NotText { path, reason: "it is not UTF-8".to_owned() })
+    let not_text = |reason| ManifestError::NotText { path: path.to_owned(), reason };
+    if len > MAX_MANIFEST_BYTES {
+        return Err(not_text(format!("it has {len} bytes")));
+    }
+    let unreadable = |source| ManifestError::Unreadable { path: path.to_owned(), source };
+    let bytes = read_all(file, len).map_err(unreadable)?;
+    String::from_utf8(bytes).map_err(|_| not_text("it is not UTF-8".to_owned()))
 }
 
 /// The library that a manifest names: where it is there, or else where it should be.

@@ -144,7 +144,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
     let Sorted { mut ours, damaged, replaced, of_twins, borrowed } = sort(job, scan.parts)?;
     // This run finds out by itself what it reads there.
-    borrowed.iter().for_each(|part| remove_unless_held(job, part));
+    borrowed.iter().for_each(|part| part.remove_unless_held(job));
     report_replaced(job, &replaced)?;
     found.of_twins = report_twins(job, &of_twins)?;
     if !on.is_shared {
@@ -235,17 +235,8 @@ pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
 fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> Result<(), CommError> {
     let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, scan::scan(job, cache)?.parts)?;
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
-    all.filter(|part| goes(part)).for_each(|part| remove_unless_held(job, part));
+    all.filter(|part| goes(part)).for_each(|part| part.remove_unless_held(job));
     barrier(&*job.comm)
-}
-
-fn remove_unless_held(job: &Job, part: &LocalPart) {
-    if part.part.is_held(job.files()) {
-        return;
-    }
-    if let Err(error) = part.part.remove(job.files()) {
-        job.report.error_here(&scr_base::describe(&error));
-    }
 }
 
 /// The parts in cache that this run may use or remove.

@@ -1,11 +1,12 @@
 //! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
 
-use crate::cache::filemap::{Filemap, PartState};
+use crate::cache::filemap::{Filemap, Journal, PartState};
 use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::{StalePart, UnusableDataset};
+use crate::job::Job;
 use scr_base::fs::Files;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::route_trees;
@@ -65,6 +66,13 @@ impl LocalPart {
         self.map.record.as_ref().is_some_and(|record| record.read_by.is_some())
     }
 
+    /// Removes it, unless another running job has it.
+    pub(super) fn remove_unless_held(&self, job: &Job) {
+        if !Journal::is_held(job.files(), &self.part.filemap()) {
+            job.report_failed(self.part.remove(job.files()));
+        }
+    }
+
     /// How many ranks have parts of the dataset, where the filemap says it.
     pub(crate) fn ranks(&self) -> Option<u32> {
         self.map.record.as_ref().map(RankRecord::ranks)
@@ -116,9 +124,7 @@ pub(crate) fn exchange(
             if record.rank.0 < comm.size() {
                 let mut report = KvTree::new();
                 report.set("DATA", u8::from(has_data));
-                if let Some(loss) = loss {
-                    report.set("LOSS", &loss.why);
-                }
+                report.set_known("LOSS", loss.map(|loss| &loss.why));
                 report.put("RECORD", record.to_tree());
                 messages.push((record.rank, report));
             }

@@ -5,7 +5,7 @@
 
 use super::parts::{choose, LocalPart, PartReport};
 use super::state::DatasetState;
-use super::transfer::{self, Arrival};
+use super::transfer::{self, Arrival, Moving};
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
 use crate::cache::loss::{Loss, Lost};
@@ -83,7 +83,7 @@ pub(crate) fn recover(
     }
     if is_unfinished {
         job.report.info(&format!("{label} was never completed and is removed from cache"));
-        remove(job, local);
+        local.iter().for_each(|part| part.remove_unless_held(job));
         return Ok(Recovered::Removed);
     }
     if !same_size {
@@ -160,7 +160,7 @@ fn rebuild(
                     "{label} cannot be restored from the prefix directory, where a run has read it in place: {why}. Only the \
                      record of that leaves the cache"
                 ));
-                remove(job, recovery.local);
+                recovery.local.iter().for_each(|part| part.remove_unless_held(job));
                 return Ok(Recovered::Removed);
             }
             let [is_unread, is_lost] = any(&*job.comm, [job.files().unread().is_some(), recovery.is_lost])?;
@@ -248,15 +248,6 @@ enum Occupant {
     Part,
     /// Its filemap does not say what it is: it may be the part.
     Unknown,
-}
-
-/// A part that another rank asks for.
-struct Asked {
-    by: Rank,
-    part: PartDir,
-    record: RankRecord,
-    /// Whether its redundancy is lost.
-    bare: bool,
 }
 
 /// Asks the holder of a copy for it.
@@ -356,24 +347,12 @@ impl<'a> Recovery<'a> {
             }
             moved = moved.max(count[0]);
             tries += 1;
-            let asked = wanted.iter().map(|(owner, request)| self.asked(*owner, request));
-            let asked = asked.collect::<Result<Vec<_>, _>>()?;
-            let departing: Vec<_> = asked
-                .iter()
-                .map(|Asked { by, part, record, bare }| transfer::Moving {
-                    rank: *by,
-                    part,
-                    record,
-                    bare: *bare,
-                })
-                .collect();
-            let mut begun = Ok(());
-            if from.is_some() {
-                begun = self.begin_anew(record, part);
-            }
+            let departing = wanted.iter().map(|(owner, request)| self.asked(*owner, request));
+            let departing = departing.collect::<Result<Vec<_>, _>>()?;
+            let begun = from.map_or(Ok(()), |_| self.begin_anew(record, part));
             let arriving = from.map(|copy| {
-                let bare = copy.loss.is_some();
-                transfer::Moving { rank: copy.holder, part, record, bare }
+                let (part, record, bare) = (part.clone(), record.clone(), copy.loss.is_some());
+                Moving { rank: copy.holder, part, record, bare }
             });
             let arrival = transfer::run(job, &departing, arriving.as_ref())?;
             let taken = begun.and_then(|()| self.take_in(record, part, arrival, tries == MOST_TRIES));
@@ -494,7 +473,7 @@ impl<'a> Recovery<'a> {
 
     /// The part that a rank asks for. The bytes that are sent are those that it waits for, whatever lies here: those that are
     /// missing count as unreadable.
-    fn asked(&self, by: Rank, request: &[u8]) -> Result<Asked, CommError> {
+    fn asked(&self, by: Rank, request: &[u8]) -> Result<Moving, CommError> {
         let tree = KvTree::unpack(request).ok();
         let record = tree.as_ref().and_then(|tree| RankRecord::from_tree(tree.get("RECORD")?).ok());
         let malformed = CommError::Malformed { from: by, what: "a request for a part" };
@@ -503,7 +482,7 @@ impl<'a> Recovery<'a> {
             Some(copy) => copy.part.clone(),
             None => self.on.cache.part_of(&record),
         };
-        Ok(Asked { by, part, record, bare: tree.has("BARE") })
+        Ok(Moving { rank: by, part, record, bare: tree.has("BARE") })
     }
 
     /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on
@@ -581,7 +560,7 @@ impl<'a> Recovery<'a> {
     /// Removes the copies of parts that have reached their owners.
     fn send_off(&self) {
         let moved = self.local.iter().copied().filter(|local| local.owner != self.on.job.rank());
-        remove(self.on.job, &moved.collect::<Vec<_>>());
+        moved.for_each(|local| local.remove_unless_held(self.on.job));
     }
 
     /// Whether this is the record of a fetch in place. Cache has none of its bytes, so without those in the prefix directory it
@@ -611,8 +590,7 @@ impl<'a> Recovery<'a> {
             return;
         }
         let entry = Entry::WrongBytes { in_files: lost == Lost::Data };
-        let journal = Journal::reopen(files, &path);
-        let written = journal.and_then(|journal| journal.append(files, &entry).at("write", &path));
+        let written = Journal::add(files, &own.part, &[entry]);
         written.unwrap_or_else(|error| job.report.warn_here(&scr_base::describe(&error)));
     }
 
@@ -621,18 +599,7 @@ impl<'a> Recovery<'a> {
         let Some(record) = self.record.filter(|_| self.begun) else { return };
         self.journal = None;
         let part = self.place(record);
-        if let Err(error) = part.remove(self.on.job.files()) {
-            self.on.job.report.error_here(&scr_base::describe(&error));
-        }
-    }
-}
-
-/// Removes parts, but for those that another running job has.
-fn remove(job: &Job, parts: &[&LocalPart]) {
-    for part in parts.iter().filter(|part| !part.part.is_held(job.files())) {
-        if let Err(error) = part.part.remove(job.files()) {
-            job.report.error_here(&scr_base::describe(&error));
-        }
+        self.on.job.report_failed(part.remove(self.on.job.files()));
     }
 }
 

@@ -7,21 +7,20 @@ use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::record::RankRecord;
 use crate::job::Job;
+use crate::typed::route_values;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::{At, File, Files, FsError, How};
-use scr_comm::collective::route;
 use scr_comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
 use scr_config::param;
-use scr_plugin_api::KvTree;
 use std::io::ErrorKind;
 use std::path::PathBuf;
 
 /// A part that one rank sends and another one receives.
-pub(crate) struct Moving<'a> {
+pub(crate) struct Moving {
     /// The rank at the other end.
     pub(crate) rank: Rank,
-    pub(crate) part: &'a PartDir,
-    pub(crate) record: &'a RankRecord,
+    pub(crate) part: PartDir,
+    pub(crate) record: RankRecord,
     /// Whether its redundancy is lost, as both know.
     pub(crate) bare: bool,
 }
@@ -39,11 +38,7 @@ pub(crate) enum Arrival {
 
 /// Sends and fetches. A rank that cannot read or write continues to the end, so that nobody waits for it. Every rank calls it,
 /// also with nothing to do.
-pub(crate) fn run(
-    job: &Job,
-    departing: &[Moving<'_>],
-    arriving: Option<&Moving<'_>>,
-) -> Result<Arrival, CommError> {
+pub(crate) fn run(job: &Job, departing: &[Moving], arriving: Option<&Moving>) -> Result<Arrival, CommError> {
     let (files, message_bytes) = (job.files(), job.params.get(&param::MPI_BUF_SIZE));
     let mut outgoing: Vec<(Rank, Stream)> = departing
         .iter()
@@ -70,10 +65,10 @@ pub(crate) fn run(
         }
     }
     let failures = outgoing.into_iter().filter_map(|(to, stream)| Some((to, stream.outcome.err()?)));
-    let failures = failures.map(|(to, (lost, error))| (to, packed(lost, &error)));
-    let failures = route(&*job.comm, failures.collect())?;
+    let failures = failures.map(|(to, (lost, error))| (to, Loss { lost, why: scr_base::describe(&error) }));
+    let failures = route_values(&*job.comm, &failures.collect::<Vec<_>>())?;
     let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Arrival::Whole) };
-    let loss = failures.first().map(|(_, loss)| unpacked(loss));
+    let loss = failures.into_iter().next().map(|(_, loss)| loss);
     if let Some(loss) = loss.as_ref().filter(|loss| loss.lost == Lost::Data) {
         return Ok(Arrival::Unreadable(loss.clone()));
     }
@@ -102,10 +97,10 @@ struct Stream {
 }
 
 impl Stream {
-    fn open(files: &dyn Files, moving: &Moving<'_>, how: How, block: u64) -> Self {
-        let Moving { part, record, bare, .. } = *moving;
+    fn open(files: &dyn Files, moving: &Moving, how: How, block: u64) -> Self {
+        let Moving { part, record, bare, .. } = moving;
         let data = record.files.iter().map(|file| (Lost::Data, part.file(&file.name), file.bytes));
-        let kept = record.redundancy.filter(|_| !bare);
+        let kept = record.redundancy.filter(|_| !*bare);
         let kept = kept.map(|kept| (Lost::Redundancy, part.redundancy(), kept.bytes));
         let mut outcome = Ok(());
         let open = |(lost, path, bytes): (Lost, PathBuf, u64)| {
@@ -187,7 +182,7 @@ impl Stream {
     }
 }
 
-fn set_attributes(files: &dyn Files, part: &Moving<'_>) -> Result<(), FsError> {
+fn set_attributes(files: &dyn Files, part: &Moving) -> Result<(), FsError> {
     for record in &part.record.files {
         let path = part.part.file(&record.name);
         let file = files.open(&path, How::Read).at("open", &path)?;
@@ -209,26 +204,6 @@ fn keep_error<T>(outcome: &mut Result<(), Failure>, lost: Lost, result: Result<T
             }
             None
         }
-    }
-}
-
-/// A loss as its owner gets it from the holder.
-fn packed(lost: Lost, error: &FsError) -> Vec<u8> {
-    let mut tree = KvTree::new();
-    tree.set("DATA", u8::from(lost == Lost::Data));
-    tree.set("WHY", scr_base::describe(error));
-    tree.pack()
-}
-
-/// A loss that cannot be read is one of data.
-fn unpacked(bytes: &[u8]) -> Loss {
-    let tree = KvTree::unpack(bytes).unwrap_or_default();
-    let why = tree.text("WHY").unwrap_or("for a reason that cannot be read");
-    let is_of_data = tree.text("DATA") != Some("0");
-    if is_of_data {
-        Loss::of_data(why)
-    } else {
-        Loss::of_redundancy(why)
     }
 }
 

@@ -10,6 +10,7 @@ use super::{OtherSize, Rebuild};
 use crate::cache::record::DatasetKey;
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
+use crate::typed::{pack, unpack};
 use scr_base::message::Reporter;
 use scr_base::parallel;
 use scr_base::planted::{planted, Bug};
@@ -79,12 +80,12 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
 /// that has no other part of its redundancy set, where there is one, so that one loss does not take both; and to one that has as
 /// few parts as possible. Collective.
 fn find_hosts(job: &Job, other: &OtherSize) -> Result<Vec<Rank>, CommError> {
-    let own: Vec<u8> = other.parts.iter().flat_map(|part| offers(job, part)).flat_map(Offer::pack).collect();
-    let all = all_gather(&*job.comm, &own)?;
+    let own: Vec<Offer> = other.parts.iter().flat_map(|part| offers(job, part)).collect();
+    let all = all_gather(&*job.comm, &pack(&own)?)?;
     let mut best: BTreeMap<u32, (u8, Reverse<Rank>)> = BTreeMap::new();
     let mut set_of: BTreeMap<u32, u32> = BTreeMap::new();
     for rank in (0..job.comm.size()).map(Rank) {
-        for Offer { writer, set, quality } in all.get(rank).chunks_exact(OFFER).filter_map(Offer::unpack) {
+        for (writer, set, quality) in unpack::<Vec<Offer>>(rank, all.get(rank))? {
             set_of.insert(writer, set);
             if quality > 0 {
                 let found = best.entry(writer).or_insert((0, Reverse(rank)));
@@ -135,15 +136,9 @@ impl<'a> Load<'a> {
     }
 }
 
-/// A rank's statement about one part of a dataset.
-struct Offer {
-    /// The rank that wrote it.
-    writer: u32,
-    /// The first of those that it shares its redundancy with.
-    set: u32,
-    /// How good the copy is that there is; 0 for none.
-    quality: u8,
-}
+/// A rank's statement about one part of a dataset: the rank that wrote it, the first of those that it shares its redundancy with,
+/// and how good the copy is that there is; 0 for none.
+type Offer = (u32, u32, u8);
 
 /// Offers of the part that this rank has, and of the parts of its mates, of which it may have nothing.
 fn offers(job: &Job, part: &LocalPart) -> Vec<Offer> {
@@ -152,22 +147,7 @@ fn offers(job: &Job, part: &LocalPart) -> Vec<Offer> {
     let members = part.map.record.iter().flat_map(|record| &record.members).map(|member| member.0);
     let set = members.clone().min().unwrap_or(part.owner.0);
     let mates = members.filter(|member| *member != part.owner.0);
-    let mates = mates.map(|writer| Offer { writer, set, quality: 0 });
-    std::iter::once(Offer { writer: part.owner.0, set, quality }).chain(mates).collect()
-}
-
-impl Offer {
-    fn pack(self) -> [u8; OFFER] {
-        let ([a, b, c, d], [e, f, g, h]) = (self.writer.to_be_bytes(), self.set.to_be_bytes());
-        [a, b, c, d, e, f, g, h, self.quality]
-    }
-
-    fn unpack(packed: &[u8]) -> Option<Self> {
-        let (writer, rest) = packed.split_first_chunk()?;
-        let (set, rest) = rest.split_first_chunk()?;
-        let (writer, set) = (u32::from_be_bytes(*writer), u32::from_be_bytes(*set));
-        Some(Self { writer, set, quality: *rest.first()? })
-    }
+    std::iter::once((part.owner.0, set, quality)).chain(mates.map(|writer| (writer, set, 0))).collect()
 }
 
 /// The parts that each of the ranks for which threads stand here reports: its own, and the first one also the copies that are of
@@ -205,5 +185,3 @@ fn restore(
 
 /// A process stands for no more ranks than this: each has a thread with its buffers.
 const MOST_THREADS: usize = 128;
-/// Bytes that say what a rank has of one part.
-const OFFER: usize = 9;

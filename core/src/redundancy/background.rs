@@ -11,7 +11,7 @@
 use super::error::RedundancyError;
 use super::overdue::{LongestCall, SchemePhase};
 use super::protect::Protect;
-use crate::cache::filemap::Journal;
+use crate::cache::filemap::{Entry, Journal};
 use crate::cache::kept_open::KeptOpen;
 use crate::cache::part::PartDir;
 use crate::cache::place::{self, Flaw};
@@ -20,7 +20,6 @@ use crate::cache::verify::Opened;
 use crate::holdings::MOST_LOCAL;
 use crate::job::Job;
 use scr_base::env::Link;
-use scr_base::fs::At;
 use scr_base::parallel;
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::controlled::{Control, Controlled};
@@ -351,20 +350,14 @@ pub(super) fn protect(
         Ok(kept) => kept,
         Err(error) => {
             // Its room may be needed. No part of the dataset is recorded as protected.
-            if let Err(error) = job.files().remove_if_there(&part.redundancy()) {
-                job.report.error_here(&scr_base::describe(&error));
-            }
+            job.report_failed(job.files().remove_if_there(&part.redundancy()).map(drop));
             open.close_removed();
             let error = CollectiveError::from(error.agreed()?);
             let [is_changed] = any(&*job.comm, [is_changed])?;
             return Err(Failure { error, is_changed });
         }
     };
-    let path = part.filemap();
-    let recorded = Journal::reopen(job.files(), &path)
-        .map_err(RedundancyError::from)
-        .and_then(|journal| Ok(journal.append_anew(job.files(), &record, &kept).at("write", &path)?));
-    job.agree(recorded)?;
+    job.agree(Journal::add(job.files(), &part, &[Entry::Prepared(&record, &kept), Entry::Complete]))?;
     Ok(record)
 }
 

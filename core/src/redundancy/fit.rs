@@ -4,9 +4,8 @@
 //! that know nothing of it, or be handed out. One reduction of three numbers finds out whether there is any such rank.
 
 use crate::cache::record::{Protection, RankRecord};
-use scr_comm::collective::{broadcast, gather};
+use crate::typed::{broadcast_value, gather_values};
 use scr_comm::{Comm, CommError, Rank, RankErrors};
-use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 
 /// The terms that a rank adds to the sums: whether it has no record; and twice a number that all others cancel, where all have
@@ -29,24 +28,13 @@ pub(super) fn is_whole([unknown, datasets, sets]: [u64; 3]) -> bool {
 
 /// Which records do not fit together. Collective.
 pub(super) fn misfit(comm: &dyn Comm, record: &RankRecord) -> Result<RankErrors, CommError> {
-    let mut own = KvTree::new();
-    own.set("RANK", comm.own_rank());
-    own.set("WHAT", what(record));
-    own.set("SET", set(record));
-    let gathered = gather(comm, Rank(0), own.pack())?;
-    let text = gathered.map(|all| compare(&all.iter().filter_map(|one| read(one)).collect::<Vec<_>>()));
-    let text = broadcast(comm, Rank(0), text.unwrap_or_default().into_bytes())?;
-    Ok(RankErrors::known_to_all(String::from_utf8_lossy(&text).into_owned()))
-}
-
-fn read(packed: &[u8]) -> Option<(Rank, [String; 2])> {
-    let tree = KvTree::unpack(packed).ok()?;
-    let text = |key| tree.text(key).map(str::to_owned);
-    Some((Rank(tree.require("RANK").ok()?), [text("WHAT")?, text("SET")?]))
+    let gathered = gather_values(comm, &(comm.own_rank().0, [what(record), set(record)]))?;
+    let text = broadcast_value(comm, gathered.map(|all| compare(&all)))?;
+    Ok(RankErrors::known_to_all(text))
 }
 
 /// Names the first rank whose record is not that of most others, or whose set another member does not know.
-fn compare(all: &[(Rank, [String; 2])]) -> String {
+fn compare(all: &[(u32, [String; 2])]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     all.iter().for_each(|(_, [what, _])| *counts.entry(what).or_default() += 1);
     let most = counts.iter().max_by_key(|(_, count)| **count).map_or("", |(what, _)| what);
@@ -55,7 +43,7 @@ fn compare(all: &[(Rank, [String; 2])]) -> String {
             "the records do not belong together: that of rank {rank} is of {other}, and others are of {most}"
         );
     }
-    let sets: BTreeMap<Rank, &str> = all.iter().map(|(rank, [_, set])| (*rank, &**set)).collect();
+    let sets: BTreeMap<Rank, &str> = all.iter().map(|(rank, [_, set])| (Rank(*rank), &**set)).collect();
     let other = |(rank, set): (&Rank, &&str)| {
         let members = set.split(", ").filter_map(|member| member.parse().ok().map(Rank));
         let odd = members.into_iter().find(|member| sets.get(member) != Some(set))?;

@@ -1,6 +1,7 @@
 //! The losses of the ranks of a dataset, and the action of each set.
 
 use crate::cache::loss::Lost;
+use crate::typed::{pack, unpack};
 use scr_comm::collective::all_gather;
 use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::Scheme;
@@ -26,21 +27,11 @@ pub(super) enum Remedy {
 impl Losses {
     /// The losses of all ranks, from the loss of each. Collective.
     pub(super) fn gather(comm: &dyn Comm, own: Option<Lost>) -> Result<Self, CommError> {
-        let own = match own {
-            None => INTACT,
-            Some(Lost::Redundancy) => NO_REDUNDANCY,
-            Some(Lost::Protection) => NO_PROTECTION,
-            Some(Lost::Data) => NO_DATA,
-        };
         // Neighbours that have lost the same, such as nothing, take no more room than one rank.
-        let all = all_gather(comm, own)?;
-        let lost = |place: usize| match all.distinct()[place].as_slice() {
-            NO_DATA => Some(Lost::Data),
-            NO_REDUNDANCY => Some(Lost::Redundancy),
-            NO_PROTECTION => Some(Lost::Protection),
-            _ => None,
-        };
-        let runs = all.runs().filter_map(|(ranks, place)| Some((ranks, lost(place)?)));
+        let all = all_gather(comm, &pack(&own)?)?;
+        let lost = all.distinct().iter().map(|lost| unpack(Rank(0), lost));
+        let lost = lost.collect::<Result<Vec<Option<Lost>>, _>>()?;
+        let runs = all.runs().filter_map(|(ranks, place)| Some((ranks, lost[place]?)));
         Ok(runs
             .flat_map(|(ranks, lost)| ranks.map(move |rank| (comm.stands_for(Rank(rank)), lost)))
             .collect())
@@ -110,8 +101,3 @@ impl FromIterator<(Rank, Lost)> for Losses {
         Self(losses.into_iter().collect())
     }
 }
-
-const INTACT: &[u8] = b"";
-const NO_REDUNDANCY: &[u8] = b"R";
-const NO_PROTECTION: &[u8] = b"P";
-const NO_DATA: &[u8] = b"D";

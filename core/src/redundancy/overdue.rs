@@ -6,14 +6,16 @@
 //!
 //! Only the thread that watches touches these files: the prefix directory may not answer, and nobody waits for it then.
 
+use super::repair::shortened;
 use crate::job::Job;
 use scr_base::env::{Clock, Watch, WatchStatus, Watched};
 use scr_base::fs::{Durability, Files};
 use scr_base::message::Reporter;
 use scr_comm::Rank;
+use scr_plugin_api::held;
 use std::cell::Cell;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// How long the longest call of a run took, for each kind of call.
@@ -90,13 +92,13 @@ impl<'a> SchemePhase<'a> {
     pub(crate) fn call<R>(&self, name: &'static str, call: impl FnOnce() -> R) -> R {
         let before = self.enter(Some(name));
         let result = call();
-        self.shared.state().call = before;
+        held(&self.shared.state).call = before;
         result
     }
 
     /// Does for the scheme what may wait for other members.
     pub(crate) fn wait<R>(&self, wait: impl FnOnce() -> R) -> R {
-        let name = self.shared.state().call.take().map(|(name, _)| name);
+        let name = held(&self.shared.state).call.take().map(|(name, _)| name);
         let result = wait();
         self.enter(name);
         result
@@ -104,7 +106,7 @@ impl<'a> SchemePhase<'a> {
 
     fn enter(&self, name: Option<&'static str>) -> Option<(&'static str, Duration)> {
         let now = self.shared.clock.elapsed();
-        std::mem::replace(&mut self.shared.state().call, name.map(|name| (name, now)))
+        std::mem::replace(&mut held(&self.shared.state).call, name.map(|name| (name, now)))
     }
 }
 
@@ -112,15 +114,11 @@ impl Drop for SchemePhase<'_> {
     fn drop(&mut self) {
         let took = self.shared.clock.elapsed().saturating_sub(self.shared.began);
         self.longest.0.set(self.longest.0.get().max(Some(took)));
-        self.shared.state().ended = true;
+        held(&self.shared.state).ended = true;
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, CallState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn file(&self) -> PathBuf {
         self.folder.join(format!("{}{}", self.mark, self.rank))
     }
@@ -142,7 +140,7 @@ impl Watched for Shared {
     /// Says that this rank does not return, and on rank 0 who has said so. Nothing depends on it, so errors are ignored.
     fn poll(&self) -> WatchStatus {
         let now = self.clock.elapsed();
-        let CallState { call, recorded, warned, ended } = *self.state();
+        let CallState { call, recorded, warned, ended } = *held(&self.state);
         if ended {
             if recorded {
                 let _ = self.files.remove_file(&self.file());
@@ -156,32 +154,24 @@ impl Watched for Shared {
         if let (Some((call, _)), false) = (overdue, recorded) {
             let text = format!("{call} on rank {}\n", self.place);
             let written = self.files.write_atomic(&self.file(), text.as_bytes(), 0o666, Durability::Unsynced);
-            self.state().recorded = written.is_ok();
+            held(&self.state).recorded = written.is_ok();
         }
         if self.rank == Rank(0) && !warned {
             let ranks = self.recorded();
             // The phase may have ended in the meantime.
-            let is_to_tell = !ranks.is_empty() && !self.state().ended;
+            let is_to_tell = !ranks.is_empty() && !held(&self.state).ended;
             if is_to_tell {
-                self.state().warned = true;
+                held(&self.state).warned = true;
                 self.report.error(&format!(
                     "the scheme {} has not returned for {} s from: {}. The job waits for it: end it, and start it again with \
                      another scheme or without these nodes",
                     self.scheme,
                     now.saturating_sub(self.began).as_secs(),
-                    first_three(&ranks)
+                    shortened(&ranks, 3)
                 ));
             }
         }
         WatchStatus::UnderWay
-    }
-}
-
-fn first_three(ranks: &[String]) -> String {
-    let shown = ranks.iter().take(3).cloned().collect::<Vec<_>>().join(", ");
-    match ranks.len() {
-        0..=3 => shown,
-        many => format!("{shown} and {} more", many - 3),
     }
 }
 
@@ -232,7 +222,7 @@ mod tests {
         assert_eq!(limit, Duration::from_secs(80));
         let ranks: Vec<_> = (0..3).map(|rank| shared(rank, dir.path(), limit)).collect();
         // Rank 0 waits for other members, rank 1 for all ranks.
-        ranks[2].0.state().call = Some(("protect", Duration::ZERO));
+        held(&ranks[2].0.state).call = Some(("protect", Duration::ZERO));
         let warnings_after = |seconds| {
             for (shared, test) in ranks.iter().rev() {
                 test.clock().advance(Duration::from_secs(seconds));

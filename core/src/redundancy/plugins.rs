@@ -4,7 +4,7 @@ use crate::cache::record::Protection;
 use crate::job::Job;
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
 use scr_base::env::Env;
-use scr_comm::{Collective, CollectiveError, CommError, RankErrors};
+use scr_comm::{Collective, CommError, RankErrors};
 use scr_config::descriptor::{FlushBy, Redundancy};
 use scr_config::param::{Origin, Params};
 use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
@@ -135,12 +135,13 @@ impl Plugins {
             let is_wanted = |name: &str| plugin.manifest.option(name).is_some() && !wanted.gives(name);
             let known = known.iter().filter(|(name, _)| is_wanted(name));
             let known = known.map(|(name, value)| (*name, value.as_str()));
-            let made =
-                plugin.options(plugin.manifest.taken(&wanted.options).chain(known)).and_then(|made_with| {
+            let made = plugin.manifest.options(plugin.manifest.taken(&wanted.options).chain(known)).and_then(
+                |made_with| {
                     options = made_with;
                     survives_job = plugin.manifest.capabilities.survives_job_with(&options);
                     plugin.transport(&options)
-                });
+                },
+            );
             job.agree(made.map_err(|error| UseError::of_line(&wanted.origin, error)))
         });
         let name = wanted.transport.clone();
@@ -213,11 +214,7 @@ pub fn readable_scheme(plugin: &OpenPlugin, protection: &Protection) -> Result<B
 
 /// The result of loading a plugin, to be kept for the next time, except for a broken communicator.
 fn to_keep<T>(made: Collective<T>) -> Result<Loaded<T>, CommError> {
-    match made {
-        Ok(made) => Ok(Ok(made)),
-        Err(CollectiveError::Ranks(why)) => Ok(Err(why)),
-        Err(CollectiveError::Comm(error)) => Err(error),
-    }
+    made.map(Ok).or_else(|error| error.agreed().map(Err))
 }
 
 /// A scheme that takes no smaller set is not asked for the smallest that it takes.

@@ -274,7 +274,7 @@ impl Repair<'_> {
             |member: &Rank| if is_local { losses.lacks_data(*member) } else { losses.has(*member) };
         let missing = all.iter().filter(|member| is_missing(member));
         let missing: Vec<_> = missing.map(|&member| record.member_name(member)).collect();
-        let (members, lost) = (list(all.iter()), shortened(&missing));
+        let (members, lost) = (list(all.iter()), shortened(&missing, SHOWN));
         if is_local {
             return Err(RedundancyError::NotProtected { members, lost });
         }
@@ -318,7 +318,7 @@ impl Repair<'_> {
         let lost_parts = route(&*self.job.comm, own.into_iter().collect())?;
         let names: Vec<_> = lost_parts.iter().map(|(_, text)| String::from_utf8_lossy(text)).collect();
         let (label, ranks, scheme) = (self.label, record.ranks(), &record.protection.scheme);
-        let (names, lost) = (shortened(&names), losses.count());
+        let (names, lost) = (shortened(&names, SHOWN), losses.count());
         let is_local = losses.is_any_local();
         let what = match (record.protection.bypass, losses.is_data_lost(), lost) {
             (_, false, _) if is_local => {
@@ -356,13 +356,13 @@ pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec
 
 fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
     let texts: Vec<_> = ranks.map(ToString::to_string).collect();
-    shortened(&texts)
+    shortened(&texts, SHOWN)
 }
 
 /// A list that stays readable however long it is.
-fn shortened<T: AsRef<str>>(texts: &[T]) -> String {
-    let shown: Vec<&str> = texts.iter().take(SHOWN).map(AsRef::as_ref).collect();
-    match texts.len().saturating_sub(SHOWN) {
+pub(super) fn shortened<T: AsRef<str>>(texts: &[T], most: usize) -> String {
+    let shown: Vec<&str> = texts.iter().take(most).map(AsRef::as_ref).collect();
+    match texts.len().saturating_sub(most) {
         0 => shown.join(", "),
         more => format!("{} and {more} more", shown.join(", ")),
     }

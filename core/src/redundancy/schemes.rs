@@ -20,7 +20,7 @@ use crate::redundancy::plugins::Plugins;
 use scr_base::fs::At;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::placement::{Placement, Survives};
-use scr_comm::{Collective, CollectiveError, CommError, Rank};
+use scr_comm::{Collective, CommError, Rank};
 use scr_config::descriptor::{protects, Redundancy};
 use scr_plugin_api::{Scheme, SetShape};
 use std::cell::RefCell;
@@ -165,12 +165,10 @@ impl Schemes {
         cache: &Cache,
         records: impl Iterator<Item = &'r RankRecord>,
     ) -> Result<Vec<Survives>, CommError> {
-        let own =
-            records.map(|record| match self.own_survives(job, cache, &record.protection, &record.members) {
-                Err(CollectiveError::Comm(error)) => Err(error),
-                Err(CollectiveError::Ranks(_)) => Ok(Survives::Nodes(0)),
-                Ok(survives) => Ok(survives),
-            });
+        let own = records.map(|record| {
+            let own = self.own_survives(job, cache, &record.protection, &record.members);
+            own.or_else(|error| error.agreed().map(|_| Survives::Nodes(0)))
+        });
         least(job, own.collect::<Result<Vec<_>, _>>()?)
     }
 
@@ -212,13 +210,10 @@ impl Schemes {
     /// [`CommError`] only.
     pub(crate) fn load(&self, job: &Job, cache: &Cache) -> Result<(), CommError> {
         for descriptor in job.descriptors.redundancy.all() {
-            match self.protection_of(job, cache, descriptor) {
-                Err(CollectiveError::Comm(error)) => return Err(error),
-                Err(CollectiveError::Ranks(why)) => {
-                    let next = "the next dataset tries again, and cannot be written without it";
-                    job.report.error(&format!("{why}; {next}"));
-                }
-                Ok(_) => (),
+            if let Err(error) = self.protection_of(job, cache, descriptor) {
+                let (why, next) =
+                    (error.agreed()?, "the next dataset tries again, and cannot be written without it");
+                job.report.error(&format!("{why}; {next}"));
             }
         }
         Ok(())
@@ -299,9 +294,7 @@ impl Schemes {
     pub(crate) fn record_anew(&self, job: &Job, record: &RankRecord, part: &PartDir) -> Collective<()> {
         let kept = self.exchange_records(job, record)?;
         job.agree(kept.and_then(|kept| {
-            let path = part.filemap();
-            let journal = Journal::reopen(job.files(), &path)?;
-            Ok(journal.append_anew(job.files(), record, &kept).at("write", &path)?)
+            Ok(Journal::add(job.files(), part, &[Entry::Prepared(record, &kept), Entry::Complete])?)
         }))
     }
 

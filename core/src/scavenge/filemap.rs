@@ -92,9 +92,7 @@ impl ScavengedMap {
             meta.set("SIZE", bytes);
             meta.set("TYPE", kind);
             meta.set_bytes("FILE", name);
-            if let Some(crc) = crc {
-                set_crc(meta, crc);
-            }
+            set_crc(meta, crc);
         };
         for file in &record.files {
             list(file.name.as_bytes(), "FULL", file.bytes, file.crc);

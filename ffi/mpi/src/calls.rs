@@ -52,12 +52,22 @@ pub(super) struct Requests<'h, 'b> {
     longest_wait: Duration,
 }
 
+/// Whether `MPI_Init` has been called. May be asked at any time.
+pub fn has_begun() -> bool {
+    flag(ffi::MPI_Initialized)
+}
+
+/// Whether `MPI_Finalize` has been called. May be asked at any time.
+pub fn has_ended() -> bool {
+    flag(ffi::MPI_Finalized)
+}
+
 /// Whether MPI can be called at all.
 pub(super) fn check_running() -> Result<(), CommError> {
-    if !flag("MPI_Initialized", ffi::MPI_Initialized)? {
+    if !has_begun() {
         return Err(CommError::Unusable { why: "MPI_Init has not been called yet; call it first" });
     }
-    if flag("MPI_Finalized", ffi::MPI_Finalized)? {
+    if has_ended() {
         return Err(CommError::Unusable { why: "MPI_Finalize has been called; finish before it" });
     }
     Ok(())
@@ -262,11 +272,8 @@ impl Duplicate {
 
     fn is_made(&mut self) -> Result<bool, CommError> {
         let Some(places) = &mut self.0 else { return Ok(true) };
-        let (mut done, mut status) = (0, MaybeUninit::<ffi::MPI_Status>::uninit());
-        // SAFETY: the request was started by `begin`; `done` and `status` are places for the results.
-        let code = unsafe { ffi::MPI_Test(&raw mut places.1, &raw mut done, status.as_mut_ptr()) };
-        check("MPI_Test", code)?;
-        Ok(done != 0)
+        let (code, has_ended) = test(&mut places.1);
+        check("MPI_Test", code).map(|()| has_ended)
     }
 
     /// The duplicate, once it is made.
@@ -506,17 +513,28 @@ fn abort(handle: &Handle, active: usize, waited: Duration) {
 const LONGEST_ABORT: Duration = Duration::from_secs(5);
 
 /// The communicator of all processes of the launch.
-pub(super) fn world() -> ffi::MPI_Comm {
+pub fn world() -> ffi::MPI_Comm {
     // SAFETY: reads a constant of the library.
     unsafe { ffi::RSMPI_COMM_WORLD }
+}
+
+/// The rank of this process in a communicator, and how many ranks that has.
+///
+/// # Safety
+/// MPI runs, this thread may call it, and the communicator lives.
+pub unsafe fn rank_and_size(comm: ffi::MPI_Comm) -> Option<(u32, u32)> {
+    // SAFETY: the caller's promise.
+    let rank = unsafe { number_of("MPI_Comm_rank", comm, ffi::MPI_Comm_rank) }.ok()?;
+    // SAFETY: the caller's promise.
+    let size = unsafe { number_of("MPI_Comm_size", comm, ffi::MPI_Comm_size) }.ok()?;
+    Some((u32::try_from(rank).ok()?, u32::try_from(size).ok()?))
 }
 
 /// How many processes the launch has.
 pub(super) fn world_size() -> Option<u32> {
     check_running().ok()?;
     // SAFETY: MPI is running, so this communicator lives.
-    let size = unsafe { number_of("MPI_Comm_size", world(), ffi::MPI_Comm_size) };
-    u32::try_from(size.ok()?).ok()
+    unsafe { rank_and_size(world()) }.map(|(_, size)| size)
 }
 
 /// Whether `MPI_Comm_spawn` has started this process.
@@ -587,11 +605,11 @@ unsafe fn number_of(
     Ok(number)
 }
 
-fn flag(call: &'static str, ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> Result<bool, CommError> {
+fn flag(ask: unsafe extern "C" fn(*mut c_int) -> c_int) -> bool {
     let mut flag = 0;
     // SAFETY: only passed the two functions that may be called at any time, and that set one number.
-    check(call, unsafe { ask(&raw mut flag) })?;
-    Ok(flag != 0)
+    unsafe { ask(&raw mut flag) };
+    flag != 0
 }
 
 fn check(call: &'static str, code: c_int) -> Result<(), CommError> {

@@ -10,6 +10,7 @@ mod calls;
 mod deaths;
 mod library;
 
+pub use calls::{has_begun, has_ended, rank_and_size, world};
 pub use library::{library, Library};
 
 use std::cell::{Cell, RefCell};

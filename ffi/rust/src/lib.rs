@@ -81,7 +81,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`] with the library's message, as where a setting cannot be used or `SCR_ENABLE=0`.
     pub fn init(_mpi: &'mpi Universe) -> Result<Self, Error> {
-        raw::init()?;
+        raw::outcome(raw::SCR_Init())?;
         Ok(Self { mpi: PhantomData })
     }
 
@@ -108,7 +108,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: the ranks could not talk.
     pub fn need_checkpoint(&self) -> Result<bool, Error> {
-        raw::need_checkpoint()
+        Ok(raw::asked(|flag| raw::SCR_Need_checkpoint(flag))? != 0)
     }
 
     /// Whether the application should stop now.
@@ -116,7 +116,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: the ranks could not talk.
     pub fn should_exit(&self) -> Result<bool, Error> {
-        raw::should_exit()
+        Ok(raw::asked(|flag| raw::SCR_Should_exit(flag))? != 0)
     }
 
     /// Begins a dataset of this name, which has 1 to 1023 bytes.
@@ -125,7 +125,7 @@ impl<'mpi> Library<'mpi> {
     /// [`Error`]: no dataset was begun, on any rank.
     pub fn output(&mut self, name: &str, flags: Flags) -> Result<Output<'_>, Error> {
         raw::start_output(&c_string(name.as_bytes())?, flags.0)?;
-        Ok(Output { phase: Phase { end: Some(raw::complete_output), library: PhantomData } })
+        Ok(Output { phase: Phase { end: Some(raw::SCR_Complete_output), library: PhantomData } })
     }
 
     /// Begins to read the newest checkpoint that is left; `None` where there is none.
@@ -133,11 +133,11 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: the ranks could not talk.
     pub fn restart(&mut self) -> Result<Option<Restart<'_>>, Error> {
-        if raw::have_restart()?.is_none() {
+        if !raw::have_restart()? {
             return Ok(None);
         }
         let name = raw::start_restart()?;
-        let phase = Phase { end: Some(raw::complete_restart), library: PhantomData };
+        let phase = Phase { end: Some(raw::SCR_Complete_restart), library: PhantomData };
         Ok(Some(Restart { name: String::from_utf8_lossy(&name).into_owned(), phase }))
     }
 
@@ -146,7 +146,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: there is no such dataset.
     pub fn current(&mut self, name: &str) -> Result<(), Error> {
-        raw::current(&c_string(name.as_bytes())?)
+        raw::of_dataset(raw::SCR_Current, &c_string(name.as_bytes())?)
     }
 
     /// Forgets the entry of a dataset in the index; its files stay.
@@ -154,7 +154,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: the index cannot be changed.
     pub fn forget(&mut self, name: &str) -> Result<(), Error> {
-        raw::drop_dataset(&c_string(name.as_bytes())?)
+        raw::of_dataset(raw::SCR_Drop, &c_string(name.as_bytes())?)
     }
 
     /// Deletes the files of a dataset, from the prefix directory and from the cache.
@@ -162,7 +162,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: there is no such dataset, or a file cannot be removed.
     pub fn delete(&mut self, name: &str) -> Result<(), Error> {
-        raw::delete(&c_string(name.as_bytes())?)
+        raw::of_dataset(raw::SCR_Delete, &c_string(name.as_bytes())?)
     }
 
     /// Shuts the library down: flushes what is due, and records that the job has finished.
@@ -170,7 +170,7 @@ impl<'mpi> Library<'mpi> {
     /// # Errors
     /// [`Error`]: a dataset that was due could not be flushed; it stays in cache.
     pub fn finalize(self) -> Result<(), Error> {
-        raw::finalize()
+        raw::outcome(raw::SCR_Finalize())
     }
 }
 
@@ -240,7 +240,7 @@ impl Restart<'_> {
     /// # Errors
     /// [`Error`]: none in a restart.
     pub fn ranks(&self) -> Result<i32, Error> {
-        raw::restart_ranks()
+        raw::asked(|ranks| raw::SCR_Restart_ranks(ranks))
     }
 
     /// The names of the files that one of these ranks wrote: [`route`](Self::route) takes each on every rank. Local.
@@ -298,13 +298,13 @@ impl Error {
 /// A phase, which ends once.
 #[derive(Debug)]
 struct Phase<'library> {
-    end: Option<fn(bool) -> Result<(), Error>>,
+    end: Option<extern "C" fn(c_int) -> c_int>,
     library: PhantomData<&'library mut ()>,
 }
 
 impl Phase<'_> {
     fn finish(&mut self, valid: bool) -> Result<(), Error> {
-        self.end.take().map_or(Ok(()), |end| end(valid))
+        self.end.take().map_or(Ok(()), |end| raw::outcome(end(c_int::from(valid))))
     }
 }
 

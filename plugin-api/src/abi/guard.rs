@@ -3,21 +3,60 @@
 //! The usual message with the place of the panic still goes to standard error, for debugging.
 
 use super::boundary::AbiError;
-use crate::{PluginError, PluginErrorKind};
+use crate::PluginError;
 use abi_stable::std_types::{RErr, ROk, RResult};
 use std::any::Any;
+use std::fmt::Display;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
-/// Runs `body`. A panic in it becomes a [`PluginErrorKind::Fault`] that says that `what` panicked, and with
+/// What a plugin offers, on its way to the host. It is there until it is dropped.
+pub(super) struct Exported<P> {
+    plugin: Option<P>,
+    what: &'static str,
+}
+
+impl<P> Exported<P> {
+    pub(super) fn new(what: &'static str, plugin: P) -> Self {
+        Self { plugin: Some(plugin), what }
+    }
+
+    /// Calls a method of it.
+    pub(super) fn call<R>(
+        &self,
+        method: &str,
+        body: impl FnOnce(&P) -> Result<R, PluginError>,
+    ) -> RResult<R, AbiError> {
+        let what = self.what;
+        guard(format_args!("the {what}'s {method}"), || {
+            let gone = || PluginError::fault(format!("the {what} has been dropped"));
+            body(self.plugin.as_ref().ok_or_else(gone)?)
+        })
+    }
+}
+
+impl<P> Drop for Exported<P> {
+    fn drop(&mut self) {
+        let plugin = self.plugin.take();
+        // Dropping gives no error; it only must not unwind into the host.
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(plugin))) {
+            std::mem::forget(payload);
+        }
+    }
+}
+
+/// Runs `body`. A panic in it becomes a [fault](PluginError::fault) that says that `what` panicked, and with
 /// which text.
-pub(super) fn guard<T>(what: &str, body: impl FnOnce() -> Result<T, PluginError>) -> RResult<T, AbiError> {
+pub(super) fn guard<T>(
+    what: impl Display,
+    body: impl FnOnce() -> Result<T, PluginError>,
+) -> RResult<T, AbiError> {
     // Nothing that the body touched is used as if it had ended well: the caller gets an error.
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(value)) => ROk(value),
         Ok(Err(error)) => RErr(error.into()),
         Err(payload) => {
             let text = format!("{what} panicked: {}", text_of(payload));
-            RErr(PluginError::new(PluginErrorKind::Fault, text).into())
+            RErr(PluginError::fault(text).into())
         }
     }
 }
@@ -38,6 +77,7 @@ fn text_of(payload: Box<dyn Any + Send>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::PluginErrorKind;
 
     fn error_of(result: RResult<(), AbiError>) -> PluginError {
         result.into_result().map_err(PluginError::from).expect_err("it panicked")

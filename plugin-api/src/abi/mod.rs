@@ -21,8 +21,11 @@ mod transport;
 
 pub use module::{PluginModule, PluginModuleRef, API_VERSION};
 
-use crate::{KvTree, LogSink, PluginError, PluginErrorKind, Scheme, Transport};
+use crate::{KvTree, LogSink, PluginError, Scheme, Transport};
 use abi_stable::library::{LibHeader, LibraryError};
+use abi_stable::std_types::{RResult, RSlice};
+use boundary::AbiError;
+use guard::{guard, Exported};
 
 /// Version of the boundary: host and plugin work together where the major number is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -103,33 +106,57 @@ impl LoadedPlugin {
     /// Its scheme, with these options.
     ///
     /// # Errors
-    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no scheme.
+    /// The plugin's error on the options; [refused](PluginError::refused) if it has no scheme.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
-        scheme::construct(self.module, options)
+        let new = self.module.scheme().into_option().map(|constructor| constructor.new);
+        Ok(Box::new(scheme::Hosted(construct(new, "redundancy scheme", options)?)))
     }
 
     /// Its transport, with these options.
     ///
     /// # Errors
-    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no transport.
+    /// The plugin's error on the options; [refused](PluginError::refused) if it has no transport.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
-        transport::construct(self.module, options)
+        let new = self.module.transport().into_option().map(|constructor| constructor.new);
+        Ok(Box::new(transport::Hosted(construct(new, "transport", options)?)))
     }
 
     /// Its log sink, with these options.
     ///
     /// # Errors
-    /// The plugin's error on the options; [`PluginErrorKind::Refused`] if it has no log sink.
+    /// The plugin's error on the options; [refused](PluginError::refused) if it has no log sink.
     pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginError> {
-        log::construct(self.module, options)
+        let new = self.module.log().into_option().map(|constructor| constructor.new);
+        Ok(Box::new(log::Hosted(construct(new, "log sink", options)?)))
     }
+}
+
+/// What a constructor of a plugin makes with these options.
+fn construct<B>(
+    new: Option<extern "C" fn(RSlice<'_, u8>) -> RResult<B, AbiError>>,
+    what: &str,
+    options: &KvTree,
+) -> Result<B, PluginError> {
+    let none = || PluginError::refused(format!("the plugin has no {what}"));
+    Ok(new.ok_or_else(none)?(RSlice::from_slice(&options.pack())).into_result()?)
+}
+
+/// What a constructor in a plugin's library gives to the host.
+fn constructed<P, B>(
+    what: &'static str,
+    packed: RSlice<'_, u8>,
+    new: impl FnOnce(&KvTree) -> Result<P, PluginError>,
+    boxed: impl FnOnce(Exported<P>) -> B,
+) -> RResult<B, AbiError> {
+    guard(format_args!("making the {what}"), || {
+        Ok(boxed(Exported::new(what, new(&unpacked(packed.as_slice())?)?)))
+    })
 }
 
 /// The options that a constructor was given.
 fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
     KvTree::unpack(options).map_err(|error| {
-        let text = format!("the options that the host sent cannot be read: {error}");
-        PluginError::new(PluginErrorKind::Fault, text)
+        PluginError::fault(format!("the options that the host sent cannot be read: {error}"))
     })
 }
 

@@ -8,86 +8,46 @@ use super::boundary::{
     level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiLoan, AbiLoan_TO, AbiReceive, AbiScheme,
     AbiScheme_TO, AbiSend, AbiSet, AbiSet_TO, BytesRef, ConstructedScheme, LoanBox, SchemeBox, SetRef,
 };
-use super::guard::guard;
-use super::module::PluginModuleRef;
-use super::unpacked;
-use crate::{
-    Bytes, KvTree, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
-    SetShape,
-};
+use super::constructed;
+use super::guard::{guard, Exported};
+use crate::{Bytes, KvTree, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{ROption, RResult, RSlice, RSliceMut, RStr, RVec};
-use std::panic::{catch_unwind, AssertUnwindSafe};
-
-/// The scheme of a plugin, with these options.
-pub(super) fn construct(module: PluginModuleRef, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
-    let Some(constructor) = module.scheme().into_option() else {
-        return Err(PluginError::new(PluginErrorKind::Refused, "the plugin has no redundancy scheme"));
-    };
-    let packed = options.pack();
-    let scheme = (constructor.new)(RSlice::from_slice(&packed)).into_result()?;
-    Ok(Box::new(Hosted(scheme)))
-}
 
 /// The constructor in a plugin's library.
 pub fn new_scheme<S: Scheme + 'static>(
     packed: RSlice<'_, u8>,
     new: impl FnOnce(&KvTree) -> Result<S, PluginError>,
 ) -> ConstructedScheme {
-    guard("making the scheme", || {
-        let scheme = Exported(Some(new(&unpacked(packed.as_slice())?)?));
-        Ok(AbiScheme_TO::from_value(scheme, TD_Opaque))
-    })
-}
-
-/// The plugin's scheme on its way to the host. It is there until it is dropped.
-struct Exported<S: Scheme>(Option<S>);
-
-impl<S: Scheme> Exported<S> {
-    fn call<T>(&self, method: &str, body: impl FnOnce(&S) -> Result<T, PluginError>) -> RResult<T, AbiError> {
-        guard(method, || {
-            let gone = || PluginError::new(PluginErrorKind::Fault, "the scheme has been dropped");
-            body(self.0.as_ref().ok_or_else(gone)?)
-        })
-    }
-}
-
-impl<S: Scheme> Drop for Exported<S> {
-    fn drop(&mut self) {
-        let scheme = self.0.take();
-        // Dropping a scheme gives no error; it only must not unwind into the host.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(scheme))) {
-            std::mem::forget(payload);
-        }
-    }
+    constructed("scheme", packed, new, |scheme| AbiScheme_TO::from_value(scheme, TD_Opaque))
 }
 
 impl<S: Scheme> AbiScheme for Exported<S> {
     fn losses_survived(&self, set_size: u32) -> RResult<u32, AbiError> {
-        self.call("the scheme's losses_survived", |scheme| scheme.losses_survived(set_size))
+        self.call("losses_survived", |scheme| scheme.losses_survived(set_size))
     }
 
     fn recoverable(&self, lost: RSlice<'_, bool>) -> RResult<bool, AbiError> {
-        self.call("the scheme's recoverable", |scheme| Ok(scheme.recoverable(lost.as_slice())))
+        self.call("recoverable", |scheme| Ok(scheme.recoverable(lost.as_slice())))
     }
 
     fn redundancy_len(&self, rank: u32, data_lens: RSlice<'_, u64>) -> RResult<u64, AbiError> {
-        self.call("the scheme's redundancy_len", |scheme| {
+        self.call("redundancy_len", |scheme| {
             scheme.redundancy_len(&SetShape { rank, data_lens: data_lens.as_slice() })
         })
     }
 
     fn protect(&self, set: SetRef<'_>) -> RResult<(), AbiError> {
-        self.call("the scheme's protect", |scheme| scheme.protect(&GuestSet::new(&set)?))
+        self.call("protect", |scheme| scheme.protect(&GuestSet::new(&set)?))
     }
 
     fn rebuild(&self, set: SetRef<'_>, format: u32) -> RResult<(), AbiError> {
-        self.call("the scheme's rebuild", |scheme| scheme.rebuild(&GuestSet::new(&set)?, format))
+        self.call("rebuild", |scheme| scheme.rebuild(&GuestSet::new(&set)?, format))
     }
 }
 
 /// A plugin's scheme, as the host uses it.
-struct Hosted(SchemeBox);
+pub(super) struct Hosted(pub(super) SchemeBox);
 
 impl Scheme for Hosted {
     fn losses_survived(&self, set_size: u32) -> Result<u32, PluginError> {

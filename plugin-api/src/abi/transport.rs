@@ -4,82 +4,42 @@ use super::boundary::{
     AbiCopyItem, AbiCopyJob, AbiCopyState, AbiError, AbiTransport, AbiTransport_TO, ConstructedTransport,
     TransportBox,
 };
-use super::guard::guard;
-use super::module::PluginModuleRef;
-use super::unpacked;
-use crate::{CopyItem, CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use super::constructed;
+use super::guard::Exported;
+use crate::{CopyItem, CopyJob, CopyState, KvTree, PluginError, Transport};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RNone, ROption, RResult, RSlice, RSome, RStr, RVec};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
-
-/// The transport of a plugin, with these options.
-pub(super) fn construct(
-    module: PluginModuleRef,
-    options: &KvTree,
-) -> Result<Box<dyn Transport>, PluginError> {
-    let Some(constructor) = module.transport().into_option() else {
-        return Err(PluginError::new(PluginErrorKind::Refused, "the plugin has no transport"));
-    };
-    let packed = options.pack();
-    let transport = (constructor.new)(RSlice::from_slice(&packed)).into_result()?;
-    Ok(Box::new(Hosted(transport)))
-}
 
 /// The constructor in a plugin's library.
 pub fn new_transport<T: Transport + 'static>(
     packed: RSlice<'_, u8>,
     new: impl FnOnce(&KvTree) -> Result<T, PluginError>,
 ) -> ConstructedTransport {
-    guard("making the transport", || {
-        let transport = Exported(Some(new(&unpacked(packed.as_slice())?)?));
-        Ok(AbiTransport_TO::from_value(transport, TD_Opaque))
-    })
-}
-
-/// The plugin's transport on its way to the host. It is there until it is dropped.
-struct Exported<T: Transport>(Option<T>);
-
-impl<T: Transport> Exported<T> {
-    fn call<R>(&self, method: &str, body: impl FnOnce(&T) -> Result<R, PluginError>) -> RResult<R, AbiError> {
-        guard(method, || {
-            let gone = || PluginError::new(PluginErrorKind::Fault, "the transport has been dropped");
-            body(self.0.as_ref().ok_or_else(gone)?)
-        })
-    }
-}
-
-impl<T: Transport> Drop for Exported<T> {
-    fn drop(&mut self) {
-        let transport = self.0.take();
-        // As for a scheme: nothing unwinds into the host.
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(transport))) {
-            std::mem::forget(payload);
-        }
-    }
+    constructed("transport", packed, new, |transport| AbiTransport_TO::from_value(transport, TD_Opaque))
 }
 
 impl<T: Transport> AbiTransport for Exported<T> {
     fn start(&self, job: AbiCopyJob<'_>) -> RResult<RVec<u8>, AbiError> {
-        self.call("the transport's start", |transport| transport.start(&job_of(&job)).map(RVec::from))
+        self.call("start", |transport| transport.start(&job_of(&job)).map(RVec::from))
     }
 
     fn poll(&self, ticket: RSlice<'_, u8>) -> RResult<AbiCopyState, AbiError> {
-        self.call("the transport's poll", |transport| transport.poll(ticket.as_slice()).map(abi_state))
+        self.call("poll", |transport| transport.poll(ticket.as_slice()).map(abi_state))
     }
 
     fn wait(&self, ticket: RSlice<'_, u8>) -> RResult<AbiCopyState, AbiError> {
-        self.call("the transport's wait", |transport| transport.wait(ticket.as_slice()).map(abi_state))
+        self.call("wait", |transport| transport.wait(ticket.as_slice()).map(abi_state))
     }
 
     fn cancel(&self, ticket: RSlice<'_, u8>) -> RResult<(), AbiError> {
-        self.call("the transport's cancel", |transport| transport.cancel(ticket.as_slice()))
+        self.call("cancel", |transport| transport.cancel(ticket.as_slice()))
     }
 
     fn crc(&self, ticket: RSlice<'_, u8>, item: u64) -> RResult<ROption<u32>, AbiError> {
-        self.call("the transport's crc", |transport| {
+        self.call("crc", |transport| {
             let item = usize::try_from(item).ok();
             Ok(item.and_then(|item| transport.crc(ticket.as_slice(), item)).into())
         })
@@ -87,7 +47,7 @@ impl<T: Transport> AbiTransport for Exported<T> {
 }
 
 /// A plugin's transport, as the host uses it.
-struct Hosted(TransportBox);
+pub(super) struct Hosted(pub(super) TransportBox);
 
 impl Transport for Hosted {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
@@ -171,9 +131,8 @@ fn state_of(state: AbiCopyState) -> Result<CopyState, PluginError> {
         (RUNNING, _) => Ok(CopyState::Running(state.bytes)),
         (DONE, _) => Ok(CopyState::Done),
         (FAILED, RSome(error)) => Ok(CopyState::Failed(error.into())),
-        (kind, _) => {
-            let text = format!("the transport answered with an unknown state of a copy ({kind})");
-            Err(PluginError::new(PluginErrorKind::Fault, text))
-        }
+        (kind, _) => Err(PluginError::fault(format!(
+            "the transport answered with an unknown state of a copy ({kind})"
+        ))),
     }
 }

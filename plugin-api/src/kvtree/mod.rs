@@ -57,6 +57,13 @@ pub enum FieldError {
     },
 }
 
+impl FieldError {
+    /// That `key` holds something else than what is expected.
+    pub fn malformed(key: impl Into<String>, found: impl Into<String>, expected: &'static str) -> Self {
+        Self::Malformed { key: key.into(), found: found.into(), expected }
+    }
+}
+
 impl KvTree {
     /// A tree with nothing in it.
     pub fn new() -> Self {
@@ -108,6 +115,11 @@ impl KvTree {
         self.set_bytes(key, value.to_string());
     }
 
+    /// As [`set`](Self::set), if there is a value.
+    pub fn set_known(&mut self, key: impl AsRef<[u8]>, value: Option<impl Display>) {
+        value.into_iter().for_each(|value| self.set(&key, value));
+    }
+
     /// Makes `value`, any bytes without NUL, the one value of `key`.
     pub fn set_bytes(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
         let mut leaf = KvTree::new();
@@ -132,11 +144,8 @@ impl KvTree {
     pub fn parse<T: FromStr>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, FieldError> {
         let Some(value) = self.value(key.as_ref()) else { return Ok(None) };
         let text = String::from_utf8_lossy(value);
-        text.parse().map(Some).map_err(|_| FieldError::Malformed {
-            key: String::from_utf8_lossy(key.as_ref()).into_owned(),
-            found: text.into_owned(),
-            expected: std::any::type_name::<T>(),
-        })
+        let key = String::from_utf8_lossy(key.as_ref());
+        text.parse().map(Some).map_err(|_| FieldError::malformed(key, text, std::any::type_name::<T>()))
     }
 
     /// The value of `key` read as a `T`.

@@ -14,7 +14,7 @@ mod places;
 mod server;
 
 use scr_copying::{Copying, Pool};
-use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, Transport};
 use scr_staging::Staged;
 use server::Server;
 
@@ -41,7 +41,7 @@ pub struct Bbapi {
 /// # Errors
 /// There is no such library on this node, or it does not work there.
 pub fn from_options(options: &KvTree) -> Result<Bbapi, PluginError> {
-    let wrong = |error| PluginError::new(PluginErrorKind::Refused, format!("transport {NAME}: {error}"));
+    let wrong = |error| PluginError::refused(format!("transport {NAME}: {error}"));
     let flag = |name: &str, usual| {
         options.parse::<u8>(name).map_err(wrong).map(|value| value.map_or(usual, |value| value != 0))
     };
@@ -75,11 +75,10 @@ impl Transport for Bbapi {
             (None, _) => self.staged.start(job),
             (Some(_), Some(fallback)) => fallback.start(job),
             (Some(why), None) => {
-                let text = format!(
+                Err(PluginError::refused(format!(
                     "transport {NAME}: {why}; put the cache on the node's SSD, set FALLBACK=1 to have such files copied in threads, \
                      or choose another transport, such as FLUSH=PTHREAD"
-                );
-                Err(PluginError::new(PluginErrorKind::Refused, text))
+                )))
             }
         }
     }

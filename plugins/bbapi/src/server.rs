@@ -1,10 +1,10 @@
 //! IBM's servers as a service: transfers, each with a tag that follows from a job's token.
 
 use crate::calls::{status, CallError, Calls, Handle, Tag};
-use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyJob, PluginError, PluginErrorKind};
 use scr_staging::{Copies, Prepare, Progress, Service};
 use sha2::{Digest, Sha256};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, Weak};
 
 /// The servers, through the library of this process.
 pub(crate) struct Server {
@@ -27,10 +27,8 @@ impl Server {
     /// # Errors
     /// There is none, it does not work on this node, or it is open in another way.
     pub(crate) fn connect(library: &str, contributor: u32) -> Result<Self, PluginError> {
-        let refused = |text: String| {
-            PluginError::new(PluginErrorKind::Refused, format!("transport {}: {text}", crate::NAME))
-        };
-        let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let refused = |text: String| PluginError::refused(format!("transport {}: {text}", crate::NAME));
+        let mut open = held(&OPEN);
         if let Some(there) = open.upgrade() {
             if (there.library.as_str(), there.contributor) != (library, contributor) {
                 return Err(refused(format!(
@@ -87,7 +85,7 @@ impl Server {
 impl Drop for Server {
     /// The library is not opened anew while it is being terminated.
     fn drop(&mut self) {
-        let _open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _open = held(&OPEN);
         self.connection.take();
     }
 }

@@ -1,5 +1,6 @@
 //! The state that a copying thread keeps from one file to the next: a page-aligned buffer for blocks, and its time account.
 
+use scr_plugin_api::grow;
 use scr_plugin_api::pace::Account;
 use std::{fmt, io};
 
@@ -35,21 +36,13 @@ impl Buffer {
     /// # Errors
     /// The process gets no memory for it.
     pub fn block(&mut self, len: usize) -> io::Result<&mut [u8]> {
-        let more = (len + ALIGNMENT).saturating_sub(self.bytes.len());
-        if more > 0 {
-            self.bytes
-                .try_reserve_exact(more)
-                .map_err(|_| io::Error::new(io::ErrorKind::OutOfMemory, no_memory(len)))?;
-            self.bytes.resize(len + ALIGNMENT, 0);
+        if self.bytes.len() < len + ALIGNMENT {
+            grow(&mut self.bytes, len + ALIGNMENT)?;
         }
         // `align_offset` may say "cannot" only where it runs at compile time.
         let skip = self.bytes.as_ptr().align_offset(ALIGNMENT).min(ALIGNMENT);
         Ok(&mut self.bytes[skip..skip + len])
     }
-}
-
-fn no_memory(len: usize) -> String {
-    format!("this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up")
 }
 
 impl fmt::Debug for Buffer {

@@ -1,8 +1,8 @@
 //! A transport of this process's own threads: everything but the threads.
 
-use crate::{Begun, Job, Jobs};
+use crate::{Job, Jobs};
 use scr_plugin_api::pace::{Limits, Pace};
-use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{CopyJob, CopyState, PluginError, Transport};
 use std::io;
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ impl<W: Workers> Copying<W> {
 
     /// The same; all its jobs together keep to the limits.
     pub fn limited(name: &'static str, workers: W, limits: Limits) -> Self {
-        Self { name, jobs: Jobs::paced(name, Pace::new(limits)), workers }
+        Self { name, jobs: Jobs::new(name, Pace::new(limits)), workers }
     }
 
     /// The workers for its jobs.
@@ -43,11 +43,10 @@ impl<W: Workers> Copying<W> {
 
 impl<W: Workers> Transport for Copying<W> {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
-        if let Begun::New(begun) = self.jobs.begin(job)? {
+        if let Some(begun) = self.jobs.begin(job)? {
             self.workers.take(&begun).map_err(|error| {
                 self.jobs.forget(&job.token);
-                let text = format!("transport {}: no thread could be started: {error}", self.name);
-                PluginError::new(PluginErrorKind::Io, text)
+                PluginError::io(format!("transport {}: no thread could be started: {error}", self.name))
             })?;
         }
         Ok(self.jobs.ticket(job))

@@ -64,7 +64,7 @@ impl Written {
     }
 }
 
-/// Which part of a file to copy, where it is not the whole.
+/// Which part of a file to copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Part {
     /// How many bytes are at the destination already, and safe there.
@@ -75,25 +75,17 @@ pub struct Part {
     pub to: u64,
 }
 
-/// Copies one file. The destination is created, readable for its owner only, or overwritten.
+impl Part {
+    /// The whole file.
+    pub const WHOLE: Self = Self { from: 0, crc: 0, to: u64::MAX };
+}
+
+/// Copies one part of a file, and truncates the destination after it. The destination is created, readable for its owner only,
+/// or overwritten. The checksum is that of the file up to the end of the part.
 ///
 /// # Errors
 /// The source is not as recorded, reading or writing failed, or `control` asked to stop. The destination is
 /// then left as it is.
-pub fn copy_file(
-    item: &CopyItem,
-    how: How,
-    control: &Control,
-    buffer: &mut Buffer,
-) -> Result<Written, CopyError> {
-    copy_part(item, how, control, buffer, WHOLE)
-}
-
-/// Copies one part of a file, and truncates the destination after it. The checksum is that of the file up to the end of the
-/// part.
-///
-/// # Errors
-/// As for [`copy_file`].
 pub fn copy_part(
     item: &CopyItem,
     how: How,
@@ -101,44 +93,35 @@ pub fn copy_part(
     buffer: &mut Buffer,
     part: Part,
 ) -> Result<Written, CopyError> {
-    repeat(CopyError::may_pass, sleep, || copy_once(item, how, control, buffer, part))
+    repeat(CopyError::may_pass, sleep, || {
+        let source = open_source(item)?;
+        if control.is_cancelled() {
+            return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
+        }
+        let destination = open_destination(item, &source, part.from)?;
+        let checksum = match part.from {
+            0 => Checksum::new(how.take_crc),
+            from => Checksum::resumed(how.take_crc, part.crc, from),
+        };
+        let mut copier = Copier {
+            item,
+            source,
+            destination,
+            control,
+            block_bytes: control.pace().block_bytes(how.block_bytes),
+            checksum,
+            in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
+            flushed: part.from,
+            counted: 0,
+        };
+        let done = copier.run(part, buffer);
+        // The next try counts them again.
+        done.inspect_err(|error| control.take_back(if error.may_pass() { copier.counted } else { 0 }))?;
+        let Copier { destination, checksum, .. } = copier;
+        Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
+    })
 }
 
-fn copy_once(
-    item: &CopyItem,
-    how: How,
-    control: &Control,
-    buffer: &mut Buffer,
-    part: Part,
-) -> Result<Written, CopyError> {
-    let source = open_source(item)?;
-    if control.is_cancelled() {
-        return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
-    }
-    let destination = open_destination(item, &source, part.from)?;
-    let checksum = match part.from {
-        0 => Checksum::new(how.take_crc),
-        from => Checksum::resumed(how.take_crc, part.crc, from),
-    };
-    let mut copier = Copier {
-        item,
-        source,
-        destination,
-        control,
-        block_bytes: control.pace().block_bytes(how.block_bytes),
-        checksum,
-        in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
-        flushed: part.from,
-        counted: 0,
-    };
-    let done = copier.run(part, buffer);
-    // The next try counts them again.
-    done.inspect_err(|error| control.take_back(if error.may_pass() { copier.counted } else { 0 }))?;
-    let Copier { destination, checksum, .. } = copier;
-    Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
-}
-
-const WHOLE: Part = Part { from: 0, crc: 0, to: u64::MAX };
 const USUAL_BLOCK: usize = 1 << 20;
 const SMALLEST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 64 << 20;

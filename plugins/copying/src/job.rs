@@ -4,11 +4,11 @@
 //! written.
 
 use crate::file::Written;
-use crate::{copy_file, Buffer, Control, CopyError, How};
+use crate::{copy_part, Buffer, Control, CopyError, How, Part};
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
 use std::panic::{catch_unwind, AssertUnwindSafe};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// One list of copies, and how far it is.
 #[derive(Debug)]
@@ -32,13 +32,8 @@ struct JobState {
 }
 
 impl Job {
-    /// A job on which nobody has worked yet. As fast as it can be.
-    pub fn new(order: CopyJob) -> Self {
-        Self::paced(order, Arc::default())
-    }
-
-    /// The same, and no faster than this.
-    pub fn paced(order: CopyJob, pace: Arc<Pace>) -> Self {
+    /// A job on which nobody has worked yet. No faster than this.
+    pub fn new(order: CopyJob, pace: Arc<Pace>) -> Self {
         let state = JobState {
             next: 0,
             workers: 0,
@@ -65,20 +60,21 @@ impl Job {
             Ok(outcome) => outcome,
             Err(_) => {
                 let token = &self.order.token;
-                let text = format!("copying job {token} panicked, which is an error in the transport");
-                Err(PluginError::new(PluginErrorKind::Fault, text))
+                Err(PluginError::fault(format!(
+                    "copying job {token} panicked, which is an error in the transport"
+                )))
             }
         });
     }
 
     /// How far it is.
     pub fn poll(&self) -> CopyState {
-        self.outcome(&self.lock())
+        self.outcome(&held(&self.state))
     }
 
     /// Waits until it has ended.
     pub fn wait(&self) -> CopyState {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         while !state.ended {
             state = self.ended.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -88,7 +84,7 @@ impl Job {
     /// Stops it, and returns when nobody works on it any more. One that has ended stays as it is.
     pub fn cancel(&self) {
         self.control.cancel();
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if !state.ended && state.workers == 0 {
             state.failure.get_or_insert_with(|| self.cancelled());
             self.end(&mut state);
@@ -99,7 +95,7 @@ impl Job {
 
     /// The checksum of an item, once the job has ended well.
     pub fn crc(&self, item: usize) -> Option<u32> {
-        let state = self.lock();
+        let state = held(&self.state);
         if !state.ended || state.failure.is_some() {
             return None;
         }
@@ -108,13 +104,13 @@ impl Job {
 
     /// Whether there is an item for another thread to take.
     pub fn has_work(&self) -> bool {
-        let state = self.lock();
+        let state = held(&self.state);
         !state.ended && state.failure.is_none() && state.next < self.order.items.len()
     }
 
     /// Whether it has ended, and badly.
     pub fn has_failed(&self) -> bool {
-        let state = self.lock();
+        let state = held(&self.state);
         state.ended && state.failure.is_some()
     }
 
@@ -122,7 +118,7 @@ impl Job {
         let how = How::new(self.order.block_bytes, self.order.take_crc);
         let mut unsynced = Vec::new();
         while let Some((place, item)) = self.take_item() {
-            unsynced.push((place, copy_file(item, how, &self.control, buffer)?));
+            unsynced.push((place, copy_part(item, how, &self.control, buffer, Part::WHOLE)?));
             if unsynced.len() >= MOST_UNSYNCED {
                 self.sync(&mut unsynced, how, buffer)?;
             }
@@ -139,8 +135,8 @@ impl Job {
     ) -> Result<(), PluginError> {
         for (place, written) in unsynced.drain(..) {
             let item = &self.order.items[place];
-            let crc = written.sync(|| copy_file(item, how, &self.control, buffer))?;
-            if let Some(entry) = self.lock().crcs.get_mut(place) {
+            let crc = written.sync(|| copy_part(item, how, &self.control, buffer, Part::WHOLE))?;
+            if let Some(entry) = held(&self.state).crcs.get_mut(place) {
                 *entry = crc;
             }
         }
@@ -148,7 +144,7 @@ impl Job {
     }
 
     fn take_item(&self) -> Option<(usize, &CopyItem)> {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if state.failure.is_some() || self.control.is_cancelled() {
             return None;
         }
@@ -159,7 +155,7 @@ impl Job {
     }
 
     fn enter(&self) -> bool {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if state.ended {
             return false;
         }
@@ -168,7 +164,7 @@ impl Job {
     }
 
     fn leave(&self, outcome: Result<(), PluginError>) {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         state.workers -= 1;
         if let Err(error) = outcome {
             state.failure.get_or_insert(error);
@@ -203,11 +199,6 @@ impl Job {
             None => PluginError::new(PluginErrorKind::Cancelled, "copying was cancelled"),
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, JobState> {
-        // No code that can panic runs under the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// How many files a thread keeps open before it syncs them.
@@ -228,7 +219,7 @@ mod tests {
                 CopyItem { source, destination: folder.join(format!("out.{number}")), bytes: 10_000 }
             })
             .collect();
-        Job::new(CopyJob { token: "t".into(), items, block_bytes: 4096, take_crc: true })
+        Job::new(CopyJob { token: "t".into(), items, block_bytes: 4096, take_crc: true }, Arc::default())
     }
 
     #[test]
@@ -286,6 +277,6 @@ mod tests {
     #[test]
     fn a_job_without_files_is_done() {
         let order = CopyJob { token: "t".into(), items: vec![], block_bytes: 0, take_crc: false };
-        assert_eq!(Job::new(order).wait(), CopyState::Done);
+        assert_eq!(Job::new(order, Arc::default()).wait(), CopyState::Done);
     }
 }

@@ -4,9 +4,9 @@
 
 use crate::Job;
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{CopyJob, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyJob, PluginError};
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// All jobs that one transport object was asked for.
 #[derive(Debug)]
@@ -24,47 +24,34 @@ struct Known {
     order: Vec<String>,
 }
 
-/// A job that was asked for.
-#[derive(Debug, Clone)]
-pub enum Begun {
-    /// It is new, and somebody must work on it.
-    New(Arc<Job>),
-    /// It is under way or done already.
-    Known,
-}
-
 impl Jobs {
-    /// No jobs yet, of the transport with this name.
-    pub fn new(transport: &'static str) -> Self {
-        Self::paced(transport, Pace::default())
-    }
-
-    /// The same; all jobs together are no faster than this.
-    pub fn paced(transport: &'static str, pace: Pace) -> Self {
+    /// No jobs yet, of the transport with this name. All jobs together are no faster than this.
+    pub fn new(transport: &'static str, pace: Pace) -> Self {
         Self { transport, pace: Arc::new(pace), jobs: Mutex::default() }
     }
 
-    /// Takes an order. One that failed, or was cancelled, may be given again.
+    /// Takes an order. One that failed, or was cancelled, may be given again. Gives the job if somebody must work on it, and
+    /// nothing if it is under way or done already.
     ///
     /// # Errors
     /// The order makes no sense, or its token was used for another one.
-    pub fn begin(&self, order: &CopyJob) -> Result<Begun, PluginError> {
+    pub fn begin(&self, order: &CopyJob) -> Result<Option<Arc<Job>>, PluginError> {
         check_order(self.transport, order)?;
-        let mut known = self.lock();
+        let mut known = held(&self.jobs);
         if let Some(job) = known.by_token.get(&order.token).filter(|job| !job.has_failed()) {
             if job.order() != order {
                 return Err(self.refused(&format!("token {} was used for another job", order.token)));
             }
-            return Ok(Begun::Known);
+            return Ok(None);
         }
-        let job = Arc::new(Job::paced(order.clone(), Arc::clone(&self.pace)));
+        let job = Arc::new(Job::new(order.clone(), Arc::clone(&self.pace)));
         known.remember(order.token.clone(), Arc::clone(&job));
-        Ok(Begun::New(job))
+        Ok(Some(job))
     }
 
     /// Takes an order back that nobody could be found to work on.
     pub fn forget(&self, token: &str) {
-        let mut known = self.lock();
+        let mut known = held(&self.jobs);
         known.by_token.remove(token);
         known.order.retain(|other| other != token);
     }
@@ -82,7 +69,7 @@ impl Jobs {
         let text = String::from_utf8_lossy(ticket);
         text.strip_prefix(self.transport)
             .and_then(|rest| rest.strip_prefix(' '))
-            .and_then(|token| self.lock().by_token.get(token).map(Arc::clone))
+            .and_then(|token| held(&self.jobs).by_token.get(token).map(Arc::clone))
             .ok_or_else(|| {
                 self.refused(&format!("{:?} is no ticket of a copy that this process started", &*text))
             })
@@ -90,7 +77,7 @@ impl Jobs {
 
     /// Stops all jobs.
     pub fn cancel_all(&self) {
-        let jobs: Vec<_> = self.lock().by_token.values().map(Arc::clone).collect();
+        let jobs: Vec<_> = held(&self.jobs).by_token.values().map(Arc::clone).collect();
         for job in jobs {
             job.cancel();
         }
@@ -98,10 +85,6 @@ impl Jobs {
 
     fn refused(&self, text: &str) -> PluginError {
         refused(self.transport, text)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -124,7 +107,7 @@ pub fn check_order(transport: &str, order: &CopyJob) -> Result<(), PluginError> 
 }
 
 fn refused(transport: &str, text: &str) -> PluginError {
-    PluginError::new(PluginErrorKind::Refused, format!("transport {transport}: {text}"))
+    PluginError::refused(format!("transport {transport}: {text}"))
 }
 
 impl Known {
@@ -157,7 +140,7 @@ const MOST_KEPT: usize = 64;
 mod tests {
     use super::*;
     use crate::Buffer;
-    use scr_plugin_api::{CopyItem, CopyState};
+    use scr_plugin_api::{CopyItem, CopyState, PluginErrorKind};
 
     fn order(token: &str, destinations: &[&str]) -> CopyJob {
         let items = destinations
@@ -169,33 +152,33 @@ mod tests {
 
     #[test]
     fn a_token_names_one_job() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::new("sync", Pace::default());
         let first = order("a", &["/x"]);
-        assert!(matches!(jobs.begin(&first), Ok(Begun::New(_))));
-        assert!(matches!(jobs.begin(&first), Ok(Begun::Known)));
+        assert!(matches!(jobs.begin(&first), Ok(Some(_))));
+        assert!(matches!(jobs.begin(&first), Ok(None)));
         let error = jobs.begin(&order("a", &["/y"])).unwrap_err();
         assert_eq!(error.text, "transport sync: token a was used for another job");
     }
 
     #[test]
     fn a_failed_job_may_be_tried_again() {
-        let jobs = Jobs::new("sync");
-        let Ok(Begun::New(job)) = jobs.begin(&order("a", &["/x"])) else { panic!("it is new") };
+        let jobs = Jobs::new("sync", Pace::default());
+        let Ok(Some(job)) = jobs.begin(&order("a", &["/x"])) else { panic!("it is new") };
         job.work(&mut Buffer::new());
         assert!(matches!(job.poll(), CopyState::Failed(_)));
-        assert!(matches!(jobs.begin(&order("a", &["/x"])), Ok(Begun::New(_))));
+        assert!(matches!(jobs.begin(&order("a", &["/x"])), Ok(Some(_))));
     }
 
     #[test]
     fn two_copies_to_one_place_are_refused() {
-        let error = Jobs::new("sync").begin(&order("a", &["/x", "/y", "/x"])).unwrap_err();
+        let error = Jobs::new("sync", Pace::default()).begin(&order("a", &["/x", "/y", "/x"])).unwrap_err();
         assert_eq!(error.text, "transport sync: job a names /x twice");
-        assert!(Jobs::new("sync").begin(&order("", &[])).is_err());
+        assert!(Jobs::new("sync", Pace::default()).begin(&order("", &[])).is_err());
     }
 
     #[test]
     fn a_foreign_ticket_is_recognized() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::new("sync", Pace::default());
         jobs.begin(&order("a", &[])).unwrap();
         assert!(jobs.find(b"sync a").is_ok());
         for ticket in [&b"pthread a"[..], b"sync b", b"sync", b"", b"\xff\xfe", b"synca"] {
@@ -205,7 +188,7 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten_but_none_that_is_under_way() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::new("sync", Pace::default());
         jobs.begin(&order("running", &["/x"])).unwrap();
         for number in 0..2 * MOST_KEPT {
             jobs.begin(&order(&format!("{number}"), &[])).unwrap();

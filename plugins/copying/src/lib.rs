@@ -2,8 +2,8 @@
 //!
 //! A [`Job`] is the list of copies in one request of the host. Any number of threads may work on it, and any thread may poll it,
 //! wait for it, or stop it. [`Jobs`] finds a job by its ticket, and makes one copy of a job that is requested twice. [`Copying`]
-//! makes a transport of them, with a [`Pool`] of threads or other workers. [`copy_file`] copies one file: in the kernel if no
-//! checksum is needed, otherwise in one pass with it; holes stay holes. [`copy_part`] continues an earlier copy of a file.
+//! makes a transport of them, with a [`Pool`] of threads or other workers. [`copy_part`] copies one file, or continues an earlier
+//! copy of it: in the kernel if no checksum is needed, otherwise in one pass with it; holes stay holes.
 //! [`prepare`] and [`confirm`] are for files that another program copies. A [`Pace`](scr_plugin_api::pace::Pace) keeps all copies that
 //! share it within a limit. The host sets metadata.
 
@@ -28,7 +28,7 @@ pub use buffer::Buffer;
 pub use control::Control;
 pub use copying::{Copying, Workers};
 pub use error::CopyError;
-pub use file::{copy_file, copy_part, How, Part, Written};
+pub use file::{copy_part, How, Part, Written};
 pub use job::Job;
-pub use jobs::{check_order, Begun, Jobs};
+pub use jobs::{check_order, Jobs};
 pub use pool::Pool;

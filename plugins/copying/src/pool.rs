@@ -3,9 +3,10 @@
 //! So nothing has to be stopped between flushes, and a process that flushes once an hour has no idle threads.
 
 use crate::{Buffer, Job, Workers};
+use scr_plugin_api::held;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::Builder;
 
 /// At most so many threads, and the jobs they work on, oldest first.
@@ -42,7 +43,7 @@ impl Pool {
 impl Workers for Pool {
     /// Puts a job in the queue, and starts as many threads as it has use for. With fewer than wanted the work continues.
     fn take(&self, job: &Arc<Job>) -> io::Result<()> {
-        let mut queue = self.shared.lock();
+        let mut queue = held(&self.shared.queue);
         queue.jobs.push_back(Arc::clone(job));
         let wanted = queue.threads.saturating_add(job.order().items.len()).min(self.most_threads);
         while queue.threads < wanted {
@@ -63,7 +64,7 @@ impl Workers for Pool {
 impl Drop for Pool {
     /// Waits until every thread has left, so that none outlives the transport.
     fn drop(&mut self) {
-        let mut queue = self.shared.lock();
+        let mut queue = held(&self.shared.queue);
         while queue.threads > 0 {
             queue = self.shared.all_left.wait(queue).unwrap_or_else(PoisonError::into_inner);
         }
@@ -81,7 +82,7 @@ impl Shared {
     /// The oldest job that still has something to take. Without one the thread leaves: it is counted out under
     /// the same lock under which a job is put in, so that no job waits for a thread that is gone.
     fn next_job(&self) -> Option<Arc<Job>> {
-        let mut queue = self.lock();
+        let mut queue = held(&self.queue);
         while let Some(job) = queue.jobs.front() {
             if job.has_work() {
                 return Some(Arc::clone(job));
@@ -93,10 +94,6 @@ impl Shared {
             self.all_left.notify_all();
         }
         None
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -113,7 +110,8 @@ mod tests {
                 CopyItem { source, destination: folder.join(format!("{token}.{number}.copy")), bytes: 5000 }
             })
             .collect();
-        Arc::new(Job::new(CopyJob { token: token.into(), items, block_bytes: 4096, take_crc: false }))
+        let order = CopyJob { token: token.into(), items, block_bytes: 4096, take_crc: false };
+        Arc::new(Job::new(order, Arc::default()))
     }
 
     #[test]
@@ -123,15 +121,15 @@ mod tests {
         let jobs: Vec<_> = (0..20).map(|number| job(folder.path(), &format!("{number}"), number)).collect();
         for job in &jobs {
             pool.take(job).unwrap();
-            assert!(pool.shared.lock().threads <= 3);
+            assert!(held(&pool.shared.queue).threads <= 3);
         }
         for job in &jobs {
             assert_eq!(job.wait(), CopyState::Done);
         }
         let shared = Arc::clone(&pool.shared);
         drop(pool);
-        assert_eq!(shared.lock().threads, 0);
-        assert!(shared.lock().jobs.is_empty());
+        assert_eq!(held(&shared.queue).threads, 0);
+        assert!(held(&shared.queue).jobs.is_empty());
     }
 
     #[test]

@@ -16,13 +16,13 @@
 
 #![allow(unsafe_code, reason = "a vendor's library in C is called")]
 
-use scr_plugin_api::PluginError;
+use scr_plugin_api::{held, PluginError};
 use scr_staging::{open_library, Symbols};
 use std::ffi::{c_char, c_int, c_void, CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 type StageOut = unsafe extern "C" fn(*const c_char, *const c_char, c_int) -> c_int;
 type Query = unsafe extern "C" fn(*const c_char, *mut c_int, *mut c_int, *mut c_int, *mut c_int) -> c_int;
@@ -92,14 +92,14 @@ impl Calls {
 
     /// Begins to copy a file of the instance to the parallel file system.
     pub(crate) fn stage_out(&self, from: &CStr, to: &CStr) -> Result<(), Errno> {
-        let functions = self.lock();
+        let functions = held(&self.0);
         // SAFETY: both are strings that end with a zero and outlive the call.
         checked(unsafe { (functions.stage_out)(from.as_ptr(), to.as_ptr(), DW_STAGE_IMMEDIATE) })
     }
 
     /// How the staging of a file is.
     pub(crate) fn query(&self, file: &CStr) -> Result<Counts, Errno> {
-        let functions = self.lock();
+        let functions = held(&self.0);
         let mut c = Counts::default();
         // SAFETY: a string that ends with a zero, and four places to write to, which outlive the call.
         checked(unsafe {
@@ -110,7 +110,7 @@ impl Calls {
 
     /// Ends the staging of a file, and returns when nothing is written any more.
     pub(crate) fn terminate(&self, file: &CStr) -> Result<(), Errno> {
-        let functions = self.lock();
+        let functions = held(&self.0);
         // SAFETY: a string that ends with a zero and outlives the call.
         let ended = checked(unsafe { (functions.terminate)(file.as_ptr()) });
         // The guide does not say that nothing is under way when `terminate` returns. With any answer of `wait`, it has come back.
@@ -122,7 +122,7 @@ impl Calls {
     /// Why the staging of a file has failed, where the library knows.
     pub(crate) fn why_failed(&self, file: &Path) -> Option<Errno> {
         let folder = CString::new(file.parent()?.as_os_str().as_bytes()).ok()?;
-        let functions = self.lock();
+        let functions = held(&self.0);
         let mut list = ptr::null_mut();
         // SAFETY: a string that ends with a zero, and a place for a pointer, which outlive the call.
         checked(unsafe { (functions.open_failed)(folder.as_ptr(), &mut list) }).ok()?;
@@ -141,10 +141,6 @@ impl Calls {
         // SAFETY: it was opened above, and is not used any more.
         let _ = unsafe { (functions.close_failed)(list) };
         found
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Functions> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

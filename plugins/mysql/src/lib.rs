@@ -19,9 +19,9 @@ mod schema;
 mod server;
 mod write;
 
-use scr_plugin_api::{KvTree, LogEntry, LogQuery, LogSink, PluginError};
+use scr_plugin_api::{held, KvTree, LogEntry, LogQuery, LogSink, PluginError};
 use server::Server;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use write::{Known, Writer};
 
 /// A database, and what is known of it.
@@ -45,7 +45,7 @@ impl MySql {
 
 impl LogSink for MySql {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
-        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = held(&self.known);
         let written =
             self.server.connect().and_then(|connection| Writer::new(connection, &mut known).write(entry));
         let statements = written.map_err(|error| self.server.explain(&error))?;

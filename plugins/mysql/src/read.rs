@@ -1,6 +1,7 @@
 //! Turns rows into entries, also rows that C SCR wrote.
 
 use super::server::DatabaseError;
+use super::write::table_of;
 use jiff::tz::TimeZone;
 use jiff::Timestamp;
 use mysql::prelude::{FromValue, Queryable};
@@ -10,15 +11,13 @@ use scr_plugin_api::{LogEntry, LogKind, LogQuery};
 /// A table of entries, and what is asked of it beside what is in both.
 struct Source {
     kind: LogKind,
-    table: &'static str,
     own: &'static str,
 }
 
 const SOURCES: [Source; 2] = [
-    Source { kind: LogKind::Event, table: "events", own: "e.`note`, e.`procs`, e.`nodes`" },
+    Source { kind: LogKind::Event, own: "e.`note`, e.`procs`, e.`nodes`" },
     Source {
         kind: LogKind::Transfer,
-        table: "transfers",
         own: "e.`from`, e.`to`, CAST(e.`bytes` AS UNSIGNED) AS `bytes`, e.`files`",
     },
 ];
@@ -39,7 +38,7 @@ pub(crate) fn read(connection: &mut Conn, query: &LogQuery) -> Result<Vec<LogEnt
              JOIN `usernames` u ON u.`id` = j.`username_id` JOIN `jobnames` n ON n.`id` = j.`jobname_id` \
              WHERE {condition} ORDER BY `time` DESC, e.`id` DESC{}",
             source.own,
-            source.table,
+            table_of(source.kind),
             query.last.map_or_else(String::new, |last| format!(" LIMIT {last}"))
         );
         let rows: Vec<Row> = connection.exec(statement, Params::from(values.clone()))?;
@@ -87,7 +86,7 @@ fn condition(query: &LogQuery) -> (String, Vec<Value>) {
 }
 
 fn entry(source: &Source, mut row: Row) -> Result<LogEntry, DatabaseError> {
-    let table = source.table;
+    let table = table_of(source.kind);
     let micros = take::<u64>(&mut row, "time").ok_or(DatabaseError::Row { table, column: "start" })?;
     let is_transfer = source.kind == LogKind::Transfer;
     // A transfer cannot leave these empty, so that nothing in them is none.

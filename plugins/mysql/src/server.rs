@@ -3,7 +3,7 @@
 //! No text made here ever holds the password.
 
 use mysql::{Conn, OptsBuilder, SslOpts};
-use scr_plugin_api::{above_standard, KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{above_standard, KvTree, PluginError};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ impl DatabaseError {
 impl Server {
     pub(crate) fn from_options(options: &KvTree) -> Result<Self, PluginError> {
         let text = |key| options.text(key).filter(|text| !text.is_empty()).map(str::to_owned);
-        let refused = |why: String| PluginError::new(PluginErrorKind::Refused, why);
+        let refused = |why: String| PluginError::refused(why);
         let host = text("HOST").ok_or_else(|| {
             refused("no server is named: set SCR_LOG_DB_HOST to the host of the database".to_owned())
         })?;
@@ -129,8 +129,7 @@ impl Server {
             Some(code) if DENIED.contains(&code) => "; check SCR_LOG_DB_USER and SCR_LOG_DB_PASS",
             _ => "",
         };
-        let text = format!("the database {database} at {host}: {what}{advice}");
-        PluginError::new(PluginErrorKind::Io, text)
+        PluginError::io(format!("the database {database} at {host}: {what}{advice}"))
     }
 }
 

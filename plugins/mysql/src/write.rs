@@ -107,7 +107,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-fn table_of(kind: LogKind) -> &'static str {
+pub(crate) fn table_of(kind: LogKind) -> &'static str {
     match kind {
         LogKind::Event => "events",
         LogKind::Transfer => "transfers",

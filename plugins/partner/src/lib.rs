@@ -10,8 +10,8 @@
 mod copies;
 
 use copies::{Copies, Layout};
-use scr_plugin_api::{KvTree, Level, PluginError, PluginErrorKind, Scheme, Set, SetShape};
-use scr_striping::Header;
+use scr_plugin_api::{KvTree, PluginError, Scheme, Set, SetShape};
+use scr_striping::{count_option, Header};
 
 /// The on-disk format that this version writes, and the only one so far.
 pub const FORMAT: u32 = 1;
@@ -34,13 +34,7 @@ impl Partner {
     /// # Errors
     /// `Refused` where [`REPLICAS`] is no number from 1 to 255.
     pub fn new(options: &KvTree) -> Result<Self, PluginError> {
-        let replicas: u32 = match options.parse(REPLICAS) {
-            Ok(given) => given.unwrap_or(DEFAULT_REPLICAS),
-            Err(error) => return Err(refused(error.to_string())),
-        };
-        if !(1..=255).contains(&replicas) {
-            return Err(refused(format!("{REPLICAS} is {replicas}, but must be from 1 to 255")));
-        }
+        let replicas = count_option(options, REPLICAS, DEFAULT_REPLICAS)?;
         Ok(Self { replicas })
     }
 
@@ -48,7 +42,7 @@ impl Partner {
         if self.replicas < members {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(PluginError::refused(format!(
             "{} copies of each member's data were asked for, but the set has only {members} members (N = {members}, \
              {REPLICAS} = {}, and it must be less than N): raise SET_SIZE or lower {REPLICAS}",
             self.replicas, self.replicas
@@ -57,8 +51,9 @@ impl Partner {
 
     fn layout(&self, data_lens: Vec<u64>) -> Result<Layout, PluginError> {
         self.check(u32::try_from(data_lens.len()).unwrap_or(u32::MAX))?;
-        Layout::new(self.replicas, data_lens)
-            .ok_or_else(|| refused("the members' data together is longer than any file can be".to_owned()))
+        Layout::new(self.replicas, data_lens).ok_or_else(|| {
+            PluginError::refused("the members' data together is longer than any file can be".to_owned())
+        })
     }
 
     fn header(&self) -> Header {
@@ -68,15 +63,7 @@ impl Partner {
     /// Copies to whoever is in want of them, and writes this member's header if it lacks it.
     fn copy(&self, set: &dyn Set, lost: Option<&[bool]>) -> Result<(), PluginError> {
         let layout = self.layout((0..set.size()).map(|member| set.data_len(member)).collect())?;
-        let expected = layout.redundancy_len(set.rank());
-        if set.redundancy().len() != expected {
-            let text = format!(
-                "the redundancy of world rank {} is {} bytes long, but {expected} were expected",
-                set.world_rank(set.rank()),
-                set.redundancy().len()
-            );
-            return Err(PluginError::new(PluginErrorKind::Corrupt, text));
-        }
+        Header::check_len(set, layout.redundancy_len(set.rank()))?;
         let writes = lost.is_none() || set.lost(set.rank());
         let header = if writes { self.header().encode(set, set.rank()) } else { Vec::new() };
         let copies = Copies::new(layout, set.rank(), lost, header);
@@ -115,10 +102,7 @@ impl Scheme for Partner {
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         if set.size() == 1 {
-            set.log(
-                Level::Warn,
-                "a redundancy set of one member: its files do not survive the loss of their node",
-            );
+            scr_striping::warn_of_one(set);
             return Ok(());
         }
         self.copy(set, None)
@@ -142,20 +126,13 @@ impl Scheme for Partner {
     }
 }
 
-fn refused(text: String) -> PluginError {
-    PluginError::new(PluginErrorKind::Refused, text)
-}
-
 fn too_many_lost(set: &dyn Set, gone: &[u32]) -> PluginError {
     let ranks: Vec<String> = gone.iter().map(|&member| set.world_rank(member).to_string()).collect();
-    PluginError::new(
-        PluginErrorKind::TooManyLost,
-        format!(
-            "the files of world ranks {} are lost together with all members of the set that kept copies of them: \
-             this dataset cannot be rebuilt",
-            ranks.join(", ")
-        ),
-    )
+    PluginError::too_many_lost(format!(
+        "the files of world ranks {} are lost together with all members of the set that kept copies of them: \
+         this dataset cannot be rebuilt",
+        ranks.join(", ")
+    ))
 }
 
 scr_plugin_api::export_scheme! {

@@ -7,7 +7,7 @@
 
 use scr_copying::{Copying, Pool};
 use scr_plugin_api::pace::Limits;
-use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{KvTree, PluginError};
 
 /// The transport `pthread`.
 pub type Pthread = Copying<Pool>;
@@ -30,7 +30,7 @@ pub fn limited(threads: usize, limits: Limits) -> Pthread {
 /// # Errors
 /// One that should be a number is none.
 pub fn from_options(options: &KvTree) -> Result<Pthread, PluginError> {
-    let refused = |error| PluginError::new(PluginErrorKind::Refused, format!("transport pthread: {error}"));
+    let refused = |error| PluginError::refused(format!("transport pthread: {error}"));
     let threads = options.parse("THREADS").map_err(refused)?;
     let limits = Limits::from_options(options).map_err(refused)?;
     Ok(limited(threads.unwrap_or(USUAL_THREADS), limits))

@@ -3,8 +3,8 @@
 
 #![deny(unsafe_code)]
 
-use scr_plugin_api::{KvTree, PluginError, PluginErrorKind};
-use scr_striping::Striping;
+use scr_plugin_api::{KvTree, PluginError};
+use scr_striping::{count_option, Striping};
 
 pub use scr_striping::FORMAT;
 
@@ -19,15 +19,7 @@ const DEFAULT_FAILURES: u32 = 2;
 /// # Errors
 /// `Refused` where [`SET_FAILURES`] is no number from 1 to 255.
 pub fn rs(options: &KvTree) -> Result<Striping, PluginError> {
-    let refused = |text: String| PluginError::new(PluginErrorKind::Refused, text);
-    let failures: u32 = match options.parse(SET_FAILURES) {
-        Ok(given) => given.unwrap_or(DEFAULT_FAILURES),
-        Err(error) => return Err(refused(error.to_string())),
-    };
-    if !(1..=255).contains(&failures) {
-        return Err(refused(format!("{SET_FAILURES} is {failures}, but must be from 1 to 255")));
-    }
-    Ok(Striping::new(failures))
+    Ok(Striping::new(count_option(options, SET_FAILURES, DEFAULT_FAILURES)?))
 }
 
 scr_plugin_api::export_scheme! {
@@ -38,7 +30,7 @@ scr_plugin_api::export_scheme! {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_plugin_api::Scheme;
+    use scr_plugin_api::{PluginErrorKind, Scheme};
 
     fn with(value: &str) -> Result<Striping, PluginError> {
         let mut options = KvTree::new();

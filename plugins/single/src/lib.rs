@@ -3,7 +3,7 @@
 
 #![deny(unsafe_code)]
 
-use scr_plugin_api::{PluginError, PluginErrorKind, Scheme, Set, SetShape};
+use scr_plugin_api::{PluginError, Scheme, Set, SetShape};
 
 /// The scheme SINGLE.
 #[derive(Debug, Clone, Copy, Default)]
@@ -28,14 +28,11 @@ impl Scheme for Single {
         if ranks.is_empty() {
             return Ok(());
         }
-        Err(PluginError::new(
-            PluginErrorKind::TooManyLost,
-            format!(
-                "the files of world ranks {} are lost, and SINGLE keeps no redundancy: this dataset cannot be \
-                 rebuilt; use XOR, RS or PARTNER to survive the loss of a node",
-                ranks.join(", ")
-            ),
-        ))
+        Err(PluginError::too_many_lost(format!(
+            "the files of world ranks {} are lost, and SINGLE keeps no redundancy: this dataset cannot be \
+             rebuilt; use XOR, RS or PARTNER to survive the loss of a node",
+            ranks.join(", ")
+        )))
     }
 }
 

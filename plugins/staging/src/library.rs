@@ -3,7 +3,7 @@
 #![allow(unsafe_code, reason = "loading a library runs its code")]
 
 use libloading::Library;
-use scr_plugin_api::{PluginError, PluginErrorKind};
+use scr_plugin_api::PluginError;
 
 /// Functions of a library that is open.
 #[derive(Debug)]
@@ -35,10 +35,7 @@ pub fn open_library(transport: &'static str, whose: &str, name: &str) -> Result<
                  another transport, such as FLUSH=PTHREAD",
                 name = name.rsplit('/').next().unwrap_or(name),
             );
-            Err(PluginError::new(
-                PluginErrorKind::Refused,
-                text.split_whitespace().collect::<Vec<_>>().join(" "),
-            ))
+            Err(PluginError::refused(text.split_whitespace().collect::<Vec<_>>().join(" ")))
         }
     }
 }
@@ -55,11 +52,10 @@ impl Symbols {
         // SAFETY: the type is as documented, says the caller.
         let found = unsafe { self.library.get::<F>(symbol.as_bytes()) };
         found.map(|function| *function).map_err(|error| {
-            let text = format!(
+            PluginError::refused(format!(
                 "transport {}: {} has no function {symbol}, so it is not the library that is needed, or of another version: {error}",
                 self.transport, self.name
-            );
-            PluginError::new(PluginErrorKind::Refused, text)
+            ))
         })
     }
 }
@@ -67,6 +63,7 @@ impl Symbols {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_plugin_api::PluginErrorKind;
 
     #[test]
     fn a_missing_library_is_reported_with_the_search_path_and_a_remedy() {

@@ -6,9 +6,9 @@
 
 use crate::{ticket, Copies, Progress, Service, StagedFile};
 use scr_copying::{check_order, confirm, prepare};
-use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::os::unix::fs::PermissionsExt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// A transport whose copies a service makes.
@@ -41,7 +41,7 @@ impl<S: Service> Staged<S> {
 
     /// The ticket of a job that is under way or done; one that has ended badly may be given again.
     fn known_ticket(&self, job: &CopyJob) -> Result<Option<Vec<u8>>, PluginError> {
-        let known = self.lock();
+        let known = held(&self.known);
         let same_token =
             known.iter().find(|known| known.order.as_ref().is_some_and(|order| order.token == job.token));
         match same_token {
@@ -84,12 +84,12 @@ impl<S: Service> Staged<S> {
     }
 
     fn ended(&self, ticket: &[u8]) -> Option<CopyState> {
-        self.lock().iter().find(|known| known.ticket == ticket)?.ended.clone()
+        held(&self.known).iter().find(|known| known.ticket == ticket)?.ended.clone()
     }
 
     /// Keeps how a job is, and the newest jobs only: a run may flush for months.
     fn remember(&self, ticket: &[u8], order: Option<&CopyJob>, ended: Option<CopyState>) {
-        let mut known = self.lock();
+        let mut known = held(&self.known);
         let place = known.iter().position(|known| known.ticket == ticket);
         let order = order.cloned().or_else(|| place.and_then(|place| known[place].order.clone()));
         let entry = Known { ticket: ticket.to_owned(), order, ended };
@@ -103,10 +103,6 @@ impl<S: Service> Staged<S> {
             surplus -= usize::from(goes);
             !goes
         });
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Vec<Known>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -19,7 +19,6 @@
 //! | | | zeros |
 //! | length - 4 | 4 | CRC32 of all before |
 
-use crate::errors::{corrupt, refused};
 use scr_plugin_api::{PluginError, Set};
 
 const MAGIC: &[u8; 8] = b"SCRSETv1";
@@ -52,7 +51,7 @@ impl Header {
         if written == known {
             return Ok(());
         }
-        Err(refused(format!(
+        Err(PluginError::refused(format!(
             "the redundancy was written in format {written}, and only format {known} can be read: use the \
              version of the plugin that wrote it"
         )))
@@ -61,6 +60,21 @@ impl Header {
     /// Bytes that the header of a set of so many members takes.
     pub fn len(members: u32) -> u64 {
         (FIXED + 12 * u64::from(members)).next_multiple_of(PAGE)
+    }
+
+    /// Whether this member's redundancy is as long as it must be.
+    ///
+    /// # Errors
+    /// `Corrupt`, with both lengths.
+    pub fn check_len(set: &dyn Set, expected: u64) -> Result<(), PluginError> {
+        let found = set.redundancy().len();
+        if found == expected {
+            return Ok(());
+        }
+        Err(PluginError::corrupt(format!(
+            "the redundancy of world rank {} is {found} bytes long, but {expected} were expected",
+            set.world_rank(set.rank())
+        )))
     }
 
     /// The header of `member`.
@@ -93,7 +107,7 @@ impl Header {
         if found == expected {
             return Ok(());
         }
-        Err(corrupt(format!(
+        Err(PluginError::corrupt(format!(
             "the redundancy of world rank {} (member {} of its set, dataset {}) is not usable: {}",
             set.world_rank(set.rank()),
             set.rank(),

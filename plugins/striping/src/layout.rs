@@ -5,7 +5,6 @@
 //! `(m - s) mod N`: the positions below k are parity rows, the others data, and position `k + c` is the
 //! member's chunk `c`. So every member has each position once, and the roles rotate.
 
-use crate::errors::{corrupt, refused};
 use crate::step::{block_size, blocks, Block, File, Place};
 use scr_plugin_api::PluginError;
 
@@ -24,17 +23,19 @@ pub(crate) struct Layout {
 /// Refuses a shape that the arithmetic cannot do.
 pub(crate) fn check_shape(members: u32, parities: u32) -> Result<(), PluginError> {
     if parities == 0 {
-        return Err(refused("the number of failures to survive is 0; it must be at least 1".to_owned()));
+        return Err(PluginError::refused(
+            "the number of failures to survive is 0; it must be at least 1".to_owned(),
+        ));
     }
     if parities >= members {
-        return Err(refused(format!(
+        return Err(PluginError::refused(format!(
             "{parities} failures per set were asked for, but the set has only {members} members (N = {members}, \
              k = {parities}, and k must be less than N): lower SCR_SET_FAILURES, or run on at least {} nodes",
             u64::from(parities) + 1
         )));
     }
     if members.saturating_add(parities) > FIELD {
-        return Err(refused(format!(
+        return Err(PluginError::refused(format!(
             "a set of {members} members with {parities} failures is too large (N + k is {}, at most {FIELD} is \
              possible): lower SET_SIZE or SET_FAILURES",
             u64::from(members) + u64::from(parities)
@@ -50,7 +51,7 @@ impl Layout {
         check_shape(members, parities)?;
         let longest = data_lens.iter().copied().max().unwrap_or(0);
         if longest > i64::MAX as u64 / 2 {
-            return Err(corrupt(format!(
+            return Err(PluginError::corrupt(format!(
                 "a member's data is said to be {longest} bytes long, which cannot be"
             )));
         }

@@ -10,7 +10,6 @@
 //! sends and receives (N-1)/(N-k) of its data. Rebuilding sends N-k-1 chunks for each stripe to a survivor, and the lost members
 //! receive their own bytes.
 
-mod errors;
 mod gf;
 mod header;
 mod kernel;
@@ -25,10 +24,9 @@ pub use header::Header;
 pub use pipeline::run;
 pub use step::{block_size, blocks, Block, Buffer, File, Message, Place, Plans, StepPlan};
 
-use crate::errors::corrupt;
 use crate::layout::Layout;
 use crate::plan::{Goal, Planner};
-use scr_plugin_api::{Level, PluginError, PluginErrorKind, Scheme, Set, SetShape};
+use scr_plugin_api::{KvTree, Level, PluginError, Scheme, Set, SetShape};
 
 /// The on-disk format that this engine writes, and the only one there is so far.
 pub const FORMAT: u32 = 1;
@@ -49,13 +47,7 @@ impl Striping {
         let data_lens: Vec<u64> = (0..set.size()).map(|member| set.data_len(member)).collect();
         let layout = Layout::new(self.failures, &data_lens)?;
         let expected = layout.parity_len().saturating_add(Header::len(layout.members));
-        if set.redundancy().len() != expected {
-            return Err(corrupt(format!(
-                "the redundancy of world rank {} is {} bytes long, but {expected} were expected",
-                set.world_rank(set.rank()),
-                set.redundancy().len()
-            )));
-        }
+        Header::check_len(set, expected)?;
         Ok(layout)
     }
 
@@ -94,10 +86,7 @@ impl Scheme for Striping {
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         if set.size() == 1 {
-            set.log(
-                Level::Warn,
-                "a redundancy set of one member: its files do not survive the loss of their node",
-            );
+            warn_of_one(set);
             return Ok(());
         }
         let layout = self.layout(set)?;
@@ -122,24 +111,38 @@ impl Scheme for Striping {
     }
 }
 
+/// Says that a set of one member protects nothing.
+pub fn warn_of_one(set: &dyn Set) {
+    let text = "a redundancy set of one member: its files do not survive the loss of their node";
+    set.log(Level::Warn, text);
+}
+
+/// The value of an option that counts members, or else `usual`.
+///
+/// # Errors
+/// `Refused` where it is no number from 1 to 255.
+pub fn count_option(options: &KvTree, name: &str, usual: u32) -> Result<u32, PluginError> {
+    match options.parse(name).map_err(|error| PluginError::refused(error.to_string()))?.unwrap_or(usual) {
+        count @ 1..=255 => Ok(count),
+        count => Err(PluginError::refused(format!("{name} is {count}, but must be from 1 to 255"))),
+    }
+}
+
 /// Refuses to rebuild where more members are lost than can be restored, and names them.
 ///
 /// # Errors
 /// `TooManyLost`.
-pub fn check_losses(set: &dyn Set, lost: &[bool], most: u32) -> Result<(), PluginError> {
+fn check_losses(set: &dyn Set, lost: &[bool], most: u32) -> Result<(), PluginError> {
     let missing: Vec<u32> = (0..set.size()).filter(|&member| lost[member as usize]).collect();
     if missing.len() <= most as usize {
         return Ok(());
     }
     let ranks: Vec<String> = missing.iter().map(|&member| set.world_rank(member).to_string()).collect();
-    Err(PluginError::new(
-        PluginErrorKind::TooManyLost,
-        format!(
-            "{} of the {} members of the set have lost their files (world ranks {}), and at most {most} can be \
-             restored: this dataset cannot be rebuilt",
-            missing.len(),
-            set.size(),
-            ranks.join(", ")
-        ),
-    ))
+    Err(PluginError::too_many_lost(format!(
+        "{} of the {} members of the set have lost their files (world ranks {}), and at most {most} can be \
+         restored: this dataset cannot be rebuilt",
+        missing.len(),
+        set.size(),
+        ranks.join(", ")
+    )))
 }

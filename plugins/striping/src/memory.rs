@@ -1,7 +1,7 @@
 //! The memory for a block: that of the files themselves if the host maps them, otherwise buffers.
 
 use crate::step::{Buffer, Place, StepPlan};
-use scr_plugin_api::{Bytes, MappedRange, PluginError, PluginErrorKind};
+use scr_plugin_api::{grow, Bytes, MappedRange, PluginError};
 use std::ops::Range;
 
 /// Buffers, used again for one block after the other.
@@ -45,14 +45,7 @@ pub(crate) type Pieces<'m> = Vec<(usize, &'m mut [u8])>;
 
 /// Fails where the process gets no memory.
 fn resize(buffer: &mut Vec<u8>, len: usize) -> Result<(), PluginError> {
-    buffer.try_reserve(len.saturating_sub(buffer.len())).map_err(|_| {
-        let text = format!(
-            "this process gets no memory for {len} bytes; its limit (ulimit -v), or the memory of the node, is used up"
-        );
-        PluginError::new(PluginErrorKind::Io, text)
-    })?;
-    buffer.resize(len, 0);
-    Ok(())
+    grow(buffer, len).map_err(|error| PluginError::io(error.to_string()))
 }
 
 impl<'a> Memory<'a> {

@@ -6,7 +6,6 @@
 //! block without such results is written as soon as it is computed, and buffers are used again at once: what was received last is
 //! still in the processor's cache, and fewer pages are touched for the first time.
 
-use crate::errors::fault;
 use crate::kernel::combine;
 use crate::memory::{carve_two, Buffers, Memory, Parts};
 use crate::step::{Block, Buffer, File, Message, Place, Plans, StepPlan};
@@ -113,7 +112,7 @@ impl<'a> Second<'a> {
 }
 
 fn has_ended() -> PluginError {
-    fault("the second thread has ended")
+    PluginError::fault("the second thread has ended")
 }
 
 /// With a second thread: block `t` and the results of block `t - 2` are exchanged, while block `t - 3` is

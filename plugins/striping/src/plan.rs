@@ -8,7 +8,6 @@
 //! Every member derives the plan of every other from the same few numbers, so the lengths of all messages are known on both
 //! sides. Messages of padding only are not sent.
 
-use crate::errors::fault;
 use crate::layout::Layout;
 use crate::matrix::solve;
 use crate::step::{Block, Buffer, Message, Plans, StepPlan, Task};
@@ -148,8 +147,9 @@ impl Draft<'_> {
         }
         let known: Vec<u32> = stripe.inputs.iter().map(|&(position, _)| position).collect();
         let wanted: Vec<u32> = stripe.outputs.iter().map(|&(position, _)| position).collect();
-        let coefficients = solve(layout.parities, layout.columns(), &known, &wanted)
-            .ok_or_else(|| fault("a stripe has fewer known chunks than data columns: a bug in the plan"))?;
+        let coefficients = solve(layout.parities, layout.columns(), &known, &wanted).ok_or_else(|| {
+            PluginError::fault("a stripe has fewer known chunks than data columns: a bug in the plan")
+        })?;
         let inputs = stripe.inputs.iter().map(|&(position, len)| self.input(stripe, mine, position, len));
         let inputs = inputs.collect();
         let outputs =

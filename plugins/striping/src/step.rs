@@ -84,7 +84,7 @@ pub enum Buffer {
 }
 
 /// One member's part in one block.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct StepPlan {
     /// Read into `Own`.
     pub(crate) reads: Vec<(Place, Range<usize>)>,
@@ -139,18 +139,8 @@ pub(crate) struct Task {
 impl StepPlan {
     /// Nothing to do but to write the header, if there is one and this is the first block.
     pub fn new(block: Block, header: &[u8]) -> Self {
-        let mut plan = Self {
-            reads: Vec::new(),
-            sends: Vec::new(),
-            receives: Vec::new(),
-            tasks: Vec::new(),
-            result_sends: Vec::new(),
-            result_receives: Vec::new(),
-            zeros: Vec::new(),
-            has_header: block.index == 0 && !header.is_empty(),
-            writes: Vec::new(),
-            lens: [0; 4],
-        };
+        let has_header = block.index == 0 && !header.is_empty();
+        let mut plan = Self { has_header, ..Self::default() };
         if plan.has_header {
             plan.keep(Place { file: File::Redundancy, offset: 0 }, header.len(), header.len());
         }

@@ -45,7 +45,7 @@ fn examine(args: &ConformanceArgs) -> Result<ConformanceReport> {
     let limit = args.timeout;
     let open =
         within(limit, "loading it", || -> Result<_> { Ok(FoundPlugin::at(&env, &manifest)?.0.open(&env)?) })?;
-    let options = open.options(pairs(&args.options)?)?;
+    let options = open.manifest.options(pairs(&args.options)?)?;
     match open.manifest.kind {
         PluginKind::Scheme => scheme(&open, &options, limit),
         PluginKind::Transport => transport(&open, &options, limit),

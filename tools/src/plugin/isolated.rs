@@ -59,7 +59,7 @@ fn try_plugin(env: &Env, manifest: &Path, report: &mut CheckReport) -> Result<()
 
 /// Makes what the plugin is for with the defaults of its options, and asks it something that touches no file.
 fn make(open: &OpenPlugin) -> Result<String, String> {
-    let options = open.options([]).map_err(|error| describe(&error))?;
+    let options = open.manifest.options([]).map_err(|error| describe(&error))?;
     match open.manifest.kind {
         PluginKind::Scheme => make_scheme(open, &options),
         PluginKind::Transport => open

@@ -8,7 +8,6 @@
 //! | `mapped` | the memory of a file, borrowed instead of copied, where that is safe |
 //! | `real` | the real file system, the one place of core that touches it |
 //! | `limit` | how many files may be open at once |
-//! | `memory` | large buffers |
 //! | `forked` | what a child of a fork gives up: the locks |
 //! | `lock` | the lock of the system on an open file, as the build selects it |
 //! | `whole` | whole files: read, write so that a reader sees the old or the new one |
@@ -35,7 +34,6 @@ mod held;
 mod limit;
 mod lock;
 mod mapped;
-mod memory;
 mod optional;
 mod owned;
 pub mod permissions;
@@ -53,11 +51,11 @@ pub use limit::is_of_closed_file;
 pub use lock::LockAttempt;
 pub use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
-pub use memory::zeroed;
 pub use owned::OwnedDir;
 pub use range::FileRange;
 pub use real::{HeldMemory, RealFiles};
 pub use retrying::{retried, Retrying};
+pub use scr_plugin_api::zeroed;
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 

@@ -1,10 +1,10 @@
 //! Whole files: read with a limit, and written so that a reader sees the old one or the new one.
 
 use super::error::{unless_missing, At};
-use super::memory::grow;
 use super::owned::{STICKY, WORLD_WRITES};
 use super::{retried, unique_number, File, Files, FsError, How, Kind, Status};
 use crate::planted::{planted, Bug};
+use scr_plugin_api::grow;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::OsStrExt;

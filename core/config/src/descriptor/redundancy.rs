@@ -144,16 +144,13 @@ fn flag(tree: &KvTree, key: &'static str) -> Result<bool, FieldError> {
     match found.as_str() {
         "0" => Ok(false),
         "1" => Ok(true),
-        _ => Err(FieldError::Malformed { key: key.to_string(), found, expected: "0 or 1" }),
+        _ => Err(FieldError::malformed(key, found, "0 or 1")),
     }
 }
 
 fn positive(tree: &KvTree, key: &'static str) -> Result<u64, FieldError> {
     match tree.require(key)? {
-        0 => {
-            let expected = "a positive number";
-            Err(FieldError::Malformed { key: key.to_string(), found: "0".to_string(), expected })
-        }
+        0 => Err(FieldError::malformed(key, "0", "a positive number")),
         value => Ok(value),
     }
 }

@@ -127,9 +127,7 @@ impl Store {
         if self.aggregate {
             tree.set("AGGREGATE", 1);
         }
-        if let Some(size) = self.size {
-            tree.set("SIZE", size);
-        }
+        tree.set_known("SIZE", self.size);
         for (key, value) in &self.options {
             tree.set(key, value);
         }

@@ -67,12 +67,8 @@ fn write_leaf(
         let entry = by_rank.child(rank.to_string());
         for file in list {
             let below = entry.child("FILE").child(&file.name);
-            if let Some(bytes) = file.bytes {
-                below.set("SIZE", bytes);
-            }
-            if let Some(crc) = file.crc {
-                set_crc(below, crc);
-            }
+            below.set_known("SIZE", file.bytes);
+            set_crc(below, file.crc);
         }
     }
     Ok(files.write_tree(&leaf(prefix, id, first), &tree, FILE_MODE, Durability::Synced)?)

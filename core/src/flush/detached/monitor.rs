@@ -14,7 +14,7 @@ use crate::flush::file_copy;
 use crate::flush::names::{folders_of, sync_folders};
 use crate::flush::step::StepError;
 use crate::flush::FlushOutcome;
-use crate::plugin::{PluginHost, PluginLoadError};
+use crate::plugin::{PluginHost, PluginKind, PluginLoadError};
 use scr_base::fs::{Files, FsError, OwnedDir};
 use scr_base::{describe, env::Env};
 use scr_config::descriptor::{Descriptors, Store};
@@ -78,7 +78,8 @@ impl<'a> Transports<'a> {
         if let Some(open) = self.open.borrow().get(&key) {
             return Ok(Arc::clone(open));
         }
-        let loaded: Arc<dyn Transport> = Arc::from(self.host.load_transport(name, &options)?);
+        let plugin = self.host.open(PluginKind::Transport, name)?;
+        let loaded: Arc<dyn Transport> = Arc::from(plugin.transport(&options)?);
         self.open.borrow_mut().insert(key, Arc::clone(&loaded));
         Ok(loaded)
     }

@@ -102,9 +102,7 @@ impl TransferRecord {
                 tree.set(key, times);
             }
         }
-        if let Some(why) = why {
-            tree.set("ERROR", why);
-        }
+        tree.set_known("ERROR", why);
         for (place, copy) in self.copies.iter().enumerate() {
             *tree.entry("FILES", place) = copy_tree(copy);
         }
@@ -129,11 +127,8 @@ impl TransferRecord {
             mates: tree.get("MATES").map(|mates| mates.keys_as().collect()).unwrap_or_default(),
             transport: tree.require("TRANSPORT")?,
             transport_options: tree.get("OPTIONS").cloned().unwrap_or_default(),
-            ticket: from_hex(&ticket).ok_or_else(|| FieldError::Malformed {
-                key: "TICKET".to_owned(),
-                found: ticket,
-                expected: "bytes in hexadecimal",
-            })?,
+            ticket: from_hex(&ticket)
+                .ok_or_else(|| FieldError::malformed("TICKET", ticket, "bytes in hexadecimal"))?,
             options: Options {
                 width: 1,
                 block_bytes: tree.require("BLOCK")?,
@@ -224,7 +219,7 @@ fn read(
         let found = tree.require::<String>(key)?;
         match found == wanted {
             true => Ok(()),
-            false => Err(FieldError::Malformed { key: key.to_owned(), found, expected }),
+            false => Err(FieldError::malformed(key, found, expected)),
         }
     };
     let record = expect("VERSION", "the number 2", VERSION)
@@ -254,12 +249,8 @@ fn copy_tree(copy: &FileCopy) -> KvTree {
     tree.set_bytes("NAME", &file.name);
     tree.set_bytes("SOURCE", file.source.as_os_str().as_bytes());
     tree.set("SIZE", file.bytes);
-    if let Some(crc) = file.crc {
-        tree.set("CRC", crc);
-    }
-    if let Some(crc) = copy.crc {
-        tree.set("FOUND", crc);
-    }
+    tree.set_known("CRC", file.crc);
+    tree.set_known("FOUND", copy.crc);
     tree.set("MODE", file.mode);
     tree.set("MTIME", file.mtime.0);
     tree.set("MTIME_NSECS", file.mtime.1);

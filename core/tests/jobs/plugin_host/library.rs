@@ -57,7 +57,7 @@ fn one_library_may_be_a_scheme_a_transport_and_a_log_sink() {
     world.write("p/log.toml", manifest_text("TRY", "log", "try.so"));
     let host = world.host(&["p"]);
     assert!(host.open(PluginKind::Scheme, "TRY").unwrap().scheme(&KvTree::new()).is_ok());
-    let transport = host.load_transport("TRY", &KvTree::new()).unwrap();
+    let transport = host.open(PluginKind::Transport, "TRY").unwrap().transport(&KvTree::new()).unwrap();
     let job = CopyJob { token: "7".to_owned(), items: Vec::new(), block_bytes: 1, take_crc: false };
     assert_eq!(transport.start(&job), Ok(b"7".to_vec()));
     let sink = host.open(PluginKind::Log, "TRY").unwrap().log_sink(&KvTree::new()).unwrap();

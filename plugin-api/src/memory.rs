@@ -16,11 +16,11 @@ pub fn zeroed(bytes: usize) -> io::Result<Vec<u8>> {
     Ok(vec![0; bytes])
 }
 
-/// Makes a buffer as long as this, with zeros at its end.
+/// Makes a buffer as long as this, with zeros where it gets longer.
 ///
 /// # Errors
 /// The process gets no memory for it; the buffer is as it was.
-pub(crate) fn grow(buffer: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
+pub fn grow(buffer: &mut Vec<u8>, bytes: usize) -> io::Result<()> {
     reserve(buffer, bytes)?;
     buffer.resize(bytes, 0);
     Ok(())
