@@ -20,9 +20,9 @@ impl Freeing {
         removed: impl Iterator<Item = PathBuf>,
         remove: impl FnOnce() -> R,
     ) -> R {
-        let held: Vec<_> = removed.filter_map(|path| files.hold_memory(&path)).collect();
+        let memory: Vec<_> = removed.filter_map(|path| files.hold_memory(&path)).collect();
         let result = remove();
-        if !held.is_empty() {
+        if !memory.is_empty() {
             let mut threads = held(&self.0);
             threads.retain(|thread| !thread.is_finished());
             // If no thread can be started, this one frees the memory.
@@ -30,7 +30,7 @@ impl Freeing {
                 // This lowers the priority of this thread alone. Freeing the memory may wait for what the application is about to
                 // do.
                 let _ = rustix::process::setpriority_process(None, LEAST_PRIORITY);
-                drop(held);
+                drop(memory);
             }));
         }
         result

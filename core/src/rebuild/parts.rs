@@ -1,6 +1,6 @@
 //! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
 
-use crate::cache::filemap::{Filemap, Journal, PartState};
+use crate::cache::filemap::{Filemap, PartState};
 use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::place;
@@ -68,7 +68,7 @@ impl LocalPart {
 
     /// Removes it, unless another running job has it.
     pub(super) fn remove_unless_held(&self, job: &Job) {
-        if !Journal::is_held(job.files(), &self.part.filemap()) {
+        if !self.part.is_held(job.files()) {
             job.report_failed(self.part.remove(job.files()));
         }
     }
