@@ -107,6 +107,11 @@ impl EventLog {
     /// Opens the file, which waits for no reader of a pipe, and gives its length.
     fn open_once(&self) -> Result<(Box<dyn File>, u64)> {
         let none = |kind: Kind| Error::new(ErrorKind::InvalidInput, format!("it is {}", kind.name()));
+        // Through a link it would be a file of whoever has put that there.
+        let folder = self.path.parent().map(|folder| self.once().status(folder)).transpose()?;
+        if let Some(folder) = folder.filter(|folder| folder.kind == Kind::Link) {
+            return Err(Error::new(ErrorKind::InvalidInput, format!("its folder is {}", folder.kind.name())));
+        }
         let file = match self.once().open(&self.path, How::Append(FILE_MODE)) {
             Err(error) => {
                 let kind = self.once().status(&self.path).map(|found| found.kind);

@@ -544,3 +544,42 @@ fn flip_a_bit(path: &Path) {
     bytes[middle] ^= 1;
     std::fs::write(path, bytes).unwrap();
 }
+
+/// It counted as empty, and the first checkpoint of the run that began at zero took the place of the one in it.
+#[test]
+fn a_cache_that_cannot_be_listed_is_not_empty() {
+    // ENXIO, ENOMEM, ENODEV, ENFILE, EMFILE, EOVERFLOW, EDQUOT.
+    for number in [6, 12, 19, 23, 24, 75, 122] {
+        let mut world = World::new(4, 4);
+        world.run(|application| application.checkpoint(1, some).unwrap());
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|what, path| {
+            let path = path.to_string_lossy();
+            what == What::List && path.contains("/nodes/") && !path.contains("scr.dataset.")
+        });
+        files.count_all();
+        files.never_pause();
+        files.fail_from(1, Failure::Number(number));
+        world.files = Arc::new(files.clone());
+        assert!(refused(&world).contains("no other checkpoint"), "{number}");
+        assert!(files.first_failed().is_some(), "{number}");
+        world.files = Arc::new(RealFiles);
+        world.run(|application| application.restart(some)).all_gave(&Some(1));
+    }
+}
+
+/// `SCR_Have_restart` gave none, and the application began at zero.
+#[test]
+fn a_checkpoint_of_which_a_rank_got_no_path_is_not_given_up_for_none() {
+    let world = World::new(4, 4);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    world.run(|application| {
+        let session = application.session();
+        session.start_restart().unwrap();
+        session.route_file(b"ckpt.1/never_written").unwrap_err();
+        session.complete_restart(false).unwrap_err();
+        let why = session.have_restart().unwrap_err().to_string();
+        assert!(why.contains("ckpt.1 could not be brought back"), "{why}");
+    });
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}

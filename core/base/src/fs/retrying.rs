@@ -10,6 +10,7 @@
 use super::limit::is_of_too_many_open;
 use super::optional::Optional;
 use super::{File, Files, How, MayPass, Space, Status};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -87,12 +88,21 @@ impl Unread {
     }
 }
 
-/// Whether an error leaves open what is there: it may pass, or this process may not read that, or has no room to. Folders of others
-/// are looked at and listed too, and those that are closed to this user hold nothing for it.
+/// Whether an error leaves open what is there. It does not if nothing is there, or something of another kind. Folders of others are
+/// looked at and listed too, and those that are closed to this user hold nothing for it.
 fn says_nothing(look: Look, error: &io::Error) -> bool {
-    let is_refused = matches!(error.kind(), ErrorKind::PermissionDenied | ErrorKind::OutOfMemory);
-    let is_of_process = is_refused || is_of_too_many_open(error);
-    error.may_pass() || is_of_process && matches!(look, Look::Open | Look::Read)
+    const OF_ANOTHER_KIND: [Errno; 3] = [Errno::LOOP, Errno::NOSYS, Errno::OPNOTSUPP];
+    match error.kind() {
+        ErrorKind::NotFound
+        | ErrorKind::NotADirectory
+        | ErrorKind::IsADirectory
+        | ErrorKind::InvalidFilename => false,
+        ErrorKind::PermissionDenied => matches!(look, Look::Open | Look::Read),
+        _ => match Errno::from_io_error(error) {
+            Some(number) => !OF_ANOTHER_KIND.contains(&number),
+            None => error.may_pass() || is_of_too_many_open(error),
+        },
+    }
 }
 
 impl Retrying {
