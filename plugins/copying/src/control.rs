@@ -13,12 +13,7 @@ pub struct Control {
 }
 
 impl Control {
-    /// Nothing done, and nobody wants it to stop. As fast as it can be.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// The same, and no faster than this.
+    /// Nothing done, and nobody wants it to stop. No faster than this.
     pub fn paced(pace: Arc<Pace>) -> Self {
         Self { pace, ..Self::default() }
     }

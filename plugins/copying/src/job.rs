@@ -32,12 +32,7 @@ struct JobState {
 }
 
 impl Job {
-    /// A job on which nobody has worked yet. As fast as it can be.
-    pub fn new(order: CopyJob) -> Self {
-        Self::paced(order, Arc::default())
-    }
-
-    /// The same, and no faster than this.
+    /// A job on which nobody has worked yet. No faster than this.
     pub fn paced(order: CopyJob, pace: Arc<Pace>) -> Self {
         let state = JobState {
             next: 0,
@@ -228,7 +223,7 @@ mod tests {
                 CopyItem { source, destination: folder.join(format!("out.{number}")), bytes: 10_000 }
             })
             .collect();
-        Job::new(CopyJob { token: "t".into(), items, block_bytes: 4096, take_crc: true })
+        Job::paced(CopyJob { token: "t".into(), items, block_bytes: 4096, take_crc: true }, Arc::default())
     }
 
     #[test]
@@ -286,6 +281,6 @@ mod tests {
     #[test]
     fn a_job_without_files_is_done() {
         let order = CopyJob { token: "t".into(), items: vec![], block_bytes: 0, take_crc: false };
-        assert_eq!(Job::new(order).wait(), CopyState::Done);
+        assert_eq!(Job::paced(order, Arc::default()).wait(), CopyState::Done);
     }
 }

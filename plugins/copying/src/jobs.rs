@@ -34,12 +34,7 @@ pub enum Begun {
 }
 
 impl Jobs {
-    /// No jobs yet, of the transport with this name.
-    pub fn new(transport: &'static str) -> Self {
-        Self::paced(transport, Pace::default())
-    }
-
-    /// The same; all jobs together are no faster than this.
+    /// No jobs yet, of the transport with this name. All together are no faster than this.
     pub fn paced(transport: &'static str, pace: Pace) -> Self {
         Self { transport, pace: Arc::new(pace), jobs: Mutex::default() }
     }
@@ -169,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_token_names_one_job() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::paced("sync", Pace::default());
         let first = order("a", &["/x"]);
         assert!(matches!(jobs.begin(&first), Ok(Begun::New(_))));
         assert!(matches!(jobs.begin(&first), Ok(Begun::Known)));
@@ -179,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_failed_job_may_be_tried_again() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::paced("sync", Pace::default());
         let Ok(Begun::New(job)) = jobs.begin(&order("a", &["/x"])) else { panic!("it is new") };
         job.work(&mut Buffer::new());
         assert!(matches!(job.poll(), CopyState::Failed(_)));
@@ -188,14 +183,14 @@ mod tests {
 
     #[test]
     fn two_copies_to_one_place_are_refused() {
-        let error = Jobs::new("sync").begin(&order("a", &["/x", "/y", "/x"])).unwrap_err();
+        let error = Jobs::paced("sync", Pace::default()).begin(&order("a", &["/x", "/y", "/x"])).unwrap_err();
         assert_eq!(error.text, "transport sync: job a names /x twice");
-        assert!(Jobs::new("sync").begin(&order("", &[])).is_err());
+        assert!(Jobs::paced("sync", Pace::default()).begin(&order("", &[])).is_err());
     }
 
     #[test]
     fn a_foreign_ticket_is_recognized() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::paced("sync", Pace::default());
         jobs.begin(&order("a", &[])).unwrap();
         assert!(jobs.find(b"sync a").is_ok());
         for ticket in [&b"pthread a"[..], b"sync b", b"sync", b"", b"\xff\xfe", b"synca"] {
@@ -205,7 +200,7 @@ mod tests {
 
     #[test]
     fn the_oldest_are_forgotten_but_none_that_is_under_way() {
-        let jobs = Jobs::new("sync");
+        let jobs = Jobs::paced("sync", Pace::default());
         jobs.begin(&order("running", &["/x"])).unwrap();
         for number in 0..2 * MOST_KEPT {
             jobs.begin(&order(&format!("{number}"), &[])).unwrap();

@@ -113,7 +113,8 @@ mod tests {
                 CopyItem { source, destination: folder.join(format!("{token}.{number}.copy")), bytes: 5000 }
             })
             .collect();
-        Arc::new(Job::new(CopyJob { token: token.into(), items, block_bytes: 4096, take_crc: false }))
+        let order = CopyJob { token: token.into(), items, block_bytes: 4096, take_crc: false };
+        Arc::new(Job::paced(order, Arc::default()))
     }
 
     #[test]

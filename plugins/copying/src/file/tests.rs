@@ -26,7 +26,7 @@ impl Folder {
 }
 
 fn copy(item: &CopyItem, block: u64, crc: bool) -> Result<Option<u32>, CopyError> {
-    copy_file(item, How::new(block, crc), &Control::new(), &mut Buffer::new())?.sync(|| unreachable!())
+    copy_file(item, How::new(block, crc), &Control::default(), &mut Buffer::new())?.sync(|| unreachable!())
 }
 
 fn pattern(len: usize) -> Vec<u8> {
@@ -112,7 +112,7 @@ fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
         let item = folder.item(50_000);
         for way in [None, Some(in_kernel as InKernel)] {
             fs::write(&item.source, pattern(50_000)).unwrap();
-            let control = Control::new();
+            let control = Control::default();
             let mut copier = copier(&item, &control, way);
             OpenOptions::new().write(true).open(&item.source).unwrap().set_len(len).unwrap();
             let error = copier.run(WHOLE, &mut Buffer::new()).unwrap_err();
@@ -158,7 +158,7 @@ fn all_bytes_arrive_despite_partial_or_refused_kernel_copies() {
     for (place, way) in ways.into_iter().enumerate() {
         let folder = Folder::new();
         let bytes = pattern(50_001);
-        let (item, control) = (folder.with(&bytes), Control::new());
+        let (item, control) = (folder.with(&bytes), Control::default());
         copier(&item, &control, Some(way)).run(WHOLE, &mut Buffer::new()).unwrap();
         assert!(fs::read(&item.destination).unwrap() == bytes, "way {place}");
         assert_eq!(control.done(), 50_001, "way {place}");
@@ -175,11 +175,11 @@ fn the_kernel_copies_where_no_checksum_is_asked_and_is_asked_once_where_it_refus
         ASKED.set(ASKED.get() + 1);
         Err(Errno::XDEV)
     };
-    copier(&item, &Control::new(), Some(refusing)).run(WHOLE, &mut Buffer::new()).unwrap();
+    copier(&item, &Control::default(), Some(refusing)).run(WHOLE, &mut Buffer::new()).unwrap();
     assert_eq!(ASKED.get(), 1);
     let used = |crc| {
         let mut buffer = Buffer::new();
-        copy_file(&item, How::new(4096, crc), &Control::new(), &mut buffer)
+        copy_file(&item, How::new(4096, crc), &Control::default(), &mut buffer)
             .unwrap()
             .sync(|| unreachable!())
             .unwrap();
@@ -258,7 +258,7 @@ fn a_missing_folder_is_reported() {
 fn a_cancelled_copy_touches_nothing() {
     let folder = Folder::new();
     let item = folder.with(&pattern(9000));
-    let control = Control::new();
+    let control = Control::default();
     control.cancel();
     let error = copy_file(&item, How::new(4096, true), &control, &mut Buffer::new()).unwrap_err();
     assert!(matches!(error, CopyError::Cancelled { offset: 0, .. }));
@@ -269,7 +269,7 @@ fn a_cancelled_copy_touches_nothing() {
 fn progress_counts_every_byte_once() {
     let folder = Folder::new();
     let item = folder.with(&pattern(70_000));
-    let control = Control::new();
+    let control = Control::default();
     let written = copy_file(&item, How::new(4096, false), &control, &mut Buffer::new()).unwrap();
     assert_eq!(control.done(), 70_000);
     written.sync(|| unreachable!()).unwrap();
@@ -287,7 +287,7 @@ fn a_file_copied_in_parts_is_the_same_and_so_is_its_checksum() {
         let mut crc = None;
         for (from, to) in [(0, 1), (1, 70_000), (70_000, u64::MAX)] {
             let part = Part { from, crc: crc.unwrap_or(0), to };
-            crc = copy_part(&item, how, &Control::new(), &mut Buffer::new(), part)
+            crc = copy_part(&item, how, &Control::default(), &mut Buffer::new(), part)
                 .unwrap()
                 .sync(|| unreachable!())
                 .unwrap();
@@ -309,7 +309,7 @@ fn parts_may_begin_and_end_in_holes() {
     let mut crc = 0;
     for (from, to) in [(0, 1 << 20), (1 << 20, 3 << 20), (3 << 20, 4 << 20)] {
         let part = Part { from, crc, to };
-        let written = copy_part(&item, how, &Control::new(), &mut Buffer::new(), part).unwrap();
+        let written = copy_part(&item, how, &Control::default(), &mut Buffer::new(), part).unwrap();
         crc = written.sync(|| unreachable!()).unwrap().unwrap();
     }
     let bytes = fs::read(&item.source).unwrap();
@@ -323,7 +323,8 @@ fn a_part_does_not_go_on_where_its_beginning_is_gone() {
     let item = folder.with(&pattern(1000));
     fs::write(&item.destination, pattern(99)).unwrap();
     let part = Part { from: 100, crc: 0, to: 1000 };
-    let error = copy_part(&item, How::new(0, true), &Control::new(), &mut Buffer::new(), part).unwrap_err();
+    let error =
+        copy_part(&item, How::new(0, true), &Control::default(), &mut Buffer::new(), part).unwrap_err();
     assert!(matches!(error, CopyError::WrongSize { expected: 100, found: 99, .. }), "{error}");
 }
 
@@ -334,7 +335,7 @@ fn a_file_of_the_application_that_has_the_number_of_one_that_is_copied_is_left_a
     for way in [None, Some(in_kernel as InKernel)] {
         for is_source in [false, true] {
             let folder = Folder::new();
-            let (item, control) = (folder.with(&pattern(50_000)), Control::new());
+            let (item, control) = (folder.with(&pattern(50_000)), Control::default());
             let theirs = folder.0.path().join("theirs");
             fs::write(&theirs, pattern(50_000)).unwrap();
             let mut copier = copier(&item, &control, way);
