@@ -6,6 +6,7 @@ use scr_comm::thread::ThreadComm;
 use scr_comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use scr_test_kit::faulty::FaultyFiles;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -99,11 +100,11 @@ impl Counters {
 }
 
 impl CountedComm {
-    pub(crate) fn wrap(inner: ThreadComm, counters: &[Arc<Counters>]) -> Box<dyn Comm> {
+    pub(crate) fn wrap(inner: ThreadComm, counters: &[Arc<Counters>]) -> Rc<dyn Comm> {
         // As a process of its own would have: the system allows fewer files to be open than all ranks together have.
         unshare(CloneFlags::CLONE_FILES).expect("a thread may have a table of its own for open files");
         let counters = Arc::clone(&counters[inner.rank().index()]);
-        Box::new(Self { inner, counters })
+        Rc::new(Self { inner, counters })
     }
 
     fn count_sent(&self) {

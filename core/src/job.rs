@@ -24,13 +24,14 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
 
 /// A run of a job, as all of the runtime sees it.
 pub(crate) struct Job {
-    pub(crate) comm: Box<dyn Comm>,
+    pub(crate) comm: Rc<dyn Comm>,
     pub(crate) env: Env,
     pub(crate) report: Reporter,
     pub(crate) params: Params,
@@ -59,7 +60,7 @@ impl Job {
     /// # Errors
     /// [`Error`]: the settings cannot be used, or SCR is disabled. The same on all ranks.
     pub(crate) fn begin(
-        comm: Box<dyn Comm>,
+        comm: Rc<dyn Comm>,
         env: Env,
         app: &AppConfig,
         recovers: bool,
@@ -127,7 +128,7 @@ impl Job {
     /// # Errors
     /// [`Error`]: the defaults cannot be used here. The same on all ranks.
     pub(crate) fn of_command(
-        comm: Box<dyn Comm>,
+        comm: Rc<dyn Comm>,
         env: &Env,
         prefix: &Prefix,
         level: u64,
@@ -170,7 +171,7 @@ impl Job {
     }
 
     /// The job for another thread of this rank, which makes it there of a communicator of the same ranks. Nothing is logged.
-    pub(crate) fn for_thread(&self) -> impl FnOnce(Box<dyn Comm>) -> Job + Send + 'static {
+    pub(crate) fn for_thread(&self) -> impl FnOnce(Rc<dyn Comm>) -> Job + Send + 'static {
         let (env, report, params) = (self.env.clone(), self.report.clone(), self.params.clone());
         let (descriptors, prefix) = (self.descriptors.clone(), Prefix::new(self.prefix.dir()));
         let (folder, run, nodes) = (self.folder.clone(), self.run.clone(), self.nodes.clone());

@@ -18,6 +18,7 @@ use scr_config::param::AppConfig;
 use scr_core::session::{Absence, Error as SessionError, OutputFlags, Session};
 use scr_mpi::MpiComm;
 use std::ffi::{c_char, c_int};
+use std::rc::Rc;
 
 const FLAG_CHECKPOINT: c_int = 1;
 const FLAG_OUTPUT: c_int = 2;
@@ -55,7 +56,7 @@ pub extern "C" fn scr_recover_of_fortran(newcomm: c_int) -> c_int {
 const RECOVER: &str = "SCR_Recover";
 
 /// How a session begins.
-type Begin = fn(Box<dyn Comm>, Env, &AppConfig) -> Result<Session, SessionError>;
+type Begin = fn(Rc<dyn Comm>, Env, &AppConfig) -> Result<Session, SessionError>;
 
 /// `comm` is called while MPI runs. To recover, a session that there is makes way once all ranks have come: so it stays where
 /// they do not, and nothing of it is left anywhere when the new one looks at what the old ones have left.
@@ -76,14 +77,13 @@ fn start(call: &'static str, begin: Begin, comm: impl Fn() -> mpi::ffi::MPI_Comm
         // One rank alone must not turn back: the others would wait for it.
         let env = refusal.map_or_else(environment, Err);
         let env = env.map_err(|failure| scr_base::describe(&failure));
-        let duplicate = meet(call, comm(), env.as_ref().ok(), &config)?;
-        let env = agree(&duplicate, env)?;
+        let duplicate: Rc<dyn Comm> = Rc::new(meet(call, comm(), env.as_ref().ok(), &config)?);
+        state.make_way(Rc::clone(&duplicate), &config);
+        let env = agree(&*duplicate, env)?;
         message::speak_as(duplicate.rank().0, env.variable("SCR_NODE_NAME").unwrap_or(&env.host));
-        state.make_way(&config);
-        let session = match begin(Box::new(duplicate), env, &config) {
+        let session = match begin(duplicate, env, &config) {
             Err(SessionError::Disabled) => return disable(state, config),
             Err(error) => {
-                *state = State::Refused(config);
                 let failure = Failure::from(error);
                 (refused, by_all) = (true, failure.is_shared());
                 return Err(failure);

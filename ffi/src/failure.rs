@@ -84,6 +84,7 @@ pub(crate) enum Failure {
     /// Without where it was set: that is the call, which every line names.
     #[error("{}", .0.causes())]
     Config(Box<ConfigError>),
+    /// There is no communicator for a session.
     #[error(transparent)]
     Comm(#[from] CommError),
     #[error(transparent)]
@@ -103,9 +104,13 @@ impl Failure {
         }
     }
 
-    /// Whether the ranks of the session can no longer talk to each other.
-    pub(crate) fn is_of_comm(&self) -> bool {
-        matches!(self, Failure::Session(error) if matches!(**error, SessionError::Comm(_)))
+    /// Whether this rank alone has left a call of all ranks, which may wait for it.
+    pub(crate) fn is_of_one(&self) -> bool {
+        match self {
+            Failure::Session(error) => matches!(**error, SessionError::Comm(_)),
+            Failure::Panic { .. } => true,
+            _ => false,
+        }
     }
 
     /// The ranks that are known to have died, if that is the failure.
@@ -153,7 +158,7 @@ impl From<CollectiveError> for Failure {
     fn from(error: CollectiveError) -> Self {
         match error {
             CollectiveError::Ranks(errors) => Failure::Environments(errors),
-            CollectiveError::Comm(error) => Failure::Comm(error),
+            CollectiveError::Comm(error) => SessionError::Comm(error).into(),
         }
     }
 }

@@ -6,12 +6,14 @@
 use crate::failure::{Code, Failure, SUCCESS};
 use crate::message;
 use crate::mpi_library;
+use scr_comm::Comm;
 use scr_config::param::AppConfig;
 use scr_core::session::Session;
 use scr_plugin_api::{held, Call};
 use std::any::Any;
 use std::ffi::c_int;
 use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, TryLockError};
 
@@ -21,6 +23,9 @@ pub(crate) enum State {
     NotStarted(AppConfig),
     /// After SCR_Init has failed, which may be called again: other calls fail, and no more is said about it.
     Refused(AppConfig),
+    /// In a call that begins or ends a session, over a communicator on which other ranks may wait for this one. Then the state
+    /// that follows, unless the session runs by then.
+    Within(Rc<dyn Comm>, Box<State>),
     /// Between SCR_Init and SCR_Finalize. The settings stay for queries.
     Running(Box<Session>, AppConfig),
     /// After SCR_Init with `SCR_ENABLE=0`, which may be called again: other calls fail, and no more is said about it.
@@ -41,7 +46,7 @@ impl State {
             | State::Disabled(config)
             | State::Ended(config, _) => Ok(config),
             State::Running(..) => Err(Failure::StartedTwice),
-            State::Broken => Err(Failure::Broken),
+            State::Within(..) | State::Broken => Err(Failure::Broken),
         }
     }
 
@@ -54,10 +59,22 @@ impl State {
         }
     }
 
-    /// Ends a session, if there is one, for another one with these settings.
-    pub(crate) fn make_way(&mut self, config: &AppConfig) {
-        if let State::Running(session, _) = std::mem::replace(self, State::Refused(config.clone())) {
-            session.leave();
+    /// Ends a session, if there is one, for another one over this communicator with these settings.
+    pub(crate) fn make_way(&mut self, comm: Rc<dyn Comm>, config: &AppConfig) {
+        self.leave();
+        let next = match self {
+            State::Broken => State::Broken,
+            _ => State::Refused(config.clone()),
+        };
+        *self = State::Within(comm, Box::new(next));
+    }
+
+    /// Other ranks wait for this one no longer.
+    fn leave(&self) {
+        match self {
+            State::Running(session, _) => session.leave(),
+            State::Within(comm, _) => comm.abandon(),
+            _ => (),
         }
     }
 
@@ -77,7 +94,7 @@ impl State {
             State::Refused(_) => Err(Failure::Refused),
             State::Disabled(_) => Err(Failure::Disabled),
             State::Ended(..) => Err(Failure::Ended),
-            State::Broken => Err(Failure::Broken),
+            State::Within(..) | State::Broken => Err(Failure::Broken),
         }
     }
 
@@ -87,7 +104,8 @@ impl State {
         self.session()?;
         match std::mem::replace(self, State::Broken) {
             State::Running(session, config) => {
-                *self = State::Ended(AppConfig::default(), config);
+                let ended = State::Ended(AppConfig::default(), config);
+                *self = State::Within(session.comm(), Box::new(ended));
                 Ok(*session)
             }
             other => {
@@ -104,11 +122,6 @@ pub(crate) fn entry(call: &'static str, body: impl FnOnce(&mut State) -> Result<
     // A panic outside of `guarded` leaves no state half changed.
     let mut slot = held(&STATE);
     let outcome = guarded(&mut slot, body);
-    if let (Err(failure), Some(State::Running(session, _))) = (&outcome, &slot.0) {
-        if failure.is_of_comm() {
-            session.leave();
-        }
-    }
     drop(slot);
     code_of(call, outcome)
 }
@@ -170,20 +183,23 @@ pub(crate) fn forget_reports() {
     message::forget_session();
 }
 
-/// Runs `body`; a panic becomes an error and puts the session out of reach.
+/// Runs `body`; a panic becomes an error and puts the session out of reach. If this rank alone has failed, in whatever state, the
+/// others hear of it.
 fn guarded<T>(slot: &mut Slot, body: impl FnOnce(&mut State) -> Result<T, Failure>) -> Result<T, Failure> {
     let state = slot.0.get_or_insert_with(|| State::NotStarted(AppConfig::default()));
-    // The state is not read again after a panic.
-    catch_unwind(AssertUnwindSafe(|| body(&mut *state))).unwrap_or_else(|panic| {
-        let broken = std::mem::replace(state, State::Broken);
-        if let State::Running(session, _) = &broken {
-            // The others wait for this rank no longer.
-            let _ = catch_unwind(AssertUnwindSafe(|| session.leave()));
-        }
+    // After a panic nothing of the state is used but what tells the others.
+    let outcome = catch_unwind(AssertUnwindSafe(|| body(&mut *state)))
+        .unwrap_or_else(|panic| Err(Failure::Panic { text: panic_text(panic.as_ref()) }));
+    if outcome.as_ref().is_err_and(Failure::is_of_one) {
+        let _ = catch_unwind(AssertUnwindSafe(|| state.leave()));
+    }
+    if let Err(Failure::Panic { .. }) = outcome {
         // Not dropped: dropping runs the very code that has just failed.
-        std::mem::forget(broken);
-        Err(Failure::Panic { text: panic_text(panic.as_ref()) })
-    })
+        std::mem::forget(std::mem::replace(state, State::Broken));
+    } else if let State::Within(_, next) = state {
+        *state = std::mem::replace(next, State::Broken);
+    }
+    outcome
 }
 
 fn panic_text(panic: &(dyn Any + Send)) -> String {

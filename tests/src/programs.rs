@@ -28,6 +28,8 @@ pub enum Program {
     Late,
     /// Another number of ranks reads a checkpoint, whose files come from other nodes.
     Lends,
+    /// MPI fails on one rank.
+    MpiFails,
     /// Ranks write files together.
     MpiIo,
     /// The example.
@@ -50,6 +52,7 @@ impl Program {
             Program::CopyRestart => "tests/programs/copy_restart.c",
             Program::Late => "tests/programs/late.c",
             Program::Lends => "tests/programs/lends.c",
+            Program::MpiFails => "tests/programs/mpi_fails.c",
             Program::MpiIo => "tests/programs/mpi_io.c",
             Program::Heat2d => "examples/heat2d.c",
             Program::CommSuite => "ffi/examples/comm_suite.rs",

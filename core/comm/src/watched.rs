@@ -8,11 +8,12 @@
 use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// A communicator that watches how long calls wait for ranks.
 pub struct Watched {
-    comm: Box<dyn Comm>,
+    comm: Rc<dyn Comm>,
     watch: Watch,
 }
 
@@ -138,7 +139,7 @@ impl Watch {
 impl Watched {
     /// `elapsed` is the stopwatch, and `say` tells the user something.
     pub fn new(
-        comm: Box<dyn Comm>,
+        comm: Rc<dyn Comm>,
         elapsed: impl Fn() -> Duration + 'static,
         say: impl Fn(&str) + 'static,
     ) -> Self {
@@ -302,7 +303,6 @@ const SHOWN: usize = 12;
 mod tests {
     use super::*;
     use std::collections::VecDeque;
-    use std::rc::Rc;
 
     /// A rank that waits for others: time passes whenever its exchange asks, and messages come at set times.
     struct Waiting {
@@ -372,7 +372,7 @@ mod tests {
         let (clock, lines) = (seconds.clone(), said.clone());
         let elapsed = move || Duration::from_secs(clock.get());
         let watched =
-            Watched::new(Box::new(comm), elapsed, move |text| lines.borrow_mut().push(text.to_owned()));
+            Watched::new(Rc::new(comm), elapsed, move |text| lines.borrow_mut().push(text.to_owned()));
         watched.watch.name_by(Box::new(|rank| format!("{rank} on n{rank}")));
         for _ in 0..calls {
             seconds.set(0);
@@ -442,7 +442,7 @@ mod tests {
             let (seconds, sent) = (Rc::default(), Rc::default());
             let come = RefCell::new(VecDeque::from([(0, Rank(1), bytes.to_vec())]));
             let waiting = Waiting { rank: Rank(0), seconds, come, sent, until: 0 };
-            Watched::new(Box::new(waiting), Duration::default, |_| ()).take_messages()
+            Watched::new(Rc::new(waiting), Duration::default, |_| ()).take_messages()
         };
         for bytes in [&b""[..], b"?", b"!1234567"] {
             assert!(matches!(comm(bytes), Err(CommError::Malformed { from: Rank(1), .. })), "{bytes:?}");

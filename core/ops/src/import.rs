@@ -117,7 +117,7 @@ impl Import<'_> {
         self.refuse_claimed(&names)?;
         self.prefix.make_scr_dir(self.files())?;
         let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
-        let (running, other) = Running::begin(self.files(), self.prefix, &line, self.env.seconds());
+        let (running, other) = Running::begin(self.files(), self.prefix, &line, self.env.seconds(), false);
         if let Some(OtherRun { line, .. }) = other {
             return Err(ImportError::JobRuns { line });
         }

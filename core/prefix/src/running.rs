@@ -33,6 +33,8 @@ pub struct OtherRun {
     pub line: String,
     /// When it began, in seconds since the epoch. `None` if it is just beginning, or could not write that.
     began: Option<u64>,
+    /// Whether `MPI_Comm_spawn` has started it.
+    pub is_spawned: bool,
 }
 
 impl OtherRun {
@@ -42,18 +44,26 @@ impl OtherRun {
     }
 
     fn of(text: &str) -> Self {
-        let (line, began) = text.split_once('\t').unwrap_or((text, ""));
-        Self { line: line.to_owned(), began: began.parse().ok() }
+        let mut fields = text.split('\t');
+        let mut next = || fields.next().unwrap_or_default();
+        Self { line: next().to_owned(), began: next().parse().ok(), is_spawned: next() == SPAWNED }
     }
 }
 
 impl Running {
-    /// Says that a run has begun, described by one line, and when, in seconds since the epoch. Gives another one that has not
-    /// ended. Never waits.
-    pub fn begin(files: &dyn Files, prefix: &Prefix, line: &str, began: u64) -> (Self, Option<OtherRun>) {
+    /// Says that a run has begun, described by one line, when, in seconds since the epoch, and whether `MPI_Comm_spawn` has started
+    /// it. Gives another one that has not ended. Never waits.
+    pub fn begin(
+        files: &dyn Files,
+        prefix: &Prefix,
+        line: &str,
+        began: u64,
+        is_spawned: bool,
+    ) -> (Self, Option<OtherRun>) {
         let (mut running, mut other) = (Self::default(), None);
+        let spawned = if is_spawned { format!("\t{SPAWNED}") } else { String::new() };
         for path in paths(prefix) {
-            match running.register(files, &path, &format!("{line}\t{began}\n")) {
+            match running.register(files, &path, &format!("{line}\t{began}{spawned}\n")) {
                 Ok(found) => other = other.or(found),
                 Err(error) => {
                     // Whether more runs hold the files that follow is not known.
@@ -182,6 +192,7 @@ fn line_at(file: &dyn File, from: u64) -> String {
 }
 
 const RUNNING: &str = "running";
+const SPAWNED: &str = "spawned";
 /// How many runs at the same time learn of each other.
 const MOST_RUNS: u32 = 100;
 /// The longest part of a line that is read.
@@ -199,7 +210,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let prefix = Prefix::new(dir.path());
         prefix.make_scr_dir(&RealFiles).unwrap();
-        let (running, _) = Running::begin(&RealFiles, &prefix, "a run", 1);
+        let (running, _) = Running::begin(&RealFiles, &prefix, "a run", 1, false);
         running.expect_known().unwrap();
         let theirs = dir.path().join("theirs");
         let numbers = open_below(&prefix.scr_file(RUNNING));

@@ -311,7 +311,9 @@ impl<'a> Recovery<'a> {
         let record = repair.agree_on_record(self.record, self.loss.as_ref().map(|loss| loss.lost))?;
         let part = self.place(record);
         repair.expect_enough(record, self.loss.as_ref())?;
-        let moved = self.bring_home(record, &part)?;
+        let mut record = record.clone();
+        let moved = self.bring_home(&mut record, &part)?;
+        let record = &record;
         if planted(Bug::SentOffEarly) {
             self.send_off();
         }
@@ -332,7 +334,7 @@ impl<'a> Recovery<'a> {
 
     /// Fetches this rank's part where it lies on another node, and sends others theirs. Files that did not come are asked for
     /// again, as the error may pass. Returns whether anything moved anywhere.
-    fn bring_home(&mut self, record: &RankRecord, part: &PartDir) -> Collective<bool> {
+    fn bring_home(&mut self, record: &mut RankRecord, part: &PartDir) -> Collective<bool> {
         let job = self.on.job;
         let mut is_here = self.copy.is_none_or(|copy| copy.holder == job.rank()) || record.protection.bypass;
         let (mut moved, mut tries) = (0, 0);
@@ -373,14 +375,17 @@ impl<'a> Recovery<'a> {
     /// is repaired if that is possible.
     fn take_in(
         &mut self,
-        record: &RankRecord,
+        record: &mut RankRecord,
         part: &PartDir,
         arrival: Arrival,
         is_last: bool,
     ) -> Result<bool, FsError> {
         let files = self.on.job.files();
         let loss = match arrival {
-            Arrival::Whole => return Ok(true),
+            Arrival::Whole(times) => {
+                record.files.iter_mut().zip(times).for_each(|(file, time)| file.mtime = time);
+                return Ok(true);
+            }
             Arrival::Unwritten(error) if is_last => return Err(error),
             Arrival::Unwritten(_) => None,
             Arrival::Unreadable(loss) => Some(loss).filter(|_| is_last),

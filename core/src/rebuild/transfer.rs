@@ -5,7 +5,7 @@
 
 use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
+use crate::cache::record::{FileRecord, RankRecord};
 use crate::job::Job;
 use crate::typed::route_values;
 use scr_base::fs::copy::write_data;
@@ -28,8 +28,8 @@ pub(crate) struct Moving {
 /// The result for a part that was to arrive.
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// All its bytes, as they were read.
-    Whole,
+    /// All its bytes, as they were read, and the times of its files from now on: a file system may refuse or round them.
+    Whole(Vec<(i64, u32)>),
     /// Its holder could not read all of it: this is lost.
     Unreadable(Loss),
     /// This rank could not write it.
@@ -67,14 +67,14 @@ pub(crate) fn run(job: &Job, departing: &[Moving], arriving: Option<&Moving>) ->
     let failures = outgoing.into_iter().filter_map(|(to, stream)| Some((to, stream.outcome.err()?)));
     let failures = failures.map(|(to, (lost, error))| (to, Loss { lost, why: scr_base::describe(&error) }));
     let failures = route_values(&*job.comm, &failures.collect::<Vec<_>>())?;
-    let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Arrival::Whole) };
+    let (Some(part), Some((_, stream))) = (arriving, incoming) else { return Ok(Arrival::Whole(Vec::new())) };
     let loss = failures.into_iter().next().map(|(_, loss)| loss);
     if let Some(loss) = loss.as_ref().filter(|loss| loss.lost == Lost::Data) {
         return Ok(Arrival::Unreadable(loss.clone()));
     }
     let written = stream.outcome.map_err(|(_, error)| error).and_then(|()| set_attributes(files, part));
-    let arrived = loss.map_or(Arrival::Whole, Arrival::Unreadable);
-    Ok(written.map_or_else(Arrival::Unwritten, |()| arrived))
+    let arrived = |times| loss.map_or(Arrival::Whole(times), Arrival::Unreadable);
+    Ok(written.map_or_else(Arrival::Unwritten, arrived))
 }
 
 /// A file with its path and its length; none where it could not be opened.
@@ -182,16 +182,19 @@ impl Stream {
     }
 }
 
-fn set_attributes(files: &dyn Files, part: &Moving) -> Result<(), FsError> {
-    for record in &part.record.files {
+/// Gives the time of each file.
+fn set_attributes(files: &dyn Files, part: &Moving) -> Result<Vec<(i64, u32)>, FsError> {
+    let set = |record: &FileRecord| {
         let path = part.part.file(&record.name);
         let file = files.open(&path, How::Read).at("open", &path)?;
         file.set_mode(record.mode & 0o777).at("set the permissions of", &path)?;
-        if part.record.is_known_by_time(record) {
-            file.set_times(record.mtime, record.mtime).at("set the times of", &path)?;
+        if !part.record.is_known_by_time(record) {
+            return Ok(record.mtime);
         }
-    }
-    Ok(())
+        file.set_times(record.mtime, record.mtime).at("set the times of", &path)?;
+        Ok(file.status().at("look at", &path)?.mtime)
+    };
+    part.record.files.iter().map(set).collect()
 }
 
 /// Keeps the first error by which most is lost.

@@ -21,6 +21,7 @@ use scr_comm::{Collective, CommError, Rank};
 use scr_config::param;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
 /// A dataset of another number of ranks that is whole in the caches of this run.
 pub(crate) struct BroughtBack {
@@ -57,7 +58,7 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
     let stand_ins = stand_ins.map(|(parts, comm)| (job.for_thread(), comm, parts)).collect();
     let key = DatasetKey::of(&other.record);
     let restored = parallel::each(stand_ins, |(job, comm, mut parts)| {
-        let job = job(Box::new(comm.ending_together()));
+        let job = job(Rc::new(comm.ending_together()));
         let level = job.params.get(&param::DEBUG);
         let report = Reporter::new(job.env.output.clone(), job.rank(), nodes.name(job.rank()), level);
         let job = Job { nodes: nodes.clone(), report, processors, ..job };

@@ -29,6 +29,7 @@ use scr_config::param;
 use scr_plugin_api::pace::Limits as PaceLimits;
 use scr_plugin_api::Scheme;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::mpsc::{channel, Receiver, Sender};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
@@ -242,7 +243,7 @@ impl Worker {
         control.limit(limits);
         let (job_of, open, controls) = (job.for_thread(), Arc::clone(open), Arc::clone(&control));
         let run = move || {
-            let mut job = job_of(Box::new(Controlled::new(comm, controls)));
+            let mut job = job_of(Rc::new(Controlled::new(comm, controls)));
             if limits.percent > 0.0 {
                 // The limit does not count the work of other threads for it.
                 job.processors = 1;

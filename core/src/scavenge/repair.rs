@@ -21,6 +21,7 @@ use scr_plugin_api::Scheme;
 use scr_prefix::{Prefix, DIR_MODE};
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
 /// Makes a scavenged dataset whole.
@@ -126,7 +127,7 @@ impl ScavengedRepair<'_> {
     /// One rank's share; returns whether its part was rebuilt.
     fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Collective<bool> {
         let rank = comm.own_rank();
-        let job = Job::of_command(Box::new(comm), self.env, self.prefix, self.level)
+        let job = Job::of_command(Rc::new(comm), self.env, self.prefix, self.level)
             .map_err(|error| RankErrors::known_to_all(describe(&error)))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
         let (label, extent) = (self.label, Extent::All);

@@ -36,6 +36,7 @@ use scr_config::param::{self, AppConfig, Origin};
 use scr_plugin_api::Call;
 use scr_prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq, Withdrawal};
 use std::collections::BTreeSet;
+use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
 
 impl Session {
@@ -43,7 +44,7 @@ impl Session {
     ///
     /// # Errors
     /// [`Error`]: the settings cannot be used, a folder cannot be made, or SCR is disabled. The same on all ranks.
-    pub fn init(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+    pub fn init(comm: Rc<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
         Self::begin(watched(comm, &env, "SCR_Init"), env, app, false)
     }
 
@@ -52,8 +53,13 @@ impl Session {
     ///
     /// # Errors
     /// As for [`init`](Self::init).
-    pub fn recover(comm: Box<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
+    pub fn recover(comm: Rc<dyn Comm>, env: Env, app: &AppConfig) -> Result<Self, Error> {
         Self::begin(watched(comm, &env, "SCR_Recover"), env, app, true)
+    }
+
+    /// The communicator of the session, for who tells the others that this rank takes no more part.
+    pub fn comm(&self) -> Rc<dyn Comm> {
+        Rc::clone(&self.job.comm)
     }
 
     /// This rank leaves the others, which may be in a call that it does not make: some may have died, or they are out of step.
@@ -63,7 +69,7 @@ impl Session {
         self.background.leave();
     }
 
-    fn begin(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
+    fn begin(comm: Rc<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<Self, Error> {
         let _call = Call::begin();
         env.files.forget_unread();
         let (mut session, is_shared) = Self::open(comm, env, app, recovers)?;
@@ -94,7 +100,7 @@ impl Session {
 
     /// A session of a run that is known to others, with an open cache, that has found no dataset yet; and whether another run of
     /// the allocation has the same cache.
-    fn open(comm: Box<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<(Self, bool), Error> {
+    fn open(comm: Rc<dyn Comm>, env: Env, app: &AppConfig, recovers: bool) -> Result<(Self, bool), Error> {
         let mut job = Job::begin(comm, env, app, recovers)?;
         let (running, is_shared) = begin_running(&job)?;
         job.run.is_second = running.is_second();
@@ -306,12 +312,12 @@ fn report_start(job: &mut Job) {
 }
 
 /// The communicator, with a report of ranks that do not come.
-fn watched(comm: Box<dyn Comm>, env: &Env, call: &'static str) -> Box<dyn Comm> {
+fn watched(comm: Rc<dyn Comm>, env: &Env, call: &'static str) -> Rc<dyn Comm> {
     let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, 0);
     let clock = env.clock.clone();
     let watched = Watched::new(comm, move || clock.elapsed(), move |text| report.warn_here(text));
     watched.watch().into_iter().for_each(|watch| watch.begin(call));
-    Box::new(watched)
+    Rc::new(watched)
 }
 
 /// There are checkpoints, and this run begins with none of them, which is reported with what can be done, or refused.
@@ -396,7 +402,7 @@ fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
 fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
     let launched = job.env.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = launched.saturating_sub(CLOCKS_DIFFER).as_secs();
-    let is_part = job.is_part() || other.line.contains(SPAWNED);
+    let is_part = job.is_part() || other.is_spawned;
     (job.comm.is_spawned() || is_part && other.may_have_begun_since(since)).then(|| {
         let cure = match job.params.origin(&param::PREFIX) == &Origin::Environment {
             true => "SCR_PREFIX of the environment wins over SCR_Config, so let each part set that variable itself",
@@ -411,7 +417,6 @@ fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
     })
 }
 
-const SPAWNED: &str = ", which MPI_Comm_spawn has started";
 /// The clocks of two nodes may differ by so much.
 const CLOCKS_DIFFER: Duration = Duration::from_secs(5);
 
@@ -419,9 +424,10 @@ fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
     wait_for_dying(job);
     let (id, node, time) = (job.params.get(&param::JOB_ID), job.nodes.name(Rank(0)), job.local_time());
     let process = std::process::id();
-    let spawned = if job.comm.is_spawned() { SPAWNED } else { "" };
+    let is_spawned = job.comm.is_spawned();
+    let spawned = if is_spawned { ", which MPI_Comm_spawn has started" } else { "" };
     let line = format!("allocation {id}, rank 0 is process {process} on {node}{spawned}, since {time}");
-    Running::begin(job.files(), &job.prefix, &line, job.env.seconds())
+    Running::begin(job.files(), &job.prefix, &line, job.env.seconds(), is_spawned)
 }
 
 /// Others may know that rank 0 of the session before has died while the system still takes its process down, and what it has

@@ -9,7 +9,7 @@ use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_core::scavenge::Outcome;
 use scr_prefix::{FlushFile, Prefix};
-use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::faulty::{Failure, FaultyFiles, What};
 use std::fs::{read, write};
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -238,6 +238,31 @@ fn what_moves_to_other_nodes_is_protected_there() {
     restarts_from(&world, Some(2));
     world.lose("n0");
     restarts_from(&world, Some(2));
+}
+
+/// It counted as changed after it was complete.
+#[test]
+fn what_moves_to_a_node_that_sets_no_times_is_whole_in_the_next_run() {
+    let mut world = world("XOR");
+    one_protected_and_one_local(&world);
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.never_pause();
+    faulty.only(|what, path| {
+        let is_redundancy =
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("redundancy_"));
+        what == What::SetTimes || what == What::OpenToWrite && is_redundancy
+    });
+    faulty.fail_from(1, Failure::Number(1));
+    world.files = Arc::new(faulty.clone());
+    world.nodes.rotate_left(1);
+    let lines = restarts_from(&world, Some(2));
+    assert!(faulty.count(What::SetTimes) > 0);
+    assert!(lines.iter().any(|line| line.contains("its redundancy cannot be made again")), "{lines:?}");
+    world.files = Arc::new(RealFiles);
+    let kept = world.keep();
+    restarts_from(&world, Some(2));
+    world.put_back(&kept);
+    save(world, 2);
 }
 
 #[test]

@@ -10,6 +10,7 @@ use scr_comm::thread::ThreadComm;
 use scr_comm::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant, SystemTime};
@@ -129,7 +130,7 @@ fn run_behind<T: Send>(
     let is_up = Arc::new(AtomicBool::new(!goes_up));
     let [has_begun, is_changed] = [Barrier::new(6), Barrier::new(6)];
     world.run_over(
-        |comm| Box::new(Behind { comm, port, is_up: Arc::clone(&is_up) }),
+        |comm| Rc::new(Behind { comm, port, is_up: Arc::clone(&is_up) }),
         |application| {
             let mut application = application.unwrap();
             has_begun.wait();

@@ -148,6 +148,51 @@ fn after_a_refusal_an_older_checkpoint_that_cannot_be_fetched_is_an_error() {
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
 
+/// The run began at zero, though nothing was wrong with either checkpoint.
+#[test]
+fn a_cache_that_is_too_full_for_a_fetch_begins_no_run() {
+    for place in ["/data_", "/redundancy_", "/filemap_"] {
+        let mut world = flushed();
+        let files = FaultyFiles::new(RealFiles);
+        files.only(move |what, path| {
+            let path = path.to_string_lossy();
+            matches!(what, What::OpenToWrite | What::Write)
+                && path.contains("/nodes/n2/")
+                && path.contains(place)
+        });
+        files.never_pause();
+        files.fail_from(1, ErrorKind::StorageFull);
+        world.files = Arc::new(files.clone());
+        let why = refused(&world);
+        assert!(files.first_failed().is_some(), "{place}");
+        assert!(["ckpt.2", "ckpt.1", "could not be fetched"].iter().all(|word| why.contains(word)), "{why}");
+        files.heal();
+        world.run(|application| application.restart(some)).all_gave(&Some(2));
+    }
+}
+
+/// All files were missing there, and both checkpoints counted as damaged for good.
+#[test]
+fn a_node_that_loses_the_mount_of_the_prefix_marks_no_checkpoint_as_failed() {
+    const ENOENT: i32 = 2;
+    let mut world = flushed();
+    let (files, is_lost) = (FaultyFiles::new(RealFiles), AtomicBool::new(false));
+    files.only(move |_, path| {
+        let path = path.to_string_lossy();
+        is_lost.fetch_or(path.contains("/prefix/ckpt."), Ordering::SeqCst);
+        is_lost.load(Ordering::SeqCst) && (path.contains("/prefix/") || path.ends_with("/prefix"))
+    });
+    files.count_all();
+    files.never_pause();
+    files.fail_from(1, Failure::Number(ENOENT));
+    world.own_files.insert(Rank(2), Arc::new(files.clone()));
+    let why = refused(&world);
+    assert!(files.first_failed().is_some() && why.contains("ckpt.2"), "{why}");
+    assert!(index(&world).entries().iter().all(|entry| entry.failed.is_none()));
+    world.own_files.clear();
+    world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
 /// Reading such a file fails on rank 0, or wherever it is read.
 fn failing(is_meant: impl Fn(&Path) -> bool + Send + Sync + 'static) -> FaultyFiles {
     let files = FaultyFiles::new(RealFiles);

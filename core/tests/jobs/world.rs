@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -308,9 +309,9 @@ impl World {
         body: impl Fn(Result<Application, Error>) -> T + Sync,
     ) -> Outcome<T> {
         match self.launched {
-            None => self.run_over(|comm| Box::new(comm), body),
+            None => self.run_over(|comm| Rc::new(comm), body),
             Some(launched) => {
-                self.run_over(|comm| Box::new(Part { comm, launched, spawned: self.spawned }), body)
+                self.run_over(|comm| Rc::new(Part { comm, launched, spawned: self.spawned }), body)
             }
         }
     }
@@ -318,7 +319,7 @@ impl World {
     /// As [`try_run`](Self::try_run), over another communicator around that of the threads.
     pub(crate) fn run_over<T: Send>(
         &self,
-        wrap: impl Fn(ThreadComm) -> Box<dyn Comm> + Sync,
+        wrap: impl Fn(ThreadComm) -> Rc<dyn Comm> + Sync,
         body: impl Fn(Result<Application, Error>) -> T + Sync,
     ) -> Outcome<T> {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
@@ -352,7 +353,7 @@ impl World {
         let (rank, env) = (comm.rank(), self.env_of(comm.rank()));
         env.clock().set_since_epoch(Duration::from_secs(SECONDS_OF_A_RUN));
         let begin = if recovers { Session::recover } else { Session::init };
-        let session = begin(Box::new(comm), env.env(), &self.application)?;
+        let session = begin(Rc::new(comm), env.env(), &self.application)?;
         Ok(Application { session: Some(session), rank, env })
     }
 }

@@ -5,7 +5,7 @@ use scr_plugin_api::{above_standard, Handle};
 use std::io::{self, ErrorKind, PipeReader, Read};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
 use std::thread::Builder;
 use std::time::{Duration, Instant};
@@ -37,7 +37,8 @@ impl Launcher {
                 self.control.display()
             ));
         };
-        let turn = Turn::take(&self.control)
+        // A start takes so long at most, and then some.
+        let turn = Turn::take(&self.control, 2 * self.limit)
             .map_err(|error| format!("{} cannot be locked: {error}", self.control.display()))?;
         if agent_is_there(&self.control) {
             return Ok(());
@@ -79,15 +80,24 @@ fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
             let _ = sender.send(text);
         });
     }
+    if !ends_within(&mut child, limit)? {
+        child.kill()?;
+        // Unless the system keeps it, as in a file system that hangs.
+        ends_within(&mut child, GRACE)?;
+        return Err(io::Error::new(ErrorKind::TimedOut, format!("it has not ended within {limit:?}")));
+    }
+    Ok(said.recv_timeout(GRACE).unwrap_or_default())
+}
+
+fn ends_within(child: &mut Child, limit: Duration) -> io::Result<bool> {
     let began = Instant::now();
     while child.try_wait()?.is_none() {
         if began.elapsed() >= limit {
-            child.kill()?;
-            return Err(io::Error::new(ErrorKind::TimedOut, format!("it has not ended within {limit:?}")));
+            return Ok(false);
         }
         std::thread::sleep(LOOK);
     }
-    Ok(said.recv_timeout(GRACE).unwrap_or_default())
+    Ok(true)
 }
 
 /// Reads to the end, or until the application has closed the pipe.
@@ -106,12 +116,13 @@ fn read_all(pipe: &Handle<PipeReader>) -> Vec<u8> {
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks whether a command has ended.
 const LOOK: Duration = Duration::from_millis(1);
-/// So long the last words of a command that has ended may take.
+/// So long the last words of a command that has ended may take, and the end of one that was killed.
 const GRACE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::presence::LAUNCH;
     use std::os::unix::fs::PermissionsExt;
     use std::path::Path;
 
@@ -119,12 +130,30 @@ mod tests {
     fn a_start_that_does_not_end_is_given_up() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("scr");
-        std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+        let number = dir.path().join("number");
+        let script = format!("#!/bin/sh\necho $$ >{}\nexec sleep 1000\n", number.display());
+        std::fs::write(&program, script).unwrap();
         std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
-        let limit = Duration::from_millis(50);
+        let limit = Duration::from_millis(500);
         let launcher = Launcher { limit, ..Launcher::new(dir.path().to_owned(), Some(program)) };
         let failed = launcher.see_that_one_runs().unwrap_err();
-        assert!(failed.contains("has not ended within 50ms"), "{failed}");
+        assert!(failed.contains("has not ended within 500ms"), "{failed}");
+        let number = std::fs::read_to_string(number).unwrap();
+        assert!(!Path::new("/proc").join(number.trim()).exists(), "nothing is left of it");
+    }
+
+    /// All processes of a node waited for ever for one that was stopped while it started the agent.
+    #[test]
+    fn a_process_that_is_stopped_at_the_start_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let stopped = Turn::take(dir.path(), LIMIT).unwrap();
+        let limit = Duration::from_millis(50);
+        let launcher = Launcher { limit, ..Launcher::new(dir.path().to_owned(), Some("/bin/true".into())) };
+        let failed = launcher.see_that_one_runs().unwrap_err();
+        assert!(failed.contains("another process has kept"), "{failed}");
+        drop(stopped);
+        let failed = launcher.see_that_one_runs().unwrap_err();
+        assert!(failed.contains("has started none"), "{failed}");
     }
 
     /// Each of 64 ranks waited for the start of all before it, and then for its own.
@@ -144,7 +173,7 @@ mod tests {
         let failures = std::thread::scope(|scope| {
             let all: Vec<_> = (0..8).map(|_| scope.spawn(|| launcher.see_that_one_runs())).collect();
             let began = Instant::now();
-            while waiting_for(&dir.path().join("launch.lock")) < 7 {
+            while open_at(&dir.path().join(LAUNCH)) < 8 {
                 assert!(began.elapsed() < Duration::from_secs(60), "seven of them wait");
                 std::thread::sleep(LOOK);
             }
@@ -158,13 +187,10 @@ mod tests {
         assert_eq!(std::fs::read_to_string(dir.path().join("starts")).unwrap().lines().count(), 2);
     }
 
-    /// How many wait for the lock of a file.
-    fn waiting_for(path: &Path) -> usize {
-        use std::os::unix::fs::MetadataExt;
-        let Ok(status) = std::fs::metadata(path) else { return 0 };
-        let locks = std::fs::read_to_string("/proc/locks").unwrap();
-        let this = format!(":{} ", status.ino());
-        locks.lines().filter(|line| line.contains("->") && line.contains(&this)).count()
+    /// How many times this process has a file open.
+    fn open_at(path: &Path) -> usize {
+        let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+        all.filter(|number| std::fs::read_link(number.path()).is_ok_and(|file| file == path)).count()
     }
 
     #[test]

@@ -23,13 +23,14 @@ pub use presence::{Agent as AgentPresence, Application};
 pub use transfer::{list, FileProgress, Outcome, Slots, Transfer};
 
 use launch::Launcher;
+use presence::Sign;
 use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 /// The transport `agent`.
 #[derive(Debug)]
@@ -217,26 +218,6 @@ impl Transport for Agent {
         let transfer = self.find(ticket).ok()?;
         transfer.outcome.as_ref().filter(|outcome| **outcome == Outcome::Done)?;
         transfer.files.get(item)?.crc.filter(|_| transfer.take_crc)
-    }
-}
-
-/// A sign that an agent gives again and again.
-struct Sign {
-    last: Option<SystemTime>,
-    came: Instant,
-}
-
-impl Sign {
-    fn new(last: Option<SystemTime>) -> Self {
-        Self { last, came: Instant::now() }
-    }
-
-    /// Whether it has not come anew for so long.
-    fn is_missed(&mut self, now: Option<SystemTime>, longest: Duration) -> bool {
-        if now != self.last {
-            *self = Self::new(now);
-        }
-        self.came.elapsed() >= longest
     }
 }
 

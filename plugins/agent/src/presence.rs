@@ -6,16 +6,16 @@
 use super::launch::LIMIT;
 use rustix::fs::{flock, utimensat, AtFlags, FlockOperation, Timespec, Timestamps, CWD, UTIME_NOW};
 use rustix::io::Errno;
-use scr_plugin_api::{above_standard, Handle};
+use scr_plugin_api::Handle;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Marks a control directory as served by an agent, until it is dropped.
 #[derive(Debug)]
-pub struct Agent(#[allow(dead_code, reason = "the lock is held while it is open")] File);
+pub struct Agent(#[allow(dead_code, reason = "the lock is held while it is open")] Handle<File>);
 
 /// Marks an application as a user of the agent, until it is dropped.
 #[derive(Debug)]
@@ -27,15 +27,16 @@ impl Agent {
     /// # Errors
     /// The lock file cannot be used.
     pub fn become_one(control: &Path) -> io::Result<Option<Self>> {
-        let file = open(&control.join(AGENT))?;
+        let handle = open(&control.join(AGENT))?;
+        let file = handle.get()?;
         for _ in 0..LOOKS {
-            if lock(&file, FlockOperation::NonBlockingLockExclusive)? {
+            if lock(file, FlockOperation::NonBlockingLockExclusive)? {
                 file.set_len(0)?;
-                (&file).write_all(format!("{}\n", std::process::id()).as_bytes())?;
-                return Ok(Some(Self(file)));
+                file.write_all_at(format!("{}\n", std::process::id()).as_bytes(), 0)?;
+                return Ok(Some(Self(handle)));
             }
             // Somebody may only be looking whether there is one.
-            std::thread::sleep(Duration::from_millis(2));
+            std::thread::sleep(LOOK);
         }
         Ok(None)
     }
@@ -55,9 +56,11 @@ impl Application {
     /// # Errors
     /// The lock file cannot be used.
     pub fn enter(control: &Path) -> io::Result<Self> {
-        let file = open(&control.join(APPLICATION))?;
-        wait_to_share(&file)?;
-        Handle::new(file).map(Self)
+        let path = control.join(APPLICATION);
+        let file = open(&path)?;
+        // An agent that leaves has it, and may be stopped just then.
+        wait_for_lock(&path, file.get()?, FlockOperation::NonBlockingLockShared, LIMIT)?;
+        Ok(Self(file))
     }
 
     /// If no application is there, what keeps others from entering until it is dropped. So an agent that leaves meanwhile
@@ -67,8 +70,8 @@ impl Application {
     /// The lock file cannot be used.
     pub fn none_is_there(control: &Path) -> io::Result<Option<Self>> {
         let file = open(&control.join(APPLICATION))?;
-        let taken = lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(if taken { Some(Self(Handle::new(file)?)) } else { None })
+        let taken = lock(file.get()?, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(taken.then_some(Self(file)))
     }
 
     /// Whether the agent still knows: the process that it runs in may have closed the file, and with it the lock is gone.
@@ -77,17 +80,37 @@ impl Application {
     }
 }
 
-/// Waits for an agent that leaves. It may be stopped just then, so not for ever.
-fn wait_to_share(file: &File) -> io::Result<()> {
-    let until = Instant::now() + LIMIT;
-    while !lock(file, FlockOperation::NonBlockingLockShared)? {
-        if Instant::now() > until {
-            let why = format!("an agent that leaves has held its lock for {} s", LIMIT.as_secs());
+/// Waits for a lock as long as the file is touched: who has it may be stopped.
+fn wait_for_lock(path: &Path, file: &File, how: FlockOperation, limit: Duration) -> io::Result<()> {
+    let mut sign = Sign::new(last_touch(path));
+    while !lock(file, how)? {
+        if sign.is_missed(last_touch(path), limit) {
+            let why = format!("another process has kept {} locked for {limit:?}", path.display());
             return Err(io::Error::new(io::ErrorKind::TimedOut, why));
         }
-        std::thread::sleep(Duration::from_millis(2));
+        std::thread::sleep(LOOK);
     }
     Ok(())
+}
+
+/// A sign that a process gives again and again.
+pub(crate) struct Sign {
+    last: Option<SystemTime>,
+    came: Instant,
+}
+
+impl Sign {
+    pub(crate) fn new(last: Option<SystemTime>) -> Self {
+        Self { last, came: Instant::now() }
+    }
+
+    /// Whether it has not come anew for so long.
+    pub(crate) fn is_missed(&mut self, now: Option<SystemTime>, longest: Duration) -> bool {
+        if now != self.last {
+            *self = Self::new(now);
+        }
+        self.came.elapsed() >= longest
+    }
 }
 
 /// The agent of a control directory shows that it is alive.
@@ -122,41 +145,42 @@ pub(crate) fn agent_is_there(control: &Path) -> bool {
 /// The right to start an agent, which one process has at a time, until it is dropped.
 #[derive(Debug)]
 pub(crate) struct Turn {
-    file: File,
-    /// Whether another process had it when this one asked for it.
-    waited: bool,
+    file: Handle<File>,
+    /// Whether another process has told something since this one asked for it.
+    was_told: bool,
 }
 
 impl Turn {
-    /// Waits for it.
-    pub(crate) fn take(control: &Path) -> io::Result<Self> {
-        let file = open(&control.join(LAUNCH))?;
-        let waited = !lock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        if waited {
-            flock(&file, FlockOperation::LockExclusive)?;
-        }
-        Ok(Self { file, waited })
+    /// Waits for it, until another process that has it has not told anything for so long.
+    pub(crate) fn take(control: &Path, limit: Duration) -> io::Result<Self> {
+        let path = control.join(LAUNCH);
+        let before = last_touch(&path);
+        let file = open(&path)?;
+        wait_for_lock(&path, file.get()?, FlockOperation::NonBlockingLockExclusive, limit)?;
+        Ok(Self { file, was_told: last_touch(&path) != before })
     }
 
     /// Why the process has failed that this one has waited for.
     pub(crate) fn failure_before(&self) -> Option<String> {
         let mut why = String::new();
-        let read = (&self.file).read_to_string(&mut why);
-        read.is_ok_and(|bytes| bytes > 0 && self.waited).then_some(why)
+        let read = self.file.get().and_then(|mut file| file.read_to_string(&mut why));
+        read.is_ok_and(|bytes| bytes > 0 && self.was_told).then_some(why)
     }
 
     /// Tells those that wait how it went: why it failed, or nothing.
     pub(crate) fn tell(&self, failure: &str) {
         // If they do not hear it, each of them tries.
-        let _ = self.file.set_len(0).and_then(|()| self.file.write_all_at(failure.as_bytes(), 0));
+        let _ = self.file.get().and_then(|file| {
+            file.set_len(0)?;
+            file.write_all_at(failure.as_bytes(), 0)
+        });
     }
 }
 
-fn open(path: &Path) -> io::Result<File> {
+fn open(path: &Path) -> io::Result<Handle<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    // What the application prints meanwhile must not stand in it.
-    above_standard(|| options.open(path))
+    Handle::new(options.open(path)?)
 }
 
 /// Whether the lock was taken.
@@ -170,7 +194,9 @@ fn lock(file: &File, how: FlockOperation) -> io::Result<bool> {
 
 const AGENT: &str = "agent.lock";
 const APPLICATION: &str = "application.lock";
-const LAUNCH: &str = "launch.lock";
+pub(crate) const LAUNCH: &str = "launch.lock";
+/// Between two looks at a lock.
+const LOOK: Duration = Duration::from_millis(2);
 /// How many times an agent tries to become one.
 const LOOKS: u32 = 20;
 

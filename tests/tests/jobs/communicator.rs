@@ -1,6 +1,7 @@
 //! The communicator over MPI keeps the promises that all communicators make.
 
 use scr_tests::{on_each_mpi, Cluster, Program};
+use std::time::Duration;
 
 on_each_mpi! {
     fn the_suite_of_all_communicators_holds(mpi: Mpi) {
@@ -18,5 +19,19 @@ on_each_mpi! {
         let run = cluster.job(mpi, 2, Program::CommSuite).args(["unanswered"]).run().expect_death();
         assert!(run.prints("messages of this rank have not ended"));
         assert!(!run.prints("the buffer is freed"));
+    }
+
+    /// In SCR_Init and SCR_Finalize the others waited for ever.
+    fn an_error_of_mpi_on_one_rank_ends_the_call_on_all(mpi: Mpi) {
+        for call in ["init", "complete", "finalize"] {
+            for look in [1, 3] {
+                let mut cluster = Cluster::new(2);
+                let job = cluster.job(mpi, 4, Program::MpiFails).args([call, &look.to_string()]);
+                let run = job.limit(Duration::from_secs(30)).run();
+                for rank in 0..4 {
+                    assert!(run.prints(&format!("rank {rank} got 6\n")), "{call}, look {look}, rank {rank}");
+                }
+            }
+        }
     }
 }

@@ -6,6 +6,7 @@ use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, FlushFile, Halt, InCache, Index, Location, Prefix};
 use std::path::Path;
 use std::process::{Command, Output};
+use std::rc::Rc;
 
 fn scr(prefix: &Path, arguments: &[&str]) -> Output {
     let scr = Command::new(env!("CARGO_BIN_EXE_scr"))
@@ -628,7 +629,7 @@ fn a_name_is_listed_once_though_a_lost_cache_had_an_older_dataset_of_it() {
         assert_eq!(ids(), [1], "the command sees no cache, and cannot know");
         let again = |flush| {
             let settings = [("SCR_FLUSH", flush), ("SCR_JOB_ID", later)];
-            scr_comm::thread::run(2, |comm| job.run(Box::new(comm), &settings)).expect("it runs");
+            scr_comm::thread::run(2, |comm| job.run(Rc::new(comm), &settings)).expect("it runs");
         };
         again(flush);
         assert_eq!(ids(), [2], "allocation {later}, SCR_FLUSH={flush}");

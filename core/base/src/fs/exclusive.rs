@@ -6,7 +6,7 @@
 //! without hard links, a lock of the system is used instead.
 
 use super::error::At;
-use super::optional::Optional;
+use super::optional::is_refusal;
 use super::trees::PAUSE;
 use super::{
     keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, LockAttempt, Status, Updated,
@@ -240,14 +240,29 @@ impl<'a> Mine<'a> {
 
     fn try_take(&self) -> Result<Taken, FsError> {
         let taken = retried(self.files, |files| match files.link(&self.path, self.lock) {
-            Ok(()) => Ok(Taken::Yes),
             // Over NFS the answer may have been lost, and the name is there anyway.
-            Err(_) if self.is_ours() => Ok(Taken::Yes),
+            _ if self.is_ours() => Ok(Taken::Yes),
+            Ok(()) => self.taken_unseen(),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(Taken::No),
-            Err(error) if Optional::SecondName.is_refused_by(&error) => Ok(Taken::NoSecondNames),
+            Err(error) if is_refusal(&error) => Ok(Taken::NoSecondNames),
+            Err(error) if matches!(error.kind(), ErrorKind::TooManyLinks | ErrorKind::CrossesDevices) => {
+                Ok(Taken::NoSecondNames)
+            }
             Err(error) => Err(error),
         });
         taken.inspect_err(|_| self.forget_own_name()).at("take the lock", self.lock)
+    }
+
+    /// The name was given, and leads to another file: others have broken the lock, or two names of a file never show that it is one.
+    fn taken_unseen(&self) -> io::Result<Taken> {
+        let second = named(&self.path, "second");
+        self.files.link(&self.path, &second)?;
+        let shown = self.files.status(&second);
+        let _ = self.files.remove_file(&second);
+        match shown?.identity == self.identity {
+            true => Ok(Taken::No),
+            false => self.files.remove_file(self.lock).map(|()| Taken::NoSecondNames),
+        }
     }
 
     fn is_ours(&self) -> bool {
@@ -349,6 +364,43 @@ mod tests {
 
     fn left_in(folder: &Path) -> Vec<PathBuf> {
         REAL.list(folder).unwrap()
+    }
+
+    /// The lock was taken, and seemed to be that of another process at once. It stayed.
+    #[test]
+    fn where_names_of_one_file_have_different_numbers_a_lock_of_the_system_is_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.number_names();
+        let files: &dyn Files = &faulty;
+        for _ in 0..2 {
+            let done = files.exclusively_fenced(&lock, |is_ours| {
+                let others = REAL.open(&lock.with_file_name("lock.flock"), How::Update).unwrap();
+                (is_ours(), others.try_lock() == LockAttempt::Held)
+            });
+            let done = done.unwrap();
+            assert_eq!((done.value, done.locked, done.everywhere), ((true, true), true, false));
+            assert_eq!(left_in(dir.path()), [Path::new("lock.flock")]);
+        }
+    }
+
+    /// Others may do so while this process is stopped between two system calls.
+    #[test]
+    fn a_lock_that_is_taken_over_as_soon_as_it_is_taken_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let lock = dir.path().join("lock");
+        let faulty = FaultyFiles::new(RealFiles);
+        faulty.count_all();
+        faulty.only(|what, _| what == What::Status);
+        let taken = lock.clone();
+        faulty.interrupt_at(2, move || {
+            fs::remove_file(&taken).unwrap();
+            fs::write(&taken, "").unwrap();
+        });
+        let mine = Mine::create(&faulty, &lock).unwrap();
+        assert!(matches!(mine.try_take().unwrap(), Taken::No));
+        assert!(lock.exists(), "it is that of another process");
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use super::error::{unless_missing, At};
 use super::whole::folder_of;
-use super::{retried, Durability, Files, FsError, Kind, Status};
+use super::{retried, Durability, Files, FsError, Kind, MayPass, Status};
 use std::io;
 use std::path::{Path, PathBuf};
 
 /// How many times others may remove a folder while it is made with its parents.
 const MOST_REMOVED: usize = 100;
+const IN_DOUBT: &str = "the file system says that there is one, and that there is none";
 
 impl dyn Files + '_ {
     /// Makes a folder with its parents, where they are not there; those made get `mode` less the umask. Links to
@@ -21,23 +22,25 @@ impl dyn Files + '_ {
         // system says that the parent is missing.
         let mut tries = path.components().count() + MOST_REMOVED;
         while let Some(&next) = missing.last() {
-            // Whether it was made all the same, the second answer says.
-            match retried(self, |files| files.make_dir(next, mode)) {
-                Ok(()) => {
-                    if wait == Durability::Synced {
+            let mut has_failed = false;
+            let made = retried(self, |files| {
+                files.make_dir(next, mode).inspect_err(|error| has_failed |= error.may_pass())
+            });
+            match made {
+                Err(error) if error.kind() == io::ErrorKind::NotFound && has_parent(next) && tries > 0 => {
+                    tries -= 1;
+                    missing.push(folder_of(next));
+                }
+                made => {
+                    // A try whose answer was lost may have made it.
+                    let is_new = made.is_ok() || has_failed;
+                    made.or_else(|error| self.accept_folder(next, error))?;
+                    if is_new && wait == Durability::Synced {
                         let folder = folder_of(next);
                         let synced = self.sync_dir(folder).at("sync", folder);
                         // The system may have lost the name, and the next sync would succeed: it has to be made anew.
                         synced.inspect_err(|_| _ = self.remove_dir(next))?;
                     }
-                    missing.pop();
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound && has_parent(next) && tries > 0 => {
-                    tries -= 1;
-                    missing.push(folder_of(next));
-                }
-                Err(error) => {
-                    self.accept_folder(next, error)?;
                     missing.pop();
                 }
             }
@@ -49,13 +52,23 @@ impl dyn Files + '_ {
     fn accept_folder(&self, path: &Path, error: io::Error) -> Result<(), FsError> {
         // With the dot a link is followed, as it should be here.
         let folder = path.join(".");
-        let found = self.if_there(path, || self.status(&folder).at("look at", path));
-        if found.is_ok_and(|status| status.is_some_and(|status| status.kind == Kind::Dir)) {
-            return Ok(());
-        }
-        match self.status(path) {
-            Ok(status) if status.kind != Kind::Dir => Err(in_the_way(path, &status)),
-            _ => Err(error).at("make the folder", path),
+        let is_there = retried(self, |_| {
+            let found = self.if_there(path, || self.status(&folder).at("look at", path));
+            if found.is_ok_and(|status| status.is_some_and(|status| status.kind == Kind::Dir)) {
+                return Ok(true);
+            }
+            match (self.status(path), error.kind()) {
+                (Ok(status), _) if status.kind != Kind::Dir => Err(in_the_way(path, &status)),
+                // Over NFS a node may not see for a while what another one has made.
+                (Err(absent), io::ErrorKind::AlreadyExists) if absent.kind() == io::ErrorKind::NotFound => {
+                    Err(io::Error::new(io::ErrorKind::TimedOut, IN_DOUBT)).at("make the folder", path)
+                }
+                _ => Ok(false),
+            }
+        })?;
+        match is_there {
+            true => Ok(()),
+            false => Err(error).at("make the folder", path),
         }
     }
 
@@ -164,6 +177,39 @@ mod tests {
             assert_eq!(all.iter().filter(|done| done.what == What::SyncDir && !done.failed).count(), 2);
             REAL.remove_tree(&dir.path().join("a")).unwrap();
         }
+    }
+
+    /// Only a folder that was said to be made was synced.
+    #[test]
+    fn a_folder_whose_making_was_not_answered_is_synced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        let files = FaultyFiles::new(RealFiles);
+        files.never_pause();
+        files.fail_once(1, io::ErrorKind::TimedOut);
+        let made = path.clone();
+        files.interrupt_at(1, move || fs::create_dir(made).unwrap());
+        (&files as &dyn Files).make_dirs(&path, 0o700, Durability::Synced).unwrap();
+        assert_eq!(files.count(What::SyncDir), 1);
+    }
+
+    /// Each node that did not see yet what another one had made failed its flush.
+    #[test]
+    fn a_folder_that_is_not_shown_yet_is_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("a");
+        fs::create_dir(&path).unwrap();
+        let hidden = |looks: u64| {
+            let files = FaultyFiles::new(RealFiles);
+            files.never_pause();
+            files.count_all();
+            files.only(|what, _| what == What::Status);
+            files.fail_for(1, looks, io::ErrorKind::NotFound);
+            (&files as &dyn Files).make_dirs(&path, 0o700, Durability::Synced)
+        };
+        hidden(9).unwrap();
+        let error = hidden(1000).unwrap_err();
+        assert!(error.to_string().contains("cannot make the folder"), "{error}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What scr does without where a file system, or its administrator, refuses it. One table says what each operation is for, and
-//! what stands in for it.
+//! what stands in for it. Where a file can get no second name, a lock of the system stands in for the one that takes it, and says so
+//! itself.
 
 use rustix::io::Errno;
 use std::io;
@@ -11,41 +12,35 @@ pub(super) enum Optional {
     SyncFolder,
     /// To set the times of a file.
     SetTimes,
-    /// To give a file a second name, which takes a lock.
-    SecondName,
 }
 
 impl Optional {
-    /// What it is called, and what stands in for it. A lock without second names says that itself.
-    fn row(self) -> (&'static str, Option<&'static str>) {
+    /// What it is called, and what stands in for it.
+    fn row(self) -> (&'static str, &'static str) {
         match self {
             Self::SyncFolder => {
-                ("sync a folder", Some("names in it are as safe as the file system keeps them by itself"))
+                ("sync a folder", "names in it are as safe as the file system keeps them by itself")
             }
-            Self::SetTimes => (
-                "set the times of",
-                Some("copies have the time when they were copied; set SCR_COPY_METADATA=0"),
-            ),
-            Self::SecondName => ("give a second name to", None),
+            Self::SetTimes => {
+                ("set the times of", "copies have the time when they were copied; set SCR_COPY_METADATA=0")
+            }
         }
     }
 
-    /// Whether this answer refuses it for good: the next file gets the same one.
-    pub(super) fn is_refused_by(self, error: &io::Error) -> bool {
-        use Errno as E;
-        let by_all = matches!(
-            E::from_io_error(error),
-            Some(E::PERM | E::ACCESS | E::INVAL | E::NOSYS | E::OPNOTSUPP | E::BADF)
-        );
-        let is_name = self == Self::SecondName;
-        by_all || is_name && matches!(E::from_io_error(error), Some(E::MLINK | E::XDEV))
-    }
-
     /// For the user, once.
-    pub(super) fn note(self, path: &std::path::Path, error: &io::Error) -> Option<String> {
+    pub(super) fn note(self, path: &std::path::Path, error: &io::Error) -> String {
         let (doing, instead) = self.row();
-        Some(format!("cannot {doing} {}: {error}: {}", path.display(), instead?))
+        format!("cannot {doing} {}: {error}: {instead}", path.display())
     }
+}
+
+/// Whether this answer refuses an operation for good: the next file gets the same one.
+pub(super) fn is_refusal(error: &io::Error) -> bool {
+    use Errno as E;
+    matches!(
+        E::from_io_error(error),
+        Some(E::PERM | E::ACCESS | E::INVAL | E::NOSYS | E::OPNOTSUPP | E::BADF)
+    )
 }
 
 #[cfg(test)]

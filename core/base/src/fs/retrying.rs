@@ -8,7 +8,7 @@
 //! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
 use super::limit::is_of_too_many_open;
-use super::optional::Optional;
+use super::optional::{is_refusal, Optional};
 use super::{File, Files, How, MayPass, Space, Status};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
@@ -61,12 +61,12 @@ impl Unread {
     /// The outcome of an operation that scr does without where it is refused.
     fn without(&self, what: Optional, path: &Path, done: io::Result<()>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
-        if !what.is_refused_by(&error) {
+        if !is_refusal(&error) {
             return Err(error);
         }
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         if refused.0.insert(what) {
-            refused.1.extend(what.note(path, &error));
+            refused.1.push(what.note(path, &error));
         }
         Ok(())
     }
@@ -129,17 +129,28 @@ impl Retrying {
         done
     }
 
-    /// The answer to a first try may have been lost: what is gone by then was removed by it.
-    fn removed(&self, remove: impl Fn(&dyn Files) -> io::Result<()>) -> io::Result<()> {
+    /// Repeats what changes a name. The answer to a try may have been lost, so that a later one fails with the error of what was
+    /// done before; `is_done` says whether it was.
+    fn change(
+        &self,
+        done_before: ErrorKind,
+        change: impl Fn(&dyn Files) -> io::Result<()>,
+        is_done: impl FnOnce() -> bool,
+    ) -> io::Result<()> {
         let mut tries = 0;
-        let removed = self.again(|files| {
+        let changed = self.again(|files| {
             tries += 1;
-            remove(files)
+            change(files)
         });
-        match removed {
-            Err(error) if error.kind() == ErrorKind::NotFound && tries > 1 => Ok(()),
+        match changed {
+            Err(error) if error.kind() == done_before && tries > 1 && is_done() => Ok(()),
             other => other,
         }
+    }
+
+    /// The file that a name leads to.
+    fn identity(&self, path: &Path) -> Option<(u64, u64)> {
+        self.inner.status(path).ok().map(|status| status.identity)
     }
 }
 
@@ -178,6 +189,7 @@ impl Files for Retrying {
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
+        // Whether a first try has made it, or somebody else, a second would not tell.
         self.inner.make_dir(path, mode)
     }
 
@@ -186,19 +198,22 @@ impl Files for Retrying {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        self.removed(|files| files.remove_file(path))
+        self.change(ErrorKind::NotFound, |files| files.remove_file(path), || true)
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        self.removed(|files| files.remove_dir(path))
+        self.change(ErrorKind::NotFound, |files| files.remove_dir(path), || true)
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.again(|files| files.rename(from, to))
+        let before = self.once.as_ref().and_then(|_| self.identity(from));
+        let is_done = || before.is_some() && self.identity(to) == before;
+        self.change(ErrorKind::NotFound, |files| files.rename(from, to), is_done)
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.inner.link(from, to)
+        let is_done = || self.identity(to).is_some_and(|made| self.identity(from) == Some(made));
+        self.change(ErrorKind::AlreadyExists, |files| files.link(from, to), is_done)
     }
 
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
@@ -319,11 +334,11 @@ mod tests {
     fn what_changes_no_bytes_is_tried_four_times_and_nothing_else_is() {
         type Work = fn(&dyn Files, &Path) -> io::Result<()>;
         let repeated: [Work; 7] = [
+            |files, dir| files.link(&dir.join("a"), &dir.join("b")),
             |files, dir| files.status(&dir.join("a")).map(drop),
             |files, dir| files.list(dir).map(drop),
             |files, dir| files.open(&dir.join("a"), How::Read).map(drop),
             |files, dir| files.remove_file(&dir.join("a")),
-            |files, dir| files.rename(&dir.join("a"), &dir.join("b")),
             |files, dir| files.real_path(dir).map(drop),
             |files, dir| files.space(dir).map(drop),
         ];
@@ -333,10 +348,9 @@ mod tests {
             assert_eq!(tried(4, ErrorKind::TimedOut, work), (4, false), "{number}");
             assert_eq!(tried(1, ErrorKind::PermissionDenied, work), (1, false), "{number}");
         }
-        let once: [Work; 3] = [
+        let once: [Work; 2] = [
             |files, dir| files.open(&dir.join("b"), How::Create(0o600)).map(drop),
             |files, dir| files.make_dir(&dir.join("b"), 0o700),
-            |files, dir| files.link(&dir.join("a"), &dir.join("b")),
         ];
         for (number, work) in once.into_iter().enumerate() {
             assert_eq!(tried(1, ErrorKind::TimedOut, work), (1, false), "{number}");
@@ -391,19 +405,55 @@ mod tests {
         assert!(!tried(99, ErrorKind::TimedOut, write).1);
     }
 
-    #[test]
-    fn what_was_removed_by_a_try_whose_answer_was_lost_counts_as_removed() {
+    /// A change of names, by the library or behind its back.
+    type Change = fn(&dyn Files, &Path) -> io::Result<()>;
+
+    /// The outcome of a change whose first try meets an error that may pass, while something else happens.
+    fn disturbed(change: Change, at_first: Change) -> Result<(), ErrorKind> {
         let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("a");
-        std::fs::write(&path, "1234").unwrap();
+        for name in ["a", "other"] {
+            std::fs::write(dir.path().join(name), name).unwrap();
+        }
+        std::fs::create_dir(dir.path().join("folder")).unwrap();
         let faulty = FaultyFiles::new(RealFiles);
-        faulty.only(|what, _| what == What::RemoveFile);
         faulty.never_pause();
         faulty.fail_once(1, ErrorKind::TimedOut);
-        let gone = path.clone();
-        faulty.interrupt_at(1, move || std::fs::remove_file(gone).unwrap());
+        let within = dir.path().to_owned();
+        faulty.interrupt_at(1, move || at_first(&RealFiles, &within).unwrap());
         let files = Retrying::around(Arc::new(faulty));
-        files.remove_file(&path).unwrap();
-        assert_eq!(files.remove_file(&path).unwrap_err().kind(), ErrorKind::NotFound);
+        change(&*files, dir.path()).map_err(|error| error.kind())
+    }
+
+    /// A rename that was done gave "not found", and a link that was made "there is one already".
+    #[test]
+    fn what_was_done_by_a_try_whose_answer_was_lost_counts_as_done() {
+        let changes: [Change; 5] = [
+            |files, dir| files.remove_file(&dir.join("a")),
+            |files, dir| files.remove_dir(&dir.join("folder")),
+            |files, dir| files.rename(&dir.join("a"), &dir.join("new")),
+            |files, dir| files.rename(&dir.join("a"), &dir.join("other")),
+            |files, dir| files.link(&dir.join("a"), &dir.join("new")),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            assert_eq!(disturbed(change, change), Ok(()), "{number}");
+        }
+    }
+
+    #[test]
+    fn what_somebody_else_has_done_meanwhile_does_not_count_as_done() {
+        let nothing: Change = |_, _| Ok(());
+        let rename: Change = |files, dir| files.rename(&dir.join("a"), &dir.join("other"));
+        assert_eq!(
+            disturbed(rename, |files, dir| files.remove_file(&dir.join("a"))),
+            Err(ErrorKind::NotFound)
+        );
+        let none: Change = |files, dir| files.rename(&dir.join("none"), &dir.join("other"));
+        assert_eq!(disturbed(none, nothing), Err(ErrorKind::NotFound));
+        let link: Change = |files, dir| files.link(&dir.join("a"), &dir.join("other"));
+        assert_eq!(disturbed(link, nothing), Err(ErrorKind::AlreadyExists));
+        let gone: Change = |files, dir| files.remove_file(&dir.join("none"));
+        let dir = tempfile::tempdir().unwrap();
+        let files = Retrying::around(Arc::new(RealFiles));
+        assert_eq!(gone(&*files, dir.path()).unwrap_err().kind(), ErrorKind::NotFound);
     }
 }

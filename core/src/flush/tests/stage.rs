@@ -15,6 +15,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, UNIX_EPOCH};
 use tempfile::TempDir;
@@ -230,7 +231,7 @@ impl Stage {
                 .with_variable("SCR_FLUSH_ASYNC_USLEEP", &self.pause.to_string())
                 .with_variable("SCR_LOG_ENABLE", "0");
             env.clock().set_since_epoch(SINCE_EPOCH);
-            let mut job = Job::begin(Box::new(comm), env.env(), &AppConfig::default(), false).unwrap();
+            let mut job = Job::begin(Rc::new(comm), env.env(), &AppConfig::default(), false).unwrap();
             job.run.prefix = PrefixId::read(&RealFiles, &self.prefix).unwrap();
             // Injected errors are to occur in the flush.
             job.env.files = files_of(rank);

@@ -116,6 +116,7 @@ struct FaultState {
     /// The folder that has the files of the kernel.
     kernel: Option<PathBuf>,
     machine: Option<Vec<u8>>,
+    numbers_names: bool,
     lacks: Vec<What>,
     interruption: Option<Interruption>,
     unsynced: Vec<Unsynced>,
@@ -232,6 +233,11 @@ impl FaultyFiles {
     /// `proc/meminfo`. Like those of the kernel, they have no length.
     pub fn pretend_memory(&self, kernel: impl Into<PathBuf>) {
         self.state().kernel = Some(kernel.into());
+    }
+
+    /// Each name of a file shows another number, as those of some file systems in user space do.
+    pub fn number_names(&self) {
+        self.state().numbers_names = true;
     }
 
     /// The processes that have this file layer run on a machine of their own, of this name.
@@ -361,6 +367,19 @@ impl FaultyFiles {
         self.record(done, |folder, _| folder.changed(paths))
     }
 
+    fn numbered(&self, path: &Path, status: Status) -> Status {
+        let number = |path: &Path| {
+            path.as_os_str()
+                .as_encoded_bytes()
+                .iter()
+                .fold(7, |sum: u64, byte| sum.wrapping_mul(31) + u64::from(*byte))
+        };
+        match self.state().numbers_names {
+            true => Status { identity: (status.identity.0, number(path)), ..status },
+            false => status,
+        }
+    }
+
     fn pass(&self, what: What, path: &Path, to: Option<&Path>) -> io::Result<()> {
         match self.judge(what, path, to, 0) {
             Verdict::Go => Ok(()),
@@ -427,7 +446,7 @@ impl Files for FaultyFiles {
 
     fn status(&self, path: &Path) -> io::Result<Status> {
         self.pass(What::Status, path, None)?;
-        self.inner.status(path)
+        self.inner.status(path).map(|status| self.numbered(path, status))
     }
 
     fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
@@ -570,7 +589,7 @@ impl File for FaultyFile {
 
     fn status(&self) -> io::Result<Status> {
         self.files.pass(What::Status, &self.path, None)?;
-        let status = self.inner.status()?;
+        let status = self.files.numbered(&self.path, self.inner.status()?);
         Ok(Status { len: if self.has_len { status.len } else { 0 }, ..status })
     }
 

@@ -8,6 +8,7 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -23,7 +24,7 @@ impl FinishedJob {
         let job = Self(tempfile::tempdir().unwrap());
         fs::create_dir(job.prefix()).unwrap();
         job.install_plugins();
-        thread::run(2, |comm| job.run(Box::new(comm), settings)).unwrap();
+        thread::run(2, |comm| job.run(Rc::new(comm), settings)).unwrap();
         job
     }
 
@@ -34,7 +35,7 @@ impl FinishedJob {
             fs::create_dir(folder).unwrap();
         }
         job.install_plugins();
-        thread::run(2, |comm| job.run(Box::new(comm), settings)).unwrap();
+        thread::run(2, |comm| job.run(Rc::new(comm), settings)).unwrap();
         let mut chown = std::process::Command::new("chown");
         chown.arg("-R").arg(format!("{uid}:{uid}")).args([job.prefix(), job.node(0), job.node(1)]);
         assert!(chown.arg(job.path().join("record/user1")).status().unwrap().success());
@@ -73,10 +74,10 @@ impl FinishedJob {
 
     /// A run that looks at what there is, and ends.
     pub(crate) fn begin(&self, settings: &[(&str, &str)]) {
-        thread::run(2, |comm| drop(self.session(Box::new(comm), settings))).unwrap();
+        thread::run(2, |comm| drop(self.session(Rc::new(comm), settings))).unwrap();
     }
 
-    pub(crate) fn run(&self, comm: Box<dyn Comm>, settings: &[(&str, &str)]) {
+    pub(crate) fn run(&self, comm: Rc<dyn Comm>, settings: &[(&str, &str)]) {
         let rank = comm.rank();
         let mut session = self.session(comm, settings);
         session.start_output(Some(b"ckpt.1"), OutputFlags { checkpoint: true, output: false }).unwrap();
@@ -85,7 +86,7 @@ impl FinishedJob {
         session.complete_output(true).unwrap();
     }
 
-    fn session(&self, comm: Box<dyn Comm>, settings: &[(&str, &str)]) -> Session {
+    fn session(&self, comm: Rc<dyn Comm>, settings: &[(&str, &str)]) -> Session {
         let rank = comm.rank();
         let base = self.path().join("nodes/$SCR_NODE_NAME").display().to_string();
         let env = TestEnv::new(Arc::new(RealFiles), self.prefix())
