@@ -260,28 +260,32 @@ impl FlushFile {
         asked: Option<u64>,
     ) -> Result<Self, PrefixError> {
         let mut file = Self::read(files, prefix)?;
-        let entries = file.entries();
-        let index = match Index::read(files, prefix) {
-            Err(_) if !entries.iter().any(|entry| entry.is_at(Location::Prefix)) => return Ok(file),
-            index => index?,
-        };
-        for entry in entries {
-            set_or_remove(file.tree.entry(DATASET, entry.id), REPLACED, entry.replaced_in(&index));
+        let names_prefix = |file: &Self| file.entries().iter().any(|entry| entry.is_at(Location::Prefix));
+        match Index::read(files, prefix) {
+            Err(_) if !names_prefix(&file) => (),
+            index => file.compare(files, prefix, &index?, asked),
+        }
+        Ok(file)
+    }
+
+    /// Makes it what [`read_as_it_is`](Self::read_as_it_is) gives, by an index that was read already.
+    pub fn compare(&mut self, files: &dyn Files, prefix: &Prefix, index: &Index, asked: Option<u64>) {
+        for entry in self.entries() {
+            set_or_remove(self.tree.entry(DATASET, entry.id), REPLACED, entry.replaced_in(index));
             let is_recorded = entry.is_at(Location::Prefix);
             let listed = match is_recorded {
-                true => entry.id_in(&index),
-                false => Some(entry.id).filter(|_| entry.is_whole_in(&index)),
+                true => entry.id_in(index),
+                false => Some(entry.id).filter(|_| entry.is_whole_in(index)),
             };
             let is_looked_at = asked.map_or_else(|| entry.is_at(Location::Cache), |id| id == entry.id);
             // A dataset that cannot be looked at is not lost, and keeps nobody from saving the others.
             let is_lost = |id| matches!(Rank2File::loss(files, prefix, id), Ok(Some(_)));
             match listed.is_some_and(|id| !is_looked_at || !is_lost(id)) {
-                true => _ = file.add_location(entry.id, Location::Prefix),
-                false if is_recorded => file.remove_location(entry.id, Location::Prefix),
+                true => _ = self.add_location(entry.id, Location::Prefix),
+                false if is_recorded => self.remove_location(entry.id, Location::Prefix),
                 false => (),
             }
         }
-        Ok(file)
     }
 
     /// Reads, changes and writes, while no other process does.

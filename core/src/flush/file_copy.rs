@@ -197,17 +197,22 @@ fn check(
 }
 
 /// The copy becomes like its source: times, owner where we may, permissions. The umask may have taken bits away, and a
-/// transport that replaced the file made it with permissions of its own.
+/// transport that replaced the file made it with permissions of its own. As if the application had made it there, its group is
+/// that of the folder, where the folder gives it.
 fn apply_metadata(files: &dyn Files, copy: &FileCopy, found: Status, owner: bool) -> Result<(), StepError> {
-    let origin = copy.origin.filter(|origin| owner && (origin.uid, origin.gid) != (found.uid, found.gid));
+    let folder = copy.staging.parent().unwrap_or(&copy.staging);
+    let gives_group = || files.status(folder).is_ok_and(|folder| folder.mode & SETGID != 0);
+    let group = |of: Status| if of.gid == found.gid || gives_group() { found.gid } else { of.gid };
+    let wanted = copy.origin.filter(|_| owner).map(|origin| (origin.uid, group(origin)));
+    let wanted = wanted.filter(|&wanted| wanted != (found.uid, found.gid));
     let permissions = copy.file.permissions();
-    if origin.is_some() || found.mode & 0o777 != permissions {
+    if wanted.is_some() || found.mode & 0o777 != permissions {
         let file = files.open(&copy.staging, How::Update).at("open", &copy.staging)?;
-        if let Some(origin) = origin {
-            file.set_owner(origin.uid, origin.gid).at("set the owner of", &copy.staging)?;
+        if let Some((uid, gid)) = wanted {
+            file.set_owner(uid, gid).at("set the owner of", &copy.staging)?;
         }
         let set = permissions::set(files, &*file, permissions);
-        let is_changed = set.at("set the permissions of", &copy.staging)? || origin.is_some();
+        let is_changed = set.at("set the permissions of", &copy.staging)? || wanted.is_some();
         if is_changed {
             file.sync().at("sync", &copy.staging)?;
         }
@@ -218,3 +223,5 @@ fn apply_metadata(files: &dyn Files, copy: &FileCopy, found: Status, owner: bool
 
 /// Without it the transport could not write.
 const OWNER_WRITES: u32 = 0o200;
+/// What is made in a folder gets its group.
+const SETGID: u32 = 0o2000;

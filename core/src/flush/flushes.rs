@@ -8,6 +8,8 @@ use super::closing::{self, CloseOutcome};
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
+use crate::cache::loss::Lost;
+use crate::cache::place::visible_loss;
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
@@ -411,7 +413,7 @@ impl Flushes {
             let why = error.agreed()?;
             self.retry_pending |= cached.record.dataset.checkpoint;
             let label = cached.record.label();
-            Err(Error::Refused(format!("{label} cannot be flushed: {why}; it is kept in cache")))
+            Err(Error::Refused(format!("{label} cannot be flushed: {why}; {}", fate(site, id)?)))
         })
     }
 
@@ -429,7 +431,7 @@ impl Flushes {
             let why = error.agreed()?;
             self.retry_pending |= cached.record.dataset.checkpoint;
             let label = cached.record.label();
-            Err(Error::Refused(format!("{label} was not flushed: {why}; it is kept in cache")))
+            Err(Error::Refused(format!("{label} was not flushed: {why}; {}", fate(site, id)?)))
         })?;
         let token = if is_dropped { String::new() } else { new_token(id, job.env.clock.now()) };
         // That of rank 0 counts.
@@ -514,6 +516,9 @@ impl Flushes {
                 match error {
                     // It is safe in cache, and due again as the newest that can be restarted from if the newer one turns out bad.
                     FlushError::Superseded { .. } if !must_arrive => report_only(site.job, Err(error.into())),
+                    FlushError::Failed { .. } | FlushError::TakenBack { .. } => {
+                        Err(Error::Refused(format!("{error}; {}", fate(site, id)?)))
+                    }
                     error => Err(error.into()),
                 }
             }
@@ -589,6 +594,17 @@ impl Flushes {
             self.flushed.push(dataset.id);
         }
     }
+}
+
+/// Where a dataset is that was not flushed, as the message says. Somebody may have emptied the cache. Collective.
+fn fate(site: &FlushSite<'_>, id: u64) -> Result<&'static str, CommError> {
+    let (job, cached) = (site.job, dataset(site.cache, id));
+    let loss = visible_loss(job.files(), &cached.part, &cached.record);
+    let is_gone = !cached.record.protection.bypass && loss.is_some_and(|loss| loss.lost == Lost::Data);
+    Ok(match any(&*job.comm, [is_gone])? {
+        [true] => "files of it are missing in cache",
+        [false] => "it is kept in cache",
+    })
 }
 
 /// Gives up older datasets whose files in the prefix directory this flush replaces, before it does: they must not come back, not

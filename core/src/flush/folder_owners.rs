@@ -25,6 +25,8 @@ pub(crate) struct FolderOwners {
     pub(crate) differing: Option<(FileName, Rank)>,
     /// A name under which this rank has a file and another one files in a folder, and which that is.
     pub(crate) is_folder: Option<(FileName, Rank)>,
+    /// Two names, one of them of this rank, that differ in case only.
+    pub(crate) twins: Option<[FileName; 2]>,
     /// The names, of any rank, that other ranks ask this rank about.
     pub(crate) asked: HashSet<Vec<u8>>,
 }
@@ -92,6 +94,11 @@ pub(crate) fn assign_owners<'a>(
                 *found = Some(name(file)?).zip(other.keys_as().next().map(Rank));
             }
         }
+        for (one, other) in answer.get(TWIN).into_iter().flat_map(KvTree::iter) {
+            if let Some(other) = other.keys().next() {
+                owners.twins = Some([name(one)?, name(other)?]);
+            }
+        }
     }
     Ok(owners)
 }
@@ -121,12 +128,13 @@ const FILES: &str = "FILES";
 const SUM: &str = "SUM";
 const DIFFERS: &str = "DIFFERS";
 const IS_FOLDER: &str = "IS_FOLDER";
+const TWIN: &str = "TWIN";
 /// The empty name, the prefix directory itself, stands for itself as a key.
 const FOLDER: &str = "FOLDER";
 
 fn questions<'a>(size: u32, mine: impl Iterator<Item = KnownFile<'a>>) -> Vec<(Rank, KvTree)> {
     let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
-    let asked = |key: &[u8]| Rank(crc32fast::hash(key) % size);
+    let asked = |key: &[u8]| Rank(crc32fast::hash(folded(key).as_bytes()) % size);
     for KnownFile { name, bytes, crc } in mine {
         let known = to.entry(asked(name.as_bytes())).or_default().child(NAME).child(name);
         bytes.into_iter().for_each(|bytes| known.set("SIZE", bytes));
@@ -140,6 +148,11 @@ fn questions<'a>(size: u32, mine: impl Iterator<Item = KnownFile<'a>>) -> Vec<(R
         }
     }
     to.into_iter().collect()
+}
+
+/// The same for names that differ in case only.
+fn folded(name: &[u8]) -> String {
+    String::from_utf8_lossy(name).to_lowercase()
 }
 
 /// The folders that a file lies in, from the nearest one up to the prefix directory.
@@ -176,7 +189,11 @@ fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
             }
         }
     }
+    let mut known = HashMap::new();
     for (name, writer) in &writers {
+        if let Some(other) = known.insert(folded(name), name) {
+            to.entry(writer.rank).or_default().child(TWIN).set_bytes(name, other);
+        }
         if let Some(other) = folders.get(name) {
             to.entry(writer.rank).or_default().child(IS_FOLDER).set(name, other);
         }

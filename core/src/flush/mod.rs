@@ -158,11 +158,11 @@ pub(crate) struct FlushReport {
     pub(crate) sums: Option<BTreeMap<FileName, u32>>,
 }
 
-/// Why a dataset was not flushed, the same on all ranks. It is still in cache.
+/// Why a dataset was not flushed, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FlushError {
     /// A step failed on some rank.
-    #[error("dataset {dataset} was not flushed, {step} failed: {account}; it is kept in cache")]
+    #[error("dataset {dataset} was not flushed, {step} failed: {account}")]
     Failed {
         /// Its name.
         dataset: String,
@@ -201,7 +201,7 @@ pub(crate) enum FlushError {
         why: String,
     },
     /// Somebody else took the flush back.
-    #[error("dataset {dataset} was not flushed: somebody else took it back; it is kept in cache")]
+    #[error("dataset {dataset} was not flushed: somebody else took it back")]
     TakenBack {
         /// Its name.
         dataset: String,

@@ -145,6 +145,13 @@ impl Flush<'_> {
         }
     }
 
+    /// Whether the file system of the prefix directory does: its hidden folder has another name there too.
+    fn ignores_case(&self) -> bool {
+        let identity = |path: &Path| self.files().status(path).ok().map(|status| status.identity);
+        let path = self.job.prefix.scr_dir();
+        identity(&path.with_file_name(".SCR")).is_some_and(|other| identity(&path) == Some(other))
+    }
+
     fn folder(&self, name: &Option<FileName>) -> PathBuf {
         let prefix = self.job.prefix.dir();
         name.as_ref().map_or_else(|| prefix.to_owned(), |name| name.below(prefix))
@@ -165,7 +172,10 @@ impl Flush<'_> {
         let alike = match (owners.differing.clone(), owners.is_folder.clone()) {
             (Some((name, first)), _) => Err(StepError::SharedName { name, ranks: [first, me] }),
             (None, Some((name, other))) => Err(StepError::FolderOfOthers { name, ranks: [me, other] }),
-            (None, None) => Ok(()),
+            (None, None) => match owners.twins.clone().filter(|_| self.ignores_case()) {
+                Some(names) => Err(StepError::Twins { names }),
+                None => Ok(()),
+            },
         };
         let mut own = owners.folders.iter().flatten();
         let real = alike.and_then(|()| {

@@ -88,6 +88,16 @@ pub(crate) enum StepError {
         /// The two.
         ranks: [Rank; 2],
     },
+    /// The file system takes two names for one.
+    #[error(
+        "the file system of the prefix directory takes {} and {} for one file, as it ignores case; give each another name",
+        names[0],
+        names[1]
+    )]
+    Twins {
+        /// The two.
+        names: [FileName; 2],
+    },
     /// A folder lies where a file of the dataset belongs.
     #[error("{} is a folder, and a file of that name is to be written", path.display())]
     InTheWay {

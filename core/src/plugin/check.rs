@@ -59,6 +59,12 @@ pub enum CheckError {
         /// Its length in bytes.
         found: u64,
     },
+    /// The dynamic linker opens the very file that was checked, by its number in `/proc`.
+    #[error("the library {} cannot be loaded, as /proc is not mounted here; mount it, also in a container or a chroot", path.display())]
+    NoProc {
+        /// Which.
+        path: PathBuf,
+    },
     /// It is no whole library for this machine.
     #[error("the library {} cannot be loaded: {problem}", path.display())]
     Elf {
@@ -87,6 +93,9 @@ pub fn check_library(
         TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
     });
     let (file, real, status) = opened?;
+    if files.status(Path::new("/proc/self/fd")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        return Err(CheckError::NoProc { path: real });
+    }
     if status.len > MAX_LIBRARY_BYTES {
         return Err(CheckError::TooLarge { path: real, found: status.len });
     }

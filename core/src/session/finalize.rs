@@ -49,8 +49,8 @@ impl Session {
         let flushed = saved.and_then(|()| self.with_flushes(Flushes::flush_last));
         if flushed.is_err() {
             self.job.report.error(
-                "what could not be flushed is in cache on the nodes, and is lost with the allocation: fix the cause, and save it \
-                 with `scr postrun' before the allocation ends",
+                "what could not be flushed is lost with the allocation: fix the cause, and save what is in cache on the nodes with \
+                 `scr postrun' before the allocation ends",
             );
         }
         self.cache.remove_spares(&self.job);

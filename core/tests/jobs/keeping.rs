@@ -319,6 +319,25 @@ fn output_stays_in_cache_until_it_is_flushed() {
     });
 }
 
+/// The error said that it was kept in cache.
+#[test]
+fn a_dataset_that_is_not_flushed_since_its_cache_was_emptied_is_not_said_to_be_there() {
+    let world = job().set("SCR_FLUSH", "9");
+    let turns = Barrier::new(4);
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if turns.wait().is_leader() {
+            world.cached_files().iter().for_each(|file| std::fs::remove_file(file).unwrap());
+        }
+        turns.wait();
+        application.finalize().unwrap_err().to_string()
+    });
+    outcome.all_gave(&outcome.ranks[0]);
+    assert!(outcome.ranks[0].ends_with("; files of it are missing in cache"), "{}", outcome.ranks[0]);
+    assert!(!outcome.has_line_with("kept in cache"), "{:?}", outcome.lines);
+    outcome.line_with(&["save what is in cache on the nodes"]);
+}
+
 /// If a file system had gone, scr would create a folder of the same name on another one, and nobody would find the output there.
 #[test]
 fn a_vanished_prefix_directory_is_reported_and_not_created_again() {

@@ -1,8 +1,10 @@
 //! A plugin from outside brings a job through the loss of a node, and a bad one is an error on all ranks.
 
-use super::world::{plugins, World};
+use super::own_mounts::in_own_mounts;
+use super::world::{plugins, Application, World};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
+use scr_core::session::Error;
 use scr_test_kit::faulty::{FaultyFiles, What};
 use scr_test_plugins::{built, manifest, vendor_scheme};
 use std::io::ErrorKind;
@@ -77,28 +79,42 @@ fn a_rebuild_that_writes_wrong_bytes_over_right_ones_is_refused() {
     world.run(|application| application.restart(uneven)).all_gave(&None);
 }
 
-/// The dataset counted as lost, and was removed after the next checkpoint.
+/// The dataset counted as lost, and was removed after the next checkpoint. Without another one the run began at zero.
 #[test]
 fn a_checkpoint_stays_in_cache_while_its_scheme_cannot_be_loaded() {
     let (library, manifest) = vendor_scheme();
     let folder = folder(&library, &std::fs::read_to_string(manifest).unwrap());
-    let world = world(folder.path(), "mirror").set("SCR_CACHE_SIZE", "2");
+    let mut world = world(folder.path(), "mirror").set("SCR_CACHE_SIZE", "3");
     world.run(|application| application.checkpoint(1, uneven).unwrap());
-    world.lose("n2");
     let installed = folder.path().join(library.file_name().unwrap());
     let away = folder.path().join("away");
-    std::fs::rename(&installed, &away).unwrap();
-    let world = world.set("SCR_COPY_TYPE", "XOR");
-    let run = world.run(|application| {
-        assert_eq!(application.restart(uneven), None);
-        application.checkpoint(2, uneven).unwrap();
-    });
-    run.line_with(&["ERROR", "dataset 1 `ckpt.1' cannot be restored from cache in this run", "It stays"]);
+    let take_away = |world: &mut World, node: &str| {
+        world.lose(node);
+        std::fs::rename(&installed, &away).unwrap();
+        world.put("SCR_COPY_TYPE", "XOR");
+    };
+    take_away(&mut world, "n2");
+    for begun in world.try_run(|begun| begun.map(drop).map_err(|error| error.to_string())).ranks {
+        assert!(begun.unwrap_err().contains("ckpt.1 could not be brought back"));
+    }
     std::fs::rename(&away, &installed).unwrap();
     world.run(|application| {
-        assert_eq!(application.session().start_restart().unwrap(), b"ckpt.2");
-        application.session().complete_restart(false).unwrap_err();
         assert_eq!(application.restart(uneven), Some(1));
+        application.checkpoint(2, uneven).unwrap();
+    });
+    world.put("SCR_COPY_TYPE", "mirror");
+    world.run(|application| application.checkpoint(3, uneven).unwrap());
+    take_away(&mut world, "n1");
+    let run = world.run(|application| {
+        assert_eq!(application.restart(uneven), Some(2));
+        application.checkpoint(4, uneven).unwrap();
+    });
+    run.line_with(&["ERROR", "dataset 3 `ckpt.3' cannot be restored from cache in this run", "It stays"]);
+    std::fs::rename(&away, &installed).unwrap();
+    world.run(|application| {
+        assert_eq!(application.session().start_restart().unwrap(), b"ckpt.4");
+        application.session().complete_restart(false).unwrap_err();
+        assert_eq!(application.restart(uneven), Some(3));
     });
 }
 
@@ -179,6 +195,22 @@ fn a_scheme_that_is_not_there_or_does_not_take_its_options_stops_the_start() {
             assert!(error.contains("would not be protected") && error.contains(reason), "{error}");
         }
     }
+}
+
+/// The start of the first output met it, and said that there was no such library.
+#[test]
+fn a_job_without_proc_does_not_start_and_its_error_says_so() {
+    let test = "vendor::a_job_without_proc_does_not_start_and_its_error_says_so";
+    // The test finds itself there, and nothing else.
+    let script = "mount -t tmpfs tmpfs /proc; mkdir /proc/self; ln -s \"$1\" /proc/self/exe";
+    in_own_mounts(test, script, || {
+        let start =
+            |application: Result<Application, Error>| application.err().map(|error| error.to_string());
+        for error in World::new(2, 2).try_run(start).ranks {
+            let error = error.expect("no session begins");
+            assert!(error.contains("as /proc is not mounted here; mount it"), "{error}");
+        }
+    });
 }
 
 /// The first checkpoint met it, hours later.

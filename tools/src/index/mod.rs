@@ -11,7 +11,7 @@ mod importing;
 mod show;
 
 use crate::environment;
-use crate::output::{count, on_one_line, show, warn, Answer};
+use crate::output::{count, on_one_line, print, show, warn, Answer};
 use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use building::BuildReport;
@@ -167,19 +167,24 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let index = LedgerDir::new(&*env.files, prefix)
         .index()
         .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
-    let flush = FlushFile::read_as_it_is(&*env.files, prefix, None).unwrap_or_else(|error| {
+    let mut flush = FlushFile::read(&*env.files, prefix).unwrap_or_else(|error| {
         warn(format_args!("datasets in cache are not listed: {error}"));
         FlushFile::default()
     });
+    flush.compare(&*env.files, prefix, &index, None);
     let rows = show::rows(&index, &flush);
+    drop(index);
     if rows.is_empty() {
         warn(match environment::was_used(prefix) {
             true => format!("the index of {} lists no dataset", prefix.dir().display()),
             false => environment::unused(prefix),
         });
-        return show(json, show::json(&rows), "").map(|()| Answer::Yes);
     }
-    show(json, show::json(&rows), show::table(&rows))?;
+    match json {
+        true => show(true, show::json(&rows), "")?,
+        false if rows.is_empty() => (),
+        false => print(show::table(&rows))?,
+    }
     let flush_every = environment::params_of(env, prefix).get(&param::FLUSH);
     for copy in rows.iter().filter_map(show::Row::only_copy) {
         let job_id = copy.allocation().unwrap_or_default();

@@ -8,6 +8,7 @@ use scr_base::message::amount;
 use scr_prefix::{DatasetDescriptor, FlushEntry, FlushFile, Index, IndexEntry, Location, Seq};
 use serde_json::{json, Value};
 use std::cmp::Reverse;
+use std::mem::take;
 
 /// A dataset that the index lists, or that only the flush file knows.
 pub(super) struct Row {
@@ -29,12 +30,12 @@ pub(super) fn rows(index: &Index, flush: &FlushFile) -> Vec<Row> {
     let mut rows: Vec<_> = index
         .entries()
         .into_iter()
-        .map(|listed| {
+        .map(|mut listed| {
             let copy = known.iter().find(|entry| entry.id == listed.id && entry.name == listed.name);
             Row {
                 seq: listed.seq(),
-                name: listed.name.clone(),
-                dataset: listed.dataset.clone(),
+                name: take(&mut listed.name),
+                dataset: listed.dataset.take(),
                 in_cache: copy.and_then(allocation),
                 copy: copy.cloned(),
                 listed: Some(listed),

@@ -7,15 +7,16 @@ use super::process::Limit;
 use super::Allocation;
 use crate::environment;
 use crate::output::{warn, Answer};
-use anyhow::{anyhow, Context, Result};
+use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
 use scr_base::env::Env;
-use scr_base::fs::OwnedDir;
+use scr_base::fs::{At, OwnedDir};
 use scr_config::descriptor::hostlist;
 use scr_config::descriptor::Store;
 use scr_config::param::{self, Params};
 use scr_core::job_folder;
+use std::io;
 use std::path::Path;
 use std::time::Duration;
 
@@ -203,8 +204,9 @@ pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<(
     let may_write = access(there, Access::WRITE_OK | Access::EXEC_OK);
     may_write.with_context(|| format!("cannot write to {folder}, where datasets are to be kept"))?;
     // A file system of the kernel allows it, and has no place.
-    tempfile::tempdir_in(there)
-        .map_err(|error| anyhow!("cannot make a folder in {folder}: {}", error.kind()))?;
+    let made = tempfile::tempdir_in(there).map(drop);
+    // The whole error has the random name of the folder.
+    made.map_err(|error| io::Error::from(error.kind())).at("make a folder in", there)?;
     if there == store.path {
         OwnedDir::expect_free(&*env.files, &store.path, &job_folder(params), env.uid)
             .context("no job can have a folder of its own there")?;

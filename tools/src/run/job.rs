@@ -251,11 +251,15 @@ impl<'a> Job<'a> {
         let (env, prefix, allocation, end_watch) =
             (self.env, &self.prefix, &mut self.allocation, &mut self.end_watch);
         let mut look = |is_suspended: bool| {
-            if let Some(end) = end_watch.changed(allocation, now()) {
+            // As in the library, a file that cannot be read halts nothing.
+            let halt = Halt::read(files, prefix).ok().flatten();
+            let time = environment::now(env);
+            let due = halt.as_ref().and_then(|halt| halt.due(time, allocation.end()));
+            if let Some(end) = end_watch.changed(allocation, now(), due.as_ref(), time) {
                 record_end(env, prefix, allocation, end);
             }
-            match Halt::read(files, prefix) {
-                Ok(Some(halt)) if halt.is_immediate() => Some(KillReason::Halted),
+            match halt {
+                Some(halt) if halt.is_immediate() => Some(KillReason::Halted),
                 _ => watchdog
                     .as_mut()
                     .and_then(|dog| dog.is_hanging(now(), is_suspended))

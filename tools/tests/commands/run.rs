@@ -813,6 +813,27 @@ fn a_node_checks_its_own_places() {
     assert_eq!(check.status.code(), Some(1), "{}", said(&check));
 }
 
+/// It said that there was no space, and `df` that there was.
+#[test]
+fn a_node_without_inodes_says_that_it_has_none() {
+    const FILL: &str = "mount -t tmpfs -o nr_inodes=8 tmpfs \"$0\" || exit 99\n\
+                        while touch \"$0/$((i+=1))\" 2>/dev/null; do :; done\n\
+                        exec \"$@\"";
+    let world = World::new();
+    let cache = world.path("cache");
+    std::fs::create_dir(&cache).unwrap();
+    let mut command = Command::new("unshare");
+    command.args(["-m", "sh", "-c", FILL]).arg(&cache).arg(env!("CARGO_BIN_EXE_scr"));
+    let check = world.prepare(command, &["check-node"], &[]).output().unwrap();
+    if check.status.code() == Some(99) || said(&check).contains("unshare failed") {
+        return println!("skipped: without root there is no mount namespace of the test's own");
+    }
+    assert_eq!(check.status.code(), Some(1), "{}", said(&check));
+    let why =
+        format!("cannot make a folder in {}: all inodes of its file system are in use", cache.display());
+    assert!(said(&check).contains(&why), "{}", said(&check));
+}
+
 #[test]
 fn a_program_without_a_launcher_is_named() {
     let world = World::new().program("app", "").launcher("mpirun", "");

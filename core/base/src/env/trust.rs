@@ -2,7 +2,7 @@
 //! can change them. A program with more rights than its user does not trust that user.
 
 use super::Env;
-use crate::fs::Status;
+use crate::fs::{is_unmapped, Status, UNMAPPED};
 use std::path::{Path, PathBuf};
 
 /// The users whose files are trusted.
@@ -15,7 +15,10 @@ pub struct Trusted {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Distrust {
     /// It belongs to somebody else.
-    #[error("{} belongs to user {uid}, who is neither root nor you nor the owner of the installation; copy it to a folder of yours", path.display())]
+    #[error(
+        "{} belongs to user {uid}, who is neither root nor you nor the owner of the installation; {}", path.display(),
+        if is_unmapped(*uid) { UNMAPPED } else { "copy it to a folder of yours" }
+    )]
     Owner {
         /// The path.
         path: PathBuf,
@@ -126,5 +129,8 @@ mod tests {
             text.starts_with("/p/libscr_a.so belongs to user 4711, who is neither root nor you"),
             "{text}"
         );
+        // A copy in a folder of this user would be nobody's as well.
+        let text = verdict(65_534, 0o100644).unwrap_err().to_string();
+        assert!(text.ends_with(crate::fs::UNMAPPED), "{text}");
     }
 }

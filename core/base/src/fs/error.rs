@@ -92,8 +92,8 @@ pub enum FsError {
     },
     /// A folder that must be private belongs to somebody else.
     #[error(
-        "{} belongs to user {found}, and only user {expected} may own it; \
-         have it removed or choose another base folder", path.display()
+        "{} belongs to user {found}, and only user {expected} may own it; {}", path.display(),
+        if is_unmapped(*found) { UNMAPPED } else { "have it removed or choose another base folder" }
     )]
     NotOurs {
         /// Which.
@@ -170,6 +170,16 @@ pub enum FsError {
     },
 }
 
+/// Whether a user stands for all whom this process cannot know.
+pub fn is_unmapped(uid: u32) -> bool {
+    uid == 65_534
+}
+
+/// The remedy where a file seems to be such a user's: nobody can give it to another one here.
+pub const UNMAPPED: &str =
+    "that is nobody: its file system, or a container, maps the users, and no owner can be given there; \
+     use a folder on another file system, or start without that map";
+
 impl FsError {
     /// Why a file was not changed under a lock that does not seem to be this process's any more: it has to open the lock to look.
     pub fn lock_lost(path: &Path) -> Self {
@@ -230,7 +240,11 @@ pub trait At<T> {
 
 impl<T> At<T> for io::Result<T> {
     fn at(self, doing: &'static str, path: &Path) -> Result<T, FsError> {
-        self.map_err(|source| FsError::Io { doing, path: path.to_owned(), source: limit::explained(source) })
+        self.map_err(|source| FsError::Io {
+            doing,
+            path: path.to_owned(),
+            source: limit::explained(source, path),
+        })
     }
 }
 
@@ -270,6 +284,7 @@ mod tests {
             },
             FsError::NotAFolder { path: path(), found: "a symbolic link" },
             FsError::NotOurs { path: path(), found: 0, expected: 1000 },
+            FsError::NotOurs { path: path(), found: 65_534, expected: 0 },
             FsError::NotBelow { path: "../x".into(), base: path() },
             FsError::KeepsChanging { path: path(), tries: 3 },
             FsError::Unsynced { path: path() },
@@ -284,6 +299,9 @@ mod tests {
                 "/dev/shm/user1 is needed as a folder and is a symbolic link; move it away",
                 "/dev/shm/user1 belongs to user 0, and only user 1000 may own it; \
                  have it removed or choose another base folder",
+                "/dev/shm/user1 belongs to user 65534, and only user 0 may own it; that is nobody: its file system, or a \
+                 container, maps the users, and no owner can be given there; use a folder on another file system, or start \
+                 without that map",
                 "../x does not lie below /dev/shm/user1",
                 "/dev/shm/user1 was replaced 3 times while its lock was waited for; try again",
                 "/dev/shm/user1 could not be synced before, so less of it may be stored than is read; \

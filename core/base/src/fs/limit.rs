@@ -3,12 +3,13 @@
 //! The files of a rank are open together while they are protected, checked or rebuilt. Systems keep the soft limit low, often at
 //! 1024, for programs that call `select`. A process may raise it to the hard limit.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{statvfs, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{getrlimit, setrlimit, Resource, Rlimit};
 use scr_plugin_api::{above_standard, with_limit, Closed};
 use std::error::Error;
 use std::io;
+use std::path::Path;
 
 /// Opens a file; where no more may be open, the limit is raised as far as it goes, and it is tried once more.
 /// The application does not print to what is opened.
@@ -25,11 +26,25 @@ pub(super) fn open_with_room<T>(open: impl Fn() -> io::Result<T>) -> io::Result<
     }
 }
 
-/// An error of the system, with what can be done about it where it is that no more files may be open.
-pub(super) fn explained(error: io::Error) -> io::Error {
+/// An error of the system at a path, with what can be done about it where it is that no more files may be open, or made.
+pub(super) fn explained(error: io::Error, path: &Path) -> io::Error {
     match Errno::from_io_error(&error) {
         Some(Errno::MFILE) => io::Error::other(TooManyOpen { most: getrlimit(Resource::Nofile).current }),
+        _ if error.kind() == io::ErrorKind::StorageFull => expect_inodes(path).err().unwrap_or(error),
         _ => with_limit(error),
+    }
+}
+
+/// Fails if no more files can be made on the file system of a path, which need not be there.
+///
+/// # Errors
+/// All inodes are in use.
+pub fn expect_inodes(path: &Path) -> io::Result<()> {
+    match path.ancestors().find_map(|there| statvfs(there).ok()) {
+        Some(system) if system.f_files > 0 && system.f_favail == 0 => {
+            Err(io::Error::new(io::ErrorKind::StorageFull, NoInodes))
+        }
+        _ => Ok(()),
     }
 }
 
@@ -42,7 +57,7 @@ pub(super) fn is_of_too_many_open(error: &io::Error) -> bool {
 /// The error, if this process can open no file at this moment as too many are open.
 pub(super) fn exhausted() -> Option<io::Error> {
     let any = rustix::fs::open("/", OFlags::PATH | OFlags::CLOEXEC, Mode::empty());
-    any.err().filter(|&error| error == Errno::MFILE).map(|error| explained(error.into()))
+    any.err().filter(|&error| error == Errno::MFILE).map(|error| explained(error.into(), Path::new("/")))
 }
 
 /// Whether it follows from an error that says that the application has closed a file of scr.
@@ -61,6 +76,11 @@ pub fn is_of_closed_file(error: &(dyn Error + 'static)) -> bool {
 struct TooManyOpen {
     most: Option<u64>,
 }
+
+/// No more files can be made.
+#[derive(Debug, thiserror::Error)]
+#[error("all inodes of its file system are in use, whatever room is left (df -i): remove files there")]
+struct NoInodes;
 
 #[cfg(test)]
 mod tests {

@@ -46,8 +46,8 @@ mod whole;
 
 pub use entry_name::EntryName;
 pub use error::FsError;
-pub use error::{unless_missing, At, MayPass};
-pub use limit::is_of_closed_file;
+pub use error::{is_unmapped, unless_missing, At, MayPass, UNMAPPED};
+pub use limit::{expect_inodes, is_of_closed_file};
 pub use lock::LockAttempt;
 pub use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};

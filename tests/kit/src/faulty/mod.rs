@@ -117,6 +117,7 @@ struct FaultState {
     kernel: Option<PathBuf>,
     machine: Option<Vec<u8>>,
     numbers_names: bool,
+    ignores_case: bool,
     lacks: Vec<What>,
     interruption: Option<Interruption>,
     unsynced: Vec<Unsynced>,
@@ -227,6 +228,11 @@ impl FaultyFiles {
     /// Every file system reports room for this many more bytes; writes work as before.
     pub fn pretend_room(&self, bytes: u64) {
         self.state().room = Some(bytes);
+    }
+
+    /// What is looked at by its name is also found by the same name in small letters.
+    pub fn pretend_to_ignore_case(&self) {
+        self.state().ignores_case = true;
     }
 
     /// Every file system lies in memory, and the kernel says in the files below this folder how much of it there is, as
@@ -446,7 +452,11 @@ impl Files for FaultyFiles {
 
     fn status(&self, path: &Path) -> io::Result<Status> {
         self.pass(What::Status, path, None)?;
-        self.inner.status(path).map(|status| self.numbered(path, status))
+        let ignores_case = self.state().ignores_case;
+        let small =
+            path.file_name().and_then(|name| Some(path.with_file_name(name.to_str()?.to_lowercase())));
+        let meant = small.as_deref().filter(|_| ignores_case).unwrap_or(path);
+        self.inner.status(meant).map(|status| self.numbered(path, status))
     }
 
     fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
