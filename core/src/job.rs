@@ -98,8 +98,7 @@ impl Job {
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         expect_one_prefix(&*comm, &env, &raw, &prefix)?;
         let folder = common_folder(&*comm, &env)?;
-        let log = Log::begin(comm.rank(), &env, &params, &report, &prefix);
-        let run = RunId::default();
+        let (log, run) = (Log::silent(&env, &params, &report, &prefix), RunId::default());
         let mut job = Self {
             comm,
             env,
@@ -120,6 +119,9 @@ impl Job {
         job.count_run(0)?;
         job.on_each_node(|| job.run.wait_for_prefix(job.files(), &job.prefix))
             .map_err(|error| error.doing("looking for the prefix directory on each node"))?;
+        let held = job.agree(job.run.hold_prefix(&job.env.files, &job.prefix));
+        job.env.files = held.map_err(|error| error.doing("opening the prefix directory"))?;
+        job.log = Log::begin(job.rank(), &job.env, &job.params, &job.report, &job.prefix);
         Ok(job)
     }
 

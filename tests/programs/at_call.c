@@ -12,6 +12,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -79,13 +80,29 @@ static int at(const char *call, const char *path, const char *other)
     return atomic_load(&failing);
 }
 
+/* A name in an open folder as a path; an empty one means the open file itself. */
+typedef struct {
+    char text[8192];
+} Path;
+
+static Path path_of(int file, const char *name)
+{
+    char link[64];
+    Path path;
+    if (name[0] == '/' || file == AT_FDCWD) {
+        snprintf(path.text, sizeof path.text, "%s", name);
+        return path;
+    }
+    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+    ssize_t length = readlink(link, path.text, 4096);
+    length = length > 0 ? length : 0;
+    snprintf(path.text + length, sizeof path.text - length, name[0] ? "/%s" : "%s", name);
+    return path;
+}
+
 static int at_file(const char *call, int file)
 {
-    char link[64], path[4096];
-    snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    ssize_t length = readlink(link, path, sizeof path - 1);
-    path[length > 0 ? length : 0] = '\0';
-    return at(call, path, "");
+    return at(call, path_of(file, "").text, "");
 }
 
 #define REAL(type, name, ...) ((type(*)(__VA_ARGS__))dlsym(RTLD_NEXT, name))
@@ -108,6 +125,18 @@ int unlink(const char *path)
 {
     FAIL_IF(at("unlink", path, ""));
     return REAL(int, "unlink", const char *)(path);
+}
+
+int renameat(int old, const char *from, int new, const char *to)
+{
+    FAIL_IF(at("rename", path_of(old, from).text, path_of(new, to).text));
+    return REAL(int, "renameat", int, const char *, int, const char *)(old, from, new, to);
+}
+
+int unlinkat(int folder, const char *name, int flags)
+{
+    FAIL_IF(at("unlink", path_of(folder, name).text, ""));
+    return REAL(int, "unlinkat", int, const char *, int)(folder, name, flags);
 }
 
 int fsync(int file)

@@ -29,8 +29,8 @@ pub enum PrefixError {
     },
     /// Another directory is in its place, or none.
     #[error(
-        "the prefix directory {} of this run is not there, or another directory is in its place: mount its file system on this node, \
-         or let SCR_PREFIX name a folder that all nodes share",
+        "the prefix directory {} of this run is not there, or another directory is in its place: give it its name back, mount its \
+         file system on this node, or let SCR_PREFIX name a folder that all nodes share",
         dir.display()
     )]
     Elsewhere {

@@ -25,12 +25,14 @@
 
 use super::shared::{self, Shared};
 use super::{Between, FlushFile, Index, Prefix, PrefixError, Seq};
-use scr_base::fs::{unique_number, At, Durability, Files, Kind};
+use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind, Status};
 use scr_plugin_api::kvtree::UnpackError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
+use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The random id of a prefix directory.
@@ -123,7 +125,7 @@ impl RunId {
         };
         match is_it {
             true => Ok(ids.map(|ids| ids.withdrawn()).unwrap_or_default()),
-            false => Err(PrefixError::Elsewhere { dir: prefix.dir().to_owned() }),
+            false => Err(prefix.elsewhere()),
         }
     }
 
@@ -142,6 +144,43 @@ impl RunId {
         }
         self.expect_prefix(files, prefix)
     }
+
+    /// The file layer in which this run reaches all that is in the hidden folder through that folder, which is opened here. If its
+    /// path leads to another one later, that is used if it has the id of this one: its file system was mounted again. Else every
+    /// operation in it fails. The directory was renamed, and nothing is to be changed in the one that has its path now.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn hold_prefix(
+        &self,
+        files: &Arc<dyn Files>,
+        prefix: &Prefix,
+    ) -> Result<Arc<dyn Files>, PrefixError> {
+        let (run, below, there) = (self.clone(), Arc::clone(files), Prefix::new(prefix.dir()));
+        let is_meant: IsMeant = Arc::new(move |held: &dyn File| {
+            let is_held = |found: Status| held.status().is_ok_and(|held| held.identity == found.identity);
+            match below.status(&there.scr_dir()) {
+                Ok(found) if is_held(found) => Ok(None),
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                Err(_) => Err(io::Error::other(there.elsewhere())),
+                Ok(_) => run.open_anew(&*below, &there).map(Some).map_err(io::Error::other),
+            }
+        });
+        let dir = open(&**files, prefix)?;
+        let held = files.through(&prefix.scr_dir(), dir, Some(is_meant));
+        Ok(held.unwrap_or_else(|| Arc::clone(files)))
+    }
+
+    fn open_anew(&self, files: &dyn Files, prefix: &Prefix) -> Result<Arc<dyn File>, PrefixError> {
+        let dir = open(files, prefix)?;
+        let inside = files.through(&prefix.scr_dir(), Arc::clone(&dir), None);
+        self.expect_prefix(inside.as_deref().unwrap_or(files), prefix).map(|()| dir)
+    }
+}
+
+fn open(files: &dyn Files, prefix: &Prefix) -> Result<Arc<dyn File>, PrefixError> {
+    let path = prefix.scr_dir();
+    Ok(files.open(&path, How::Folder).at("open the folder", &path)?.into())
 }
 
 /// Together these are five seconds.

@@ -285,8 +285,16 @@ impl Prefix {
                 Err(PrefixError::Linked { path, fault: LinkFault::Hidden })
             }
             _ if !self.is_there(files) => Err(PrefixError::Missing { path: self.dir.clone() }),
+            Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                Ok(Err(error).at("look at", &path)?)
+            }
             _ => Ok(files.make_dirs(&path, DIR_MODE, Durability::Synced)?),
         }
+    }
+
+    /// The error where another directory is at its path, or none.
+    pub(super) fn elsewhere(&self) -> PrefixError {
+        PrefixError::Elsewhere { dir: self.dir.clone() }
     }
 
     /// Makes the folder of one dataset, where it is not there.

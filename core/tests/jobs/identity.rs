@@ -393,6 +393,61 @@ fn a_prefix_directory_that_is_renamed_during_a_run_is_not_made_again() {
     assert!(world.run(|application| application.restart(some)).ranks[0].is_some());
 }
 
+/// It wrote its flush file there, and the newest checkpoint of the other one, which was only in cache, was forgotten.
+#[test]
+fn a_run_changes_nothing_in_another_directory_that_has_got_the_path_of_its_own() {
+    let mut world = job().set("SCR_CACHE_SIZE", "2").set("SCR_FLUSH", "2");
+    world.turn_to("other");
+    world.run(|application| application.checkpoint(7, some).unwrap());
+    let other = world.prefix();
+    let contents = |dir: &Path| -> Vec<_> {
+        let below =
+            |path: PathBuf| (path.strip_prefix(dir).unwrap().to_owned(), std::fs::read(&path).unwrap());
+        files_below(dir).into_iter().map(below).collect()
+    };
+    let before = contents(&other);
+    world.turn_to("prefix");
+    let (own, moved) = (world.prefix(), world.dir().join("moved"));
+    let turns = std::sync::Barrier::new(4);
+    let outcome = world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if turns.wait().is_leader() {
+            std::fs::rename(&own, &moved).unwrap();
+            std::fs::rename(&other, &own).unwrap();
+        }
+        turns.wait();
+        (2..=3).for_each(|step| application.checkpoint(step, some).unwrap());
+        _ = application.finalize();
+    });
+    outcome.line_with(&["another directory is in its place: give it its name back"]);
+    assert_eq!(contents(&own), before);
+    world.run(|application| application.restart(some)).all_gave(&Some(7));
+    world.turn_to("moved");
+    world.run(|application| application.restart(some)).all_gave(&Some(3));
+}
+
+/// As where a file system is mounted again.
+#[test]
+fn a_run_goes_on_in_a_directory_with_the_id_of_its_own_that_has_got_its_path() {
+    let mut world = job().set("SCR_FLUSH", "1");
+    let (own, moved) = (world.prefix(), world.dir().join("moved"));
+    let turns = std::sync::Barrier::new(4);
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        if turns.wait().is_leader() {
+            std::fs::rename(&own, &moved).unwrap();
+            let copied = std::process::Command::new("cp").arg("-a").args([&moved, &own]).status();
+            assert!(copied.unwrap().success());
+        }
+        turns.wait();
+        application.checkpoint(2, some).unwrap();
+        application.finalize().unwrap();
+    });
+    assert_eq!(ids(&world), [2, 1]);
+    world.turn_to("moved");
+    assert_eq!(ids(&world), [1]);
+}
+
 /// The result of `scr copy` on the first node.
 fn copy_of(world: &World, id: u64) -> Copied {
     let prefix = Prefix::new(world.prefix());
@@ -479,7 +534,7 @@ fn folder(path: &Path) -> Arc<dyn File> {
 fn with_mounts(world: &mut World) -> (Arc<dyn Files>, PathBuf) {
     let empty = world.dir().join("nodes/n1/mountpoint");
     std::fs::create_dir_all(&empty).unwrap();
-    let mounts = RealFiles.through(&world.prefix(), folder(&world.prefix())).unwrap();
+    let mounts = RealFiles.through(&world.prefix(), folder(&world.prefix()), None).unwrap();
     let seen = FaultyFiles::around(Arc::clone(&mounts));
     seen.never_pause();
     (2..4).for_each(|rank| _ = world.own_files.insert(Rank(rank), Arc::new(seen.clone())));

@@ -71,7 +71,7 @@ on_any_mpi! {
         let errors = [
             (rustix::io::Errno::NOSPC.raw_os_error().to_string(), "No space left on device"),
             (rustix::io::Errno::ROFS.raw_os_error().to_string(), "Read-only file system"),
-            ("hide".to_owned(), "was not flushed, copying failed"),
+            ("hide".to_owned(), "of this run is not there, or another directory is in its place"),
         ];
         for (act, text) in errors {
             let mut cluster = Cluster::new(RANKS);

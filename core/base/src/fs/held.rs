@@ -2,7 +2,7 @@
 //!
 //! A path that begins with that of such a directory is resolved part by part: the folders between it and the last part are opened
 //! without following links, and the operation uses the last part relative to its folder. So changes of the names above do not
-//! matter any more.
+//! matter any more, unless whoever holds the directory [wants to know](IsMeant) of them.
 #![expect(
     clippy::disallowed_types,
     reason = "what is opened here becomes a `Handle` or a `RealFile`, or is closed at once"
@@ -13,7 +13,7 @@ use super::real::{
     birth, flags_of, if_in_memory, names_in, open_file, space_of, status_of, timestamps, RealFile, RealFiles,
     HOLD,
 };
-use super::{File, Files, HeldMemory, How, Space, Status};
+use super::{File, Files, HeldMemory, How, IsMeant, Space, Status};
 use rustix::fs::{
     fstatfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
     ResolveFlags, CWD,
@@ -35,6 +35,7 @@ pub(super) struct HeldDirs {
 struct HeldDir {
     path: PathBuf,
     dir: RwLock<Arc<dyn File>>,
+    is_meant: Option<IsMeant>,
     /// The folders below it that were used last, the newest at the end. They stay open, since the next name mostly lies in one
     /// of them.
     folders: Mutex<Vec<(PathBuf, Arc<Handle<OwnedFd>>)>>,
@@ -50,8 +51,18 @@ struct Below<'a> {
 }
 
 impl HeldDir {
-    fn dir(&self) -> Arc<dyn File> {
-        Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner))
+    fn dir(&self) -> io::Result<Arc<dyn File>> {
+        let dir = Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner));
+        let Some(is_meant) = &self.is_meant else { return Ok(dir) };
+        Ok(is_meant(&*dir)?.map_or(dir, |other| {
+            self.hold(Arc::clone(&other));
+            other
+        }))
+    }
+
+    fn hold(&self, dir: Arc<dyn File>) {
+        *self.dir.write().unwrap_or_else(PoisonError::into_inner) = dir;
+        self.folders().clear();
     }
 
     fn folders(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<Handle<OwnedFd>>)>> {
@@ -66,8 +77,8 @@ impl HeldDir {
         folders.last().map(|(_, folder)| Arc::clone(folder))
     }
 
-    fn open_folder(&self, path: &Path) -> io::Result<Arc<Handle<OwnedFd>>> {
-        let opened = open_with_room(|| open_below(self.dir().descriptor()?, path))?;
+    fn open_folder(&self, dir: &dyn File, path: &Path) -> io::Result<Arc<Handle<OwnedFd>>> {
+        let opened = open_with_room(|| open_below(dir.descriptor()?, path))?;
         let opened = Arc::new(Handle::new(opened)?);
         let mut folders = self.folders();
         folders.retain(|(known, _)| known != path);
@@ -91,8 +102,9 @@ impl Below<'_> {
     /// Does `work` with the folder of the path and the name in it. A folder in cache is never renamed, but others may remove it
     /// and make it again. Nothing is found in a removed one, and then it is opened anew.
     fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
+        let dir = self.held.dir()?;
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
-        let Some(folder) = folder else { return work(self.held.dir().descriptor()?, self.path.as_os_str()) };
+        let Some(folder) = folder else { return work(dir.descriptor()?, self.path.as_os_str()) };
         let name = self.path.file_name().unwrap_or(OsStr::new("."));
         if let Some(known) = self.held.known(folder) {
             match work(known.get()?.as_fd(), name) {
@@ -100,7 +112,7 @@ impl Below<'_> {
                 other => return other,
             }
         }
-        work(self.held.open_folder(folder)?.get()?.as_fd(), name)
+        work(self.held.open_folder(&*dir, folder)?.get()?.as_fd(), name)
     }
 
     fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
@@ -111,13 +123,14 @@ impl Below<'_> {
 
 impl HeldDirs {
     /// With one directory more.
-    pub(super) fn with(&self, path: &Path, dir: Arc<dyn File>) -> Option<Self> {
+    fn with(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Self> {
         dir.descriptor().ok()?;
         let mut held = self.held.clone();
         held.retain(|known| known.path != path);
         held.push(Arc::new(HeldDir {
             path: path.to_owned(),
             dir: RwLock::new(dir),
+            is_meant,
             folders: Mutex::default(),
         }));
         Some(Self { held })
@@ -253,7 +266,7 @@ impl Files for HeldDirs {
     fn space(&self, path: &Path) -> io::Result<Space> {
         let Some(below) = self.below(path)? else { return RealFiles.space(path) };
         if below.is_held_itself() {
-            return Ok(space_of(&fstatfs(below.held.dir().descriptor()?)?));
+            return Ok(space_of(&fstatfs(below.held.dir()?.descriptor()?)?));
         }
         Ok(space_of(&fstatfs(below.open(OFlags::PATH, 0)?)?))
     }
@@ -262,14 +275,13 @@ impl Files for HeldDirs {
         RealFiles.real_path(path)
     }
 
-    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        Some(Arc::new(self.with(path, dir)?))
+    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
+        Some(Arc::new(self.with(path, dir, is_meant)?))
     }
 
     fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
         for held in self.held.iter().filter(|held| held.path == path) {
-            *held.dir.write().unwrap_or_else(PoisonError::into_inner) = Arc::clone(&dir);
-            held.folders().clear();
+            held.hold(Arc::clone(&dir));
         }
     }
 }

@@ -346,10 +346,10 @@ pub trait Files: Send + Sync {
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         self.status(path).map(|_| path.to_owned())
     }
-    /// This file layer, but for what lies below `path`: that is reached through the open folder `dir`, and no link there is
-    /// followed. `None` where the layer has no descriptors.
-    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        let _ = (path, dir);
+    /// This file layer, but for what lies below `path`: that is reached through the open folder `dir`, as long as it `is_meant`,
+    /// and no link there is followed. `None` where the layer has no descriptors.
+    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
+        let _ = (path, dir, is_meant);
         None
     }
     /// The directory `path`, through which this layer reaches what lies below it, was removed and has been made again: from
@@ -391,6 +391,10 @@ pub trait Files: Send + Sync {
         Vec::new()
     }
 }
+
+/// Looks, before each operation in an open folder, whether it is still the one that is meant. Gives the one that is instead; an
+/// error says that none is, and the operation fails.
+pub type IsMeant = Arc<dyn Fn(&dyn File) -> io::Result<Option<Arc<dyn File>>> + Send + Sync>;
 
 /// A random number for a name that nobody else gives, in any process.
 pub fn unique_number() -> u64 {

@@ -154,7 +154,7 @@ impl OwnedDir {
 
     /// The same layer above another one, which may hold other directories.
     pub fn held_in(&self, files: &dyn Files) -> Arc<dyn Files> {
-        files.through(&self.path, Arc::clone(&self.dir)).unwrap_or_else(|| Arc::clone(&self.files))
+        files.through(&self.path, Arc::clone(&self.dir), None).unwrap_or_else(|| Arc::clone(&self.files))
     }
 
     fn descend(
@@ -233,7 +233,8 @@ impl OwnedDir {
     fn hold(files: &dyn Files, path: PathBuf, dir: Box<dyn File>) -> Result<Self, FsError> {
         let unsupported = || io::Error::from(io::ErrorKind::Unsupported);
         let dir: Arc<dyn File> = dir.into();
-        let files = files.through(&path, Arc::clone(&dir)).ok_or_else(unsupported).at("hold open", &path)?;
+        let files =
+            files.through(&path, Arc::clone(&dir), None).ok_or_else(unsupported).at("hold open", &path)?;
         Ok(Self { path, dir, files })
     }
 }

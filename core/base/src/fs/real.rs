@@ -11,7 +11,7 @@
 use super::held::HeldDirs;
 use super::limit::open_with_room;
 use super::mapped::{LeaseKind, Mapped, Mapping};
-use super::{forked, lock, mapped, File, Files, How, Kind, LockAttempt, Space, Status, Writer};
+use super::{forked, lock, mapped, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status, Writer};
 use rustix::fs::{
     fstat, fstatfs, futimens, lstat, major, minor, open, statfs, statx, utimensat, AtFlags, Dir, FileType,
     Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps, CWD,
@@ -86,8 +86,8 @@ impl Files for RealFiles {
         fs::canonicalize(path)
     }
 
-    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        HeldDirs::default().through(path, dir)
+    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
+        HeldDirs::default().through(path, dir, is_meant)
     }
 
     fn umask(&self) -> u32 {

@@ -9,7 +9,7 @@
 
 use super::limit::is_of_too_many_open;
 use super::optional::{is_refusal, Optional};
-use super::{File, Files, How, MayPass, Space, Status};
+use super::{File, Files, How, IsMeant, MayPass, Space, Status};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
@@ -229,8 +229,8 @@ impl Files for Retrying {
         self.again(|files| files.real_path(path))
     }
 
-    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        let inner = self.inner.through(path, dir)?;
+    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
+        let inner = self.inner.through(path, dir, is_meant)?;
         Some(Arc::new(Self::knowing(inner, Arc::clone(&self.unread))))
     }
 

@@ -10,7 +10,7 @@ pub use given_up::given_up;
 pub use unsynced::Random;
 
 use rustix::io::Errno;
-use scr_base::fs::{File, Files, HeldMemory, How, LockAttempt, Space, Status, Writer};
+use scr_base::fs::{File, Files, HeldMemory, How, IsMeant, LockAttempt, Space, Status, Writer};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -515,8 +515,8 @@ impl Files for FaultyFiles {
         self.inner.real_path(path)
     }
 
-    fn through(&self, path: &Path, dir: Arc<dyn File>) -> Option<Arc<dyn Files>> {
-        let inner = self.inner.through(path, dir)?;
+    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
+        let inner = self.inner.through(path, dir, is_meant)?;
         Some(Arc::new(Self { inner, state: Arc::clone(&self.state) }))
     }
 
