@@ -4,6 +4,7 @@ use crate::message;
 use crate::mpi_library::{self, SUCCESS};
 use crate::state::{entry, entry_if_free};
 use mpi::ffi;
+use scr_core::session::Error as SessionError;
 use std::ffi::{c_int, c_void};
 
 /// Ends the process if the session says that the user wants it (`SCR_HALT_EXIT=1` and a reason to halt). All ranks
@@ -17,10 +18,15 @@ pub(crate) fn exit_if_wanted(call: &'static str) {
         if message::is_first_rank() {
             message::note(&format!("SCR_HALT_EXIT=1: the job ends here: {reason}"));
         }
-        if let Err(error) = state.take_session()?.halt() {
-            message::warn(&format!("the last checkpoint stays in cache: {}", scr_base::describe(&error)));
+        match state.take_session()?.halt() {
+            // The others may wait for this rank.
+            Err(error @ SessionError::Comm(_)) => Err(error.into()),
+            Err(error) => {
+                message::warn(&format!("the last checkpoint stays in cache: {}", scr_base::describe(&error)));
+                Ok(())
+            }
+            Ok(()) => Ok(()),
         }
-        Ok(())
     });
     if is_wanted {
         // Without it the launcher takes the exit for a failure, and a halted job has not failed.

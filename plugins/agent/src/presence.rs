@@ -6,7 +6,7 @@
 use super::launch::LIMIT;
 use rustix::fs::{flock, utimensat, AtFlags, FlockOperation, Timespec, Timestamps, CWD, UTIME_NOW};
 use rustix::io::Errno;
-use scr_plugin_api::Handle;
+use scr_plugin_api::{above_standard, Handle};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
@@ -180,7 +180,8 @@ impl Turn {
 fn open(path: &Path) -> io::Result<Handle<File>> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
-    Handle::new(options.open(path)?)
+    // What the application prints meanwhile must not stand in it.
+    Handle::new(above_standard(|| options.open(path))?)
 }
 
 /// Whether the lock was taken.

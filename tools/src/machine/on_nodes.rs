@@ -46,7 +46,7 @@ impl OnNodes<'_> {
         };
         // Not with signals blocked, as those of a library are: the commands take over what is blocked.
         std::thread::scope(|scope| {
-            let start = |_| Builder::new().spawn_scoped(scope, &work);
+            let start = |_| Builder::new().spawn_scoped(scope, work);
             (1..AT_ONCE.min(nodes.len())).map(start).take_while(Result::is_ok).for_each(drop);
             work();
         });

@@ -210,7 +210,7 @@ pub trait File: Send + Sync {
     }
     /// Takes the exclusive lock (flock), held until the file is closed, if nobody has it. Never waits.
     fn try_lock(&self) -> LockAttempt {
-        self.inner().map_or(LockAttempt::NoLocks, |file| file.try_lock())
+        self.inner().map_or(LockAttempt::NoLocks, File::try_lock)
     }
     /// Sets the times of the last access and of the last change: seconds and nanoseconds since the epoch.
     ///
@@ -228,11 +228,11 @@ pub trait File: Send + Sync {
     }
     /// Whether it has an access control list, of which the bits for the group are the mask.
     fn has_access_list(&self) -> bool {
-        self.inner().is_ok_and(|file| file.has_access_list())
+        self.inner().is_ok_and(File::has_access_list)
     }
     /// Whether the file takes less room than it has bytes.
     fn has_holes(&self) -> bool {
-        self.inner().is_ok_and(|file| file.has_holes())
+        self.inner().is_ok_and(File::has_holes)
     }
     /// The processes that have the file open for writing, as far as the system tells. Only for a file that was opened for
     /// reading.
@@ -361,12 +361,12 @@ pub trait Files: Send + Sync {
     }
     /// The permissions that the system takes away from new files of this process, where that is known.
     fn umask(&self) -> u32 {
-        self.inner().map_or(0, |inner| inner.umask())
+        self.inner().map_or(0, Files::umask)
     }
     /// A text that all processes that see each other's locks share, and no other machine has; empty if it is
     /// not known.
     fn machine(&self) -> Vec<u8> {
-        self.inner().map(|inner| inner.machine()).unwrap_or_default()
+        self.inner().map(Files::machine).unwrap_or_default()
     }
     /// Lets other processes continue for a while.
     fn pause(&self, time: Duration) {
