@@ -151,7 +151,7 @@ fn after_a_refusal_an_older_checkpoint_that_cannot_be_fetched_is_an_error() {
 /// The run began at zero, though nothing was wrong with either checkpoint.
 #[test]
 fn a_cache_that_is_too_full_for_a_fetch_begins_no_run() {
-    for place in ["/data_", "/redundancy_", "/filemap_"] {
+    for place in ["/r2/", "/redundancy_", "/filemap_"] {
         let mut world = flushed();
         let files = FaultyFiles::new(RealFiles);
         files.only(move |what, path| {
@@ -165,7 +165,10 @@ fn a_cache_that_is_too_full_for_a_fetch_begins_no_run() {
         world.files = Arc::new(files.clone());
         let why = refused(&world);
         assert!(files.first_failed().is_some(), "{place}");
-        assert!(["ckpt.2", "ckpt.1", "could not be fetched"].iter().all(|word| why.contains(word)), "{why}");
+        assert!(
+            ["ckpt.2", "ckpt.1", "could not be brought back"].iter().all(|word| why.contains(word)),
+            "{why}"
+        );
         files.heal();
         world.run(|application| application.restart(some)).all_gave(&Some(2));
     }
