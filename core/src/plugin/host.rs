@@ -266,7 +266,7 @@ impl OpenPlugin {
         self.plugin.formats()
     }
 
-    /// Its scheme, with options as [`options`](Self::options) gives them.
+    /// Its scheme, with options as [`Manifest::options`](super::Manifest::options) gives them.
     ///
     /// # Errors
     /// [`PluginLoadError::Refused`] with what the plugin says.
@@ -275,7 +275,7 @@ impl OpenPlugin {
         Ok(Box::new(CheckedScheme { scheme, name: self.manifest.name.clone() }))
     }
 
-    /// Its transport, with options as [`options`](Self::options) gives them.
+    /// Its transport, with options as [`Manifest::options`](super::Manifest::options) gives them.
     ///
     /// # Errors
     /// [`PluginLoadError::Refused`] with what the plugin says.
@@ -283,7 +283,7 @@ impl OpenPlugin {
         self.plugin.transport(options).map_err(|error| self.refused(error))
     }
 
-    /// Its log sink, with options as [`options`](Self::options) gives them.
+    /// Its log sink, with options as [`Manifest::options`](super::Manifest::options) gives them.
     ///
     /// # Errors
     /// [`PluginLoadError::Refused`] with what the plugin says.

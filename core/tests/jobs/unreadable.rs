@@ -511,7 +511,8 @@ fn a_checkpoint_is_looked_at_twice_before_it_is_marked_as_failed() {
     files.only(|_, path| path.to_string_lossy().contains("prefix/.scr/scr.dataset.2"));
     files.count_all();
     files.never_pause();
-    files.fail_once(1, Failure::Number(ENOENT));
+    // What is not there is looked for twice in any case.
+    files.fail_for(1, 2, Failure::Number(ENOENT));
     world.files = Arc::new(files.clone());
     world.run(|application| application.restart(some)).all_gave(&Some(2));
     assert!(files.first_failed().is_some());
