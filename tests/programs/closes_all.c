@@ -175,6 +175,8 @@ int main(int argc, char **argv) {
     }
     checkpoint(1);
     while (argc > 3 && !has_opened(argv[3], before)) usleep(1000);
+    /* What one rank closes, the threads of the others may need to open theirs. */
+    if (argc > 3) MPI_Barrier(MPI_COMM_WORLD);
     count = choose(argv[1], before, chosen);
     for (i = 0; i < count; i++) was_folder[i] = fstat(chosen[i], &status) == 0 && S_ISDIR(status.st_mode);
     for (i = 0; i < count; i++) close(chosen[i]);

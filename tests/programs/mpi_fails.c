@@ -45,6 +45,8 @@ int main(int argc, char **argv)
     if (is_it)
         end(code);
     SCR_Start_output("ckpt.1", SCR_FLAG_CHECKPOINT);
+    /* Otherwise a rank may still be in that call when another one fails in the next. */
+    MPI_Barrier(MPI_COMM_WORLD);
     is_it = is_next("complete", argv);
     code = SCR_Complete_output(1);
     if (is_it)
