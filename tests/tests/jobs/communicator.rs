@@ -29,7 +29,9 @@ on_each_mpi! {
                 let job = cluster.job(mpi, 4, Program::MpiFails).args([call, &look.to_string()]);
                 let run = job.limit(Duration::from_secs(30)).run();
                 for rank in 0..4 {
-                    assert!(run.prints(&format!("rank {rank} got 6\n")), "{call}, look {look}, rank {rank}");
+                    // A rank may have had all that it needs of the one that fails.
+                    let got = |code: u32| run.prints(&format!("rank {rank} got {code}\n"));
+                    assert!(got(6) || rank != 1 && got(0), "{call}, look {look}, rank {rank}");
                 }
             }
         }
