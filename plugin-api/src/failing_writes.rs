@@ -112,26 +112,21 @@ struct TooLarge {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alone::is_alone;
     use crate::Call;
     use rustix::process::{setrlimit, Rlimit};
     use std::fs::File;
     use std::io::Write as _;
     use std::os::unix::fs::FileExt;
-    use std::process::Command;
 
     const NAME: &str = "failing_writes::tests::a_write_past_the_limit_is_an_error_that_names_the_limit";
-    const CHILD: &str = "SCR_TEST_LIMITS_FILES";
 
     /// It ended the application.
     #[test]
     fn a_write_past_the_limit_is_an_error_that_names_the_limit() {
         // The limit is one of the process: another one, which runs this test alone, has the low one.
         let path = std::env::temp_dir().join(format!("scr-file-size.{}", std::process::id()));
-        if std::env::var_os(CHILD).is_none() {
-            let mut again = Command::new(std::env::current_exe().unwrap());
-            let output = again.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        if !is_alone(NAME) {
             return;
         }
         let file = File::create(&path).unwrap();
@@ -172,11 +167,7 @@ mod tests {
     #[test]
     fn a_write_to_a_pipe_that_nobody_reads_is_an_error() {
         // Programs in Rust ignore the signal: another process gives it back its meaning.
-        if std::env::var_os(CHILD).is_none() {
-            let mut again = Command::new(std::env::current_exe().unwrap());
-            let output = again.args(["--exact", OF_PIPES, "--nocapture"]).env(CHILD, "1").output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        if !is_alone(OF_PIPES) {
             return;
         }
         // SAFETY: the default action is no function.

@@ -35,3 +35,22 @@ pub use scheme::{Level, ReceiveFrom, Scheme, SendTo, Set, SetShape, MESSAGE_BYTE
 pub use standard::above_standard;
 pub use transfer::{transfer, Place, Transfer};
 pub use transport::{CopyItem, CopyJob, CopyState, Transport};
+
+/// Tests of what belongs to a whole process, each in one of its own.
+#[cfg(test)]
+mod alone {
+    use std::process::Command;
+
+    /// Whether this process runs nothing but the test of this name. If not, it runs one that does, and the test must have passed there.
+    pub(crate) fn is_alone(name: &str) -> bool {
+        const ALONE: &str = "SCR_TEST_ALONE";
+        let is_alone = std::env::var_os(ALONE).is_some();
+        if !is_alone {
+            let mut again = Command::new(std::env::current_exe().unwrap());
+            let output = again.args(["--exact", name, "--nocapture"]).env(ALONE, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{output:?}");
+        }
+        is_alone
+    }
+}

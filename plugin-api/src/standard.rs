@@ -70,6 +70,7 @@ fn is_one_closed() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::alone::is_alone;
     use crate::Call;
     use std::fs::File;
     use std::io::{Read, Write};
@@ -78,7 +79,6 @@ mod tests {
     use std::process::{Command, Stdio};
 
     const NAME: &str = "standard::tests::what_is_opened_while_streams_are_closed_takes_none_of_their_numbers";
-    const CHILD: &str = "SCR_TEST_CLOSES_STREAMS";
 
     fn is_above<T: AsFd + IntoRawFd + From<OwnedFd>>(opened: T) {
         assert!(is_standard(opened.as_fd()), "the system gives the lowest number");
@@ -90,11 +90,7 @@ mod tests {
     #[test]
     fn what_is_opened_while_streams_are_closed_takes_none_of_their_numbers() {
         // The streams are those of the process: another one, which runs this test alone, closes them.
-        if std::env::var_os(CHILD).is_none() {
-            let mut again = Command::new(std::env::current_exe().unwrap());
-            let output = again.args(["--exact", NAME, "--nocapture"]).env(CHILD, "1").output().unwrap();
-            let said = String::from_utf8_lossy(&output.stdout);
-            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+        if !is_alone(NAME) {
             return;
         }
         for number in [0, 2] {

@@ -340,11 +340,11 @@ pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Err
 /// # Errors
 /// The directory is not there.
 fn expect_prefix(job: &Job) -> Result<(), Error> {
-    let is_there = match (job.rank(), &job.run.prefix) {
-        (Rank(0), Some(_)) => job.run.wait_for_prefix(job.files(), &job.prefix),
-        _ => Ok(()),
+    let is_there = || match job.run.prefix {
+        Some(_) => job.run.wait_for_prefix(job.files(), &job.prefix),
+        None => Ok(()),
     };
-    job.agree(is_there).map_err(|error| error.doing("finding the checkpoint to restart from"))
+    job.on_first(is_there).map_err(|error| error.doing("finding the checkpoint to restart from"))
 }
 
 /// A run that has found no checkpoint must not begin from nothing where one may lie in a place that could not be read: `unread`

@@ -64,6 +64,12 @@ pub(crate) fn flip(path: &Path, byte: usize) {
     std::fs::write(path, bytes).expect("the file can be written");
 }
 
+/// Flips a bit in the middle of a file.
+pub(crate) fn flip_middle(path: &Path) {
+    let len = std::fs::metadata(path).expect("the file is there").len();
+    flip(path, usize::try_from(len / 2).expect("it is small"));
+}
+
 /// Places all over a file: its first and last byte, and some between.
 fn places(path: &Path, count: usize) -> Vec<usize> {
     let last =

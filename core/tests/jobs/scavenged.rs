@@ -2,6 +2,7 @@
 //! from in another allocation: for each scheme, for every loss that it promises to survive and for one more, with damage, with
 //! names that are used again, and with a crash at any moment.
 
+use super::damage::flip_middle;
 use super::redundancy::small;
 use super::world::{contents, file_name, files_below, mode, plugins, Kept, Sizes, World};
 use scr_base::fs::{Files, OwnedDir, RealFiles};
@@ -16,7 +17,7 @@ use scr_test_kit::faulty::{given_up, FaultyFiles, What};
 use scr_test_kit::TestEnv;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -221,13 +222,6 @@ fn saved(name: &str) -> String {
     format!("{folder}/.{base}.scavenged.1.part")
 }
 
-fn flip(path: &Path) {
-    let mut bytes = std::fs::read(path).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 4;
-    std::fs::write(path, bytes).unwrap();
-}
-
 #[test]
 fn xor_makes_whole_what_one_lost_node_of_four_has_taken_away() {
     let dead = Dead::xor(8, 4);
@@ -272,7 +266,7 @@ fn each_set_is_made_whole_for_itself_and_named_by_its_ranks() {
     dead.anew(0b0010_0000);
     dead.scavenge();
     let number = small(Rank(1)).iter().position(|&size| size > 0).unwrap();
-    flip(&dead.in_prefix(&saved(&file_name(dead.step, Rank(1), number))));
+    flip_middle(&dead.in_prefix(&saved(&file_name(dead.step, Rank(1), number))));
     let Outcome::Completed { rebuilt, .. } = dead.build().outcome else { panic!("it is not whole") };
     assert_eq!(rebuilt, [1, 5]);
     dead.assert_whole("damage in the set without a loss");
@@ -368,7 +362,7 @@ fn any_damage_after_a_scavenge_is_found_and_repaired() {
     {
         dead.anew(0);
         dead.scavenge();
-        flip(&dead.in_prefix(&damaged));
+        flip_middle(&dead.in_prefix(&damaged));
         let built = dead.build();
         // Without its redundancy a part is whole.
         let lost = usize::from(!damaged.contains("redundancy"));
@@ -380,13 +374,13 @@ fn any_damage_after_a_scavenge_is_found_and_repaired() {
     // However much redundancy is damaged, all data is there.
     dead.anew(0);
     dead.scavenge();
-    [1, 3].iter().for_each(|rank| flip(&dead.in_prefix(&format!("{folder}/redundancy_{rank}"))));
+    [1, 3].iter().for_each(|rank| flip_middle(&dead.in_prefix(&format!("{folder}/redundancy_{rank}"))));
     assert!(dead.build().outcome.is_complete());
     dead.assert_whole("two redundancy files");
     // Two are one too many.
     dead.anew(0b0001);
     dead.scavenge();
-    flip(&dead.in_prefix(&saved("ckpt.1/rank_2.0")));
+    flip_middle(&dead.in_prefix(&saved("ckpt.1/rank_2.0")));
     let (built, lines) = dead.build_with(Arc::new(RealFiles));
     assert!(!built.unwrap().outcome.is_complete());
     assert!(lines.iter().any(|line| line.contains("ckpt.1/rank_2.0 has CRC32")), "{lines:?}");
@@ -396,7 +390,7 @@ fn any_damage_after_a_scavenge_is_found_and_repaired() {
 fn a_damaged_part_in_cache_is_reported_and_rebuilt_instead_of_copied() {
     let dead = Dead::xor(4, 4);
     dead.anew(0);
-    flip(&dead.world.cached_file(&["n2/", "rank_2.0"]));
+    flip_middle(&dead.world.cached_file(&["n2/", "rank_2.0"]));
     let copied = dead.scavenge();
     assert!(copied[2].parts[0].wrong[0].contains("is damaged") && !copied[2].is_whole());
     assert!(!dead.in_prefix(&saved("ckpt.1/rank_2.0")).exists());
@@ -865,7 +859,7 @@ fn flushed_and_read(reads: impl Fn(&World)) -> Dead {
 #[test]
 fn what_the_nodes_have_takes_the_place_of_a_copy_that_was_found_damaged() {
     let damage = |world: &World| {
-        flip(&world.prefix().join("ckpt.2/rank_1.0"));
+        flip_middle(&world.prefix().join("ckpt.2/rank_1.0"));
         let run = world.run(|application| application.session().have_restart().unwrap());
         run.all_gave(&Some(b"ckpt.1".to_vec()));
     };

@@ -1,6 +1,7 @@
 //! A file that cannot be read for a moment is not missing: a run that cannot see the contents of the prefix directory does not
 //! begin, never goes back to an older checkpoint for good, and deletes nothing that it could not read.
 
+use super::damage::flip_middle;
 use super::world::World;
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
@@ -109,14 +110,27 @@ fn a_cache_that_cannot_be_read_is_not_empty() {
 #[test]
 fn a_cache_that_this_process_cannot_read_is_not_lost() {
     // ENOMEM, EACCES, ENFILE, EMFILE.
-    for number in [12, 13, 23, 24] {
+    is_waited_for(&[12, 13, 23, 24], |what, path| {
+        what == What::OpenToRead && path.contains("scr.dataset.1/") && !path.contains("/.scr/")
+    });
+}
+
+/// It counted as empty, and the first checkpoint of the run that began at zero took the place of the one in it.
+#[test]
+fn a_cache_that_cannot_be_listed_is_not_empty() {
+    // ENXIO, ENOMEM, ENODEV, ENFILE, EMFILE, EOVERFLOW, EDQUOT.
+    is_waited_for(&[6, 12, 19, 23, 24, 75, 122], |what, path| {
+        what == What::List && path.contains("/nodes/") && !path.contains("scr.dataset.")
+    });
+}
+
+/// While such an operation fails with one of these errors, no run begins, and the next one has the checkpoint in cache.
+fn is_waited_for(numbers: &[i32], fails: fn(What, &str) -> bool) {
+    for &number in numbers {
         let mut world = World::new(4, 4);
         world.run(|application| application.checkpoint(1, some).unwrap());
         let files = FaultyFiles::new(RealFiles);
-        files.only(|what, path| {
-            let path = path.to_string_lossy();
-            what == What::OpenToRead && path.contains("scr.dataset.1/") && !path.contains("/.scr/")
-        });
+        files.only(move |what, path| fails(what, &path.to_string_lossy()));
         files.count_all();
         files.never_pause();
         files.fail_from(1, Failure::Number(number));
@@ -567,7 +581,7 @@ fn a_part_that_has_no_place_on_the_new_node_is_not_lost() {
 /// The run took the checkpoint for that of another prefix directory, began at zero, and deleted it.
 #[test]
 fn a_checkpoint_in_cache_only_does_not_go_with_the_file_that_holds_the_id_of_the_prefix_directory() {
-    for damage in [remove as fn(&Path), truncate, flip_a_bit] {
+    for damage in [remove as fn(&Path), truncate, flip_middle] {
         let world = World::new(4, 4).set("SCR_FLUSH", "0");
         world.run(|application| application.checkpoint(1, some).unwrap());
         assert!(!world.prefix().join(".scr/index.scr").exists());
@@ -585,36 +599,6 @@ fn remove(path: &Path) {
 fn truncate(path: &Path) {
     let bytes = std::fs::read(path).unwrap();
     std::fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
-}
-
-fn flip_a_bit(path: &Path) {
-    let mut bytes = std::fs::read(path).unwrap();
-    let middle = bytes.len() / 2;
-    bytes[middle] ^= 1;
-    std::fs::write(path, bytes).unwrap();
-}
-
-/// It counted as empty, and the first checkpoint of the run that began at zero took the place of the one in it.
-#[test]
-fn a_cache_that_cannot_be_listed_is_not_empty() {
-    // ENXIO, ENOMEM, ENODEV, ENFILE, EMFILE, EOVERFLOW, EDQUOT.
-    for number in [6, 12, 19, 23, 24, 75, 122] {
-        let mut world = World::new(4, 4);
-        world.run(|application| application.checkpoint(1, some).unwrap());
-        let files = FaultyFiles::new(RealFiles);
-        files.only(|what, path| {
-            let path = path.to_string_lossy();
-            what == What::List && path.contains("/nodes/") && !path.contains("scr.dataset.")
-        });
-        files.count_all();
-        files.never_pause();
-        files.fail_from(1, Failure::Number(number));
-        world.files = Arc::new(files.clone());
-        assert!(refused(&world).contains("no other checkpoint"), "{number}");
-        assert!(files.first_failed().is_some(), "{number}");
-        world.files = Arc::new(RealFiles);
-        world.run(|application| application.restart(some)).all_gave(&Some(1));
-    }
 }
 
 /// `SCR_Have_restart` gave none, and the application began at zero.
