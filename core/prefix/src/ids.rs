@@ -25,7 +25,7 @@
 
 use super::shared::{self, Shared};
 use super::{Between, FlushFile, Index, Prefix, PrefixError, Seq};
-use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind, Status};
+use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind};
 use scr_plugin_api::kvtree::UnpackError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
@@ -157,14 +157,11 @@ impl RunId {
         prefix: &Prefix,
     ) -> Result<Arc<dyn Files>, PrefixError> {
         let (run, below, there) = (self.clone(), Arc::clone(files), Prefix::new(prefix.dir()));
-        let is_meant: IsMeant = Arc::new(move |held: &dyn File| {
-            let is_held = |found: Status| held.status().is_ok_and(|held| held.identity == found.identity);
-            match below.status(&there.scr_dir()) {
-                Ok(found) if is_held(found) => Ok(None),
-                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
-                Err(_) => Err(io::Error::other(there.elsewhere())),
-                Ok(_) => run.open_anew(&*below, &there).map(Some).map_err(io::Error::other),
-            }
+        let is_meant: IsMeant = Arc::new(move |held| match below.status(&there.scr_dir()) {
+            Ok(found) if held == Some(found.identity) => Ok(None),
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Err(_) => Err(io::Error::other(there.elsewhere())),
+            Ok(_) => run.open_anew(&*below, &there).map(Some).map_err(io::Error::other),
         });
         let dir = open(&**files, prefix)?;
         let held = files.through(&prefix.scr_dir(), dir, Some(is_meant));

@@ -23,6 +23,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
+use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// The real file system with directories that are held open.
@@ -34,11 +35,18 @@ pub(super) struct HeldDirs {
 /// A directory that is held open. All layers that hold it have the same one.
 struct HeldDir {
     path: PathBuf,
-    dir: RwLock<Arc<dyn File>>,
+    dir: RwLock<Opened>,
     is_meant: Option<IsMeant>,
     /// The folders below it that were used last, the newest at the end. They stay open, since the next name mostly lies in one
     /// of them.
     folders: Mutex<Vec<(PathBuf, Arc<Handle<OwnedFd>>)>>,
+}
+
+/// The open directory, and which one it is, where somebody wants to know.
+#[derive(Clone)]
+struct Opened {
+    dir: Arc<dyn File>,
+    identity: Option<(u64, u64)>,
 }
 
 /// This many folders stay open: those of the newest dataset and of the one before.
@@ -50,18 +58,26 @@ struct Below<'a> {
     path: &'a Path,
 }
 
+impl Opened {
+    fn new(dir: Arc<dyn File>, is_meant: Option<&IsMeant>) -> Self {
+        let identity = is_meant.and_then(|_| dir.status().ok()).map(|status| status.identity);
+        Self { dir, identity }
+    }
+}
+
 impl HeldDir {
     fn dir(&self) -> io::Result<Arc<dyn File>> {
-        let dir = Arc::clone(&self.dir.read().unwrap_or_else(PoisonError::into_inner));
+        let Opened { dir, identity } = self.dir.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(is_meant) = &self.is_meant else { return Ok(dir) };
-        Ok(is_meant(&*dir)?.map_or(dir, |other| {
+        Ok(is_meant(identity)?.map_or(dir, |other| {
             self.hold(Arc::clone(&other));
             other
         }))
     }
 
     fn hold(&self, dir: Arc<dyn File>) {
-        *self.dir.write().unwrap_or_else(PoisonError::into_inner) = dir;
+        let opened = Opened::new(dir, self.is_meant.as_ref());
+        *self.dir.write().unwrap_or_else(PoisonError::into_inner) = opened;
         self.folders().clear();
     }
 
@@ -102,7 +118,15 @@ impl Below<'_> {
     /// Does `work` with the folder of the path and the name in it. A folder in cache is never renamed, but others may remove it
     /// and make it again. Nothing is found in a removed one, and then it is opened anew.
     fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
-        let dir = self.held.dir()?;
+        self.within(&*self.held.dir()?, work)
+    }
+
+    /// The same in the open directory, which has been looked at.
+    fn within<R>(
+        &self,
+        dir: &dyn File,
+        work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>,
+    ) -> io::Result<R> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let Some(folder) = folder else { return work(dir.descriptor()?, self.path.as_os_str()) };
         let name = self.path.file_name().unwrap_or(OsStr::new("."));
@@ -112,7 +136,7 @@ impl Below<'_> {
                 other => return other,
             }
         }
-        work(self.held.open_folder(&*dir, folder)?.get()?.as_fd(), name)
+        work(self.held.open_folder(dir, folder)?.get()?.as_fd(), name)
     }
 
     fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
@@ -129,7 +153,7 @@ impl HeldDirs {
         held.retain(|known| known.path != path);
         held.push(Arc::new(HeldDir {
             path: path.to_owned(),
-            dir: RwLock::new(dir),
+            dir: RwLock::new(Opened::new(dir, is_meant.as_ref())),
             is_meant,
             folders: Mutex::default(),
         }));
@@ -173,6 +197,11 @@ impl HeldDirs {
         match (self.changed(from), self.changed(to)) {
             (Err(error), _) | (_, Err(error)) => Some(Err(error)),
             (Ok(None), Ok(None)) => None,
+            (Ok(Some(old)), Ok(Some(new))) if ptr::eq(old.held, new.held) => {
+                Some(old.held.dir().and_then(|dir| {
+                    old.within(&*dir, |old, from| new.within(&*dir, |new, to| Ok(work(old, from, new, to)?)))
+                }))
+            }
             (Ok(old), Ok(new)) => Some(at(old.as_ref(), from, |old, from| {
                 at(new.as_ref(), to, |new, to| Ok(work(old, from, new, to)?))
             })),

@@ -392,9 +392,9 @@ pub trait Files: Send + Sync {
     }
 }
 
-/// Looks, before each operation in an open folder, whether it is still the one that is meant. Gives the one that is instead; an
-/// error says that none is, and the operation fails.
-pub type IsMeant = Arc<dyn Fn(&dyn File) -> io::Result<Option<Arc<dyn File>>> + Send + Sync>;
+/// Looks, before each operation in an open folder, whether that of this identity is still the one that is meant. Gives the one that
+/// is instead; an error says that none is, and the operation fails.
+pub type IsMeant = Arc<dyn Fn(Option<(u64, u64)>) -> io::Result<Option<Arc<dyn File>>> + Send + Sync>;
 
 /// A random number for a name that nobody else gives, in any process.
 pub fn unique_number() -> u64 {
