@@ -129,16 +129,13 @@ fn run_behind<T: Send>(
     let port = if firewall == Firewall::Drops { full.address.port() } else { 1 };
     let is_up = Arc::new(AtomicBool::new(!goes_up));
     let [has_begun, is_changed] = [Barrier::new(6), Barrier::new(6)];
-    world.run_over(
-        |comm| Rc::new(Behind { comm, port, is_up: Arc::clone(&is_up) }),
-        |application| {
-            let mut application = application.unwrap();
-            has_begun.wait();
-            is_up.store(true, Ordering::SeqCst);
-            is_changed.wait();
-            body(&mut application)
-        },
-    )
+    world.run_over(&|comm| Rc::new(Behind { comm, port, is_up: Arc::clone(&is_up) }), |application| {
+        let mut application = application.unwrap();
+        has_begun.wait();
+        is_up.store(true, Ordering::SeqCst);
+        is_changed.wait();
+        body(&mut application)
+    })
 }
 
 #[test]

@@ -308,42 +308,53 @@ impl World {
         &self,
         body: impl Fn(Result<Application, Error>) -> T + Sync,
     ) -> Outcome<T> {
+        let part =
+            |launched| move |comm| Rc::new(Part { comm, launched, spawned: self.spawned }) as Rc<dyn Comm>;
         match self.launched {
-            None => self.run_over(|comm| Rc::new(comm), body),
-            Some(launched) => {
-                self.run_over(|comm| Rc::new(Part { comm, launched, spawned: self.spawned }), body)
-            }
+            None => self.run_over(&|comm| Rc::new(comm), body),
+            Some(launched) => self.run_over(&part(launched), body),
         }
     }
 
     /// As [`try_run`](Self::try_run), over another communicator around that of the threads.
     pub(crate) fn run_over<T: Send>(
         &self,
-        wrap: impl Fn(ThreadComm) -> Rc<dyn Comm> + Sync,
+        wrap: &(dyn Fn(ThreadComm) -> Rc<dyn Comm> + Sync),
         body: impl Fn(Result<Application, Error>) -> T + Sync,
     ) -> Outcome<T> {
+        let results = Mutex::new(BTreeMap::new());
+        let lines = self.run_each(wrap, &|rank, application| {
+            let result = body(application);
+            results.lock().expect("no rank has panicked with it").insert(rank, result);
+        });
+        let ranks = results.into_inner().expect("all ranks have ended").into_values().collect();
+        Outcome { ranks, lines }
+    }
+
+    /// Gives what all ranks have said. This is compiled once, and not for each of a thousand closures.
+    fn run_each(
+        &self,
+        wrap: &(dyn Fn(ThreadComm) -> Rc<dyn Comm> + Sync),
+        body: &(dyn Fn(Rank, Result<Application, Error>) + Sync),
+    ) -> Vec<String> {
         let run = self.runs.fetch_add(1, Ordering::Relaxed) + 1;
         let lines = Mutex::new(Vec::new());
         let watch = Watch::default();
         let ranks = u32::try_from(self.nodes.len()).expect("a small world");
-        let results = thread::run(ranks, |comm| {
+        let ended = thread::run(ranks, |comm| {
             let rank = comm.rank();
             let env = self.env_of(rank);
             env.clock().set_since_epoch(Duration::from_secs(SECONDS_OF_A_RUN * run));
             let clock = self.clock.clone().unwrap_or_else(|| env.env().clock);
             let world = Env { watch: watch.clone(), clock, ..env.env() };
             let session = Session::init(wrap(comm), world, &self.application);
-            let begun = |session| Application { session: Some(session), rank, env: env.clone() };
-            let result = body(session.map(begun));
+            body(rank, session.map(|session| Application { session: Some(session), rank, env: env.clone() }));
             let mut lines = lines.lock().expect("no rank has panicked with it");
             lines.extend(env.output().take_info());
             lines.extend(env.output().take_errors());
-            result
         });
-        Outcome {
-            ranks: results.unwrap_or_else(|error| panic!("{error}")),
-            lines: lines.into_inner().expect("all ranks have ended"),
-        }
+        ended.map(drop).unwrap_or_else(|error| panic!("{error}"));
+        lines.into_inner().expect("all ranks have ended")
     }
 }
 
