@@ -208,9 +208,9 @@ impl FetchError {
         matches!(self, Self::Damaged { .. })
     }
 
-    /// Whether it could not be read or put into cache, though nothing is known to be wrong with it, or with this run.
+    /// Whether it could not be read or put into cache, though nothing is known to be wrong with it.
     fn is_unread(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::Cache(_))
+        matches!(self, Self::Failed { .. } | Self::InContainers { .. } | Self::Cache(_))
     }
 }
 

@@ -95,7 +95,7 @@ impl Restart {
         }
         if self.loaded.is_none() {
             self.find(from, Some(in_prefix), |_| true)?;
-            report_unread(from.job, from.cache, self.loaded.as_ref());
+            self.unread.extend(report_unread(from.job, from.cache, self.loaded.as_ref()));
         }
         self.leave_spent(from)
     }
@@ -460,13 +460,13 @@ fn is_newer_there(job: &Job, in_prefix: &PrefixState, cached: &CheckpointId) -> 
 }
 
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
-/// reads in the prefix directory.
-fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
+/// reads in the prefix directory. Gives its name.
+fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) -> Option<String> {
     let all = cache.datasets().iter().filter(|cached| cached.holding().is_wanted());
-    let newest = all.max_by_key(|cached| cached.seq());
-    let Some(newest) = newest.filter(|newest| loaded.is_none_or(|loaded| newest.seq() > loaded.seq)) else {
-        return;
-    };
+    let newest = all.max_by_key(|cached| cached.seq())?;
+    if loaded.is_some_and(|loaded| newest.seq() <= loaded.seq) {
+        return None;
+    }
     let why = match newest.prefix {
         prefix if prefix.is_superseded() => "a newer dataset has its name or its files there",
         InPrefix::Containers => "its files lie there in containers",
@@ -477,6 +477,7 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) {
          to restart from it, end this run and start with SCR_GLOBAL_RESTART=0",
         newest.record.label()
     ));
+    Some(newest.checkpoint().name_text())
 }
 
 /// The user or the application has gone back over the checkpoints at these places, which are given up. Only a choice makes one: a

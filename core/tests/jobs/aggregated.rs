@@ -107,8 +107,8 @@ fn containers_stay_as_they_are_in_a_run_that_reads_all_files_in_place() {
     let lists = world.prefix().join(".scr/scr.dataset.2/rank2file.0.0");
     let before = std::fs::read(&lists).unwrap();
     world.put("SCR_GLOBAL_RESTART", "1");
-    let run = world.run(|application| application.session().have_restart().unwrap());
-    run.all_gave(&None);
+    let run = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+    assert!(run.ranks[0].contains("ckpt.2 could not be brought back"), "{}", run.ranks[0]);
     run.line_with(&["`ckpt.2' in cache is not restarted from", "lie there in containers"]);
     assert_eq!(std::fs::read(&lists).unwrap(), before);
     world.put("SCR_GLOBAL_RESTART", "0");
@@ -420,9 +420,9 @@ fn nothing_is_packed_for_ranks_that_read_the_files_of_others_and_what_was_packed
     let mut world = flushed(&[]);
     move_on(&mut world);
     world.put("SCR_GLOBAL_RESTART", "1");
-    let restarted = world.run(|application| application.restart(sizes));
-    restarted.all_gave(&None);
-    restarted.line_with(&["`ckpt.2' cannot be fetched", "scr index --extract ckpt.2"]);
+    let run = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+    assert!(run.ranks[0].contains("ckpt.2, ckpt.1 could not be brought back"), "{}", run.ranks[0]);
+    run.line_with(&["`ckpt.2' cannot be fetched", "scr index --extract ckpt.2"]);
     let index = Index::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
     assert!(index.entry(2).unwrap().failed.is_none(), "it is not damaged");
 }

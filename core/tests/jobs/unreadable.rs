@@ -616,3 +616,19 @@ fn a_checkpoint_of_which_a_rank_got_no_path_is_not_given_up_for_none() {
     });
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
+
+/// With a warning, the run began at zero over the only checkpoint, which the application cannot read where it lies.
+#[test]
+fn a_checkpoint_in_cache_only_is_not_begun_over_where_all_read_in_the_prefix_directory_and_its_flush_fails() {
+    let mut world = World::new(4, 4).set("SCR_FLUSH", "0");
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let full = FaultyFiles::new(RealFiles);
+    full.only_below(world.prefix().join("ckpt.1"));
+    full.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(full);
+    world.put("SCR_GLOBAL_RESTART", "1");
+    let why = refused(&world);
+    assert!(why.contains("ckpt.1 could not be brought back"), "{why}");
+    world.files = Arc::new(RealFiles);
+    world.run(|application| application.restart(some)).all_gave(&Some(1));
+}
