@@ -735,13 +735,12 @@ fn an_id_taken_by_another_job_on_a_node_is_skipped() {
                 std::fs::write(filemap, b"theirs").unwrap();
             }
         }
-        application.session().start_output(None, OutputFlags { checkpoint: true, output: false }).unwrap();
-        application.session().complete_output(true).unwrap();
+        application.checkpoint(4, some).unwrap();
         assert!(has(&world, application.rank, 4));
         application.checkpoint(5, some).unwrap();
         assert!(has(&world, application.rank, 5));
     });
-    assert!(outcome.has_line_with("Starting dataset 4 `scr.dataset.4'"), "{:?}", outcome.lines);
+    assert!(outcome.has_line_with("Starting dataset 4 `ckpt.4'"), "{:?}", outcome.lines);
     assert!(
         theirs.iter().all(|filemap| std::fs::read(filemap).unwrap() == b"theirs"),
         "nothing is taken away from others"
@@ -1296,5 +1295,17 @@ fn a_checkpoint_leaves_for_weaker_ones_once_a_newer_one_is_flushed() {
         (1..=5).for_each(|step| application.checkpoint(step, some).unwrap());
         let kept = (1..=5).filter(|&step| has(&world, application.rank, step)).collect::<Vec<_>>();
         assert_eq!(kept, [4, 5]);
+    });
+}
+
+/// It was complete, and the last good one left the cache for it.
+#[test]
+fn a_checkpoint_without_files_takes_no_older_one_away() {
+    let world = job();
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        let why = application.checkpoint(2, |_| Vec::new()).unwrap_err().to_string();
+        assert!(why.contains("no rank has named a file with SCR_Route_file"), "{why}");
+        assert_eq!(application.restart(some), Some(1));
     });
 }

@@ -51,6 +51,11 @@ impl Session {
         }
         let (measured, [failed, files, bytes]) = self.measure(&mut output, valid)?;
         self.warn_of_writer(output.open_elsewhere.take());
+        let measured = match measured {
+            // It would count as the newest one, and the last good one would leave for it.
+            Ok(_) if files == 0 && failed == 0 && output.flags.checkpoint => Err(InvalidError::Empty),
+            measured => measured,
+        };
         let opened = match measured {
             Ok(opened) if failed == 0 => opened,
             measured => {

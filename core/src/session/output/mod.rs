@@ -253,6 +253,11 @@ const MOMENT: [u64; 5] = [1, 3, 10, 30, 100];
 enum InvalidError {
     #[error("the application said that its files are not valid")]
     BySelf,
+    #[error(
+        "no rank has named a file with SCR_Route_file between SCR_Start_output and SCR_Complete_output, and there would be nothing \
+         to restart from"
+    )]
+    Empty,
     #[error("{} was routed, but it cannot be found", path.display())]
     NotFound { path: PathBuf, source: std::io::Error },
     #[error("cannot sync {}, and bytes of it may be lost", path.display())]
