@@ -15,7 +15,7 @@ use scr_base::env::Env;
 use scr_comm::collective::{agree, barrier};
 use scr_comm::{Comm, Rank};
 use scr_config::param::AppConfig;
-use scr_core::session::{Absence, Error as SessionError, OutputFlags, Session};
+use scr_core::session::{Error as SessionError, LateRanks, OutputFlags, Session};
 use scr_mpi::MpiComm;
 use std::ffi::{c_char, c_int};
 use std::rc::Rc;
@@ -112,13 +112,13 @@ fn meet(
     env: Option<&Env>,
     config: &AppConfig,
 ) -> Result<MpiComm, Failure> {
-    let mut absence = None;
+    let mut late = None;
     let duplicate = mpi_library::duplicate_of(parent, &mut || {
         let (Some(env), Some((rank, size))) = (env, mpi_library::rank_and_size(parent)) else { return };
-        let absence = absence.get_or_insert_with(|| Absence::begin(call, env, config, Rank(rank), size));
-        absence.look().iter().for_each(|text| message::warn(text));
+        let late = late.get_or_insert_with(|| LateRanks::begin(call, env, config, Rank(rank), size));
+        late.look().iter().for_each(|text| message::warn(text));
     })?;
-    absence.into_iter().for_each(Absence::end);
+    late.into_iter().for_each(LateRanks::end);
     Ok(duplicate)
 }
 

@@ -4,9 +4,9 @@
 
 use super::auto::AutoInterval;
 use super::folders::Folders;
-use super::foreign;
-use super::lending::remove_left_copies;
 use super::need_checkpoint::CheckpointTimes;
+use super::other_nodes::remove_left_copies;
+use super::other_ranks;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
@@ -153,7 +153,7 @@ impl Session {
         let Self { job, cache, schemes, restart, .. } = self;
         let mut from = Fetcher::new(job, cache, schemes);
         if takes_over {
-            foreign::find_first(restart, &mut from, in_prefix, &others)?;
+            other_ranks::find_first(restart, &mut from, in_prefix, &others)?;
         } else {
             from.of_other_size = others.into_iter().map(|other| other.what).collect();
             restart.find_first(&mut from, in_prefix)?;

@@ -5,40 +5,40 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `absence` | which ranks have not come to `SCR_Init`, before they can be asked |
+//! | `late_ranks` | which ranks have not come to `SCR_Init`, before they can be asked: `SCR_LATE_SECS` |
 //! | `init` | `SCR_Init`; `settings_report`: what `SCR_DEBUG=1` shows first |
-//! | `foreign` | checkpoints that another number of ranks has left in cache |
-//! | `lending` | their files, from node to node |
+//! | `other_ranks` | checkpoints that another number of ranks has left in cache: `SCR_RESTART_OTHER_RANKS` |
+//! | `other_nodes` | files of a checkpoint that lie on other nodes |
 //! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
-//! | `behind` | checkpoints that are protected while the application computes |
+//! | `encode_async` | checkpoints that are protected while the application computes: `ENCODE=ASYNC` |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
 //! | `route` | `SCR_Route_file` |
 //! | `folders` | the name of a file below the prefix directory, by whatever links it is written |
-//! | `listing` | `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file` |
-//! | `meant` | which paths the ranks mean by their names |
+//! | `relative_names` | which paths the ranks mean by their names |
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
+//! | `restart_files` | `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
 
-mod absence;
 mod auto;
-mod behind;
+mod encode_async;
 mod finalize;
 mod folders;
-mod foreign;
 mod init;
-mod lending;
-mod listing;
+mod late_ranks;
 mod manage;
-mod meant;
 mod need_checkpoint;
+mod other_nodes;
+mod other_ranks;
 mod output;
+mod relative_names;
 mod restart;
+mod restart_files;
 mod route;
 mod settings_report;
 
 pub use crate::error::Error;
-pub use absence::Absence;
+pub use late_ranks::LateRanks;
 
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
@@ -54,14 +54,14 @@ use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
 use auto::AutoInterval;
-use behind::Retry;
+use encode_async::Retry;
 use folders::Folders;
-use foreign::TakenOver;
-use lending::Lending;
-use listing::Listed;
-use meant::Meant;
 use need_checkpoint::CheckpointTimes;
+use other_nodes::Lending;
+use other_ranks::TakenOver;
 use output::Output;
+use relative_names::MeantPaths;
+use restart_files::Listed;
 use scr_comm::placement::Survives;
 use scr_plugin_api::Call;
 use scr_prefix::Running;
@@ -127,7 +127,7 @@ enum Phase {
         /// directory, once this rank has asked for a file of another one.
         listed: Option<Listed>,
         /// The paths that this rank means by the names that it has routed.
-        meant: Meant,
+        meant: MeantPaths,
         /// Why scr has given this rank no path for a file, the first time that happened.
         unrouted: Option<String>,
     },

@@ -1,8 +1,8 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::init::{expect_all_read, starts_without};
-use super::listing::Listed;
-use super::meant::Meant;
+use super::relative_names::MeantPaths;
+use super::restart_files::Listed;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;
@@ -57,7 +57,7 @@ impl Session {
         };
         self.job.report.notice(&format!("restarting from {}{of_others}", cached.record.label()));
         self.restart.begin(&self.job, &self.cache);
-        self.phase = Phase::Restart { listed, meant: Meant::default(), unrouted: None };
+        self.phase = Phase::Restart { listed, meant: MeantPaths::default(), unrouted: None };
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));
         Ok(checkpoint.name)
     }
@@ -129,7 +129,7 @@ impl Session {
     fn restart_failure(
         &self,
         valid: bool,
-        meant: &Meant,
+        meant: &MeantPaths,
         unrouted: Option<String>,
     ) -> Result<Option<Failure>, Error> {
         // All ranks have read their files once this is done.

@@ -3,8 +3,8 @@
 //! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
 //! must resolve to a place under the prefix directory.
 
-use super::lending::{LendError, Lending};
-use super::listing::Listed;
+use super::other_nodes::{LendError, Lending};
+use super::restart_files::Listed;
 use super::{Error, Phase, Session, MAX_FILENAME};
 use crate::cache::filemap::Filemap;
 use crate::cache::{Cache, CachedDataset};

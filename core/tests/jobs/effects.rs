@@ -122,7 +122,7 @@ const ROWS: &[Row] = &[
     Row("SCR_LOG_DB_USER", "scr", By(DATABASE, ROWS_OF_DATABASE)),
     Row("SCR_LOG_DB_CA", "/ca.pem", By(TLS, "a_server_is_spoken_to_only_if_its_certificate_is_good")),
     Row("SCR_LOG_DB_PASS", "secret", By(DATABASE, "an_unusable_database_is_reported_with_a_remedy")),
-    Row("SCR_LATE_SECS", "6", By("core/src/session/absence.rs", "the_time_is_a_setting")),
+    Row("SCR_LATE_SECS", "6", By("core/src/session/late_ranks.rs", "the_time_is_a_setting")),
     Row("SCR_REPORT", "0", Here(seen::report)),
     Row("SCR_METRICS_DIR", "{dir}/metrics", Here(seen::metrics_dir)),
     Row("SCR_WATCHDOG", "1", By(SCR_RUN, "a_run_that_writes_no_checkpoint_is_ended_and_started_again")),

@@ -8,7 +8,7 @@ mod complete;
 mod events;
 mod start;
 
-use super::meant::{ApartError, Meant};
+use super::relative_names::{ApartError, MeantPaths};
 use super::route::path_bytes;
 use super::{Error, OutputFlags};
 use crate::cache::filemap::{Entry, Journal};
@@ -42,7 +42,7 @@ pub(super) struct Output {
     /// A file that only another process has open for writing, and that process.
     open_elsewhere: Option<(PathBuf, String)>,
     /// The paths that this rank means by the names of its files.
-    meant: Meant,
+    meant: MeantPaths,
     flags: OutputFlags,
     /// Whether it is protected once the application computes again.
     behind: bool,
@@ -73,7 +73,7 @@ impl Output {
             journal,
             unrouted: BTreeMap::new(),
             open_elsewhere: None,
-            meant: Meant::default(),
+            meant: MeantPaths::default(),
             flags: OutputFlags::default(),
             behind: false,
             may_replace: false,

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// One rank's wait for the others.
-pub struct Absence<'a> {
+pub struct LateRanks<'a> {
     /// The call that waits: `SCR_Init` on all processes, or `SCR_Init_comm`.
     call: &'static str,
     env: &'a Env,
@@ -32,7 +32,7 @@ pub struct Absence<'a> {
     has_said: bool,
 }
 
-impl<'a> Absence<'a> {
+impl<'a> LateRanks<'a> {
     /// The wait of this rank begins.
     pub fn begin(call: &'static str, env: &'a Env, app: &'a AppConfig, rank: Rank, size: u32) -> Self {
         // The files of settings are read only if it takes long.
@@ -170,7 +170,7 @@ mod tests {
     fn wait(env: &TestEnv, come: &[u32]) -> Vec<(u32, u64, String)> {
         let (world, app) = (env.env(), AppConfig::default());
         let mut ranks: Vec<_> =
-            come.iter().map(|&rank| Absence::begin("SCR_Init", &world, &app, Rank(rank), 4)).collect();
+            come.iter().map(|&rank| LateRanks::begin("SCR_Init", &world, &app, Rank(rank), 4)).collect();
         let mut said = Vec::new();
         for second in 1..200 {
             env.clock().advance(Duration::from_secs(1));
@@ -179,7 +179,7 @@ mod tests {
                 said.extend(rank.look().map(|text| (number, second, text)));
             }
         }
-        ranks.into_iter().for_each(Absence::end);
+        ranks.into_iter().for_each(LateRanks::end);
         said
     }
 

@@ -3,8 +3,8 @@
 //! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects
 //! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
-use super::foreign::TakenOver;
-use super::lending::Lent;
+use super::other_nodes::Lent;
+use super::other_ranks::TakenOver;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;

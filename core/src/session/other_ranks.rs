@@ -1,12 +1,12 @@
 //! Checkpoints that another number of ranks has left in cache. If the application can restart from them, the newest one is
 //! brought back in the caches, by threads that stand for the ranks that wrote it, and read there: see
-//! [`lending`](super::lending). If that cannot be done, the ranks of the run make it whole in the prefix directory, as `scr
+//! [`other_nodes`](super::other_nodes). If that cannot be done, the ranks of the run make it whole in the prefix directory, as `scr
 //! postrun` does, and read it there. See the guide's "Restart".
 //!
 //! Nothing leaves the cache for that: as many ranks as wrote it can restart from it as before, until a newer checkpoint is
 //! complete.
 
-use super::lending::Lending;
+use super::other_nodes::Lending;
 use super::{Error, Session};
 use crate::cache::filemap::Claim;
 use crate::cache::part::PartDir;

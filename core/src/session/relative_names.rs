@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 /// The meaning of the names of a phase on this rank.
 #[derive(Default)]
-pub(super) struct Meant {
+pub(super) struct MeantPaths {
     /// For each name the path that is meant, if that is not the file of this name below the prefix directory.
     paths: BTreeMap<FileName, Option<PathBuf>>,
 }
@@ -24,7 +24,7 @@ pub(super) struct Meant {
 /// How many ranks mean paths below the prefix directory, the same below the folder in which all ranks began, and others.
 pub(super) type Kinds = [u64; 3];
 
-impl Meant {
+impl MeantPaths {
     /// Records that this rank means `path` by what is the file `name` below the prefix directory. Local.
     ///
     /// # Errors
