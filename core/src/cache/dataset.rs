@@ -8,10 +8,12 @@ use crate::holdings::{Holding, InPrefix, Lies, Standing};
 use crate::job::Job;
 use scr_base::fs::Files;
 use scr_comm::placement::Survives;
+use scr_comm::Rank;
 use scr_config::descriptor::protects;
 use scr_config::param;
 use scr_prefix::{DatasetDescriptor, InCache, Seq};
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Why no run restarts from a dataset that is refused.
@@ -41,6 +43,28 @@ pub(crate) struct CachedDataset {
     pub(crate) after: Option<Duration>,
     /// Bytes of the redundancy file that this rank has yet to make, about; while it is local.
     pub(crate) owed: u64,
+    /// The parts of those who wrote it, if they were another number of ranks. This run's part only holds what ranks have got from
+    /// other nodes then.
+    pub(crate) others: Option<PartsOfOthers>,
+}
+
+/// The parts of another number of ranks that a run reads in the caches. Nobody removes them meanwhile.
+pub(crate) struct PartsOfOthers {
+    /// The ranks that have the parts of those who wrote the dataset, in their order; the same on all ranks.
+    pub(crate) hosts: Vec<Rank>,
+    /// The parts that this rank has.
+    pub(crate) here: HeldParts,
+    _claims: Vec<Claim>,
+}
+
+/// Parts that a rank has, of which other ranks may read the files.
+pub(crate) type HeldParts = Arc<Vec<(RankRecord, PartDir)>>;
+
+impl PartsOfOthers {
+    pub(crate) fn claim(files: &dyn Files, hosts: Vec<Rank>, here: Vec<(RankRecord, PartDir)>) -> Self {
+        let claims = here.iter().map(|(_, part)| Claim::lay(files, &part.filemap())).collect();
+        Self { hosts, here: Arc::new(here), _claims: claims }
+    }
 }
 
 /// A checkpoint in cache that a run can restart from.
@@ -75,6 +99,7 @@ impl CachedDataset {
             survives: None,
             after: None,
             owed: 0,
+            others: None,
         }
     }
 
@@ -160,10 +185,9 @@ impl CachedDataset {
         self.record.local.is_some()
     }
 
-    /// Whether another number of ranks wrote it, and its files lie in the parts of those in the caches. This run's parts of it
-    /// only hold what ranks have got from other nodes.
+    /// Whether another number of ranks wrote it, and its files lie in the parts of those in the caches.
     pub(crate) fn is_of_other_ranks(&self) -> bool {
-        self.record.read_by.is_some() && !self.record.protection.bypass
+        self.others.is_some()
     }
 
     /// Changes what has been said of it, unless it was refused.

@@ -305,7 +305,9 @@ impl Cache {
             let stale = std::mem::take(&mut self.stale);
             self.has_remains = false;
             self.remove_stale(job, &stale);
-            self.evict_lent(job, |_| true);
+            let lent = self.datasets.iter().filter(|cached| cached.is_of_other_ranks());
+            let lent: Vec<u64> = lent.map(CachedDataset::id).collect();
+            lent.into_iter().for_each(|id| self.evict(job, id));
             let of_other_ranks = std::mem::take(&mut self.of_other_ranks);
             self.remove_stale(job, &of_other_ranks);
             let lent = std::mem::take(&mut self.lent);
@@ -323,18 +325,6 @@ impl Cache {
         self.insert(dataset);
     }
 
-    /// Datasets whose parts of another number of ranks leave are not read any more.
-    fn evict_lent(&mut self, job: &Job, is_leaving: impl Fn(&CachedDataset) -> bool) {
-        let lent = self.datasets.iter().filter(|cached| cached.is_of_other_ranks() && is_leaving(cached));
-        let lent: Vec<u64> = lent.map(CachedDataset::id).collect();
-        lent.into_iter().for_each(|id| self.evict(job, id));
-    }
-
-    /// This run does not read a dataset in the parts of another number of ranks any more.
-    pub(crate) fn evict_taken(&mut self, job: &Job, seq: Seq) {
-        self.evict_lent(job, |cached| cached.seq() == seq);
-    }
-
     /// The prefix directory has what another number of ranks wrote as well, by now: their parts may make room.
     pub(crate) fn keep_saved(&mut self, seq: Seq) {
         let parts = self.of_other_ranks.iter_mut().filter(|part| part.is_at(&[seq]));
@@ -347,9 +337,11 @@ impl Cache {
         parts.fold(0, |sum, part| sum.saturating_add(part.bytes))
     }
 
-    /// Keeps a part that another number of ranks wrote until a newer checkpoint counts.
-    pub(crate) fn keep_of_other_ranks(&mut self, part: StalePart) {
-        self.of_other_ranks.push(part);
+    /// Keeps parts that another number of ranks wrote until a newer checkpoint counts. The prefix directory may have the dataset as
+    /// well.
+    pub(crate) fn keep_of_other_ranks(&mut self, mut parts: Vec<StalePart>, is_saved: bool) {
+        parts.iter_mut().for_each(|part| part.is_saved = is_saved);
+        self.of_other_ranks.append(&mut parts);
     }
 
     /// This run restarts from the checkpoint at this place: of those that another number of ranks wrote and that the prefix

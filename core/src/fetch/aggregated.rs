@@ -3,7 +3,7 @@
 //! The rank that a container is listed for reads what lies in it, and sends every rank in it its own list.
 
 use super::shared::Mine;
-use super::{Candidate, Fetch, FetchError, FetchedFile};
+use super::{Candidate, Fetch, FetchError, FetchedFile, NotFetched};
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{compare, open_whole, FileError};
 use scr_base::fs::{retried, File, FileRange};
@@ -93,7 +93,7 @@ impl Fetch<'_> {
             "its files lie in containers, and are not read in place: {cure}, or write them out with \
              `scr index --extract {dataset}' and import them under another name"
         );
-        FetchError::InContainers { dataset, account }
+        FetchError::NotFetched { dataset, account, why: NotFetched::InContainers }
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! See the guide's "Fetch, flush, and scavenge".
 
-use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mates, Options};
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mates, NotFetched, Options};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
@@ -113,8 +113,9 @@ impl<'a> Fetcher<'a> {
         let mut may_pass = false;
         let mut unread = None;
         for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
-            match self.one(candidate, !may_pass)? {
+            match self.one(candidate, !may_pass) {
                 Ok(checkpoint) => return Ok(FirstOf::Fetched(checkpoint)),
+                Err(FetchError::Comm(error)) => return Err(error.into()),
                 Err(FetchError::Replaced { .. }) => return Ok(FirstOf::Replaced),
                 Err(error) if error.is_final() => tried.push(candidate.name_text()),
                 Err(FetchError::Ranks { found, expected, .. }) => {
@@ -128,7 +129,7 @@ impl<'a> Fetcher<'a> {
                     self.cache.keep_in_prefix(candidate.seq.id);
                     tried.push(candidate.name_text());
                     // A dataset that is written over stays so.
-                    if !matches!(error, FetchError::Unproven { .. }) {
+                    if !matches!(error, FetchError::NotFetched { why: NotFetched::Unproven, .. }) {
                         let name = error.is_unread().then(|| candidate.name_text());
                         self.unread.extend(name);
                         unread = Some(error);
@@ -173,13 +174,15 @@ impl<'a> Fetcher<'a> {
         Ok(Some(candidates.list))
     }
 
-    /// Fetches one checkpoint, and reports how that went. `make_current` says whether the index calls it current then. The inner
-    /// error is the same on all ranks.
+    /// Fetches one checkpoint, and reports how that went. `make_current` says whether the index calls it current then. Collective.
+    ///
+    /// # Errors
+    /// [`FetchError`], the same on all ranks.
     pub(crate) fn one(
         &mut self,
         candidate: &Candidate,
         make_current: bool,
-    ) -> Result<Result<CheckpointId, FetchError>, CommError> {
+    ) -> Result<CheckpointId, FetchError> {
         let (job, name) = (self.job, candidate.name_text());
         job.report.info(&format!("Attempting fetch: {name}"));
         let log = |event| Record::event(event).id(candidate.seq.id).named(&candidate.name);
@@ -187,12 +190,11 @@ impl<'a> Fetcher<'a> {
         let began = job.elapsed();
         let fetched = self.fetch_one(candidate, make_current);
         let took = job.elapsed() - began;
-        match fetched {
-            Err(FetchError::Comm(error)) => Err(error),
+        match &fetched {
+            Err(FetchError::Comm(_)) => (),
             Ok(checkpoint) => {
                 job.log.add_entry(log(Event::FetchSuccess).took(took));
-                self.log_transfer(&checkpoint, took);
-                Ok(Ok(checkpoint))
+                self.log_transfer(checkpoint, took);
             }
             Err(error) => {
                 job.log.add_entry(log(Event::FetchFail).took(took).note(error.to_string()));
@@ -200,9 +202,9 @@ impl<'a> Fetcher<'a> {
                 if !matches!(error, FetchError::Ranks { .. }) {
                     job.report.error(&format!("`{name}' cannot be fetched: {error}"));
                 }
-                Ok(Err(error))
             }
         }
+        fetched
     }
 
     /// Fetches one checkpoint. Its parts in cache stay until the copy is whole, and so do the remains of others, unless there is
@@ -263,7 +265,7 @@ impl<'a> Fetcher<'a> {
             self.cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;
         if let Err(error) = self.fill(candidate, how, &mut record, &part, &journal) {
             let has_no_room = match &error {
-                FetchError::Failed { no_room, .. } => *no_room,
+                FetchError::NotFetched { why: NotFetched::Failed { no_room }, .. } => *no_room,
                 // All was read by then, and was right: only the redundancy is missing.
                 FetchError::Cache(_) => self.cache.is_full(job, store)?,
                 _ => false,

@@ -6,7 +6,6 @@
 //!
 //! | part | what it is |
 //! |---|---|
-//! | `candidates` | which datasets to try, and in which order |
 //! | `into_cache` | a checkpoint becomes a dataset in cache |
 //! | `copy` | one file from the prefix directory into cache |
 //! | `aggregated` | files that lie in containers |
@@ -14,17 +13,16 @@
 //! | `shared` | a file of several ranks of a node is read once |
 
 mod aggregated;
-mod candidates;
 mod into_cache;
 mod readers;
 mod shared;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use candidates::candidates;
 pub(crate) use into_cache::{Fetcher, Search, Wanted, AS_MANY_RANKS};
 pub(crate) use shared::Mates;
 
+use crate::error::Error;
 use crate::flush::folder_owners::{self, FolderOwners};
 use crate::typed::broadcast_value;
 use readers::Readers;
@@ -37,7 +35,7 @@ use scr_comm::placement::Placement;
 use scr_comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 use scr_plugin_api::KvTree;
 pub(crate) use scr_prefix::ledger::Candidate;
-use scr_prefix::ledger::{self, Committed, Doubts, LedgerDir, Proof, Request};
+use scr_prefix::ledger::{self, Candidates, Committed, Doubts, LedgerDir, Proof, Request};
 use scr_prefix::rank2file::{self, Leaf};
 use scr_prefix::{
     DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
@@ -145,31 +143,15 @@ pub(crate) enum FetchError {
         /// How many ranks this run has.
         expected: u32,
     },
-    /// A later dataset may have written over its files. It is not marked: the files may still be its own.
+    /// It may be good, and is not marked.
     #[error("dataset {dataset} was not fetched: {account}")]
-    Unproven {
+    NotFetched {
         /// Its name.
         dataset: String,
-        /// The findings of the ranks.
+        /// The findings of the ranks, or what to do.
         account: String,
-    },
-    /// Something failed that may pass.
-    #[error("dataset {dataset} was not fetched: {account}")]
-    Failed {
-        /// Its name.
-        dataset: String,
-        /// The findings of the ranks.
-        account: String,
-        /// Whether a copy of a file had no room on any rank.
-        no_room: bool,
-    },
-    /// Its files lie in containers, and this run reads in place.
-    #[error("dataset {dataset} was not fetched: {account}")]
-    InContainers {
-        /// Its name.
-        dataset: String,
-        /// What to do.
-        account: String,
+        /// Why.
+        why: NotFetched,
     },
     /// Another process has replaced files of it, or has dropped it: the index lists others by now.
     #[error("another process has replaced or dropped dataset {dataset} meanwhile")]
@@ -193,11 +175,31 @@ pub(crate) enum FetchError {
     Comm(#[from] CommError),
 }
 
+/// Why a dataset was not fetched that may be good.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NotFetched {
+    /// A later dataset may have written over its files, or they may still be its own.
+    Unproven,
+    /// Something failed that may pass. A copy of a file may have had no room on any rank.
+    Failed { no_room: bool },
+    /// Its files lie in containers, and this run reads in place.
+    InContainers,
+}
+
 impl From<CollectiveError> for FetchError {
     fn from(error: CollectiveError) -> Self {
         match error {
             CollectiveError::Ranks(why) => Self::Cache(why),
             CollectiveError::Comm(error) => Self::Comm(error),
+        }
+    }
+}
+
+impl From<FetchError> for Error {
+    fn from(error: FetchError) -> Self {
+        match error {
+            FetchError::Comm(error) => error.into(),
+            other => Self::Refused(other.to_string()),
         }
     }
 }
@@ -210,7 +212,8 @@ impl FetchError {
 
     /// Whether it could not be read or put into cache, though nothing is known to be wrong with it.
     fn is_unread(&self) -> bool {
-        matches!(self, Self::Failed { .. } | Self::InContainers { .. } | Self::Cache(_))
+        use NotFetched::{Failed, InContainers};
+        matches!(self, Self::NotFetched { why: Failed { .. } | InContainers, .. } | Self::Cache(_))
     }
 }
 
@@ -274,13 +277,8 @@ impl Fetch<'_> {
             is(|error| matches!(error, FileError::Unproven { .. } | FileError::GivenOut { .. }));
         let found = [is(FileError::is_damage), is_unproven, is(FileError::is_for_want_of_room)];
         let [damaged, unproven, no_room] = any(self.comm, found)?;
-        let files = self.agree_on_outcome(candidate, damaged, outcome).map_err(|error| match error {
-            FetchError::Failed { dataset, account, .. } if unproven => {
-                FetchError::Unproven { dataset, account }
-            }
-            FetchError::Failed { dataset, account, .. } => FetchError::Failed { dataset, account, no_room },
-            other => other,
-        })?;
+        let why = if unproven { NotFetched::Unproven } else { NotFetched::Failed { no_room } };
+        let files = self.agree_on_outcome(candidate, Some(why).filter(|_| !damaged), outcome)?;
         let lacking = mine.iter().any(|mine| mine.within.is_none() && (mine.file.crc.is_none() || !checks));
         let (is_whole, warning) =
             if self.comm.rank() == Rank(0) { self.record_success(candidate) } else { (true, None) };
@@ -369,7 +367,8 @@ impl Fetch<'_> {
                 read.and_then(
                     |()| if unlisted && !unread { Err(self.unlisted(id, &writers)) } else { Ok(()) },
                 );
-            return self.agree_on_outcome(candidate, damaged || !unread, found).map(|()| Vec::new());
+            let why = (!damaged && unread).then_some(NotFetched::Failed { no_room: false });
+            return self.agree_on_outcome(candidate, why, found).map(|()| Vec::new());
         }
         let mut mine = Vec::new();
         for (from, tree) in &came {
@@ -533,20 +532,18 @@ impl Fetch<'_> {
         Ok(outcome)
     }
 
-    /// One outcome for all; what is damaged is marked.
+    /// One outcome for all. A dataset that could not be fetched is damaged, unless there is another reason.
     fn agree_on_outcome<T>(
         &self,
         candidate: &Candidate,
-        damaged: bool,
+        why: Option<NotFetched>,
         outcome: Result<T, impl Into<AnyError>>,
     ) -> Result<T, FetchError> {
         agree_at(self.comm, self.node, outcome).or_else(|error| {
-            let account = error.agreed()?;
-            let (dataset, account) = (candidate.name_text(), account.to_string());
-            Err(if damaged {
-                FetchError::Damaged { dataset, account }
-            } else {
-                FetchError::Failed { dataset, account, no_room: false }
+            let (dataset, account) = (candidate.name_text(), error.agreed()?.to_string());
+            Err(match why {
+                Some(why) => FetchError::NotFetched { dataset, account, why },
+                None => FetchError::Damaged { dataset, account },
             })
         })
     }
@@ -555,13 +552,13 @@ impl Fetch<'_> {
     /// directory of the run says nothing of the dataset.
     fn record_failure(&self, candidate: &Candidate, error: FetchError) -> Result<FetchError, CommError> {
         let is_damaged = error.is_final();
-        if !is_damaged && !matches!(error, FetchError::Unproven { .. } | FetchError::Failed { .. }) {
+        if !is_damaged && !matches!(error, FetchError::NotFetched { .. }) {
             return Ok(error);
         }
         if any(self.comm, [!(self.is_there)()])? == [true] {
             return Ok(match error {
                 FetchError::Damaged { dataset, account } => {
-                    FetchError::Failed { dataset, account, no_room: false }
+                    FetchError::NotFetched { dataset, account, why: NotFetched::Failed { no_room: false } }
                 }
                 other => other,
             });
@@ -598,6 +595,25 @@ impl Fetch<'_> {
     }
 }
 
+/// The datasets to try, in their order: rank 0 reads the index, and gives them to all ranks. `wanted` is the name in `SCR_CURRENT`.
+///
+/// # Errors
+/// The index is damaged or cannot be read, or the ranks could not talk.
+fn candidates(
+    comm: &dyn Comm,
+    files: &dyn Files,
+    prefix: &Prefix,
+    wanted: Option<&[u8]>,
+) -> Result<Candidates, FetchError> {
+    let read = || {
+        let index = LedgerDir::new(files, prefix).index();
+        let listed = index.map(|index| ledger::in_order(&index, wanted));
+        listed.map_err(|error| (describe(&error), error.is_damage()))
+    };
+    let read = broadcast_value(comm, (comm.rank() == Rank(0)).then(read))?;
+    read.map_err(|(why, is_damaged): (String, bool)| FetchError::Index { why, is_damaged })
+}
+
 /// Whether a dataset was still whole when something was recorded of it.
 fn is_whole_after(recorded: Result<Committed, PrefixError>) -> Result<bool, PrefixError> {
     match recorded {
@@ -629,7 +645,9 @@ impl Refusal {
         match self {
             Self::Damage(account) => FetchError::Damaged { dataset, account },
             Self::Ranks(found) => FetchError::Ranks { dataset, found, expected },
-            Self::Passing(account) => FetchError::Failed { dataset, account, no_room: false },
+            Self::Passing(account) => {
+                FetchError::NotFetched { dataset, account, why: NotFetched::Failed { no_room: false } }
+            }
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Whole fetches in one process: what comes back, what is refused, and what is marked as damaged.
 
-use super::{candidates, Candidate, Fetch, FetchError, Fetched, Options};
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, NotFetched, Options};
 use crate::flush::finalize_arrived;
 use crate::flush::tests::stage::{through, Cached, Stage, Through, NOW};
 use scr_base::fs::verify::FileError;
@@ -167,7 +167,7 @@ fn a_leaf_that_cannot_be_read_fails_the_fetch_on_all_ranks_and_only_damage_marks
     files.fail_from(1, ErrorKind::TimedOut);
     let error = fetch_with(&files, &stage.prefix, 5, &candidate_of(&cached), &to, OPTIONS).unwrap_err();
     let text = error.to_string();
-    assert!(matches!(error, FetchError::Failed { .. }), "{text}");
+    assert!(matches!(error, FetchError::NotFetched { why: NotFetched::Failed { .. }, .. }), "{text}");
     assert!(text.contains("rank 2 on node0: ") && text.contains("rank2file.0.2"), "{text}");
     assert!(!text.contains("rank 3"), "who is listed there has nothing to say: {text}");
     assert!(stage.index().entry(1).unwrap().is_candidate());
@@ -362,7 +362,7 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
                 true
             }
             Err(error) => {
-                assert!(matches!(error, FetchError::Unproven { .. }), "{error}");
+                assert!(matches!(error, FetchError::NotFetched { why: NotFetched::Unproven, .. }), "{error}");
                 false
             }
         }
@@ -473,7 +473,7 @@ fn a_file_of_a_later_release_is_reported_and_marks_nothing() {
     let (stage, cached) = flushed(3, 1, "a");
     damage(stage.prefix.summary_file(1), |tree| tree.set("VERSION", 8));
     let error = fetch(&stage, &cached).unwrap_err();
-    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(matches!(error, FetchError::NotFetched { why: NotFetched::Failed { .. }, .. }), "{error}");
     assert!(error.to_string().contains("this release reads version 6"), "{error}");
     assert!(stage.index().entry(1).unwrap().is_candidate());
 }
@@ -483,7 +483,7 @@ fn a_dataset_that_has_another_name_in_its_summary_is_not_fetched_for_the_one_tha
     let (stage, cached) = flushed(3, 1, "a");
     damage(stage.prefix.summary_file(1), |tree| tree.child("DSET").set("NAME", "b"));
     let error = fetch(&stage, &cached).unwrap_err();
-    assert!(matches!(error, FetchError::Failed { .. }), "{error}");
+    assert!(matches!(error, FetchError::NotFetched { why: NotFetched::Failed { .. }, .. }), "{error}");
     assert!(error.to_string().contains("is that of the dataset `b'"), "{error}");
 }
 
@@ -499,7 +499,10 @@ fn a_full_cache_marks_nothing() {
         assert!(stage.index().entry(1).unwrap().is_candidate());
         match fetched {
             Ok(fetched) => return assert_right(&stage, &cached, &fetched),
-            Err(error) => assert!(matches!(error, FetchError::Failed { .. }), "{error}"),
+            Err(error) => assert!(
+                matches!(error, FetchError::NotFetched { why: NotFetched::Failed { .. }, .. }),
+                "{error}"
+            ),
         }
     }
 }
@@ -687,7 +690,8 @@ fn a_dataset_whose_files_may_be_replaced_is_not_fetched_without_the_time_of_its_
     };
     let error = fetch("first").unwrap_err();
     assert!(
-        matches!(&error, FetchError::Failed { .. }) && error.to_string().contains("summary.scr"),
+        matches!(&error, FetchError::NotFetched { why: NotFetched::Failed { .. }, .. })
+            && error.to_string().contains("summary.scr"),
         "{error}"
     );
     assert!(stage.is_listed(1), "that may pass");

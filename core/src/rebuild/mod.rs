@@ -18,7 +18,8 @@ pub mod state;
 mod transfer;
 mod writers;
 
-pub(crate) use writers::{bring_back, BroughtBack};
+pub(crate) use transfer::Stream;
+pub(crate) use writers::bring_back;
 
 use crate::cache::loss::Loss;
 use crate::cache::node_dir;
@@ -71,9 +72,7 @@ pub(crate) struct FoundDatasets {
     /// Whether there is a dataset that could not be recovered; the same on all ranks.
     pub(crate) is_any_left: bool,
     /// Those that another number of ranks wrote, newest first; the same on all ranks.
-    pub(crate) of_other_size: Vec<OtherSize>,
-    /// The parts of those, as far as this rank reports them.
-    pub(crate) parts_of_other_size: Vec<StalePart>,
+    pub(crate) of_other_ranks: Vec<OfOtherRanks>,
     /// The highest dataset id in use in any store, whichever prefix it belongs to.
     pub(crate) highest: u64,
     /// The highest number of a run that has left anything of this prefix directory; the same on all ranks.
@@ -81,25 +80,38 @@ pub(crate) struct FoundDatasets {
 }
 
 /// A dataset that another number of ranks wrote.
-pub(crate) struct OtherSize {
+pub(crate) struct OfOtherRanks {
     /// That it was, with both numbers.
     pub(crate) what: String,
     /// The record of any part of it.
     pub(crate) record: RankRecord,
     /// Whether the application has refused it.
     pub(crate) refused: bool,
+    /// Whether the prefix directory has a copy of it as well, as far as this run knows.
+    pub(crate) has_copy: bool,
+    /// Whether this run reads it in the caches.
+    pub(crate) is_read_here: bool,
     /// The parts of it that this rank reports.
     parts: Vec<LocalPart>,
 }
 
-impl OtherSize {
+impl OfOtherRanks {
     /// Packs what one rank knows, to be sent to all.
     fn of(job: &Job, what: String, refused: bool, local: &[&LocalPart]) -> Result<Option<Self>, CommError> {
         let own = local.iter().find_map(|part| part.map.record.as_ref());
         let packed = first_known(&*job.comm, own.map(|record| record.to_tree().pack()))?;
         let record = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
         let parts = local.iter().map(|part| (*part).clone()).collect();
-        Ok(record.map(|record| Self { what, record, refused, parts }))
+        let (has_copy, is_read_here) = (false, false);
+        Ok(record.map(|record| Self { what, record, refused, has_copy, is_read_here, parts }))
+    }
+
+    /// The parts of it that this rank reports, and those that it has since it was brought `back`.
+    pub(crate) fn take_parts(&mut self, back: &[(RankRecord, PartDir)]) -> Vec<StalePart> {
+        let known = std::mem::take(&mut self.parts);
+        let rebuilt = back.iter().filter(|(_, part)| known.iter().all(|known| known.part != *part));
+        let rebuilt = rebuilt.map(|(record, part)| StalePart::new(part.clone(), Some(record)));
+        known.iter().map(LocalPart::stale).chain(rebuilt).collect()
     }
 }
 
@@ -112,7 +124,6 @@ impl FoundDatasets {
         why: Unrecovered,
         local: &[&LocalPart],
     ) -> Result<(), CommError> {
-        let stale = local.iter().map(|part| part.stale());
         match why {
             Unrecovered::InUse => return Ok(()),
             Unrecovered::NotTried => {
@@ -124,11 +135,10 @@ impl FoundDatasets {
             }
             Unrecovered::TooMuchLost { damage, .. } => {
                 self.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
-                self.stale.extend(stale);
+                self.stale.extend(local.iter().map(|part| part.stale()));
             }
-            Unrecovered::OtherSize { what, refused } => {
-                self.parts_of_other_size.extend(stale);
-                self.of_other_size.extend(OtherSize::of(job, what, refused, local)?);
+            Unrecovered::OfOtherRanks { what, refused } => {
+                self.of_other_ranks.extend(OfOtherRanks::of(job, what, refused, local)?);
             }
         }
         self.is_any_left = true;

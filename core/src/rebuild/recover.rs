@@ -53,7 +53,7 @@ pub(crate) struct Restored {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Unrecovered {
     /// It was written by another number of ranks, as `what` says. The application may have refused it before.
-    OtherSize { what: String, refused: bool },
+    OfOtherRanks { what: String, refused: bool },
     /// Another job may be writing it; it is never removed by this run.
     InUse,
     /// Its scheme cannot be used now, or it cannot be read or written here; it is never removed by this run.
@@ -89,7 +89,7 @@ pub(crate) fn recover(
     if !same_size {
         let ranks = state.ranks.map_or("different numbers of".to_owned(), |ranks| ranks.to_string());
         let what = of_other_size(&label, ranks, job.comm.size());
-        return Ok(Recovered::Unrecovered(Unrecovered::OtherSize { what, refused: state.refused }));
+        return Ok(Recovered::Unrecovered(Unrecovered::OfOtherRanks { what, refused: state.refused }));
     }
     let recovery = Recovery::new(on, local, reports, state.refused, Extent::Used);
     rebuild(on, key, &label, Recovery { lost: Some(lost), ..recovery })

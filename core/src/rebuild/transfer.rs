@@ -13,7 +13,7 @@ use scr_base::fs::{At, File, Files, FsError, How};
 use scr_comm::{exchange_all, CommError, Incoming, Outgoing, Rank, Tag};
 use scr_config::param;
 use std::io::ErrorKind;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A part that one rank sends and another one receives.
 pub(crate) struct Moving {
@@ -46,14 +46,15 @@ pub(crate) fn run(job: &Job, departing: &[Moving], arriving: Option<&Moving>) ->
         .collect();
     let mut incoming =
         arriving.map(|part| (part.rank, Stream::open(files, part, How::Create(0o600), message_bytes)));
+    let mut block = Vec::new();
     loop {
-        let blocks: Vec<(Rank, Vec<u8>)> =
+        let blocks: Vec<(Rank, &[u8])> =
             outgoing.iter_mut().filter_map(|(to, stream)| Some((*to, stream.read_block()?))).collect();
         let length = incoming.as_ref().map_or(0, |(_, stream)| stream.next_length());
         if blocks.is_empty() && length == 0 {
             break;
         }
-        let mut block = vec![0; length];
+        block.resize(length, 0);
         let sends: Vec<_> = blocks.iter().map(|(to, bytes)| Outgoing { to: *to, bytes }).collect();
         let mut receives = Vec::new();
         if let Some((from, _)) = incoming.as_ref().filter(|_| length > 0) {
@@ -83,13 +84,16 @@ type Opened = (PathBuf, Option<Box<dyn File>>, u64);
 /// An error, and what is lost by it.
 type Failure = (Lost, FsError);
 
-/// Files end to end, transferred block by block. Both sides know the lengths from the record.
-struct Stream {
+/// Files end to end, transferred block by block. Both sides know the lengths from the record. It goes on to the end after an error,
+/// so that nobody waits for it, without the file that has failed.
+pub(crate) struct Stream {
     files: Vec<Opened>,
     current: usize,
     offset: u64,
     /// Bytes of a block.
     block: u64,
+    /// The last one that was read.
+    read: Vec<u8>,
     /// How many files are data. The redundancy file follows, if there is one.
     data: usize,
     /// The first error by which most is lost.
@@ -108,7 +112,33 @@ impl Stream {
             (path, file, bytes)
         };
         let files = data.chain(kept).map(open).collect();
-        Self { files, current: 0, offset: 0, block, data: record.files.len(), outcome }
+        Self { data: record.files.len(), ..Self::of(files, block, outcome) }
+    }
+
+    fn of(files: Vec<Opened>, block: u64, outcome: Result<(), Failure>) -> Self {
+        Self { data: files.len(), files, current: 0, offset: 0, block, read: Vec::new(), outcome }
+    }
+
+    /// One file.
+    pub(crate) fn of_file(
+        path: &Path,
+        opened: Result<Box<dyn File>, FsError>,
+        bytes: u64,
+        block: u64,
+    ) -> Self {
+        let mut outcome = Ok(());
+        let file = keep_error(&mut outcome, Lost::Data, opened);
+        Self::of(vec![(path.to_owned(), file, bytes)], block, outcome)
+    }
+
+    /// The one file.
+    ///
+    /// # Errors
+    /// It could not be opened, or not all of it read or written.
+    pub(crate) fn into_file(mut self) -> Result<Box<dyn File>, FsError> {
+        self.outcome.map_err(|(_, error)| error)?;
+        let file = self.files.pop().and_then(|(_, file, _)| file);
+        Ok(file.expect("it is not open after an error only"))
     }
 
     /// The loss from an error of the file that is current.
@@ -121,7 +151,7 @@ impl Stream {
     }
 
     /// Length of the next block; 0 at the end.
-    fn next_length(&self) -> usize {
+    pub(crate) fn next_length(&self) -> usize {
         let left = |&(_, _, bytes): &Opened, from: u64| bytes - from;
         let mut from = self.offset;
         for file in &self.files[self.current..] {
@@ -140,43 +170,46 @@ impl Stream {
         }
     }
 
-    fn read_block(&mut self) -> Option<Vec<u8>> {
+    /// Reads the next block; `None` at the end. After an error its bytes mean nothing.
+    pub(crate) fn read_block(&mut self) -> Option<&[u8]> {
         let length = self.next_length();
         if length == 0 {
             return None;
         }
         self.advance();
-        let mut block = vec![0; length];
+        self.read.resize(length, 0);
         let lost = self.at_risk();
-        let (path, file, _) = &self.files[self.current];
+        let (path, file, _) = &mut self.files[self.current];
         let mut done = 0;
-        while let Some(file) = file.as_ref().filter(|_| done < length) {
-            match file.read_at(self.offset + done as u64, &mut block[done..]) {
+        while let Some(open) = file.as_ref().filter(|_| done < length) {
+            match open.read_at(self.offset + done as u64, &mut self.read[done..]) {
                 Ok(count) if count > 0 => done += count,
                 other => {
                     let error = other.err().unwrap_or(ErrorKind::UnexpectedEof.into());
-                    keep_error(&mut self.outcome, lost, Err::<(), _>(error).at("read", path));
-                    break;
+                    keep_error(&mut self.outcome, lost, Err::<(), _>(error).at("read", &*path));
+                    *file = None;
                 }
             }
         }
         self.offset += length as u64;
-        Some(block)
+        Some(&self.read)
     }
 
-    fn write_block(&mut self, block: &[u8]) {
+    pub(crate) fn write_block(&mut self, block: &[u8]) {
         self.advance();
         let lost = self.at_risk();
-        let (path, file, bytes) = &self.files[self.current];
+        let (path, file, bytes) = &mut self.files[self.current];
         let end = self.offset + block.len() as u64;
-        if let Some(file) = file {
-            let written = write_data(&**file, self.offset, block);
+        if let Some(open) = file {
+            let written = write_data(&**open, self.offset, block);
             let extended = written.and_then(|written| match written {
                 // It ends with a hole.
-                written if end == *bytes && written != Some(end) => file.set_len(end),
+                written if end == *bytes && written != Some(end) => open.set_len(end),
                 _ => Ok(()),
             });
-            keep_error(&mut self.outcome, lost, extended.at("write", path));
+            if keep_error(&mut self.outcome, lost, extended.at("write", &*path)).is_none() {
+                *file = None;
+            }
         }
         self.offset = end;
     }

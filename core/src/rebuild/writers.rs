@@ -6,7 +6,8 @@
 
 use super::parts::{self, LocalPart};
 use super::recover::{self, Recovered, Restored};
-use super::{OtherSize, Rebuild};
+use super::{OfOtherRanks, Rebuild};
+use crate::cache::dataset::PartsOfOthers;
 use crate::cache::record::DatasetKey;
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
@@ -23,22 +24,12 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-/// A dataset of another number of ranks that is whole in the caches of this run.
-pub(crate) struct BroughtBack {
-    /// The ranks that have the parts of those who wrote it, in their order; the same on all ranks.
-    pub(crate) hosts: Vec<Rank>,
-    /// The parts that this rank has.
-    pub(crate) parts: Vec<Restored>,
-    /// How many nodes may be lost now without the loss of the dataset; the same on all ranks.
-    pub(crate) survives: Survives,
-}
-
 /// Brings back a dataset with all ranks that wrote it. The parts that a process has in its caches stay there, and lost parts are
-/// spread over the nodes. Collective.
+/// spread over the nodes. Gives all parts, and how many nodes may be lost now without the loss of the dataset. Collective.
 ///
 /// # Errors
 /// Why that cannot be done. Then nothing of the dataset is lost that was there.
-pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<BroughtBack> {
+pub(crate) fn bring_back(on: Rebuild<'_>, other: &OfOtherRanks) -> Collective<(PartsOfOthers, Survives)> {
     let job = on.job;
     let hosts = find_hosts(job, other)?;
     let writers = || (0..).map(Rank).zip(&hosts);
@@ -74,13 +65,14 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OtherSize) -> Collective<Broug
     let least = survives.into_iter().min().unwrap_or(Survives::All);
     let mut least = [least.to_number()];
     all_reduce(&*job.comm, &mut least, Op::Min)?;
-    Ok(BroughtBack { hosts, parts, survives: Survives::of_number(least[0]) })
+    let here = parts.into_iter().map(|restored| (restored.record, restored.part)).collect();
+    Ok((PartsOfOthers::claim(job.files(), hosts, here), Survives::of_number(least[0])))
 }
 
 /// Which rank has which part, by the rank that wrote it: the best copy counts. A part of which there is none is to come to a node
 /// that has no other part of its redundancy set, where there is one, so that one loss does not take both; and to one that has as
 /// few parts as possible. Collective.
-fn find_hosts(job: &Job, other: &OtherSize) -> Result<Vec<Rank>, CommError> {
+fn find_hosts(job: &Job, other: &OfOtherRanks) -> Result<Vec<Rank>, CommError> {
     let own: Vec<Offer> = other.parts.iter().flat_map(|part| offers(job, part)).collect();
     let all = all_gather(&*job.comm, &pack(&own)?)?;
     let mut best: BTreeMap<u32, (u8, Reverse<Rank>)> = BTreeMap::new();

@@ -54,6 +54,11 @@ impl Restart {
         cache.offered().or_else(|| self.loaded.as_ref().and_then(|loaded| cache.dataset(loaded.id)))
     }
 
+    /// The place of it among all datasets.
+    pub(crate) fn seq(&self, cache: &Cache) -> Option<Seq> {
+        self.checkpoint(cache).map(CachedDataset::seq)
+    }
+
     /// Offers output in place of the checkpoint, until the application has read it. Collective.
     ///
     /// # Errors
@@ -65,9 +70,7 @@ impl Restart {
         };
         let id = match from.cache.datasets().iter().find(is_it) {
             Some(cached) => cached.id(),
-            None if from.job.params.get(&param::FETCH) => {
-                from.one(wanted, false)?.map_err(|error| Error::Refused(error.to_string()))?.id
-            }
+            None if from.job.params.get(&param::FETCH) => from.one(wanted, false)?.id,
             None => {
                 let name = wanted.name_text();
                 let why = format!("`{name}' is not in cache, and with SCR_FETCH=0 it is not fetched");
@@ -129,24 +132,22 @@ impl Restart {
         let given_up = self.given_up;
         let is_left = |seq: Seq| is_left(seq) && !given_up.has(seq);
         let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
-        self.loaded = newest(from);
-        let known = at_start.zip(self.loaded.as_ref());
+        let cached = newest(from);
+        let known = at_start.zip(cached.as_ref());
         let is_known_older = known.is_some_and(|(state, cached)| !is_newer_there(from.job, state, cached));
-        if is_known_older || !from.job.params.get(&param::FETCH) {
-            return Ok(());
+        let mut fetched = None;
+        if !is_known_older && from.job.params.get(&param::FETCH) {
+            let is_newer = |seq: Seq| cached.as_ref().is_none_or(|cached| seq > cached.seq);
+            let is_eligible = |candidate: &Candidate| is_left(candidate.seq) && is_newer(candidate.seq);
+            let search = Search { at_start: at_start.is_some(), wanted: None, is_eligible: &is_eligible };
+            fetched = from.first(&search)?;
+            self.unread.append(&mut from.unread);
         }
-        let above = self.loaded.as_ref().map(|cached| cached.seq);
-        let is_eligible =
-            |candidate: &Candidate| is_left(candidate.seq) && above.is_none_or(|above| candidate.seq > above);
-        let search = Search { at_start: at_start.is_some(), wanted: None, is_eligible: &is_eligible };
-        let fetched = from.first(&search)?;
-        self.unread.append(&mut from.unread);
         // It may be an older one that the index calls current.
         let chosen = at_start.filter(|state| state.is_chosen).and_then(|state| state.first.as_ref());
-        if let Some(chosen) =
-            chosen.filter(|chosen| fetched.as_ref().is_some_and(|one| one.seq == chosen.seq))
-        {
-            WentBack::to(chosen.seq, from).drop_newer(from.job, from.cache)?;
+        let chosen = chosen.map(|chosen| chosen.seq);
+        if let Some(one) = fetched.as_ref().filter(|one| Some(one.seq) == chosen) {
+            WentBack::to(one.seq, from).drop_newer(from.job, from.cache)?;
         }
         // A fetch may have made room for itself.
         self.loaded = fetched.or_else(|| newest(from));
@@ -364,7 +365,6 @@ impl Restart {
             self.owes_one &= left.is_none() || self.loaded.is_some();
             return Ok(false);
         }
-        _ = self.loaded.take_if(|_| left.is_some());
         let unchosen = self.chosen.take_if(|chosen| chosen.name == name).and_then(|chosen| chosen.seq);
         if self.chosen.is_some() {
             // It is loaded in any case.
@@ -384,7 +384,7 @@ impl Restart {
                 !cached.prefix.is_superseded() || !global && cached.holding().is_restartable()
             })
         };
-        if self.loaded.take_if(|loaded| !is_readable(loaded.id)).is_some() {
+        if self.loaded.as_ref().is_some_and(|loaded| !is_readable(loaded.id)) {
             self.find_cached(job, cache);
         }
     }
@@ -413,8 +413,8 @@ impl Restart {
     }
 
     fn go_to_older(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        match self.loaded.take() {
-            Some(left) => self.find(from, None, |seq| seq < left.seq),
+        match self.loaded.as_ref().map(|loaded| loaded.seq) {
+            Some(left) => self.find(from, None, |seq| seq < left),
             None => Ok(()),
         }
     }

@@ -6,7 +6,7 @@ use super::auto::AutoInterval;
 use super::folders::Folders;
 use super::need_checkpoint::CheckpointTimes;
 use super::other_nodes::remove_left_copies;
-use super::other_ranks;
+use super::other_ranks::mend_copy;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
@@ -22,7 +22,7 @@ use crate::holdings::Standing;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::metrics::Metrics;
-use crate::rebuild::{self, OtherSize, Rebuild, Restored};
+use crate::rebuild::{self, Rebuild, Restored};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
@@ -81,11 +81,11 @@ impl Session {
         }
         prepare_prefix(&session.job, &session.running, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
-        let (in_prefix, others) = session.find_datasets(is_shared)?;
+        let in_prefix = session.find_datasets(is_shared)?;
         session.cache.warn_of_full_stores(&session.job);
         compare_flushed(&session.job, &mut session.cache, &in_prefix)?;
         session.with_flushes(Flushes::flush_restored)?;
-        session.load_first(&in_prefix, others, left_whole)?;
+        session.load_first(&in_prefix, left_whole)?;
         session.schemes.load(&session.job, &session.cache)?;
         session.background.start(&session.job, session.cache.kept_open())?;
         session.slide_windows()?;
@@ -134,31 +134,27 @@ impl Session {
             is_redundancy_unread: false,
             metrics: None,
             has_told_unsaved: false,
-            taken_over: Vec::new(),
+            of_other_ranks: Vec::new(),
             lending: None,
         };
         Ok((session, is_shared))
     }
 
     /// Loads the checkpoint to restart from, or says why there is none.
-    fn load_first(
-        &mut self,
-        in_prefix: &PrefixState,
-        others: Vec<OtherSize>,
-        left_whole: LeftWhole,
-    ) -> Result<(), Error> {
+    fn load_first(&mut self, in_prefix: &PrefixState, left_whole: LeftWhole) -> Result<(), Error> {
         let unused = in_prefix.unused(&self.cache);
         self.earlier = in_prefix.good_names();
         let takes_over = self.takes_over();
-        let Self { job, cache, schemes, restart, .. } = self;
+        let Self { job, cache, schemes, restart, of_other_ranks, .. } = self;
         let mut from = Fetcher::new(job, cache, schemes);
-        if takes_over {
-            other_ranks::find_first(restart, &mut from, in_prefix, &others)?;
-        } else {
-            from.of_other_size = others.into_iter().map(|other| other.what).collect();
-            restart.find_first(&mut from, in_prefix)?;
+        if !takes_over {
+            from.of_other_size = of_other_ranks.iter().map(|other| other.what.clone()).collect();
         }
-        let loaded = restart.checkpoint(from.cache).map(CachedDataset::seq);
+        restart.find_first(&mut from, in_prefix)?;
+        while mend_copy(restart, &from, of_other_ranks)? {
+            restart.find_newer(&mut from)?;
+        }
+        let loaded = restart.seq(from.cache);
         from.cache.release_of_other_ranks(job, loaded)?;
         let is_found = loaded.is_some();
         in_prefix.report_failed_above(job, loaded);
@@ -184,9 +180,8 @@ impl Session {
         Ok(())
     }
 
-    /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has, and what in cache
-    /// another number of ranks wrote.
-    fn find_datasets(&mut self, is_shared: bool) -> Result<(PrefixState, Vec<OtherSize>), Error> {
+    /// Brings back what is in cache, and finds out which ids are taken. Gives what the prefix directory has.
+    fn find_datasets(&mut self, is_shared: bool) -> Result<PrefixState, Error> {
         let began = self.job.elapsed();
         let purge = self.job.purges(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
@@ -211,6 +206,7 @@ impl Session {
         if self.takes_over() {
             self.take_over(&mut found, &mut in_prefix, is_shared)?;
         }
+        self.of_other_ranks = std::mem::take(&mut found.of_other_ranks);
         in_prefix.is_any_left = found.is_any_left;
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.withdraw(&in_prefix)?;
@@ -247,7 +243,7 @@ impl Session {
                 "Scalable restart succeeded for checkpoint {checkpoint}, took {took:.6} secs"
             ));
         }
-        Ok((in_prefix, found.of_other_size))
+        Ok(in_prefix)
     }
 }
 

@@ -49,7 +49,7 @@ use crate::halt::HaltConditions;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::metrics::{Metrics, Now};
-use crate::rebuild::{self, Rebuild};
+use crate::rebuild::{self, OfOtherRanks, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::Restart;
@@ -58,7 +58,6 @@ use encode_async::Retry;
 use folders::Folders;
 use need_checkpoint::CheckpointTimes;
 use other_nodes::Lending;
-use other_ranks::TakenOver;
 use output::Output;
 use relative_names::MeantPaths;
 use restart_files::Listed;
@@ -104,8 +103,8 @@ pub struct Session {
     metrics: Option<Metrics>,
     /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
     has_told_unsaved: bool,
-    /// The checkpoints of another number of ranks that this run reads in the caches; the same ones on all ranks.
-    taken_over: Vec<TakenOver>,
+    /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.
+    of_other_ranks: Vec<OfOtherRanks>,
     /// The lending of the files of the one that the application is about to read.
     lending: Option<Lending>,
 }

@@ -6,13 +6,13 @@
 //! lies in the cache of the node that has asked, or else under the prefix directory. All copies leave when the restart ends. A
 //! run that dies leaves them in parts of its own, which the next run removes.
 
+use crate::cache::dataset::HeldParts;
 use crate::cache::filemap::Claim;
 use crate::cache::part::PartDir;
-use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, StoreInUse};
 use crate::job::Job;
-use scr_base::fs::copy::write_data;
-use scr_base::fs::verify::{compare, expect_bytes, FileError};
+use crate::rebuild::Stream;
+use scr_base::fs::verify::{compare, expect_bytes, open_whole, FileError};
 use scr_base::fs::{At, Durability, File, Files, FsError, How, LockAttempt};
 use scr_base::parallel;
 use scr_base::planted::{planted, Bug};
@@ -21,7 +21,6 @@ use scr_comm::{exchange_all, Collective, Comm, CommError, Incoming, Outgoing, Ra
 use scr_config::param;
 use scr_prefix::{FileName, Prefix, Seq};
 use std::ffi::OsStr;
-use std::io::ErrorKind;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,8 +45,7 @@ pub(super) struct Lending {
 }
 
 /// A file that lies in a cache of another node.
-pub(super) struct Lent<'a> {
-    pub(super) name: &'a FileName,
+pub(super) struct Away {
     /// The rank that wrote it.
     pub(super) writer: Rank,
     /// The rank that has its part.
@@ -78,8 +76,6 @@ pub(super) enum LendError {
     Comm(#[from] CommError),
     #[error("{0}")]
     Refused(String),
-    #[error("it arrived with {found} bytes where {expected} were recorded")]
-    Length { found: u64, expected: u64 },
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -93,12 +89,7 @@ impl From<FsError> for LendError {
 impl Lending {
     /// Connects all ranks, and starts their threads. A rank has these `parts` of the dataset. The copies lie in `copies`, which is
     /// this rank's part of a dataset that has no other files. Collective.
-    pub(super) fn begin(
-        job: &Job,
-        seq: Seq,
-        parts: Arc<Vec<(RankRecord, PartDir)>>,
-        copies: &PartDir,
-    ) -> Collective<Self> {
+    pub(super) fn begin(job: &Job, seq: Seq, parts: HeldParts, copies: &PartDir) -> Collective<Self> {
         let (ip, limits) = job.network()?;
         let (me, ranks) = (job.rank(), job.comm.size());
         let ends = tcp::connect_as(&*job.comm, ip, &limits, &[me, thread_of(me, ranks)], 2 * ranks)?;
@@ -137,10 +128,11 @@ impl Lending {
         job: &Job,
         cache: &Cache,
         cached: &CachedDataset,
-        file: &Lent<'_>,
+        name: &FileName,
+        file: &Away,
     ) -> Result<PathBuf, LendError> {
         let store = &cache.stores()[cached.store];
-        if let Some(got) = self.get_into_cache(job, store, file) {
+        if let Some(got) = self.get_into_cache(job, store, name, file) {
             return got;
         }
         if !std::mem::replace(&mut self.has_told_of_room, true) {
@@ -155,7 +147,7 @@ impl Lending {
         }
         let folder = copies_in(&job.prefix, job.run.number);
         job.files().make_dirs(&folder, 0o700, Durability::Unsynced)?;
-        self.get_into(job, &folder, file)
+        self.get_into(job, &folder, name, file)
     }
 
     /// `None` if there is no room in the cache of this node.
@@ -163,7 +155,8 @@ impl Lending {
         &mut self,
         job: &Job,
         store: &StoreInUse,
-        file: &Lent<'_>,
+        name: &FileName,
+        file: &Away,
     ) -> Option<Result<PathBuf, LendError>> {
         let (files, folder) = (job.files(), self.copies.data());
         let needed = file.bytes.saturating_add(SPARE);
@@ -171,17 +164,23 @@ impl Lending {
             return None;
         }
         let made = self.copies.make_data(files).map_err(LendError::from);
-        match made.and_then(|()| self.get_into(job, &folder, file)) {
+        match made.and_then(|()| self.get_into(job, &folder, name, file)) {
             Err(LendError::File(error)) if error.is_for_want_of_room() => None,
             got => Some(got),
         }
     }
 
-    fn get_into(&mut self, job: &Job, folder: &Path, file: &Lent<'_>) -> Result<PathBuf, LendError> {
+    fn get_into(
+        &mut self,
+        job: &Job,
+        folder: &Path,
+        name: &FileName,
+        file: &Away,
+    ) -> Result<PathBuf, LendError> {
         let files = job.files();
         // Files of different ranks may have the same base name, and those of the application any name.
         let of_writer = folder.join(file.writer.to_string());
-        let path = of_writer.join(OsStr::from_bytes(file.name.base()));
+        let path = of_writer.join(OsStr::from_bytes(name.base()));
         let block = job.params.get(&param::FILE_BUF_SIZE);
         let is_here = || expect_bytes(files, &path, file.bytes, file.crc, block).is_ok();
         if is_here() {
@@ -193,7 +192,7 @@ impl Lending {
             return Ok(path);
         }
         let temporary = folder.join(format!(".{}.{}", file.writer, job.rank()));
-        let came = self.comm.ask(|comm| receive(comm, job, &temporary, file));
+        let came = self.comm.ask(|comm| receive(comm, job, &temporary, name, file));
         let came = came.and_then(|()| Ok(files.rename(&temporary, &path).at("rename a copy to", &path)?));
         came.map(|()| path).inspect_err(|_| _ = files.remove_file(&temporary))
     }
@@ -225,38 +224,39 @@ impl Drop for Lending {
 }
 
 /// Asks for a file, and writes it. The file is received to its end, whether it can be written or not.
-fn receive(comm: &dyn Comm, job: &Job, to: &Path, file: &Lent<'_>) -> Result<(), LendError> {
+fn receive(comm: &dyn Comm, job: &Job, to: &Path, name: &FileName, file: &Away) -> Result<(), LendError> {
     let lender = thread_of(file.host, job.comm.size());
     let mut request = file.writer.0.to_be_bytes().to_vec();
-    request.extend(file.name.as_bytes());
+    request.extend(name.as_bytes());
     exchange_all(comm, REQUEST, &[Outgoing { to: lender, bytes: &request }], &mut [])?;
     let next = |bytes: &mut [u8]| exchange_all(comm, ANSWER, &[], &mut [Incoming { from: lender, bytes }]);
-    let mut head = [0; HEAD];
-    next(&mut head)?;
-    let head = Head::unpack(head);
-    if !head.is_there {
-        let mut why = vec![0; usize::try_from(head.bytes).unwrap_or(0).min(MOST_TEXT)];
+    let mut number = [0; NUMBER];
+    next(&mut number)?;
+    if let Some(length) = u32::from_be_bytes(number).checked_sub(1) {
+        let mut why = vec![0; (length as usize).min(MOST_TEXT)];
         next(&mut why)?;
         return Err(LendError::Refused(String::from_utf8_lossy(&why).into_owned()));
     }
-    let mut copy = Writing::begin(job.files(), to);
-    let mut block = Vec::new();
-    let mut left = head.bytes;
-    while left > 0 {
-        block.resize(usize::try_from(left.min(block_bytes(job))).unwrap_or(usize::MAX), 0);
+    let made = job.files().open(to, How::Replace(0o600)).at("create", to);
+    let mut copy = Stream::of_file(to, made, file.bytes, block_bytes(job));
+    let (mut block, mut hasher) = (Vec::new(), crc32fast::Hasher::new());
+    while copy.next_length() > 0 {
+        block.resize(copy.next_length(), 0);
         next(&mut block)?;
-        copy.write(&block);
-        left -= block.len() as u64;
+        hasher.update(&block);
+        if planted(Bug::LentCutShort) {
+            block.last_mut().into_iter().for_each(|byte| *byte = 0);
+        }
+        copy.write_block(&block);
     }
-    let mut is_right = [0];
-    next(&mut is_right)?;
-    if is_right == [0] {
+    next(&mut number)?;
+    let mode = u32::from_be_bytes(number);
+    if mode == NOT_READ {
         return Err(LendError::Refused(format!("it could not be read to its end by rank {}", file.host)));
     }
-    if head.bytes != file.bytes {
-        return Err(LendError::Length { found: head.bytes, expected: file.bytes });
-    }
-    Ok(copy.end(head.mode, file.crc)?)
+    let copy = copy.into_file()?;
+    compare(to, file.crc, Some(hasher.finalize()))?;
+    Ok(copy.set_mode(mode & 0o777).at("set the permissions of", to)?)
 }
 
 /// Removes the copies that runs have left in the prefix directory which died. No other run is at work there.
@@ -299,7 +299,7 @@ fn ends_all(error: &CommError) -> bool {
 /// The thread of a rank, which serves the files of its parts.
 struct Lender {
     files: Arc<dyn Files>,
-    parts: Arc<Vec<(RankRecord, PartDir)>>,
+    parts: HeldParts,
     block: u64,
     is_over: Arc<AtomicBool>,
 }
@@ -335,30 +335,23 @@ impl Lender {
                 false => Ok(WaitControl::Wait),
             })
         };
-        let (path, file, head) = match self.open(request) {
+        let (mut file, mode) = match self.open(request) {
             Ok(opened) => opened,
             Err(why) => {
                 let why = &why.as_bytes()[..why.len().min(MOST_TEXT)];
-                send(&Head { is_there: false, bytes: why.len() as u64, mode: 0 }.pack())?;
+                send(&(1 + why.len() as u32).to_be_bytes())?;
                 return send(why).map(drop);
             }
         };
-        send(&head.pack())?;
-        let (mut offset, mut read) = (0, Ok(()));
-        let mut block = Vec::new();
-        while offset < head.bytes {
-            block.resize(usize::try_from((head.bytes - offset).min(self.block)).unwrap_or(usize::MAX), 0);
-            if read.is_ok() {
-                read = read_block(&*file, offset, &mut block, &path);
-            }
-            send(&block)?;
-            offset += block.len() as u64;
+        send(&[0; NUMBER])?;
+        while let Some(block) = file.read_block() {
+            send(block)?;
         }
-        send(&[u8::from(read.is_ok())]).map(drop)
+        send(&file.into_file().map_or(NOT_READ, |_| mode).to_be_bytes()).map(drop)
     }
 
-    /// The file that a request names.
-    fn open(&self, request: &[u8]) -> Result<(PathBuf, Box<dyn File>, Head), String> {
+    /// The file that a request names, and its mode.
+    fn open(&self, request: &[u8]) -> Result<(Stream, u32), String> {
         let (writer, name) = request.split_first_chunk().ok_or("the request cannot be read")?;
         let writer = Rank(u32::from_be_bytes(*writer));
         let of_writer = self.parts.iter().find(|(record, _)| record.rank == writer);
@@ -366,84 +359,17 @@ impl Lender {
         let file = record.files.iter().find(|file| file.name.as_bytes() == name);
         let file = file.ok_or_else(|| format!("rank {writer} wrote no such file"))?;
         let path = part.file(&file.name);
-        let (opened, _) = scr_base::fs::verify::open_whole(&*self.files, &path, Some(file.bytes))
-            .map_err(|error| scr_base::describe(&error))?;
-        Ok((path, opened, Head { is_there: true, bytes: file.bytes, mode: file.mode }))
+        let opened = open_whole(&*self.files, &path, Some(file.bytes));
+        let (opened, _) = opened.map_err(|error| scr_base::describe(&error))?;
+        Ok((Stream::of_file(&path, Ok(opened), file.bytes, self.block), file.mode))
     }
 }
 
-/// Fills the block.
-fn read_block(file: &dyn File, offset: u64, block: &mut [u8], path: &Path) -> Result<(), FsError> {
-    match file.read_at(offset, block).at("read", path)? {
-        count if count == block.len() => Ok(()),
-        _ => Err(std::io::Error::from(ErrorKind::UnexpectedEof)).at("read", path),
-    }
-}
-
-/// A copy that is being written. It goes on after an error, which is given in the end.
-struct Writing<'a> {
-    path: &'a Path,
-    file: Result<Box<dyn File>, FsError>,
-    hasher: crc32fast::Hasher,
-    offset: u64,
-    written: u64,
-}
-
-impl<'a> Writing<'a> {
-    fn begin(files: &dyn Files, path: &'a Path) -> Self {
-        let file = files.open(path, How::Replace(0o600)).at("create", path);
-        Self { path, file, hasher: crc32fast::Hasher::new(), offset: 0, written: 0 }
-    }
-
-    fn write(&mut self, block: &[u8]) {
-        self.hasher.update(block);
-        let block = &block[..block.len() - usize::from(planted(Bug::LentCutShort))];
-        if let Ok(file) = &self.file {
-            match write_data(&**file, self.offset, block).at("write", self.path) {
-                Ok(written) => self.written = written.unwrap_or(self.written),
-                Err(error) => self.file = Err(error),
-            }
-        }
-        self.offset += block.len() as u64;
-    }
-
-    fn end(self, mode: u32, crc: Option<u32>) -> Result<(), FileError> {
-        let file = self.file?;
-        if self.written < self.offset {
-            file.set_len(self.offset).at("extend", self.path)?;
-        }
-        compare(self.path, crc, Some(self.hasher.finalize()))?;
-        Ok(file.set_mode(mode & 0o777).at("set the permissions of", self.path)?)
-    }
-}
-
-/// The header before the bytes of a file: whether the file is there, and the length of what follows, the file or the reason why
-/// it is not.
-struct Head {
-    is_there: bool,
-    bytes: u64,
-    mode: u32,
-}
-
-impl Head {
-    fn pack(&self) -> [u8; HEAD] {
-        let mut packed = [0; HEAD];
-        packed[0] = u8::from(self.is_there);
-        packed[1..9].copy_from_slice(&self.bytes.to_be_bytes());
-        packed[9..].copy_from_slice(&self.mode.to_be_bytes());
-        packed
-    }
-
-    fn unpack([is_there, b0, b1, b2, b3, b4, b5, b6, b7, m0, m1, m2, m3]: [u8; HEAD]) -> Self {
-        Self {
-            is_there: is_there != 0,
-            bytes: u64::from_be_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
-            mode: u32::from_be_bytes([m0, m1, m2, m3]),
-        }
-    }
-}
-
-const HEAD: usize = 13;
+/// The length of a number in an answer. It begins with 0 if the file follows, block by block, of which both know the length, and
+/// then its mode; or else with 1 and the length of the reason that follows.
+const NUMBER: usize = 4;
+/// In place of the mode: the blocks are not all that of the file.
+const NOT_READ: u32 = u32::MAX;
 /// Bytes of a reason.
 const MOST_TEXT: usize = 1000;
 /// Bytes that a store keeps free beside a copy.
@@ -550,11 +476,11 @@ mod tests {
                     false => Ok(WaitControl::Wait),
                 })
             };
-            let mut head = [0; HEAD];
-            let mut got = next(&mut head);
+            let mut length = [0; NUMBER];
+            let mut got = next(&mut length);
             if sends > 0 {
                 got.unwrap();
-                let mut why = vec![0; usize::try_from(Head::unpack(head).bytes).unwrap()];
+                let mut why = vec![0; u32::from_be_bytes(length) as usize - 1];
                 got = next(&mut why);
             }
             is_over.store(true, Ordering::Relaxed);

@@ -47,9 +47,7 @@ impl Session {
             hint: "ask SCR_Have_restart first",
         })?;
         let checkpoint = cached.checkpoint();
-        let taken = self.taken_over.iter().find(|taken| taken.seq == cached.seq());
-        let taken = taken.filter(|_| cached.is_of_other_ranks());
-        let list = || Listed::of_all(&self.job, &self.cache, cached, taken);
+        let list = || Listed::of_all(&self.job, &self.cache, cached);
         let listed = self.reads_other_ranks().then(list).transpose()?;
         let of_others = match cached.record.read_by.and(cached.record.dataset.ranks) {
             Some(ranks) => format!(", which {ranks} ranks wrote"),

@@ -3,8 +3,7 @@
 //! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects
 //! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
-use super::other_nodes::Lent;
-use super::other_ranks::TakenOver;
+use super::other_nodes::Away;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
@@ -22,24 +21,40 @@ use scr_prefix::{FileName, PrefixFile, Rank2File};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The files of all ranks of a dataset.
 pub(super) struct Listed {
     by_rank: Vec<Vec<PrefixFile>>,
-    /// The length and the checksum of each, where those are known.
-    known: BTreeMap<FileName, (Option<u64>, Option<u32>)>,
-    /// The paths of copies, which may exist in the caches that this rank sees, of files that another number of ranks wrote.
-    nearby: BTreeMap<FileName, PathBuf>,
-    /// The files that lie in the caches of other nodes: which rank wrote each, and which one has it.
-    lent: BTreeMap<FileName, (Rank, Rank)>,
+    files: BTreeMap<FileName, ListedFile>,
+}
+
+/// The length and the checksum of a file, where those are known, and where it lies.
+pub(super) struct ListedFile {
+    pub(super) bytes: Option<u64>,
+    pub(super) crc: Option<u32>,
+    pub(super) place: FilePlace,
+}
+
+/// Where a file lies for this rank. What lies in parts was compared when the run began.
+pub(super) enum FilePlace {
+    /// In the prefix directory.
+    InPrefix,
+    /// There, and maybe also in a cache that this rank sees: nobody has compared this copy.
+    Copied(PathBuf),
+    /// In a part on this node.
+    Here(PathBuf),
+    /// In a part on another node.
+    Away(Away),
 }
 
 impl Listed {
     fn new(by_rank: Vec<Vec<PrefixFile>>) -> Self {
-        let files = by_rank.iter().flatten();
-        let known = files.map(|file| (file.name.clone(), (file.bytes, file.crc))).collect();
-        Self { by_rank, known, nearby: BTreeMap::new(), lent: BTreeMap::new() }
+        let listed = |PrefixFile { name, bytes, crc }: PrefixFile| {
+            (name, ListedFile { bytes, crc, place: FilePlace::InPrefix })
+        };
+        let files = by_rank.iter().flatten().cloned().map(listed).collect();
+        Self { by_rank, files }
     }
 
     /// Those that the file lists of a dataset in the prefix directory have.
@@ -50,103 +65,96 @@ impl Listed {
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &FileName> + Clone {
-        self.known.keys()
+        self.files.keys()
     }
 
-    /// The length and the checksum of a file, where those are known.
-    pub(super) fn known(&self, name: &FileName) -> (Option<u64>, Option<u32>) {
-        self.known.get(name).copied().unwrap_or_default()
+    pub(super) fn file(&self, name: &FileName) -> Option<(&FileName, &ListedFile)> {
+        self.files.get_key_value(name)
     }
 
-    /// The lists of the checkpoint that the application is about to read, which may be `taken` from another number of ranks.
-    /// Collective.
+    /// The lists of the checkpoint that the application is about to read. Collective.
     ///
     /// # Errors
     /// They cannot be read, or the ranks cannot talk.
-    pub(super) fn of_all(
-        job: &Job,
-        cache: &Cache,
-        cached: &CachedDataset,
-        taken: Option<&TakenOver>,
-    ) -> Result<Self, Error> {
-        if let Some(taken) = taken {
-            return Ok(Self::of_parts(job, taken)?);
-        }
-        let record = &cached.record;
-        let own = match record.read_by {
-            Some(_) if job.rank() == Rank(0) => {
-                let lists = Rank2File::read(job.files(), &job.prefix, record.id_in_prefix);
-                lists.map(|lists| to_tree(lists.by_rank().iter().map(|list| lists::to_tree(list))))
-            }
-            Some(_) => Ok(KvTree::new()),
-            None => {
-                let all = gather(&*job.comm, Rank(0), own_list(record).pack())?.unwrap_or_default();
-                Ok(to_tree(all.iter().map(|packed| KvTree::unpack(packed).unwrap_or_default())))
-            }
+    pub(super) fn of_all(job: &Job, cache: &Cache, cached: &CachedDataset) -> Result<Self, Error> {
+        let CachedDataset { record, part, others, .. } = cached;
+        let lists = match others {
+            Some(others) => gather_lists(job, &others.here)?,
+            None if record.read_by.is_some() => read_lists(job, record)?,
+            None => gather_lists(job, &[(record.clone(), part.clone())])?,
         };
-        let own = job
-            .agree(own)
-            .map_err(|error| error.doing(format!("reading the lists of {}", record.label())))?;
-        let tree = broadcast_tree(&*job.comm, Rank(0), &own)?;
-        let lists: Option<Vec<_>> = tree.iter().map(|(_, list)| lists::from_tree(list)).collect();
+        let lists = broadcast_tree(&*job.comm, Rank(0), &lists)?;
+        let writers = record.dataset.ranks.unwrap_or(job.comm.size());
+        let list = |writer: u32| lists::from_tree(lists.get(writer.to_string())?.get(LIST)?);
+        let by_rank: Option<Vec<_>> = (0..writers).map(list).collect();
         let malformed = CommError::Malformed { from: Rank(0), what: "the lists of all ranks" };
-        let listed = Self::new(lists.ok_or(malformed)?);
-        Ok(match record.read_by {
-            Some(_) => Self { nearby: nearby(job, cache, record), ..listed },
-            None => Self { lent: on_other_nodes(job, &listed.by_rank), ..listed },
-        })
-    }
-
-    /// The lists of a checkpoint that lies in the parts of another number of ranks. Collective.
-    fn of_parts(job: &Job, taken: &TakenOver) -> Result<Self, CommError> {
-        let mut own = KvTree::new();
-        for (record, part) in taken.parts.iter() {
-            let entry = own.child(record.rank.to_string());
-            entry.put("LIST", own_list(record));
-            entry.set_bytes("DIR", part.dataset().as_os_str().as_bytes());
-        }
-        let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
-        let mut merged = KvTree::new();
-        for tree in all.iter().filter_map(|packed| KvTree::unpack(packed).ok()) {
-            tree.iter().for_each(|(writer, entry)| merged.put(writer, entry.clone()));
-        }
-        let merged = broadcast_tree(&*job.comm, Rank(0), &merged)?;
-        let malformed = CommError::Malformed { from: Rank(0), what: "the lists of all ranks" };
-        let list = |writer: usize| lists::from_tree(merged.get(writer.to_string())?.get("LIST")?);
-        let by_rank: Option<Vec<_>> = (0..taken.hosts.len()).map(list).collect();
         let mut listed = Self::new(by_rank.ok_or(malformed)?);
-        for ((writer, host), files) in (0..).map(Rank).zip(&taken.hosts).zip(&listed.by_rank) {
-            let dir = merged.get(writer.to_string()).and_then(|entry| entry.value("DIR")).unwrap_or_default();
-            let part = PartDir::below(PathBuf::from(OsStr::from_bytes(dir)), writer);
-            let is_here = job.nodes.together(job.rank(), *host);
-            for name in files.iter().map(|file| &file.name) {
-                match is_here {
-                    true => _ = listed.nearby.insert(name.clone(), part.file(name)),
-                    false => _ = listed.lent.insert(name.clone(), (writer, *host)),
-                }
+        match record.read_by.filter(|_| others.is_none()) {
+            Some(_) => {
+                let copies = nearby(job, cache, record).into_iter();
+                copies.for_each(|(name, copy)| listed.place(&name, FilePlace::Copied(copy)));
             }
+            None => listed.place_parts(job, &lists, others.as_ref().map(|others| &*others.hosts)),
         }
         Ok(listed)
     }
 
-    /// A file that lies in the cache of another node.
-    pub(super) fn lent<'n>(&self, name: &'n FileName) -> Option<Lent<'n>> {
-        let (writer, host) = *self.lent.get(name)?;
-        let (bytes, crc) = self.known(name);
-        Some(Lent { name, writer, host, bytes: bytes?, crc })
+    /// Records where the parts lie. Each rank has its own, if there are no `hosts`.
+    fn place_parts(&mut self, job: &Job, lists: &KvTree, hosts: Option<&[Rank]>) {
+        let by_rank = std::mem::take(&mut self.by_rank);
+        for (writer, files) in (0..).map(Rank).zip(&by_rank) {
+            let host = hosts.map_or(writer, |hosts| hosts[writer.index()]);
+            let is_here = job.nodes.together(job.rank(), host);
+            let dir = lists.get(writer.to_string()).and_then(|entry| entry.value(DIR)).unwrap_or_default();
+            let part = PartDir::below(PathBuf::from(OsStr::from_bytes(dir)), writer);
+            for PrefixFile { name, bytes, crc } in files {
+                let place = match is_here {
+                    true => FilePlace::Here(part.file(name)),
+                    false => FilePlace::Away(Away { writer, host, bytes: bytes.unwrap_or(0), crc: *crc }),
+                };
+                self.place(name, place);
+            }
+        }
+        self.by_rank = by_rank;
     }
 
-    /// The path of a copy of this file that may exist in a cache that this rank sees. It has not been compared, unless all of the
-    /// checkpoint is read in the caches.
-    pub(super) fn nearby(&self, name: &FileName) -> Option<&Path> {
-        self.nearby.get(name).map(PathBuf::as_path)
+    /// A file lies here, and maybe in other places too.
+    fn place(&mut self, name: &FileName, place: FilePlace) {
+        let file = self.files.get_mut(name).filter(|file| !matches!(file.place, FilePlace::Here(_)));
+        if let Some(file) = file {
+            file.place = place;
+        }
     }
 }
 
-/// The files that ranks on other nodes wrote, each of which has its own.
-fn on_other_nodes(job: &Job, by_rank: &[Vec<PrefixFile>]) -> BTreeMap<FileName, (Rank, Rank)> {
-    let ranks = (0..).map(Rank).zip(by_rank).filter(|(rank, _)| !job.nodes.together(job.rank(), *rank));
-    ranks.flat_map(|(rank, files)| files.iter().map(move |file| (file.name.clone(), (rank, rank)))).collect()
+/// Gives rank 0 the lists of the parts of all ranks. Collective.
+fn gather_lists(job: &Job, parts: &[(RankRecord, PartDir)]) -> Result<KvTree, CommError> {
+    let mut own = KvTree::new();
+    for (record, part) in parts {
+        let entry = own.child(record.rank.to_string());
+        entry.put(LIST, own_list(record));
+        entry.set_bytes(DIR, part.dataset().as_os_str().as_bytes());
+    }
+    let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
+    let all = all.iter().filter_map(|packed| KvTree::unpack(packed).ok());
+    Ok(all.fold(KvTree::new(), |mut merged, tree| {
+        merged.merge(tree);
+        merged
+    }))
+}
+
+/// Gives rank 0 the lists that the prefix directory has. Collective.
+fn read_lists(job: &Job, record: &RankRecord) -> Result<KvTree, Error> {
+    let mut all = KvTree::new();
+    let read = match job.rank() {
+        Rank(0) => Rank2File::read(job.files(), &job.prefix, record.id_in_prefix).map(|lists| {
+            let lists = (0..).map(Rank).zip(lists.by_rank());
+            lists.for_each(|(writer, list)| all.child(writer.to_string()).put(LIST, lists::to_tree(list)));
+        }),
+        _ => Ok(()),
+    };
+    job.agree(read).map_err(|error| error.doing(format!("reading the lists of {}", record.label())))?;
+    Ok(all)
 }
 
 /// The files of the parts that those who wrote a dataset have left where this rank sees them.
@@ -177,11 +185,9 @@ fn own_list(record: &RankRecord) -> KvTree {
     lists::to_tree(&list)
 }
 
-fn to_tree(lists: impl Iterator<Item = KvTree>) -> KvTree {
-    let mut tree = KvTree::new();
-    lists.enumerate().for_each(|(rank, list)| tree.put(rank.to_string(), list));
-    tree
-}
+/// The keys of the entry of a rank: the list of its files, and the folder of the dataset in which its part lies.
+const LIST: &str = "LIST";
+const DIR: &str = "DIR";
 
 impl Session {
     /// The number of ranks that wrote the checkpoint that is being restarted from. Local.

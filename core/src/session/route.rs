@@ -3,14 +3,14 @@
 //! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
 //! must resolve to a place under the prefix directory.
 
-use super::other_nodes::{LendError, Lending};
-use super::restart_files::Listed;
+use super::other_nodes::Lending;
+use super::restart_files::{FilePlace, Listed, ListedFile};
 use super::{Error, Phase, Session, MAX_FILENAME};
 use crate::cache::filemap::Filemap;
 use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
-use scr_base::fs::verify::expect_bytes;
-use scr_base::fs::{How, MAX_TREE_BYTES};
+use scr_base::fs::verify::{expect_bytes, FileError};
+use scr_base::fs::How;
 use scr_config::param;
 use scr_plugin_api::Call;
 use scr_prefix::{FileName, PrefixError};
@@ -59,10 +59,7 @@ impl Session {
                     false => absolute(&self.job, name),
                 };
                 let lending = self.lending.as_mut();
-                let routed = match checkpoint.is_of_other_ranks() {
-                    true => route_lent(&self.job, &self.cache, checkpoint, name, listed.as_ref(), lending),
-                    false => route_restart(&self.job, &self.cache, checkpoint, name, listed, lending),
-                };
+                let routed = route_restart(&self.job, &self.cache, checkpoint, name, listed, lending);
                 let routed = routed.and_then(|(file, path)| {
                     meant.record(&self.job, &file, meant_by(&file))?;
                     Ok(path)
@@ -84,8 +81,8 @@ impl Session {
 }
 
 /// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or one that another rank
-/// wrote, as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or in the prefix
-/// directory. `listed` are the files of all ranks there, once they are known.
+/// wrote, as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or come to it from
+/// another node, or be in the prefix directory. `listed` are the files of all ranks, once they are known.
 fn route_restart(
     job: &Job,
     cache: &Cache,
@@ -106,33 +103,32 @@ fn route_restart(
         return Ok((own.clone(), readable(job, &path)?));
     }
     let below = below_prefix(job, name, |path| Ok(plain_name(job, path)))?;
-    if !in_prefix {
+    if !in_prefix && !cached.is_of_other_ranks() {
         let beside = files_beside(job, cache, cached);
         if let Some(found) = exactly(job, name, &beside.keys()) {
             return Ok((found.clone(), readable(job, &beside[found])?));
         }
-        if let Some((listed, lending)) = listed.as_ref().zip(lending) {
-            let found = stands_for(job, name, &listed.names());
-            if let Some(found) = found.filter(|found| listed.lent(found).is_some()) {
-                let path = get_lent(job, cache, cached, found, listed, Some(lending))?;
-                return Ok((found.clone(), readable(job, &path)?));
-            }
-        }
     }
-    if is_there {
-        let listed = match listed {
-            Some(listed) => listed,
-            None => listed.insert(Listed::read(job, record.id_in_prefix)?),
-        };
-        if let Some(other) = stands_for(job, name, &listed.names()) {
-            let path = match listed.nearby(other).filter(|path| is_whole(job, path, listed.known(other))) {
-                Some(nearby) => nearby.to_owned(),
-                None => job.prefix.file(other),
-            };
-            if !in_prefix {
-                expect_recorded(job, &path, listed.known(other))?;
+    if listed.is_none() && is_there {
+        *listed = Some(Listed::read(job, record.id_in_prefix)?);
+    }
+    let found = listed.as_ref().and_then(|listed| listed.file(stands_for(job, name, &listed.names())?));
+    if let Some((found, file)) = found {
+        let path = match (&file.place, lending) {
+            (FilePlace::Copied(copy), _) if is_whole(job, copy, file) => Some(copy.clone()),
+            (FilePlace::Here(path), _) if !in_prefix => Some(path.clone()),
+            (FilePlace::Away(away), Some(lending)) if !in_prefix => {
+                Some(lending.get(job, cache, cached, found, away).or_else(|why| {
+                    let why = scr_base::describe(&why);
+                    read_instead(job, cached, found, file, &why)
+                })?)
             }
-            return Ok((other.clone(), readable(job, &path)?));
+            _ if in_prefix && is_there => Some(job.prefix.file(found)),
+            _ if is_there => Some(recorded_in_prefix(job, found, file)?),
+            _ => None,
+        };
+        if let Some(path) = path {
+            return Ok((found.clone(), readable(job, &path)?));
         }
     }
     let resolved = match below.as_bytes() == name {
@@ -145,54 +141,20 @@ fn route_restart(
     Err(Error::Argument { what })
 }
 
-/// The file that `name` stands for of a checkpoint that lies in the parts of another number of ranks, and where this rank reads
-/// it: in a cache of its node, to which it comes from another one. All parts were compared when the run began.
-fn route_lent(
+/// The path in the prefix directory of a file that has not come from another node.
+fn read_instead(
     job: &Job,
-    cache: &Cache,
     cached: &CachedDataset,
-    name: &[u8],
-    listed: Option<&Listed>,
-    lending: Option<&mut Lending>,
-) -> Result<(FileName, Vec<u8>), Error> {
-    let found = listed.and_then(|listed| Some((listed, stands_for(job, name, &listed.names())?)));
-    let Some((listed, file)) = found else {
-        let name = String::from_utf8_lossy(name);
-        let what = format!("`{name}' is not a file of {}", cached.record.label());
-        return Err(Error::Argument { what });
-    };
-    if let Some(here) = listed.nearby(file) {
-        return Ok((file.clone(), readable(job, here)?));
-    }
-    let path = get_lent(job, cache, cached, file, listed, lending)?;
-    Ok((file.clone(), readable(job, &path)?))
-}
-
-/// A copy of a file that lies in the cache of another node. If it does not come, the file is read in the prefix directory.
-fn get_lent(
-    job: &Job,
-    cache: &Cache,
-    cached: &CachedDataset,
-    file: &FileName,
-    listed: &Listed,
-    lending: Option<&mut Lending>,
+    name: &FileName,
+    file: &ListedFile,
+    why: &str,
 ) -> Result<PathBuf, Error> {
-    let lent = listed.lent(file).zip(lending);
-    let got = lent.map(|(lent, lending)| lending.get(job, cache, cached, &lent));
-    got.unwrap_or_else(|| Err(LendError::Refused("no rank has it".to_owned()))).or_else(|why| {
-        let what = format!(
-            "{file} of {} has not come from another node: {}",
-            cached.record.label(),
-            scr_base::describe(&why)
-        );
-        if !cached.prefix.has_files() {
-            return Err(Error::Unread { what });
-        }
-        job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
-        let path = job.prefix.file(file);
-        expect_recorded(job, &path, listed.known(file))?;
-        Ok(path)
-    })
+    let what = format!("{name} of {} has not come from another node: {why}", cached.record.label());
+    if !cached.prefix.has_files() {
+        return Err(Error::Unread { what });
+    }
+    job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
+    recorded_in_prefix(job, name, file)
 }
 
 /// The settings that let ranks read files that ranks on other nodes wrote.
@@ -204,8 +166,7 @@ fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<Fi
     let mates = cache.stores()[cached.store].placement.mates(job.rank());
     let mut found = BTreeMap::new();
     for part in mates.into_iter().filter(|&mate| mate != job.rank()).map(|mate| cached.part.of_rank(mate)) {
-        let map = job.files().read_all(&part.filemap(), MAX_TREE_BYTES).map(|bytes| Filemap::parse(&bytes));
-        let record = map.ok().and_then(|map| map.record);
+        let record = Filemap::read(job.files(), &part).ok().and_then(|map| map.record);
         if let Some(record) = record.filter(|record| record.begun == cached.record.begun) {
             found.extend(record.files.into_iter().map(|file| (file.name.clone(), part.file(&file.name))));
         }
@@ -214,17 +175,22 @@ fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<Fi
 }
 
 /// Whether a copy in cache has all bytes of a file, which only its checksum proves.
-fn is_whole(job: &Job, path: &Path, known: (Option<u64>, Option<u32>)) -> bool {
-    let (Some(bytes), Some(crc)) = known else { return false };
-    expect_bytes(job.files(), path, bytes, Some(crc), job.params.get(&param::FILE_BUF_SIZE)).is_ok()
+fn is_whole(job: &Job, copy: &Path, file: &ListedFile) -> bool {
+    file.crc.is_some() && file.bytes.is_some() && expect_recorded(job, copy, file).is_ok()
 }
 
-/// Nothing keeps others from replacing this file meanwhile, so its bytes are compared before it is read.
-fn expect_recorded(job: &Job, path: &Path, (bytes, crc): (Option<u64>, Option<u32>)) -> Result<(), Error> {
-    let Some(bytes) = bytes else { return Ok(()) };
-    let block = job.params.get(&param::FILE_BUF_SIZE);
-    expect_bytes(job.files(), path, bytes, crc, block)
-        .map_err(|error| Error::Unread { what: scr_base::describe(&error) })
+/// The path of a file in the prefix directory. Nothing keeps others from replacing it meanwhile, so its bytes are compared before
+/// it is read.
+fn recorded_in_prefix(job: &Job, name: &FileName, file: &ListedFile) -> Result<PathBuf, Error> {
+    let path = job.prefix.file(name);
+    let compared = expect_recorded(job, &path, file);
+    compared.map_err(|error| Error::Unread { what: scr_base::describe(&error) })?;
+    Ok(path)
+}
+
+fn expect_recorded(job: &Job, path: &Path, file: &ListedFile) -> Result<(), FileError> {
+    let Some(bytes) = file.bytes else { return Ok(()) };
+    expect_bytes(job.files(), path, bytes, file.crc, job.params.get(&param::FILE_BUF_SIZE))
 }
 
 /// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the

@@ -37,7 +37,7 @@ impl Session {
     fn begin_output(&mut self, name: Option<&[u8]>, flags: OutputFlags) -> Result<(), Error> {
         let (started, sent) = (self.job.elapsed(), self.job.comm.traffic());
         self.expect_idle("SCR_Start_output")?;
-        self.end_lending();
+        self.remove_copies();
         if let Some(other) = self.running.newcomer() {
             warn_of_other_job(&self.job, &other);
         }
