@@ -16,6 +16,7 @@ use scr_comm::watched::Pace;
 use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
 use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
+use scr_prefix::commit::Commit;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
 use serde::de::DeserializeOwned;
@@ -291,6 +292,11 @@ impl Job {
     /// The file layer.
     pub(crate) fn files(&self) -> &dyn Files {
         &*self.env.files
+    }
+
+    /// To end flushes now.
+    pub(crate) fn commit(&self) -> Commit<'_> {
+        self.ledger().commit(self.local_time())
     }
 
     /// The life of the datasets under the prefix directory.

@@ -12,7 +12,9 @@ use clap::Args;
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_core::find_control_dir;
-use scr_core::flush::{finalize_arrived, poll_transfers_anew, FlushOutcome, PollResult, Transports};
+use scr_core::flush::{poll_transfers_anew, PollResult, Transports};
+use scr_prefix::commit::FlushOutcome;
+use scr_prefix::ledger::{LedgerDir, Wish};
 use scr_prefix::Prefix;
 use std::path::PathBuf;
 
@@ -84,8 +86,8 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
         // This node does not finish what another user has planted.
         Err(error) => PollResult { errors: vec![describe(&error)], ..PollResult::default() },
     };
-    let ended = finalize_arrived(&*env.files, prefix, &env.local_time())
-        .with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
+    let ended = LedgerDir::new(&*env.files, prefix).commit(env.local_time()).end_all(Wish::EndArrived);
+    let ended = ended.with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
     let none_left =
         ended.iter().all(|ended| matches!(ended, FlushOutcome::Finalized(_) | FlushOutcome::Revoked { .. }));
     let lines = polled.notices.into_iter().chain(ended.iter().map(ToString::to_string)).collect();

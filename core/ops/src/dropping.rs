@@ -1,7 +1,6 @@
 //! Takes datasets out of the index without a job. See the guide's `scr index --drop` and `--drop-after`.
 
 use scr_base::fs::Files;
-use scr_core::flush::closing;
 use scr_prefix::ledger::{Dropping, Leave, Leaving, LedgerDir, Request};
 use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
 
@@ -76,7 +75,7 @@ fn drop_named(
             Leave::Record => {
                 ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
             }
-            Leave::Index => (found, caution) = closing::drop_datasets(files, prefix, which, 0)?,
+            Leave::Index => (found, caution) = ledger.drop_datasets(which, 0)?,
             Leave::Cache if known.is_empty() => (),
             Leave::Cache => found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?,
         }

@@ -7,7 +7,7 @@ use scr_base::env::Env;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{compare, expect_bytes, open_whole, FileError};
 use scr_base::fs::{At, Durability, FileRange, FsError, How};
-use scr_core::flush::names::{sync_folders, unused_name};
+use scr_prefix::commit::{sync_folders, unused_name};
 use scr_prefix::container::read_all;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FileName, IndexEntry, Member, Prefix, PrefixError, Rank2File, Summary, DIR_MODE};

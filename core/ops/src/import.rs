@@ -11,7 +11,6 @@ use scr_base::fs::verify::{checksum, open_whole, FileError};
 use scr_base::fs::{At, Durability, Files, FsError, Kind, Status};
 use scr_base::parallel::at_a_time;
 use scr_config::param;
-use scr_core::flush::closing;
 use scr_core::scavenge::scan::Scan;
 use scr_plugin_api::KvTree;
 use scr_prefix::ledger::LedgerDir;
@@ -279,7 +278,7 @@ impl Import<'_> {
         files.write_tree(&mark, &KvTree::new(), FILE_MODE, Durability::Synced)?;
         let written = self.ledger().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
             let now = self.env.local_time();
-            closing::list_in_place(files, prefix, &dataset, &lists, &now, |index| {
+            self.ledger().commit(now).list_in_place(&dataset, &lists, |index| {
                 self.refuse_taken(index)?;
                 self.refuse_outdated(names, read, &mut running)
             })

@@ -1,6 +1,7 @@
 //! Errors of a file below the prefix directory.
 
 use crate::ledger::Refusal;
+use scr_base::fs::verify::FileError;
 use scr_base::fs::FsError;
 use scr_comm::Rank;
 use std::path::PathBuf;
@@ -11,6 +12,9 @@ pub enum PrefixError {
     /// The file itself.
     #[error(transparent)]
     Fs(#[from] FsError),
+    /// A file of a dataset is not what was recorded.
+    #[error(transparent)]
+    File(FileError),
     /// It is damaged, and there is a way out.
     #[error("{}; {advice}", scr_base::describe(fault))]
     Damaged {
@@ -224,12 +228,22 @@ impl PrefixError {
     pub fn is_damage(&self) -> bool {
         match self {
             PrefixError::Fs(error) => error.is_damage(),
+            PrefixError::File(error) => error.is_damage(),
             PrefixError::NotItsTurn { .. }
             | PrefixError::Refused(Refusal::InUse { .. } | Refusal::Written { .. })
             | PrefixError::Elsewhere { .. } => false,
             // A file of a later release is valid for that release.
             PrefixError::Version { found, expected, .. } => found < expected,
             _ => true,
+        }
+    }
+}
+
+impl From<FileError> for PrefixError {
+    fn from(error: FileError) -> Self {
+        match error {
+            FileError::Fs(error) => Self::Fs(error),
+            error => Self::File(error),
         }
     }
 }

@@ -17,6 +17,7 @@
 //! | `overwritten`: files that an application was given to write over | `overwritten` |
 //! | `unsynced`: files and folders that could not be synced | `unsynced` |
 //! | `current.scr`: the checkpoint named by `SCR_CURRENT` that a job has restarted from | `restarted` |
+//! | (how flushes end) | [`commit`] |
 //! | (the name of a file below the prefix directory) | [`FileName`] |
 //! | (what several of them say of a dataset) | [`DatasetDescriptor`] |
 //! | (how C SCR writes yes and no, times, checksums) | `fields` |
@@ -34,6 +35,7 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 mod attempts;
+pub mod commit;
 pub mod container;
 mod descriptor;
 mod error;

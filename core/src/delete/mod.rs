@@ -8,7 +8,6 @@ mod window;
 
 pub(crate) use window::{all, named, slide_window};
 
-use crate::flush::alone;
 use crate::flush::lists;
 use scr_base::describe;
 use scr_base::fs::Files;
@@ -43,8 +42,12 @@ impl Deleting<'_> {
         }
         // Processes that give files names meanwhile wait for this.
         let mut run = None;
-        match alone::alone(self.files, self.prefix, |fence| run = Some(self.run_alone(id, Ok(Some(fence))))) {
-            Err(error) if run.is_none() => self.run_alone(id, Err(error.into())),
+        let alone = self.ledger().alone(|fence| {
+            run = Some(self.run_alone(id, Ok(Some(fence))));
+            Ok::<_, PrefixError>(())
+        });
+        match alone {
+            Err(error) if run.is_none() => self.run_alone(id, Err(error)),
             _ => run.expect("what has the lock is done"),
         }
     }
@@ -164,8 +167,7 @@ impl Deleting<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flush::closing::{finalize_arrived, finalize_now};
-    use crate::flush::tests::stage::{through, Cached, Stage, NOW};
+    use crate::flush::tests::stage::{finalize_arrived, through, Cached, Stage, NOW};
     use scr_base::fs::{How, LockAttempt, RealFiles};
     use scr_comm::thread::run;
     use scr_prefix::ledger::pending;
@@ -280,7 +282,7 @@ mod tests {
                 }
                 let agent = FaultyFiles::new(RealFiles);
                 agent.never_pause();
-                let _ = finalize_now(&agent, &theirs, "2.a", NOW);
+                let _ = LedgerDir { files: &agent, prefix: &theirs }.commit(NOW).end_now("2.a");
             });
             delete(&stage, &files, 1, 1).unwrap();
             if !files.was_interrupted() {

@@ -1,8 +1,7 @@
 //! Whole fetches in one process: what comes back, what is refused, and what is marked as damaged.
 
 use super::{candidates, Candidate, Fetch, FetchError, Fetched, NotFetched, Options};
-use crate::flush::finalize_arrived;
-use crate::flush::tests::stage::{through, Cached, Stage, Through, NOW};
+use crate::flush::tests::stage::{finalize_arrived, through, Cached, Stage, Through, NOW};
 use scr_base::fs::verify::FileError;
 use scr_base::fs::{Files, RealFiles};
 use scr_comm::thread::run;

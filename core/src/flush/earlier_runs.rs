@@ -4,9 +4,7 @@
 //! as long as they make progress, at most for a minute. It then rolls back the rest, and flushes it again from cache if it is
 //! due. It does not wait for nodes that it does not have.
 
-use super::closing;
 use super::detached::{poll_some, Here, PollResult, Transports, Which};
-use super::outcome::{FlushOutcome, CURE};
 use super::pauses::WaitLimit;
 use crate::error::Doing as _;
 use crate::error::Error;
@@ -14,6 +12,8 @@ use crate::job::Job;
 use crate::plugin::PluginHost;
 use scr_comm::collective::{all_reduce, any, broadcast, Op};
 use scr_comm::{AnyError, CommError, Rank};
+use scr_prefix::commit::{FlushOutcome, CURE};
+use scr_prefix::ledger::Wish;
 use scr_prefix::Running;
 use std::path::Path;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(crate) fn resolve_pending_flushes(
 fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {
     let released = job.ledger().release_of_earlier_runs(running);
     released.unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
-    let ended = closing::finalize_pending(job.files(), &job.prefix, &job.local_time())?;
+    let ended = job.commit().end_all(Wish::End)?;
     ended.iter().for_each(|ended| job.report.notice(&ended.to_string()));
     ended.iter().try_for_each(FlushOutcome::expect_ended)?;
     Ok(LeftWhole(ended.iter().rfind(|ended| ended.is_whole()).map(FlushOutcome::to_string)))

@@ -3,12 +3,12 @@
 //! The host makes each staging file before the transport fills it, so that no transport needs to know of permissions. It checks
 //! the files that have arrived, so that it need not trust a transport.
 
-use super::names::{sync_folders, Staged};
 use super::step::StepError;
 use super::{Options, SourceFile};
 use scr_base::fs::verify::{checksum, compare, open_checked, open_whole, status_checked, FileError};
 use scr_base::fs::{permissions, retried, At, Durability, Files, How, Status};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_prefix::commit::{sync_folders, Staged};
 use scr_prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

@@ -4,7 +4,6 @@
 //! and so agree on their end. The application waits for one only when the cache needs the room of its dataset, when a new
 //! dataset has a file of the same name, or when the run ends.
 
-use super::closing::{self, CloseOutcome};
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::update_flush_file;
@@ -25,6 +24,7 @@ use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{any, broadcast};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
+use scr_prefix::commit::CloseOutcome;
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::{FileName, Index, Location, PrefixError, Withdrawal};
 use std::collections::BTreeMap;
@@ -268,7 +268,7 @@ impl Flushes {
     /// One could not be taken back, and would list the dataset again.
     pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), Error> {
         let abandoned = match job.rank() {
-            Rank(0) => closing::abandon_named(job.files(), &job.prefix, name).map(drop),
+            Rank(0) => job.ledger().abandon(|dataset| dataset.name == name).map(drop),
             _ => Ok(()),
         };
         let doing = || format!("ending the flushes of `{}'", String::from_utf8_lossy(name));
@@ -449,10 +449,8 @@ impl Flushes {
             return Ok(CloseOutcome::TakenBack);
         };
         let (job, (id, record)) = (site.job, self.unfinished[place].clone());
-        let close = || closing::resolve(job.files(), &job.prefix, &record, &job.local_time()).to_text();
-        let own = if job.rank() == Rank(0) { close().into_bytes() } else { Vec::new() };
-        let text = broadcast(&*job.comm, Rank(0), own)?;
-        let outcome = CloseOutcome::from_text(&String::from_utf8_lossy(&text));
+        let outcome = (job.rank() == Rank(0)).then(|| job.commit().resolve(&record));
+        let outcome = broadcast_value(&*job.comm, outcome)?;
         match &outcome {
             CloseOutcome::Unfinished(_) => (),
             CloseOutcome::TakenBack => self.retry_pending |= record.dataset.checkpoint,

@@ -13,6 +13,8 @@
 //! cached dataset is not touched; a name that referred to an older dataset still does. After the mark, the same call, the next
 //! one, the next run or `scr poststage` closes the flush.
 //!
+//! Steps 3 to 5 are those of [`scr_prefix::commit`], for every process that closes a flush.
+//!
 //! | module | what is in it |
 //! |---|---|
 //! | `flushes` | all flushes of a run; `policy`: which datasets are flushed, when, and with what |
@@ -23,8 +25,6 @@
 //! | `running` | a flush that runs while the application computes |
 //! | `worker` | such a flush, done by a thread of each rank |
 //! | `detached` | such a flush, done by a transport that outlives the application |
-//! | `closing` | steps 3 to 5 for every process that closes a flush; `outcome`: the result |
-//! | `alone` | the lock of that process; `names`: how files get their names |
 //! | `file_copy` | the files of one rank, from their staging files to their names |
 //! | `throttle` | how many ranks copy at a time |
 //! | `folder_owners` | which rank makes which folder; finding two writers of one file |
@@ -32,8 +32,6 @@
 //! | `under_way` | how far flushes are, for those who look from outside |
 
 mod aggregate;
-pub(crate) mod alone;
-pub mod closing;
 pub(crate) mod detached;
 mod earlier_runs;
 pub(crate) mod file_copy;
@@ -41,8 +39,6 @@ mod flushes;
 pub(crate) mod folder_owners;
 mod host_options;
 pub(crate) mod lists;
-pub mod names;
-mod outcome;
 mod pauses;
 mod plan;
 mod policy;
@@ -55,11 +51,9 @@ pub(crate) mod throttle;
 mod under_way;
 mod worker;
 
-pub use closing::finalize_arrived;
 pub use detached::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 pub(crate) use earlier_runs::{resolve_pending_flushes, LeftWhole};
 pub(crate) use flushes::{FlushSite, Flushes};
-pub use outcome::FlushOutcome;
 pub(crate) use policy::is_due_at_start;
 pub(crate) use scr_prefix::ledger::MakeCurrent;
 pub use throttle::SharedSlots;

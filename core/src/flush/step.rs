@@ -1,13 +1,10 @@
 //! The steps that all ranks of a flush agree on, and the errors of a rank in one of them.
 
-use super::detached::error::RecordError;
 use super::{Flush, FlushError};
 use scr_base::fs::verify::FileError;
 use scr_base::fs::FsError;
-use scr_comm::collective::broadcast;
-use scr_comm::{AnyError, CommError, Rank};
+use scr_comm::{AnyError, Rank};
 use scr_plugin_api::PluginError;
-pub(super) use scr_prefix::ledger::pending::PendingError;
 use scr_prefix::ledger::Close;
 use scr_prefix::{DatasetDescriptor, FileName, PrefixError};
 use std::path::PathBuf;
@@ -128,23 +125,6 @@ pub(crate) enum StepError {
         /// So long.
         waited: Duration,
     },
-    /// A transfer record cannot be used.
-    #[error(transparent)]
-    Record(#[from] RecordError),
-    /// The record of the flush cannot be used.
-    #[error(transparent)]
-    Pending(#[from] PendingError),
-}
-
-impl StepError {
-    /// Whether what is stored is itself wrong, so that a retry cannot help.
-    pub(crate) fn is_damage(&self) -> bool {
-        match self {
-            Self::File(error) => error.is_damage(),
-            Self::Prefix(error) => error.is_damage(),
-            _ => false,
-        }
-    }
 }
 
 impl From<FileError> for StepError {
@@ -171,13 +151,6 @@ impl Flush<'_> {
                 account: error.agreed()?.to_string(),
             })
         })
-    }
-
-    /// The result of rank 0, as a line of text on all ranks.
-    pub(super) fn text_of_rank_0(&self, work: impl FnOnce() -> String) -> Result<String, CommError> {
-        let own = if self.job.rank() == Rank(0) { work() } else { String::new() };
-        let text = broadcast(&*self.job.comm, Rank(0), own.into_bytes())?;
-        Ok(String::from_utf8_lossy(&text).into_owned())
     }
 }
 

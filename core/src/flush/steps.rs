@@ -1,18 +1,19 @@
 //! The steps of a flush, in their order. All ranks go through them together; after each they agree, and an error of one is the
 //! error of all.
 
-use super::closing::{self, CloseOutcome, Closers, Share};
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::assign_owners;
+use super::lists;
 use super::plan::Plan;
 use super::running::{Running, RunningFlush};
 use super::step::{label, Step, StepError};
 use super::throttle::Throttle;
-use super::{lists, names};
 use super::{Flush, FlushError, FlushReport, SourceFile};
+use crate::typed::broadcast_value;
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::commit::{make_folders, sync_folders, CloseOutcome, Commit, Share};
 use scr_prefix::ledger::{LedgerDir, Refusal};
 use scr_prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
 use std::path::PathBuf;
@@ -49,16 +50,14 @@ impl Flush<'_> {
         marks: u32,
     ) -> Result<RunningFlush, FlushError> {
         let plan = self.plan(token, dataset, mine, marks)?;
-        let made = names::make_folders(self.files(), &plan.folders_to_make);
+        let made = make_folders(self.files(), &plan.folders_to_make);
         self.agreed(dataset, Step::Folders, made)?;
         let Plan { mut record, copies, listed, folders, lists, asked, .. } = plan;
         let in_place = self.options.in_place;
-        let (files, prefix, now) = (self.files(), &self.job.prefix, self.job.local_time());
+        let ledger = self.ledger();
         let recorded = lists.map_or(Ok(()), |lists| match in_place {
-            true => closing::after_earlier_flushes(files, prefix, None, &now, |ledger| {
-                ledger.record_in_place(&record.dataset, &lists)
-            }),
-            false => self.ledger().record_pending(&mut record, &lists),
+            true => self.commit().in_turn(None, || ledger.record_in_place(&record.dataset, &lists)),
+            false => ledger.record_pending(&mut record, &lists),
         });
         let run =
             RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
@@ -170,14 +169,13 @@ impl Flush<'_> {
         let (files, prefix, in_place) = (self.files(), &self.job.prefix, self.options.in_place);
         if !in_place {
             let folders = run.folders.iter().map(PathBuf::as_path);
-            let synced = names::sync_folders(files, prefix, folders);
+            let synced = sync_folders(files, prefix, folders);
             self.agreed(&run.record.dataset, Step::SyncingFolders, synced)?;
         }
         *has_news = self.share_checksums(run)?;
-        let ranks = Ranks { flush: self, dataset: &run.record.dataset };
         let leaf = if *has_news {
             let mine = lists::of(run.copies.iter().chain(&run.listed));
-            self.write_other_leaves(ranks.dataset, Step::MarkingDone, &mine)?
+            self.write_other_leaves(&run.record.dataset, Step::MarkingDone, &mine)?
         } else {
             None
         };
@@ -194,8 +192,10 @@ impl Flush<'_> {
         // Those of files in place are synced already.
         let folders = if in_place { Vec::new() } else { run.folders.clone() };
         let mut record = run.record.clone();
-        let share = Share { files, prefix, record: &mut record, staged, folders, in_place, fence: None };
-        closing::close(&ranks, share, &self.job.local_time(), mark)?;
+        let is_first = self.job.rank() == Rank(0);
+        let share = Share { record: &mut record, staged, folders, in_place, fence: None, is_first };
+        self.commit()
+            .close(share, mark, |group, work| self.agreed(&run.record.dataset, Step::of(group), work()))?;
         let in_place = run.copies.iter().filter(|_| in_place && self.options.may_replace);
         in_place.for_each(|copy| Overwritten::forget(files, prefix, &copy.file.name));
         Ok(())
@@ -227,20 +227,20 @@ impl Flush<'_> {
         if let (Some(ticket), FlushError::Failed { .. }) = (&run.ticket, &error) {
             let _ = self.transport().cancel(ticket);
         }
-        let (files, prefix, record) = (self.files(), &self.job.prefix, &run.record);
-        let outcome = self
-            .text_of_rank_0(|| closing::resolve(files, prefix, record, &self.job.local_time()).to_text())?;
+        let record = &run.record;
+        let outcome = (self.job.rank() == Rank(0)).then(|| self.commit().resolve(record));
+        let outcome = broadcast_value(&*self.job.comm, outcome)?;
         self.forget_record(run);
-        match CloseOutcome::from_text(&outcome) {
+        match outcome {
             CloseOutcome::Complete => Ok(()),
             CloseOutcome::Unfinished(why) => {
                 Err(FlushError::Unfinished { dataset: label(&record.dataset), why })
             }
             CloseOutcome::TakenBack => {
-                let left = any(&*self.job.comm, [!file_copy::remove_staging(files, &run.copies)])?;
+                let left = any(&*self.job.comm, [!file_copy::remove_staging(self.files(), &run.copies)])?;
                 // A file system that was full has had no room for the lock before.
                 if self.job.rank() == Rank(0) {
-                    closing::forget(files, prefix, record, left == [false]);
+                    self.commit().forget(record, left == [false]);
                 }
                 Err(error)
             }
@@ -255,24 +255,10 @@ impl Flush<'_> {
     }
 
     pub(super) fn ledger(&self) -> LedgerDir<'_> {
-        LedgerDir { files: self.files(), prefix: &self.job.prefix }
-    }
-}
-
-/// The ranks of a job close its flush.
-struct Ranks<'a> {
-    flush: &'a Flush<'a>,
-    dataset: &'a DatasetDescriptor,
-}
-
-impl Closers for Ranks<'_> {
-    type Error = FlushError;
-
-    fn each(&self, step: Step, work: impl FnOnce() -> Result<(), StepError>) -> Result<(), FlushError> {
-        self.flush.agreed(self.dataset, step, work())
+        self.job.ledger()
     }
 
-    fn is_first(&self) -> bool {
-        self.flush.job.rank() == Rank(0)
+    fn commit(&self) -> Commit<'_> {
+        self.job.commit()
     }
 }

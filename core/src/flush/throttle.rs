@@ -5,9 +5,8 @@
 //! the slots below the prefix directory, so that only one process of a node searches for these. A process that
 //! dies gives its slots back. Agents take the same slots; one agent counts the copies of its node by itself.
 
-use super::pauses::Pauses;
 use crate::job::Job;
-use scr_base::fs::{File, Files, How, LockAttempt};
+use scr_base::fs::{File, Files, How, LockAttempt, Pauses};
 use scr_prefix::{Prefix, DIR_MODE};
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
     use scr_base::fs::RealFiles;
     use scr_plugin_api::KvTree;
-    use scr_prefix::ledger::{CommonFiles, MakeCurrent};
+    use scr_prefix::ledger::{CommonFiles, LedgerDir, MakeCurrent, Request};
     use scr_prefix::{FileName, Rank2File};
     use scr_test_kit::fixtures::scratch;
     use std::fs;
@@ -118,7 +118,9 @@ mod tests {
         assert_eq!(found.dataset, dataset);
         flush.mark_done(&RealFiles, &prefix, 0, &KvTree::new()).unwrap();
         assert_eq!(arrived(), [Some(1.0)]);
-        pending::revoke(&RealFiles, &prefix, &flush.token).unwrap();
+        let (dataset, by) = (&flush.dataset, &*flush.token);
+        let ledger = LedgerDir::new(&RealFiles, &prefix);
+        ledger.transact(&Request::TakeBack { dataset, by, even_if_taken: false }).unwrap();
         assert_eq!(arrived(), []);
         fs::write(prefix.scr_dir().join("flush.8.damaged"), "x").unwrap();
         assert_eq!(arrived(), [], "a damaged record says nothing");

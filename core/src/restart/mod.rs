@@ -17,7 +17,6 @@ use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
-use crate::flush::closing;
 use crate::holdings::{self, Goal, InPrefix, Standing};
 use crate::job::Job;
 use scr_base::planted::{planted, Bug};
@@ -495,10 +494,15 @@ impl WentBack {
     /// list them again, and make one of them current. Collective.
     fn abandon_newer(&self, job: &Job, chosen: &[u8]) -> Result<(), Error> {
         let abandoned = match job.rank() {
-            Rank(0) => closing::abandon_newer(job.files(), &job.prefix, self.0.after, chosen).map(drop),
-            _ => Ok(()),
+            // One of the same name is what was asked for, and output has to arrive.
+            Rank(0) => job.ledger().abandon(|dataset| {
+                let is_unwanted = dataset.is_only_checkpoint() && dataset.name != chosen;
+                is_unwanted && dataset.seq() > self.0.after
+            }),
+            _ => Ok(false),
         };
         job.agree(abandoned)
+            .map(drop)
             .map_err(|error| error.doing("ending the flushes of checkpoints newer than the chosen one"))
     }
 

@@ -5,12 +5,12 @@ use super::place::{copying, token, ScavengedPart};
 use super::repair::ScavengedRepair;
 use super::scan::Scan;
 use crate::cache::place::PartPlace;
-use crate::flush::{closing, names};
 use crate::plugin::PluginHost;
 use scr_base::env::Env;
 use scr_base::fs::copy::copy_anew;
 use scr_base::fs::{At, Files, FsError, How};
 use scr_comm::Rank;
+use scr_prefix::commit::{sync_names, unused_name};
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{CommonFiles, LedgerDir};
 use scr_prefix::{
@@ -245,7 +245,7 @@ impl<'a> Builder<'a> {
 
     fn build_alone(&self, id: u64) -> Result<Built, BuildError> {
         // A build that died here may have given some files their names.
-        closing::finish_earlier(self.files(), self.prefix, &token(id), &self.env.local_time())?;
+        self.ledger().commit(self.env.local_time()).end_earlier(&token(id))?;
         let entry = self.ledger().index()?.entry(id);
         let scan = Scan::read(self.files(), self.prefix, id)?;
         if let Some(entry) = &entry {
@@ -369,8 +369,7 @@ impl<'a> Builder<'a> {
         };
         catalog.write_lists(&record.dataset, &lists)?;
         record.write(self.files(), self.prefix)?;
-        let now = self.env.local_time();
-        let finished = closing::finish(self.files(), self.prefix, record, &now);
+        let finished = catalog.commit(self.env.local_time()).finish(record);
         if let Some(why) = finished.map_err(|error| BuildError::Step(scr_base::describe(&error)))? {
             return Ok(Outcome::Incomplete { why });
         }
@@ -392,14 +391,14 @@ impl<'a> Builder<'a> {
                 if record.protection.bypass {
                     synced?;
                 } else if synced.is_err() {
-                    let temporary = names::unused_name(&path, &copying(record.id_in_prefix));
+                    let temporary = unused_name(&path, &copying(record.id_in_prefix));
                     copy_anew(files, &path, &path, &temporary, file.bytes, file.crc)
                         .map_err(|error| BuildError::Step(scr_base::describe(&error)))?;
                 }
                 paths.insert(path);
             }
         }
-        Ok(names::sync_names(files, prefix, &paths)?)
+        Ok(sync_names(files, prefix, &paths)?)
     }
 
     /// Removes the files of interrupted copies: the dataset is complete, so they are useless.

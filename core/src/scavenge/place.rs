@@ -1,5 +1,5 @@
 //! The paths of the files of a scavenged dataset below the prefix directory: each has a hidden name beside its own, like the
-//! staging files of a flush. The dataset gets its names when it is known to be whole, as every other one: see `flush::closing`.
+//! staging files of a flush. The dataset gets its names when it is known to be whole, as every other one: see [`scr_prefix::commit`].
 //! Files that were written in place are only read, where they lie.
 
 use super::filemap::redundancy_name;

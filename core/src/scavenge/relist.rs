@@ -5,7 +5,6 @@
 //! newer dataset was begun and is not complete, a file without one must not have changed since this one was complete.
 
 use super::build::{BuildError, Builder, Built, Outcome};
-use crate::flush::closing;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{Durability, FsError};
 use scr_prefix::container::{read_all, totals};
@@ -210,7 +209,7 @@ impl Builder<'_> {
         let time =
             written.map_or_else(|| self.env.clock.now(), |secs| UNIX_EPOCH + Duration::from_secs(secs));
         let (lists, now) = (evidence.lists.by_rank(), scr_base::env::local_time(time));
-        let listed = closing::list_in_place(self.files(), self.prefix, dataset, lists, &now, |_| Ok(()));
+        let listed = self.ledger().commit(now).list_in_place(dataset, lists, |_| Ok(()));
         match listed {
             Err(BuildError::Prefix(why @ PrefixError::Refused(Refusal::Superseded { .. }))) => {
                 return Ok(Outcome::Incomplete { why: why.to_string() })
@@ -278,10 +277,10 @@ const BLOCK_BYTES: u64 = 1 << 20;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flush::closing::drop_datasets;
     use crate::flush::tests::stage::{through, Stage, OPTIONS};
     use crate::flush::Options;
     use crate::plugin::PluginHost;
+    use scr_prefix::ledger::LedgerDir;
 
     use scr_base::fs::RealFiles;
     use scr_prefix::ledger::Dropping;
@@ -290,7 +289,7 @@ mod tests {
     use std::sync::Arc;
 
     fn add(stage: &Stage) -> Outcome {
-        drop_datasets(&RealFiles, &stage.prefix, Dropping::Named(b"a"), 0).unwrap();
+        LedgerDir::new(&RealFiles, &stage.prefix).drop_datasets(Dropping::Named(b"a"), 0).unwrap();
         add_listed(stage, false)
     }
 
@@ -326,7 +325,7 @@ mod tests {
         assert!(add(&stage).is_complete());
         // It may have replaced files all the same.
         replaced.set_modified(written + Duration::from_secs(1)).unwrap();
-        drop_datasets(&RealFiles, &stage.prefix, Dropping::Named(b"b"), 0).unwrap();
+        LedgerDir::new(&RealFiles, &stage.prefix).drop_datasets(Dropping::Named(b"b"), 0).unwrap();
         assert!(matches!(add(&stage), Outcome::Incomplete { .. }));
         // The user knows that nobody has. From then on it counts again, until it changes once more.
         assert!(matches!(add_listed(&stage, true), Outcome::Listed { verified: false, .. }));

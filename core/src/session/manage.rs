@@ -6,7 +6,7 @@ use crate::cache::CachedDataset;
 use crate::delete;
 use crate::error::Doing as _;
 use crate::fetch::Fetcher;
-use crate::flush::{closing, Flushes};
+use crate::flush::Flushes;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::restart::Restart;
@@ -84,11 +84,9 @@ impl Session {
     }
 
     fn drop_from_index(&self, name: &[u8]) -> Collective<()> {
-        let Job { run, prefix, .. } = &self.job;
-        self.job.agree(match self.job.rank() {
-            Rank(0) => {
-                closing::drop_datasets(self.job.files(), prefix, Dropping::Named(name), run.number).map(drop)
-            }
+        let job = &self.job;
+        job.agree(match job.rank() {
+            Rank(0) => job.ledger().drop_datasets(Dropping::Named(name), job.run.number).map(drop),
             _ => Ok(()),
         })
     }

@@ -3,9 +3,10 @@
 use super::world::{contents, file_name, mode, path_of, Application, World};
 use scr_base::fs::{Files, How, RealFiles};
 use scr_comm::Rank;
-use scr_core::flush::{finalize_arrived, FlushOutcome};
 use scr_core::session::{Error, OutputFlags, Session};
 use scr_ops::drop_dataset;
+use scr_prefix::commit::FlushOutcome;
+use scr_prefix::ledger::{LedgerDir, Wish};
 use scr_prefix::{Index, Prefix};
 use scr_test_kit::faulty::{FaultyFiles, What};
 use std::io::ErrorKind;
@@ -64,7 +65,7 @@ fn poststage(world: &World) -> Vec<FlushOutcome> {
 }
 
 fn close(prefix: &Prefix) -> Vec<FlushOutcome> {
-    finalize_arrived(&RealFiles, prefix, "2026-11-23T00:00:00").unwrap()
+    LedgerDir::new(&RealFiles, prefix).commit("2026-11-23T00:00:00").end_all(Wish::EndArrived).unwrap()
 }
 
 /// The flush of an earlier run was closed in the middle, and the application read files of both.

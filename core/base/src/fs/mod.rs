@@ -21,6 +21,7 @@
 //! | `trees` | KVTree files, also changed in place under a lock |
 //! | `optional` | what a file system may refuse, and what stands in for it |
 //! | `exclusive` | mutual exclusion, even if no lock of the system works |
+//! | `pauses` | how long to wait between two looks at a file |
 //! | `entry_name` | names of entries of a directory, from elsewhere |
 //! | `error` | errors of all of these |
 
@@ -36,6 +37,7 @@ mod lock;
 mod mapped;
 mod optional;
 mod owned;
+mod pauses;
 pub mod permissions;
 mod range;
 mod real;
@@ -52,6 +54,7 @@ pub use lock::LockAttempt;
 pub use lock::{keep_from_readers, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
+pub use pauses::{Pauses, LEAST_PAUSE};
 pub use range::FileRange;
 pub use real::{HeldMemory, RealFiles};
 pub use retrying::{retried, Retrying};

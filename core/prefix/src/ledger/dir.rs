@@ -456,7 +456,7 @@ impl<'a> LedgerDir<'a> {
     }
 
     /// Every byte is safe and has its name: the dataset that has taken it counts from here on.
-    pub fn commit(
+    pub fn complete(
         &self,
         record: &PendingFlush,
         by: &str,

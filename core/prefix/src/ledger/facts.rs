@@ -1,6 +1,6 @@
 //! The facts about the world beside the ledger that the decision may ask for.
 
-use super::pending::{self, FoundRecord, PendingError};
+use super::pending::{self, FoundRecord};
 use crate::{
     DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Running,
     IN_PLACE,
@@ -55,7 +55,7 @@ impl Facts for FactsOfFiles<'_> {
 
     fn recorded(&mut self, token: &str) -> Result<Recorded, PrefixError> {
         match pending::find_left(self.files, self.prefix, token) {
-            Err(PendingError::Fs(error)) if !error.is_damage() => Err(error.into()),
+            Err(error) if !error.is_damage() => Err(error.into()),
             // No process can close it, or clear it away, with such a record.
             Err(_) => Ok(Recorded::Nothing),
             Ok(found) => Ok(found.map_or(Recorded::Nothing, |record| record.recorded())),

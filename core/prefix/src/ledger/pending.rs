@@ -6,8 +6,8 @@
 //! up for good first gives the record another name, `revoked.<token>`. From then on no process closes the flush, and any that
 //! finds the record removes what is left. `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::{CommonFiles, MakeCurrent, Recorded, Refusal};
-use crate::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
+use super::{CommonFiles, MakeCurrent, Recorded};
+use crate::{DatasetDescriptor, Prefix, FILE_MODE};
 use scr_base::fs::{unless_missing, At, Durability, Files, FsError, How};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
@@ -180,7 +180,7 @@ impl PendingFlush {
 
 /// The flush of this token, if it is under way below a prefix. It is an error if the folder of the records is not there: the file
 /// system may only be away, and the flush is not.
-pub fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, PendingError> {
+pub fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, FsError> {
     let found = read(files, &flush_path(prefix, token), token)?;
     if found.is_none() {
         let folder = prefix.scr_dir();
@@ -190,11 +190,7 @@ pub fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<Pe
 }
 
 /// The same, or what is left of the flush if it is revoked.
-pub fn find_left(
-    files: &dyn Files,
-    prefix: &Prefix,
-    token: &str,
-) -> Result<Option<PendingFlush>, PendingError> {
+pub fn find_left(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, FsError> {
     match find(files, prefix, token)? {
         None => {
             let left = read(files, &revoked_path(prefix, token), token)?;
@@ -209,14 +205,14 @@ pub fn find_again(
     files: &dyn Files,
     prefix: &Prefix,
     record: &PendingFlush,
-) -> Result<Option<PendingFlush>, PendingError> {
+) -> Result<Option<PendingFlush>, FsError> {
     let found = read(files, &record.path(prefix), &record.token)?;
     Ok(found.map(|found| PendingFlush { revoked: record.revoked, ..found }))
 }
 
 /// Revokes the record of a flush: from now on no process can close it any more, only remove it. Only the [ledger](super) decides
 /// that, as its dataset must not take its name meanwhile.
-pub fn revoke(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
+pub(super) fn revoke(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
     let (from, to) = (flush_path(prefix, token), revoked_path(prefix, token));
     match files.rename(&from, &to) {
         // It is revoked already, or forgotten.
@@ -225,12 +221,9 @@ pub fn revoke(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsE
     }
 }
 
-/// Fails where nobody has the flush of this token on record any more.
-pub fn expect(files: &dyn Files, prefix: &Prefix, token: &str, id: u64) -> Result<(), PrefixError> {
-    match exists(files, &flush_path(prefix, token))? {
-        true => Ok(()),
-        false => Err(Refusal::Ended { id }.into()),
-    }
+/// Whether somebody has the flush of this token on record.
+pub fn is_recorded(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<bool, FsError> {
+    exists(files, &flush_path(prefix, token))
 }
 
 /// The record of a flush under way, or the reason why it cannot be used. Callers that must not miss a flush ask
@@ -240,9 +233,9 @@ pub enum FoundRecord {
     /// One that can be used.
     Usable(Box<PendingFlush>),
     /// One that says nothing, whoever reads it, or of a flush that was given up: no process can close it.
-    Damaged(PathBuf, PendingError),
+    Damaged(FsError),
     /// One that could not be read. It may be that of any dataset, and another process may read it.
-    Unread(PathBuf, FsError),
+    Unread(FsError),
 }
 
 impl FoundRecord {
@@ -253,8 +246,8 @@ impl FoundRecord {
     pub fn known(self) -> Result<Option<PendingFlush>, FsError> {
         match self {
             Self::Usable(pending) => Ok(Some(*pending)),
-            Self::Damaged(..) => Ok(None),
-            Self::Unread(_, error) => Err(error),
+            Self::Damaged(_) => Ok(None),
+            Self::Unread(error) => Err(error),
         }
     }
 }
@@ -266,17 +259,13 @@ pub fn list(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FoundRecord>, FsEr
     let mut found = Vec::new();
     for name in files.list_if_there(&folder)? {
         let Some((token, revoked)) = token_of(name.as_os_str()) else { continue };
-        let path = folder.join(&name);
-        match read(files, &path, token) {
-            Ok(Some(pending)) => {
-                found.push(FoundRecord::Usable(Box::new(PendingFlush { revoked, ..pending })));
+        found.extend(match read(files, &folder.join(&name), token) {
+            Ok(pending) => {
+                pending.map(|pending| FoundRecord::Usable(Box::new(PendingFlush { revoked, ..pending })))
             }
-            Ok(None) => (),
-            Err(PendingError::Fs(error)) if !error.is_damage() && !revoked => {
-                found.push(FoundRecord::Unread(path, error));
-            }
-            Err(why) => found.push(FoundRecord::Damaged(path, why)),
-        }
+            Err(error) if !error.is_damage() && !revoked => Some(FoundRecord::Unread(error)),
+            Err(error) => Some(FoundRecord::Damaged(error)),
+        });
     }
     found.sort_by_key(|found| match found {
         FoundRecord::Usable(pending) => Some(pending.dataset.seq()),
@@ -311,30 +300,13 @@ fn token_of(name: &OsStr) -> Option<(&str, bool)> {
     name.strip_prefix(PREFIX).map(|token| (token, false)).or_else(revoked)
 }
 
-fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, PendingError> {
+fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, FsError> {
     let Some(tree) = files.read_tree(path)? else { return Ok(None) };
-    let pending = PendingFlush::from_tree(&tree)?;
-    if pending.token != token {
-        return Err(PendingError::Token { found: pending.token });
-    }
-    Ok(Some(pending))
-}
-
-/// Why the record of a flush cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum PendingError {
-    /// It cannot be read.
-    #[error(transparent)]
-    Fs(#[from] FsError),
-    /// A field is missing, or holds something else than it should.
-    #[error(transparent)]
-    Field(#[from] FieldError),
-    /// It belongs to another flush.
-    #[error("it is the record of the flush {found}")]
-    Token {
-        /// That flush.
-        found: String,
-    },
+    let pending = PendingFlush::from_tree(&tree).and_then(|pending| match pending.token == token {
+        true => Ok(Some(pending)),
+        false => Err(FieldError::malformed("TOKEN", pending.token, "that of its name")),
+    });
+    pending.at("use", path)
 }
 
 fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {

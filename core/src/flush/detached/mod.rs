@@ -8,23 +8,23 @@
 //!
 //! | module | contents |
 //! |---|---|
-//! | `record` | the transfer record of a rank; `error`: why it cannot be used |
+//! | `record` | the transfer record of a rank |
 //! | `monitor` | polls the transfers of a node, with the application or without |
 //!
 //! This file is the application's side of such a flush, as long as the application runs.
 
-pub(super) mod error;
 mod monitor;
 pub(crate) mod record;
 
 pub(crate) use monitor::{poll_some, Here, Which};
 pub use monitor::{poll_transfers, poll_transfers_anew, OpenTransport, PollResult, Transports};
 
-use super::pauses::{WaitLimit, LEAST_PAUSE};
+use super::pauses::WaitLimit;
 use super::running::{Running, RunningFlush};
 use super::step::{label, Step, StepError};
 use super::{Flush, FlushError, FlushReport};
 use record::{TransferRecord, TransferState};
+use scr_base::fs::LEAST_PAUSE;
 use scr_comm::collective::{all_reduce, Op};
 use scr_config::param;
 use scr_plugin_api::{CopyState, KvTree};

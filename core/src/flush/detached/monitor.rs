@@ -5,27 +5,21 @@
 //! does not wait long for either, since the holder may be stuck in a file system; it tries again at the next poll. A flush that
 //! was rolled back has no record below the prefix directory any more. Its copies are stopped and their staging files removed.
 
-use super::error::RecordError;
 use super::record::{self, TransferRecord, TransferState, EXECUTED};
 use crate::cache::owner::Owner;
-use crate::flush::alone::{if_soon_free, try_alone};
-use crate::flush::closing::finalize_now;
 use crate::flush::file_copy;
-use crate::flush::names::{folders_of, sync_folders};
-use crate::flush::step::StepError;
-use crate::flush::FlushOutcome;
 use crate::plugin::{PluginHost, PluginKind, PluginLoadError};
 use scr_base::fs::{Files, FsError, OwnedDir};
 use scr_base::{describe, env::Env};
 use scr_config::descriptor::{Descriptors, Store};
 use scr_config::param::Params;
 use scr_plugin_api::{CopyState, KvTree, PluginError, Transport};
-pub(super) use scr_prefix::ledger::pending::{self, PendingError, PendingFlush};
-use scr_prefix::ledger::Fence;
+use scr_prefix::commit::{folders_of, if_soon_free, sync_folders, FlushOutcome};
+pub(super) use scr_prefix::ledger::pending::{self, PendingFlush};
+use scr_prefix::ledger::{Fence, LedgerDir};
 use scr_prefix::{Prefix, PrefixId};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -224,7 +218,7 @@ impl TransferMonitor<'_> {
         for record in records.into_iter().filter_map(|record| which.find(record, self.files)) {
             by_token.entry((record.token.clone(), record.node)).or_default().push(record);
         }
-        polled.errors.extend(bad.iter().map(|error: &RecordError| describe(error)));
+        polled.errors.extend(bad.iter().map(|error| describe(error)));
         by_token.into_values().for_each(|records| self.poll_flush(records, which, polled));
         Ok(())
     }
@@ -235,7 +229,7 @@ impl TransferMonitor<'_> {
         let pending = match pending::find(self.files, &prefix, &records[0].token) {
             Ok(Some(pending)) => pending,
             Ok(None) => return self.end_unrecorded(&prefix, &records, polled),
-            Err(PendingError::Fs(error)) if error.kind() == Some(ErrorKind::NotFound) => {
+            Err(error) if error.is_not_found() => {
                 return polled.postpone(&MovedError { path: records[0].prefix.clone() });
             }
             Err(error) => return polled.postpone(&error),
@@ -371,7 +365,7 @@ impl TransferMonitor<'_> {
         polled: &mut PollResult,
     ) {
         let ended = self.mark(prefix, pending, records).and_then(|marked| match marked {
-            Marked::AllNodes => Ok(finalize_now(self.files, prefix, &pending.token, self.now)?),
+            Marked::AllNodes => LedgerDir::new(self.files, prefix).commit(self.now).end_now(&pending.token),
             Marked::ThisNode => Ok(Some(None)),
             Marked::Not => Ok(None),
         });
@@ -397,19 +391,17 @@ impl TransferMonitor<'_> {
         prefix: &Prefix,
         pending: &PendingFlush,
         records: &[TransferRecord],
-    ) -> Result<Marked, StepError> {
+    ) -> Result<Marked, FsError> {
         let (files, node) = (self.files, records[0].node);
         if !pending.is_done(files, prefix, node)? {
-            let marked = try_alone(files, prefix, |_| match pending::find(files, prefix, &pending.token)? {
-                None => Ok(()),
-                Some(found) => {
-                    let sums = record::new_sums(records);
-                    Ok::<_, StepError>(found.mark_done(files, prefix, node, &sums)?)
+            let marked = LedgerDir::new(files, prefix).try_alone(|_| {
+                match pending::find(files, prefix, &pending.token)? {
+                    None => Ok::<_, FsError>(()),
+                    Some(found) => found.mark_done(files, prefix, node, &record::new_sums(records)),
                 }
             });
-            match marked? {
-                None => return Ok(Marked::Not),
-                Some(marked) => marked?,
+            if marked?.is_none() {
+                return Ok(Marked::Not);
             }
         }
         Ok(if pending.all_done(files, prefix)? { Marked::AllNodes } else { Marked::ThisNode })

@@ -3,11 +3,10 @@
 //!
 //! A record names no program and no library. It names paths below the prefix directory only by [`FileName`].
 
-use super::error::RecordError;
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
 use crate::flush::{MakeCurrent, Options, SourceFile};
-use scr_base::fs::{Durability, Files, FsError, Kind, Status};
+use scr_base::fs::{At, Durability, Files, FsError, Kind, Status};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use scr_prefix::rank2file::FAN_OUT;
@@ -170,7 +169,7 @@ pub(crate) fn state(
     control: &Path,
     token: &str,
     rank: u32,
-) -> Result<Option<TransferState>, RecordError> {
+) -> Result<Option<TransferState>, FsError> {
     Ok(read(files, control, token, rank)?.map(|record| record.state))
 }
 
@@ -187,7 +186,7 @@ pub(crate) fn names(files: &dyn Files, control: &Path) -> Result<Vec<(String, u3
 pub(crate) fn list(
     files: &dyn Files,
     control: &Path,
-) -> Result<(Vec<TransferRecord>, Vec<RecordError>), FsError> {
+) -> Result<(Vec<TransferRecord>, Vec<FsError>), FsError> {
     let (mut records, mut bad) = (Vec::new(), Vec::new());
     for (token, rank) in names(files, control)? {
         match read(files, control, &token, rank) {
@@ -212,7 +211,7 @@ fn read(
     control: &Path,
     token: &str,
     rank: u32,
-) -> Result<Option<TransferRecord>, RecordError> {
+) -> Result<Option<TransferRecord>, FsError> {
     let path = path(control, token, rank);
     let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
     let expect = |key: &str, expected: &'static str, wanted: &str| {
@@ -226,7 +225,7 @@ fn read(
         .and_then(|()| expect("TOKEN", "that of its name", token))
         .and_then(|()| expect("RANK", "that of its name", &rank.to_string()))
         .and_then(|()| TransferRecord::from_tree(&tree));
-    record.map(Some).map_err(|error| RecordError::Field { path, error })
+    record.map(Some).at("use", &path)
 }
 
 /// A record is not trusted to name what is executed: its reader takes that from its own settings.
@@ -380,7 +379,7 @@ pub(crate) mod tests {
             .unwrap();
         let (found, bad) = list(&RealFiles, dir.path()).unwrap();
         assert_eq!((found.len(), bad.len()), (0, 2));
-        assert!(bad[1].to_string().contains("VERSION"), "{bad:?}");
+        assert!(scr_base::describe(&bad[1]).contains("VERSION"), "{bad:?}");
     }
 
     #[test]

@@ -1,21 +1,15 @@
 //! Detached flushes whose application ends, or dies, right after it has begun them.
 
-use super::stage::{in_use, through, Cached, Stage, NOW, OPTIONS};
-use crate::flush::closing::{
-    close, drop_datasets, finalize_arrived, finalize_pending, finish, forget, resolve, CloseOutcome, Closers,
-    Share,
-};
+use super::stage::{finalize_arrived, finalize_pending, in_use, through, Cached, Stage, NOW, OPTIONS};
 use crate::flush::detached::record;
 use crate::flush::detached::{poll_some, Here, PollResult, Which};
-use crate::flush::names::Staged;
-use crate::flush::step::{Step, StepError};
-use crate::flush::FlushOutcome;
 use crate::flush::{Flush, Options, SourceFile};
 use scr_base::fs::{Files, How, RealFiles, Retrying};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_prefix::commit::{CloseOutcome, Commit, FlushOutcome, Share, Staged};
 use scr_prefix::ledger::pending;
 use scr_prefix::ledger::{Closer, CommonFiles, Dropping, LedgerDir, Request, Turn};
-use scr_prefix::{staging_file, Index, Prefix, PrefixId, DELETION};
+use scr_prefix::{staging_file, Index, Prefix, PrefixError, PrefixId, DELETION};
 use scr_test_kit::faulty::{given_up, FaultyFiles, What};
 use scr_test_kit::fixtures::let_look_dead;
 use std::collections::BTreeSet;
@@ -285,8 +279,7 @@ fn a_process_that_goes_on_while_another_one_closes_its_flush_takes_nothing_back(
 /// The flush that was under way listed it again, and made it current.
 #[test]
 fn a_dropped_dataset_does_not_come_back_with_a_flush_that_has_arrived() {
-    let drop =
-        |nodes: &Nodes| _ = drop_datasets(&RealFiles, &nodes.stage.prefix, Dropping::Named(b"a"), 0).unwrap();
+    let drop = |nodes: &Nodes| _ = drop_a(&RealFiles, &nodes.stage).unwrap();
     let is_gone = |nodes: &Nodes, at: u64| {
         finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
         assert!(nodes.stage.index().entry(1).is_none(), "stopped at {at}");
@@ -309,11 +302,11 @@ fn nothing_is_dropped_while_the_record_of_a_flush_cannot_be_read() {
     faulty.never_pause();
     faulty.fail_from(1, ErrorKind::TimedOut);
     let files = Retrying::around(Arc::new(faulty.clone()));
-    assert!(drop_datasets(&*files, &nodes.stage.prefix, Dropping::Named(b"a"), 0).is_err());
+    assert!(drop_a(&*files, &nodes.stage).is_err());
     let ended = finalize_pending(&*files, &nodes.stage.prefix, NOW).unwrap();
     assert!(ended.iter().all(|ended| ended.expect_ended().is_err()));
     faulty.fail_once(faulty.mutations() + 1, ErrorKind::TimedOut);
-    assert!(drop_datasets(&*files, &nodes.stage.prefix, Dropping::Named(b"a"), 0).unwrap().0);
+    assert!(drop_a(&*files, &nodes.stage).unwrap());
     finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();
     assert!(nodes.stage.index().entry(1).is_none());
 }
@@ -680,19 +673,12 @@ fn an_error_on_one_rank_reaches_all_ranks_and_leaves_no_files() {
     assert_eq!((nodes.records(0), nodes.records(1)), (0, 0));
 }
 
-/// A job of which all ranks do the same at the same time.
-struct SlowJob;
+fn commit<'a>(files: &'a dyn Files, stage: &'a Stage) -> Commit<'a> {
+    LedgerDir { files, prefix: &stage.prefix }.commit(NOW)
+}
 
-impl Closers for SlowJob {
-    type Error = StepError;
-
-    fn each(&self, _: Step, work: impl FnOnce() -> Result<(), StepError>) -> Result<(), StepError> {
-        work()
-    }
-
-    fn is_first(&self) -> bool {
-        true
-    }
+fn drop_a(files: &dyn Files, stage: &Stage) -> Result<bool, PrefixError> {
+    LedgerDir { files, prefix: &stage.prefix }.drop_datasets(Dropping::Named(b"a"), 0).map(|(any, _)| any)
 }
 
 /// Before the `at`-th operation of `files` the job of the same flush does something, unless it would wait for the index. Tells
@@ -752,16 +738,10 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
             let marked = own.clone();
             let mark = || Ok(marked.mark_done(&RealFiles, prefix, 0, &KvTree::new())?);
             let folders = vec![prefix.file(&"a".parse().unwrap()), prefix.dir().to_owned()];
-            let share = Share {
-                files: &RealFiles,
-                prefix,
-                record: &mut own,
-                staged,
-                folders,
-                in_place: false,
-                fence: None,
-            };
-            close(&SlowJob, share, NOW, mark).is_ok()
+            // All ranks do the same at the same time.
+            let share =
+                Share { record: &mut own, staged, folders, in_place: false, fence: None, is_first: true };
+            commit(&RealFiles, theirs).close(share, mark, |_, work| work()).is_ok()
         });
         finalize_pending(&files, &stage.prefix, NOW).unwrap();
         if !files.was_interrupted() {
@@ -771,8 +751,8 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
         let job_is_done = outcome.lock().unwrap().take();
         if job_is_done == Some(false) {
             too_late += 1;
-            resolve(&RealFiles, &stage.prefix, &record, NOW);
-            forget(&RealFiles, &stage.prefix, &record, true);
+            commit(&RealFiles, &stage).resolve(&record);
+            commit(&RealFiles, &stage).forget(&record, true);
         }
         closed += u32::from(job_is_done == Some(true));
         for when in ["at once", "in the next run"] {
@@ -807,7 +787,8 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
         let record = record.clone();
         let outcome = while_stopped_at(&files, at, &stage, move |theirs| {
             let prefix = &theirs.prefix;
-            let committed = LedgerDir { files: &RealFiles, prefix }.commit(&record, "1.x", None, NOW).is_ok();
+            let committed =
+                LedgerDir { files: &RealFiles, prefix }.complete(&record, "1.x", None, NOW).is_ok();
             if committed {
                 record.forget(&RealFiles, prefix).unwrap();
             }
@@ -952,7 +933,7 @@ fn a_job_learns_that_its_flush_is_complete_though_the_marks_are_gone() {
     let stage = Stage::new(2);
     let record = completed_by_another(&stage);
     record.write(&RealFiles, &stage.prefix).unwrap();
-    assert_eq!(resolve(&RealFiles, &stage.prefix, &record, NOW), CloseOutcome::Complete);
+    assert_eq!(commit(&RealFiles, &stage).resolve(&record), CloseOutcome::Complete);
     assert!(stage.is_listed(1));
     assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
 }
@@ -967,7 +948,7 @@ fn a_flush_that_another_process_has_finished_meanwhile_stays_complete() {
         .transact(&Request::NameAgain { dataset: &record.dataset, by: "1.x" })
         .unwrap();
     assert!(stage.is_listed(1), "without a record nobody would give the names");
-    assert_eq!(finish(&RealFiles, &stage.prefix, record, NOW).unwrap(), None);
+    assert_eq!(commit(&RealFiles, &stage).finish(record).unwrap(), None);
     assert!(stage.is_listed(1));
 }
 
@@ -994,10 +975,10 @@ fn a_flush_that_another_process_makes_complete_while_it_is_finished_is_not_taken
         let theirs = record.clone();
         let outcome = while_stopped_at(&files, at, &stage, move |stage| {
             LedgerDir { files: &RealFiles, prefix: &stage.prefix }
-                .commit(&theirs, "1.x", Some("other"), NOW)
+                .complete(&theirs, "1.x", Some("other"), NOW)
                 .is_ok()
         });
-        let finished = finish(&files, &stage.prefix, record.clone(), NOW).unwrap();
+        let finished = commit(&files, &stage).finish(record.clone()).unwrap();
         assert!(finished.is_none(), "at {at}: {finished:?}");
         assert!(stage.is_listed(1) && stage.is_right(&cached), "at {at}");
         if !files.was_interrupted() {

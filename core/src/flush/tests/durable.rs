@@ -1,8 +1,7 @@
 //! Every byte, every name and every folder must be on stable storage before a dataset counts, whoever closes the flush. The
 //! tests simulate a power failure right after, which reveals what was not.
 
-use super::stage::{through, Cached, Stage, OPTIONS};
-use crate::flush::closing::finalize_pending;
+use super::stage::{finalize_pending, through, Cached, Stage, OPTIONS};
 use crate::flush::{FlushError, Options, SourceFile};
 use scr_base::fs::{Durability, Files, How, RealFiles};
 use scr_prefix::staging_file;

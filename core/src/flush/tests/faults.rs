@@ -1,8 +1,7 @@
 //! Every mutating operation of a flush fails once, and the world stops before and in the middle of each: whatever
 //! the index then lists as complete is complete, and what was cached is still there.
 
-use super::stage::{through, Cached, Kept, Stage, NOW};
-use crate::flush::closing::{finalize_arrived, finalize_pending};
+use super::stage::{finalize_arrived, finalize_pending, through, Cached, Kept, Stage, NOW};
 use crate::flush::{FlushError, FlushReport, MakeCurrent};
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Refusal, Request};

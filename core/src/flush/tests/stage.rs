@@ -8,7 +8,9 @@ use scr_comm::thread::run;
 use scr_comm::{Comm, Rank};
 use scr_config::param::AppConfig;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
-use scr_prefix::{DatasetDescriptor, FileName, Index, Prefix, PrefixId};
+use scr_prefix::commit::FlushOutcome;
+use scr_prefix::ledger::{LedgerDir, Wish};
+use scr_prefix::{DatasetDescriptor, FileName, Index, Prefix, PrefixError, PrefixId};
 use scr_test_kit::faulty::{FaultyFiles, What};
 use scr_test_kit::TestEnv;
 use std::collections::HashMap;
@@ -27,6 +29,24 @@ const SINCE_EPOCH: Duration = Duration::from_secs(1_795_231_704);
 /// The same as the index writes it.
 pub(crate) fn time_of_flush() -> String {
     scr_base::env::local_time(UNIX_EPOCH + SINCE_EPOCH)
+}
+
+/// A run ends the flushes of earlier ones.
+pub(crate) fn finalize_pending(
+    files: &dyn Files,
+    prefix: &Prefix,
+    now: &str,
+) -> Result<Vec<FlushOutcome>, PrefixError> {
+    LedgerDir { files, prefix }.commit(now).end_all(Wish::End)
+}
+
+/// `scr poststage` does.
+pub(crate) fn finalize_arrived(
+    files: &dyn Files,
+    prefix: &Prefix,
+    now: &str,
+) -> Result<Vec<FlushOutcome>, PrefixError> {
+    LedgerDir { files, prefix }.commit(now).end_all(Wish::EndArrived)
 }
 
 /// The plain transport, through this file layer.

@@ -1,12 +1,11 @@
 //! Flushes on threads, while the ranks compute.
 
-use super::stage::{through, Stage, Through, NOW, OPTIONS};
-use crate::flush::closing::finalize_pending;
-use crate::flush::FlushOutcome;
+use super::stage::{finalize_pending, through, Stage, Through, NOW, OPTIONS};
 use crate::flush::Options;
 use scr_base::fs::RealFiles;
 use scr_comm::collective::barrier;
 use scr_plugin_api::{CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
+use scr_prefix::commit::FlushOutcome;
 use scr_test_kit::faulty::{FaultyFiles, What};
 use std::collections::HashMap;
 use std::fs;

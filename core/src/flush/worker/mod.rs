@@ -16,12 +16,12 @@ mod thread;
 
 pub(super) use thread::RunningWorker;
 
-use super::pauses::Pauses;
 use super::plan::Plan;
 use super::running::{Running, RunningFlush};
 use super::step::{Step, StepError};
 use super::throttle::Throttle;
 use super::{Flush, FlushError, FlushReport, SourceFile};
+use scr_base::fs::Pauses;
 use scr_comm::collective::{all_reduce, Op};
 use scr_prefix::DatasetDescriptor;
 use std::sync::Arc;

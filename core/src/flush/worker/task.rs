@@ -6,14 +6,13 @@
 
 use super::flags::{Flags, SharedFlags};
 use crate::flush::file_copy::{self, FileCopy};
-use crate::flush::names::make_folders;
-use crate::flush::pauses::Pauses;
 use crate::flush::step::{Step, StepError};
 use crate::flush::throttle::Throttle;
 use crate::flush::Options;
 use rustix::process::setpriority_process;
-use scr_base::fs::{At, Files, How};
+use scr_base::fs::{At, Files, How, Pauses};
 use scr_plugin_api::Transport;
+use scr_prefix::commit::make_folders;
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{LedgerDir, RecordedLists};
 use scr_prefix::Prefix;

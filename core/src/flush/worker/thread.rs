@@ -2,9 +2,8 @@
 
 use super::flags::SharedFlags;
 use super::task::{Task, TaskEnd};
-use crate::flush::pauses::LEAST_PAUSE;
 use crate::flush::step::StepError;
-use scr_base::fs::Files;
+use scr_base::fs::{Files, LEAST_PAUSE};
 use scr_base::parallel;
 use scr_plugin_api::Transport;
 use std::sync::Arc;

@@ -4,7 +4,7 @@ use super::{events, Output};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, Crowded};
 use crate::error::Doing as _;
-use crate::flush::{closing, Flushes};
+use crate::flush::Flushes;
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
@@ -14,7 +14,6 @@ use scr_comm::collective::{all_reduce, any, first_rank, Op};
 use scr_comm::{Collective, Rank};
 use scr_config::descriptor::{Encode, Redundancy};
 use scr_config::param;
-use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{
     rank2file, DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, PrefixError, RestartPoint,
 };
@@ -259,9 +258,8 @@ impl Wanted<'_> {
 /// given out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count,
 /// or that nobody has listed yet.
 fn take_name(job: &Job, record: &RankRecord, has_told: &mut bool) -> Collective<bool> {
-    let begin = |ledger: LedgerDir<'_>| ledger.begin_in_place(&record.dataset);
     let taken = match job.rank() {
-        Rank(0) => closing::after_earlier_flushes(job.files(), &job.prefix, None, &job.local_time(), begin),
+        Rank(0) => job.commit().in_turn(None, || job.ledger().begin_in_place(&record.dataset)),
         _ => Ok(false),
     };
     tell_unsaved(job, &taken, has_told);

@@ -1,4 +1,4 @@
-//! How one process ends a flush: `Closing` in `flush/closing.rs`.
+//! How one process ends a flush: `Closing` in `commit/closing.rs`.
 
 use super::super::super::{Close, Ended, Ending, Wish};
 use super::{

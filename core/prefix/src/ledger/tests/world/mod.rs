@@ -2,7 +2,7 @@
 //!
 //! Each actor is a state machine whose steps are atomic. A step that changes the ledger goes through the real [`decide`] and
 //! [`Ledger::apply`]; a step that moves files changes a small map. The order of the steps is that of `ledger/steps.rs`, and below
-//! that of `flush/closing.rs` and `delete`. Any actor may die before any step. One that holds `finalize.lock` may lose it to
+//! that of `commit/closing.rs` and `delete`. Any actor may die before any step. One that holds `finalize.lock` may lose it to
 //! another one and go on.
 //!
 //! In every state a run starts, alone, in a copy of the world: it ends the flushes under way and restarts. The
@@ -237,7 +237,7 @@ enum At {
     ClearRecord(Outcome),
 }
 
-/// A flush that an actor ends: `Closing` in `flush/closing.rs`.
+/// A flush that an actor ends: `Closing` in `commit/closing.rs`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 struct Frame {
     flush: u8,

@@ -1,10 +1,9 @@
 //! The result of closing a flush that was found under way.
 
-use scr_base::fs::Files;
-use scr_prefix::ledger::pending::PendingFlush;
-use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{DatasetDescriptor, FlushProgress, Prefix};
-use std::path::PathBuf;
+use crate::ledger::pending::PendingFlush;
+use crate::ledger::LedgerDir;
+use crate::{DatasetDescriptor, FlushProgress};
+use serde::{Deserialize, Serialize};
 
 /// How it has ended, and what is left.
 #[derive(Debug, Clone, PartialEq)]
@@ -40,29 +39,39 @@ pub enum FlushOutcome {
     },
     /// A record that cannot be used; it is left for people to look at.
     Unusable {
-        /// Which file.
-        path: PathBuf,
-        /// The fault.
+        /// The fault, and in which file.
         why: String,
         /// Whether it is damaged for every reader. One that could not be read may be that of the newest dataset.
         is_damaged: bool,
     },
 }
 
-impl FlushOutcome {
-    /// The flush could not be ended for a reason that may pass.
-    pub(super) fn postponed(files: &dyn Files, prefix: &Prefix, record: &PendingFlush, why: String) -> Self {
-        let index = LedgerDir { files, prefix }.index();
-        let has_taken = index
-            .map_or(true, |index| index.progress(&record.dataset, &record.token) == FlushProgress::Taken);
-        let has_arrived = !record.revoked && record.all_done(files, prefix).unwrap_or(true);
-        let is_whole = record.dataset.checkpoint && has_arrived;
-        let has_taken = has_taken && !record.revoked;
-        Self::Postponed { dataset: record.dataset.clone(), why, has_taken, is_whole }
-    }
+/// How the flush of a job has ended in which something failed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum CloseOutcome {
+    /// The dataset is complete.
+    Complete,
+    /// Every byte has arrived, but the flush could not be closed, and why.
+    Unfinished(String),
+    /// It is not closed by anybody any more.
+    TakenBack,
+}
 
+impl LedgerDir<'_> {
+    /// A flush could not be ended for a reason that may pass.
+    pub(super) fn postponed(self, record: &PendingFlush, why: String) -> FlushOutcome {
+        let PendingFlush { dataset, token, revoked, .. } = record;
+        let is_taken =
+            self.index().map_or(true, |index| index.progress(dataset, token) == FlushProgress::Taken);
+        let has_arrived = !revoked && record.all_done(self.files, self.prefix).unwrap_or(true);
+        let (has_taken, is_whole) = (is_taken && !revoked, dataset.checkpoint && has_arrived);
+        FlushOutcome::Postponed { dataset: dataset.clone(), why, has_taken, is_whole }
+    }
+}
+
+impl FlushOutcome {
     /// For a run that finds nothing else to restart from.
-    pub(super) fn is_whole(&self) -> bool {
+    pub fn is_whole(&self) -> bool {
         matches!(self, Self::Postponed { is_whole: true, .. })
     }
 
@@ -70,7 +79,7 @@ impl FlushOutcome {
     ///
     /// # Errors
     /// Why the run might begin from nothing.
-    pub(super) fn expect_ended(&self) -> Result<(), String> {
+    pub fn expect_ended(&self) -> Result<(), String> {
         match self {
             Self::Postponed { has_taken: true, .. } | Self::Unusable { is_damaged: false, .. } => {
                 Err(format!("{self}; what this run would restart from may be older: {CURE}"))
@@ -81,7 +90,7 @@ impl FlushOutcome {
 }
 
 /// The remedy for a flush that a run cannot begin beside.
-pub(super) const CURE: &str =
+pub const CURE: &str =
     "start the job again, or finish the flush with `scr poststage', or give the dataset up with `scr index \
     --drop'";
 
@@ -114,7 +123,7 @@ impl std::fmt::Display for FlushOutcome {
                     named(dataset)
                 )
             }
-            Self::Unusable { path, why, .. } => write!(f, "{} cannot be used: {why}", path.display()),
+            Self::Unusable { why, .. } => f.write_str(why),
         }
     }
 }

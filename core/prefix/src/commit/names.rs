@@ -1,31 +1,34 @@
 //! Folders are made, files get their names, and the names are synced.
 
-use super::step::StepError;
+use crate::ledger::{expect_lock, Fence};
+use crate::{staging_file, Prefix, PrefixError, Unsynced, DIR_MODE};
 use scr_base::fs::verify::expect_bytes;
 use scr_base::fs::{unique_number, At, Durability, Files, FsError};
-use scr_prefix::ledger::{expect_lock, Fence};
-use scr_prefix::{staging_file, Prefix, Unsynced, DIR_MODE};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A file of a flush under its two names.
-pub(super) struct Staged {
-    pub(super) target: PathBuf,
-    pub(super) staging: PathBuf,
-    pub(super) bytes: u64,
-    pub(super) crc: Option<u32>,
+pub struct Staged {
+    pub target: PathBuf,
+    pub staging: PathBuf,
+    pub bytes: u64,
+    pub crc: Option<u32>,
 }
 
 /// Makes folders, durably.
-pub(super) fn make_folders(files: &dyn Files, folders: &[PathBuf]) -> Result<(), FsError> {
+pub fn make_folders(files: &dyn Files, folders: &[PathBuf]) -> Result<(), FsError> {
     folders.iter().try_for_each(|folder| files.make_dirs(folder, DIR_MODE, Durability::Synced))
 }
 
 /// Gives a file its name. A process that has done so before may have failed to sync it, and syncing it once more would succeed
 /// though the system has lost the name. So a process with the lock makes the name anew, which a sync proves. A rank leaves it:
 /// the file may be read already.
-pub(super) fn name_file(files: &dyn Files, fence: Option<Fence<'_>>, file: &Staged) -> Result<(), StepError> {
+pub(super) fn name_file(
+    files: &dyn Files,
+    fence: Option<Fence<'_>>,
+    file: &Staged,
+) -> Result<(), PrefixError> {
     let (staging, target) = (&file.staging, &file.target);
     // More than twice only if another process that closes the flush is at it.
     for _ in 0..MOST_RENAMES {
@@ -56,7 +59,7 @@ fn rename(files: &dyn Files, from: &Path, to: &Path) -> Result<bool, FsError> {
 }
 
 /// The folders that files lie in, up to the prefix directory.
-pub(super) fn folders_of<'a>(prefix: &Prefix, paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
+pub fn folders_of<'a>(prefix: &Prefix, paths: impl Iterator<Item = &'a Path>) -> BTreeSet<&'a Path> {
     let above = paths.flat_map(|path| path.ancestors().skip(1));
     above.filter(|folder| folder.starts_with(prefix.dir())).collect()
 }
@@ -82,11 +85,7 @@ pub fn sync_folders<'a>(
 
 /// Syncs the names of files in place, and of the folders that they lie in, once: what could not be synced is refused from then
 /// on.
-pub(crate) fn sync_names(
-    files: &dyn Files,
-    prefix: &Prefix,
-    paths: &BTreeSet<PathBuf>,
-) -> Result<(), FsError> {
+pub fn sync_names(files: &dyn Files, prefix: &Prefix, paths: &BTreeSet<PathBuf>) -> Result<(), FsError> {
     let unsynced = Unsynced { files, prefix };
     let folders = folders_of(prefix, paths.iter().map(|path| &**path));
     let mut named = paths.iter().map(|path| &**path).chain(folders.iter().copied());
