@@ -69,7 +69,7 @@ impl Flush<'_> {
         if comm.size() > self.options.ranks_per_leaf {
             // Another dataset may have the number, and the lists that go by it.
             let listed = match self.job.rank() {
-                Rank(0) => self.ledger().list_incomplete(dataset),
+                Rank(0) => self.job.ledger().list_incomplete(dataset),
                 _ => Ok(()),
             };
             self.agreed(dataset, Step::Recording, listed)?;
@@ -90,7 +90,7 @@ impl Flush<'_> {
         let leaf = lists::gather(&*self.job.comm, mine, ranks_per_leaf)?;
         let (first, other): (Vec<_>, Vec<_>) = leaf.into_iter().partition(|leaf| leaf.first == Rank(0));
         if self.job.comm.size() > ranks_per_leaf {
-            let written = other.iter().try_for_each(|leaf| self.ledger().write_leaf(dataset.id, leaf));
+            let written = other.iter().try_for_each(|leaf| self.job.ledger().write_leaf(dataset.id, leaf));
             self.agreed(dataset, step, written)?;
         }
         Ok(first.into_iter().next())

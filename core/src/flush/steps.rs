@@ -13,8 +13,8 @@ use crate::typed::broadcast_value;
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
-use scr_prefix::commit::{make_folders, sync_folders, CloseOutcome, Commit, Share};
-use scr_prefix::ledger::{LedgerDir, Refusal};
+use scr_prefix::commit::{make_folders, sync_folders, CloseOutcome, Share};
+use scr_prefix::ledger::Refusal;
 use scr_prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
 use std::path::PathBuf;
 
@@ -54,9 +54,9 @@ impl Flush<'_> {
         self.agreed(dataset, Step::Folders, made)?;
         let Plan { mut record, copies, listed, folders, lists, asked, .. } = plan;
         let in_place = self.options.in_place;
-        let ledger = self.ledger();
+        let ledger = self.job.ledger();
         let recorded = lists.map_or(Ok(()), |lists| match in_place {
-            true => self.commit().in_turn(None, || ledger.record_in_place(&record.dataset, &lists)),
+            true => self.job.commit().in_turn(None, || ledger.record_in_place(&record.dataset, &lists)),
             false => ledger.record_pending(&mut record, &lists),
         });
         let run =
@@ -70,7 +70,11 @@ impl Flush<'_> {
         match self.agreed(dataset, Step::Recording, recorded) {
             Ok(()) => Ok(run),
             Err(error) => {
-                let error = self.superseded(dataset, newer, error)?;
+                let newer = broadcast_value(&*self.job.comm, (self.job.rank() == Rank(0)).then_some(newer))?;
+                let error = newer.map_or(error, |newer| {
+                    let dataset = label(dataset);
+                    FlushError::Superseded { dataset, newer }
+                });
                 self.resolve_failed(&run, error).map(|()| run)
             }
         }
@@ -79,23 +83,7 @@ impl Flush<'_> {
     /// Whether the prefix directory has it. One that is only under way may yet be taken back.
     fn is_complete(&self, id: u64) -> bool {
         let is_valid = |index: &Index| index.entry(id).is_some_and(|entry| entry.is_valid());
-        self.ledger().look(is_valid).unwrap_or(false)
-    }
-
-    /// The error, or if rank 0 has found a newer, complete dataset that has the name or files of this one, the error that says
-    /// so. All ranks call it.
-    fn superseded(
-        &self,
-        dataset: &DatasetDescriptor,
-        newer: Option<u64>,
-        error: FlushError,
-    ) -> Result<FlushError, CommError> {
-        let mut id = [newer.unwrap_or(0)];
-        all_reduce(&*self.job.comm, &mut id, Op::Max)?;
-        Ok(match id {
-            [0] => error,
-            [newer] => FlushError::Superseded { dataset: label(dataset), newer },
-        })
+        self.job.ledger().look(is_valid).unwrap_or(false)
     }
 
     /// Step 2: the transport fills the staging files, and what came is checked.
@@ -181,7 +169,7 @@ impl Flush<'_> {
         };
         let mark = || {
             if let Some(leaf) = leaf {
-                self.ledger().write_leaf(run.record.dataset.id, &leaf)?;
+                self.job.ledger().write_leaf(run.record.dataset.id, &leaf)?;
             }
             if !in_place {
                 run.record.mark_done(files, prefix, 0, &KvTree::new())?;
@@ -194,7 +182,8 @@ impl Flush<'_> {
         let mut record = run.record.clone();
         let is_first = self.job.rank() == Rank(0);
         let share = Share { record: &mut record, staged, folders, in_place, fence: None, is_first };
-        self.commit()
+        self.job
+            .commit()
             .close(share, mark, |group, work| self.agreed(&run.record.dataset, Step::of(group), work()))?;
         let in_place = run.copies.iter().filter(|_| in_place && self.options.may_replace);
         in_place.for_each(|copy| Overwritten::forget(files, prefix, &copy.file.name));
@@ -228,7 +217,7 @@ impl Flush<'_> {
             let _ = self.transport().cancel(ticket);
         }
         let record = &run.record;
-        let outcome = (self.job.rank() == Rank(0)).then(|| self.commit().resolve(record));
+        let outcome = (self.job.rank() == Rank(0)).then(|| self.job.commit().resolve(record));
         let outcome = broadcast_value(&*self.job.comm, outcome)?;
         self.forget_record(run);
         match outcome {
@@ -240,7 +229,7 @@ impl Flush<'_> {
                 let left = any(&*self.job.comm, [!file_copy::remove_staging(self.files(), &run.copies)])?;
                 // A file system that was full has had no room for the lock before.
                 if self.job.rank() == Rank(0) {
-                    self.commit().forget(record, left == [false]);
+                    self.job.commit().forget(record, left == [false]);
                 }
                 Err(error)
             }
@@ -252,13 +241,5 @@ impl Flush<'_> {
         let mut sums = [copies.len() as u64, bytes];
         all_reduce(&*self.job.comm, &mut sums, Op::Sum)?;
         Ok(FlushReport { files: sums[0], bytes: sums[1], sums: None })
-    }
-
-    pub(super) fn ledger(&self) -> LedgerDir<'_> {
-        self.job.ledger()
-    }
-
-    fn commit(&self) -> Commit<'_> {
-        self.job.commit()
     }
 }

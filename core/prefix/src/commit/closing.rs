@@ -4,7 +4,7 @@ use super::names::{folders_of, name_file, sync_folders, Staged, BLOCK_BYTES};
 use super::{CloseOutcome, Commit, FlushOutcome};
 use crate::ledger::pending::{self, PendingFlush};
 use crate::ledger::{
-    expect_lock, Close, Closer, Ended, Ending, Fence, LedgerDir, Refusal, Request, Whose, Wish, SAVED,
+    expect_lock, Close, Closer, Do, Ended, Fence, Found, LedgerDir, Refusal, Request, Whose, Wish, SAVED,
 };
 use crate::{
     staging_file, FileName, FlushFile, FlushProgress, Location, PrefixError, PrefixFile, Rank2File, IN_PLACE,
@@ -81,30 +81,84 @@ pub(super) struct Closing<'a> {
 }
 
 impl Closing<'_> {
-    pub(super) fn resolve(&self, now: &str) -> CloseOutcome {
-        let even_if_taken = match self.record.all_done(self.ledger.files, self.ledger.prefix) {
-            Err(error) => return CloseOutcome::Unfinished(describe(&error)),
-            Ok(is_marked) => match Ending::of(self.record.recorded(), is_marked, Wish::Resolve) {
-                Ending::RollForward | Ending::Leave => return self.roll_forward(now),
-                Ending::Nothing | Ending::ClearAway => return CloseOutcome::TakenBack,
-                Ending::Revoke { even_if_taken } => even_if_taken,
-            },
-        };
-        match self.revoke(even_if_taken) {
-            // A process that has ended it before may have removed marks already.
-            Ok(false) => self.roll_forward(now),
-            // The process that has the lock by now may close it.
-            Err(error) if self.expect_lock().is_err() => CloseOutcome::Unfinished(describe(&error)),
-            // A file system that is full has no room for a lock. Without all marks no process closes it.
-            Ok(true) | Err(_) => CloseOutcome::TakenBack,
+    /// Ends it as is wished. Gives how it has ended, and why it was taken back, if it was.
+    ///
+    /// # Errors
+    /// A step has failed for a reason that may pass.
+    pub(super) fn run(&self, wish: Wish, now: &str) -> Result<(Ended, String), PrefixError> {
+        let is_marked = self.record.all_done(self.ledger.files, self.ledger.prefix)?;
+        self.run_from(Do::first(self.record.recorded(), is_marked, wish), wish, now)
+    }
+
+    /// The same from one step on.
+    ///
+    /// # Errors
+    /// As for [`run`](Self::run).
+    pub(super) fn run_from(&self, first: Do, wish: Wish, now: &str) -> Result<(Ended, String), PrefixError> {
+        let (mut next, mut damage) = (first, None);
+        loop {
+            if let Do::Stop(ended) = next {
+                let why = match ended {
+                    Ended::CountsNoMore => "its dataset was complete, and counts no more",
+                    _ if self.record.revoked => "it was given up, and not all of it was removed",
+                    _ => "it was interrupted before all files had arrived",
+                };
+                return Ok((ended, damage.unwrap_or_else(|| why.to_owned())));
+            }
+            let found = self.execute(next, wish, now)?;
+            next = next.after(&found, wish);
+            if let Found::Damage(fault) = found {
+                damage = Some(fault);
+            }
         }
     }
 
-    fn roll_forward(&self, now: &str) -> CloseOutcome {
-        match self.finish_or_take_back(now) {
-            Ok(None) => CloseOutcome::Complete,
-            Ok(Some(_)) => CloseOutcome::TakenBack,
+    fn execute(&self, what: Do, wish: Wish, now: &str) -> Result<Found, PrefixError> {
+        match what {
+            Do::Look { .. } => return self.look(),
+            Do::Close => match self.check_and_close(now) {
+                Err(error) if error.is_damage() => return Ok(Found::Damage(describe(&error))),
+                closed => closed?,
+            },
+            Do::Revoke { even_if_taken } => match self.revoke(even_if_taken) {
+                // A file system that is full has no room for a lock, and without all marks no process closes it; unless the one
+                // that has the lock by now does.
+                Err(_) if wish == Wish::Resolve && !even_if_taken && self.expect_lock().is_ok() => (),
+                revoked => return revoked,
+            },
+            Do::RemoveStaging(_) => self.remove_staging()?,
+            Do::Release => {
+                self.ledger.transact(&Request::Release(Whose::Flush(&self.record.token))).map(drop)?
+            }
+            Do::Forget(ended) => {
+                self.expect_lock()?;
+                let revoked = ended == Ended::TakenBack;
+                let record = PendingFlush { revoked, ..self.record.clone() };
+                record.forget(self.ledger.files, self.ledger.prefix)?;
+            }
+            Do::Stop(_) => (),
+        }
+        Ok(Found::Done)
+    }
+
+    pub(super) fn resolve(&self, now: &str) -> CloseOutcome {
+        match self.run(Wish::Resolve, now) {
+            Ok((Ended::Complete, _)) => CloseOutcome::Complete,
+            Ok(_) => CloseOutcome::TakenBack,
             Err(error) => CloseOutcome::Unfinished(describe(&error)),
+        }
+    }
+
+    pub(super) fn end(&self, now: &str, wish: Wish) -> FlushOutcome {
+        let PendingFlush { dataset, marks, .. } = self.record.clone();
+        match self.run(wish, now) {
+            Ok((Ended::Complete, _)) => FlushOutcome::Finalized(dataset),
+            Ok((Ended::NotNow, _)) => {
+                let done = self.record.done(self.ledger.files, self.ledger.prefix).unwrap_or(0);
+                FlushOutcome::Waiting { dataset, done, marks }
+            }
+            Ok((_, why)) => FlushOutcome::Revoked { dataset, why },
+            Err(error) => self.ledger.postponed(&self.record, describe(&error)),
         }
     }
 
@@ -113,67 +167,16 @@ impl Closing<'_> {
         expect_lock(Some(self.fence), &pending::flush_path(self.ledger.prefix, &self.record.token))
     }
 
-    pub(super) fn end(&self, now: &str, wish: Wish) -> FlushOutcome {
-        let dataset = self.record.dataset.clone();
-        let taken_back = |why: &str| self.clear_away_revoked().map(|()| Some(why.to_owned()));
-        let done = self.record.done(self.ledger.files, self.ledger.prefix);
-        let ended = done.map_err(PrefixError::from).and_then(|done| {
-            let (recorded, marks) = (self.record.recorded(), self.record.marks);
-            match Ending::of(recorded, done >= marks, wish) {
-                Ending::Nothing | Ending::Leave => {
-                    return Ok(FlushOutcome::Waiting { dataset: dataset.clone(), done, marks })
-                }
-                Ending::ClearAway => Ok(taken_back("it was given up, and not all of it was removed")?),
-                Ending::Revoke { even_if_taken } if self.revoke(even_if_taken)? => {
-                    Ok(taken_back("it was interrupted before all files had arrived")?)
-                }
-                Ending::Revoke { .. } | Ending::RollForward => self.finish_or_take_back(now),
-            }
-            .map(|ended| match ended {
-                None => FlushOutcome::Finalized(dataset.clone()),
-                Some(why) => FlushOutcome::Revoked { dataset: dataset.clone(), why },
-            })
-        });
-        ended.unwrap_or_else(|error| self.ledger.postponed(&self.record, describe(&error)))
-    }
-
-    /// Finishes it; or takes it back, and says why.
-    pub(super) fn finish_or_take_back(&self, now: &str) -> Result<Option<String>, PrefixError> {
-        if let Some(ended) = self.clear_away_if_ended()? {
-            return Ok(ended);
-        }
-        let staged = self.record_checksums().and_then(|()| self.staged());
-        let finished = staged.and_then(|mut staged| {
-            staged.iter_mut().try_for_each(|file| self.check(file))?;
-            self.finish(staged, now)
-        });
-        match finished {
-            Ok(()) => Ok(None),
-            Err(error) if error.is_damage() => match self.clear_away_if_ended()? {
-                // Its job was only slow.
-                Some(ended) => Ok(ended),
-                None => self.take_back().map(|()| Some(describe(&error))),
-            },
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Forgets a flush of which all else was done, and says why its dataset does not count, if it does not.
-    fn clear_away_if_ended(&self) -> Result<Option<Option<String>>, PrefixError> {
+    fn look(&self) -> Result<Found, PrefixError> {
         let PendingFlush { dataset, token: by, .. } = &self.record;
-        let counts = match Ended::of(self.progress()?, self.is_saved(), || self.lacks_a_name())? {
-            Ended::NotYet => return Ok(None),
-            Ended::LacksName => {
-                self.ledger.transact(&Request::NameAgain { dataset, by })?;
-                return Ok(None);
-            }
-            Ended::Done { counts } => counts,
+        let found = Found::of(self.progress()?, self.is_saved(), || self.lacks_a_name())?;
+        match found {
+            Found::LacksName => self.ledger.transact(&Request::NameAgain { dataset, by })?,
+            // The process that did it may have failed to sync the index.
+            Found::Ended { .. } => self.ledger.transact(&Request::Confirm)?,
+            _ => return Ok(found),
         };
-        // The process that did it may have failed to sync the index.
-        self.ledger.transact(&Request::Confirm)?;
-        self.remove_staging()?;
-        self.forget(&self.record)?;
-        Ok(Some((!counts).then(|| "its dataset was complete, and counts no more".to_owned())))
+        Ok(found)
     }
 
     /// How far it is, as the index knows it.
@@ -222,9 +225,12 @@ impl Closing<'_> {
         Ok(())
     }
 
-    /// Closes it, with all files.
-    fn finish(&self, staged: Vec<Staged>, now: &str) -> Result<(), PrefixError> {
+    /// Checks all files, gives them their names, and lists the dataset.
+    fn check_and_close(&self, now: &str) -> Result<(), PrefixError> {
         let (files, prefix) = (self.ledger.files, self.ledger.prefix);
+        self.record_checksums()?;
+        let mut staged = self.staged()?;
+        staged.iter_mut().try_for_each(|file| self.check(file))?;
         let targets = staged.iter().map(|file| &*file.target);
         let folders = folders_of(prefix, targets).into_iter().map(Path::to_owned).collect();
         let (mut record, fence) = (self.record.clone(), Some(self.fence));
@@ -260,38 +266,14 @@ impl Closing<'_> {
     }
 
     /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
-    /// has not done so finds no record. Gives whether it is revoked; who has lost the lock revokes nothing.
-    pub(super) fn revoke(&self, even_if_taken: bool) -> Result<bool, PrefixError> {
+    /// has not done so finds no record. Who has lost the lock revokes nothing.
+    pub(super) fn revoke(&self, even_if_taken: bool) -> Result<Found, PrefixError> {
         let PendingFlush { dataset, token: by, .. } = &self.record;
         let request = Request::TakeBack { dataset, by, even_if_taken };
         match self.ledger.transact_if(&request, &mut |_| Ok(self.expect_lock()?)) {
-            Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(false),
-            revoked => revoked.map(|_| true),
+            Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(Found::Refused),
+            revoked => revoked.map(|_| Found::Done),
         }
-    }
-
-    pub(super) fn take_back(&self) -> Result<(), PrefixError> {
-        if !self.record.revoked {
-            self.revoke(true)?;
-        }
-        self.clear_away_revoked()
-    }
-
-    /// Removes what is left of a flush that is revoked.
-    fn clear_away_revoked(&self) -> Result<(), PrefixError> {
-        self.remove_staging()?;
-        self.forget_revoked()
-    }
-
-    /// Frees the names that it has taken, and forgets it. No staging file is left.
-    pub(super) fn forget_revoked(&self) -> Result<(), PrefixError> {
-        self.ledger.transact(&Request::Release(Whose::Flush(&self.record.token)))?;
-        self.forget(&PendingFlush { revoked: true, ..self.record.clone() })
-    }
-
-    fn forget(&self, record: &PendingFlush) -> Result<(), PrefixError> {
-        self.expect_lock()?;
-        Ok(record.forget(self.ledger.files, self.ledger.prefix)?)
     }
 
     /// Removes the staging files. A process that has taken the lock may have given a file its staging name.

@@ -27,7 +27,9 @@ pub use names::{folders_of, make_folders, sync_folders, sync_names, unused_name,
 pub use outcome::{CloseOutcome, FlushOutcome, CURE};
 
 use crate::ledger::pending::{self, FoundRecord, PendingFlush};
-use crate::ledger::{CommonFiles, Dropping, Fence, Ledger, LedgerDir, Refusal, Request, Turn, Whose, Wish};
+use crate::ledger::{
+    CommonFiles, Do, Dropping, Ended, Fence, Found, Ledger, LedgerDir, Refusal, Request, Turn, Whose, Wish,
+};
 use crate::{DatasetDescriptor, FlushProgress, IndexEntry, PrefixError, PrefixFile, Unsynced, DELETION};
 use closing::Closing;
 use scr_base::describe;
@@ -98,14 +100,18 @@ impl<'a> LedgerDir<'a> {
         }
         self.alone(|fence| {
             for record in meant()? {
-                Closing { ledger: self, record, fence }.take_back()?;
+                self.closing(record, fence).run(Wish::TakeBack, "")?;
             }
             Ok(true)
         })
     }
+
+    fn closing<'c>(&'c self, record: PendingFlush, fence: Fence<'c>) -> Closing<'c> {
+        Closing { ledger: *self, record, fence }
+    }
 }
 
-impl<'a> Commit<'a> {
+impl Commit<'_> {
     /// Ends the flushes found under way as is wished. [`Wish::End`] is for a process that has no flush of its own under way
     /// there. With [`Wish::EndArrived`] those are finished whose data has arrived, though the application has died or never
     /// called again, and others are left as they are: it is for when no application runs that ends its flushes itself.
@@ -127,7 +133,7 @@ impl<'a> Commit<'a> {
         let ended = self.ledger.alone(|fence| {
             // Somebody may have ended it while this process waited for the lock.
             let found = pending::find_again(self.ledger.files, self.ledger.prefix, record)?;
-            Ok::<_, FsError>(found.map(|record| self.closing(record, fence).end(&self.now, wish)))
+            Ok::<_, FsError>(found.map(|record| self.ledger.closing(record, fence).end(&self.now, wish)))
         });
         ended.unwrap_or_else(|error| Some(self.ledger.postponed(record, describe(&error))))
     }
@@ -140,7 +146,7 @@ impl<'a> Commit<'a> {
     pub fn end_now(&self, token: &str) -> Result<Option<Option<FlushOutcome>>, FsError> {
         self.ledger.try_alone(|fence| {
             let found = pending::find(self.ledger.files, self.ledger.prefix, token)?;
-            Ok(found.map(|record| self.closing(record, fence).end(&self.now, Wish::EndArrived)))
+            Ok(found.map(|record| self.ledger.closing(record, fence).end(&self.now, Wish::EndArrived)))
         })
     }
 
@@ -174,7 +180,7 @@ impl<'a> Commit<'a> {
             // The process that deletes has this lock.
             _ if token == DELETION => self.ledger.transact(&Request::Release(Whose::Deletion)).map(|_| None),
             found => Ok(found?.and_then(|record| {
-                let ended = self.closing(record, fence).end(&self.now, Wish::End);
+                let ended = self.ledger.closing(record, fence).end(&self.now, Wish::End);
                 matches!(ended, FlushOutcome::Postponed { .. }).then(|| ended.to_string())
             })),
         };
@@ -193,10 +199,11 @@ impl<'a> Commit<'a> {
     /// It could not be ended.
     pub fn finish(&self, record: PendingFlush) -> Result<Option<String>, PrefixError> {
         self.ledger.alone(|fence| {
-            let closing = self.closing(record, fence);
+            let closing = self.ledger.closing(record, fence);
             let PendingFlush { token, dataset, .. } = &closing.record;
             if pending::is_recorded(self.ledger.files, self.ledger.prefix, token)? {
-                return closing.finish_or_take_back(&self.now);
+                let (ended, why) = closing.run_from(Do::Look { fails: false }, Wish::End, &self.now)?;
+                return Ok((ended != Ended::Complete).then_some(why));
             }
             // Another process has ended it since it was recorded.
             let ended = Refusal::Ended { id: dataset.id };
@@ -232,7 +239,7 @@ impl<'a> Commit<'a> {
         let resolved = self.ledger.alone(|fence| {
             let found = pending::find(files, prefix, &record.token)?;
             let is_gone = found.is_none();
-            let closing = self.closing(found.unwrap_or_else(|| record.clone()), fence);
+            let closing = self.ledger.closing(found.unwrap_or_else(|| record.clone()), fence);
             Ok::<_, FsError>(match is_gone {
                 false => closing.resolve(&self.now),
                 true if closing.progress().is_ok_and(FlushProgress::counts) => CloseOutcome::Complete,
@@ -250,20 +257,13 @@ impl<'a> Commit<'a> {
     pub fn forget(&self, record: &PendingFlush, none_left: bool) {
         // The next run finds what is left through the record.
         let _ = self.ledger.alone(|fence| {
-            let closing = self.closing(record.clone(), fence);
+            let closing = self.ledger.closing(record.clone(), fence);
             // A file system that was full has had no room for the lock before.
-            match closing.revoke(false)? && none_left {
-                true => closing.forget_revoked(),
-                false => Ok(()),
+            if closing.revoke(false)? == Found::Done && none_left {
+                closing.run_from(Do::Release, Wish::TakeBack, &self.now)?;
             }
+            Ok::<_, PrefixError>(())
         });
-    }
-
-    fn closing<'c>(&self, record: PendingFlush, fence: Fence<'c>) -> Closing<'c>
-    where
-        'a: 'c,
-    {
-        Closing { ledger: self.ledger, record, fence }
     }
 }
 

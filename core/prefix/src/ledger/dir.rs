@@ -41,6 +41,15 @@ pub enum Turn<T> {
     After(String),
 }
 
+impl<T> Turn<T> {
+    fn map<R>(self, change: impl FnOnce(T) -> R) -> Turn<R> {
+        match self {
+            Self::Done(value) => Turn::Done(change(value)),
+            Self::After(token) => Turn::After(token),
+        }
+    }
+}
+
 /// A request that came true.
 #[derive(Debug, Default)]
 pub struct Committed {
@@ -215,10 +224,7 @@ impl<'a> LedgerDir<'a> {
             let Updated { value, locked, everywhere } =
                 shared::locked(self.files, self.prefix, |locked| self.once(locked, request, sharing, guard))?;
             let caution = Updated { value: (), locked, everywhere }.caution();
-            Ok(value?.map(|turn| match turn {
-                Turn::Done(committed) => Turn::Done(Committed { caution, ..committed }),
-                after => after,
-            }))
+            Ok(value?.map(|turn| turn.map(|committed| Committed { caution, ..committed })))
         })?
     }
 
@@ -431,10 +437,7 @@ impl<'a> LedgerDir<'a> {
             let fence = closer.map(|closer| closer.has_lock);
             expect_lock(fence, &self.prefix.index_file()).map_err(PrefixError::from)
         })?;
-        Ok(match turn {
-            Turn::Done(_) => Turn::Done(()),
-            Turn::After(token) => Turn::After(token),
-        })
+        Ok(turn.map(drop))
     }
 
     /// The application begins to write a dataset in place, and its files are not known yet. Gives whether the index has others
@@ -449,10 +452,7 @@ impl<'a> LedgerDir<'a> {
                 Ok(())
             },
         )?;
-        Ok(match turn {
-            Turn::Done(_) => Turn::Done(is_any_left),
-            Turn::After(token) => Turn::After(token),
-        })
+        Ok(turn.map(|_| is_any_left))
     }
 
     /// Every byte is safe and has its name: the dataset that has taken it counts from here on.

@@ -1,72 +1,125 @@
-//! How a process that ends flushes deals with one that it finds: one decision for jobs, runs and commands.
+//! How a process ends a flush that it finds, with the lock: the machine that says what it does next. It does nothing itself. Jobs,
+//! runs and commands execute it, and so does the small world of the tests, with a death before each step.
 
 use super::Recorded;
 use crate::FlushProgress;
 use scr_base::planted::{planted, Bug};
 
 /// The wish of a process about a flush that is on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Wish {
     /// It ends now, one way or the other.
+    #[default]
     End,
     /// It ends if every byte has arrived.
     EndArrived,
     /// Its own job has had an error.
     Resolve,
+    /// It is taken back, however far it is.
+    TakeBack,
 }
 
-/// The action to take.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ending {
-    /// Somebody else has ended it.
-    Nothing,
-    /// It is left as it is.
-    Leave,
-    /// Its remains are removed.
-    ClearAway,
-    /// It is taken back, also where its dataset has taken its names, or only where it has not.
-    Revoke { even_if_taken: bool },
-    /// Its files get their names.
-    RollForward,
-}
-
-impl Ending {
-    /// The action for a flush with such a record, which has all its marks or not.
-    pub fn of(recorded: Recorded, is_marked: bool, wish: Wish) -> Self {
-        let is_marked = is_marked && !(wish == Wish::Resolve && planted(Bug::TakenBackAfterMark));
-        match (recorded, wish) {
-            (Recorded::Nothing, _) => Self::Nothing,
-            (Recorded::Revoked, _) => Self::ClearAway,
-            (Recorded::UnderWay, _) if is_marked => Self::RollForward,
-            (Recorded::UnderWay, Wish::EndArrived) => Self::Leave,
-            // Its job may only be slow.
-            (Recorded::UnderWay, _) => Self::Revoke { even_if_taken: planted(Bug::TakenBackAfterMark) },
-        }
-    }
-}
-
-/// How far a flush is that is on record, and of which every byte has arrived.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How it has ended, or why it has not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Ended {
-    /// It is still to be closed.
-    NotYet,
+    /// Somebody else has ended it, or it is left as it is.
+    NotNow,
+    /// Its dataset is complete.
+    Complete,
+    /// Its dataset was complete, and counts no more.
+    CountsNoMore,
+    /// It is revoked.
+    TakenBack,
+}
+
+/// What the process does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Do {
+    /// It looks how far the flush is. A flush `fails` of which a file is damaged, or that comes too late.
+    Look {
+        fails: bool,
+    },
+    /// It checks every file, and goes through the steps of [`Close`](super::Close) after the mark.
+    Close,
+    /// No process closes it any more, also where its dataset has taken its names, or only where it has not.
+    Revoke {
+        even_if_taken: bool,
+    },
+    RemoveStaging(Ended),
+    /// The names of a flush that is revoked are free: no staging file of it is left.
+    Release,
+    /// Its marks go, and then its record.
+    Forget(Ended),
+    Stop(Ended),
+}
+
+/// What comes of it, if it does not fail for a reason that may pass.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Found {
+    Done,
+    /// What is stored is itself wrong, or a newer dataset has the names, and how.
+    Damage(String),
+    /// Its dataset has taken its names.
+    Refused,
     /// It was closed, and a file lacks its name all the same: after a power failure the index may say more than the folders have.
     LacksName,
-    /// Its remains are to be removed. Its dataset may count no more.
-    Done { counts: bool },
+    /// It was closed. Its dataset may count no more.
+    Ended {
+        counts: bool,
+    },
 }
 
-impl Ended {
-    /// As the ledger says. A dataset that was saved from a cache is built more than once.
+impl Found {
+    /// What a look finds. A dataset that was saved from a cache is built more than once.
     pub fn of<E>(
         progress: FlushProgress,
         is_saved: bool,
         lacks_a_name: impl FnOnce() -> Result<bool, E>,
     ) -> Result<Self, E> {
-        let FlushProgress::Ended { counts } = progress else { return Ok(Self::NotYet) };
+        let FlushProgress::Ended { counts } = progress else { return Ok(Self::Done) };
         Ok(match (counts || is_saved) && lacks_a_name()? {
             true => Self::LacksName,
-            false => Self::Done { counts },
+            false => Self::Ended { counts },
         })
+    }
+}
+
+impl Do {
+    /// The first step for a flush with such a record, which has all its marks or not.
+    pub fn first(recorded: Recorded, is_marked: bool, wish: Wish) -> Self {
+        let is_marked = is_marked && !(wish == Wish::Resolve && planted(Bug::TakenBackAfterMark));
+        match (recorded, wish) {
+            (Recorded::Nothing, _) => Self::Stop(Ended::NotNow),
+            (Recorded::Revoked, _) => Self::RemoveStaging(Ended::TakenBack),
+            (Recorded::UnderWay, Wish::TakeBack) => Self::Revoke { even_if_taken: true },
+            (Recorded::UnderWay, _) if is_marked => Self::Look { fails: false },
+            (Recorded::UnderWay, Wish::EndArrived) => Self::Stop(Ended::NotNow),
+            // Its job may only be slow.
+            (Recorded::UnderWay, _) => Self::Revoke { even_if_taken: planted(Bug::TakenBackAfterMark) },
+        }
+    }
+
+    /// The step after this one.
+    pub fn after(self, found: &Found, wish: Wish) -> Self {
+        match (self, found) {
+            (Self::Look { .. }, Found::Ended { counts: true }) => Self::RemoveStaging(Ended::Complete),
+            (Self::Look { .. }, Found::Ended { .. }) => Self::RemoveStaging(Ended::CountsNoMore),
+            (Self::Look { fails: true }, _) => Self::Revoke { even_if_taken: true },
+            (Self::Look { .. }, _) => Self::Close,
+            // Its job may only have been slow, and have closed it meanwhile.
+            (Self::Close, Found::Damage(_)) => Self::Look { fails: true },
+            (Self::Close, _) => Self::Stop(Ended::Complete),
+            // A process that has ended it before may have removed marks already.
+            (Self::Revoke { .. }, Found::Refused) => Self::Look { fails: false },
+            // Each rank of its job removes its own staging files.
+            (Self::Revoke { even_if_taken: false }, _) if wish == Wish::Resolve => {
+                Self::Stop(Ended::TakenBack)
+            }
+            (Self::Revoke { .. }, _) => Self::RemoveStaging(Ended::TakenBack),
+            (Self::RemoveStaging(Ended::TakenBack), _) => Self::Release,
+            (Self::RemoveStaging(ended), _) => Self::Forget(ended),
+            (Self::Release, _) => Self::Forget(Ended::TakenBack),
+            (Self::Forget(ended) | Self::Stop(ended), _) => Self::Stop(ended),
+        }
     }
 }

@@ -9,7 +9,7 @@
 //! | `request` | what can be asked for, what can happen, and why it may not |
 //! | `decide` | the function |
 //! | `candidates` | which datasets a fetch tries, and in which order |
-//! | `ending` | what a process does about a flush that it finds |
+//! | `ending` | the machine: what a process does next that ends a flush |
 //! | `steps` | in which order a flush is closed, and datasets leave |
 //! | `doubt` | which files may have been written over, and what proves the others |
 //! | `state` | the value, and how an event changes it |
@@ -42,7 +42,7 @@ pub(crate) use decide::decide;
 pub use dir::LedgerDir;
 pub use dir::{Committed, RecordedLists, Turn};
 pub use doubt::{is_recorded, Doubts, Proof};
-pub use ending::{Ended, Ending, Wish};
+pub use ending::{Do, Ended, Found, Wish};
 pub use facts::{CommonFiles, Facts, Recorded};
 pub use promises::Promise;
 pub use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};

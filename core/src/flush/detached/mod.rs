@@ -120,7 +120,8 @@ impl Flush<'_> {
             return Err(StepError::Transfer(scr_base::describe(error)));
         }
         let token = &run.record.token;
-        match record::state(self.files(), self.control, token, self.job.rank().0)? {
+        let record = record::read(self.files(), self.control, token, self.job.rank().0)?;
+        match record.map(|record| record.state) {
             // If it is forgotten, the flush is over, and its outcome stands below the prefix directory.
             None | Some(TransferState::Arrived) => Ok(()),
             Some(TransferState::Failed(why)) => Err(StepError::Transfer(why)),

@@ -426,7 +426,7 @@ impl TransferMonitor<'_> {
 
     fn forget(&self, records: &[TransferRecord], polled: &mut PollResult) {
         for record in records {
-            if let Err(error) = record.forget(self.files, self.control) {
+            if let Err(error) = record::remove(self.files, self.control, &record.token, record.rank) {
                 polled.errors.push(describe(&error));
             }
         }

@@ -58,10 +58,6 @@ impl TransferRecord {
         files.write_tree(&path, &self.to_tree(), PRIVATE, Durability::Unsynced)
     }
 
-    pub(crate) fn forget(&self, files: &dyn Files, control: &Path) -> Result<(), FsError> {
-        remove(files, control, &self.token, self.rank)
-    }
-
     /// From here on the prefix directory is at this path.
     pub(super) fn belong_to(&mut self, prefix: &Prefix) {
         self.prefix = prefix.dir().to_owned();
@@ -163,16 +159,6 @@ pub(crate) fn new_sums(records: &[TransferRecord]) -> KvTree {
     sums
 }
 
-/// How far a rank's transfers are; `None` where there is no record any more, as the flush has ended.
-pub(crate) fn state(
-    files: &dyn Files,
-    control: &Path,
-    token: &str,
-    rank: u32,
-) -> Result<Option<TransferState>, FsError> {
-    Ok(read(files, control, token, rank)?.map(|record| record.state))
-}
-
 /// The records in a control directory: token and rank.
 pub(crate) fn names(files: &dyn Files, control: &Path) -> Result<Vec<(String, u32)>, FsError> {
     let name = |name: &PathBuf| {
@@ -206,7 +192,8 @@ fn path(control: &Path, token: &str, rank: u32) -> PathBuf {
     control.join(format!("{PREFIX}{token}.{rank}"))
 }
 
-fn read(
+/// That of a rank; `None` where there is none any more, as the flush has ended.
+pub(crate) fn read(
     files: &dyn Files,
     control: &Path,
     token: &str,
@@ -364,8 +351,8 @@ pub(crate) mod tests {
         let named = |rank| ("3.17f.0a".to_owned(), rank);
         assert_eq!(names(&RealFiles, dir.path()).unwrap(), [named(15), named(4)]);
         let failed = TransferState::Failed("no\nspace".to_owned());
-        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 4).unwrap(), Some(failed));
-        assert_eq!(state(&RealFiles, dir.path(), "3.17f.0a", 9).unwrap(), None);
+        let state = |rank| read(&RealFiles, dir.path(), "3.17f.0a", rank).unwrap().map(|record| record.state);
+        assert_eq!((state(4), state(9)), (Some(failed), None));
     }
 
     #[test]

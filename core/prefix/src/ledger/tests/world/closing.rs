@@ -1,9 +1,8 @@
 //! How one process ends a flush: `Closing` in `commit/closing.rs`.
 
-use super::super::super::{Close, Ended, Ending, Wish};
+use super::super::super::{Close, Do, Ended, Found, Wish};
 use super::{
-    dataset_of, Answer, Ask, At, Bytes, FlushProgress, Frame, Infallible, Outcome, Recorded, State, Why,
-    World, SAVING,
+    dataset_of, Answer, Ask, At, Bytes, Frame, Infallible, Outcome, Recorded, State, Why, World, SAVING,
 };
 
 impl World {
@@ -23,8 +22,7 @@ impl World {
         let flush = frame.flush as usize;
         match frame.at {
             At::Find => self.find(state, who, frame),
-            At::Ended => self.clear_away_if_ended(state, who, flush),
-            At::Revoke { even_if_taken } => self.take_back(state, who, frame, even_if_taken),
+            At::Do(what) => self.execute(state, who, frame, what),
             At::Step { step, file } => match close_step(step) {
                 Close::Take => self.take(state, who, frame, step),
                 Close::Name if !self.may_go_on(state, who) => self.pop(state, who, Outcome::Postponed),
@@ -55,38 +53,54 @@ impl World {
                 }
                 self.go(state, who, At::Step { step, file: file + 1 })
             }
-            At::ClearStaging(_) | At::ClearMarks(_) if !self.may_go_on(state, who) => {
-                self.pop(state, who, Outcome::Postponed)
-            }
-            At::ClearStaging(outcome) => {
-                if flush != SAVING && state.disk.has_lists[flush] {
-                    state.disk.staged[flush] = Default::default();
-                }
-                match state.disk.records[flush] == Recorded::Revoked {
-                    true => self.go(state, who, At::Release),
-                    false => self.go(state, who, At::ClearMarks(outcome)),
-                }
-            }
-            At::Release => {
-                self.ask(state, Ask::ReleaseFlush(frame.flush));
-                self.go(state, who, At::ClearMarks(Outcome::TakenBack))
-            }
-            At::ClearMarks(outcome) => {
-                state.disk.is_marked[flush] = false;
-                self.go(state, who, At::ClearRecord(outcome))
-            }
-            At::ClearRecord(outcome) => {
+            At::ClearRecord(ended) => {
                 state.disk.records[flush] = Recorded::Nothing;
-                self.pop(state, who, outcome)
+                self.after(state, who, Do::Forget(ended), Found::Done)
             }
         }
     }
 
+    /// What `Closing::execute` does.
+    fn execute(&mut self, state: &mut State, who: usize, frame: Frame, what: Do) -> bool {
+        let flush = frame.flush as usize;
+        let has_lock = self.may_go_on(state, who);
+        match what {
+            Do::Look { .. } => return self.look(state, who, flush, what),
+            Do::Revoke { .. } | Do::RemoveStaging(_) | Do::Forget(_) if !has_lock => {
+                return self.pop(state, who, Outcome::Postponed)
+            }
+            Do::Revoke { even_if_taken } => return self.take_back(state, who, frame, even_if_taken),
+            Do::RemoveStaging(_) => {
+                if flush != SAVING && state.disk.has_lists[flush] {
+                    state.disk.staged[flush] = Default::default();
+                }
+            }
+            Do::Release => _ = self.ask(state, Ask::ReleaseFlush(frame.flush)),
+            Do::Forget(ended) => {
+                state.disk.is_marked[flush] = false;
+                return self.go(state, who, At::ClearRecord(ended));
+            }
+            Do::Close | Do::Stop(_) => unreachable!("it is not stopped there"),
+        }
+        self.after(state, who, what, Found::Done)
+    }
+
+    /// Goes on after a step, of which this has come.
+    fn after(&mut self, state: &mut State, who: usize, what: Do, found: Found) -> bool {
+        let frame = *self.frame(state, who);
+        match what.after(&found, frame.why.wish()) {
+            Do::Close if self.can_be_named(state, frame.flush as usize) => self.close_next(state, who, MARK),
+            Do::Close => self.fail(state, who),
+            Do::Stop(ended) => self.pop(state, who, ended.into()),
+            next => self.go(state, who, At::Do(next)),
+        }
+    }
+
     /// The step after one, which was done.
-    fn close_next(&self, state: &mut State, who: usize, step: u8) -> bool {
+    fn close_next(&mut self, state: &mut State, who: usize, step: u8) -> bool {
         match self.close_after(step) {
             Some(step) => self.go(state, who, At::Step { step, file: 0 }),
-            None => self.pop(state, who, Outcome::Complete),
+            None => self.after(state, who, Do::Close, Found::Done),
         }
     }
 
@@ -111,52 +125,32 @@ impl World {
                 let counts = self.progress(state, flush).counts();
                 return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::Postponed });
             }
-            return self.go(state, who, At::Ended);
+            return self.go(state, who, At::Do(Do::Look { fails: false }));
         }
         let (recorded, is_marked) = (state.disk.records[flush], state.disk.is_marked[flush]);
         if frame.why == Why::Resolve && recorded != Recorded::UnderWay {
             let counts = self.progress(state, flush).counts();
             return self.pop(state, who, if counts { Outcome::Complete } else { Outcome::TakenBack });
         }
-        if frame.why == Why::TakeBack && recorded == Recorded::UnderWay {
-            return self.go(state, who, At::Revoke { even_if_taken: true });
+        if recorded == Recorded::Nothing {
+            return self.pop(state, who, Outcome::Complete);
         }
-        let wish = match frame.why {
-            Why::EndArrived => Wish::EndArrived,
-            Why::Resolve => Wish::Resolve,
-            _ => Wish::End,
-        };
-        match Ending::of(recorded, is_marked, wish) {
-            Ending::Nothing => self.pop(state, who, Outcome::Complete),
-            Ending::Leave => self.pop(state, who, Outcome::Postponed),
-            Ending::ClearAway => self.go(state, who, At::ClearStaging(Outcome::TakenBack)),
-            Ending::Revoke { even_if_taken } => self.go(state, who, At::Revoke { even_if_taken }),
-            Ending::RollForward => self.go(state, who, At::Ended),
+        match Do::first(recorded, is_marked, frame.why.wish()) {
+            Do::Stop(ended) => self.pop(state, who, ended.into()),
+            first => self.go(state, who, At::Do(first)),
         }
     }
 
-    fn clear_away_if_ended(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
+    fn look(&mut self, state: &mut State, who: usize, flush: usize, what: Do) -> bool {
         let lacks = || {
             let has_lists = state.disk.has_lists[dataset_of(flush)];
             Ok::<_, Infallible>(has_lists && self.lacks_a_name(state, flush))
         };
-        let Ok(ended) = Ended::of(self.progress(state, flush), flush == SAVING, lacks);
-        match ended {
-            Ended::NotYet => self.check(state, who, flush),
-            Ended::LacksName => {
-                self.ask(state, Ask::NameAgain(flush as u8));
-                self.check(state, who, flush)
-            }
-            Ended::Done { counts: true } => self.go(state, who, At::ClearStaging(Outcome::Complete)),
-            Ended::Done { counts: false } => self.go(state, who, At::ClearStaging(Outcome::TakenBack)),
+        let Ok(found) = Found::of(self.progress(state, flush), flush == SAVING, lacks);
+        if found == Found::LacksName {
+            self.ask(state, Ask::NameAgain(flush as u8));
         }
-    }
-
-    fn check(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
-        match self.can_be_named(state, flush) {
-            true => self.close_next(state, who, MARK),
-            false => self.fail(state, who, flush),
-        }
+        self.after(state, who, what, found)
     }
 
     fn lacks_a_name(&self, state: &State, flush: usize) -> bool {
@@ -164,23 +158,17 @@ impl World {
     }
 
     fn take_back(&mut self, state: &mut State, who: usize, frame: Frame, even_if_taken: bool) -> bool {
-        if !self.may_go_on(state, who) {
-            return self.pop(state, who, Outcome::Postponed);
-        }
-        let flush = frame.flush as usize;
+        let (flush, what) = (frame.flush as usize, Do::Revoke { even_if_taken });
         let counted = self.progress(state, flush).counts();
         if self.ask(state, Ask::TakeBack { flush: frame.flush, even_if_taken })
             == (Answer::Refused { is_damage: true })
         {
-            return self.go(state, who, At::Ended);
+            return self.after(state, who, what, Found::Refused);
         }
         // Since it was complete it may be dropped, or replaced by a newer dataset, or listed by other means.
         let is_dropped = state.told.dropping[dataset_of(flush)];
         state.told.taken_back[flush] |= !is_dropped && (counted || !state.told.completed[flush]);
-        if frame.why == Why::Resolve && !state.disk.is_marked[flush] {
-            return self.pop(state, who, Outcome::TakenBack);
-        }
-        self.go(state, who, At::ClearStaging(Outcome::TakenBack))
+        self.after(state, who, what, Found::Done)
     }
 
     /// Each file is in its staging file, or has its name already.
@@ -200,7 +188,7 @@ impl World {
         }
         match self.ask(state, Ask::Take { flush: frame.flush, closer: who as u8 + 1 }) {
             Answer::Done { .. } => self.close_next(state, who, step),
-            Answer::Refused { is_damage: true } => self.fail(state, who, frame.flush as usize),
+            Answer::Refused { is_damage: true } => self.fail(state, who),
             Answer::Refused { .. } => self.pop(state, who, Outcome::Postponed),
             Answer::After(other) if frame.waited == other.wrapping_add(2) => {
                 self.pop(state, who, Outcome::Postponed)
@@ -222,7 +210,7 @@ impl World {
         match self.rename(state, flush, staging, target) {
             true if is_staged => self.go(state, who, At::Step { step, file: file + 1 }),
             true => self.go(state, who, At::Away { step, file }),
-            false => self.fail(state, who, flush),
+            false => self.fail(state, who),
         }
     }
 
@@ -254,7 +242,7 @@ impl World {
 
     fn commit(&mut self, state: &mut State, who: usize, flush: usize, step: u8) -> bool {
         match self.ask(state, Ask::Complete { flush: flush as u8, closer: who as u8 + 1 }) {
-            Answer::Refused { is_damage: true } => self.fail(state, who, flush),
+            Answer::Refused { is_damage: true } => self.fail(state, who),
             Answer::Done { .. } => {
                 self.tell_complete(state, flush);
                 self.close_next(state, who, step)
@@ -272,11 +260,29 @@ impl World {
         }
     }
 
-    /// Takes back a flush that is found damaged, or comes too late, unless another actor has ended it.
-    fn fail(&mut self, state: &mut State, who: usize, flush: usize) -> bool {
-        match matches!(self.progress(state, flush), FlushProgress::Ended { .. }) {
-            true => self.go(state, who, At::Ended),
-            false => self.go(state, who, At::Revoke { even_if_taken: true }),
+    /// It is found damaged, or comes too late.
+    fn fail(&mut self, state: &mut State, who: usize) -> bool {
+        self.after(state, who, Do::Close, Found::Damage(String::new()))
+    }
+}
+
+impl Why {
+    fn wish(self) -> Wish {
+        match self {
+            Self::EndArrived => Wish::EndArrived,
+            Self::Resolve => Wish::Resolve,
+            Self::TakeBack => Wish::TakeBack,
+            _ => Wish::End,
+        }
+    }
+}
+
+impl From<Ended> for Outcome {
+    fn from(ended: Ended) -> Self {
+        match ended {
+            Ended::NotNow => Self::Postponed,
+            Ended::Complete => Self::Complete,
+            Ended::CountsNoMore | Ended::TakenBack => Self::TakenBack,
         }
     }
 }

@@ -10,8 +10,8 @@
 
 use super::super::promises::{Fate, Promise, Restart, Says, View};
 use super::super::{
-    decide, expect_lock, Dropping, Event, Facts, Leaving, Ledger, MakeCurrent, Recorded, Refusal, Request,
-    Verdict, Whose, SAVED,
+    decide, expect_lock, Do, Dropping, Ended, Event, Facts, Leaving, Ledger, MakeCurrent, Recorded, Refusal,
+    Request, Verdict, Whose, SAVED,
 };
 use crate::ledger::{in_order, Candidate};
 use crate::shared::Shared;
@@ -212,10 +212,8 @@ enum Why {
 enum At {
     #[default]
     Find,
-    Ended,
-    Revoke {
-        even_if_taken: bool,
-    },
+    /// A step of the machine, but for `Close`, which has steps of its own.
+    Do(Do),
     /// A step in the order of [`Close`](super::super::Close), at one of its files.
     Step {
         step: u8,
@@ -230,11 +228,8 @@ enum At {
         step: u8,
         file: u8,
     },
-    ClearStaging(Outcome),
-    /// The names of one that is revoked are free.
-    Release,
-    ClearMarks(Outcome),
-    ClearRecord(Outcome),
+    /// Its marks are gone, and its record goes.
+    ClearRecord(Ended),
 }
 
 /// A flush that an actor ends: `Closing` in `commit/closing.rs`.
