@@ -1,6 +1,7 @@
 #!/bin/bash
 # test.sh: all tests. One build for everything; for the second MPI only what is bound to it is built again. Two lanes run side by
-# side, as most machines have two processors at least: what needs no MPI, and the jobs on pretend nodes, one at a time.
+# side, as most machines have two processors at least: the jobs on pretend nodes, one at a time, and what needs no MPI, then
+# what users build with the tree.
 # Ends with one plain line of numbers, and with status 0 only if nothing failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -19,7 +20,7 @@ step() { # step TEXT COMMAND...
     [ "${PIPESTATUS[0]}" = 0 ] || failures=$((failures + 1))
 }
 named() { # named COMMAND...: says at the end which command failed, also one that died after its tests
-    "$@" || { echo "FAILED with status $?: $*" | tee -a target/tests/failed && return 1; }
+    "$@" || { echo "FAILED with status $?: $*" | cut -c 1-200 | tee -a target/tests/failed && return 1; }
 }
 
 # A line for each test program: the folder of its crate, and the program.
@@ -32,13 +33,21 @@ list_programs() { # list_programs MPICC
 run() { # run FOLDER PROGRAM ARGUMENT...: as cargo does
     local folder=$1 program=$2
     shift 2
-    echo "Running ${program#"$top/"} $*"
-    named env -C "$folder" "$program" "$@"
+    echo "Running ${program#"$top/"}"
+    named env -C "$folder" "$program" "$@" </dev/null
 }
 run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines match
     local pattern=$1 status=0 folder program
     shift
     while read -r folder program; do run "$folder" "$program" "$@" || status=1; done < <(grep -E "$pattern" target/tests/programs)
+    return $status
+}
+run_jobs() { # run_jobs GREP_OPTION...: the jobs of these names, one at a time: ranks that share few cores wait long enough
+    local status=0 folder program names
+    while read -r folder program; do
+        mapfile -t names < <("$program" --list | sed -n 's/: test$//p' | grep -E "$@")
+        run "$folder" "$program" --test-threads 1 --exact "${names[@]}" || status=1
+    done < <(grep -E "$jobs" target/tests/programs)
     return $status
 }
 run_others() {
@@ -50,6 +59,7 @@ run_others() {
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
+of_users="^(book|documents|installed_pages|languages|new_plugin)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do
     command -v $mpicc >/dev/null || continue
@@ -59,10 +69,10 @@ for mpicc in mpicc.mpich mpicc.openmpi; do
 done
 [ -s target/tests/programs ] || step "the build" named list_programs mpicc
 printf '\n==> jobs on pretend nodes, beside: (after %d s)\n' $SECONDS
-# One job at a time: ranks that share few cores wait long enough as it is.
-run_matching "$jobs" --test-threads 1 >target/tests/jobs.log 2>&1 &
+run_jobs -v "$of_users" >target/tests/jobs.log 2>&1 &
 lane=$!
 step "what needs no MPI" run_others
+step "programs, packages and pages of users, beside" run_jobs "$of_users"
 wait $lane || failures=$((failures + 1))
 step "jobs on pretend nodes" cat target/tests/jobs.log
 printf '\n==> the end (after %d s)\n' $SECONDS
