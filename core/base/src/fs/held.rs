@@ -9,15 +9,9 @@
 )]
 
 use super::limit::open_with_room;
-use super::real::{
-    birth, flags_of, if_in_memory, names_in, open_file, space_of, status_of, timestamps, RealFile, RealFiles,
-    HOLD,
-};
-use super::{File, Files, HeldMemory, How, IsMeant, Space, Status};
-use rustix::fs::{
-    fstatfs, linkat, mkdirat, openat, openat2, renameat, statat, unlinkat, utimensat, AtFlags, Mode, OFlags,
-    ResolveFlags, CWD,
-};
+use super::{File, IsMeant};
+use rustix::fs::{fstatfs, openat, openat2, statfs, Mode, OFlags, ResolveFlags, StatFs, CWD};
+use rustix::io::retry_on_intr;
 use scr_plugin_api::Handle;
 use std::ffi::OsStr;
 use std::io;
@@ -26,14 +20,37 @@ use std::path::{Component, Path, PathBuf};
 use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// The real file system with directories that are held open.
-#[derive(Clone, Default)]
-pub(super) struct HeldDirs {
-    held: Vec<Arc<HeldDir>>,
+/// The real file system, with directories that are held open or without.
+pub(super) trait Holding: Send + Sync {
+    /// These directories.
+    fn held(&self) -> &[Arc<HeldDir>];
+
+    /// The place of a path: below the innermost of them that it lies in.
+    fn place<'a>(&'a self, path: &'a Path) -> io::Result<Place<'a>> {
+        let inside = self.held().iter().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
+        let Some((held, rest)) = inside.min_by_key(|(_, rest)| rest.as_os_str().len()) else {
+            return Ok(Place { held: None, path });
+        };
+        // A part that goes up would leave the directory.
+        if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let path = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
+        Ok(Place { held: Some(held), path })
+    }
+
+    /// The place where a name is changed. The name of a held directory itself stands in another one.
+    fn name<'a>(&'a self, path: &'a Path) -> io::Result<Place<'a>> {
+        let place = self.place(path)?;
+        Ok(if place.is_held_itself() { Place { held: None, path } } else { place })
+    }
 }
 
+/// The real file system with directories that are held open.
+pub(super) struct HeldDirs(Vec<Arc<HeldDir>>);
+
 /// A directory that is held open. All layers that hold it have the same one.
-struct HeldDir {
+pub(super) struct HeldDir {
     path: PathBuf,
     dir: RwLock<Opened>,
     is_meant: Option<IsMeant>,
@@ -52,9 +69,9 @@ struct Opened {
 /// This many folders stay open: those of the newest dataset and of the one before.
 const MOST_FOLDERS: usize = 8;
 
-/// A path below a directory that is held open, or `.` for that itself.
-struct Below<'a> {
-    held: &'a HeldDir,
+/// A path below a directory that is held open, or `.` for that itself; or any other path.
+pub(super) struct Place<'a> {
+    held: Option<&'a HeldDir>,
     path: &'a Path,
 }
 
@@ -108,104 +125,107 @@ impl HeldDir {
     fn forget(&self, path: &Path) {
         self.folders().retain(|(known, _)| !known.starts_with(path));
     }
+
+    /// Holds `dir` instead, if it is the directory of this path.
+    pub(super) fn hold_instead(&self, path: &Path, dir: &Arc<dyn File>) {
+        if self.path == path {
+            self.hold(Arc::clone(dir));
+        }
+    }
 }
 
-impl Below<'_> {
+impl Place<'_> {
     fn is_held_itself(&self) -> bool {
-        self.path == Path::new(".")
+        self.held.is_some() && self.path == Path::new(".")
     }
 
-    /// Does `work` with the folder of the path and the name in it. A folder in cache is never renamed, but others may remove it
-    /// and make it again. Nothing is found in a removed one, and then it is opened anew.
-    fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
-        self.within(&*self.held.dir()?, work)
+    /// Does `work` with the folder of the path and the name in it; without a held directory, the path is the name. A folder in
+    /// cache is never renamed, but others may remove it and make it again. Nothing is found in a removed one, and then it is
+    /// opened anew.
+    pub(super) fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
+        match self.held {
+            Some(held) => self.within(held, &*held.dir()?, work),
+            None => work(CWD, self.path.as_os_str()),
+        }
     }
 
     /// The same in the open directory, which has been looked at.
     fn within<R>(
         &self,
+        held: &HeldDir,
         dir: &dyn File,
         work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>,
     ) -> io::Result<R> {
         let folder = self.path.parent().filter(|folder| !folder.as_os_str().is_empty());
         let Some(folder) = folder else { return work(dir.descriptor()?, self.path.as_os_str()) };
         let name = self.path.file_name().unwrap_or(OsStr::new("."));
-        if let Some(known) = self.held.known(folder) {
+        if let Some(known) = held.known(folder) {
             match work(known.get()?.as_fd(), name) {
-                Err(error) if was_removed(&error) => self.held.forget(folder),
+                Err(error) if was_removed(&error) => held.forget(folder),
                 other => return other,
             }
         }
-        work(self.held.open_folder(dir, folder)?.get()?.as_fd(), name)
+        work(held.open_folder(dir, folder)?.get()?.as_fd(), name)
     }
 
-    fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
-        let (flags, mode) = (flags | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
-        self.at(|folder, name| open_with_room(|| Ok(openat(folder, name, flags, mode)?)))
+    /// Does `work` with the folders and names of two paths.
+    pub(super) fn with(
+        &self,
+        other: &Self,
+        work: impl Fn(BorrowedFd<'_>, &OsStr, BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
+    ) -> io::Result<()> {
+        match (self.held, other.held) {
+            (Some(held), Some(same)) if ptr::eq(held, same) => {
+                let dir = held.dir()?;
+                self.within(held, &*dir, |old, from| {
+                    other.within(held, &*dir, |new, to| Ok(work(old, from, new, to)?))
+                })
+            }
+            _ => self.at(|old, from| other.at(|new, to| Ok(work(old, from, new, to)?))),
+        }
+    }
+
+    /// Opens it; through a link only where no directory is held, unless the flags say otherwise.
+    pub(super) fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
+        let below = if self.held.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let (flags, mode) = (flags | below | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
+        self.at(|folder, name| open_with_room(|| Ok(retry_on_intr(|| openat(folder, name, flags, mode))?)))
+    }
+
+    /// The file system that it lies in.
+    pub(super) fn file_system(&self) -> io::Result<StatFs> {
+        match self.held {
+            Some(held) if self.is_held_itself() => Ok(fstatfs(held.dir()?.descriptor()?)?),
+            Some(_) => Ok(fstatfs(self.open(OFlags::PATH, 0)?)?),
+            None => Ok(statfs(self.path)?),
+        }
+    }
+
+    /// It was a folder, and was removed.
+    pub(super) fn forget(&self) {
+        self.held.into_iter().for_each(|held| held.forget(self.path));
     }
 }
 
 impl HeldDirs {
-    /// With one directory more.
-    fn with(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Self> {
+    /// One directory more than are held.
+    pub(super) fn new(
+        held: &[Arc<HeldDir>],
+        path: &Path,
+        dir: Arc<dyn File>,
+        is_meant: Option<IsMeant>,
+    ) -> Option<Self> {
         dir.descriptor().ok()?;
-        let mut held = self.held.clone();
-        held.retain(|known| known.path != path);
-        held.push(Arc::new(HeldDir {
-            path: path.to_owned(),
-            dir: RwLock::new(Opened::new(dir, is_meant.as_ref())),
-            is_meant,
-            folders: Mutex::default(),
-        }));
-        Some(Self { held })
+        let dir = RwLock::new(Opened::new(dir, is_meant.as_ref()));
+        let new = HeldDir { path: path.to_owned(), dir, is_meant, folders: Mutex::default() };
+        let others = held.iter().filter(|known| known.path != path).cloned();
+        Some(Self(others.chain([Arc::new(new)]).collect()))
     }
+}
 
-    /// The innermost of them that a path lies in, and the rest of the path; `None` where it lies in none.
-    fn below<'a>(&'a self, path: &'a Path) -> io::Result<Option<Below<'a>>> {
-        let inside = self.held.iter().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
-        let Some((held, rest)) = inside.min_by_key(|(_, rest)| rest.as_os_str().len()) else {
-            return Ok(None);
-        };
-        // A part that goes up would leave the directory.
-        if !rest.components().all(|part| matches!(part, Component::Normal(_))) {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let path = if rest.as_os_str().is_empty() { Path::new(".") } else { rest };
-        Ok(Some(Below { held, path }))
-    }
-
-    /// The folder in which a name is changed. The name of a held directory itself stands in another one.
-    fn changed<'a>(&'a self, path: &'a Path) -> io::Result<Option<Below<'a>>> {
-        Ok(self.below(path)?.filter(|below| !below.is_held_itself()))
-    }
-
-    /// Does `work` with the folders and names of two paths; of a path below no held directory, the path is the name. `None` where
-    /// both are such.
-    fn at_both(
-        &self,
-        from: &Path,
-        to: &Path,
-        work: impl Fn(BorrowedFd<'_>, &OsStr, BorrowedFd<'_>, &OsStr) -> rustix::io::Result<()>,
-    ) -> Option<io::Result<()>> {
-        fn at(
-            below: Option<&Below<'_>>,
-            path: &Path,
-            work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<()>,
-        ) -> io::Result<()> {
-            below.map_or_else(|| work(CWD, path.as_os_str()), |below| below.at(&work))
-        }
-        match (self.changed(from), self.changed(to)) {
-            (Err(error), _) | (_, Err(error)) => Some(Err(error)),
-            (Ok(None), Ok(None)) => None,
-            (Ok(Some(old)), Ok(Some(new))) if ptr::eq(old.held, new.held) => {
-                Some(old.held.dir().and_then(|dir| {
-                    old.within(&*dir, |old, from| new.within(&*dir, |new, to| Ok(work(old, from, new, to)?)))
-                }))
-            }
-            (Ok(old), Ok(new)) => Some(at(old.as_ref(), from, |old, from| {
-                at(new.as_ref(), to, |new, to| Ok(work(old, from, new, to)?))
-            })),
-        }
+impl Holding for HeldDirs {
+    fn held(&self) -> &[Arc<HeldDir>] {
+        &self.0
     }
 }
 
@@ -226,91 +246,4 @@ fn open_below(dir: BorrowedFd<'_>, path: &Path) -> io::Result<OwnedFd> {
         folder = Some(openat(at, part, flags, Mode::empty())?);
     }
     folder.ok_or_else(|| io::ErrorKind::NotFound.into())
-}
-
-impl Files for HeldDirs {
-    fn inner(&self) -> Option<&dyn Files> {
-        Some(&RealFiles)
-    }
-
-    fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        let Some(below) = self.below(path)? else { return open_file(path, how) };
-        let (flags, mode) = flags_of(how);
-        Ok(Box::new(RealFile::new(below.open(flags, mode)?.into(), how)?))
-    }
-
-    fn status(&self, path: &Path) -> io::Result<Status> {
-        let Some(below) = self.below(path)? else { return RealFiles.status(path) };
-        below.at(|folder, name| Ok(status_of(&statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?)))
-    }
-
-    fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
-        let Some(below) = self.below(path)? else { return RealFiles.born(path) };
-        below.at(birth)
-    }
-
-    fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        let Some(below) = self.changed(path)? else { return RealFiles.make_dir(path, mode) };
-        below.at(|folder, name| Ok(mkdirat(folder, name, Mode::from_raw_mode(mode))?))
-    }
-
-    fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let Some(below) = self.below(path)? else { return RealFiles.list(path) };
-        names_in(below.open(OFlags::DIRECTORY, 0)?)
-    }
-
-    fn remove_file(&self, path: &Path) -> io::Result<()> {
-        let Some(below) = self.changed(path)? else { return RealFiles.remove_file(path) };
-        below.at(|folder, name| Ok(unlinkat(folder, name, AtFlags::empty())?))
-    }
-
-    fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        let Some(below) = self.changed(path)? else { return RealFiles.remove_dir(path) };
-        below.at(|folder, name| Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?))?;
-        below.held.forget(below.path);
-        Ok(())
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.at_both(from, to, |old, from, new, to| renameat(old, from, new, to))
-            .unwrap_or_else(|| RealFiles.rename(from, to))
-    }
-
-    fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.at_both(from, to, |old, from, new, to| linkat(old, from, new, to, AtFlags::empty()))
-            .unwrap_or_else(|| RealFiles.link(from, to))
-    }
-
-    fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        let Some(below) = self.changed(path)? else { return RealFiles.set_times(path, accessed, changed) };
-        let times = timestamps(accessed, changed);
-        below.at(|folder, name| Ok(utimensat(folder, name, &times, AtFlags::SYMLINK_NOFOLLOW)?))
-    }
-
-    fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
-        let Some(below) = self.below(path).ok()? else { return RealFiles.hold_memory(path) };
-        if_in_memory(below.open(HOLD, 0).ok()?)
-    }
-
-    fn space(&self, path: &Path) -> io::Result<Space> {
-        let Some(below) = self.below(path)? else { return RealFiles.space(path) };
-        if below.is_held_itself() {
-            return Ok(space_of(&fstatfs(below.held.dir()?.descriptor()?)?));
-        }
-        Ok(space_of(&fstatfs(below.open(OFlags::PATH, 0)?)?))
-    }
-
-    fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
-        RealFiles.real_path(path)
-    }
-
-    fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
-        Some(Arc::new(self.with(path, dir, is_meant)?))
-    }
-
-    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
-        for held in self.held.iter().filter(|held| held.path == path) {
-            held.hold(Arc::clone(&dir));
-        }
-    }
 }

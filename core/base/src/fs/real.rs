@@ -8,22 +8,21 @@
     reason = "all other code uses the file system through this file"
 )]
 
-use super::held::HeldDirs;
-use super::limit::open_with_room;
+use super::held::{HeldDir, HeldDirs, Holding};
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{forked, lock, mapped, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status, Writer};
 use rustix::fs::{
-    fstat, fstatfs, futimens, lstat, major, minor, open, statfs, statx, utimensat, AtFlags, Dir, FileType,
-    Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps, CWD,
+    fstat, fstatfs, futimens, linkat, major, minor, mkdirat, renameat, statat, statx, unlinkat, utimensat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
 };
 use rustix::io::Errno;
 use scr_plugin_api::Handle;
 use std::ffi::OsStr;
-use std::fs::{self, DirBuilder, OpenOptions, Permissions};
+use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -32,54 +31,68 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealFiles;
 
-impl Files for RealFiles {
+impl Holding for RealFiles {
+    fn held(&self) -> &[Arc<HeldDir>] {
+        &[]
+    }
+}
+
+impl<T: Holding> Files for T {
     fn open(&self, path: &Path, how: How) -> io::Result<Box<dyn File>> {
-        open_file(path, how)
+        let (flags, mode) = flags_of(how);
+        Ok(Box::new(RealFile::new(self.place(path)?.open(flags, mode)?.into(), how)?))
     }
 
     fn status(&self, path: &Path) -> io::Result<Status> {
-        Ok(status_of(&lstat(path)?))
+        let status = |folder: BorrowedFd<'_>, name: &OsStr| statat(folder, name, AtFlags::SYMLINK_NOFOLLOW);
+        self.place(path)?.at(|folder, name| Ok(status_of(&status(folder, name)?)))
     }
 
     fn born(&self, path: &Path) -> io::Result<Option<(i64, u32)>> {
-        birth(CWD, path.as_os_str())
+        self.place(path)?.at(birth)
     }
 
     fn make_dir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        DirBuilder::new().mode(mode).create(path)
+        self.name(path)?.at(|folder, name| Ok(mkdirat(folder, name, Mode::from_raw_mode(mode))?))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<PathBuf>> {
-        let folder = OpenOptions::new().read(true).custom_flags(signed(OFlags::DIRECTORY)).open(path)?;
-        names_in(folder.into())
+        names_in(self.place(path)?.open(OFlags::DIRECTORY, 0)?)
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        self.name(path)?.at(|folder, name| Ok(unlinkat(folder, name, AtFlags::empty())?))
     }
 
     fn remove_dir(&self, path: &Path) -> io::Result<()> {
-        fs::remove_dir(path)
+        let place = self.name(path)?;
+        place.at(|folder, name| Ok(unlinkat(folder, name, AtFlags::REMOVEDIR)?))?;
+        place.forget();
+        Ok(())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        self.name(from)?.with(&self.name(to)?, |old, from, new, to| renameat(old, from, new, to))
     }
 
     fn link(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::hard_link(from, to)
+        let none = AtFlags::empty();
+        self.name(from)?.with(&self.name(to)?, |old, from, new, to| linkat(old, from, new, to, none))
     }
 
     fn set_times(&self, path: &Path, accessed: (i64, u32), changed: (i64, u32)) -> io::Result<()> {
-        Ok(utimensat(CWD, path, &timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW)?)
+        let (times, itself) = (timestamps(accessed, changed), AtFlags::SYMLINK_NOFOLLOW);
+        self.name(path)?.at(|folder, name| Ok(utimensat(folder, name, &times, itself)?))
     }
 
     fn hold_memory(&self, path: &Path) -> Option<HeldMemory> {
-        if_in_memory(open(path, HOLD | OFlags::NOFOLLOW, Mode::empty()).ok()?)
+        let file = self.place(path).ok()?.open(OFlags::PATH | OFlags::NOFOLLOW, 0).ok()?;
+        let is_in_memory = fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory);
+        Handle::new(file).ok().filter(|_| is_in_memory)
     }
 
     fn space(&self, path: &Path) -> io::Result<Space> {
-        Ok(space_of(&statfs(path)?))
+        Ok(space_of(&self.place(path)?.file_system()?))
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
@@ -87,7 +100,11 @@ impl Files for RealFiles {
     }
 
     fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
-        HeldDirs::default().through(path, dir, is_meant)
+        Some(Arc::new(HeldDirs::new(self.held(), path, dir, is_meant)?))
+    }
+
+    fn hold_instead(&self, path: &Path, dir: Arc<dyn File>) {
+        self.held().iter().for_each(|held| held.hold_instead(path, &dir));
     }
 
     fn umask(&self) -> u32 {
@@ -115,7 +132,7 @@ impl Files for RealFiles {
 }
 
 /// When what is below a folder was made. A link is not followed.
-pub(super) fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(i64, u32)>> {
+fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(i64, u32)>> {
     match statx(folder, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BTIME) {
         Ok(found) if found.stx_mask & StatxFlags::BTIME.bits() != 0 => {
             Ok(Some((found.stx_btime.tv_sec, found.stx_btime.tv_nsec)))
@@ -125,16 +142,8 @@ pub(super) fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(
     }
 }
 
-/// Opens a file, through a link where nothing is created.
-pub(super) fn open_file(path: &Path, how: How) -> io::Result<Box<dyn File>> {
-    let (flags, mode) = flags_of(how);
-    let mut options = OpenOptions::new();
-    options.read(true).write(flags.contains(OFlags::RDWR)).mode(mode).custom_flags(signed(flags));
-    Ok(Box::new(RealFile::new(open_with_room(|| options.open(path))?, how)?))
-}
-
 /// The names in an open folder, sorted.
-pub(super) fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
+fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
     let names =
         Dir::new(folder)?.map(|entry| Ok(PathBuf::from(OsStr::from_bytes(entry?.file_name().to_bytes()))));
     let is_name = |name: &io::Result<PathBuf>| {
@@ -146,7 +155,7 @@ pub(super) fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
     Ok(names)
 }
 
-pub(super) fn space_of(system: &StatFs) -> Space {
+fn space_of(system: &StatFs) -> Space {
     let block = u64::try_from(system.f_frsize).unwrap_or(0);
     // One in memory that may grow without limit has no blocks.
     let free = (system.f_blocks > 0).then(|| system.f_bavail.saturating_mul(block));
@@ -156,21 +165,12 @@ pub(super) fn space_of(system: &StatFs) -> Space {
 /// A file that is only held, so that its memory stays.
 pub type HeldMemory = Handle<OwnedFd>;
 
-/// A file that is only held, if its file system is in memory.
-pub(super) fn if_in_memory(file: OwnedFd) -> Option<HeldMemory> {
-    let is_in_memory = fstatfs(&file).is_ok_and(|system| space_of(&system).in_memory);
-    Handle::new(file).ok().filter(|_| is_in_memory)
-}
-
-/// How to hold a file without reading it, whatever its permissions and kind.
-pub(super) const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
-
 /// File systems that keep their files in memory, by their numbers in the kernel.
 const TMPFS: i128 = 0x0102_1994;
 const RAMFS: i128 = 0x8584_58f6;
 
 /// A file that is open.
-pub(super) struct RealFile {
+struct RealFile {
     /// Once it may be locked, that is forgotten before the file is closed.
     given_up: OnceLock<forked::GivenUp>,
     file: Handle<fs::File>,
@@ -179,7 +179,7 @@ pub(super) struct RealFile {
 }
 
 impl RealFile {
-    pub(super) fn new(file: fs::File, how: How) -> io::Result<Self> {
+    fn new(file: fs::File, how: How) -> io::Result<Self> {
         let (given_up, mapping) = (OnceLock::new(), Mapping::default());
         Ok(Self { given_up, file: Handle::new(file)?, how, mapping })
     }
@@ -338,13 +338,13 @@ impl File for RealFile {
 /// The unit in which tmpfs gives memory to a file, if it is mounted with huge pages.
 const LARGE_PAGE: u64 = 2 << 20;
 
-pub(super) fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamps {
+fn timestamps(accessed: (i64, u32), changed: (i64, u32)) -> Timestamps {
     let time = |(tv_sec, nanoseconds): (i64, u32)| Timespec { tv_sec, tv_nsec: i64::from(nanoseconds) };
     Timestamps { last_access: time(accessed), last_modification: time(changed) }
 }
 
 /// How the system is asked to open a file, and the permission bits of a new one.
-pub(super) fn flags_of(how: How) -> (OFlags, u32) {
+fn flags_of(how: How) -> (OFlags, u32) {
     let there = OFlags::NONBLOCK | OFlags::NOCTTY;
     let new = there | OFlags::NOFOLLOW | OFlags::RDWR | OFlags::CREATE;
     match how {
@@ -358,13 +358,8 @@ pub(super) fn flags_of(how: How) -> (OFlags, u32) {
     }
 }
 
-/// The standard library wants the flags signed; no flag is the sign bit.
-fn signed(flags: OFlags) -> i32 {
-    i32::from_ne_bytes(flags.bits().to_ne_bytes())
-}
-
 /// The widths of the fields differ between processors.
-pub(super) fn status_of(stat: &Stat) -> Status {
+fn status_of(stat: &Stat) -> Status {
     fn wide(field: impl Into<u64>) -> u64 {
         field.into()
     }
@@ -510,7 +505,7 @@ mod tests {
         for how in [How::Update, How::Append(0o600), How::Read] {
             let file = RealFiles.open(&ours, how).unwrap();
             let number = file.descriptor().unwrap().as_raw_fd();
-            let of_application = OpenOptions::new().read(true).write(true).open(&theirs).unwrap();
+            let of_application = fs::OpenOptions::new().read(true).write(true).open(&theirs).unwrap();
             give_away(number, &of_application);
             let results = [
                 file.read_at(0, &mut [0; 3]).map(drop),
