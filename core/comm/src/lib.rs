@@ -103,6 +103,15 @@ pub struct Traffic {
     pub bytes: u64,
 }
 
+impl Traffic {
+    /// With these messages, too.
+    #[must_use]
+    pub fn with(self, sends: &[Outgoing<'_>]) -> Self {
+        let bytes: u64 = sends.iter().map(|send| send.bytes.len() as u64).sum();
+        Self { messages: self.messages + sends.len() as u64, bytes: self.bytes + bytes }
+    }
+}
+
 /// Why a communicator cannot continue.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommError {
@@ -234,29 +243,36 @@ pub trait Comm {
     /// The traffic that this rank has sent so far.
     fn traffic(&self) -> Traffic;
 
+    /// The communicator that this one stands before, where there is one. It answers what this one does not answer itself.
+    fn inner(&self) -> Option<&dyn Comm> {
+        None
+    }
+
     /// Number of processes that were started together, of which the ranks may be a part.
     fn launch_size(&self) -> u32 {
-        self.size()
+        self.inner().map_or_else(|| self.size(), Comm::launch_size)
     }
 
     /// Whether other processes of the job have started this one.
     fn is_spawned(&self) -> bool {
-        false
+        self.inner().is_some_and(Comm::is_spawned)
     }
 
     /// The rank of a run that a rank of this communicator stands for: itself, but where threads stand in for ranks.
     fn stands_for(&self, rank: Rank) -> Rank {
-        rank
+        self.inner().map_or(rank, |inner| inner.stands_for(rank))
     }
 
     /// The rank of this communicator that stands for a rank of a run, where one does.
     fn stand_in(&self, rank: Rank) -> Option<Rank> {
-        (rank.0 < self.size()).then_some(rank)
+        self.inner().map_or((rank.0 < self.size()).then_some(rank), |inner| inner.stand_in(rank))
     }
 
     /// Nothing is sent or received here any more. Other ranks may have sent what nobody has received, and may wait for this one:
     /// they return if the communicator can make them.
-    fn abandon(&self) {}
+    fn abandon(&self) {
+        self.inner().into_iter().for_each(Comm::abandon);
+    }
 
     /// The watch for ranks that do not come, if there is one.
     fn watch(&self) -> Option<&Watch> {

@@ -268,24 +268,8 @@ impl Comm for Watched {
         self.comm.traffic()
     }
 
-    fn launch_size(&self) -> u32 {
-        self.comm.launch_size()
-    }
-
-    fn is_spawned(&self) -> bool {
-        self.comm.is_spawned()
-    }
-
-    fn stands_for(&self, rank: Rank) -> Rank {
-        self.comm.stands_for(rank)
-    }
-
-    fn stand_in(&self, rank: Rank) -> Option<Rank> {
-        self.comm.stand_in(rank)
-    }
-
-    fn abandon(&self) {
-        self.comm.abandon();
+    fn inner(&self) -> Option<&dyn Comm> {
+        Some(&*self.comm)
     }
 
     fn watch(&self) -> Option<&Watch> {

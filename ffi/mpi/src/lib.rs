@@ -121,13 +121,6 @@ impl MpiComm {
         let place = own.iter().position(|(other, _)| *other == tag)?;
         own.remove(place).map(|(_, bytes)| bytes)
     }
-
-    fn count(&self, sends: &[Outgoing<'_>]) {
-        let mut traffic = self.traffic.get();
-        traffic.messages += sends.len() as u64;
-        traffic.bytes += sends.iter().map(|send| send.bytes.len() as u64).sum::<u64>();
-        self.traffic.set(traffic);
-    }
 }
 
 impl Comm for MpiComm {
@@ -148,7 +141,7 @@ impl Comm for MpiComm {
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         self.handle.expect_usable()?;
-        self.count(sends);
+        self.traffic.set(self.traffic.get().with(sends));
         let mut batch = Batch::start(self, tag, sends, receives)?;
         let mut patience = Patience::default();
         let mut given_up = false;

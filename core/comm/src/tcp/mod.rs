@@ -217,7 +217,7 @@ impl Comm for TcpComm {
     ) -> Result<ExchangeEnd, CommError> {
         check(self.size(), tag, sends, receives)?;
         self.ended.borrow().as_ref().map_or(Ok(()), |error| Err(error.clone()))?;
-        self.count(sends);
+        self.traffic.set(self.traffic.get().with(sends));
         for own in sends.iter().filter(|send| send.to == self.rank) {
             self.state.borrow_mut().mail.deliver(self.rank, tag, own.bytes.to_vec());
         }
@@ -245,13 +245,6 @@ impl Comm for TcpComm {
 impl TcpComm {
     fn now(&self) -> Duration {
         self.limits.clock.elapsed()
-    }
-
-    fn count(&self, sends: &[Outgoing<'_>]) {
-        let mut traffic = self.traffic.get();
-        traffic.messages += sends.len() as u64;
-        traffic.bytes += sends.iter().map(|send| send.bytes.len() as u64).sum::<u64>();
-        self.traffic.set(traffic);
     }
 
     fn run(
