@@ -1,4 +1,5 @@
 //! What users and sites set: [`param`] makes values of it, [`descriptor`] makes groups, stores and redundancy of those.
+//! [`document`] reads TOML files.
 
 #![allow(
     missing_docs,
@@ -8,4 +9,5 @@
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
 pub mod descriptor;
+pub mod document;
 pub mod param;

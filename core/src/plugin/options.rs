@@ -2,7 +2,7 @@
 
 use scr_config::param::{nearest, Kind, Value};
 use scr_plugin_api::KvTree;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use std::path::Path;
 
 /// An option that a plugin takes.
@@ -25,7 +25,7 @@ pub struct OptionSpec {
 }
 
 /// The type of an option, and the form in which the plugin gets it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OptionType {
     /// A whole number; in decimal.
@@ -172,6 +172,10 @@ impl OptionSpec {
 }
 
 impl OptionType {
+    /// Its values as manifests name them.
+    pub(super) const ALL: &'static [(&'static str, Self)] =
+        &[("integer", Self::Integer), ("size", Self::Size), ("boolean", Self::Boolean), ("text", Self::Text)];
+
     pub(super) fn expected(self) -> &'static str {
         match self {
             OptionType::Integer => "a whole number",

@@ -1,13 +1,13 @@
 //! `scr plan`: how to write checkpoints on a machine, so that most of the time brings the job forward.
 //!
-//! - `document`: TOML files, and errors that name their lines
+//! - `forms`: numbers with their units
 //! - `single`: one plan by the published model
 //! - `site`: the description of a machine
 //! - `candidates`: the plans to choose from
 //! - `report`: everything that is said of the best one; `text`, `html`: for people
 
 mod candidates;
-mod document;
+mod forms;
 mod html;
 mod report;
 mod single;

@@ -1,23 +1,23 @@
 //! `scr plan --model`: the efficiency of one plan, by the published model alone.
 
-use super::document::{Document, RATE, SECONDS};
+use super::forms::{rate, seconds};
 use super::PlanArgs;
 use anyhow::{ensure, Result};
+use scr_config::document::Document;
 use scr_plan::{Level, Machine, Plan, Recovery, MOST_LEVELS};
 use std::path::Path;
 
 /// The machine of a file with `[[level]]` tables, from the lowest level to the highest.
 pub(super) fn read(path: &Path, text: &str) -> Result<Machine> {
-    let document = Document::new(path, text);
+    let document = Document { path, text };
     let table = document.parse()?;
     let root = document.root(&table).only(&["level"])?;
     let mut levels = Vec::new();
     for section in root.sections("level")? {
         let section = section.only(&["cost", "rate", "recover"])?;
-        let write = section.number("cost", SECONDS)?;
-        let recover =
-            section.optional("recover", |section, key| section.number(key, SECONDS))?.unwrap_or(write);
-        levels.push(Level { write, recover, hidden: 0.0, rate: section.number("rate", RATE)? });
+        let write = section.required("cost", &seconds())?;
+        let recover = section.optional("recover", &seconds())?.unwrap_or(write);
+        levels.push(Level { write, recover, hidden: 0.0, rate: section.required("rate", &rate())? });
     }
     let what = "there is no [[level]]; each has a `cost' in seconds and a `rate' in failures per second";
     ensure!(!levels.is_empty(), root.error(what));
@@ -25,7 +25,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Machine> {
         levels.len() <= MOST_LEVELS,
         root.error(format_args!("there are {} [[level]] tables; the most is {MOST_LEVELS}", levels.len()))
     );
-    Machine::new(levels, Recovery::OfCheckpoint).map_err(|error| root.error(error))
+    Ok(Machine::new(levels, Recovery::OfCheckpoint).map_err(|error| root.error(error))?)
 }
 
 /// The plan of the options. The last count is the one of the highest level, which ends the pattern.

@@ -1,7 +1,8 @@
 //! A machine as a file describes it: nodes, sizes, costs, and what fails how often. `docs/user/planning.md` explains every key.
 
-use super::document::{Document, Section, BYTES, GAP, SECONDS, SHARE};
-use anyhow::{bail, ensure, Context, Result};
+use super::forms::{bytes, gap, seconds, share};
+use anyhow::{bail, ensure, Result};
+use scr_config::document::{flag, text, whole, Document, Form, Section};
 use scr_plan::{partner_survival, survival};
 use std::path::Path;
 
@@ -154,21 +155,21 @@ const KEYS: [&str; 9] =
 impl Site {
     /// Reads the description of a machine.
     pub(super) fn read(path: &Path, text: &str) -> Result<Self> {
-        let document = Document::new(path, text);
+        let document = Document { path, text };
         let table = document.parse()?;
         let root = document.root(&table).only(&KEYS)?;
-        let nodes = root.whole("nodes", 1, 100_000_000)?;
-        let checkpoint = root.optional("checkpoint", |root, key| root.number(key, BYTES))?;
+        let nodes = root.required("nodes", &whole(1, 100_000_000))?;
+        let checkpoint = root.optional("checkpoint", &bytes())?;
         let (bandwidths, restart) = cache(&root)?;
         let with = |kind: Kind| transfer(&root, kind, checkpoint, &bandwidths);
         let file_name =
             || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok(Self {
-            name: root.optional("name", Section::text)?.unwrap_or_else(file_name),
-            source: root.optional("source", Section::text)?,
+            name: root.optional("name", &line())?.unwrap_or_else(file_name),
+            source: root.optional("source", &line())?,
             nodes,
             checkpoint,
-            memory: root.optional("memory", |root, key| root.number(key, BYTES))?,
+            memory: root.optional("memory", &bytes())?,
             schemes: schemes(&root, nodes, restart, with)?,
             flush: flush(&root, nodes, checkpoint, restart)?,
             failures: failures(&root, nodes)?,
@@ -181,14 +182,18 @@ impl Site {
     }
 }
 
+fn line() -> Form<'static, String> {
+    text("a text", |text| Some(text.to_owned()))
+}
+
 fn cache(root: &Section<'_>) -> Result<(Bandwidths, f64)> {
     let Some(cache) = root.section("cache")? else {
         return Ok((Bandwidths { cache: None, network: None }, 0.0));
     };
     let cache = cache.only(&["bandwidth", "network", "restart"])?;
-    let bytes = |key| cache.optional(key, |cache, key| cache.number(key, BYTES));
-    let restart = cache.optional("restart", |cache, key| cache.number(key, SECONDS))?;
-    Ok((Bandwidths { cache: bytes("bandwidth")?, network: bytes("network")? }, restart.unwrap_or(0.0)))
+    let restart = cache.optional("restart", &seconds())?.unwrap_or(0.0);
+    let bandwidth = |key| cache.optional(key, &bytes());
+    Ok((Bandwidths { cache: bandwidth("bandwidth")?, network: bandwidth("network")? }, restart))
 }
 
 /// Seconds for a checkpoint with this scheme, from bandwidths.
@@ -196,9 +201,9 @@ fn transfer(root: &Section<'_>, kind: Kind, checkpoint: Option<f64>, bandwidths:
     let missing = |key: &str| {
         root.error(format_args!("the key `{key}' is missing, from which the cost of {kind} follows"))
     };
-    let bytes = checkpoint.with_context(|| missing("checkpoint").to_string())?;
-    let cache = bandwidths.cache.with_context(|| missing("cache.bandwidth").to_string())?;
-    let network = || bandwidths.network.with_context(|| missing("cache.network").to_string());
+    let bytes = checkpoint.ok_or_else(|| missing("checkpoint"))?;
+    let cache = bandwidths.cache.ok_or_else(|| missing("cache.bandwidth"))?;
+    let network = || bandwidths.network.ok_or_else(|| missing("cache.network"));
     let sent = bytes * kind.sent();
     let sending = if sent > 0.0 { sent / network()? } else { 0.0 };
     Ok(bytes * kind.stored() / cache + sending)
@@ -219,9 +224,9 @@ fn schemes(
     let read = |section: Section<'_>| {
         let section = section.only(&["type", "set-size", "set-failures", "cost", "recover"])?;
         let kind = kind(&section, nodes)?;
-        let given = section.optional("cost", |section, key| section.number(key, SECONDS))?;
+        let given = section.optional("cost", &seconds())?;
         let mut scheme = scheme(kind, given.map_or_else(|| cost(kind), Ok)?);
-        if let Some(recover) = section.optional("recover", |section, key| section.number(key, SECONDS))? {
+        if let Some(recover) = section.optional("recover", &seconds())? {
             scheme.recover = recover;
         }
         Ok(scheme)
@@ -231,7 +236,7 @@ fn schemes(
 
 /// The scheme of a `[[scheme]]` table, with the defaults that scr has.
 fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
-    let name = section.text("type")?;
+    let name = section.required("type", &line())?;
     let known: &[&str] = match name.as_str() {
         "SINGLE" | "PARTNER" => &[],
         "XOR" => &["set-size"],
@@ -239,14 +244,13 @@ fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
         _ => bail!(section.error_of("type", format!("is `{name}'; it must be SINGLE, PARTNER, XOR or RS"))),
     };
     for key in ["set-size", "set-failures"] {
-        if !known.contains(&key) && section.optional(key, |_, _| Ok(()))?.is_some() {
+        if !known.contains(&key) && section.has(key) {
             bail!(section.error_of(key, format_args!("has no meaning for {name}")));
         }
     }
-    let whole = |key, least, most| section.optional(key, |section, key| section.whole(key, least, most));
-    let failures = whole("set-failures", 1, 128)?.unwrap_or(2);
+    let failures = section.optional("set-failures", &whole(1, 128))?.unwrap_or(2);
     let least = if name == "RS" { failures + 1 } else { 2 };
-    let set_size = whole("set-size", least, 1024)?.unwrap_or(8.max(least));
+    let set_size = section.optional("set-size", &whole(least, 1024))?.unwrap_or(8.max(least));
     let kind = match name.as_str() {
         "SINGLE" => Kind::SINGLE,
         "PARTNER" => Kind::PARTNER,
@@ -260,12 +264,10 @@ fn kind(section: &Section<'_>, nodes: u64) -> Result<Kind> {
 
 fn flush(root: &Section<'_>, nodes: u64, checkpoint: Option<f64>, restart: f64) -> Result<Flush> {
     let what = "[flush] with `cost', or `bandwidth' of the file system";
-    let flush =
-        root.section("flush")?.with_context(|| root.error(format_args!("there is no {what}")).to_string())?;
+    let flush = root.section("flush")?.ok_or_else(|| root.error(format_args!("there is no {what}")))?;
     let flush = flush.only(&["cost", "bandwidth", "recover", "hidden"])?;
-    let seconds = |key| flush.optional(key, |flush, key| flush.number(key, SECONDS));
-    let bandwidth = flush.optional("bandwidth", |flush, key| flush.number(key, BYTES))?;
-    let cost = match (seconds("cost")?, bandwidth, checkpoint) {
+    let bandwidth = flush.optional("bandwidth", &bytes())?;
+    let cost = match (flush.optional("cost", &seconds())?, bandwidth, checkpoint) {
         (Some(cost), None, _) => cost,
         (None, Some(bandwidth), Some(bytes)) => bytes * nodes as f64 / bandwidth,
         (None, Some(_), None) => {
@@ -274,31 +276,31 @@ fn flush(root: &Section<'_>, nodes: u64, checkpoint: Option<f64>, restart: f64) 
         (Some(_), Some(_), _) => bail!(flush.error_of("bandwidth", "and `flush.cost' exclude each other")),
         (None, None, _) => bail!(flush.error("`flush.cost' or `flush.bandwidth' is missing")),
     };
-    let hidden = flush.optional("hidden", |flush, key| flush.number(key, SHARE))?.unwrap_or(0.0);
-    Ok(Flush { cost, recover: seconds("recover")?.unwrap_or(cost + restart), hidden })
+    let recover = flush.optional("recover", &seconds())?.unwrap_or(cost + restart);
+    Ok(Flush { cost, recover, hidden: flush.optional("hidden", &share())?.unwrap_or(0.0) })
 }
 
 fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
     let what = "there is no [failures] with the times between failures";
-    let section = root.section("failures")?.with_context(|| root.error(what).to_string())?;
+    let section = root.section("failures")?.ok_or_else(|| root.error(what))?;
     let section = section.only(&["processes", "node", "any-node", "several", "all"])?;
-    let gap = |key| section.optional(key, |section, key| section.number(key, GAP));
+    let between = |key| section.optional(key, &gap());
     let one = Loss::Nodes { count: 1, in_group: false };
     let mut failures = Vec::new();
     let mut add =
         |loses, gap: Option<f64>| failures.extend(gap.map(|gap| Failure { loses, rate: 1.0 / gap }));
-    add(Loss::Processes, gap("processes")?);
-    let (node, any) = (gap("node")?, gap("any-node")?);
+    add(Loss::Processes, between("processes")?);
+    let (node, any) = (between("node")?, between("any-node")?);
     let is_clear = node.is_none() || any.is_none();
     ensure!(is_clear, section.error_of("any-node", "and `failures.node' exclude each other"));
     add(one, node.map(|gap| gap / nodes as f64).or(any));
     for several in section.sections("several")? {
         let several = several.only(&["nodes", "every", "group"])?;
-        let in_group = several.optional("group", Section::flag)?.unwrap_or(false);
-        let count = several.whole("nodes", 2, nodes.max(2))?;
-        add(Loss::Nodes { count, in_group }, Some(several.number("every", GAP)?));
+        let in_group = several.optional("group", &flag())?.unwrap_or(false);
+        let count = several.required("nodes", &whole(2, nodes.max(2)))?;
+        add(Loss::Nodes { count, in_group }, Some(several.required("every", &gap())?));
     }
-    add(Loss::Everything, gap("all")?);
+    add(Loss::Everything, between("all")?);
     let cure = "nothing fails; give `node', `any-node', `processes', `all' or [[failures.several]]";
     ensure!(!failures.is_empty(), section.error(cure));
     Ok(failures)

@@ -64,7 +64,8 @@ fn a_list_has_a_line_per_plugin_and_nothing_else_on_standard_output() {
         "NAME    KIND       VERSION  DESCRIPTION\nMIRROR  scheme     1.0\nSYNC    transport  1.0      Copies\n"
     );
     let path = folder.path().join("broken.toml").display().to_string();
-    let message = format!("scr: skipped {path}:1: `name`: invalid type: integer `7`, expected a string\n");
+    let message =
+        format!("scr: skipped {path}:1: `name' is 7; it must be 1 to 64 letters, digits, `_', `-' or `.'\n");
     assert_eq!(err(&output), message);
     assert!(!out(&folder.plugin(&["list", "--kind", "transport"])).contains("MIRROR"));
 }
@@ -328,14 +329,17 @@ fn a_manifest_that_is_wrong_or_has_unknown_keys_is_a_no_with_the_line() {
     let folder = Folder::new();
     folder.library("obedient.so", "obedient");
     for (text, reason) in [
-        ("name = 7\n".to_owned(), "m.toml:1: `name`: invalid type: integer `7`, expected a string"),
+        (
+            "name = 7\n".to_owned(),
+            "m.toml:1: `name' is 7; it must be 1 to 64 letters, digits, `_', `-' or `.'",
+        ),
         (
             manifest("TRY", "scheme", "obedient.so").replace("version", "verzion"),
-            "m.toml:1: missing field `version`",
+            "m.toml:1: the key `version' is missing: a line of text",
         ),
         (
             format!("colour = 1\n{}", manifest("TRY", "scheme", "obedient.so")),
-            "m.toml:1: the unknown key `colour' is ignored",
+            "m.toml:1: unknown key `colour' is ignored",
         ),
     ] {
         folder.write("m.toml", text);

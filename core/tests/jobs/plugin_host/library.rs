@@ -312,7 +312,7 @@ fn an_unknown_name_lists_the_folders_searched_and_the_plugins_skipped() {
         describe(&error),
         format!(
             "there is no scheme plugin named MIROR; did you mean MIRROR?; searched {p}, {gone}; skipped \
-             {p}/broken.toml:1: `name`: invalid type: integer `7`, expected a string; skipped `{gone}': \
+             {p}/broken.toml:1: `name' is 7; it must be 1 to 64 letters, digits, `_', `-' or `.'; skipped `{gone}': \
              there is no such folder"
         )
     );

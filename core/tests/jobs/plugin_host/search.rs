@@ -137,7 +137,7 @@ fn an_invalid_manifest_does_not_hide_the_others() {
     let texts = passed_over(&host.discover());
     for (name, reason) in [
         ("a.toml", "it is not UTF-8"),
-        ("b.toml", "missing field `name`"),
+        ("b.toml", "the key `name' is missing"),
         ("c.toml", "it has 2097152 bytes"),
         ("d.toml", "it is a folder, not a file"),
         ("e.toml", "cannot read it: No such file"),
