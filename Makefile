@@ -75,7 +75,7 @@ fuzz:                 ## fuzzes the parsers (TARGET=name, SECONDS=for each; need
 planted: deps         ## counts the histories that it takes to find each of the planted bugs (PLANTED=seed:most)
 	SCR_TEST_PLANTED=$(or $(PLANTED),1:3000) $(CARGO) test --locked --quiet --profile torture -p scr-core \
 		--features planted --test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
-	$(CARGO) test --locked --quiet --profile torture -p scr-core \
+	$(CARGO) test --locked --quiet --profile torture -p scr-prefix \
 		--features planted --lib small_world_finds -- --ignored --nocapture 2>/dev/null
 
 mutants: deps         ## counts which small changes of the sources the tests find (MUTANTS="--folders fetch" and so on)

@@ -260,8 +260,8 @@ mod tests {
         files.only(|_, path| path.display().to_string().contains("done.2.a"));
         files.stop_at(1);
         let _ = stage.flush(&files, &through(&RealFiles), "2.a", &newer);
-        let record = pending::find(&RealFiles, &stage.prefix, "2.a").unwrap().unwrap();
-        record.mark_done(&RealFiles, &stage.prefix, 0, &KvTree::new()).unwrap();
+        let record = pending::find(LedgerDir::new(&RealFiles, &stage.prefix), "2.a").unwrap().unwrap();
+        record.mark_done(LedgerDir::new(&RealFiles, &stage.prefix), 0, &KvTree::new()).unwrap();
         newer
     }
 

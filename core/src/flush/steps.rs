@@ -172,7 +172,7 @@ impl Flush<'_> {
                 self.job.ledger().write_leaf(run.record.dataset.id, &leaf)?;
             }
             if !in_place {
-                run.record.mark_done(files, prefix, 0, &KvTree::new())?;
+                run.record.mark_done(self.job.ledger(), 0, &KvTree::new())?;
             }
             Ok(())
         };

@@ -6,6 +6,7 @@
 
 use scr_base::fs::{Files, FsError};
 use scr_prefix::ledger::pending::{self, PendingFlush};
+use scr_prefix::ledger::LedgerDir;
 use scr_prefix::rank2file::leaves;
 use scr_prefix::{staging_file, DatasetDescriptor, Prefix, PrefixError, PrefixFile};
 
@@ -25,7 +26,7 @@ pub struct FlushUnderWay {
 /// # Errors
 /// The folder of the records cannot be listed.
 pub fn flushes_under_way(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FlushUnderWay>, FsError> {
-    let found = pending::list(files, prefix)?.into_iter();
+    let found = pending::list(LedgerDir { files, prefix })?.into_iter();
     let known = found.filter_map(|found| found.known().ok().flatten()).filter(|flush| !flush.revoked);
     Ok(known.filter_map(|flush| look(files, prefix, flush)).collect())
 }
@@ -33,7 +34,7 @@ pub fn flushes_under_way(files: &dyn Files, prefix: &Prefix) -> Result<Vec<Flush
 /// `None` if it has ended meanwhile.
 fn look(files: &dyn Files, prefix: &Prefix, flush: PendingFlush) -> Option<FlushUnderWay> {
     let record = files.status(&pending::flush_path(prefix, &flush.token)).ok()?;
-    let arrived = match flush.all_done(files, prefix) {
+    let arrived = match flush.all_done(LedgerDir { files, prefix }) {
         Ok(true) => Some(1.0),
         _ => arrived(files, prefix, &flush).ok().flatten(),
     };
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
     use scr_base::fs::RealFiles;
     use scr_plugin_api::KvTree;
-    use scr_prefix::ledger::{CommonFiles, LedgerDir, MakeCurrent, Request};
+    use scr_prefix::ledger::{CommonFiles, MakeCurrent, Request};
     use scr_prefix::{FileName, Rank2File};
     use scr_test_kit::fixtures::scratch;
     use std::fs;
@@ -103,7 +104,8 @@ mod tests {
             found.iter().map(|flush| flush.arrived).collect::<Vec<_>>()
         };
         assert_eq!(arrived(), []);
-        flush.write(&RealFiles, &prefix).unwrap();
+        let ledger = LedgerDir::new(&RealFiles, &prefix);
+        flush.write(ledger).unwrap();
         assert_eq!(arrived(), [None], "its lists are not there yet");
         fs::create_dir_all(prefix.dataset_dir(7)).unwrap();
         let lists = Rank2File::new(vec![listed("one", 100), listed("two", 300)]);
@@ -116,10 +118,9 @@ mod tests {
         assert_eq!(arrived(), [Some(0.875)], "no file counts for more than it has");
         let found = flushes_under_way(&RealFiles, &prefix).unwrap().remove(0);
         assert_eq!(found.dataset, dataset);
-        flush.mark_done(&RealFiles, &prefix, 0, &KvTree::new()).unwrap();
+        flush.mark_done(ledger, 0, &KvTree::new()).unwrap();
         assert_eq!(arrived(), [Some(1.0)]);
         let (dataset, by) = (&flush.dataset, &*flush.token);
-        let ledger = LedgerDir::new(&RealFiles, &prefix);
         ledger.transact(&Request::TakeBack { dataset, by, even_if_taken: false }).unwrap();
         assert_eq!(arrived(), []);
         fs::write(prefix.scr_dir().join("flush.8.damaged"), "x").unwrap();

@@ -368,7 +368,7 @@ impl<'a> Builder<'a> {
             dataset,
         };
         catalog.write_lists(&record.dataset, &lists)?;
-        record.write(self.files(), self.prefix)?;
+        record.write(catalog)?;
         let finished = catalog.commit(self.env.local_time()).finish(record);
         if let Some(why) = finished.map_err(|error| BuildError::Step(scr_base::describe(&error)))? {
             return Ok(Outcome::Incomplete { why });

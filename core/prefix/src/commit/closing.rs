@@ -63,7 +63,7 @@ impl Commit<'_> {
                 // The dataset counts already; what is left of the record is cleared away by the next run. The holder of the
                 // lock may be giving the names anew by now.
                 if expect_lock(fence, prefix.dir()).is_ok() {
-                    let _ = record.forget(files, prefix);
+                    let _ = record.forget(self.ledger);
                 }
                 Ok(())
             }
@@ -86,7 +86,7 @@ impl Closing<'_> {
     /// # Errors
     /// A step has failed for a reason that may pass.
     pub(super) fn run(&self, wish: Wish, now: &str) -> Result<(Ended, String), PrefixError> {
-        let is_marked = self.record.all_done(self.ledger.files, self.ledger.prefix)?;
+        let is_marked = self.record.all_done(self.ledger)?;
         self.run_from(Do::first(self.record.recorded(), is_marked, wish), wish, now)
     }
 
@@ -103,6 +103,7 @@ impl Closing<'_> {
                     _ if self.record.revoked => "it was given up, and not all of it was removed",
                     _ => "it was interrupted before all files had arrived",
                 };
+                let damage = damage.filter(|_| ended == Ended::TakenBack);
                 return Ok((ended, damage.unwrap_or_else(|| why.to_owned())));
             }
             let found = self.execute(next, wish, now)?;
@@ -134,7 +135,7 @@ impl Closing<'_> {
                 self.expect_lock()?;
                 let revoked = ended == Ended::TakenBack;
                 let record = PendingFlush { revoked, ..self.record.clone() };
-                record.forget(self.ledger.files, self.ledger.prefix)?;
+                record.forget(self.ledger)?;
             }
             Do::Stop(_) => (),
         }
@@ -154,7 +155,7 @@ impl Closing<'_> {
         match self.run(wish, now) {
             Ok((Ended::Complete, _)) => FlushOutcome::Finalized(dataset),
             Ok((Ended::NotNow, _)) => {
-                let done = self.record.done(self.ledger.files, self.ledger.prefix).unwrap_or(0);
+                let done = self.record.done(self.ledger).unwrap_or(0);
                 FlushOutcome::Waiting { dataset, done, marks }
             }
             Ok((_, why)) => FlushOutcome::Revoked { dataset, why },
@@ -207,8 +208,8 @@ impl Closing<'_> {
     fn record_checksums(&self) -> Result<(), PrefixError> {
         let (files, prefix, record) = (self.ledger.files, self.ledger.prefix, &self.record);
         let mut sums = KvTree::new();
-        for mark in record.done_marks(files, prefix)? {
-            sums.merge(record.sums_of(files, prefix, mark)?);
+        for mark in record.done_marks(self.ledger)? {
+            sums.merge(record.sums_of(self.ledger, mark)?);
         }
         if sums.is_empty() {
             return Ok(());
@@ -254,7 +255,7 @@ impl Closing<'_> {
         }
         expect_bytes(self.ledger.files, &file.target, file.bytes, file.crc, BLOCK_BYTES)?;
         if file.crc.is_none() {
-            let marked = self.record.marked_at(self.ledger.files, self.ledger.prefix)?;
+            let marked = self.record.marked_at(self.ledger)?;
             let changed = self.ledger.files.status(&file.target).at("look at", &file.target)?.ctime;
             if changed < marked {
                 return Err(FileError::Missing { path: file.staging.clone() }.into());

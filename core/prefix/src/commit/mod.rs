@@ -91,7 +91,7 @@ impl<'a> LedgerDir<'a> {
     /// One could not be rolled back.
     pub fn abandon(self, is_meant: impl Fn(&DatasetDescriptor) -> bool) -> Result<bool, PrefixError> {
         let meant = || -> Result<Vec<PendingFlush>, FsError> {
-            let found = pending::list(self.files, self.prefix)?.into_iter().map(FoundRecord::known);
+            let found = pending::list(self)?.into_iter().map(FoundRecord::known);
             let known = found.collect::<Result<Vec<_>, _>>()?;
             Ok(known.into_iter().flatten().filter(|record| is_meant(&record.dataset)).collect())
         };
@@ -126,13 +126,13 @@ impl Commit<'_> {
             FoundRecord::Damaged(error) => unusable(error, true),
             FoundRecord::Unread(error) => unusable(error, false),
         };
-        Ok(pending::list(self.ledger.files, self.ledger.prefix)?.into_iter().filter_map(end).collect())
+        Ok(pending::list(self.ledger)?.into_iter().filter_map(end).collect())
     }
 
     fn end_found(&self, record: &PendingFlush, wish: Wish) -> Option<FlushOutcome> {
         let ended = self.ledger.alone(|fence| {
             // Somebody may have ended it while this process waited for the lock.
-            let found = pending::find_again(self.ledger.files, self.ledger.prefix, record)?;
+            let found = pending::find_again(self.ledger, record)?;
             Ok::<_, FsError>(found.map(|record| self.ledger.closing(record, fence).end(&self.now, wish)))
         });
         ended.unwrap_or_else(|error| Some(self.ledger.postponed(record, describe(&error))))
@@ -145,7 +145,7 @@ impl Commit<'_> {
     /// The lock or the record cannot be used.
     pub fn end_now(&self, token: &str) -> Result<Option<Option<FlushOutcome>>, FsError> {
         self.ledger.try_alone(|fence| {
-            let found = pending::find(self.ledger.files, self.ledger.prefix, token)?;
+            let found = pending::find(self.ledger, token)?;
             Ok(found.map(|record| self.ledger.closing(record, fence).end(&self.now, Wish::EndArrived)))
         })
     }
@@ -155,7 +155,7 @@ impl Commit<'_> {
     /// # Errors
     /// It could not be ended.
     pub fn end_earlier(&self, token: &str) -> Result<(), PrefixError> {
-        match pending::is_recorded(self.ledger.files, self.ledger.prefix, token)? {
+        match pending::is_recorded(self.ledger, token)? {
             true => self.end_token(None, token),
             false => Ok(()),
         }
@@ -176,7 +176,7 @@ impl Commit<'_> {
 
     /// Finishes the flush of this token, or takes it back, if it is under way.
     fn end_token(&self, held: Option<Fence<'_>>, token: &str) -> Result<(), PrefixError> {
-        let end = |fence: Fence<'_>| match pending::find_left(self.ledger.files, self.ledger.prefix, token) {
+        let end = |fence: Fence<'_>| match pending::find_left(self.ledger, token) {
             // The process that deletes has this lock.
             _ if token == DELETION => self.ledger.transact(&Request::Release(Whose::Deletion)).map(|_| None),
             found => Ok(found?.and_then(|record| {
@@ -201,7 +201,7 @@ impl Commit<'_> {
         self.ledger.alone(|fence| {
             let closing = self.ledger.closing(record, fence);
             let PendingFlush { token, dataset, .. } = &closing.record;
-            if pending::is_recorded(self.ledger.files, self.ledger.prefix, token)? {
+            if pending::is_recorded(self.ledger, token)? {
                 let (ended, why) = closing.run_from(Do::Look { fails: false }, Wish::End, &self.now)?;
                 return Ok((ended != Ended::Complete).then_some(why));
             }
@@ -235,9 +235,8 @@ impl Commit<'_> {
 
     /// After an error in a flush: rolls it forward where all its marks are there, and takes it back otherwise.
     pub fn resolve(&self, record: &PendingFlush) -> CloseOutcome {
-        let LedgerDir { files, prefix } = self.ledger;
         let resolved = self.ledger.alone(|fence| {
-            let found = pending::find(files, prefix, &record.token)?;
+            let found = pending::find(self.ledger, &record.token)?;
             let is_gone = found.is_none();
             let closing = self.ledger.closing(found.unwrap_or_else(|| record.clone()), fence);
             Ok::<_, FsError>(match is_gone {
@@ -246,7 +245,7 @@ impl Commit<'_> {
                 true => CloseOutcome::TakenBack,
             })
         });
-        resolved.unwrap_or_else(|error| match record.all_done(files, prefix) {
+        resolved.unwrap_or_else(|error| match record.all_done(self.ledger) {
             // The lock or the record cannot be used, and without all marks no process closes the flush.
             Ok(false) => CloseOutcome::TakenBack,
             _ => CloseOutcome::Unfinished(describe(&error)),

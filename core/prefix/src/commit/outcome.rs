@@ -63,7 +63,7 @@ impl LedgerDir<'_> {
         let PendingFlush { dataset, token, revoked, .. } = record;
         let is_taken =
             self.index().map_or(true, |index| index.progress(dataset, token) == FlushProgress::Taken);
-        let has_arrived = !revoked && record.all_done(self.files, self.prefix).unwrap_or(true);
+        let has_arrived = !revoked && record.all_done(self).unwrap_or(true);
         let (has_taken, is_whole) = (is_taken && !revoked, dataset.checkpoint && has_arrived);
         FlushOutcome::Postponed { dataset: dataset.clone(), why, has_taken, is_whole }
     }

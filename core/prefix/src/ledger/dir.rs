@@ -263,7 +263,7 @@ impl<'a> LedgerDir<'a> {
         for event in &events {
             if let Event::Revoked(token) = event {
                 self.expect_ours(locked)?;
-                super::pending::revoke(self.files, self.prefix, token)?;
+                super::pending::revoke(*self, token)?;
             }
             ledger.apply(event);
         }
@@ -325,7 +325,7 @@ impl<'a> LedgerDir<'a> {
         sharing: &mut CommonFiles,
         request: &Request<'_>,
     ) -> Result<Verdict, PrefixError> {
-        decide(ledger, &mut FactsOfFiles { files: self.files, prefix: self.prefix, sharing }, request)
+        decide(ledger, &mut FactsOfFiles { ledger: *self, sharing }, request)
     }
 
     /// Makes the dataset of this name the one that jobs restart from first. Gives whether there is one, and a warning if other
@@ -392,7 +392,7 @@ impl<'a> LedgerDir<'a> {
         // Most flushes have no use for it any more, and it may be long.
         record.sharing.forget_names();
         self.write_first_lists(record.dataset.id, lists)?;
-        Ok(record.write(self.files, self.prefix)?)
+        Ok(record.write(*self)?)
     }
 
     /// Lists the files of a dataset that is in place already, which gets no record.
@@ -578,7 +578,7 @@ impl<'a> LedgerDir<'a> {
     ) -> Result<Vec<u64>, PrefixError> {
         use super::Facts;
         let mut sharing = CommonFiles::of(lists);
-        let mut facts = FactsOfFiles { files: self.files, prefix: self.prefix, sharing: &mut sharing };
+        let mut facts = FactsOfFiles { ledger: *self, sharing: &mut sharing };
         let others = self.index()?.entries().into_iter().filter(IndexEntry::is_valid);
         let mut found = Vec::new();
         for other in others.filter(|other| other.id != dataset.id && other.name != dataset.name) {

@@ -6,10 +6,9 @@ use crate::FlushProgress;
 use scr_base::planted::{planted, Bug};
 
 /// The wish of a process about a flush that is on record.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// It ends now, one way or the other.
-    #[default]
     End,
     /// It ends if every byte has arrived.
     EndArrived,
@@ -36,26 +35,25 @@ pub enum Ended {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Do {
     /// It looks how far the flush is. A flush `fails` of which a file is damaged, or that comes too late.
-    Look {
-        fails: bool,
-    },
+    Look { fails: bool },
     /// It checks every file, and goes through the steps of [`Close`](super::Close) after the mark.
     Close,
     /// No process closes it any more, also where its dataset has taken its names, or only where it has not.
-    Revoke {
-        even_if_taken: bool,
-    },
+    Revoke { even_if_taken: bool },
+    /// The staging files go.
     RemoveStaging(Ended),
     /// The names of a flush that is revoked are free: no staging file of it is left.
     Release,
     /// Its marks go, and then its record.
     Forget(Ended),
+    /// Nothing more.
     Stop(Ended),
 }
 
 /// What comes of it, if it does not fail for a reason that may pass.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Found {
+    /// It is done.
     Done,
     /// What is stored is itself wrong, or a newer dataset has the names, and how.
     Damage(String),
@@ -64,9 +62,7 @@ pub enum Found {
     /// It was closed, and a file lacks its name all the same: after a power failure the index may say more than the folders have.
     LacksName,
     /// It was closed. Its dataset may count no more.
-    Ended {
-        counts: bool,
-    },
+    Ended { counts: bool },
 }
 
 impl Found {

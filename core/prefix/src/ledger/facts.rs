@@ -1,6 +1,7 @@
 //! The facts about the world beside the ledger that the decision may ask for.
 
 use super::pending::{self, FoundRecord};
+use super::LedgerDir;
 use crate::{
     DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Running,
     IN_PLACE,
@@ -41,8 +42,7 @@ pub enum Recorded {
 
 /// The facts under a prefix directory.
 pub(super) struct FactsOfFiles<'a> {
-    pub(super) files: &'a dyn Files,
-    pub(super) prefix: &'a Prefix,
+    pub(super) ledger: LedgerDir<'a>,
     pub(super) sharing: &'a mut CommonFiles,
 }
 
@@ -50,11 +50,11 @@ impl Facts for FactsOfFiles<'_> {
     type Error = PrefixError;
 
     fn may_run(&mut self) -> Result<bool, PrefixError> {
-        Ok(Running::may_be_any(self.files, self.prefix))
+        Ok(Running::may_be_any(self.ledger.files, self.ledger.prefix))
     }
 
     fn recorded(&mut self, token: &str) -> Result<Recorded, PrefixError> {
-        match pending::find_left(self.files, self.prefix, token) {
+        match pending::find_left(self.ledger, token) {
             Err(error) if !error.is_damage() => Err(error.into()),
             // No process can close it, or clear it away, with such a record.
             Err(_) => Ok(Recorded::Nothing),
@@ -63,7 +63,7 @@ impl Facts for FactsOfFiles<'_> {
     }
 
     fn other_of_number(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Vec<u8>>, PrefixError> {
-        for found in pending::list(self.files, self.prefix)? {
+        for found in pending::list(self.ledger)? {
             // One that cannot be read does not keep all others from being flushed.
             let FoundRecord::Usable(record) = found else { continue };
             let is_another = record.dataset.id == dataset.id && !record.dataset.is_same(dataset);
@@ -75,7 +75,7 @@ impl Facts for FactsOfFiles<'_> {
     }
 
     fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, PrefixError> {
-        self.sharing.with(self.files, self.prefix, id, other)
+        self.sharing.with(self.ledger.files, self.ledger.prefix, id, other)
     }
 }
 

@@ -6,9 +6,9 @@
 //! up for good first gives the record another name, `revoked.<token>`. From then on no process closes the flush, and any that
 //! finds the record removes what is left. `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::{CommonFiles, MakeCurrent, Recorded};
+use super::{CommonFiles, LedgerDir, MakeCurrent, Recorded};
 use crate::{DatasetDescriptor, Prefix, FILE_MODE};
-use scr_base::fs::{unless_missing, At, Durability, Files, FsError, How};
+use scr_base::fs::{unless_missing, At, Durability, FsError, How};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -36,14 +36,15 @@ pub struct PendingFlush {
 
 impl PendingFlush {
     /// Makes it known, durably.
-    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        files.write_tree(&flush_path(prefix, &self.token), &self.to_tree(), FILE_MODE, Durability::Synced)
+    pub fn write(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
+        let path = flush_path(ledger.prefix, &self.token);
+        ledger.files.write_tree(&path, &self.to_tree(), FILE_MODE, Durability::Synced)
     }
 
     /// Signals to the threads of other ranks that the record is synced.
-    pub fn mark_recorded(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        let path = self.recorded_mark(prefix);
-        files.open(&path, How::Create(FILE_MODE)).at("create", &path).map(drop)
+    pub fn mark_recorded(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
+        let path = self.recorded_mark(ledger.prefix);
+        ledger.files.open(&path, How::Create(FILE_MODE)).at("create", &path).map(drop)
     }
 
     /// The file that does.
@@ -57,79 +58,73 @@ impl PendingFlush {
     }
 
     /// Marks, durably, that all files of a node, or of the whole flush, are synced, with the checksums that became known.
-    pub fn mark_done(
-        &self,
-        files: &dyn Files,
-        prefix: &Prefix,
-        mark: u32,
-        sums: &KvTree,
-    ) -> Result<(), FsError> {
-        let path = done_path(prefix, &self.token, mark);
+    pub fn mark_done(&self, ledger: LedgerDir<'_>, mark: u32, sums: &KvTree) -> Result<(), FsError> {
+        let path = done_path(ledger.prefix, &self.token, mark);
         let bytes = if sums.is_empty() { Vec::new() } else { sums.to_file_bytes() };
-        let written = files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced);
+        let written = ledger.files.write_atomic(&path, &bytes, FILE_MODE, Durability::Synced);
         // One that may not be safe must not be found.
-        written.inspect_err(|_| _ = files.remove_if_there(&path))
+        written.inspect_err(|_| _ = ledger.files.remove_if_there(&path))
     }
 
     /// When the last mark was made.
-    pub fn marked_at(&self, files: &dyn Files, prefix: &Prefix) -> Result<(i64, u32), FsError> {
+    pub fn marked_at(&self, ledger: LedgerDir<'_>) -> Result<(i64, u32), FsError> {
         let marks =
-            self.done_marks(files, prefix)?.into_iter().map(|mark| done_path(prefix, &self.token, mark));
-        let times = marks.map(|path| Ok(files.status(&path).at("look at", &path)?.mtime));
+            self.done_marks(ledger)?.into_iter().map(|mark| done_path(ledger.prefix, &self.token, mark));
+        let times = marks.map(|path| Ok(ledger.files.status(&path).at("look at", &path)?.mtime));
         times.collect::<Result<Vec<_>, FsError>>().map(|times| times.into_iter().max().unwrap_or_default())
     }
 
     /// The checksums that a mark has with it.
-    pub fn sums_of(&self, files: &dyn Files, prefix: &Prefix, mark: u32) -> Result<KvTree, FsError> {
-        let path = done_path(prefix, &self.token, mark);
-        match files.status(&path) {
+    pub fn sums_of(&self, ledger: LedgerDir<'_>, mark: u32) -> Result<KvTree, FsError> {
+        let path = done_path(ledger.prefix, &self.token, mark);
+        match ledger.files.status(&path) {
             Ok(status) if status.len == 0 => Ok(KvTree::new()),
-            _ => Ok(files.read_tree(&path)?.unwrap_or_default()),
+            _ => Ok(ledger.files.read_tree(&path)?.unwrap_or_default()),
         }
     }
 
     /// Whether a mark is there.
-    pub fn is_done(&self, files: &dyn Files, prefix: &Prefix, mark: u32) -> Result<bool, FsError> {
-        exists(files, &done_path(prefix, &self.token, mark))
+    pub fn is_done(&self, ledger: LedgerDir<'_>, mark: u32) -> Result<bool, FsError> {
+        exists(ledger, &done_path(ledger.prefix, &self.token, mark))
     }
 
     /// The marks that are there. The record may be damaged and claim any number, so this asks for what is there.
-    pub fn done_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<Vec<u32>, FsError> {
+    pub fn done_marks(&self, ledger: LedgerDir<'_>) -> Result<Vec<u32>, FsError> {
         let first = format!("{DONE}{}.", self.token);
         let mark_of = |name: &PathBuf| {
             let mark = name.to_str()?.strip_prefix(&first)?;
             mark.parse().ok().filter(|&number: &u32| number < self.marks && number.to_string() == mark)
         };
-        Ok(files.list_if_there(&prefix.scr_dir())?.iter().filter_map(mark_of).collect())
+        Ok(ledger.files.list_if_there(&ledger.prefix.scr_dir())?.iter().filter_map(mark_of).collect())
     }
 
     /// How many marks are there.
-    pub fn done(&self, files: &dyn Files, prefix: &Prefix) -> Result<u32, FsError> {
-        Ok(self.done_marks(files, prefix)?.len() as u32)
+    pub fn done(&self, ledger: LedgerDir<'_>) -> Result<u32, FsError> {
+        Ok(self.done_marks(ledger)?.len() as u32)
     }
 
     /// Whether every mark is there.
-    pub fn all_done(&self, files: &dyn Files, prefix: &Prefix) -> Result<bool, FsError> {
-        Ok(self.done(files, prefix)? == self.marks)
+    pub fn all_done(&self, ledger: LedgerDir<'_>) -> Result<bool, FsError> {
+        Ok(self.done(ledger)? == self.marks)
     }
 
-    fn remove_marks(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
+    fn remove_marks(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
         let mut any = false;
-        for mark in self.done_marks(files, prefix)? {
-            any |= files.remove_if_there(&done_path(prefix, &self.token, mark))?;
+        for mark in self.done_marks(ledger)? {
+            any |= ledger.files.remove_if_there(&done_path(ledger.prefix, &self.token, mark))?;
         }
         if any {
-            sync(files, prefix)?;
+            sync(ledger)?;
         }
         Ok(())
     }
 
     /// Forgets it; the dones go first, so that none is left without its flush.
-    pub fn forget(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-        self.remove_marks(files, prefix)?;
-        files.remove_if_there(&self.recorded_mark(prefix))?;
-        files.remove_if_there(&self.path(prefix))?;
-        sync(files, prefix)
+    pub fn forget(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
+        self.remove_marks(ledger)?;
+        ledger.files.remove_if_there(&self.recorded_mark(ledger.prefix))?;
+        ledger.files.remove_if_there(&self.path(ledger.prefix))?;
+        sync(ledger)
     }
 
     /// The kind of record that it is.
@@ -180,20 +175,20 @@ impl PendingFlush {
 
 /// The flush of this token, if it is under way below a prefix. It is an error if the folder of the records is not there: the file
 /// system may only be away, and the flush is not.
-pub fn find(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, FsError> {
-    let found = read(files, &flush_path(prefix, token), token)?;
+pub fn find(ledger: LedgerDir<'_>, token: &str) -> Result<Option<PendingFlush>, FsError> {
+    let found = read(ledger, &flush_path(ledger.prefix, token), token)?;
     if found.is_none() {
-        let folder = prefix.scr_dir();
-        files.status(&folder).at("look at", &folder)?;
+        let folder = ledger.prefix.scr_dir();
+        ledger.files.status(&folder).at("look at", &folder)?;
     }
     Ok(found)
 }
 
 /// The same, or what is left of the flush if it is revoked.
-pub fn find_left(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Option<PendingFlush>, FsError> {
-    match find(files, prefix, token)? {
+pub fn find_left(ledger: LedgerDir<'_>, token: &str) -> Result<Option<PendingFlush>, FsError> {
+    match find(ledger, token)? {
         None => {
-            let left = read(files, &revoked_path(prefix, token), token)?;
+            let left = read(ledger, &revoked_path(ledger.prefix, token), token)?;
             Ok(left.map(|left| PendingFlush { revoked: true, ..left }))
         }
         found => Ok(found),
@@ -201,29 +196,25 @@ pub fn find_left(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<Opti
 }
 
 /// The record of a flush as it is now, under the name that it had.
-pub fn find_again(
-    files: &dyn Files,
-    prefix: &Prefix,
-    record: &PendingFlush,
-) -> Result<Option<PendingFlush>, FsError> {
-    let found = read(files, &record.path(prefix), &record.token)?;
+pub fn find_again(ledger: LedgerDir<'_>, record: &PendingFlush) -> Result<Option<PendingFlush>, FsError> {
+    let found = read(ledger, &record.path(ledger.prefix), &record.token)?;
     Ok(found.map(|found| PendingFlush { revoked: record.revoked, ..found }))
 }
 
 /// Revokes the record of a flush: from now on no process can close it any more, only remove it. Only the [ledger](super) decides
 /// that, as its dataset must not take its name meanwhile.
-pub(super) fn revoke(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<(), FsError> {
-    let (from, to) = (flush_path(prefix, token), revoked_path(prefix, token));
-    match files.rename(&from, &to) {
+pub(super) fn revoke(ledger: LedgerDir<'_>, token: &str) -> Result<(), FsError> {
+    let (from, to) = (flush_path(ledger.prefix, token), revoked_path(ledger.prefix, token));
+    match ledger.files.rename(&from, &to) {
         // It is revoked already, or forgotten.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
-        other => other.at("rename", &from).and_then(|()| sync(files, prefix)),
+        other => other.at("rename", &from).and_then(|()| sync(ledger)),
     }
 }
 
 /// Whether somebody has the flush of this token on record.
-pub fn is_recorded(files: &dyn Files, prefix: &Prefix, token: &str) -> Result<bool, FsError> {
-    exists(files, &flush_path(prefix, token))
+pub fn is_recorded(ledger: LedgerDir<'_>, token: &str) -> Result<bool, FsError> {
+    exists(ledger, &flush_path(ledger.prefix, token))
 }
 
 /// The record of a flush under way, or the reason why it cannot be used. Callers that must not miss a flush ask
@@ -254,12 +245,12 @@ impl FoundRecord {
 
 /// The flushes under way below a prefix, and what is left of those that nobody closes any more. Those with unusable
 /// records come first, and then the oldest dataset.
-pub fn list(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FoundRecord>, FsError> {
-    let folder = prefix.scr_dir();
+pub fn list(ledger: LedgerDir<'_>) -> Result<Vec<FoundRecord>, FsError> {
+    let folder = ledger.prefix.scr_dir();
     let mut found = Vec::new();
-    for name in files.list_if_there(&folder)? {
+    for name in ledger.files.list_if_there(&folder)? {
         let Some((token, revoked)) = token_of(name.as_os_str()) else { continue };
-        found.extend(match read(files, &folder.join(&name), token) {
+        found.extend(match read(ledger, &folder.join(&name), token) {
             Ok(pending) => {
                 pending.map(|pending| FoundRecord::Usable(Box::new(PendingFlush { revoked, ..pending })))
             }
@@ -300,8 +291,8 @@ fn token_of(name: &OsStr) -> Option<(&str, bool)> {
     name.strip_prefix(PREFIX).map(|token| (token, false)).or_else(revoked)
 }
 
-fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlush>, FsError> {
-    let Some(tree) = files.read_tree(path)? else { return Ok(None) };
+fn read(ledger: LedgerDir<'_>, path: &Path, token: &str) -> Result<Option<PendingFlush>, FsError> {
+    let Some(tree) = ledger.files.read_tree(path)? else { return Ok(None) };
     let pending = PendingFlush::from_tree(&tree).and_then(|pending| match pending.token == token {
         true => Ok(Some(pending)),
         false => Err(FieldError::malformed("TOKEN", pending.token, "that of its name")),
@@ -309,13 +300,13 @@ fn read(files: &dyn Files, path: &Path, token: &str) -> Result<Option<PendingFlu
     pending.at("use", path)
 }
 
-fn exists(files: &dyn Files, path: &Path) -> Result<bool, FsError> {
-    unless_missing(files.status(path).at("look at", path)).map(|found| found.is_some())
+fn exists(ledger: LedgerDir<'_>, path: &Path) -> Result<bool, FsError> {
+    unless_missing(ledger.files.status(path).at("look at", path)).map(|found| found.is_some())
 }
 
-fn sync(files: &dyn Files, prefix: &Prefix) -> Result<(), FsError> {
-    let path = prefix.scr_dir();
-    files.sync_dir(&path).at("sync", &path)
+fn sync(ledger: LedgerDir<'_>) -> Result<(), FsError> {
+    let path = ledger.prefix.scr_dir();
+    ledger.files.sync_dir(&path).at("sync", &path)
 }
 
 #[cfg(test)]
@@ -329,16 +320,17 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let prefix = Prefix::new(dir.path());
         prefix.make_scr_dir(&RealFiles).unwrap();
+        let ledger = LedgerDir::new(&RealFiles, &prefix);
         let mut record = PendingFlush { marks: u32::MAX, ..sample_flush() };
         for mark in [0, 3, u32::MAX - 1] {
-            record.mark_done(&RealFiles, &prefix, mark, &KvTree::new()).unwrap();
+            record.mark_done(ledger, mark, &KvTree::new()).unwrap();
         }
-        assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 3);
+        assert_eq!(record.done(ledger).unwrap(), 3);
         record.marks = 4;
-        assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 2, "the last one is none of its marks");
+        assert_eq!(record.done(ledger).unwrap(), 2, "the last one is none of its marks");
         record.marks = u32::MAX;
-        assert!(!record.all_done(&RealFiles, &prefix).unwrap());
-        record.forget(&RealFiles, &prefix).unwrap();
-        assert_eq!(record.done(&RealFiles, &prefix).unwrap(), 0);
+        assert!(!record.all_done(ledger).unwrap());
+        record.forget(ledger).unwrap();
+        assert_eq!(record.done(ledger).unwrap(), 0);
     }
 }

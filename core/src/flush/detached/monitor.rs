@@ -226,7 +226,7 @@ impl TransferMonitor<'_> {
     /// Polls the transfers of one flush.
     fn poll_flush(&self, mut records: Vec<TransferRecord>, which: Which<'_>, polled: &mut PollResult) {
         let prefix = Prefix::new(records[0].prefix.clone());
-        let pending = match pending::find(self.files, &prefix, &records[0].token) {
+        let pending = match pending::find(LedgerDir::new(self.files, &prefix), &records[0].token) {
             Ok(Some(pending)) => pending,
             Ok(None) => return self.end_unrecorded(&prefix, &records, polled),
             Err(error) if error.is_not_found() => {
@@ -271,7 +271,7 @@ impl TransferMonitor<'_> {
         polled: &mut PollResult,
     ) -> bool {
         let files = self.files;
-        match pending.is_done(files, prefix, records[0].node) {
+        match pending.is_done(LedgerDir { files, prefix }, records[0].node) {
             Ok(true) => return true,
             Ok(false) => (),
             Err(error) => {
@@ -392,19 +392,17 @@ impl TransferMonitor<'_> {
         pending: &PendingFlush,
         records: &[TransferRecord],
     ) -> Result<Marked, FsError> {
-        let (files, node) = (self.files, records[0].node);
-        if !pending.is_done(files, prefix, node)? {
-            let marked = LedgerDir::new(files, prefix).try_alone(|_| {
-                match pending::find(files, prefix, &pending.token)? {
-                    None => Ok::<_, FsError>(()),
-                    Some(found) => found.mark_done(files, prefix, node, &record::new_sums(records)),
-                }
+        let (ledger, node) = (LedgerDir::new(self.files, prefix), records[0].node);
+        if !pending.is_done(ledger, node)? {
+            let marked = ledger.try_alone(|_| match pending::find(ledger, &pending.token)? {
+                None => Ok::<_, FsError>(()),
+                Some(found) => found.mark_done(ledger, node, &record::new_sums(records)),
             });
             if marked?.is_none() {
                 return Ok(Marked::Not);
             }
         }
-        Ok(if pending.all_done(files, prefix)? { Marked::AllNodes } else { Marked::ThisNode })
+        Ok(if pending.all_done(ledger)? { Marked::AllNodes } else { Marked::ThisNode })
     }
 
     /// The flush is over, successfully or not. Remaining staging files are useless.

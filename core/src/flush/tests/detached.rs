@@ -717,7 +717,7 @@ fn before_the_mark(stage: &Stage) -> (Cached, Cached) {
 fn a_flush_that_is_taken_back_takes_no_name_any_more() {
     let stage = Arc::new(Stage::new(2));
     let (older, newer) = before_the_mark(&stage);
-    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
     let staged = |file: &crate::flush::SourceFile| {
         let target = stage.prefix.file(&file.name);
         let staging = scr_prefix::staging_file(&target, "1.x");
@@ -736,7 +736,7 @@ fn a_flush_that_is_taken_back_takes_no_name_any_more() {
             let staged =
                 staged.map(|(target, staging, bytes, crc)| Staged { target, staging, bytes, crc }).collect();
             let marked = own.clone();
-            let mark = || Ok(marked.mark_done(&RealFiles, prefix, 0, &KvTree::new())?);
+            let mark = || Ok(marked.mark_done(LedgerDir::new(&RealFiles, prefix), 0, &KvTree::new())?);
             let folders = vec![prefix.file(&"a".parse().unwrap()), prefix.dir().to_owned()];
             // All ranks do the same at the same time.
             let share =
@@ -778,7 +778,7 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
     files.stop_at(1);
     let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
     assert!(files.stopped() && !stage.is_listed(1) && stage.is_right(&cached), "all files have their names");
-    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
     let kept = stage.keep();
     let (mut complete, mut refused) = (0, 0);
     for at in 1.. {
@@ -790,7 +790,7 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
             let committed =
                 LedgerDir { files: &RealFiles, prefix }.complete(&record, "1.x", None, NOW).is_ok();
             if committed {
-                record.forget(&RealFiles, prefix).unwrap();
+                record.forget(LedgerDir::new(&RealFiles, prefix)).unwrap();
             }
             committed
         });
@@ -904,8 +904,8 @@ fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
     files.only(|_, path| path.display().to_string().contains("done.1.x"));
     files.stop_at(1);
     let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
-    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
-    record.mark_done(&RealFiles, &stage.prefix, 0, &KvTree::new()).unwrap();
+    let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
+    record.mark_done(commit(&RealFiles, &stage).ledger, 0, &KvTree::new()).unwrap();
     let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
     ledger.transact(&Request::BeginDeletion { id: 1, run: 0 }).unwrap();
     let turn = ledger.take(&record.dataset, "1.x", None, &mut CommonFiles::default()).unwrap();
@@ -921,7 +921,7 @@ fn completed_by_another(stage: &Stage) -> pending::PendingFlush {
     files.only(|_, path| path.ends_with("summary.scr"));
     files.stop_at(1);
     let _ = stage.flush(&files, &through(&RealFiles), "1.x", &stage.cache(1, "a"));
-    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
     assert!(files.stopped() && stage.is_listed(1));
     record
@@ -932,7 +932,7 @@ fn completed_by_another(stage: &Stage) -> pending::PendingFlush {
 fn a_job_learns_that_its_flush_is_complete_though_the_marks_are_gone() {
     let stage = Stage::new(2);
     let record = completed_by_another(&stage);
-    record.write(&RealFiles, &stage.prefix).unwrap();
+    record.write(commit(&RealFiles, &stage).ledger).unwrap();
     assert_eq!(commit(&RealFiles, &stage).resolve(&record), CloseOutcome::Complete);
     assert!(stage.is_listed(1));
     assert_eq!(stage.leftovers(), Vec::<PathBuf>::new());
@@ -961,7 +961,7 @@ fn a_flush_that_another_process_makes_complete_while_it_is_finished_is_not_taken
     files.only(|_, path| path.ends_with("summary.scr"));
     files.stop_at(1);
     let _ = stage.flush(&files, &through(&RealFiles), "1.x", &cached);
-    let record = pending::find(&RealFiles, &stage.prefix, "1.x").unwrap().unwrap();
+    let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
     let other = Some(Closer { number: "other", has_lock: &|| true });
     let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
     let turn = ledger.take(&record.dataset, "1.x", other, &mut CommonFiles::default()).unwrap();

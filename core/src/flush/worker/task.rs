@@ -70,7 +70,7 @@ impl Task {
             let recorded = ledger
                 .record_pending(&mut self.record, &lists)
                 .map_err(StepError::from)
-                .and_then(|()| Ok(self.record.mark_recorded(files, &self.prefix)?));
+                .and_then(|()| Ok(self.record.mark_recorded(ledger)?));
             recorded.map_err(|error| (Step::Recording, error))?;
         }
         flags.lock().recorded = true;
