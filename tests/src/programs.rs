@@ -78,7 +78,8 @@ impl Program {
         let folder = target(mpi).join("programs");
         std::fs::create_dir_all(&folder).expect("the folder for programs can be made");
         let name = Path::new(self.source()).file_stem().unwrap_or_default();
-        let (program, fresh) = (folder.join(name), folder.join(format!("{}.{}", name.to_string_lossy(), std::process::id())));
+        let (program, fresh) =
+            (folder.join(name), folder.join(format!("{}.{}", name.to_string_lossy(), std::process::id())));
         let lib = stage(mpi).join("lib");
         let mut command = Command::new(mpi.compiler());
         command.args([
