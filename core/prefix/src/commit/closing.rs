@@ -128,9 +128,7 @@ impl Closing<'_> {
                 revoked => return revoked,
             },
             Do::RemoveStaging(_) => self.remove_staging()?,
-            Do::Release => {
-                self.ledger.transact(&Request::Release(Whose::Flush(&self.record.token))).map(drop)?
-            }
+            Do::Release => _ = self.ledger.transact(&Request::Release(Whose::Flush(&self.record.token)))?,
             Do::Forget(ended) => {
                 self.expect_lock()?;
                 let revoked = ended == Ended::TakenBack;

@@ -921,7 +921,7 @@ fn completed_by_another(stage: &Stage) -> pending::PendingFlush {
     files.only(|_, path| path.ends_with("summary.scr"));
     files.stop_at(1);
     let _ = stage.flush(&files, &through(&RealFiles), "1.x", &stage.cache(1, "a"));
-    let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
+    let record = pending::find(commit(&RealFiles, stage).ledger, "1.x").unwrap().unwrap();
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
     assert!(files.stopped() && stage.is_listed(1));
     record

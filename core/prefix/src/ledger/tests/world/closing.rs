@@ -55,7 +55,7 @@ impl World {
             }
             At::ClearRecord(ended) => {
                 state.disk.records[flush] = Recorded::Nothing;
-                self.after(state, who, Do::Forget(ended), Found::Done)
+                self.after(state, who, Do::Forget(ended), &Found::Done)
             }
         }
     }
@@ -82,13 +82,13 @@ impl World {
             }
             Do::Close | Do::Stop(_) => unreachable!("it is not stopped there"),
         }
-        self.after(state, who, what, Found::Done)
+        self.after(state, who, what, &Found::Done)
     }
 
     /// Goes on after a step, of which this has come.
-    fn after(&mut self, state: &mut State, who: usize, what: Do, found: Found) -> bool {
+    fn after(&mut self, state: &mut State, who: usize, what: Do, found: &Found) -> bool {
         let frame = *self.frame(state, who);
-        match what.after(&found, frame.why.wish()) {
+        match what.after(found, frame.why.wish()) {
             Do::Close if self.can_be_named(state, frame.flush as usize) => self.close_next(state, who, MARK),
             Do::Close => self.fail(state, who),
             Do::Stop(ended) => self.pop(state, who, ended.into()),
@@ -100,7 +100,7 @@ impl World {
     fn close_next(&mut self, state: &mut State, who: usize, step: u8) -> bool {
         match self.close_after(step) {
             Some(step) => self.go(state, who, At::Step { step, file: 0 }),
-            None => self.after(state, who, Do::Close, Found::Done),
+            None => self.after(state, who, Do::Close, &Found::Done),
         }
     }
 
@@ -150,7 +150,7 @@ impl World {
         if found == Found::LacksName {
             self.ask(state, Ask::NameAgain(flush as u8));
         }
-        self.after(state, who, what, found)
+        self.after(state, who, what, &found)
     }
 
     fn lacks_a_name(&self, state: &State, flush: usize) -> bool {
@@ -163,12 +163,12 @@ impl World {
         if self.ask(state, Ask::TakeBack { flush: frame.flush, even_if_taken })
             == (Answer::Refused { is_damage: true })
         {
-            return self.after(state, who, what, Found::Refused);
+            return self.after(state, who, what, &Found::Refused);
         }
         // Since it was complete it may be dropped, or replaced by a newer dataset, or listed by other means.
         let is_dropped = state.told.dropping[dataset_of(flush)];
         state.told.taken_back[flush] |= !is_dropped && (counted || !state.told.completed[flush]);
-        self.after(state, who, what, Found::Done)
+        self.after(state, who, what, &Found::Done)
     }
 
     /// Each file is in its staging file, or has its name already.
@@ -262,7 +262,7 @@ impl World {
 
     /// It is found damaged, or comes too late.
     fn fail(&mut self, state: &mut State, who: usize) -> bool {
-        self.after(state, who, Do::Close, Found::Damage(String::new()))
+        self.after(state, who, Do::Close, &Found::Damage(String::new()))
     }
 }
 
