@@ -20,7 +20,7 @@ mod error;
 mod fetch;
 pub mod flush;
 mod halt;
-mod holdings;
+pub mod holdings;
 mod job;
 mod launcher;
 pub mod log;

@@ -91,7 +91,7 @@ fn reply(env: &Env, prefix: &Prefix, selection: &Selection, before: Option<u64>)
         warn(format_args!(
             "dataset {} `{}' is of allocation {}, and this one cannot flush it; to ask for that one, set SCR_JOB_ID",
             entry.id,
-            name(entry),
+            entry.name_text(),
             entry.allocation().unwrap_or_default()
         ));
     });
@@ -158,7 +158,7 @@ impl Selection {
             }
             Self { id: Some(id), .. } => Reply::is_so(one(id), |entry| entry.is_at(Location::Prefix)),
             Self { location: Some(id), .. } => Reply::of_each(one(id), places),
-            Self { name: Some(id), .. } => Reply::of_each(one(id), name),
+            Self { name: Some(id), .. } => Reply::of_each(one(id), FlushEntry::name_text),
             _ => Reply { yes: true, text: table(&all), datasets: all, elsewhere: Vec::new() },
         }
     }
@@ -170,7 +170,11 @@ impl Reply {
         let yes = datasets.iter().any(what);
         let in_words = |entry: &FlushEntry| {
             let not = if entry.is_at(Location::Prefix) { "" } else { "not " };
-            format!("dataset {} `{}' is {not}in the prefix directory\n", entry.id, on_one_line(&name(entry)))
+            format!(
+                "dataset {} `{}' is {not}in the prefix directory\n",
+                entry.id,
+                on_one_line(&entry.name_text())
+            )
         };
         let text = datasets.iter().map(in_words).collect();
         Self { yes, text, datasets, elsewhere: Vec::new() }
@@ -191,7 +195,7 @@ impl Reply {
         let rows = self.datasets.iter().map(|entry| {
             json!({
                 "id": entry.id,
-                "name": name(entry),
+                "name": entry.name_text(),
                 "checkpoint": entry.checkpoint,
                 "output": entry.output,
                 "locations": locations(entry).map(Location::key).collect::<Vec<_>>(),
@@ -225,10 +229,6 @@ fn joined(entry: &FlushEntry, unlisted: &str) -> String {
     }
 }
 
-fn name(entry: &FlushEntry) -> String {
-    String::from_utf8_lossy(&entry.name).into_owned()
-}
-
 fn table(entries: &[FlushEntry]) -> String {
     let kind = |entry: &FlushEntry| match (entry.checkpoint, entry.output) {
         (true, true) => "CKPT,OUTPUT",
@@ -239,7 +239,7 @@ fn table(entries: &[FlushEntry]) -> String {
     let row = |entry: &FlushEntry| {
         let local = if entry.in_cache.is_local { " LOCAL" } else { "" };
         let places = joined(entry, UNLISTED) + local;
-        [entry.id.to_string(), kind(entry).to_owned(), places, name(entry)]
+        [entry.id.to_string(), kind(entry).to_owned(), places, entry.name_text()]
     };
     Table::of(&["DSET", "KIND", "LOCATION", "NAME"], entries.iter().map(row)).text()
 }

@@ -13,7 +13,6 @@ use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
-use scr_base::env::Env;
 use scr_config::descriptor::hostlist;
 use scr_config::param::{self, Params};
 use scr_ops::{inspect, Inspected, Inventory};
@@ -68,82 +67,64 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
-    let inventories =
-        if job.allocation.is_here_alone() { of_this_node(args, &job)? } else { of_nodes(args, &job)? };
+    let inventories = of_nodes(args, &job)?;
     let found = inspect(inventories, &environment::plugin_host(&job.env, None));
     if args.from.is_some() {
         return print_ids(&found);
     }
     show(args.json, json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }), text(&found))?;
-    let can_restart = |dataset: &Inspected| dataset.dataset.checkpoint && dataset.beyond_repair.is_none();
+    let can_restart = |found: &Inspected| found.dataset.checkpoint && found.is_whole();
     Ok(Answer::from(found.iter().any(can_restart)))
 }
 
 /// The output of C SCR.
 fn print_ids(found: &[Inspected]) -> Result<Answer> {
     let mut ids: Vec<_> =
-        found.iter().filter(|dataset| dataset.beyond_repair.is_none()).map(|dataset| dataset.id).collect();
+        found.iter().filter(|found| found.is_whole()).map(|found| found.dataset.id).collect();
     ids.sort_unstable_by_key(|&id| Reverse(id));
     print_line(Some(ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))
 }
 
+/// The inventory of this machine.
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
     let (env, _) = args.job.environment()?;
-    inventory_here(&env, &environment::params(&env), &environment::prefix(&env, None)?, &args.cache)
-}
-
-/// The inventory of this machine.
-///
-/// # Errors
-/// The prefix directory or the descriptors cannot be read.
-pub(crate) fn inventory_here(
-    env: &Env,
-    params: &Params,
-    prefix: &Prefix,
-    caches: &[PathBuf],
-) -> Result<Inventory> {
-    let caches = Caches::find(env, params, caches)?;
-    caches.refused.iter().for_each(warn);
-    let mut inventory = Inventory::take(&*env.files, prefix, &caches.found, &mut |problem| warn(problem))
+    let (params, prefix) = (environment::params(&env), environment::prefix(&env, None)?);
+    let caches = Caches::find(&env, &params, &args.cache)?;
+    let mut inventory = Inventory::take(&*env.files, &prefix, &caches.found, caches.refused)
         .with_context(|| format!("cannot read {}", prefix.dir().display()))?;
-    let descriptors = environment::descriptors(params)?;
+    let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     inventory.measure_room(&*env.files, stores.map(|store| store.path.as_path()));
     Ok(inventory)
 }
 
-/// The inventory of this machine, which has all of the job, unless it counts as lost.
-fn of_this_node(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
-    let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
-    match hostlist::find(&job.params.get(&param::NODE_NAME), &down) {
-        Some(_) => Ok(Vec::new()),
-        None => Ok(vec![own_inventory(args)?]),
-    }
-}
-
 /// The inventories of the nodes that answer. Parts on the others count as lost.
 fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
+    let (allocation, mut say) = (&job.allocation, |line: &str| warn(line));
     let nodes = match args.up.is_some() || args.jobset.is_some() {
-        true => job.allocation.nodes.clone(),
-        false => nodes_with_data(&job.allocation, &mut |line| warn(line)),
+        true => allocation.nodes.clone(),
+        false => nodes_with_data(allocation, job.params.get(&param::NODE_NAME), &mut say),
     };
-    let down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
-    let down = own_names(down, "--down", &job.allocation, &mut |line| warn(line));
-    let nodes: Vec<_> = nodes.into_iter().filter(|node| !down.contains(node)).collect();
+    let mut down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
+    if !allocation.is_here_alone() {
+        down = own_names(down, "--down", allocation, &mut say);
+    }
+    let nodes: Vec<_> = nodes.into_iter().filter(|node| hostlist::find(node, &down).is_none()).collect();
     let mut inventories = Vec::new();
-    for (node, answer) in nodes.iter().zip(ask(&job.allocation, &job.params, &nodes, &args.cache, TIMEOUT)?) {
+    for (node, answer) in nodes.iter().zip(ask(allocation, &job.params, &nodes, &args.cache, TIMEOUT)?) {
         match answer {
-            Ok((inventory, warnings)) => {
-                warnings.lines().for_each(|line| warn(format_args!("node {node}: {line}")));
+            Ok(inventory) => {
+                inventory.unread().iter().for_each(|line| warn(format_args!("node {node}: {line}")));
                 inventories.push(inventory);
             }
+            Err(why) if allocation.is_here_alone() => bail!("{why}"),
             Err(why) => warn(format_args!("what a node has counts as lost: node {node}: {why}")),
         }
     }
     Ok(inventories)
 }
 
-/// Asks nodes for their inventories. Each gives its own with its warnings, or the reason why it has not answered.
+/// Asks nodes for their inventories. Each gives its own, or the reason why it has not answered.
 ///
 /// # Errors
 /// No node can be asked.
@@ -153,7 +134,7 @@ pub(crate) fn ask(
     nodes: &[String],
     caches: &[PathBuf],
     limit: Duration,
-) -> Result<Vec<Result<(Inventory, String), String>>> {
+) -> Result<Vec<Result<Inventory, String>>> {
     let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let prefix = prefix.dir().to_str().context("the name of the prefix directory is not UTF-8")?;
@@ -166,8 +147,7 @@ pub(crate) fn ask(
     let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
     let inventory = |answer: Result<Finished>| {
         let answer = answer.map_err(|error| format!("{error:#}"))?;
-        let found = answer.marked(MARK).and_then(Inventory::from_line).ok_or_else(|| answer.failure())?;
-        Ok((found, answer.stderr))
+        answer.marked(MARK).and_then(Inventory::from_line).ok_or_else(|| answer.failure())
     };
     Ok(answers.into_iter().map(inventory).collect())
 }
@@ -176,30 +156,30 @@ fn text(found: &[Inspected]) -> String {
     if found.is_empty() {
         return "no dataset is in cache\n".to_owned();
     }
-    let row = |dataset: &Inspected| {
-        let state = match (&dataset.beyond_repair, dataset.lost.is_empty()) {
+    let row = |found: &Inspected| {
+        let state = match (&found.kept.damage, found.lost.is_empty()) {
             (Some(why), _) => format!("lost: {why}"),
-            (None, true) if dataset.is_local => "whole, local".to_owned(),
+            (None, true) if found.kept.is_local => "whole, local".to_owned(),
             (None, true) => "whole".to_owned(),
             (None, false) => "can be rebuilt".to_owned(),
         };
-        let name = String::from_utf8_lossy(&dataset.dataset.name).into_owned();
-        let (id, ranks, lost) = (dataset.id, dataset.ranks, dataset.lost.len());
+        let name = String::from_utf8_lossy(&found.dataset.name).into_owned();
+        let (id, ranks, lost) = (found.dataset.id, found.dataset.ranks.unwrap_or(0), found.lost.len());
         [id.to_string(), name, ranks.to_string(), lost.to_string(), state]
     };
     Table::of(&["DATASET", "NAME", "RANKS", "LOST", "STATE"], found.iter().map(row)).text()
 }
 
-fn row(dataset: &Inspected) -> Value {
+fn row(found: &Inspected) -> Value {
     json!({
-        "id": dataset.id,
-        "name": String::from_utf8_lossy(&dataset.dataset.name),
-        "checkpoint": dataset.dataset.checkpoint,
-        "ranks": dataset.ranks,
-        "lost": dataset.lost,
-        "local": dataset.is_local,
-        "recoverable": dataset.beyond_repair.is_none(),
-        "why": dataset.beyond_repair,
+        "id": found.dataset.id,
+        "name": String::from_utf8_lossy(&found.dataset.name),
+        "checkpoint": found.dataset.checkpoint,
+        "ranks": found.dataset.ranks,
+        "lost": found.lost,
+        "local": found.kept.is_local,
+        "recoverable": found.is_whole(),
+        "why": found.kept.damage,
     })
 }
 

@@ -22,7 +22,7 @@ use scr_core::scavenge::filemap::{read_own, ScavengedMap, UnusablePart};
 use scr_core::scavenge::scan::Scan;
 use scr_plugin_api::{KvTree, Scheme};
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Withdrawal};
+use scr_prefix::{DatasetDescriptor, InCache, Prefix, PrefixError, PrefixId, Withdrawal};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,6 +34,8 @@ pub struct Inventory {
     spoilers: Vec<Spoiler>,
     /// Bytes that may still be written to the store with the least room.
     room: Option<u64>,
+    /// What could not be read: parts that lie there are not known.
+    unread: Vec<String>,
 }
 
 /// A part in cache.
@@ -55,33 +57,26 @@ struct Spoiler {
 /// The parts of one dataset on all nodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Inspected {
-    /// Its number in the prefix directory.
-    pub id: u64,
-    /// Its description.
+    /// Its description in the prefix directory.
     pub dataset: DatasetDescriptor,
-    /// How many ranks wrote it.
-    pub ranks: u32,
-    /// The scheme that protects it. `None` if its files lie in the prefix directory.
-    pub scheme: Option<String>,
-    /// Whether any part is local: its scheme has not protected it yet.
-    pub is_local: bool,
-    /// How many of the nodes that were asked may be lost besides, if it can be made whole now.
-    pub survives: Option<Survives>,
+    /// As its job would record it now. Its damage is why it cannot be made whole, and it survives the loss of so many of the nodes
+    /// that were asked.
+    pub kept: InCache,
     /// The ranks whose parts are lost.
     pub lost: Vec<u32>,
-    /// Why it cannot be made whole, if so.
-    pub beyond_repair: Option<String>,
+    /// Whether the application could not restart from it.
+    pub is_refused: bool,
 }
 
 impl Inspected {
-    /// As what a job may restart from.
-    pub fn restart_point(&self) -> RestartPoint {
-        RestartPoint { ranks: Some(self.ranks), ..self.dataset.restart_point() }
+    /// Whether it can be made whole.
+    pub fn is_whole(&self) -> bool {
+        self.kept.damage.is_none()
     }
 }
 
 impl Inventory {
-    /// Inspects the caches of this node. Parts that cannot be read count as lost, and are reported.
+    /// Inspects the caches of this node; some are known to be `unread`. Parts that cannot be read count as lost.
     ///
     /// # Errors
     /// The prefix directory cannot be read.
@@ -89,33 +84,34 @@ impl Inventory {
         files: &dyn Files,
         prefix: &Prefix,
         caches: &[OwnedDir],
-        warn: &mut dyn FnMut(&str),
+        unread: Vec<String>,
     ) -> Result<Self, PrefixError> {
         let held = held(files, caches);
         let files = held.as_deref().unwrap_or(files);
         let prefix_id = PrefixId::read(files, prefix)?;
         let withdrawn = LedgerDir::new(files, prefix).numbers()?.withdrawn();
         // No run restarts from what a user has dropped, and the next one removes it.
-        let is_dropped = |map: &Filemap| {
+        let withdrawn = |map: &Filemap| {
             let dataset = map.record.as_ref().map(|record| &record.dataset);
-            let why = dataset.and_then(|dataset| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()));
-            why == Some(Withdrawal::Removed)
+            dataset.and_then(|dataset| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()))
         };
-        let mut inventory = Self::default();
+        let mut inventory = Self { unread, ..Self::default() };
         for cache in caches {
             let places = node_dir::places(files, cache.path()).unwrap_or_else(|error| {
-                warn(&scr_base::describe(&error));
+                inventory.unread.push(scr_base::describe(&error));
                 vec![cache.path().to_owned()]
             });
             for place in places {
                 let found = look_through(files, &place);
-                found.errors.iter().for_each(|error| warn(&scr_base::describe(error)));
+                inventory.unread.extend(found.errors.iter().map(|error| scr_base::describe(error)));
                 for (id, rank) in found.parts {
                     let part = PartDir::new(&place, id, rank);
                     match read_own(files, prefix, &part, prefix_id.as_ref()) {
-                        Ok(map) if is_dropped(&map) => {}
-                        Ok(map) => inventory.add(files, &part, &map),
-                        Err(UnusablePart::Fs(error)) => warn(&scr_base::describe(&error)),
+                        Ok(map) => match withdrawn(&map) {
+                            Some(Withdrawal::Removed) => (),
+                            why => inventory.add(files, &part, &map, why.is_some()),
+                        },
+                        Err(UnusablePart::Fs(error)) => inventory.unread.push(scr_base::describe(&error)),
                         Err(_) => {}
                     }
                 }
@@ -124,17 +120,16 @@ impl Inventory {
         Ok(inventory)
     }
 
-    fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap) {
+    fn add(&mut self, files: &dyn Files, part: &PartDir, map: &Filemap, is_refused: bool) {
         if let Some(own) = ScavengedMap::of(map) {
             let lost = lost(files, part, &own.record).max(map.wrong_bytes);
             self.parts.push(Part { lost, is_wrong: map.wrong_bytes.is_some(), map: own });
         }
-        let is_refused = match counted_state(map) {
-            PartState::Open => false,
-            PartState::Refused => true,
-            PartState::Unknown | PartState::Arriving | PartState::Prepared | PartState::Complete => return,
-        };
-        self.spoilers.extend(map.record.clone().map(|record| Spoiler { record, is_refused }));
+        let state = counted_state(map);
+        let is_refused = is_refused || state == PartState::Refused;
+        if is_refused || state == PartState::Open {
+            self.spoilers.extend(map.record.clone().map(|record| Spoiler { record, is_refused }));
+        }
     }
 
     /// Measures the room that the stores of these bases have.
@@ -149,18 +144,24 @@ impl Inventory {
         self.room
     }
 
+    /// What could not be read.
+    pub fn unread(&self) -> &[String] {
+        &self.unread
+    }
+
     /// On one line, to be sent to who looks at all of them.
     pub fn to_line(&self) -> String {
         let part = |part: &Part| (part.map.to_tree().to_file_bytes(), part.lost, part.is_wrong);
         let spoiler = |spoiler: &Spoiler| (spoiler.record.to_tree().to_file_bytes(), spoiler.is_refused);
         let parts = self.parts.iter().map(part).collect();
-        let wire = Wire { parts, spoilers: self.spoilers.iter().map(spoiler).collect(), room: self.room };
+        let spoilers = self.spoilers.iter().map(spoiler).collect();
+        let wire = Wire { parts, spoilers, room: self.room, unread: self.unread.clone() };
         serde_json::to_string(&wire).unwrap_or_default()
     }
 
     /// Parses an inventory; `None` if this is none. Entries that cannot be read count as lost.
     pub fn from_line(line: &str) -> Option<Self> {
-        let Wire { parts, spoilers, room } = serde_json::from_str(line).ok()?;
+        let Wire { parts, spoilers, room, unread } = serde_json::from_str(line).ok()?;
         let tree = |bytes: Vec<u8>| KvTree::from_file_bytes(&bytes).ok();
         let part = |(map, lost, is_wrong)| {
             let map = ScavengedMap::from_tree(&tree(map)?).ok()?;
@@ -171,7 +172,7 @@ impl Inventory {
             Some(Spoiler { record, is_refused })
         };
         let parts = parts.into_iter().filter_map(part).collect();
-        Some(Self { parts, spoilers: spoilers.into_iter().filter_map(spoiler).collect(), room })
+        Some(Self { parts, spoilers: spoilers.into_iter().filter_map(spoiler).collect(), room, unread })
     }
 }
 
@@ -181,6 +182,8 @@ struct Wire {
     parts: Vec<(Vec<u8>, Option<Lost>, bool)>,
     spoilers: Vec<(Vec<u8>, bool)>,
     room: Option<u64>,
+    #[serde(default)]
+    unread: Vec<String>,
 }
 
 fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
@@ -233,10 +236,11 @@ impl Dataset {
     /// `None` where no part is known to have been prepared.
     fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
         let scan = Scan::of(&self.maps, Vec::new())?;
-        let inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
-        let is_whole = inspected.beyond_repair.is_none();
-        let survives = is_whole.then(|| survives(&scan, &self.found, nodes, plugins)).flatten();
-        Some(Inspected { survives, ..inspected })
+        let mut inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
+        if inspected.is_whole() {
+            inspected.kept.survives = survives(&scan, &self.found, nodes, plugins);
+        }
+        Some(inspected)
     }
 }
 
@@ -263,15 +267,18 @@ fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHos
         let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
         why_beyond_repair(scan, &losses, plugins).map(|why| format!("{why}{}", found_wrong(&wrong)))
     };
+    let bypass = any.protection.bypass;
     Inspected {
-        id: any.id_in_prefix,
-        dataset: any.dataset.clone(),
-        ranks: any.ranks(),
-        scheme: (!any.protection.bypass).then(|| any.protection.scheme.clone()),
-        is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
-        survives: None,
+        dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset_in_prefix() },
+        kept: InCache {
+            bypass,
+            scheme: (!bypass).then(|| any.protection.scheme.clone()),
+            is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
+            damage: beyond_repair,
+            ..InCache::default()
+        },
         lost: lost.iter().map(|rank| rank.0).collect(),
-        beyond_repair,
+        is_refused: state.refused,
     }
 }
 

@@ -3,6 +3,7 @@
 //!
 //! | part | what it is |
 //! |---|---|
+//! | `holdings` | the datasets, as far as they are known without a job |
 //! | `saving` | which datasets `scr postrun` saves, and which it leaves |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
@@ -22,6 +23,7 @@
 mod deleting;
 mod dropping;
 mod extract;
+mod holdings;
 mod import;
 mod inspect;
 
@@ -32,8 +34,9 @@ mod unsaved;
 pub use deleting::{delete_dataset, DeleteError, Deleted};
 pub use dropping::{drop_dataset, drop_later, Dropped};
 pub use extract::{extract, ExtractError, Extracted};
+pub use holdings::{holdings, Copy, Found, Held};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
-pub use saving::{Fate, JobEnd, Saving, Why};
-pub use unsaved::{add_unlisted, unsaved, Unsaved};
+pub use saving::{JobEnd, Plan, Saving, Why};
+pub use unsaved::unsaved;

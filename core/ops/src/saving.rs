@@ -1,7 +1,8 @@
 //! Which datasets `scr postrun` saves, which it leaves, and why: the one decision, also for the commands that announce it.
 
+use super::holdings::{Copy, Held};
 use scr_base::fs::Files;
-use scr_prefix::{FlushEntry, FlushFile, Halt, LastRun, Location, Prefix, RestartPoint};
+use scr_prefix::{FlushEntry, Halt, LastRun, Location, Prefix, RestartPoint};
 
 /// How the last run of a job ended, as far as that decides what is saved.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -42,98 +43,109 @@ impl JobEnd {
     }
 }
 
-/// The datasets that are in cache only, by what becomes of them.
+/// The datasets that are in cache only and matter, and what becomes of them, in the order in which it does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Saving {
-    /// Output.
-    output: Vec<FlushEntry>,
-    /// Checkpoints that are newer than those in the prefix directory, the newest first. An older one is saved only where no newer
-    /// one that replaces it could be.
-    checkpoints: Vec<FlushEntry>,
-    /// The newest of the checkpoints that a run of another allocation did not see, and has written newer ones.
-    passed_over: Option<FlushEntry>,
-    /// The newest checkpoints that the settings of a finished application leave in cache.
-    pub left: Vec<FlushEntry>,
-    /// Those that another allocation has recorded, and only the nodes of that one may still have.
-    pub elsewhere: Vec<FlushEntry>,
+pub struct Saving(Vec<(FlushEntry, Plan)>);
+
+/// The plan for a dataset.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Plan {
+    /// It is saved; a checkpoint only where no newer one that replaces it could be.
+    Save(Why),
+    /// The settings of a finished application leave it in cache. Those that a newer one replaces are not listed.
+    Leave,
+    /// Another allocation has recorded it, and only the nodes of that one may still have it.
+    Elsewhere,
 }
 
 /// Why a dataset is saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Why {
     /// It is output that is to be kept.
     Output,
     /// It is the newest checkpoint.
     Newest,
-    /// A run of another allocation has gone on without it.
+    /// It is the newest checkpoint of its allocation, and a run of another one has gone on without it.
     PassedOver,
-}
-
-/// The fate of a dataset in cache.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fate {
-    /// It is saved.
-    Saved(Why),
-    /// The settings of a finished application leave it in cache.
-    Left,
-    /// Another dataset takes its place.
-    NotWanted,
 }
 
 impl Saving {
     /// The work of `scr postrun` in an allocation.
-    pub fn of(file: &FlushFile, job_id: &str, end: &JobEnd) -> Self {
-        let mut entries = file.entries();
-        let is_ours =
-            |entry: &FlushEntry| entry.dataset.as_ref().is_none_or(|dataset| dataset.job_id == job_id);
-        // No copy can take the place of a newer dataset: a run has said so.
-        entries.retain(|entry| entry.replaced_by.is_none() || entry.is_at(Location::Prefix));
-        entries.retain(|entry| entry.is_at(Location::Prefix) || entry.is_at(Location::Cache));
-        let checkpoints = entries.iter().filter(|entry| entry.checkpoint);
-        let flushed: Vec<_> = checkpoints.filter(|entry| entry.is_at(Location::Prefix)).collect();
-        let replacing =
-            |older: RestartPoint| flushed.iter().find(|newer| newer.restart_point().replaces(older));
-        // A later dataset that its own allocation has flushed takes its place.
-        let own = |entry: &&FlushEntry| entry.checkpoint && is_ours(entry);
-        let is_passed_over = |entry: &&FlushEntry| {
-            let newer = replacing(entry.restart_point());
-            !entry.output && newer.is_some_and(|newer| entry.is_passed_over(newer))
+    pub fn of(all: &[Held], job_id: &str, end: &JobEnd) -> Self {
+        let is_ours = |entry: &FlushEntry| entry.dataset.job_id == job_id;
+        let is_meant = |held: &&Held| {
+            let Held { entry, copy, is_listed, .. } = held;
+            // No copy can take the place of a newer dataset, and nobody restarts from what was refused. A job that has finished has
+            // listed all that it left.
+            let can_be = entry.replaced_by.is_none() && (*is_listed || end.may_lack_entries());
+            let is_in_cache = can_be && entry.is_at(Location::Cache);
+            let is_refused = *copy == Copy::Refused && entry.is_only_checkpoint();
+            entry.is_at(Location::Prefix) || is_in_cache && !is_refused
         };
-        let passed_over = entries.iter().find(own).filter(is_passed_over).cloned();
-        let is_wanted = |entry: &&FlushEntry| entry.is_still_wanted(|older| replacing(older).is_some());
-        let (own, elsewhere): (Vec<_>, Vec<_>) = entries.iter().filter(is_wanted).cloned().partition(is_ours);
-        let (output, others): (Vec<_>, Vec<_>) = own.into_iter().partition(|entry| entry.output);
-        let checkpoints = others.into_iter().filter(|entry| entry.checkpoint);
-        let (left, checkpoints): (Vec<_>, Vec<_>) =
-            checkpoints.partition(|checkpoint| end.leaves(checkpoint));
-        Self { output, checkpoints, passed_over, left: newest_of(left), elsewhere }
+        let entries: Vec<_> = all.iter().filter(is_meant).map(|held| &held.entry).collect();
+        let replacing = |older: RestartPoint| {
+            let is_it = |newer: &&&FlushEntry| {
+                newer.checkpoint && newer.is_at(Location::Prefix) && newer.restart_point().replaces(older)
+            };
+            entries.iter().find(is_it).copied()
+        };
+        // A later dataset that its own allocation has flushed takes its place.
+        let newest = entries.iter().find(|entry| entry.checkpoint && is_ours(entry)).map(|entry| entry.id);
+        let mut left: Vec<RestartPoint> = Vec::new();
+        let mut plan = |entry: &FlushEntry| {
+            let point = entry.restart_point();
+            let newer = replacing(point);
+            let is_passed_over = |newer| Some(entry.id) == newest && entry.is_passed_over(newer);
+            match entry.is_still_wanted(|_| newer.is_some()) {
+                false => newer.is_some_and(is_passed_over).then_some(Plan::Save(Why::PassedOver)),
+                true if !is_ours(entry) => Some(Plan::Elsewhere),
+                true if entry.output => Some(Plan::Save(Why::Output)),
+                true if !entry.checkpoint => None,
+                true if end.leaves(entry) => {
+                    let is_newest = !left.iter().any(|newer| newer.replaces(point));
+                    left.push(point);
+                    is_newest.then_some(Plan::Leave)
+                }
+                true => Some(Plan::Save(Why::Newest)),
+            }
+        };
+        let mut all: Vec<_> =
+            entries.iter().filter_map(|&entry| Some((entry.clone(), plan(entry)?))).collect();
+        all.sort_by_key(|(_, plan)| *plan);
+        Self(all)
     }
 
     /// Whether nothing is in cache only.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        self.0.is_empty()
+    }
+
+    /// Whether a dataset is one of them.
+    pub(super) fn has(&self, id: u64) -> bool {
+        self.0.iter().any(|(dataset, _)| dataset.id == id)
+    }
+
+    /// The datasets with this plan.
+    pub fn planned(&self, plan: Plan) -> impl Iterator<Item = &FlushEntry> {
+        self.0.iter().filter(move |(_, of)| *of == plan).map(|(dataset, _)| dataset)
     }
 
     /// Goes through the datasets to save, in order: `save` says whether it could save one. Returns whether everything of this
     /// allocation is saved that has to be.
     pub fn carry_out<'s>(&'s self, mut save: impl FnMut(&'s FlushEntry, Why) -> bool) -> bool {
-        let mut is_safe = true;
-        for output in &self.output {
-            is_safe &= save(output, Why::Output);
-        }
         let mut saved: Vec<RestartPoint> = Vec::new();
-        for checkpoint in &self.checkpoints {
-            let point = checkpoint.restart_point();
-            if saved.iter().any(|newer| newer.replaces(point)) {
+        let mut is_safe = true;
+        for (dataset, plan) in &self.0 {
+            let (Plan::Save(why), point) = (*plan, dataset.restart_point()) else { continue };
+            // An older one is better than none.
+            if why == Why::Newest && saved.iter().any(|newer| newer.replaces(point)) {
                 continue;
             }
-            // An older one is better than none.
-            match save(checkpoint, Why::Newest) {
-                true => saved.push(point),
-                false => is_safe = false,
-            }
+            let is_saved = save(dataset, why);
+            saved.extend((is_saved && why == Why::Newest).then_some(point));
+            is_safe &= is_saved;
         }
-        self.passed_over.iter().fold(is_safe, |is_safe, newest| save(newest, Why::PassedOver) && is_safe)
+        is_safe
     }
 
     /// The datasets that are saved, if those are whole of which `is_whole` is so.
@@ -147,44 +159,33 @@ impl Saving {
         saved
     }
 
-    /// The fate of a dataset, if all are whole.
-    pub fn fate(&self, id: u64) -> Fate {
-        let mut fate = match self.left.iter().any(|dataset| dataset.id == id) {
-            true => Fate::Left,
-            false => Fate::NotWanted,
-        };
+    /// The plan for a dataset, if all are whole; `None` where another one takes its place.
+    pub fn fate(&self, id: u64) -> Option<Plan> {
+        let mut fate = self.planned(Plan::Leave).find(|left| left.id == id).map(|_| Plan::Leave);
         self.carry_out(|dataset, why| {
-            if dataset.id == id {
-                fate = Fate::Saved(why);
-            }
+            fate = fate.or((dataset.id == id).then_some(Plan::Save(why)));
             true
         });
         fate
     }
 }
 
-/// The checkpoints that no newer one replaces.
-fn newest_of(checkpoints: Vec<FlushEntry>) -> Vec<FlushEntry> {
-    let mut newest: Vec<FlushEntry> = Vec::new();
-    for checkpoint in checkpoints {
-        let point = checkpoint.restart_point();
-        if !newest.iter().any(|newer| newer.restart_point().replaces(point)) {
-            newest.push(checkpoint);
-        }
-    }
-    newest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use scr_base::fs::RealFiles;
-    use scr_prefix::DatasetDescriptor;
+    use scr_prefix::{DatasetDescriptor, FlushFile};
     use scr_test_kit::fixtures::scratch;
+
+    /// The datasets of a file, all of which are as it says.
+    fn held(file: &FlushFile) -> Vec<Held> {
+        let held = |entry| Held { entry, copy: Copy::Whole, lost: 0, is_listed: true };
+        file.entries().into_iter().map(held).collect()
+    }
 
     /// The plan for a job that has died.
     fn saving(file: &FlushFile, job_id: &str) -> Saving {
-        Saving::of(file, job_id, &JobEnd::default())
+        Saving::of(&held(file), job_id, &JobEnd::default())
     }
 
     /// A job that had died was said to have finished once another one had.
@@ -201,14 +202,18 @@ mod tests {
             let dataset = DatasetDescriptor { id, checkpoint: true, job_id, ..Default::default() };
             file.record(&dataset, Location::Cache);
         }
-        let fate =
-            |job: &str, id| Saving::of(&file, job, &JobEnd::read(&RealFiles, &prefix, job, 10)).fate(id);
-        assert_eq!((fate("77", 1), fate("78", 2)), (Fate::Saved(Why::Newest), Fate::Left));
+        let fate = |job: &str, id| {
+            Saving::of(&held(&file), job, &JobEnd::read(&RealFiles, &prefix, job, 10)).fate(id)
+        };
+        assert_eq!((fate("77", 1), fate("78", 2)), (Some(Plan::Save(Why::Newest)), Some(Plan::Leave)));
     }
 
-    fn ids(entries: &[FlushEntry]) -> Vec<u64> {
-        entries.iter().map(|entry| entry.id).collect()
+    fn ids(saving: &Saving, plan: Plan) -> Vec<u64> {
+        saving.planned(plan).map(|entry| entry.id).collect()
     }
+
+    const OUTPUT: Plan = Plan::Save(Why::Output);
+    const NEWEST: Plan = Plan::Save(Why::Newest);
 
     /// The command said that there was nothing to save.
     #[test]
@@ -222,10 +227,12 @@ mod tests {
         add(1, 8, "7", Location::Prefix);
         add(1, 9, "7", Location::Cache);
         add(2, 10, "8", Location::Prefix);
-        let passed_over = |file: &FlushFile, job: &str| saving(file, job).passed_over.map(|it| it.id);
+        let passed_over = |file: &FlushFile, job: &str| {
+            ids(&saving(file, job), Plan::Save(Why::PassedOver)).first().copied()
+        };
         assert_eq!((passed_over(&file, "7"), passed_over(&file, "8")), (Some(9), None));
-        assert!(saving(&file, "7").checkpoints.is_empty());
-        assert!(saving(&file, "8").elsewhere.is_empty(), "the later one goes on without it");
+        assert!(ids(&saving(&file, "7"), NEWEST).is_empty());
+        assert!(ids(&saving(&file, "8"), Plan::Elsewhere).is_empty(), "the later one goes on without it");
         let mut later = file.clone();
         let own = DatasetDescriptor {
             id: 11,
@@ -246,10 +253,10 @@ mod tests {
         file.record(&of(1, Some(4)), Location::Prefix);
         file.record(&of(2, Some(4)), Location::Cache);
         file.record(&of(3, Some(3)), Location::Prefix);
-        assert_eq!(ids(&saving(&file, "").checkpoints), [2]);
-        assert_eq!(ids(&saving(&file, "other").elsewhere), [2]);
+        assert_eq!(ids(&saving(&file, ""), NEWEST), [2]);
+        assert_eq!(ids(&saving(&file, "other"), Plan::Elsewhere), [2]);
         file.record(&of(4, None), Location::Prefix);
-        assert!(saving(&file, "").checkpoints.is_empty(), "C SCR does not say how many");
+        assert!(ids(&saving(&file, ""), NEWEST).is_empty(), "C SCR does not say how many");
     }
 
     #[test]
@@ -260,11 +267,25 @@ mod tests {
         file.record(&of(1, 4), Location::Cache);
         file.record(&of(2, 3), Location::Cache);
         file.record(&DatasetDescriptor { any_ranks: true, ..of(3, 2) }, Location::Prefix);
-        assert!(saving(&file, "").checkpoints.is_empty());
+        assert!(ids(&saving(&file, ""), NEWEST).is_empty());
         file.record(&of(4, 2), Location::Prefix);
         file.record(&DatasetDescriptor { any_ranks: true, ..of(5, 3) }, Location::Cache);
         file.record(&of(6, 2), Location::Prefix);
-        assert_eq!(ids(&saving(&file, "").checkpoints), [5], "one that only two ranks can read does not");
+        assert_eq!(ids(&saving(&file, ""), NEWEST), [5], "one that only two ranks can read does not");
+    }
+
+    /// All of it was copied from the nodes, could not be listed, and the command said that it was not safe.
+    #[test]
+    fn a_checkpoint_that_the_application_has_refused_is_not_saved_and_output_is() {
+        let mut file = FlushFile::default();
+        let of = |id, output| DatasetDescriptor { id, checkpoint: true, output, ..Default::default() };
+        for (id, output) in [(1, false), (2, false), (3, true)] {
+            file.record(&of(id, output), Location::Cache);
+        }
+        let mut all = held(&file);
+        all.iter_mut().filter(|held| held.entry.id > 1).for_each(|held| held.copy = Copy::Refused);
+        let saving = Saving::of(&all, "", &JobEnd::default());
+        assert_eq!((ids(&saving, OUTPUT), ids(&saving, NEWEST)), (vec![3], vec![1]));
     }
 
     #[test]
@@ -284,15 +305,14 @@ mod tests {
         add(7, true, false, "7", Location::Cache);
         add(8, true, false, "6", Location::Cache);
         let unsaved = saving(&file, "7");
-        assert_eq!((ids(&unsaved.output), ids(&unsaved.checkpoints)), (vec![6, 1], vec![7, 5]));
+        assert_eq!((ids(&unsaved, OUTPUT), ids(&unsaved, NEWEST)), (vec![6, 1], vec![7, 5]));
         // With the id of no job, or of another one, nothing may be called safe.
-        assert_eq!(ids(&unsaved.elsewhere), [8]);
-        assert_eq!(ids(&saving(&file, "defjobid").elsewhere), [8, 7, 6, 5, 1]);
+        assert_eq!(ids(&unsaved, Plan::Elsewhere), [8]);
+        assert_eq!(ids(&saving(&file, "defjobid"), Plan::Elsewhere), [8, 7, 6, 5, 1]);
         // Each command tried again to save it, in vain.
         file.record_replaced(6, 9);
-        assert_eq!(ids(&saving(&file, "7").output), [1]);
-        let unsaved = saving(&FlushFile::default(), "7");
-        assert_eq!((unsaved.output.len(), unsaved.checkpoints.len()), (0, 0));
+        assert_eq!(ids(&saving(&file, "7"), OUTPUT), [1]);
+        assert!(saving(&FlushFile::default(), "7").is_empty());
     }
 
     #[test]
@@ -310,28 +330,28 @@ mod tests {
         }
         let end = |has_finished, keeps_in_cache| JobEnd { run: None, has_finished, keeps_in_cache };
         for end in [end(false, false), end(false, true), end(true, false)] {
-            let saving = Saving::of(&file, "", &end);
+            let saving = Saving::of(&held(&file), "", &end);
             let saved =
                 |lost: u64| saving.saved(|dataset| dataset.id != lost).iter().map(|it| it.id).collect();
             let (all, without): (Vec<u64>, Vec<u64>) = (saved(0), saved(3));
             assert_eq!((all, without), (vec![2, 4, 3], vec![2, 4, 1]), "{end:?}");
             assert!(saving.carry_out(|_, _| true) && !saving.carry_out(|dataset, _| dataset.id != 3));
-            assert!(saving.left.is_empty());
+            assert!(ids(&saving, Plan::Leave).is_empty());
             let fates = [1, 2, 3].map(|id| saving.fate(id));
-            assert_eq!(fates, [Fate::NotWanted, Fate::Saved(Why::Output), Fate::Saved(Why::Newest)]);
+            assert_eq!(fates, [None, Some(OUTPUT), Some(NEWEST)]);
         }
-        let kept = Saving::of(&file, "", &end(true, true));
-        assert_eq!(ids(&kept.left), [4, 3]);
-        assert_eq!([1, 3, 4].map(|id| kept.fate(id)), [Fate::NotWanted, Fate::Left, Fate::Left]);
+        let kept = Saving::of(&held(&file), "", &end(true, true));
+        assert_eq!(ids(&kept, Plan::Leave), [4, 3]);
+        assert_eq!([1, 3, 4].map(|id| kept.fate(id)), [None, Some(Plan::Leave), Some(Plan::Leave)]);
         assert_eq!(
             kept.saved(|_| true).iter().map(|it| it.id).collect::<Vec<_>>(),
             [2],
             "output is not left"
         );
-        assert!(!kept.is_empty() && Saving::of(&FlushFile::default(), "", &end(true, true)).is_empty());
+        assert!(!kept.is_empty() && Saving::of(&[], "", &end(true, true)).is_empty());
         // A run of three ranks has finished after one of four had died.
         let run = Some(LastRun { ranks: 3, ..LastRun::default() });
-        let other = Saving::of(&file, "", &JobEnd { run, ..end(true, true) });
-        assert_eq!((ids(&other.left), other.fate(3)), (vec![4], Fate::Saved(Why::Newest)));
+        let other = Saving::of(&held(&file), "", &JobEnd { run, ..end(true, true) });
+        assert_eq!((ids(&other, Plan::Leave), other.fate(3)), (vec![4], Some(NEWEST)));
     }
 }

@@ -1,5 +1,7 @@
 //! Which datasets would be lost with a cache directory.
 
+use super::holdings::holdings;
+use super::saving::{JobEnd, Saving};
 use scr_base::fs::{Files, FsError, MAX_TREE_BYTES};
 use scr_core::cache::filemap::{Filemap, PartState};
 use scr_core::cache::node_dir;
@@ -7,33 +9,20 @@ use scr_core::cache::owner::Owner;
 use scr_core::cache::part::{look_through, PartDir};
 use scr_core::cache::record::RankRecord;
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{
-    DatasetDescriptor, FlushFile, Index, IndexEntry, Location, Prefix, PrefixError, PrefixId, RestartPoint,
-};
-use std::collections::BTreeMap;
+use scr_prefix::{FlushFile, Location, Prefix, PrefixError, PrefixId};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-/// A dataset that is in cache, and not known to be in its prefix directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unsaved {
-    /// Its number.
-    pub id: u64,
-    /// Its name, empty if it is not known.
-    pub name: String,
-    /// The prefix directory it belongs to, where that is known.
-    pub prefix: Option<PathBuf>,
-}
-
-/// The datasets that would be lost with a cache directory. A checkpoint is not lost where its prefix directory has a newer one to
-/// restart from, of its run or its allocation: a run of another allocation has not seen it, and began further back. Datasets that
-/// cannot be read count as not saved.
+/// The datasets that would be lost with a cache directory: those that `scr postrun` would save if its job had died, and those of
+/// which nothing can be found out, as messages name them.
 ///
 /// # Errors
 /// The directory cannot be listed.
-pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError> {
-    let mut found = BTreeMap::new();
+pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<String>, FsError> {
+    let mut unknown = BTreeSet::new();
+    let mut known: BTreeMap<Vec<u8>, BTreeMap<u64, RankRecord>> = BTreeMap::new();
     for folder in node_dir::places(files, cache)? {
         let mut content = look_through(files, &folder);
         if let Some(error) = content.errors.pop() {
@@ -42,71 +31,38 @@ pub fn unsaved(files: &dyn Files, cache: &Path) -> Result<Vec<Unsaved>, FsError>
         for (id, rank) in content.parts {
             let map = files.read_all(&PartDir::new(&folder, id, rank).filemap(), MAX_TREE_BYTES);
             let map = map.map(|bytes| Filemap::parse(&bytes)).unwrap_or_default();
-            let is_incomplete =
-                matches!(map.state, PartState::Arriving | PartState::Open | PartState::Refused);
-            if !is_incomplete && !map.record.as_ref().is_some_and(|record| is_saved(files, record)) {
-                let entry = found.entry(id).or_insert((String::new(), None));
-                if let Some(record) = map.record {
-                    let prefix = PathBuf::from(OsStr::from_bytes(&record.prefix));
-                    *entry = (String::from_utf8_lossy(&record.dataset.name).into_owned(), Some(prefix));
-                }
+            match (map.state, map.record) {
+                (PartState::Arriving | PartState::Open | PartState::Refused, _) => (),
+                (_, Some(record)) => _ = known.entry(record.prefix.clone()).or_default().insert(id, record),
+                (_, None) => _ = unknown.insert(id),
             }
         }
     }
-    Ok(found.into_iter().map(|(id, (name, prefix))| Unsaved { id, name, prefix }).collect())
+    let mut all: Vec<String> = unknown.into_iter().map(|id| format!("dataset {id}")).collect();
+    for (prefix, records) in known {
+        let prefix = Path::new(OsStr::from_bytes(&prefix));
+        let saved = saved(files, &Prefix::new(prefix), &records).unwrap_or_default();
+        let lost = records.iter().filter(|(id, _)| !saved.contains(id));
+        all.extend(lost.map(|(_, record)| format!("{} of {}", record.label(), prefix.display())));
+    }
+    Ok(all)
 }
 
-/// Adds datasets that were found in cache to the contents of a flush file that could not be written or is gone. It leaves out
-/// dropped datasets, datasets that the prefix directory has, and checkpoints that it has newer ones of. Gives how many were
-/// added. Nothing is written.
-///
-/// # Errors
-/// The prefix directory cannot be read.
-pub fn add_unlisted(
+/// Those of these datasets that nobody has to save, by their numbers in cache.
+fn saved(
     files: &dyn Files,
     prefix: &Prefix,
-    flush: &mut FlushFile,
-    found: &[DatasetDescriptor],
-) -> Result<usize, PrefixError> {
-    let ledger = LedgerDir::new(files, prefix);
-    let (index, withdrawn) = (ledger.index_as_it_is()?, ledger.numbers()?.withdrawn());
-    let listed = flush.entries();
-    let is_unlisted = |dataset: &&DatasetDescriptor| {
-        listed.iter().all(|entry| entry.id != dataset.id)
-            && withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()).is_none()
-            && !has(&index, dataset.id, dataset, dataset.restart_point(), |_| true)
+    records: &BTreeMap<u64, RankRecord>,
+) -> Result<Vec<u64>, PrefixError> {
+    let (index, id) = (LedgerDir::new(files, prefix).index_as_it_is()?, PrefixId::read(files, prefix)?);
+    let is_there = |record: &RankRecord| Owner::of(record, files, prefix, id.as_ref()) == Owner::This;
+    let here: Vec<_> = records.iter().filter(|(_, record)| is_there(record)).collect();
+    let mut flush = FlushFile::default();
+    here.iter().for_each(|(_, record)| flush.record(&record.dataset_in_prefix(), Location::Cache));
+    let all = holdings(files, prefix, &flush, Some(&index), None);
+    let is_saved = |record: &RankRecord| {
+        let saving = Saving::of(&all, &record.dataset.job_id, &JobEnd::default());
+        !saving.has(record.id_in_prefix)
     };
-    let unlisted: Vec<_> = found.iter().filter(is_unlisted).collect();
-    unlisted.iter().for_each(|dataset| flush.record(dataset, Location::Cache));
-    Ok(unlisted.len())
-}
-
-/// Whether the prefix directory has the dataset, or a newer checkpoint in its place.
-fn is_saved(files: &dyn Files, record: &RankRecord) -> bool {
-    let prefix = Prefix::new(Path::new(OsStr::from_bytes(&record.prefix)));
-    let Ok(index) = LedgerDir::new(files, &prefix).index_as_it_is() else { return false };
-    let is_there = |id: Option<PrefixId>| Owner::of(record, files, &prefix, id.as_ref()) == Owner::This;
-    if !PrefixId::read(files, &prefix).is_ok_and(is_there) {
-        return false;
-    }
-    let dataset = &record.dataset;
-    has(&index, record.id_in_prefix, dataset, record.restart_point(), |newer| {
-        let job_id = newer.dataset.as_ref().map(|newer| &newer.job_id);
-        newer.run == dataset.run || job_id.is_none_or(|job_id| *job_id == dataset.job_id)
-    })
-}
-
-/// Whether an index has a dataset, which has this number there, or a newer checkpoint in its place that counts.
-fn has(
-    index: &Index,
-    id: u64,
-    dataset: &DatasetDescriptor,
-    point: RestartPoint,
-    counts: impl Fn(&IndexEntry) -> bool,
-) -> bool {
-    index.entries().iter().any(|entry| {
-        let is_it = entry.id == id && entry.name == dataset.name && entry.is_valid();
-        let is_newer = entry.is_candidate() && entry.restart_point().replaces(point);
-        is_it || dataset.is_only_checkpoint() && is_newer && counts(entry)
-    })
+    Ok(here.into_iter().filter(|(_, record)| is_saved(record)).map(|(&id, _)| id).collect())
 }

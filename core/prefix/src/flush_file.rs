@@ -51,8 +51,8 @@ pub struct FlushEntry {
     pub output: bool,
     /// Its places.
     pub locations: Vec<Location>,
-    /// Its descriptor, if it could be read.
-    pub dataset: Option<DatasetDescriptor>,
+    /// Its descriptor. Where that could not be read it has only what stands here.
+    pub dataset: DatasetDescriptor,
     /// The newer dataset that has its name or files of it, if a flush has found one.
     pub replaced_by: Option<u64>,
     /// The record that the job keeps of its copy in cache.
@@ -78,6 +78,11 @@ pub struct InCache {
 }
 
 impl FlushEntry {
+    /// Its name, for people.
+    pub fn name_text(&self) -> String {
+        String::from_utf8_lossy(&self.name).into_owned()
+    }
+
     /// Whether it is a checkpoint, and not output that the user wants kept besides.
     pub fn is_only_checkpoint(&self) -> bool {
         self.checkpoint && !self.output
@@ -85,18 +90,17 @@ impl FlushEntry {
 
     /// Its place among all datasets.
     pub fn seq(&self) -> Seq {
-        Seq { run: self.dataset.as_ref().map_or(0, |dataset| dataset.run), id: self.id }
+        self.dataset.seq()
     }
 
     /// The allocation that has it in cache, where that is known.
     pub fn allocation(&self) -> Option<&str> {
-        self.dataset.as_ref().map(|dataset| dataset.job_id.as_str()).filter(|of| !of.is_empty())
+        Some(self.dataset.job_id.as_str()).filter(|of| !of.is_empty())
     }
 
     /// As what a job may restart from.
     pub fn restart_point(&self) -> RestartPoint {
-        let known = self.dataset.as_ref().map(DatasetDescriptor::restart_point);
-        RestartPoint { seq: self.seq(), ..known.unwrap_or_default() }
+        self.dataset.restart_point()
     }
 
     /// Whether what a cache has of it must not be forgotten: output, and a checkpoint, that are not in the prefix directory,
@@ -126,21 +130,18 @@ impl FlushEntry {
 
     /// Whether the index has this very dataset whole, under its own id.
     fn is_whole_in(&self, index: &Index) -> bool {
-        let begun = |dataset: &Option<DatasetDescriptor>| {
-            dataset.as_ref().map(|dataset| dataset.created).filter(|&created| created != 0)
-        };
         index.entry(self.id).is_some_and(|entry| {
             let is_this = entry.name == self.name && entry.seq() == self.seq();
-            let other_time =
-                begun(&entry.dataset).zip(begun(&self.dataset)).filter(|(one, other)| one != other);
-            entry.is_valid() && is_this && other_time.is_none()
+            let is_known_other =
+                entry.dataset.as_ref().is_some_and(|dataset| !dataset.is_same(&self.dataset));
+            entry.is_valid() && is_this && !is_known_other
         })
     }
 
     /// The newer dataset that the index has whole and for which a flush of this one is refused: a flush has found it, or it has
     /// the name of this one.
     pub fn replaced_in(&self, index: &Index) -> Option<u64> {
-        let own = self.dataset.as_ref().map_or_else(|| self.seq(), |dataset| index.seq_of(dataset));
+        let own = index.seq_of(&self.dataset);
         let is_newer = |id: &u64| index.entry(*id).is_some_and(|newer| newer.is_valid() && newer.seq() > own);
         self.replaced_by.filter(is_newer).or_else(|| index.id_of(&self.name).filter(is_newer))
     }
@@ -360,13 +361,17 @@ impl FlushFile {
         let locations = tree.get("LOCATION");
         let is_at = |location: &Location| locations.is_some_and(|locations| locations.has(location.key()));
         let is_set = |key| flag(tree, key).ok().flatten().unwrap_or(false);
+        let name = tree.value("NAME").unwrap_or_default().to_vec();
+        let (checkpoint, output) = (is_set("CKPT"), is_set("OUTPUT"));
+        let described = tree.get("DSETDESC").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
+        let described = described.unwrap_or_default();
         Some(FlushEntry {
             id,
-            name: tree.value("NAME").unwrap_or_default().to_vec(),
-            checkpoint: is_set("CKPT"),
-            output: is_set("OUTPUT"),
+            dataset: DatasetDescriptor { id, name: name.clone(), checkpoint, output, ..described },
+            name,
+            checkpoint,
+            output,
             locations: Location::ALL.into_iter().filter(is_at).collect(),
-            dataset: tree.get("DSETDESC").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok()),
             replaced_by: tree.parse(REPLACED).ok().flatten(),
             in_cache: InCache::from_tree(tree),
         })
@@ -437,6 +442,14 @@ impl FlushFile {
         }
     }
 
+    /// Records that a flush of a dataset has ended, and whether all of it has arrived.
+    pub fn end_flush(&mut self, id: u64, has_arrived: bool) {
+        if has_arrived {
+            self.add_location(id, Location::Prefix);
+        }
+        Location::UNDER_WAY.into_iter().for_each(|way| self.remove_location(id, way));
+    }
+
     /// Takes a dataset out.
     pub fn remove(&mut self, id: u64) -> bool {
         self.tree.child("DATASET").remove(id.to_string()).is_some()
@@ -450,11 +463,6 @@ impl FlushFile {
         dropped.extend(self.lost().into_iter().filter(|lost| is_meant(lost)));
         self.forget_lost(is_meant);
         dropped.iter().any(|entry| !entry.is_at(Location::Prefix))
-    }
-
-    /// Whether a dataset is known, and not on the parallel file system yet.
-    pub fn needs_flush(&self, id: u64) -> bool {
-        self.entry(id).is_some_and(|entry| entry.needs_flush())
     }
 
     /// The highest id of any dataset.
@@ -500,7 +508,8 @@ mod tests {
         assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [4, 3]);
         assert_eq!(entries[0].locations, [Location::Cache, Location::Prefix]);
         assert_eq!(entries[1].locations, [Location::Cache]);
-        assert_eq!((file.needs_flush(4), file.needs_flush(3), file.needs_flush(2)), (false, true, false));
+        let needs_flush = |id| file.entry(id).is_some_and(|entry| entry.needs_flush());
+        assert_eq!([4, 3, 2].map(needs_flush), [false, true, false]);
         assert_eq!((entries[1].name.as_slice(), entries[1].checkpoint), (&b"ckpt.3"[..], true));
         assert_eq!(file.highest_id(), Some(4));
     }
@@ -513,7 +522,7 @@ mod tests {
             let mut ours = FlushFile::default();
             for entry in theirs.entries() {
                 for location in &entry.locations {
-                    ours.record(entry.dataset.as_ref().unwrap(), *location);
+                    ours.record(&entry.dataset, *location);
                 }
             }
             assert_eq!(ours, theirs);
@@ -582,6 +591,6 @@ mod tests {
         fs::write(prefix.flush_file(), tree.to_file_bytes()).unwrap();
         let entries = FlushFile::read(&RealFiles, &prefix).unwrap().entries();
         assert_eq!(entries.len(), 1);
-        assert_eq!((entries[0].id, entries[0].checkpoint, entries[0].dataset.is_none()), (5, false, true));
+        assert_eq!((entries[0].id, entries[0].checkpoint, entries[0].dataset.id), (5, false, 5));
     }
 }

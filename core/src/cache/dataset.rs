@@ -11,8 +11,7 @@ use scr_comm::placement::Survives;
 use scr_comm::Rank;
 use scr_config::descriptor::protects;
 use scr_config::param;
-use scr_prefix::{DatasetDescriptor, InCache, Seq};
-use std::borrow::Cow;
+use scr_prefix::{FlushFile, InCache, Location, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,20 +102,23 @@ impl CachedDataset {
         }
     }
 
-    /// The record of it in the flush file, for those who look at the job from outside.
-    pub(super) fn in_cache(&self) -> InCache {
+    /// Makes the flush file say where it is and how it is kept, for those who look at the job from outside. One that another
+    /// number of ranks wrote is listed with their parts.
+    pub(super) fn list_in(&self, flush: &mut FlushFile) {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
         let (is_local, survives) = (self.is_local(), self.survives_now());
         let damage = self.is_refused().then(|| REFUSED.to_owned());
-        InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage }
-    }
-
-    /// The dataset as the flush file lists it: if another number of ranks wrote it, with their parts.
-    pub(super) fn listed_dataset(&self) -> Cow<'_, DatasetDescriptor> {
-        match self.is_of_other_ranks() {
-            true => Cow::Owned(self.record.dataset_in_prefix()),
-            false => Cow::Borrowed(&self.record.dataset),
+        let kept =
+            InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage };
+        let dataset = match self.is_of_other_ranks() {
+            true => self.record.dataset_in_prefix(),
+            false => self.record.dataset.clone(),
+        };
+        flush.record_in_cache(&dataset, &kept);
+        flush.end_flush(dataset.id, self.prefix.is_whole());
+        if self.prefix.is_under_way() {
+            flush.add_location(dataset.id, Location::Flushing);
         }
     }
 

@@ -31,8 +31,7 @@ impl Cache {
         };
         let is_missing = |entry: &FlushEntry| {
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
-            let is_known = entry.dataset.is_some();
-            is_known && only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
+            only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
         };
         let is_newer = |lost: &FlushEntry| {
             let size = job.comm.size();
@@ -107,12 +106,10 @@ impl Cache {
                 let damaged = left.damaged.iter().find(|(seq, _)| *seq == entry.seq());
                 damaged.into_iter().for_each(|(_, why)| flush.record_damage(entry.id, why));
                 if !left.is_other_job {
-                    Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(entry.id, way));
+                    flush.end_flush(entry.id, false);
                 }
             }
-            for cached in &self.datasets {
-                flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache());
-            }
+            self.datasets.iter().for_each(|cached| cached.list_in(flush));
             flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
         });
         self.datasets.iter_mut().for_each(|cached| cached.listed = renewed);
@@ -127,8 +124,7 @@ impl Cache {
             leaving.filter(|&id| !self.dataset(id).is_some_and(|leaving| leaving.claim.is_others()));
         let stays = |cached: &CachedDataset| Some(cached.id()) != leaving;
         let recorded = change_flush_file(job, true, |flush| {
-            let staying = self.datasets.iter().filter(|cached| stays(cached));
-            staying.for_each(|cached| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
+            self.datasets.iter().filter(|cached| stays(cached)).for_each(|cached| cached.list_in(flush));
             leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
             let counting = || self.datasets.iter().filter(|cached| cached.holding().counts());
             let is_newer = |newer: &CachedDataset, older: &FlushEntry| {
@@ -153,7 +149,7 @@ impl Cache {
     /// Records how a dataset in cache stands now.
     pub(crate) fn relist(&self, job: &Job, id: u64) {
         let Some(cached) = self.dataset(id) else { return };
-        update_flush_file(job, |flush| flush.record_in_cache(&cached.listed_dataset(), &cached.in_cache()));
+        update_flush_file(job, |flush| cached.list_in(flush));
     }
 
     /// Records those that were expected to leave and have stayed.

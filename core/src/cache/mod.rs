@@ -405,8 +405,7 @@ impl Cache {
             over.map_or(Ok(()), |over| job.ledger().transact(&Request::GoBack(over)).map(drop))?;
             // No node of this run may have anything of them.
             let unseen = FlushFile::read(job.files(), &job.prefix).unwrap_or_default().entries().into_iter();
-            let unseen = unseen
-                .filter_map(|entry| Some(UnusableDataset { seq: entry.seq(), dataset: entry.dataset? }));
+            let unseen = unseen.map(|entry| UnusableDataset { seq: entry.seq(), dataset: entry.dataset });
             seqs.extend(unseen.filter(|unseen| by_name && is_unwanted(unseen)).map(|unseen| unseen.seq));
             let mut listed = Vec::new();
             let request = Request::Withdraw { seqs: &seqs, which: Some(which), alone };

@@ -161,7 +161,7 @@ impl RankRecord {
     }
 
     /// The dataset as the prefix directory knows it: a copy that was fetched may have another id in cache.
-    pub(crate) fn dataset_in_prefix(&self) -> DatasetDescriptor {
+    pub fn dataset_in_prefix(&self) -> DatasetDescriptor {
         DatasetDescriptor { id: self.id_in_prefix, ..self.dataset.clone() }
     }
 
@@ -171,7 +171,7 @@ impl RankRecord {
     }
 
     /// The dataset as messages name it.
-    pub(crate) fn label(&self) -> String {
+    pub fn label(&self) -> String {
         format!("dataset {} `{}'", self.id_in_prefix, String::from_utf8_lossy(&self.dataset.name))
     }
 

@@ -4,7 +4,6 @@
 
 use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mates, NotFetched, Options};
 use crate::cache::filemap::{Entry, Journal};
-use crate::cache::flush_file::update_flush_file;
 use crate::cache::part::PartDir;
 use crate::cache::record::{of_other_size, FileRecord, RankRecord};
 use crate::cache::verify::Opened;
@@ -20,7 +19,7 @@ use scr_base::message::throughput;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
-use scr_prefix::{rank2file, DatasetDescriptor, FileName, Location};
+use scr_prefix::{rank2file, DatasetDescriptor, FileName};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -284,7 +283,6 @@ impl<'a> Fetcher<'a> {
         let checkpoint = dataset.checkpoint();
         self.cache.insert(dataset);
         self.cache.record_in_cache(job, None);
-        update_flush_file(job, |flush| _ = flush.add_location(checkpoint.id, Location::Prefix));
         Ok(checkpoint)
     }
 

@@ -334,9 +334,9 @@ impl Flushes {
         let flush = flush_of(site, id, &transport);
         match flush.begin(&token, &dataset, &mine) {
             Ok(run) => {
-                update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::Flushing));
                 let early = planted(Bug::FlushedBeforeArrived);
                 set_copy(site.cache, id, |copy| if early { copy.end(InPrefix::Files) } else { copy.begin() });
+                site.cache.relist(site.job, id);
                 self.running.push(Copying { id, run, transport, began });
                 Ok(())
             }
@@ -542,9 +542,7 @@ impl Flushes {
         job.log.add_entry(failed);
         let label = dataset(site.cache, id).record.label();
         job.report.info(&format!("{}: Flush failed for {label}", kind.name()));
-        update_flush_file(job, |flush| {
-            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
-        });
+        site.cache.relist(job, id);
         match error {
             FlushError::Unfinished { .. } => self.unfinished.push((id, record.clone())),
             FlushError::Superseded { .. } => (),
@@ -576,10 +574,7 @@ impl Flushes {
             job.report.info(&format!("{}: Flush succeeded for {}", kind.name(), cached.record.label()));
         }
         set_copy(site.cache, id, |copy| copy.end(InPrefix::whole(dataset.aggregated)));
-        update_flush_file(job, |flush| {
-            flush.add_location(id, Location::Prefix);
-            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
-        });
+        update_flush_file(job, |flush| flush.end_flush(id, true));
         if dataset.aggregated && job.rank() == Rank(0) {
             if let Err(error) = aggregate::remove_replaced(job.files(), &job.prefix) {
                 let text = scr_base::describe(&error);

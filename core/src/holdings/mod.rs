@@ -14,33 +14,34 @@ mod prefix;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use prefix::InPrefix;
+pub use prefix::InPrefix;
 
 use scr_prefix::Seq;
 
 /// A dataset in cache, as far as it decides anything; the same on all ranks.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Holding {
-    pub(crate) id: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Holding {
+    pub id: u64,
     /// Its place among all datasets of the prefix directory.
-    pub(crate) seq: Seq,
+    pub seq: Seq,
     /// Place of its store in the list.
-    pub(crate) store: usize,
-    pub(crate) is_checkpoint: bool,
-    pub(crate) is_output: bool,
-    pub(crate) cache: Lies,
-    pub(crate) prefix: InPrefix,
-    pub(crate) standing: Standing,
+    pub store: usize,
+    pub is_checkpoint: bool,
+    pub is_output: bool,
+    pub cache: Lies,
+    pub prefix: InPrefix,
+    pub standing: Standing,
     /// Whether another number of ranks wrote it, and its files lie in the parts of those.
-    pub(crate) is_of_others: bool,
+    pub is_of_others: bool,
     /// Whether it is output that the application is about to read back.
-    pub(crate) is_offered: bool,
+    pub is_offered: bool,
 }
 
 /// Where a dataset lies, and how safely.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lies {
-    /// A record only: its files lie in the prefix directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Lies {
+    /// A record only, or nothing: its files lie in the prefix directory.
+    #[default]
     InPlace,
     /// Its files, which its scheme has yet to protect.
     Local,
@@ -52,7 +53,7 @@ pub(crate) enum Lies {
 
 /// The standing of a cached checkpoint as one to restart from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// Nothing.
     #[default]
     Kept,
@@ -67,19 +68,19 @@ pub(crate) enum Standing {
 impl Holding {
     /// Whether a run can restart from it. The files of a dataset in place may be gone once a newer one has its name; if they are
     /// still there, it is fetched.
-    pub(crate) fn is_restartable(&self) -> bool {
+    pub fn is_restartable(&self) -> bool {
         let is_overwritten = self.cache == Lies::InPlace && self.prefix.is_superseded();
         self.is_checkpoint && self.standing != Standing::Refused && !is_overwritten
     }
 
     /// Whether a run restarts from it unless there is a newer one: nobody has gone back over it.
-    pub(crate) fn is_wanted(&self) -> bool {
+    pub fn is_wanted(&self) -> bool {
         self.is_restartable() && self.standing != Standing::WentBack
     }
 
     /// Whether older ones may leave for it: a run can restart from it, it is protected and, where its files lie in the prefix
     /// directory, the index has it.
-    pub(crate) fn counts(&self) -> bool {
+    pub fn counts(&self) -> bool {
         let is_safe = match self.cache {
             Lies::Local => false,
             Lies::InPlace => self.prefix.is_whole(),
@@ -89,12 +90,12 @@ impl Holding {
     }
 
     /// Whether it has yet to get to the prefix directory, with the files that its ranks have here.
-    pub(crate) fn is_unflushed(&self) -> bool {
+    pub fn is_unflushed(&self) -> bool {
         !self.prefix.is_whole() && !self.prefix.is_superseded() && !self.is_of_others
     }
 
     /// Whether it is output that exists only in cache, which must not be lost.
-    pub(crate) fn must_stay(&self) -> bool {
+    pub fn must_stay(&self) -> bool {
         self.is_output && self.is_unflushed()
     }
 
@@ -111,7 +112,7 @@ impl Holding {
 
 /// What a dataset is looked for.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Goal {
+pub enum Goal {
     /// To restart from. If the ranks read `in_prefix`, the files must lie there under their names.
     Restart { in_prefix: bool },
     /// To leave a store that keeps more than its limit.
@@ -122,14 +123,14 @@ pub(crate) enum Goal {
 
 /// How many datasets may stay in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Limit {
-    pub(crate) most: u64,
+pub struct Limit {
+    pub most: u64,
     /// Whether the newest checkpoint that a run can restart from stays in any case.
-    pub(crate) keep_newest: bool,
+    pub keep_newest: bool,
 }
 
 /// The dataset that serves a goal, if any does.
-pub(crate) fn next(all: &[Holding], goal: Goal) -> Option<Holding> {
+pub fn next(all: &[Holding], goal: Goal) -> Option<Holding> {
     match goal {
         Goal::Restart { in_prefix } => {
             newest(all, |held| held.is_restartable() && (!in_prefix || held.prefix.has_files()))
@@ -175,7 +176,7 @@ fn next_to_leave(all: &[Holding], store: usize, limit: Limit) -> Option<Holding>
 }
 
 /// Whether a dataset is local, is one of the newest, and no newer one is protected: it stays beside those that count.
-pub(crate) fn waits(all: &[Holding], local: &Holding) -> bool {
+pub fn waits(all: &[Holding], local: &Holding) -> bool {
     let newer = || all.iter().filter(|other| other.seq > local.seq);
     let are_newest = newer().filter(|other| other.cache == Lies::Local).count() < MOST_LOCAL;
     local.cache == Lies::Local && are_newest && !newer().any(Holding::counts)
@@ -183,7 +184,7 @@ pub(crate) fn waits(all: &[Holding], local: &Holding) -> bool {
 
 /// When datasets are flushed.
 #[derive(Clone, Copy)]
-pub(crate) enum When<'a> {
+pub enum When<'a> {
     /// A run begins. The settings say which of those that earlier ones have left.
     Begin(&'a dyn Fn(u64) -> bool),
     /// It ends, or the store is about to lose what it has. `SCR_FLUSH` says whether checkpoints are flushed.
@@ -193,7 +194,7 @@ pub(crate) enum When<'a> {
 }
 
 /// The datasets that are flushed, oldest first.
-pub(crate) fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
+pub fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
     let newest = newest(all, Holding::is_wanted);
     let is_due = |held: &&Holding| match when {
         When::Begin(is_meant) => held.standing != Standing::Refused && is_meant(held.id),
@@ -217,4 +218,4 @@ fn newest(all: &[Holding], is_it: impl Fn(&Holding) -> bool) -> Option<Holding> 
 }
 
 /// The most datasets that are local at a time while a new one is written: one is being protected, and one waits for that.
-pub(crate) const MOST_LOCAL: usize = 2;
+pub const MOST_LOCAL: usize = 2;

@@ -3,7 +3,7 @@
 /// The copy of a cached dataset in the prefix directory. A dataset that was superseded stays so: a newer one has its name or one of
 /// its files there, or it is output that the user has purged. It must not be copied there, nor be read there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum InPrefix {
+pub enum InPrefix {
     /// No complete copy.
     #[default]
     Missing,
@@ -20,7 +20,7 @@ pub(crate) enum InPrefix {
 
 impl InPrefix {
     /// A complete copy.
-    pub(crate) fn whole(in_containers: bool) -> Self {
+    pub fn whole(in_containers: bool) -> Self {
         if in_containers {
             Self::Containers
         } else {
@@ -28,47 +28,47 @@ impl InPrefix {
         }
     }
 
-    pub(crate) fn is_whole(self) -> bool {
+    pub fn is_whole(self) -> bool {
         matches!(self, Self::Files | Self::Containers)
     }
 
     /// Whether it is complete, and its files lie under their names.
-    pub(crate) fn has_files(self) -> bool {
+    pub fn has_files(self) -> bool {
         self == Self::Files
     }
 
-    pub(crate) fn is_under_way(self) -> bool {
+    pub fn is_under_way(self) -> bool {
         matches!(self, Self::UnderWay { .. })
     }
 
-    pub(crate) fn is_superseded(self) -> bool {
+    pub fn is_superseded(self) -> bool {
         matches!(self, Self::Superseded | Self::UnderWay { is_superseded: true })
     }
 
     /// A flush begins to copy it.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         *self = Self::UnderWay { is_superseded: self.is_superseded() };
     }
 
     /// A flush has ended, and has left this.
-    pub(crate) fn end(&mut self, left: Self) {
+    pub fn end(&mut self, left: Self) {
         *self = if self.is_superseded() { Self::Superseded } else { left };
     }
 
     /// A newer dataset has its name, or one of its files.
-    pub(crate) fn supersede(&mut self) {
+    pub fn supersede(&mut self) {
         *self = if self.is_under_way() { Self::UnderWay { is_superseded: true } } else { Self::Superseded };
     }
 
     /// The copy is whole no more. A flush that is under way writes another one.
-    pub(crate) fn lose(&mut self) {
+    pub fn lose(&mut self) {
         if self.is_whole() {
             *self = Self::Missing;
         }
     }
 
     /// The newer dataset that was given its files has failed.
-    pub(crate) fn give_back(&mut self) {
+    pub fn give_back(&mut self) {
         *self = if self.is_under_way() { Self::UnderWay { is_superseded: false } } else { Self::Missing };
     }
 }

@@ -34,7 +34,7 @@ use super::options::{OptionSpec, OptionType};
 use scr_config::document::{flag, one_of, scalar, text, whole, Document, DocumentError, Form, Section};
 use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -74,15 +74,17 @@ pub enum PluginKind {
 }
 
 /// The contents of a manifest: all that is known of a plugin before its library is opened.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Manifest {
     /// As users write it in `TYPE=` and `FLUSH=`, in any case.
     pub name: String,
     /// Its purpose.
+    #[serde(serialize_with = "as_text")]
     pub kind: PluginKind,
     /// Its own version.
     pub version: String,
     /// The version of the plugin boundary that it was built against.
+    #[serde(serialize_with = "as_text")]
     pub abi: ApiVersion,
     /// File name of its library, or the absolute path.
     pub library: String,
@@ -93,11 +95,16 @@ pub struct Manifest {
     /// Its capabilities.
     pub capabilities: Capabilities,
     /// The options that it takes.
+    #[serde(skip)]
     pub options: Vec<OptionSpec>,
 }
 
+fn as_text<S: Serializer>(value: &impl fmt::Display, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(value)
+}
+
 /// The on-disk formats of a plugin.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Format {
     /// Which family of formats.
     pub id: String,

@@ -875,7 +875,7 @@ fn a_checkpoint_in_the_cache_of_a_dead_allocation_is_not_forgotten_when_another_
     let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
     assert!(file.entries().iter().any(|entry| entry.name == b"ckpt.3" && entry.is_at(Location::Cache)));
     let lost = unsaved(&RealFiles, &world.node("n1/user1/scr.7")).unwrap();
-    assert_eq!(lost.iter().map(|lost| &*lost.name).collect::<Vec<_>>(), ["ckpt.3"]);
+    assert!(lost.len() == 1 && lost[0].contains("`ckpt.3'"), "{lost:?}");
     // In one allocation, a later run has seen what the earlier one has left.
-    assert_eq!(unsaved(&RealFiles, &world.node("n1/user1/scr.8")).unwrap(), []);
+    assert!(unsaved(&RealFiles, &world.node("n1/user1/scr.8")).unwrap().is_empty());
 }

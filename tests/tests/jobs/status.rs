@@ -64,7 +64,7 @@ on_any_mpi! {
         cluster.lose_node(2);
         let gone = status(&cluster, mpi, &[]);
         expect(&gone, false, &[
-            "protected   against nothing: 1 part already lost, as n2 does not answer",
+            "protected   against nothing: 1 part not known, as n2 does not answer",
             "lost with   1 node or more: ",
             "as of       now, on 3 nodes; n2 did not answer: ssh: no route to n2",
         ]);

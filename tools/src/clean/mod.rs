@@ -20,7 +20,7 @@ use in_use::{Choice, Liveness, NO_ALLOCATION};
 use scr_base::env::Env;
 use scr_config::param::{self, Params};
 use scr_core::metrics;
-use scr_ops::{unsaved, Unsaved};
+use scr_ops::unsaved;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::os::unix::process::CommandExt;
@@ -163,7 +163,7 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
         anyhow::bail!(
             "{} in cache only, such as {}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved",
             if lost.len() == 1 { "1 dataset is".to_owned() } else { format!("{} datasets are", lost.len()) },
-            label(first)
+            first
         );
     }
     if !args.dry_run {
@@ -181,11 +181,6 @@ fn remove_metrics(env: &Env, params: &Params, user: &str, id: &str) {
             warn(format_args!("{} cannot be removed: {error}", path.display()));
         }
     }
-}
-
-fn label(dataset: &Unsaved) -> String {
-    let prefix = dataset.prefix.as_ref().map(|prefix| format!(" of {}", prefix.display()));
-    format!("dataset {} `{}'{}", dataset.id, dataset.name, prefix.unwrap_or_default())
 }
 
 fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {

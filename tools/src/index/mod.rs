@@ -21,11 +21,11 @@ use scr_base::message::amount;
 use scr_config::param;
 use scr_core::scavenge::{BuildError, Builder};
 use scr_ops::{
-    delete_dataset, drop_dataset, drop_later, extract, Deleted, Dropped, ExtractError, Extracted, Fate,
-    Import, Imported, JobEnd, Saving, Why,
+    delete_dataset, drop_dataset, drop_later, extract, holdings, Copy, Deleted, Dropped, ExtractError,
+    Extracted, Held, Import, Imported, JobEnd, Plan, Saving, Why,
 };
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{FlushEntry, FlushFile, Prefix, PrefixError};
+use scr_prefix::{FlushFile, Prefix, PrefixError};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -167,13 +167,12 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let index = LedgerDir::new(&*env.files, prefix)
         .index()
         .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
-    let mut flush = FlushFile::read(&*env.files, prefix).unwrap_or_else(|error| {
+    let flush = FlushFile::read(&*env.files, prefix).unwrap_or_else(|error| {
         warn(format_args!("datasets in cache are not listed: {error}"));
         FlushFile::default()
     });
-    flush.compare(&*env.files, prefix, &index, None);
-    let rows = show::rows(&index, &flush);
-    drop(index);
+    let holdings = holdings(&*env.files, prefix, &flush, Some(&index), None);
+    let rows = show::rows(&index, &holdings);
     if rows.is_empty() {
         warn(match environment::was_used(prefix) {
             true => format!("the index of {} lists no dataset", prefix.dir().display()),
@@ -187,38 +186,37 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     }
     let flush_every = environment::params_of(env, prefix).get(&param::FLUSH);
     for copy in rows.iter().filter_map(show::Row::only_copy) {
-        let job_id = copy.allocation().unwrap_or_default();
+        let job_id = copy.entry.allocation().unwrap_or_default();
         let end = JobEnd::read(&*env.files, prefix, job_id, flush_every);
-        warn(only_in_cache(copy, Saving::of(&flush, job_id, &end).fate(copy.id)));
+        warn(only_in_cache(copy, Saving::of(&holdings, job_id, &end).fate(copy.entry.id)));
     }
     Ok(Answer::Yes)
 }
 
 /// The warning about the fate of a dataset that is only in cache. Does not ask the nodes.
-fn only_in_cache(dataset: &FlushEntry, fate: Fate) -> String {
-    let (name, allocation) =
-        (String::from_utf8_lossy(&dataset.name), dataset.allocation().unwrap_or_default());
+fn only_in_cache(Held { entry: dataset, copy, .. }: &Held, fate: Option<Plan>) -> String {
+    let (name, allocation) = (dataset.name_text(), dataset.allocation().unwrap_or_default());
     let point = dataset.restart_point();
     let size = point.ranks.filter(|_| !point.any_ranks);
     let size = size.map(|ranks| format!(" of {}", count(ranks.into(), "rank"))).unwrap_or_default();
     let job = format!("a job{size} there");
     let where_it_lies = format!("`{}' lies only in the cache of allocation {allocation}", on_one_line(&name));
-    if let Some(why) = &dataset.in_cache.damage {
-        return format!("{where_it_lies}, and no run restarts from it: {why}");
+    if *copy != Copy::Whole {
+        return format!("{where_it_lies}, and no run restarts from it: {}", copy.in_words().1);
     }
     let what = match fate {
-        Fate::Saved(Why::Output) => "`scr postrun' there copies it to the prefix directory".to_owned(),
-        Fate::Saved(Why::Newest) => {
+        Some(Plan::Save(Why::Output)) => "`scr postrun' there copies it to the prefix directory".to_owned(),
+        Some(Plan::Save(Why::Newest)) => {
             format!("{job} restarts from it, and `scr postrun' there copies it to the prefix directory")
         }
-        Fate::Saved(Why::PassedOver) => {
+        Some(Plan::Save(Why::PassedOver)) => {
             "a run of another allocation has gone on without it, and `scr postrun' there copies it to the prefix directory"
                 .to_owned()
         }
-        Fate::Left => {
+        Some(Plan::Leave) => {
             format!("{job} restarts from it, but `scr postrun' leaves it there, as its job has finished with SCR_FLUSH=0")
         }
-        Fate::NotWanted => return format!("{where_it_lies}, and `scr postrun' saves it only if it can save no newer one"),
+        Some(Plan::Elsewhere) | None => return format!("{where_it_lies}, and `scr postrun' saves it only if it can save no newer one"),
     };
     format!(
         "{where_it_lies}: unless too many of the nodes are lost, which `scr inspect' there finds out, {what}"

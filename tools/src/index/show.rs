@@ -5,75 +5,59 @@ use crate::output::on_one_line;
 use jiff::tz::TimeZone;
 use jiff::Timestamp;
 use scr_base::message::amount;
-use scr_prefix::{DatasetDescriptor, FlushEntry, FlushFile, Index, IndexEntry, Location, Seq};
+use scr_ops::Held;
+use scr_prefix::{DatasetDescriptor, FlushEntry, Index, IndexEntry, Location, Seq};
 use serde_json::{json, Value};
 use std::cmp::Reverse;
-use std::mem::take;
 
 /// A dataset that the index lists, or that only the flush file knows.
 pub(super) struct Row {
     seq: Seq,
-    name: Vec<u8>,
+    name: String,
     dataset: Option<DatasetDescriptor>,
     listed: Option<IndexEntry>,
     /// Its copy in cache.
-    copy: Option<FlushEntry>,
-    /// Which allocation has that.
-    in_cache: Option<String>,
+    copy: Option<Held>,
 }
 
-/// All datasets, the newest first.
-pub(super) fn rows(index: &Index, flush: &FlushFile) -> Vec<Row> {
-    let known: Vec<_> = flush.entries().into_iter().filter(|entry| entry.is_at(Location::Cache)).collect();
-    let allocation =
-        |entry: &FlushEntry| entry.is_on_nodes().then(|| entry.allocation().unwrap_or_default().to_owned());
-    let mut rows: Vec<_> = index
-        .entries()
-        .into_iter()
-        .map(|mut listed| {
-            let copy = known.iter().find(|entry| entry.id == listed.id && entry.name == listed.name);
-            Row {
-                seq: listed.seq(),
-                name: take(&mut listed.name),
-                dataset: listed.dataset.take(),
-                in_cache: copy.and_then(allocation),
-                copy: copy.cloned(),
-                listed: Some(listed),
-            }
-        })
-        .collect();
+/// All datasets of the index, and of those that are `known` besides, the newest first.
+pub(super) fn rows(index: &Index, known: &[Held]) -> Vec<Row> {
+    let known = || known.iter().filter(|held| held.entry.is_at(Location::Cache));
+    let listed = index.entries().into_iter().map(|listed| Row {
+        seq: listed.seq(),
+        name: String::from_utf8_lossy(&listed.name).into_owned(),
+        dataset: listed.dataset.clone(),
+        copy: known().find(|held| held.entry.id == listed.id && held.entry.name == listed.name).cloned(),
+        listed: Some(listed),
+    });
     // A dataset whose name a newer one has cannot be saved any more.
-    let unlisted =
-        known.iter().filter(|entry| index.entry(entry.id).is_none() && !entry.has_lost_name(index));
-    rows.extend(unlisted.map(|entry| Row {
-        seq: entry.dataset.as_ref().map_or_else(|| entry.seq(), |dataset| index.seq_of(dataset)),
-        name: entry.name.clone(),
-        dataset: entry.dataset.clone(),
+    let is_unlisted = |entry: &FlushEntry| index.entry(entry.id).is_none() && !entry.has_lost_name(index);
+    let unlisted = known().filter(|held| is_unlisted(&held.entry)).map(|held| Row {
+        seq: index.seq_of(&held.entry.dataset),
+        name: held.entry.name_text(),
+        dataset: Some(held.entry.dataset.clone()),
         listed: None,
-        in_cache: allocation(entry),
-        copy: Some(entry.clone()),
-    }));
+        copy: Some(held.clone()),
+    });
+    let mut rows: Vec<_> = listed.chain(unlisted).collect();
     rows.sort_by_key(|row| Reverse(row.seq));
     rows
 }
 
 impl Row {
-    fn name(&self) -> String {
-        on_one_line(&String::from_utf8_lossy(&self.name))
-    }
-
     fn is_valid(&self) -> bool {
         self.listed.as_ref().is_some_and(IndexEntry::is_valid)
     }
 
-    /// The allocation that has the only copy, in its cache.
-    pub(super) fn only_in_cache_of(&self) -> Option<(String, &str)> {
-        self.in_cache.as_deref().filter(|_| !self.is_valid()).map(|allocation| (self.name(), allocation))
+    /// Which allocation has it in its cache.
+    fn in_cache(&self) -> Option<&str> {
+        let copy = self.copy.as_ref().filter(|copy| copy.entry.is_on_nodes());
+        copy.map(|copy| copy.entry.allocation().unwrap_or_default())
     }
 
-    /// The entry in the flush file of a dataset that is only in cache.
-    pub(super) fn only_copy(&self) -> Option<&FlushEntry> {
-        self.copy.as_ref().filter(|_| self.only_in_cache_of().is_some())
+    /// The copy of a dataset that is only in cache.
+    pub(super) fn only_copy(&self) -> Option<&Held> {
+        self.copy.as_ref().filter(|copy| copy.entry.is_on_nodes() && !self.is_valid())
     }
 
     fn cells(&self) -> [String; 7] {
@@ -83,18 +67,17 @@ impl Row {
             }
             None => ("-", None, false),
         };
-        let only_in_cache = self.only_in_cache_of().map(|_| "only in cache");
+        let only_in_cache = self.only_copy().map(|_| "only in cache");
         let unlisted = self.listed.is_none().then_some("not listed yet");
         let dataset = self.dataset.as_ref();
-        let number = |number: Option<u32>| number.map_or_else(String::new, |number| number.to_string());
         [
             valid.to_owned(),
             only_in_cache.or(unlisted).or(flushed).unwrap_or_default().to_owned(),
-            number(dataset.and_then(|dataset| dataset.ranks)),
+            dataset.and_then(|dataset| dataset.ranks).map_or_else(String::new, |ranks| ranks.to_string()),
             dataset.and_then(|dataset| dataset.bytes).map_or_else(String::new, amount),
             dataset.and_then(written).unwrap_or_default(),
             if current { "*" } else { "" }.to_owned(),
-            self.name(),
+            on_one_line(&self.name),
         ]
     }
 }
@@ -112,13 +95,13 @@ pub(super) fn json(rows: &[Row]) -> Value {
         let (dataset, listed) = (row.dataset.as_ref(), row.listed.as_ref());
         json!({
             "id": row.seq.id,
-            "name": String::from_utf8_lossy(&row.name),
+            "name": row.name,
             "valid": row.is_valid(),
             "flushed": listed.and_then(|entry| entry.flushed.as_deref()),
             "current": listed.is_some_and(|entry| entry.current),
             "in_index": listed.is_some(),
-            "in_cache": row.in_cache.is_some(),
-            "job_id": row.in_cache.as_deref(),
+            "in_cache": row.in_cache().is_some(),
+            "job_id": row.in_cache(),
             "checkpoint": dataset.map(|dataset| dataset.checkpoint),
             "output": dataset.map(|dataset| dataset.output),
             "ranks": dataset.and_then(|dataset| dataset.ranks),
@@ -145,7 +128,8 @@ pub(super) fn table(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use scr_prefix::InCache;
+    use scr_ops::Copy;
+    use scr_prefix::{FlushFile, InCache};
 
     #[test]
     fn the_table_has_the_columns_of_the_guide_and_then_size_and_age() {
@@ -166,7 +150,9 @@ mod tests {
         // In bypass mode: nothing of them is on a node.
         flush.record_in_cache(&dataset(12), &InCache { bypass: true, ..InCache::default() });
         flush.record_in_cache(&dataset(30), &InCache { bypass: true, ..InCache::default() });
-        let rows = rows(&index, &flush);
+        let held = |entry| Held { entry, copy: Copy::Whole, lost: 0, is_listed: true };
+        let known: Vec<_> = flush.entries().into_iter().map(held).collect();
+        let rows = rows(&index, &known);
         let expected = "\
 DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
   30 -     not listed yet         64     30 GiB                      ckpt.30
@@ -176,8 +162,11 @@ DSET VALID FLUSHED             RANKS       SIZE WRITTEN          CUR NAME
    6 NO    2014-01-14T11:26:06    64      6 GiB                      ckpt.6
 ";
         assert_eq!(table(&rows), expected);
-        let unsaved: Vec<_> = rows.iter().filter_map(Row::only_in_cache_of).collect();
-        assert_eq!(unsaved, [("ckpt.24".to_owned(), "77")]);
+        let unsaved: Vec<_> = rows.iter().filter_map(Row::only_copy).collect();
+        assert_eq!(
+            unsaved.iter().map(|copy| (copy.entry.id, copy.entry.allocation())).collect::<Vec<_>>(),
+            [(24, Some("77"))]
+        );
         let json = json(&rows);
         let facts = ["id", "valid", "in_index", "in_cache", "ranks", "bytes", "created"]
             .map(|key| json["datasets"][1][key].clone());

@@ -89,10 +89,7 @@ fn entry_json(entry: &LogEntry) -> Value {
     });
     let always = ["name", "time", "dataset_name", "note", "from", "to"];
     if let Value::Object(fields) = &mut fields {
-        fields.retain(|key, value| {
-            let is_missing = value.is_null() || *value == "" && !always.contains(&key.as_str());
-            !is_missing
-        });
+        fields.retain(|key, value| !value.is_null() && (*value != "" || always.contains(&key.as_str())));
     }
     fields
 }

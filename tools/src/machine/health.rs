@@ -62,8 +62,15 @@ pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String
 }
 
 /// The nodes that may hold data of a job: all but those that the resource manager reports down, with a warning for each of
-/// these. A node may hold data although no job is to run there.
-pub(crate) fn nodes_with_data(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<String> {
+/// these. A node may hold data although no job is to run there. `own` is this one.
+pub(crate) fn nodes_with_data(
+    allocation: &Allocation,
+    own: String,
+    warn: &mut dyn FnMut(&str),
+) -> Vec<String> {
+    if allocation.is_here_alone() {
+        return vec![own];
+    }
     let down = reported_down(allocation, warn);
     let is_down = |node: &String| hostlist::find(node, &down).is_some();
     let (down, up): (Vec<_>, Vec<_>) = allocation.nodes.iter().cloned().partition(is_down);

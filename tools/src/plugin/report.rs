@@ -3,7 +3,7 @@
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_conformance::{scheme, transport};
-use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec};
+use scr_core::plugin::{Discovery, FoundPlugin, OptionSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
 use std::path::Path;
@@ -157,21 +157,12 @@ pub(super) fn unusable(env: &Env, found: &FoundPlugin) -> Option<String> {
 }
 
 fn plugin_json(env: &Env, found: &FoundPlugin) -> Value {
-    let Manifest { name, kind, version, abi, description, format, capabilities, options, .. } =
-        &found.manifest;
-    json!({
-        "name": name,
-        "kind": kind.to_string(),
-        "version": version,
-        "abi": abi.to_string(),
-        "description": description,
-        "format": { "id": format.id, "oldest": format.oldest, "newest": format.newest },
-        "capabilities": capabilities,
-        "options": options.iter().map(option_json).collect::<Vec<_>>(),
-        "manifest": text(&found.manifest_path),
-        "library": text(&found.library),
-        "unusable": unusable(env, found),
-    })
+    let mut json = json!(found.manifest);
+    json["options"] = found.manifest.options.iter().map(option_json).collect();
+    json["manifest"] = text(&found.manifest_path).into();
+    json["library"] = text(&found.library).into();
+    json["unusable"] = unusable(env, found).into();
+    json
 }
 
 fn option_json(option: &OptionSpec) -> Value {

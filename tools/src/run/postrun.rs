@@ -5,7 +5,7 @@
 
 use super::{agents, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
-use crate::inspect::{ask, inventory_here};
+use crate::inspect::ask;
 use crate::machine::health::{answering, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
@@ -18,7 +18,7 @@ use scr_base::env::Env;
 use scr_config::param::{self, Params};
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
-use scr_ops::{add_unlisted, inspect, Inventory, JobEnd, Saving, Why};
+use scr_ops::{holdings, inspect, Found, Inspected, JobEnd, Plan, Saving, Why};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use std::cell::OnceCell;
@@ -85,21 +85,28 @@ pub(super) fn finish(
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log, warn };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
     let end = JobEnd::read(&*env.files, &prefix, &allocation.job_id, params.get(&param::FLUSH));
-    let mut flush = FlushFile::read_as_it_is(&*env.files, &prefix, None)?;
-    if end.may_lack_entries() {
-        scavenge.add_unlisted(params, &mut flush);
+    let found = end.may_lack_entries().then(|| scavenge.look(params));
+    let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
+    let found = found.as_deref().map(|datasets| Found { datasets, user, job_id, silent: None });
+    let flush = FlushFile::read(&*env.files, &prefix)?;
+    // A damaged index is replaced by a new one.
+    let index = LedgerDir::new(&*env.files, &prefix).index()?;
+    let holdings = holdings(&*env.files, &prefix, &flush, Some(&index), found);
+    let saving = Saving::of(&holdings, job_id, &end);
+    if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
+        warn(&format!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
-    let saving = Saving::of(&flush, &allocation.job_id, &end);
     let outcome = saving.carry_out(|dataset, why| {
         if why == Why::PassedOver {
             warn(&passed_over(dataset));
         }
         scavenge.save(dataset)
     });
-    saving.left.iter().for_each(|checkpoint| warn(&given_up(checkpoint)));
-    saving.elsewhere.iter().for_each(|dataset| warn(&out_of_reach(dataset)));
+    saving.planned(Plan::Leave).for_each(|checkpoint| warn(&given_up(checkpoint)));
+    let elsewhere: Vec<_> = saving.planned(Plan::Elsewhere).map(out_of_reach).collect();
+    elsewhere.iter().for_each(|dataset| warn(dataset));
     log.add_entry(Record::event(Event::PostrunEnd));
-    Ok(PostrunOutcome { is_safe: outcome && saving.elsewhere.is_empty(), has_said: !saving.is_empty() })
+    Ok(PostrunOutcome { is_safe: outcome && elsewhere.is_empty(), has_said: !saving.is_empty() })
 }
 
 /// The datasets that the settings of a finished application leave in cache.
@@ -125,7 +132,7 @@ fn passed_over(dataset: &FlushEntry) -> String {
 
 /// The advice on a dataset that another allocation has in cache.
 fn out_of_reach(dataset: &FlushEntry) -> String {
-    let job_id = dataset.dataset.as_ref().map_or("", |dataset| &dataset.job_id);
+    let job_id = &dataset.dataset.job_id;
     format!(
         "dataset {} `{}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
          SCR_JOB_ID={job_id} in the environment of this command; if they are gone, it is lost, and `scr index --drop' with \
@@ -149,36 +156,17 @@ impl Scavenge<'_> {
     /// The nodes that answer. Whether a job could run there does not matter for what they hold.
     fn nodes(&self) -> &[String] {
         let warn = &mut |line: &str| (self.warn)(line);
-        self.nodes.get_or_init(|| match self.allocation.is_here_alone() {
-            true => vec![self.env.host.clone()],
-            false => answering(self.allocation, nodes_with_data(self.allocation, warn), warn),
+        self.nodes.get_or_init(|| {
+            let nodes = nodes_with_data(self.allocation, self.env.host.clone(), warn);
+            answering(self.allocation, nodes, warn)
         })
     }
 
-    /// Adds what the nodes have and the flush file does not say: a job that had no room in the prefix directory could not write
-    /// it. A node that does not answer has nothing.
-    fn add_unlisted(&self, params: &Params, flush: &mut FlushFile) {
-        let inventories: Vec<Inventory> = match self.allocation.is_here_alone() {
-            true => inventory_here(self.env, params, self.prefix, &[]).into_iter().collect(),
-            false => {
-                let answers =
-                    ask(self.allocation, params, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
-                answers.into_iter().flatten().map(|(inventory, _)| inventory).collect()
-            }
-        };
-        let found = inspect(inventories, &environment::plugin_host(self.env, None));
-        let whole = found.into_iter().filter(|found| found.beyond_repair.is_none());
-        let whole: Vec<_> = whole.map(|found| found.dataset).collect();
-        // A damaged index is replaced by a new one.
-        let index = LedgerDir::new(&*self.env.files, self.prefix).index();
-        match index.and_then(|_| add_unlisted(&*self.env.files, self.prefix, flush, &whole)) {
-            Ok(0) => (),
-            Ok(_) => (self.warn)(&format!(
-                "{} lacks datasets that the nodes have",
-                self.prefix.flush_file().display()
-            )),
-            Err(error) => (self.warn)(&format!("what only the nodes know is not saved: {error}")),
-        }
+    /// Finds what the nodes have: a job that had no room in the prefix directory could not write it to the flush file. A node
+    /// that does not answer has nothing.
+    fn look(&self, params: &Params) -> Vec<Inspected> {
+        let answers = ask(self.allocation, params, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
+        inspect(answers.into_iter().flatten().collect(), &environment::plugin_host(self.env, None))
     }
 
     /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were

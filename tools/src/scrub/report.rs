@@ -5,7 +5,8 @@ use super::targets::Target;
 use crate::output::count;
 use crate::table::Table;
 use scr_base::message::amount;
-use scr_ops::scrub::{Dataset, Item, ItemKind, Report, Verdict};
+use scr_ops::scrub::{Dataset, Item, Report, Verdict};
+use serde::Serialize;
 use serde_json::{json, Value};
 
 /// The findings, target by target.
@@ -13,12 +14,29 @@ use serde_json::{json, Value};
 pub(super) struct ScrubReport(pub(super) Vec<(Target, Report)>);
 
 /// How many files there are, and what is known of them.
-#[derive(Default)]
+#[derive(Default, Serialize)]
 struct Totals {
     files: u64,
     bytes: u64,
     unverified: u64,
     wrong: u64,
+}
+
+/// A dataset for programs.
+#[derive(Serialize)]
+struct DatasetRow<'a> {
+    #[serde(flatten)]
+    dataset: &'a Dataset,
+    #[serde(flatten)]
+    totals: Totals,
+}
+
+/// The same of a file that is not known to be as recorded.
+#[derive(Serialize)]
+struct Finding<'a> {
+    dataset: Option<u64>,
+    #[serde(flatten)]
+    item: &'a Item,
 }
 
 impl ScrubReport {
@@ -59,23 +77,19 @@ impl ScrubReport {
     }
 
     pub(super) fn json(&self) -> Value {
-        let Totals { files, bytes, unverified, wrong } = self.totals();
+        let dataset = |dataset| DatasetRow { dataset, totals: Totals::of(&dataset.items) };
         let places = self.0.iter().map(|(target, report)| {
             json!({
                 "kind": target.kind(),
                 "path": target.path().display().to_string(),
-                "datasets": report.datasets.iter().map(dataset_json).collect::<Vec<_>>(),
-                "findings": suspects(report).map(|(id, item)| finding_json(id, item)).collect::<Vec<_>>(),
+                "datasets": report.datasets.iter().map(dataset).collect::<Vec<_>>(),
+                "findings": suspects(report).map(|(dataset, item)| Finding { dataset, item }).collect::<Vec<_>>(),
             })
         });
-        json!({
-            "intact": self.is_intact(),
-            "files": files,
-            "bytes": bytes,
-            "unverified": unverified,
-            "wrong": wrong,
-            "places": places.collect::<Vec<_>>(),
-        })
+        let mut all = json!(self.totals());
+        all["intact"] = self.is_intact().into();
+        all["places"] = places.collect();
+        all
     }
 }
 
@@ -150,48 +164,4 @@ fn unverified_text(report: &Report) -> String {
         .into_iter()
         .map(|(why, number)| format!("unverified: {}, {why}\n", count(number, "file")))
         .collect()
-}
-
-fn dataset_json(dataset: &Dataset) -> Value {
-    let Totals { files, bytes, unverified, wrong } = Totals::of(&dataset.items);
-    json!({
-        "id": dataset.id,
-        "name": dataset.name,
-        "state": dataset.state,
-        "files": files,
-        "bytes": bytes,
-        "unverified": unverified,
-        "wrong": wrong,
-    })
-}
-
-fn finding_json(dataset: Option<u64>, item: &Item) -> Value {
-    let (verdict, found, now) = match &item.verdict {
-        Verdict::Intact => ("intact", "", None),
-        Verdict::Unverified { why } => ("unverified", why.as_str(), None),
-        Verdict::Wrong { found, now } => ("wrong", found.as_str(), Some(now)),
-    };
-    let mut finding = json!({
-        "verdict": verdict,
-        "dataset": dataset,
-        "rank": item.rank,
-        "kind": kind(item.kind),
-        "path": item.path.display().to_string(),
-        "found": found,
-    });
-    if let Some(now) = now {
-        finding["now"] = now.as_str().into();
-    }
-    finding
-}
-
-fn kind(kind: ItemKind) -> &'static str {
-    match kind {
-        ItemKind::Data => "data",
-        ItemKind::Redundancy => "redundancy",
-        ItemKind::Filemap => "filemap",
-        ItemKind::Index => "index",
-        ItemKind::Summary => "summary",
-        ItemKind::FileList => "file list",
-    }
 }

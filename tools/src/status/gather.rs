@@ -4,23 +4,21 @@
 //! others.
 
 use crate::environment;
-use crate::inspect::{ask, inventory_here};
+use crate::inspect::ask;
 use crate::log::last_failure;
 use crate::machine::health::nodes_with_data;
 use crate::machine::Overrides;
 use crate::run::JobContext;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
-use scr_comm::placement::Survives;
 use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
-use scr_ops::{add_unlisted, inspect, Inspected, JobEnd, Saving};
+use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, JobEnd, Plan, Saving};
 use scr_plugin_api::LogEntry;
-use scr_prefix::ledger::LedgerDir;
+use scr_prefix::ledger::{self, Candidate, LedgerDir};
 use scr_prefix::{
-    DatasetDescriptor, FlushEntry, FlushFile, Halt, HaltDue, Index, IndexEntry, KnownEnd, LastRun, Location,
-    Prefix, RestartPoint, RunState, Seq,
+    FlushEntry, FlushFile, Halt, HaltDue, Index, KnownEnd, LastRun, Prefix, RestartPoint, RunState,
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -35,13 +33,15 @@ pub(super) struct Facts {
     /// The last run, if it has recorded itself.
     pub(super) run: Option<LastRun>,
     /// The checkpoints in cache that a job can restart from, the newest first.
-    pub(super) cached: Vec<Checkpoint>,
-    /// The newest checkpoint that the job has put into cache and that is not whole there any more, and why.
-    pub(super) unusable: Option<(String, String)>,
+    pub(super) cached: Vec<Held>,
+    /// The newest checkpoint that the job has put into cache, if nobody can say that a job restarts from it there.
+    pub(super) unusable: Option<Held>,
     /// The newest checkpoint in the prefix directory that it can restart from.
-    pub(super) saved: Option<Checkpoint>,
+    pub(super) saved: Option<Held>,
     /// The newest ones in cache and in the prefix directory that another number of ranks wrote, which the job cannot read.
-    pub(super) of_others: [Option<Checkpoint>; 2],
+    pub(super) of_others: [Option<Held>; 2],
+    /// Whether the application reads checkpoints in the prefix directory.
+    pub(super) reads_in_prefix: bool,
     /// Whether it is not known what the prefix directory has.
     pub(super) is_index_unread: bool,
     /// The datasets that `scr postrun` saves, and the checkpoints that it leaves in cache as the settings ask for that.
@@ -93,25 +93,6 @@ impl State {
     }
 }
 
-/// A checkpoint.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Checkpoint {
-    pub(super) seq: Seq,
-    pub(super) name: String,
-    /// Its number among the checkpoints of the job.
-    pub(super) number: Option<u64>,
-    pub(super) created: Option<i64>,
-    pub(super) bytes: Option<u64>,
-    /// How many nodes may be lost, where that is known.
-    pub(super) survives: Option<Survives>,
-    pub(super) scheme: String,
-    /// Whether the scheme has not protected it yet.
-    pub(super) is_local: bool,
-    /// How many ranks' parts are lost and can be rebuilt, of how many.
-    pub(super) lost: usize,
-    pub(super) ranks: Option<u32>,
-}
-
 /// The answers of the nodes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Answers {
@@ -121,44 +102,9 @@ pub(super) struct Answers {
     pub(super) silent: Vec<(String, String)>,
 }
 
-impl Checkpoint {
-    fn of(name: &[u8], seq: Seq, dataset: Option<&DatasetDescriptor>) -> Self {
-        let dataset = dataset.cloned().unwrap_or_default();
-        let seconds = i64::try_from(dataset.created / 1_000_000).ok().filter(|&seconds| seconds > 0);
-        Self {
-            seq,
-            name: String::from_utf8_lossy(name).into_owned(),
-            number: dataset.checkpoint_id,
-            created: seconds,
-            bytes: dataset.bytes,
-            ranks: dataset.ranks,
-            ..Self::default()
-        }
-    }
-
-    /// As the job has recorded it.
-    fn recorded(entry: &FlushEntry) -> Self {
-        let kept = &entry.in_cache;
-        Self {
-            survives: kept.survives,
-            scheme: kept.scheme.clone().unwrap_or_default(),
-            is_local: kept.is_local,
-            ..Self::of(&entry.name, entry.seq(), entry.dataset.as_ref())
-        }
-    }
-
-    /// As it is on the nodes.
-    fn inspected(found: &Inspected) -> Self {
-        let seq = Seq { id: found.id, ..found.dataset.seq() };
-        Self {
-            survives: found.survives,
-            scheme: found.scheme.clone().unwrap_or_default(),
-            is_local: found.is_local,
-            lost: found.lost.len(),
-            ranks: Some(found.ranks),
-            ..Self::of(&found.dataset.name, seq, Some(&found.dataset))
-        }
-    }
+/// When a checkpoint was begun, if that is known.
+pub(super) fn created(checkpoint: &Held) -> Option<i64> {
+    i64::try_from(checkpoint.entry.dataset.created / 1_000_000).ok().filter(|&seconds| seconds > 0)
 }
 
 impl Facts {
@@ -174,31 +120,35 @@ impl Facts {
         facts.flushes = facts.known(flushes_under_way(files, prefix)).unwrap_or_default();
         let flush = facts.known(FlushFile::read(files, prefix)).unwrap_or_default();
         facts.recorded = files.status(&prefix.flush_file()).ok().map(|status| status.mtime.0);
-        match facts.known(LedgerDir::new(files, prefix).index_as_it_is()) {
-            Some(index) => facts.take_saved(&index),
-            None => facts.is_index_unread = true,
-        }
+        let index = facts.known(LedgerDir::new(files, prefix).index_as_it_is());
+        facts.is_index_unread = index.is_none();
         let params = environment::params_of(env, prefix);
+        facts.reads_in_prefix = params.get(&param::GLOBAL_RESTART);
         let job_id = match &facts.run {
             Some(run) => run.job_id.clone(),
             None => params.get(&param::JOB_ID),
         };
         let end = JobEnd::read(files, prefix, &job_id, params.get(&param::FLUSH));
-        let mut unsaved = FlushFile::read_as_it_is(files, prefix, None).unwrap_or_default();
-        let saving = Saving::of(&unsaved, &job_id, &end);
-        let is_in_cache_only = !saving.left.is_empty() || !saving.saved(|_| true).is_empty();
+        let recorded = holdings(files, prefix, &flush, index.as_ref(), None);
+        let saving = Saving::of(&recorded, &job_id, &end);
+        let is_in_cache_only =
+            saving.planned(Plan::Leave).next().is_some() || !saving.saved(|_| true).is_empty();
         let found = match asks_nodes && (facts.state != State::Finished || is_in_cache_only) {
-            true => facts.ask_nodes(env, prefix, overrides),
+            true => facts.ask_nodes(env, overrides),
             false => None,
         };
-        if let Some(found) = found.as_ref().filter(|_| end.may_lack_entries()) {
-            let whole = found.iter().filter(|found| found.beyond_repair.is_none());
-            let whole: Vec<_> = whole.map(|found| found.dataset.clone()).collect();
-            // Files that cannot be read were reported before.
-            let _ = add_unlisted(files, prefix, &mut unsaved, &whole);
-        }
-        facts.take_saving(&Saving::of(&unsaved, &job_id, &end), found.as_deref());
-        facts.take_cached(&flush, found.as_deref());
+        let (user, silent) = (params.get(&param::USER_NAME), facts.first_silent());
+        let found = found.as_deref().map(|datasets| Found {
+            datasets,
+            user: &user,
+            job_id: &job_id,
+            silent: silent.as_deref(),
+        });
+        let all =
+            found.map_or(recorded, |found| holdings(files, prefix, &flush, index.as_ref(), Some(found)));
+        facts.take_saving(&Saving::of(&all, &job_id, &end), &all);
+        index.iter().for_each(|index| facts.take_saved(index, &all));
+        facts.take_cached(&all);
         facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
         facts
     }
@@ -221,27 +171,24 @@ impl Facts {
         self.run.as_ref().is_none_or(|run| run.can_read(point))
     }
 
-    /// The newest checkpoint of an index that the job can restart from.
-    fn take_saved(&mut self, index: &Index) {
+    /// The checkpoint that a run would read in the prefix directory first.
+    fn take_saved(&mut self, index: &Index, all: &[Held]) {
+        let candidates = ledger::in_order(index, None).list;
+        let of = |candidate: &Candidate| all.iter().find(|held| held.entry.id == candidate.seq.id);
         let (own, others): (Vec<_>, Vec<_>) =
-            index.candidates().into_iter().partition(|entry| self.can_read(entry.restart_point()));
-        let checkpoint = |entry: &IndexEntry| {
-            let known = Checkpoint::of(&entry.name, entry.seq(), entry.dataset.as_ref());
-            Checkpoint { survives: Some(Survives::All), ..known }
-        };
-        self.saved = own.first().map(checkpoint);
-        self.of_others[1] = others.first().map(checkpoint);
+            candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));
+        self.saved = own.first().map(|held| held.in_prefix());
+        self.of_others[1] = others.first().map(|held| held.in_prefix());
     }
 
-    /// Records what `scr postrun` does, if it finds the datasets that the nodes have `found`, or else those that they have had.
-    fn take_saving(&mut self, saving: &Saving, found: Option<&[Inspected]>) {
+    /// Records what `scr postrun` does, if it finds the datasets that the nodes have, or else those that they have had.
+    fn take_saving(&mut self, saving: &Saving, all: &[Held]) {
         let is_silent = self.is_silent();
-        let is_whole = |dataset: &FlushEntry| match found {
-            Some(found) => found.iter().any(|found| found.id == dataset.id && found.beyond_repair.is_none()),
-            None => !is_silent && dataset.in_cache.damage.is_none(),
+        let is_whole = |dataset: &FlushEntry| {
+            !is_silent && all.iter().any(|held| held.entry.id == dataset.id && held.copy == Copy::Whole)
         };
-        self.saves = saving.saved(is_whole).into_iter().map(name).collect();
-        self.leaves = saving.left.iter().map(name).collect();
+        self.saves = saving.saved(is_whole).into_iter().map(FlushEntry::name_text).collect();
+        self.leaves = saving.planned(Plan::Leave).map(FlushEntry::name_text).collect();
     }
 
     /// Whether nodes were asked, and none has answered.
@@ -249,31 +196,29 @@ impl Facts {
         self.nodes.as_ref().is_some_and(|nodes| nodes.room.is_empty())
     }
 
+    /// A node that has not said what it has, and why.
+    pub(super) fn first_silent(&self) -> Option<String> {
+        let silent = &self.nodes.as_ref()?.silent;
+        let ((node, why), others) = silent.split_first()?;
+        let others = if others.is_empty() { String::new() } else { format!(" and {} more", others.len()) };
+        Some(format!("{node}{others} did not answer: {why}"))
+    }
+
     /// The datasets that the nodes have, if any node answers.
-    fn ask_nodes(&mut self, env: &Env, prefix: &Prefix, overrides: &Overrides) -> Option<Vec<Inspected>> {
+    fn ask_nodes(&mut self, env: &Env, overrides: &Overrides) -> Option<Vec<Inspected>> {
         let job = self.known(context(env, overrides, self.run.as_ref()))?;
         let mut answers = Answers::default();
         let mut inventories = Vec::new();
-        let host = job.params.get(&param::NODE_NAME);
-        let all = match job.allocation.is_here_alone() {
-            true => vec![(
-                host,
-                inventory_here(&job.env, &job.params, prefix, &[]).map_err(|error| format!("{error:#}")),
-            )],
-            false => {
-                let up = nodes_with_data(&job.allocation, &mut |_| ());
-                let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
-                let why = format!("{} reports it down", job.allocation.manager.name);
-                answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
-                let found = self.known(ask(&job.allocation, &job.params, &up, &[], LONGEST))?;
-                up.into_iter()
-                    .zip(found.into_iter().map(|found| found.map(|(inventory, _)| inventory)))
-                    .collect()
-            }
-        };
-        for (node, answer) in all {
+        let up = nodes_with_data(&job.allocation, job.params.get(&param::NODE_NAME), &mut |_| ());
+        let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
+        let why = format!("{} reports it down", job.allocation.manager.name);
+        answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
+        let found = self.known(ask(&job.allocation, &job.params, &up, &[], LONGEST))?;
+        for (node, answer) in up.into_iter().zip(found) {
             match answer {
                 Ok(inventory) => {
+                    let unread = inventory.unread().first();
+                    answers.silent.extend(unread.map(|why| (node.clone(), why.clone())));
                     answers.room.push((node, inventory.room()));
                     inventories.push(inventory);
                 }
@@ -286,58 +231,26 @@ impl Facts {
         (!inventories.is_empty()).then(|| inspect(inventories, &plugins))
     }
 
-    /// Records the checkpoints in cache: as the nodes have `found` them, or else as the job has recorded them.
-    fn take_cached(&mut self, flush: &FlushFile, found: Option<&[Inspected]>) {
-        let mut recorded = flush.entries();
+    /// Records the checkpoints in cache, as the nodes have them, or else as the job has recorded them.
+    fn take_cached(&mut self, all: &[Held]) {
         let job_id = self.run.as_ref().map(|run| run.job_id.as_str());
         let is_own = |entry: &FlushEntry| entry.allocation().zip(job_id).is_none_or(|(of, own)| of == own);
-        recorded.retain(|entry| entry.checkpoint && entry.is_at(Location::Cache) && is_own(entry));
-        let (mut recorded, others): (Vec<_>, Vec<_>) =
-            recorded.into_iter().partition(|entry| self.can_read(entry.restart_point()));
-        let is_on_nodes = |entry: &&FlushEntry| entry.is_on_nodes();
-        self.of_others[0] = others.iter().find(is_on_nodes).map(Checkpoint::recorded);
-        let is_bypass = |entry: &FlushEntry| {
-            entry.in_cache.scheme.is_none() && entry.in_cache.survives == Some(Survives::All)
-        };
-        self.pace = recorded.first().and_then(|entry| {
-            let begun = Checkpoint::recorded(entry).created?;
-            Some((begun, entry.in_cache.after?))
-        });
-        self.is_bypass = recorded.first().is_some_and(is_bypass);
-        recorded.retain(|entry| !is_bypass(entry));
-        let Some(found) = found else {
-            let whole = recorded.iter().filter(|entry| entry.in_cache.damage.is_none());
-            self.cached = whole.map(Checkpoint::recorded).collect();
-            if self.state.has_ended() && self.is_silent() {
-                // The allocation may be gone, with all that its nodes had.
-                self.cached.iter_mut().for_each(|checkpoint| checkpoint.survives = None);
-            }
-            let damaged = recorded.first().and_then(|newest| Some((newest, newest.in_cache.damage.clone()?)));
-            self.unusable = damaged.map(|(entry, why)| (name(entry), why));
-            return;
-        };
-        let found = found.iter().filter(|found| found.dataset.checkpoint && found.scheme.is_some());
-        let (whole, others): (Vec<_>, Vec<_>) = found.partition(|found| found.beyond_repair.is_none());
-        let (whole, of_others): (Vec<_>, Vec<_>) =
-            whole.into_iter().partition(|found| self.can_read(found.restart_point()));
-        self.of_others[0] = of_others.first().map(|found| Checkpoint::inspected(found));
-        self.cached = whole.iter().map(|found| Checkpoint::inspected(found)).collect();
-        let is_missing = |entry: &&FlushEntry| {
-            let is_older = |found: &&Inspected| found.dataset.seq() < entry.seq();
-            whole.iter().all(is_older)
-        };
-        let missing = recorded.iter().find(is_missing);
-        self.unusable = missing.map(|entry| {
-            let why = others.iter().find(|found| found.dataset.id == entry.id);
-            let why = why.and_then(|found| found.beyond_repair.clone());
-            let why = why.unwrap_or_else(|| "no node that answers has any part of it".to_owned());
-            (name(entry), why)
-        });
+        let cached = all.iter().filter(|held| held.entry.is_cached_checkpoint() && is_own(&held.entry));
+        let (mut cached, others): (Vec<_>, Vec<_>) =
+            cached.partition(|held| self.can_read(held.entry.restart_point()));
+        let is_whole = |held: &Held| held.entry.is_on_nodes() && held.copy == Copy::Whole;
+        self.of_others[0] = others.into_iter().find(|held| is_whole(held)).cloned();
+        let newest = cached.first().map(|held| (created(held), &held.entry.in_cache));
+        self.pace = newest.and_then(|(begun, kept)| begun.zip(kept.after));
+        self.is_bypass = newest.is_some_and(|(_, kept)| kept.bypass);
+        cached.retain(|held| held.entry.is_on_nodes());
+        self.cached = cached.iter().filter(|held| is_whole(held)).map(|&held| held.clone()).collect();
+        self.unusable = cached.first().filter(|held| held.copy != Copy::Whole).map(|&held| held.clone());
+        if self.state.has_ended() && self.is_silent() {
+            // The allocation may be gone, with all that its nodes had.
+            self.cached.iter_mut().for_each(|held| held.entry.in_cache.survives = None);
+        }
     }
-}
-
-fn name(entry: &FlushEntry) -> String {
-    String::from_utf8_lossy(&entry.name).into_owned()
 }
 
 fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {

@@ -1,15 +1,17 @@
 //! Conclusions from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
 
-use super::gather::{Checkpoint, Facts, State};
+use super::gather::{created, Facts, State};
 use scr_comm::placement::Survives;
 use scr_config::descriptor::protects;
-use serde::Serialize;
+use scr_core::holdings::{self, Goal};
+use scr_ops::{Copy, Held};
+use serde::{Serialize, Serializer};
 
 /// The conclusions from the facts.
 #[derive(Debug)]
 pub(super) struct Judged<'f> {
     /// The checkpoint that a run would restart from now.
-    pub(super) newest: Option<&'f Checkpoint>,
+    pub(super) newest: Option<&'f Held>,
     /// How well that one is protected.
     pub(super) protection: Protection<'f>,
     /// The cost of each of the losses, the smallest loss first.
@@ -62,24 +64,29 @@ pub(super) enum Loss {
 }
 
 /// The cost of a loss.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub(super) struct Cost<'f> {
     pub(super) loss: Loss,
     /// The checkpoint that a run would restart from; `None` for the start.
-    pub(super) back_to: Option<&'f Checkpoint>,
+    #[serde(serialize_with = "by_name")]
+    pub(super) back_to: Option<&'f Held>,
     /// How many checkpoints are lost.
     pub(super) checkpoints: Option<u64>,
     /// Seconds of work that are lost besides what the end of the run has cost already.
     pub(super) seconds: Option<i64>,
 }
 
+fn by_name<S: Serializer>(checkpoint: &Option<&Held>, to: S) -> Result<S::Ok, S::Error> {
+    checkpoint.map(|held| held.entry.name_text()).serialize(to)
+}
+
 impl<'f> Judged<'f> {
     pub(super) fn of(facts: &'f Facts) -> Self {
         let newest = newest(facts, |_| true);
         let cost = |loss: Loss| {
-            let is_left = |checkpoint: &Checkpoint| match loss {
-                Loss::OneNode => checkpoint.survives >= Some(Survives::Nodes(1)),
-                Loss::AllNodes => checkpoint.survives == Some(Survives::All),
+            let is_left = |checkpoint: &Held| match loss {
+                Loss::OneNode => checkpoint.entry.in_cache.survives >= Some(Survives::Nodes(1)),
+                Loss::AllNodes => checkpoint.entry.in_cache.survives == Some(Survives::All),
                 Loss::Allocation => false,
             };
             cost(facts, loss, newest, self::newest(facts, is_left))
@@ -95,30 +102,42 @@ impl<'f> Judged<'f> {
 
     /// Whether a run would restart from the newest checkpoint if a node were lost now.
     pub(super) fn is_safe(&self) -> bool {
-        self.newest.is_some() && self.costs[0].back_to == self.newest
+        let is_known = self.protection != Protection::Unknown;
+        is_known && self.newest.is_some() && self.costs[0].back_to == self.newest
     }
 }
 
 /// The newest checkpoint of those in cache of which this is so, and of that in the prefix directory.
-fn newest(facts: &Facts, is_left: impl Fn(&Checkpoint) -> bool) -> Option<&Checkpoint> {
+fn newest(facts: &Facts, is_left: impl Fn(&Held) -> bool) -> Option<&Held> {
     let cached = facts.cached.iter().filter(|checkpoint| is_left(checkpoint));
     // If a checkpoint has two copies, the one in the prefix directory outlives the other.
-    cached.chain(&facts.saved).max_by_key(|checkpoint| checkpoint.seq)
+    let left: Vec<_> = cached.chain(&facts.saved).collect();
+    let holdings: Vec<_> = left.iter().map(|checkpoint| checkpoint.holding()).collect();
+    let next = holdings::next(&holdings, Goal::Restart { in_prefix: facts.reads_in_prefix })?;
+    left.into_iter().rfind(|checkpoint| checkpoint.holding() == next)
 }
 
-fn protection<'f>(facts: &'f Facts, newest: Option<&'f Checkpoint>) -> Protection<'f> {
+fn protection<'f>(facts: &'f Facts, newest: Option<&'f Held>) -> Protection<'f> {
+    let is_unknown = |held: &Held| {
+        let is_newer = newest.is_none_or(|newest| newest.entry.seq() < held.entry.seq());
+        is_newer && matches!(held.copy, Copy::Unknown(_))
+    };
+    if facts.unusable.as_ref().is_some_and(is_unknown) {
+        return Protection::Unknown;
+    }
     let Some(checkpoint) = newest else { return Protection::Nothing(Why::NoCheckpoint) };
     if facts.saved.as_ref() == newest {
         return Protection::InPrefix;
     }
-    let scheme = checkpoint.scheme.as_str();
+    let kept = &checkpoint.entry.in_cache;
+    let scheme = kept.scheme.as_deref().unwrap_or_default();
     let is_one_node = facts.run.as_ref().is_some_and(|run| run.nodes.len() == 1);
-    match checkpoint.survives {
+    match kept.survives {
         None => Protection::Unknown,
         Some(Survives::All) => Protection::OutlivesNodes,
         Some(Survives::Nodes(0)) => Protection::Nothing(match checkpoint.lost {
             _ if is_one_node => Why::OneNode,
-            0 if checkpoint.is_local => Why::Local(scheme),
+            0 if kept.is_local => Why::Local(scheme),
             0 if !protects(scheme) => Why::Scheme(scheme),
             0 => Why::TooFewNodes(scheme),
             lost => Why::Lost(lost),
@@ -127,22 +146,17 @@ fn protection<'f>(facts: &'f Facts, newest: Option<&'f Checkpoint>) -> Protectio
     }
 }
 
-fn cost<'f>(
-    facts: &Facts,
-    loss: Loss,
-    newest: Option<&Checkpoint>,
-    back_to: Option<&'f Checkpoint>,
-) -> Cost<'f> {
-    let number = |checkpoint: &Checkpoint| checkpoint.number;
+fn cost<'f>(facts: &Facts, loss: Loss, newest: Option<&Held>, back_to: Option<&'f Held>) -> Cost<'f> {
+    let number = |checkpoint: &Held| checkpoint.entry.dataset.checkpoint_id;
     let checkpoints = newest.and_then(number).and_then(|newest| {
         let left = back_to.map_or(Some(0), number)?;
         Some(newest.saturating_sub(left))
     });
     let until = match facts.state.may_run() {
         true => Some(facts.now),
-        false => newest.and_then(|newest| newest.created),
+        false => newest.and_then(created),
     };
-    let since = back_to.and_then(|checkpoint| checkpoint.created);
+    let since = back_to.and_then(created);
     let seconds = until.zip(since).map(|(until, since)| until.saturating_sub(since).max(0));
     Cost { loss, back_to, checkpoints, seconds }
 }
@@ -154,32 +168,36 @@ fn next_checkpoint(facts: &Facts) -> Option<i64> {
     (facts.state == State::Running).then(|| due.saturating_sub(facts.now))
 }
 
-fn next_flush(facts: &Facts, newest: Option<&Checkpoint>) -> Option<u64> {
+fn next_flush(facts: &Facts, newest: Option<&Held>) -> Option<u64> {
     let every = facts.run.as_ref()?.flush_every;
-    let last = newest.and_then(|newest| newest.number).unwrap_or(0);
+    let last = newest.and_then(|newest| newest.entry.dataset.checkpoint_id).unwrap_or(0);
     (facts.state == State::Running && every > 0 && !facts.is_bypass).then(|| every - last % every)
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use scr_prefix::{LastRun, Seq};
+    use scr_prefix::{DatasetDescriptor, FlushFile, InCache, LastRun};
     use std::time::Duration;
 
     /// The checkpoint of this number, begun so many minutes after the start of the job.
-    pub(crate) fn checkpoint(number: u64, survives: Option<Survives>) -> Checkpoint {
-        Checkpoint {
-            seq: Seq { run: 1, id: number },
-            name: format!("ckpt.{number}"),
-            number: Some(number),
-            created: i64::try_from(number * 60).ok(),
+    pub(crate) fn checkpoint(number: u64, survives: Option<Survives>) -> Held {
+        let dataset = DatasetDescriptor {
+            id: number,
+            run: 1,
+            name: format!("ckpt.{number}").into_bytes(),
+            checkpoint: true,
+            created: number * 60_000_000,
+            checkpoint_id: Some(number),
             bytes: Some(77 << 30),
-            scheme: "XOR".to_owned(),
             ranks: Some(64),
-            survives,
-            is_local: false,
-            lost: 0,
-        }
+            ..DatasetDescriptor::default()
+        };
+        let mut file = FlushFile::default();
+        let kept = InCache { scheme: Some("XOR".to_owned()), survives, ..InCache::default() };
+        file.record_in_cache(&dataset, &kept);
+        let entry = file.entry(number).unwrap();
+        Held { entry, copy: Copy::Whole, lost: 0, is_listed: true }
     }
 
     pub(crate) fn run_on(nodes: usize) -> LastRun {
@@ -227,20 +245,22 @@ pub(super) mod tests {
     fn a_loss_costs_what_is_newer_than_the_newest_checkpoint_that_survives_it() {
         every_case(|facts| {
             let judged = Judged::of(facts);
-            let survivors = |is_left: &dyn Fn(&Checkpoint) -> bool| {
+            let survivors = |is_left: &dyn Fn(&Held) -> bool| {
                 let cached = facts.cached.iter().filter(|checkpoint| is_left(checkpoint));
-                cached.chain(&facts.saved).map(|left| left.seq.id).max()
+                cached.chain(&facts.saved).map(|left| left.entry.id).max()
             };
-            let least = |least: Survives| survivors(&move |it| it.survives.is_some_and(|has| has >= least));
+            let least = |least: Survives| {
+                survivors(&move |it| it.entry.in_cache.survives.is_some_and(|has| has >= least))
+            };
             let expected = [
                 least(Survives::Nodes(1)),
                 least(Survives::All),
-                facts.saved.as_ref().map(|saved| saved.seq.id),
+                facts.saved.as_ref().map(|saved| saved.entry.id),
             ];
             let newest = survivors(&|_| true);
-            assert_eq!(judged.newest.map(|newest| newest.seq.id), newest);
+            assert_eq!(judged.newest.map(|newest| newest.entry.id), newest);
             for (cost, back_to) in judged.costs.iter().zip(expected) {
-                assert_eq!(cost.back_to.map(|back_to| back_to.seq.id), back_to, "{facts:?}");
+                assert_eq!(cost.back_to.map(|back_to| back_to.entry.id), back_to, "{facts:?}");
                 let steps = newest.map(|newest| newest - back_to.unwrap_or(0));
                 assert_eq!(cost.checkpoints, steps);
                 let is_on = matches!(facts.state, State::Running | State::Unknown);
@@ -260,8 +280,8 @@ pub(super) mod tests {
                 assert_eq!(judged.protection, Protection::Nothing(Why::NoCheckpoint));
                 return;
             };
-            let is_saved = facts.saved.as_ref().is_some_and(|saved| saved.seq >= newest.seq);
-            let expected = match newest.survives {
+            let is_saved = facts.saved.as_ref().is_some_and(|saved| saved.entry.seq() >= newest.entry.seq());
+            let expected = match newest.entry.in_cache.survives {
                 _ if is_saved => Protection::InPrefix,
                 None => Protection::Unknown,
                 Some(Survives::All) => Protection::OutlivesNodes,
@@ -271,13 +291,14 @@ pub(super) mod tests {
             assert_eq!(judged.protection, expected, "{facts:?}");
         });
         let none = Some(Survives::Nodes(0));
-        let of = |nodes, checkpoint: Checkpoint| Facts {
+        let of = |nodes, checkpoint: Held| Facts {
             run: Some(run_on(nodes)),
             cached: vec![checkpoint],
             ..Facts::default()
         };
-        let single = Checkpoint { scheme: "SINGLE".to_owned(), ..checkpoint(1, none) };
-        let lost = Checkpoint { lost: 3, ..checkpoint(1, none) };
+        let mut single = checkpoint(1, none);
+        single.entry.in_cache.scheme = Some("SINGLE".to_owned());
+        let lost = Held { lost: 3, ..checkpoint(1, none) };
         for (facts, why) in [
             (of(1, single.clone()), Why::OneNode),
             (of(4, single), Why::Scheme("SINGLE")),
@@ -300,7 +321,7 @@ pub(super) mod tests {
             let judged = Judged::of(facts);
             let is_on = facts.state == State::Running;
             assert_eq!(judged.next_checkpoint, is_on.then_some(60));
-            let last = judged.newest.and_then(|newest| newest.number).unwrap_or(0);
+            let last = judged.newest.and_then(|newest| newest.entry.dataset.checkpoint_id).unwrap_or(0);
             assert_eq!(judged.next_flush, is_on.then(|| 10 - last));
         });
     }

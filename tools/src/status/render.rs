@@ -1,12 +1,13 @@
 //! The status of a job as text, at most twelve lines of at most eighty columns, and as JSON.
 
-use super::gather::{Checkpoint, Facts, State};
+use super::gather::{created, Facts, State};
 use super::judge::{Cost, Judged, Loss, Protection, Why};
 use crate::output::{count, on_one_line};
 use crate::time;
 use scr_base::message::{amount, span};
 use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
+use scr_ops::{Copy, Held};
 use scr_prefix::HaltDue;
 use serde_json::{json, Value};
 use std::time::Duration;
@@ -41,6 +42,12 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     lines.iter().map(|line| shortened(line, COLUMNS) + "\n").collect()
 }
 
+/// Why a node has not answered, if that does not fit in its line.
+pub(super) fn cut(facts: &Facts) -> Option<String> {
+    let line = as_of(facts)?;
+    facts.first_silent().filter(|_| LABEL + line.width() > COLUMNS)
+}
+
 const COLUMNS: usize = 80;
 /// The columns of a label.
 const LABEL: usize = 12;
@@ -68,7 +75,8 @@ fn first_line(facts: &Facts) -> String {
 }
 
 fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
-    let scheme = judged.newest.map_or("", |newest| newest.scheme.as_str());
+    let scheme =
+        judged.newest.map_or("", |newest| newest.entry.in_cache.scheme.as_deref().unwrap_or_default());
     match judged.protection {
         Protection::InPrefix => "against the loss of all nodes: it is in the prefix directory".to_owned(),
         Protection::OutlivesNodes => "against the loss of all nodes: they do not store it".to_owned(),
@@ -77,13 +85,13 @@ fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
             format!("against the loss of any {nodes}{all} nodes ({scheme})")
         }
         Protection::Nothing(why) => format!("against nothing: {}", why_nothing(facts, why)),
-        Protection::Unknown => format!(
-            "not known: {}",
-            match &facts.nodes {
-                Some(_) => "no node answers",
-                None => "the job has not recorded it",
+        Protection::Unknown => match (&facts.nodes, &facts.unusable) {
+            (Some(nodes), _) if nodes.room.is_empty() => "not known: no node answers".to_owned(),
+            (Some(_), Some(newest)) => {
+                format!("not known: {} may be whole", name(&newest.entry.name_text(), NAME))
             }
-        ),
+            _ => "not known: the job has not recorded it".to_owned(),
+        },
     }
 }
 
@@ -95,22 +103,27 @@ fn why_nothing(facts: &Facts, why: Why<'_>) -> String {
         Why::Local(scheme) => format!("it is local, and {scheme} has not protected it yet"),
         Why::TooFewNodes(scheme) => format!("some sets of ranks have too few nodes for {scheme}"),
         Why::Lost(parts) => {
-            let silent = facts.nodes.iter().flat_map(|nodes| &nodes.silent).next();
-            let whose = silent.map_or_else(String::new, |(node, _)| format!(", as {node} does not answer"));
-            format!("{} already lost{whose}", count(parts as u64, "part"))
+            let parts = count(parts as u64, "part");
+            match facts.nodes.as_ref().and_then(|nodes| nodes.silent.first()) {
+                Some((node, _)) => format!("{parts} not known, as {} does not answer", name(node, 20)),
+                None => format!("{parts} already lost"),
+            }
         }
     }
 }
 
 fn in_cache(facts: &Facts) -> String {
     match (facts.cached.first(), &facts.unusable) {
-        (_, Some((lost, why))) => format!("{} is lost: {}", name(lost, NAME), on_one_line(why)),
+        (_, Some(newest)) => {
+            let (state, why) = newest.copy.in_words();
+            format!("{} is {state}: {}", name(&newest.entry.name_text(), NAME), on_one_line(why))
+        }
         (None, None) if facts.is_bypass => {
             "nothing: checkpoints go straight to the prefix directory".to_owned()
         }
         (None, None) => format!("nothing{}", of_others(facts, facts.of_others[0].as_ref())),
         (Some(newest), None) => {
-            let lost = match (newest.lost, newest.ranks) {
+            let lost = match (newest.lost, newest.entry.dataset.ranks) {
                 (0, _) | (_, None) => String::new(),
                 (lost, Some(ranks)) => format!(", {lost} of {ranks} parts to be rebuilt"),
             };
@@ -120,18 +133,28 @@ fn in_cache(facts: &Facts) -> String {
 }
 
 /// Why a checkpoint does not count.
-fn of_others(facts: &Facts, checkpoint: Option<&Checkpoint>) -> String {
+fn of_others(facts: &Facts, checkpoint: Option<&Held>) -> String {
     let ranks = |of: Option<u32>| of.map_or_else(|| "other".to_owned(), |ranks| ranks.to_string());
     let own = facts.run.as_ref().map(|run| run.ranks);
     checkpoint.map_or_else(String::new, |other| {
-        format!(" for {} ranks: {} is of {}", ranks(own), name(&other.name, NAME), ranks(other.ranks))
+        format!(
+            " for {} ranks: {} is of {}",
+            ranks(own),
+            name(&other.entry.name_text(), NAME),
+            ranks(other.entry.dataset.ranks)
+        )
     })
 }
 
-fn checkpoint(facts: &Facts, checkpoint: &Checkpoint) -> String {
-    let age = checkpoint.created.map(|created| format!(", {} old", ago(facts, created)));
-    let size = checkpoint.bytes.map(|bytes| format!(", {}", amount(bytes)));
-    format!("{}{}{}", name(&checkpoint.name, NAME), age.unwrap_or_default(), size.unwrap_or_default())
+fn checkpoint(facts: &Facts, checkpoint: &Held) -> String {
+    let age = created(checkpoint).map(|created| format!(", {} old", ago(facts, created)));
+    let size = checkpoint.entry.dataset.bytes.map(|bytes| format!(", {}", amount(bytes)));
+    format!(
+        "{}{}{}",
+        name(&checkpoint.entry.name_text(), NAME),
+        age.unwrap_or_default(),
+        size.unwrap_or_default()
+    )
 }
 
 /// Losses that cost the same are one line.
@@ -154,7 +177,8 @@ fn costs(facts: &Facts, judged: &Judged<'_>) -> Vec<String> {
         let start = format!("{losses}: {}", cost_of(facts, judged, cost));
         // A name that is too long takes nothing else away.
         let room = COLUMNS.saturating_sub(LABEL + start.width());
-        cost.back_to.map_or_else(|| start.clone(), |back_to| start.clone() + &name(&back_to.name, room))
+        cost.back_to
+            .map_or_else(|| start.clone(), |back_to| start.clone() + &name(&back_to.entry.name_text(), room))
     };
     groups.into_iter().map(line).collect()
 }
@@ -295,18 +319,12 @@ fn as_of(facts: &Facts) -> Option<String> {
         format!("{}, in the prefix directory", age.unwrap_or_else(|| "now".to_owned()))
     };
     let Some(nodes) = &facts.nodes else { return Some(format!("{}; no node was asked", recorded())) };
-    let silent = nodes.silent.first().map(|(node, why)| {
-        let others = match nodes.silent.len() {
-            1 => String::new(),
-            many => format!(" and {} more", many - 1),
-        };
-        format!("{}{others} did not answer: {}", name(node, NAME), on_one_line(why))
-    });
     let answered = match nodes.room.len() {
         0 => recorded(),
         many => format!("now, on {}", count(many as u64, "node")),
     };
-    Some(silent.map_or_else(|| answered.clone(), |silent| format!("{answered}; {silent}")))
+    let silent = facts.first_silent().map(|silent| format!("; {}", on_one_line(&silent)));
+    Some(answered + &silent.unwrap_or_default())
 }
 
 /// How long ago a time is. Clocks may differ a little.
@@ -359,6 +377,11 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     let run = facts.run.as_ref();
     let room = facts.nodes.iter().flat_map(|nodes| &nodes.room);
     let silent = facts.nodes.iter().flat_map(|nodes| &nodes.silent);
+    let unusable = |is_unknown: bool| {
+        let newest = facts.unusable.as_ref().map(|held| (held.entry.name_text(), &held.copy));
+        let newest = newest.filter(|(_, copy)| matches!(copy, Copy::Unknown(_)) == is_unknown);
+        newest.map(|(name, copy)| json!({ "name": name, "why": copy.in_words().1 }))
+    };
     let flushes = facts.flushes.iter().map(|flush| {
         let rest = rest(flush, facts.now.saturating_sub(flush.began));
         json!({
@@ -382,11 +405,12 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "safe": judged.is_safe(),
         "protected": protection_json(facts, judged),
         "in_cache": facts.cached.first().map(|cached| checkpoint_json(facts, cached)),
-        "lost_in_cache": facts.unusable.as_ref().map(|(name, why)| json!({ "name": name, "why": why })),
+        "lost_in_cache": unusable(false),
+        "unknown_in_cache": unusable(true),
         "in_prefix": facts.saved.as_ref().map(|saved| checkpoint_json(facts, saved)),
         "bypass": facts.is_bypass,
         "postrun": { "saves": facts.saves, "leaves": facts.leaves },
-        "costs": judged.costs.iter().map(cost_json).collect::<Vec<_>>(),
+        "costs": judged.costs,
         "flushes": flushes.collect::<Vec<_>>(),
         "room": room.map(|(node, bytes)| json!({ "node": node, "bytes": bytes })).collect::<Vec<_>>(),
         "silent": silent.map(|(node, why)| json!({ "node": node, "why": why })).collect::<Vec<_>>(),
@@ -412,7 +436,7 @@ fn protection_json(facts: &Facts, judged: &Judged<'_>) -> Value {
         Protection::Nothing(why) => Some(why_nothing(facts, why)),
         _ => None,
     };
-    let nodes = match judged.newest.and_then(|newest| newest.survives) {
+    let nodes = match judged.newest.and_then(|newest| newest.entry.in_cache.survives) {
         Some(Survives::Nodes(nodes)) => json!(nodes),
         Some(Survives::All) => json!("all"),
         None => Value::Null,
@@ -420,25 +444,17 @@ fn protection_json(facts: &Facts, judged: &Judged<'_>) -> Value {
     json!({ "nodes": nodes, "why_not": why })
 }
 
-fn checkpoint_json(facts: &Facts, checkpoint: &Checkpoint) -> Value {
+fn checkpoint_json(facts: &Facts, checkpoint: &Held) -> Value {
+    let Held { entry, lost, .. } = checkpoint;
     json!({
-        "id": checkpoint.seq.id,
-        "name": checkpoint.name,
-        "number": checkpoint.number,
-        "created": checkpoint.created,
-        "age_seconds": checkpoint.created.map(|created| facts.now.saturating_sub(created).max(0)),
-        "bytes": checkpoint.bytes,
-        "scheme": Some(&checkpoint.scheme).filter(|scheme| !scheme.is_empty()),
-        "lost_parts": checkpoint.lost,
-    })
-}
-
-fn cost_json(cost: &Cost<'_>) -> Value {
-    json!({
-        "loss": cost.loss,
-        "back_to": cost.back_to.map(|back_to| &back_to.name),
-        "checkpoints": cost.checkpoints,
-        "seconds": cost.seconds,
+        "id": entry.id,
+        "name": entry.name_text(),
+        "number": entry.dataset.checkpoint_id,
+        "created": created(checkpoint),
+        "age_seconds": created(checkpoint).map(|created| facts.now.saturating_sub(created).max(0)),
+        "bytes": entry.dataset.bytes,
+        "scheme": entry.in_cache.scheme,
+        "lost_parts": lost,
     })
 }
 
@@ -506,7 +522,7 @@ mod tests {
         answers.room.retain(|(node, _)| node != "n3");
         answers.silent.push(("n3".to_owned(), "no route to host".to_owned()));
         let without_a_node = Facts {
-            cached: vec![Checkpoint { lost: 16, ..checkpoint(127, none) }],
+            cached: vec![Held { lost: 16, ..checkpoint(127, none) }],
             nodes: Some(answers),
             ..died()
         };
@@ -553,12 +569,12 @@ mod tests {
             .contains("\nlost with   1 node or more: 10 min, 7 checkpoints, back to ckpt.120"));
         let silent = vec![("n3".to_owned(), "no route to host".to_owned())];
         let gone = Facts {
-            cached: vec![Checkpoint { lost: 16, ..checkpoint(127, none) }],
+            cached: vec![Held { lost: 16, ..checkpoint(127, none) }],
             nodes: Some(Answers { silent, ..busy().nodes.unwrap() }),
             ..busy()
         };
         let text = shown(&gone);
-        assert!(text.contains("against nothing: 16 parts already lost, as n3 does not answer\n"), "{text}");
+        assert!(text.contains("against nothing: 16 parts not known, as n3 does not answer\n"), "{text}");
         assert!(text.contains("77 GiB, 16 of 64 parts to be rebuilt\n"), "{text}");
         assert!(
             text.contains("as of       now, on 4 nodes; n3 did not answer: no route to host\n"),
@@ -609,10 +625,15 @@ mod tests {
                 saved: case.saved.clone(),
                 prefix: format!("/p/{odd}"),
                 flushes: vec![flush(odd.as_bytes(), Some(0.3)), flush(b"\xff\xfe", None)],
-                unusable: Some((odd.to_owned(), odd.to_owned())).filter(|_| kinds % 2 == 0),
+                unusable: Some(Held { copy: Copy::Lost(odd.to_owned()), ..checkpoint(9, None) })
+                    .filter(|_| kinds % 2 == 0),
                 ..busy()
             };
-            facts.cached.iter_mut().chain(&mut facts.saved).for_each(|it| it.name = odd.to_owned());
+            facts
+                .cached
+                .iter_mut()
+                .chain(&mut facts.saved)
+                .for_each(|it| it.entry.name = odd.as_bytes().to_vec());
             facts.run.iter_mut().for_each(|run| run.job_id = odd.to_owned());
             let room = (0..40).map(|node| (format!("{odd}{node}"), Some(u64::MAX))).collect();
             facts.nodes = Some(Answers { room, silent: vec![(odd.to_owned(), odd.to_owned()); 40] });

@@ -2,6 +2,9 @@
 
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
+use scr_base::fs::RealFiles;
+use scr_ops::drop_dataset;
+use scr_prefix::Prefix;
 use std::fs::{self, File};
 use std::os::unix::fs::{chown, symlink, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -187,6 +190,16 @@ fn a_dataset_that_is_in_cache_only_is_kept_until_a_flag_gives_it_up() {
     assert_eq!(json["folders"][0]["removed"], false);
     let lost = clean(&job, &["--allocation", &JOB, "--ended", "--discard-unsaved"]);
     assert_eq!((code(&lost), folder(&job).exists()), (0, false), "{}", err(&lost));
+}
+
+/// It asked to save what no run restarts from, and what a build would not list.
+#[test]
+fn a_dataset_that_was_dropped_goes() {
+    let job = unflushed();
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    drop_dataset(&RealFiles, &prefix, b"ckpt.1").unwrap();
+    let done = clean(&job, &["--allocation", &JOB, "--ended"]);
+    assert_eq!((code(&done), folder(&job).exists()), (0, false), "{}", err(&done));
 }
 
 #[test]

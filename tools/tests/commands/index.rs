@@ -122,7 +122,7 @@ fn a_checkpoint_that_a_dead_job_has_only_in_cache_is_listed() {
     FlushFile::update(&RealFiles, &prefix, |flush| {
         let listed = flush.entry(1).expect("it is listed");
         let refused = InCache { damage: Some("the application could not".to_owned()), ..listed.in_cache };
-        flush.record_in_cache(&listed.dataset.expect("it is described"), &refused);
+        flush.record_in_cache(&listed.dataset, &refused);
     })
     .expect("it can be written");
     let output = scr(&job.prefix(), &[]);

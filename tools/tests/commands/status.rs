@@ -3,9 +3,11 @@
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
 use scr_base::fs::RealFiles;
-use scr_prefix::{Halt, LastRun, Prefix};
+use scr_prefix::ledger::{LedgerDir, Request};
+use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix};
+use serde_json::Value;
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{chown, symlink, PermissionsExt};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output};
@@ -73,7 +75,7 @@ fn a_job_that_has_died_is_protected_as_its_nodes_say() {
     fs::write(job.path().join("lost/n1"), "").unwrap();
     let one_lost = status(&job, &[]);
     assert_eq!(code(&one_lost), 1);
-    let why = "against nothing: 1 part already lost, as n1 does not answer";
+    let why = "against nothing: 1 part not known, as n1 does not answer";
     assert_eq!(line(&one_lost, "protected"), why);
     assert!(line(&one_lost, "in cache").contains(", 1 of 2 parts to be rebuilt"), "{}", out(&one_lost));
     assert_eq!(line(&one_lost, "as of"), "now, on 1 node; n1 did not answer: no route to host");
@@ -82,12 +84,110 @@ fn a_job_that_has_died_is_protected_as_its_nodes_say() {
     assert_eq!((&json["safe"], &json["state"]), (&false.into(), &"died".into()));
     assert_eq!(json["in_cache"]["lost_parts"], 1);
 
-    // The part of the other node is damaged besides.
-    fs::write(job.node(0).join("user1/scr.defjobid/scr.dataset.1/r0/rank_0"), "short").unwrap();
+    // The part of the other node is damaged besides. The node that does not answer may have its own.
+    let file =
+        |rank: u32| job.node(rank).join(format!("user1/scr.defjobid/scr.dataset.1/r{rank}/rank_{rank}"));
+    fs::write(file(0), "short").unwrap();
+    let unknown = status(&job, &[]);
+    assert_eq!(code(&unknown), 1);
+    assert_eq!(line(&unknown, "in cache"), "ckpt.1 is not known: n1 did not answer: no route to host");
+    assert_eq!(line(&unknown, "protected"), "not known: ckpt.1 may be whole");
+    let json = json_of(&status(&job, &["--json"]));
+    assert_eq!((&json["lost_in_cache"], &json["unknown_in_cache"]["name"]), (&Value::Null, &"ckpt.1".into()));
+
+    fs::remove_file(job.path().join("lost/n1")).unwrap();
+    fs::write(file(1), "short").unwrap();
     let both_lost = status(&job, &[]);
     assert_eq!(code(&both_lost), 1);
     assert!(line(&both_lost, "in cache").starts_with("ckpt.1 is lost: the set of ranks 0, 1 has lost"));
     assert_eq!(line(&both_lost, "protected"), "against nothing: there is no checkpoint");
+}
+
+/// It was cut where the line ends.
+#[test]
+fn the_reason_why_a_node_does_not_answer_is_said_in_full() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    command(&job, &[]);
+    let why = "no route to host, as the switch between here and there has lost its power";
+    let ssh = fs::read_to_string(job.path().join("bin/ssh")).unwrap();
+    fs::write(job.path().join("bin/ssh"), ssh.replace("no route to host", why)).unwrap();
+    fs::write(job.path().join("lost/n1"), "").unwrap();
+    let silent = status(&job, &[]);
+    assert!(line(&silent, "as of").ends_with("..."), "{}", out(&silent));
+    assert!(err(&silent).contains(&format!("n1 did not answer: {why}")), "{}", err(&silent));
+}
+
+/// It said that the checkpoint was lost.
+#[test]
+fn what_lies_in_the_cache_of_another_user_or_in_a_closed_one_is_not_known() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    // That takes two users.
+    if rustix::process::geteuid().is_root() {
+        let give_to = |uid| [0, 1].map(|node| chown(job.node(node).join("user1"), Some(uid), None).unwrap());
+        give_to(61_001);
+        let other = command(&job, &[job.prefix().to_str().unwrap()]).env("USER", "ann").output().unwrap();
+        assert_eq!(code(&other), 1, "{}{}", out(&other), err(&other));
+        assert_eq!(line(&other, "in cache"), "ckpt.1 is not known: it is in the cache of user1");
+        assert_eq!(line(&other, "protected"), "not known: ckpt.1 may be whole");
+        give_to(0);
+    }
+    for node in [0, 1] {
+        let folder = job.node(node).join("user1/scr.defjobid");
+        fs::rename(&folder, folder.with_extension("kept")).unwrap();
+        symlink(folder.with_extension("kept"), &folder).unwrap();
+    }
+    let closed = status(&job, &[]);
+    assert_eq!(code(&closed), 1, "{}{}", out(&closed), err(&closed));
+    let why = "ckpt.1 is not known: n0 and 1 more did not answer: ";
+    assert!(line(&closed, "in cache").starts_with(why), "{}", out(&closed));
+}
+
+/// It named the newest one.
+#[test]
+fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
+    let job = FinishedJob::new();
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let first = Index::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().dataset.unwrap();
+    let second = DatasetDescriptor { id: 2, name: b"ckpt.2".to_vec(), ..first.clone() };
+    Index::update(&RealFiles, &prefix, |index| index.record(&second, true)).unwrap();
+    fs::remove_dir_all(job.path().join("nodes")).unwrap();
+    for name in ["ckpt.1", "ckpt.2"] {
+        LedgerDir::new(&RealFiles, &prefix).make_current(name.as_bytes()).unwrap();
+        let chosen = status(&job, &[]);
+        assert!(line(&chosen, "in prefix").starts_with(&format!("{name}, ")), "{}", out(&chosen));
+        assert_eq!(line(&chosen, "lost with"), format!("1 node or more: nothing more, back to {name}"));
+    }
+
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let global = command(&job, &[job.prefix().to_str().unwrap()]).env("SCR_GLOBAL_RESTART", "1").output();
+    let protection = line(&global.unwrap(), "protected");
+    assert_eq!(protection, "against nothing: there is no checkpoint", "it is not in the prefix directory");
+}
+
+/// The nodes that had recorded it were away, and the others offered it.
+#[test]
+fn a_checkpoint_that_was_refused_is_no_checkpoint_and_is_not_saved() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    let prefix = Prefix::at(&RealFiles, &job.prefix());
+    let seq = FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).unwrap().seq();
+    let refuse = Request::Refuse { seq, is_listed: false, alone: None, now: "2026-11-22T00:00:00" };
+    LedgerDir::new(&RealFiles, &prefix).transact(&refuse).unwrap();
+    for arguments in [&[][..], &["--offline"]] {
+        let refused = status(&job, arguments);
+        assert_eq!(code(&refused), 1, "{}", out(&refused));
+        let why = "ckpt.1 is refused: the application could not restart from it";
+        assert_eq!(line(&refused, "in cache"), why);
+        assert_eq!(line(&refused, "protected"), "against nothing: there is no checkpoint");
+    }
+    let json = json_of(&status(&job, &["--json"]));
+    assert_eq!(json["postrun"]["saves"], serde_json::json!([]));
+    let hosts = job.path().join("hosts");
+    fs::write(&hosts, "n0\nn1\n").unwrap();
+    let mut postrun = scr(&job);
+    let ended = postrun.args(["postrun", "--prefix"]).arg(job.prefix()).arg("--hostfile").arg(hosts).output();
+    let ended = ended.unwrap();
+    assert_eq!(code(&ended), 0, "{}", err(&ended));
+    assert!(!job.prefix().join("ckpt.1").exists() && !err(&ended).contains("could not be saved"));
 }
 
 #[test]

@@ -16,6 +16,7 @@ mod read;
 use scr_base::fs::{Files, FsError, MAX_TREE_BYTES};
 use scr_core::cache::filemap::{self as journal, Filemap};
 use scr_plugin_api::KvTree;
+use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
 pub use cached::find_caches;
@@ -37,7 +38,7 @@ pub struct Report {
 }
 
 /// One dataset in one place.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Dataset {
     /// Its number.
     pub id: u64,
@@ -46,26 +47,35 @@ pub struct Dataset {
     /// Its state, in a word or two.
     pub state: String,
     /// The subject of the check.
+    #[serde(skip)]
     pub items: Vec<Item>,
 }
 
 /// One file that was checked.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Item {
     /// Its path.
+    #[serde(serialize_with = "for_people")]
     pub path: PathBuf,
     /// Its kind.
     pub kind: ItemKind,
     /// The rank it belongs to, where it belongs to one.
     pub rank: Option<u32>,
     /// Its length, as far as recorded.
+    #[serde(skip)]
     pub bytes: u64,
     /// Whether it is as recorded.
+    #[serde(flatten)]
     pub verdict: Verdict,
 }
 
+fn for_people<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    to.collect_str(&path.display())
+}
+
 /// The kind of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ItemKind {
     /// A file of the application.
     Data,
@@ -78,17 +88,20 @@ pub enum ItemKind {
     /// The summary of a dataset in a prefix directory.
     Summary,
     /// The lists of the files of a dataset in a prefix directory.
+    #[serde(rename = "file list")]
     FileList,
 }
 
 /// Whether a file is as recorded.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "verdict", rename_all = "lowercase")]
 pub enum Verdict {
     /// Its length and its checksum are.
     Intact,
     /// Nothing is known to be wrong, but not everything could be compared.
     Unverified {
         /// The unreadable ones, and why.
+        #[serde(rename = "found")]
         why: String,
     },
     /// It is not.

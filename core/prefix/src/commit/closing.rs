@@ -6,9 +6,7 @@ use crate::ledger::pending::{self, PendingFlush};
 use crate::ledger::{
     expect_lock, Close, Closer, Do, Ended, Fence, Found, LedgerDir, Refusal, Request, Whose, Wish, SAVED,
 };
-use crate::{
-    staging_file, FileName, FlushFile, FlushProgress, Location, PrefixError, PrefixFile, Rank2File, IN_PLACE,
-};
+use crate::{staging_file, FileName, FlushFile, FlushProgress, PrefixError, PrefixFile, Rank2File, IN_PLACE};
 use scr_base::describe;
 use scr_base::fs::verify::{expect_bytes, expect_size, FileError};
 use scr_base::fs::{unique_number, At, FsError};
@@ -237,10 +235,7 @@ impl Closing<'_> {
         let share = Share { record: &mut record, staged, folders, in_place: false, fence, is_first: true };
         self.ledger.commit(now).close(share, || Ok(()), |_, work| work())?;
         // For the commands: if this cannot be recorded, they check the flush once more.
-        let _ = FlushFile::update(files, prefix, |flush| {
-            flush.add_location(id, Location::Prefix);
-            Location::UNDER_WAY.into_iter().for_each(|way| flush.remove_location(id, way));
-        });
+        let _ = FlushFile::update(files, prefix, |flush| flush.end_flush(id, true));
         Ok(())
     }
 
