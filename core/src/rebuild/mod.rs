@@ -37,7 +37,6 @@ pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{Comm, CommError};
-use scr_config::param;
 use scr_plugin_api::KvTree;
 use scr_prefix::Seq;
 use std::collections::{BTreeMap, BTreeSet};
@@ -312,11 +311,9 @@ fn report_replaced(job: &Job, replaced: &[LocalPart]) -> Result<(), CommError> {
     let Some(listed) = Listed::of(job, replaced)? else { return Ok(()) };
     job.report.warn(&format!(
         "{} to another prefix directory, which was at {} before this one: the run does not restart from it. What is left of that \
-         directory leaves the cache once a new checkpoint is complete; put the directory back before, if it is still needed. Once \
-         the job has ended, `scr clean --allocation {} --ended --discard-unsaved' removes all that the allocation has in cache",
+         directory leaves the cache once a new checkpoint is complete; put the directory back before, if it is still needed",
         listed.belonging,
         job.prefix.dir().display(),
-        job.params.get(&param::JOB_ID),
     ));
     Ok(())
 }

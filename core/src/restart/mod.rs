@@ -45,6 +45,8 @@ pub(crate) struct Restart {
     held: Option<u64>,
     /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
     unread: Vec<String>,
+    /// The last checkpoint that is whole, and that this run has left since a name of a file was refused.
+    passed_over: Option<String>,
 }
 
 impl Restart {
@@ -220,6 +222,11 @@ impl Restart {
     /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
     pub(crate) fn unread(&self) -> &[String] {
         &self.unread
+    }
+
+    /// The last checkpoint that this run has [passed over](Self::pass_over).
+    pub(crate) fn passed_over(&self) -> Option<&str> {
+        self.passed_over.as_deref()
     }
 
     /// Whether the user or the application has gone back over the checkpoints at this place.
@@ -407,7 +414,7 @@ impl Restart {
     /// The ranks cannot talk.
     pub(crate) fn pass_over(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         attempts::forget(from.job);
-        self.unread.extend(self.loaded.as_ref().map(CheckpointId::name_text));
+        self.passed_over = self.loaded.as_ref().map(CheckpointId::name_text);
         self.go_to_older(from)
     }
 
