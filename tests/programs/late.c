@@ -31,7 +31,7 @@ int main(int argc, char **argv) {
     come(is_late, "init", argv);
     check("SCR_Init", SCR_Init());
     come(is_late, "start", argv);
-    check("SCR_Start_output", SCR_Start_output("ckpt.1", SCR_FLAG_CHECKPOINT));
+    check("SCR_Start_output", SCR_Start_output("plot.1", SCR_FLAG_OUTPUT));
     check("SCR_Complete_output", SCR_Complete_output(1));
     MPI_Send(&rank, 1, MPI_INT, (rank + 1) % size, 0, MPI_COMM_WORLD);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
