@@ -287,7 +287,7 @@ fn a_new_prefix_directory_gets_no_data_of_a_removed_one() {
     outcome.line_with(&[
         "dataset 2 `ckpt.2' and 1 more",
         "another prefix directory",
-        "scr clean --allocation",
+        "put the directory back before",
     ]);
     assert_eq!([1, 2, 7].map(|step| cached(&world, step)), [0, 0, 1], "it makes room");
     let outcome = world.run(|application| application.restart(some));
