@@ -26,8 +26,11 @@ pub struct Section<'a> {
 pub struct Form<'f, T> {
     /// In words.
     what: Cow<'f, str>,
-    read: Box<dyn Fn(&DeValue<'_>) -> Option<T> + 'f>,
+    read: Reads<'f, T>,
 }
+
+/// `None` for what may not stand there.
+type Reads<'f, T> = Box<dyn Fn(&DeValue<'_>) -> Option<T> + 'f>;
 
 /// Why a file is not what it should be.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -184,7 +187,10 @@ pub fn one_of<T: Copy>(words: &'static [(&'static str, T)]) -> Form<'static, T> 
 
 /// True or false.
 pub fn flag() -> Form<'static, bool> {
-    Form::new("true or false", |value| value.as_bool())
+    Form::new("true or false", |value| match value {
+        DeValue::Boolean(is_true) => Some(*is_true),
+        _ => None,
+    })
 }
 
 /// A whole number in its range.
