@@ -238,6 +238,19 @@ fn flushes_under_way_in_threads_end_with_the_session() {
     }
 }
 
+/// An asynchronous flush was to begin once it was known what the run restarts from, and so the run began at zero.
+#[test]
+fn a_checkpoint_that_is_read_in_the_prefix_directory_gets_there_before_the_session_goes_on() {
+    let settings = &[
+        ("SCR_FLUSH", "10"),
+        ("SCR_FLUSH_ASYNC", "1"),
+        ("SCR_FLUSH_TYPE", "PTHREAD"),
+        ("SCR_GLOBAL_RESTART", "1"),
+    ];
+    let (found, lines) = Story { settings, ..STORY }.tell(&goes_on);
+    assert_eq!(found, [Some(2); 4], "{lines}");
+}
+
 /// The settings are those of the start, and what was written since must not be deleted, nor given up for an older one.
 #[test]
 fn settings_that_delete_or_choose_at_a_start_do_nothing_at_a_recovery() {
