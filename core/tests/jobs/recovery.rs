@@ -247,7 +247,7 @@ fn a_checkpoint_that_is_read_in_the_prefix_directory_gets_there_before_the_sessi
         ("SCR_FLUSH_TYPE", "PTHREAD"),
         ("SCR_GLOBAL_RESTART", "1"),
     ];
-    let (found, lines) = Story { settings, ..STORY }.tell(&goes_on);
+    let (found, lines) = Story { settings, ..STORY }.tell(&|application| application.restart(sizes));
     assert_eq!(found, [Some(2); 4], "{lines}");
 }
 
