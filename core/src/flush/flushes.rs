@@ -129,13 +129,12 @@ impl Flushes {
     }
 
     /// Flushes what earlier runs of the job have left in cache, if it is due or the settings want it. The application waits, but
-    /// for asynchronous flushes of a recovery that reads in cache: see [`flush_recovered`](Self::flush_recovered). Collective.
+    /// for asynchronous flushes of a recovery, unless the settings ask for them first: see
+    /// [`flush_recovered`](Self::flush_recovered). Collective.
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         aggregate::remove_leftovers(site.job, site.cache);
         for id in policy::due_at_start(site.job, site.cache) {
-            // Where it is read is where it has to be first.
-            let is_read_there = site.job.params.get(&param::GLOBAL_RESTART);
-            if site.job.is_recovery && !is_read_there && self.is_async(site, id)? {
+            if site.job.is_recovery && !policy::flushes_all_first(site.job) && self.is_async(site, id)? {
                 continue;
             }
             let flushed = self.flush(site, id);

@@ -47,8 +47,12 @@ pub(super) fn due_at_start(job: &Job, cache: &Cache) -> Vec<u64> {
 
 /// Whether a dataset of an earlier run is to get to the prefix directory when a run begins.
 pub(crate) fn is_due_at_start(job: &Job, record: &RankRecord) -> bool {
-    let all = job.params.get(&param::FLUSH_ON_RESTART) || job.params.get(&param::GLOBAL_RESTART);
-    all || is_due(job, record, None, false)
+    flushes_all_first(job) || is_due(job, record, None, false)
+}
+
+/// Whether the settings ask for all of them there before the application reads any.
+pub(super) fn flushes_all_first(job: &Job) -> bool {
+    job.params.get(&param::FLUSH_ON_RESTART) || job.params.get(&param::GLOBAL_RESTART)
 }
 
 /// The datasets that must not be lost with the cache when a run ends: output, what lies in place, and the newest checkpoint.

@@ -240,15 +240,16 @@ fn flushes_under_way_in_threads_end_with_the_session() {
 
 /// An asynchronous flush was to begin once it was known what the run restarts from, and so the run began at zero.
 #[test]
-fn a_checkpoint_that_is_read_in_the_prefix_directory_gets_there_before_the_session_goes_on() {
-    let settings = &[
-        ("SCR_FLUSH", "10"),
-        ("SCR_FLUSH_ASYNC", "1"),
-        ("SCR_FLUSH_TYPE", "PTHREAD"),
-        ("SCR_GLOBAL_RESTART", "1"),
-    ];
-    let (found, lines) = Story { settings, ..STORY }.tell(&|application| application.restart(sizes));
-    assert_eq!(found, [Some(2); 4], "{lines}");
+fn what_the_settings_ask_for_in_the_prefix_directory_is_there_before_the_session_goes_on() {
+    const ASYNC: [(&str, &str); 3] =
+        [("SCR_FLUSH", "10"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
+    let [a, b, c] = ASYNC;
+    for all in [&[a, b, c, ("SCR_GLOBAL_RESTART", "1")], &[a, b, c, ("SCR_FLUSH_ON_RESTART", "1")]] {
+        let settings: &'static _ = Box::leak(all.to_vec().into_boxed_slice());
+        let (found, lines) = Story { settings, ..STORY }.tell(&|application| application.restart(sizes));
+        assert_eq!(found, [Some(2); 4], "{settings:?}\n{lines}");
+        assert!(lines.contains("scr_flush_sync"), "it is there before the call returns\n{lines}");
+    }
 }
 
 /// The settings are those of the start, and what was written since must not be deleted, nor given up for an older one.
