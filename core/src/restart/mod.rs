@@ -45,7 +45,7 @@ pub(crate) struct Restart {
     held: Option<u64>,
     /// The checkpoints that could not be read or brought back, though nothing is known to be wrong with them.
     unread: Vec<String>,
-    /// The last checkpoint that is whole, and that this run has left since a name of a file was refused.
+    /// The last checkpoint that this run has left since a rank got no path for a file, and that the next run is offered again.
     passed_over: Option<String>,
 }
 

@@ -28,10 +28,10 @@ impl Session {
             if self.job.params.get(&param::REQUIRE_RESTART) {
                 starts_without(&self.job, "none is left that the application can restart from", "")?;
             }
-            if let Some(whole) = self.restart.passed_over() {
+            if let Some(left) = self.restart.passed_over() {
                 return Err(Error::Refused(format!(
-                    "`{whole}' is whole, but this run has left it since SCR_Route_file refused a name, and there is no other \
-                     checkpoint to restart from; correct the name, which SCR_Complete_restart has said, and start the job again"
+                    "`{left}' is not marked as failed, but this run has left it, and there is no other checkpoint to restart \
+                     from; correct what the error of SCR_Complete_restart names, and start the job again"
                 )));
             }
             expect_all_read(&self.job, self.restart.unread())?;

@@ -612,7 +612,7 @@ fn a_checkpoint_of_which_a_rank_got_no_path_is_not_given_up_for_none() {
         session.route_file(b"ckpt.1/never_written").unwrap_err();
         session.complete_restart(false).unwrap_err();
         let why = session.have_restart().unwrap_err().to_string();
-        assert!(why.contains("`ckpt.1' is whole") && why.contains("correct the name"), "{why}");
+        assert!(why.contains("`ckpt.1' is not marked as failed") && why.contains("correct what"), "{why}");
     });
     world.run(|application| application.restart(some)).all_gave(&Some(1));
 }
