@@ -88,4 +88,8 @@ impl Comm for Controlled {
     fn traffic(&self) -> Traffic {
         self.comm.traffic()
     }
+
+    fn inner(&self) -> Option<&dyn Comm> {
+        Some(&*self.comm)
+    }
 }
