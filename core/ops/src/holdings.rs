@@ -161,7 +161,7 @@ impl Held {
         let cache = match in_cache.survives {
             _ if self.copy != Copy::Whole || in_cache.bypass => Lies::InPlace,
             _ if in_cache.is_local => Lies::Local,
-            Some(Survives::Nodes(0)) => Lies::Weak,
+            None | Some(Survives::Nodes(0)) => Lies::Weak,
             _ => Lies::Strong,
         };
         let prefix = match (self.entry.is_at(Location::Prefix), replaced_by) {

@@ -68,19 +68,19 @@ pub enum Standing {
 impl Holding {
     /// Whether a run can restart from it. The files of a dataset in place may be gone once a newer one has its name; if they are
     /// still there, it is fetched.
-    pub fn is_restartable(&self) -> bool {
+    pub(crate) fn is_restartable(&self) -> bool {
         let is_overwritten = self.cache == Lies::InPlace && self.prefix.is_superseded();
         self.is_checkpoint && self.standing != Standing::Refused && !is_overwritten
     }
 
     /// Whether a run restarts from it unless there is a newer one: nobody has gone back over it.
-    pub fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.is_restartable() && self.standing != Standing::WentBack
     }
 
     /// Whether older ones may leave for it: a run can restart from it, it is protected and, where its files lie in the prefix
     /// directory, the index has it.
-    pub fn counts(&self) -> bool {
+    pub(crate) fn counts(&self) -> bool {
         let is_safe = match self.cache {
             Lies::Local => false,
             Lies::InPlace => self.prefix.is_whole(),
@@ -90,12 +90,12 @@ impl Holding {
     }
 
     /// Whether it has yet to get to the prefix directory, with the files that its ranks have here.
-    pub fn is_unflushed(&self) -> bool {
+    pub(crate) fn is_unflushed(&self) -> bool {
         !self.prefix.is_whole() && !self.prefix.is_superseded() && !self.is_of_others
     }
 
     /// Whether it is output that exists only in cache, which must not be lost.
-    pub fn must_stay(&self) -> bool {
+    pub(crate) fn must_stay(&self) -> bool {
         self.is_output && self.is_unflushed()
     }
 
@@ -176,7 +176,7 @@ fn next_to_leave(all: &[Holding], store: usize, limit: Limit) -> Option<Holding>
 }
 
 /// Whether a dataset is local, is one of the newest, and no newer one is protected: it stays beside those that count.
-pub fn waits(all: &[Holding], local: &Holding) -> bool {
+pub(crate) fn waits(all: &[Holding], local: &Holding) -> bool {
     let newer = || all.iter().filter(|other| other.seq > local.seq);
     let are_newest = newer().filter(|other| other.cache == Lies::Local).count() < MOST_LOCAL;
     local.cache == Lies::Local && are_newest && !newer().any(Holding::counts)
@@ -184,7 +184,7 @@ pub fn waits(all: &[Holding], local: &Holding) -> bool {
 
 /// When datasets are flushed.
 #[derive(Clone, Copy)]
-pub enum When<'a> {
+pub(crate) enum When<'a> {
     /// A run begins. The settings say which of those that earlier ones have left.
     Begin(&'a dyn Fn(u64) -> bool),
     /// It ends, or the store is about to lose what it has. `SCR_FLUSH` says whether checkpoints are flushed.
@@ -194,7 +194,7 @@ pub enum When<'a> {
 }
 
 /// The datasets that are flushed, oldest first.
-pub fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
+pub(crate) fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
     let newest = newest(all, Holding::is_wanted);
     let is_due = |held: &&Holding| match when {
         When::Begin(is_meant) => held.standing != Standing::Refused && is_meant(held.id),
@@ -218,4 +218,4 @@ fn newest(all: &[Holding], is_it: impl Fn(&Holding) -> bool) -> Option<Holding> 
 }
 
 /// The most datasets that are local at a time while a new one is written: one is being protected, and one waits for that.
-pub const MOST_LOCAL: usize = 2;
+pub(crate) const MOST_LOCAL: usize = 2;

@@ -37,7 +37,7 @@ impl InPrefix {
         self == Self::Files
     }
 
-    pub fn is_under_way(self) -> bool {
+    pub(crate) fn is_under_way(self) -> bool {
         matches!(self, Self::UnderWay { .. })
     }
 
@@ -46,29 +46,29 @@ impl InPrefix {
     }
 
     /// A flush begins to copy it.
-    pub fn begin(&mut self) {
+    pub(crate) fn begin(&mut self) {
         *self = Self::UnderWay { is_superseded: self.is_superseded() };
     }
 
     /// A flush has ended, and has left this.
-    pub fn end(&mut self, left: Self) {
+    pub(crate) fn end(&mut self, left: Self) {
         *self = if self.is_superseded() { Self::Superseded } else { left };
     }
 
     /// A newer dataset has its name, or one of its files.
-    pub fn supersede(&mut self) {
+    pub(crate) fn supersede(&mut self) {
         *self = if self.is_under_way() { Self::UnderWay { is_superseded: true } } else { Self::Superseded };
     }
 
     /// The copy is whole no more. A flush that is under way writes another one.
-    pub fn lose(&mut self) {
+    pub(crate) fn lose(&mut self) {
         if self.is_whole() {
             *self = Self::Missing;
         }
     }
 
     /// The newer dataset that was given its files has failed.
-    pub fn give_back(&mut self) {
+    pub(crate) fn give_back(&mut self) {
         *self = if self.is_under_way() { Self::UnderWay { is_superseded: false } } else { Self::Missing };
     }
 }
