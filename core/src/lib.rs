@@ -26,6 +26,7 @@ mod launcher;
 pub mod log;
 pub mod metrics;
 #[cfg(any(test, feature = "parsers"))]
+#[path = "tests/parsers/mod.rs"]
 pub mod parsers;
 pub mod plugin;
 pub mod rebuild;

@@ -55,7 +55,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
                 .map(<[u8]>::to_vec)
                 .to_vec()
         }
-        "manifest" => return vec![include_bytes!("../../../etc/plugins.d/xor.toml").to_vec()],
+        "manifest" => return vec![include_bytes!("../../../../etc/plugins.d/xor.toml").to_vec()],
         "library" => return Vec::new(),
         "log_line" => {
             let line = "2026-11-21T03:28:24: host=n0, jobid=5132, event=RUN_END, note=\"a \\\"b\\\"\", from=/a, b=c, dset=7, \
