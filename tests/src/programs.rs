@@ -55,7 +55,7 @@ impl Program {
             Program::MpiFails => "tests/programs/mpi_fails.c",
             Program::MpiIo => "tests/programs/mpi_io.c",
             Program::Heat2d => "examples/heat2d.c",
-            Program::CommSuite => "ffi/examples/comm_suite.rs",
+            Program::CommSuite => "ffi/tests/programs/comm_suite.rs",
             Program::Scr => "tools/src/main.rs",
         }
     }

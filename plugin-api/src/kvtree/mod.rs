@@ -16,6 +16,7 @@ mod children;
 mod file;
 mod packed;
 #[cfg(test)]
+#[path = "tests/strategy.rs"]
 mod strategy;
 mod text;
 

@@ -1,7 +1,7 @@
 //! The guide's own examples, and fifty configurations with something wrong in them.
 
 use super::*;
-use crate::param::testing::world_of;
+use crate::param::tests::world_of;
 use crate::param::{AppConfig, Origin, Settings};
 use proptest::prelude::*;
 use scr_base::Rank;

@@ -247,7 +247,7 @@ fn check(setting: &Setting) -> Result<(), Cause> {
 mod tests {
     use super::super::params::Params;
     use super::super::settings::Settings;
-    use super::super::testing::world_of;
+    use super::super::tests::world_of;
     use super::*;
     use proptest::prelude::*;
 

@@ -130,7 +130,7 @@ fn is_of_user(origin: &Origin) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{world, world_of};
+    use super::super::tests::{world, world_of};
     use super::super::{AppConfig, Settings};
     use super::*;
 

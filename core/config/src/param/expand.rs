@@ -76,7 +76,7 @@ fn variable(text: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::world;
+    use super::super::tests::world;
     use super::*;
 
     fn expand(text: &str) -> (String, Vec<String>) {

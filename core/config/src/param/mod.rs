@@ -28,7 +28,7 @@ mod safe;
 mod settings;
 mod table;
 #[cfg(test)]
-pub(crate) mod testing;
+pub(crate) mod tests;
 mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};

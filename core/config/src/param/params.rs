@@ -174,7 +174,7 @@ impl Line {
 mod tests {
     use super::super::problem::Cause;
     use super::super::table::{self, DefaultValue, Scope};
-    use super::super::testing::{world, world_of};
+    use super::super::tests::{world, world_of};
     use super::super::value::Kind;
     use super::super::AppConfig;
     use super::*;

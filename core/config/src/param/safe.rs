@@ -94,7 +94,7 @@ fn title(setting: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{world_of, world_of_user};
+    use super::super::tests::{world_of, world_of_user};
     use super::super::{AppConfig, Params, Settings};
     use super::*;
     use scr_test_kit::TestEnv;

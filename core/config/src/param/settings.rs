@@ -345,7 +345,7 @@ fn drop_misplaced(source: &mut Source, problems: &mut Vec<Problem>) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing::{world, world_of, world_of_user};
+    use super::super::tests::{world, world_of, world_of_user};
     use super::super::Params;
     use super::*;
     use scr_test_kit::TestEnv;

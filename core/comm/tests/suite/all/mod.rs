@@ -1,5 +1,5 @@
 //! Requirements on every communicator: the same cases for threads and TCP here, and for MPI
-//! (`examples/comm_suite.rs`). After each case nothing may be left in any mailbox.
+//! (`ffi/tests/programs/comm_suite.rs`). After each case nothing may be left in any mailbox.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "a test")]
 

@@ -2,7 +2,7 @@
 //!
 //! It ends with 0 and a line from rank 0 where every case holds.
 
-#[path = "../../core/comm/tests/suite/all/mod.rs"]
+#[path = "../../../core/comm/tests/suite/all/mod.rs"]
 mod comm_suite;
 
 use std::process::ExitCode;
