@@ -5,6 +5,7 @@
 
 use crate::kvtree::FieldError;
 use crate::{KvTree, PluginError};
+use std::str::FromStr;
 
 /// A place for log entries to go.
 pub trait LogSink: Send + Sync {
@@ -32,23 +33,50 @@ pub trait LogSink: Send + Sync {
     }
 }
 
-/// Which entries are wanted: those that meet all conditions that are set.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LogQuery {
-    /// Only entries of this prefix directory.
-    pub prefix: Option<String>,
-    /// Only entries of this allocation.
-    pub job_id: Option<String>,
-    /// Events and transfers of these names, in any case; any where there is none.
-    pub names: Vec<String>,
-    /// Only entries of the dataset with this id or name.
-    pub dataset: Option<String>,
-    /// From this moment on: microseconds since the epoch.
-    pub since: Option<u64>,
-    /// Before this moment: microseconds since the epoch.
-    pub until: Option<u64>,
-    /// Only so many, the newest of them.
-    pub last: Option<u64>,
+/// A record and its form as a tree: each field below its key, and so the record may grow.
+macro_rules! in_tree {
+    ($(#[$of:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty = $key:literal,)* }) => {
+        $(#[$of])*
+        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
+
+        impl $name {
+            /// As a tree: what crosses the boundary, and so may grow.
+            pub fn to_tree(&self) -> KvTree {
+                let mut tree = KvTree::new();
+                $(self.$field.put($key, &mut tree);)*
+                tree
+            }
+
+            /// From what [`to_tree`](Self::to_tree) made.
+            ///
+            /// # Errors
+            /// A field is missing, or is not what it should be.
+            pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
+                Ok(Self { $($field: Field::take($key, tree)?,)* })
+            }
+        }
+    };
+}
+
+in_tree! {
+    /// Which entries are wanted: those that meet all conditions that are set.
+    #[derive(Debug, Clone, Default, PartialEq, Eq)]
+    pub struct LogQuery {
+        /// Only entries of this prefix directory.
+        pub prefix: Option<String> = "PREFIX",
+        /// Only entries of this allocation.
+        pub job_id: Option<String> = "JOBID",
+        /// Events and transfers of these names, in any case; any where there is none.
+        pub names: Vec<String> = "NAME",
+        /// Only entries of the dataset with this id or name.
+        pub dataset: Option<String> = "DSET",
+        /// From this moment on: microseconds since the epoch.
+        pub since: Option<u64> = "SINCE",
+        /// Before this moment: microseconds since the epoch.
+        pub until: Option<u64> = "UNTIL",
+        /// Only so many, the newest of them.
+        pub last: Option<u64> = "LAST",
+    }
 }
 
 impl LogQuery {
@@ -67,88 +95,57 @@ impl LogQuery {
             && self.since.is_none_or(|since| entry.micros >= since)
             && self.until.is_none_or(|until| entry.micros < until)
     }
-
-    /// As a tree: what crosses the boundary, and so may grow.
-    pub fn to_tree(&self) -> KvTree {
-        let mut tree = tree_of([
-            ("PREFIX", self.prefix.clone()),
-            ("JOBID", self.job_id.clone()),
-            ("DSET", self.dataset.clone()),
-            ("SINCE", text_of(self.since)),
-            ("UNTIL", text_of(self.until)),
-            ("LAST", text_of(self.last)),
-        ]);
-        for name in &self.names {
-            tree.entry("NAME", name.replace('\0', "?"));
-        }
-        tree
-    }
-
-    /// From what [`to_tree`](Self::to_tree) made.
-    ///
-    /// # Errors
-    /// A field is not what it should be.
-    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let names = tree.get("NAME").into_iter().flat_map(KvTree::iter);
-        Ok(Self {
-            prefix: tree.parse("PREFIX")?,
-            job_id: tree.parse("JOBID")?,
-            names: names.map(|(name, _)| String::from_utf8_lossy(name).into_owned()).collect(),
-            dataset: tree.parse("DSET")?,
-            since: tree.parse("SINCE")?,
-            until: tree.parse("UNTIL")?,
-            last: tree.parse("LAST")?,
-        })
-    }
 }
 
-/// One thing that happened in a job. Numbers and texts that do not apply to it are `None` or empty.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LogEntry {
-    /// Whether bytes were moved or something happened.
-    pub kind: LogKind,
-    /// The name of an event such as `CHECKPOINT_START`, or of a transfer such as `FLUSH_SYNC`.
-    pub name: String,
-    /// When: microseconds since the epoch.
-    pub micros: u64,
-    /// The same as local time, as in `2026-11-21T03:28:24`.
-    pub local_time: String,
-    /// Host that wrote the entry.
-    pub host: String,
-    /// Name of the user.
-    pub user: String,
-    /// Id of the allocation.
-    pub job_id: String,
-    /// Name of the job.
-    pub job_name: String,
-    /// Name of the cluster.
-    pub cluster: String,
-    /// The prefix directory.
-    pub prefix: String,
-    /// Further information.
-    pub note: Option<String>,
-    /// The source of a transfer.
-    pub from: Option<String>,
-    /// The destination of a transfer.
-    pub to: Option<String>,
-    /// Id of the dataset.
-    pub dataset: Option<u64>,
-    /// Name of the dataset.
-    pub dataset_name: Option<String>,
-    /// How long it took.
-    pub seconds: Option<f64>,
-    /// How many bytes, for a transfer.
-    pub bytes: Option<u64>,
-    /// How many files, for a transfer.
-    pub files: Option<u64>,
-    /// How many processes, where a run starts.
-    pub processes: Option<u64>,
-    /// How many nodes, where a run starts.
-    pub nodes: Option<u64>,
-    /// Number of the run in its prefix directory. Entries of commands have none.
-    pub run: Option<u64>,
-    /// The redundancy scheme, where one was used.
-    pub scheme: Option<String>,
+in_tree! {
+    /// One thing that happened in a job. Numbers and texts that do not apply to it are `None` or empty.
+    #[derive(Debug, Clone, Default, PartialEq)]
+    pub struct LogEntry {
+        /// Whether bytes were moved or something happened.
+        pub kind: LogKind = "KIND",
+        /// The name of an event such as `CHECKPOINT_START`, or of a transfer such as `FLUSH_SYNC`.
+        pub name: String = "NAME",
+        /// When: microseconds since the epoch.
+        pub micros: u64 = "MICROS",
+        /// The same as local time, as in `2026-11-21T03:28:24`.
+        pub local_time: String = "TIME",
+        /// Host that wrote the entry.
+        pub host: String = "HOST",
+        /// Name of the user.
+        pub user: String = "USER",
+        /// Id of the allocation.
+        pub job_id: String = "JOBID",
+        /// Name of the job.
+        pub job_name: String = "JOBNAME",
+        /// Name of the cluster.
+        pub cluster: String = "CLUSTER",
+        /// The prefix directory.
+        pub prefix: String = "PREFIX",
+        /// Further information.
+        pub note: Option<String> = "NOTE",
+        /// The source of a transfer.
+        pub from: Option<String> = "FROM",
+        /// The destination of a transfer.
+        pub to: Option<String> = "TO",
+        /// Id of the dataset.
+        pub dataset: Option<u64> = "DSET",
+        /// Name of the dataset.
+        pub dataset_name: Option<String> = "DSETNAME",
+        /// How long it took.
+        pub seconds: Option<f64> = "SECS",
+        /// How many bytes, for a transfer.
+        pub bytes: Option<u64> = "BYTES",
+        /// How many files, for a transfer.
+        pub files: Option<u64> = "FILES",
+        /// How many processes, where a run starts.
+        pub processes: Option<u64> = "PROCS",
+        /// How many nodes, where a run starts.
+        pub nodes: Option<u64> = "NODES",
+        /// Number of the run in its prefix directory. Entries of commands have none.
+        pub run: Option<u64> = "RUN",
+        /// The redundancy scheme, where one was used.
+        pub scheme: Option<String> = "SCHEME",
+    }
 }
 
 /// The subject of an entry.
@@ -161,84 +158,64 @@ pub enum LogKind {
     Transfer,
 }
 
-impl LogEntry {
-    /// As a tree: what crosses the boundary, and so may grow.
-    pub fn to_tree(&self) -> KvTree {
-        let kind = if self.kind == LogKind::Event { EVENT } else { TRANSFER };
-        tree_of([
-            ("KIND", Some(kind.to_owned())),
-            ("MICROS", text_of(Some(self.micros))),
-            ("NAME", Some(self.name.clone())),
-            ("TIME", Some(self.local_time.clone())),
-            ("HOST", Some(self.host.clone())),
-            ("USER", Some(self.user.clone())),
-            ("JOBID", Some(self.job_id.clone())),
-            ("JOBNAME", Some(self.job_name.clone())),
-            ("CLUSTER", Some(self.cluster.clone())),
-            ("PREFIX", Some(self.prefix.clone())),
-            ("NOTE", self.note.clone()),
-            ("FROM", self.from.clone()),
-            ("TO", self.to.clone()),
-            ("DSETNAME", self.dataset_name.clone()),
-            ("SCHEME", self.scheme.clone()),
-            ("DSET", text_of(self.dataset)),
-            ("BYTES", text_of(self.bytes)),
-            ("FILES", text_of(self.files)),
-            ("PROCS", text_of(self.processes)),
-            ("NODES", text_of(self.nodes)),
-            ("RUN", text_of(self.run)),
-            ("SECS", text_of(self.seconds)),
-        ])
+/// A field of a record, below a key of its own. A text with a NUL cannot travel in a tree.
+trait Field: Sized {
+    fn put(&self, key: &str, tree: &mut KvTree);
+    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError>;
+}
+
+impl Field for LogKind {
+    fn put(&self, key: &str, tree: &mut KvTree) {
+        tree.set(key, if *self == Self::Event { "EVENT" } else { TRANSFER });
     }
 
-    /// From what [`to_tree`](Self::to_tree) made.
-    ///
-    /// # Errors
-    /// A field is missing, or is not what it should be.
-    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let text = |key: &'static str| Ok::<_, FieldError>(tree.parse::<String>(key)?.unwrap_or_default());
-        let kind: String = tree.require("KIND")?;
-        Ok(Self {
-            kind: if kind == TRANSFER { LogKind::Transfer } else { LogKind::Event },
-            name: tree.require("NAME")?,
-            micros: tree.require("MICROS")?,
-            local_time: text("TIME")?,
-            host: text("HOST")?,
-            user: text("USER")?,
-            job_id: text("JOBID")?,
-            job_name: text("JOBNAME")?,
-            cluster: text("CLUSTER")?,
-            prefix: text("PREFIX")?,
-            note: tree.parse("NOTE")?,
-            from: tree.parse("FROM")?,
-            to: tree.parse("TO")?,
-            dataset: tree.parse("DSET")?,
-            dataset_name: tree.parse("DSETNAME")?,
-            seconds: tree.parse("SECS")?,
-            bytes: tree.parse("BYTES")?,
-            files: tree.parse("FILES")?,
-            processes: tree.parse("PROCS")?,
-            nodes: tree.parse("NODES")?,
-            run: tree.parse("RUN")?,
-            scheme: tree.parse("SCHEME")?,
-        })
+    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
+        let kind: String = tree.require(key)?;
+        Ok(if kind == TRANSFER { Self::Transfer } else { Self::Event })
     }
 }
 
-/// The fields that have a value. A text with a NUL cannot travel in a tree.
-fn tree_of<const N: usize>(fields: [(&str, Option<String>); N]) -> KvTree {
-    let mut tree = KvTree::new();
-    for (key, text) in fields {
-        text.into_iter().for_each(|text| tree.set(key, text.replace('\0', "?")));
+impl Field for u64 {
+    fn put(&self, key: &str, tree: &mut KvTree) {
+        tree.set(key, self);
     }
-    tree
+
+    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
+        tree.require(key)
+    }
 }
 
-fn text_of<T: ToString>(number: Option<T>) -> Option<String> {
-    number.map(|number| number.to_string())
+impl Field for String {
+    fn put(&self, key: &str, tree: &mut KvTree) {
+        tree.set(key, self.replace('\0', "?"));
+    }
+
+    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
+        Ok(tree.parse(key)?.unwrap_or_default())
+    }
 }
 
-const EVENT: &str = "EVENT";
+impl Field for Vec<String> {
+    fn put(&self, key: &str, tree: &mut KvTree) {
+        self.iter().for_each(|text| _ = tree.entry(key, text.replace('\0', "?")));
+    }
+
+    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
+        let texts = tree.get(key).into_iter().flat_map(KvTree::keys);
+        Ok(texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
+    }
+}
+
+impl<T: ToString + FromStr> Field for Option<T> {
+    fn put(&self, key: &str, tree: &mut KvTree) {
+        self.iter().for_each(|value| value.to_string().put(key, tree));
+    }
+
+    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
+        tree.parse(key)
+    }
+}
+
 const TRANSFER: &str = "TRANSFER";
 
 #[cfg(test)]
