@@ -6,9 +6,10 @@ use scr_base::fs::RealFiles;
 use scr_config::descriptor::Descriptors;
 use scr_config::param::{self, Params, Settings};
 use scr_core::plugin::PluginHost;
+use scr_plugin_api::held;
 use scr_prefix::Prefix;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::UNIX_EPOCH;
 
 /// The environment of this process.
@@ -91,8 +92,7 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
     expect_dir(&dir)?;
     let prefix = Prefix::at(&*env.files, &dir);
-    let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-    used.push(prefix.clone());
+    held(&USED).push(prefix.clone());
     Ok(prefix)
 }
 
@@ -114,8 +114,7 @@ pub(crate) fn expect_places(env: &Env) -> Result<()> {
 
 /// Tells the user what has come up below the prefix directories that this command has used.
 pub(crate) fn tell_notes() {
-    let used = USED.lock().unwrap_or_else(PoisonError::into_inner);
-    used.iter().flat_map(Prefix::take_notes).for_each(crate::output::warn);
+    held(&USED).iter().flat_map(Prefix::take_notes).for_each(crate::output::warn);
 }
 
 static USED: Mutex<Vec<Prefix>> = Mutex::new(Vec::new());

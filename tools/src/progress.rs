@@ -1,8 +1,9 @@
 //! The progress of a command, for people and for processes that wait for it.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use scr_plugin_api::held;
 use std::borrow::Cow;
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// Progress on standard error, where that is a terminal. It is cleared when this value is dropped.
@@ -17,7 +18,7 @@ impl Progress {
         let bar = ProgressBar::new_spinner().with_message(step);
         // By hand: a thread that ticks ends the process where none can be made.
         bar.tick();
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(bar.clone());
+        *held(&SHOWN) = Some(bar.clone());
         Self(bar)
     }
 
@@ -45,13 +46,13 @@ impl Progress {
 impl Drop for Progress {
     fn drop(&mut self) {
         self.0.finish_and_clear();
-        *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *held(&SHOWN) = None;
     }
 }
 
 /// Prints while no progress is on the terminal.
 pub(crate) fn suspend(print: impl FnOnce()) {
-    let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let shown = held(&SHOWN).clone();
     match shown {
         Some(bar) => bar.suspend(print),
         None => print(),
@@ -72,7 +73,7 @@ impl Heartbeat {
 
     /// Reports progress where `moved` gives another number of bytes than before.
     pub(crate) fn report(&self, moved: impl FnOnce() -> u64) {
-        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut last = held(&self.last);
         if !self.is_on || last.0.elapsed() < BETWEEN_BEATS {
             return;
         }

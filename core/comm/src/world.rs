@@ -5,9 +5,10 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Write as _;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::{CommError, Rank, Tag};
+use scr_plugin_api::held;
 
 /// All ranks of a process.
 pub(super) struct World {
@@ -83,7 +84,7 @@ impl World {
         tag: Tag,
         letters: Vec<(Rank, Vec<u8>, bool)>,
     ) -> Result<Posted, CommError> {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         state.alive()?;
         let tracked = letters.iter().filter(|(.., tracked)| *tracked).count();
         let ticket = (tracked > 0).then(|| state.places[me.index()].new_ticket(tracked));
@@ -106,7 +107,7 @@ impl World {
         wanted: impl Iterator<Item = (usize, Rank)>,
         posted: Posted,
     ) -> Result<Received, CommError> {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         state.alive()?;
         let mut letters = Vec::new();
         if let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) {
@@ -135,7 +136,7 @@ impl World {
         tag: Tag,
         excluded: impl Fn(Rank) -> bool,
     ) -> Result<Option<Letter>, CommError> {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         state.alive()?;
         let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) else { return Ok(None) };
         let letter = remove_first(queue, |letter| !excluded(letter.from));
@@ -152,7 +153,7 @@ impl World {
         seen: u64,
         waiting: impl FnOnce() -> Waiting,
     ) -> Result<(), CommError> {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if state.places[me.index()].changes != seen {
             return state.alive();
         }
@@ -168,7 +169,7 @@ impl World {
 
     /// Says that a rank takes no more part. Saying it twice does no harm.
     pub(super) fn end(&self, me: Rank) {
-        let mut state = self.lock();
+        let mut state = held(&self.state);
         if !std::mem::replace(&mut state.places[me.index()].ended, true) {
             state.living -= 1;
             self.look_for_deadlock(&mut state);
@@ -177,14 +178,9 @@ impl World {
 
     /// The contents of a mailbox: sender and tag of each message.
     pub(super) fn pending(&self, me: Rank) -> Vec<(Rank, Tag)> {
-        let state = self.lock();
+        let state = held(&self.state);
         let boxes = state.places[me.index()].mailbox.iter();
         boxes.flat_map(|(&tag, queue)| queue.iter().map(move |letter| (letter.from, Tag(tag)))).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, WorldState> {
-        // No code that panics runs under the lock; a poisoned one is still sound.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets ranks continue that [`WorldState::touch`] has given. The lock is free, so none of them waits for it at once.

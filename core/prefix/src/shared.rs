@@ -16,10 +16,10 @@
 use super::{Prefix, PrefixError, FILE_MODE};
 use scr_base::fs::{Durability, Files, FsError, Updated, MAX_TREE_BYTES};
 use scr_base::planted::{planted, Bug};
-use scr_plugin_api::KvTree;
+use scr_plugin_api::{held, KvTree};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// The holder of this lock may change the shared files of a prefix directory.
 const LOCK: &str = "index.lock";
@@ -68,25 +68,21 @@ struct Left {
 }
 
 impl Known {
-    fn left(&self) -> MutexGuard<'_, Left> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes out the tree of a file, if the file still has the bytes that this process has left there.
     fn take(&self, path: &Path, bytes: &[u8]) -> Option<KvTree> {
-        self.left().files.remove(path).filter(|(known, _)| known == bytes).map(|(_, tree)| tree)
+        held(&self.0).files.remove(path).filter(|(known, _)| known == bytes).map(|(_, tree)| tree)
     }
 
     fn leave(&self, path: PathBuf, bytes: Vec<u8>, tree: KvTree) {
-        self.left().files.insert(path, (bytes, tree));
+        held(&self.0).files.insert(path, (bytes, tree));
     }
 
     pub(super) fn note(&self, note: String) {
-        self.left().notes.push(note);
+        held(&self.0).notes.push(note);
     }
 
     pub(super) fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.left().notes)
+        std::mem::take(&mut held(&self.0).notes)
     }
 }
 
@@ -313,7 +309,7 @@ mod tests {
     fn what_others_change_is_seen_and_what_nobody_has_changed_is_not_parsed_again() {
         let (_dir, prefix) = indexed(1);
         let path = prefix.index_file();
-        let left = || prefix.known().left().files.get(&path).map(|(bytes, _)| bytes.clone());
+        let left = || held(&prefix.known().0).files.get(&path).map(|(bytes, _)| bytes.clone());
         let there = || std::fs::read(&path).unwrap();
         assert_eq!(left(), Some(there()));
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(1).is_some());

@@ -1,7 +1,8 @@
 //! Polls the calls under way in a process: a call that hangs cannot report it itself.
 
 use crate::parallel;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use scr_plugin_api::held;
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::thread::Builder;
 use std::time::Duration;
 
@@ -53,7 +54,7 @@ impl Watch {
             // Without a thread nothing is polled.
             let _ = parallel::start(thread, move || shared.poll_until_over());
         });
-        let mut state = shared.state();
+        let mut state = held(&shared.state);
         state.watched.push(watched);
         if std::mem::take(&mut state.is_asleep) {
             shared.changed.notify_one();
@@ -63,20 +64,16 @@ impl Watch {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.shared.state().is_over = true;
+        held(&self.shared.state).is_over = true;
         self.shared.changed.notify_one();
     }
 }
 
 impl Shared {
-    fn state(&self) -> MutexGuard<'_, WatchState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn poll_until_over(&self) {
         let mut is_last = false;
         while !is_last {
-            let mut state = self.state();
+            let mut state = held(&self.state);
             while state.watched.is_empty() && !state.is_over {
                 state.is_asleep = true;
                 state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -88,7 +85,7 @@ impl Shared {
             // Polls may block on files; code that begins or ends a call must not wait for them.
             drop(state);
             watched.retain(|watched| watched.poll() == WatchStatus::UnderWay);
-            self.state().watched.append(&mut watched);
+            held(&self.state).watched.append(&mut watched);
         }
     }
 }
@@ -146,9 +143,9 @@ mod tests {
         wait_until(|| !outer.threads().is_empty() && !inner.threads().is_empty());
         outer.end();
         inner.end();
-        wait_until(|| watch.0.shared.state().is_asleep);
+        wait_until(|| held(&watch.0.shared.state).is_asleep);
         let later = Polled::begin(&watch);
-        assert!(!watch.0.shared.state().is_asleep);
+        assert!(!held(&watch.0.shared.state).is_asleep);
         wait_until(|| later.threads().len() > 1);
         assert_eq!(later.threads().into_iter().collect::<HashSet<_>>().len(), 1);
     }
@@ -160,7 +157,7 @@ mod tests {
             let polled = Polled::begin(&watch);
             if sleeps {
                 polled.end();
-                wait_until(|| watch.0.shared.state().is_asleep);
+                wait_until(|| held(&watch.0.shared.state).is_asleep);
             }
             let shared = Arc::downgrade(&watch.0.shared);
             drop(watch.clone());

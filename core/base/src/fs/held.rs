@@ -12,13 +12,13 @@ use super::limit::open_with_room;
 use super::{File, IsMeant};
 use rustix::fs::{fstatfs, openat, openat2, statfs, Mode, OFlags, ResolveFlags, StatFs, CWD};
 use rustix::io::retry_on_intr;
-use scr_plugin_api::Handle;
+use scr_plugin_api::{held, Handle};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::ptr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// The real file system, with directories that are held open or without.
 pub(super) trait Holding: Send + Sync {
@@ -95,16 +95,12 @@ impl HeldDir {
     fn hold(&self, dir: Arc<dyn File>) {
         let opened = Opened::new(dir, self.is_meant.as_ref());
         *self.dir.write().unwrap_or_else(PoisonError::into_inner) = opened;
-        self.folders().clear();
-    }
-
-    fn folders(&self) -> MutexGuard<'_, Vec<(PathBuf, Arc<Handle<OwnedFd>>)>> {
-        self.folders.lock().unwrap_or_else(PoisonError::into_inner)
+        held(&self.folders).clear();
     }
 
     /// A folder that has stayed open.
     fn known(&self, path: &Path) -> Option<Arc<Handle<OwnedFd>>> {
-        let mut folders = self.folders();
+        let mut folders = held(&self.folders);
         let at = folders.iter().position(|(known, _)| known == path)?;
         folders[at..].rotate_left(1);
         folders.last().map(|(_, folder)| Arc::clone(folder))
@@ -113,7 +109,7 @@ impl HeldDir {
     fn open_folder(&self, dir: &dyn File, path: &Path) -> io::Result<Arc<Handle<OwnedFd>>> {
         let opened = open_with_room(|| open_below(dir.descriptor()?, path))?;
         let opened = Arc::new(Handle::new(opened)?);
-        let mut folders = self.folders();
+        let mut folders = held(&self.folders);
         folders.retain(|(known, _)| known != path);
         if folders.len() == MOST_FOLDERS {
             folders.remove(0);
@@ -123,7 +119,7 @@ impl HeldDir {
     }
 
     fn forget(&self, path: &Path) {
-        self.folders().retain(|(known, _)| !known.starts_with(path));
+        held(&self.folders).retain(|(known, _)| !known.starts_with(path));
     }
 
     /// Holds `dir` instead, if it is the directory of this path.

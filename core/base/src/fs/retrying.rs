@@ -11,11 +11,12 @@ use super::limit::is_of_too_many_open;
 use super::optional::{is_refusal, Optional};
 use super::{File, Files, How, IsMeant, MayPass, Space, Status};
 use rustix::io::Errno;
+use scr_plugin_api::held;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 /// Does something again that fails with an error that may pass. `work` gets the file layer that repeats nothing by itself.
 pub fn retried<T, E: MayPass>(
@@ -54,17 +55,13 @@ enum Look {
 }
 
 impl Unread {
-    fn places(&self) -> MutexGuard<'_, BTreeMap<(Look, PathBuf), String>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The outcome of an operation that scr does without where it is refused.
     fn without(&self, what: Optional, path: &Path, done: io::Result<()>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
         if !is_refusal(&error) {
             return Err(error);
         }
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut refused = held(&self.refused);
         if refused.0.insert(what) {
             refused.1.push(what.note(path, &error));
         }
@@ -79,10 +76,12 @@ impl Unread {
             {
                 let text =
                     format!("cannot {} {}: {error}", format!("{look:?}").to_lowercase(), path.display());
-                self.places().insert((look, path.to_owned()), text);
+                held(&self.places).insert((look, path.to_owned()), text);
                 self.is_any.store(true, Ordering::Relaxed);
             }
-            _ if self.is_any.load(Ordering::Relaxed) => _ = self.places().remove(&(look, path.to_owned())),
+            _ if self.is_any.load(Ordering::Relaxed) => {
+                _ = held(&self.places).remove(&(look, path.to_owned()));
+            }
             _ => (),
         }
     }
@@ -239,15 +238,15 @@ impl Files for Retrying {
     }
 
     fn unread(&self) -> Option<String> {
-        self.unread.places().values().next().cloned()
+        held(&self.unread.places).values().next().cloned()
     }
 
     fn forget_unread(&self) {
-        self.unread.places().clear();
+        held(&self.unread.places).clear();
     }
 
     fn take_notes(&self) -> Vec<String> {
-        std::mem::take(&mut self.unread.refused.lock().unwrap_or_else(PoisonError::into_inner).1)
+        std::mem::take(&mut held(&self.unread.refused).1)
     }
 }
 
