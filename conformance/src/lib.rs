@@ -7,5 +7,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "a test fails if it gets no thread")]
 
+mod report;
 pub mod scheme;
 pub mod transport;
+
+pub use report::{Check, Report};

@@ -1,7 +1,7 @@
 //! The common parts of all checks: sets of all sizes, data, and the record of what failed.
 
-use super::report::{Check, Failure, Report};
 use super::set::{Call, Ended, Outcome, SetUp, Stored};
+use crate::{Check, Report};
 use scr_plugin_api::Scheme;
 use std::ops::RangeInclusive;
 use std::sync::{mpsc, Arc};
@@ -39,6 +39,8 @@ pub(super) struct Kit<'a> {
     factory: &'a Factory<'a>,
     pub(super) limits: &'a Limits,
     report: Report,
+    /// What usually helps where the last check fails.
+    cure: &'static str,
     hung: bool,
     /// The sizes that the scheme takes, and how many losses it promises to survive in each.
     pub(super) promises: Vec<(u32, u32)>,
@@ -47,7 +49,7 @@ pub(super) struct Kit<'a> {
 impl<'a> Kit<'a> {
     /// No check has begun yet.
     pub(super) fn new(factory: &'a Factory<'a>, limits: &'a Limits) -> Self {
-        Self { factory, limits, report: Report::default(), hung: false, promises: Vec::new() }
+        Self { factory, limits, report: Report::default(), cure: "", hung: false, promises: Vec::new() }
     }
 
     /// The findings of the checks.
@@ -58,11 +60,10 @@ impl<'a> Kit<'a> {
     /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. Nothing once
     /// no more can be tried.
     pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> Tried {
-        let mut check = Check::new(name, cure);
-        if self.hung {
-            check.skipped = Some("a call before did not return".to_owned());
-        }
-        self.report.checks.push(check);
+        self.cure = cure;
+        let skipped = self.hung.then(|| "a call before did not return".to_owned());
+        let (name, tried) = (name.to_owned(), Some(0));
+        self.report.checks.push(Check { name, tried, skipped, ..Check::default() });
         self.go_on()
     }
 
@@ -74,9 +75,9 @@ impl<'a> Kit<'a> {
         result: Result<(), String>,
     ) -> Tried {
         let check = self.report.checks.last_mut()?;
-        check.tried += 1;
+        check.tried = check.tried.map(|tried| tried + 1);
         if let Err(came) = result {
-            check.fail(Failure { place: place(), expected: expected.to_owned(), came });
+            check.fail(format!("{}: expected {expected}, but {came}", place()), self.cure);
         }
         self.go_on()
     }

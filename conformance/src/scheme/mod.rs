@@ -21,16 +21,15 @@ mod losses;
 mod member;
 mod memory;
 mod promises;
-mod report;
 mod set;
 
 #[cfg(test)]
 mod tests;
 
 pub use kit::{Factory, Limits};
-pub use report::{Check, Failure, Report};
 pub use set::{Call, Ended, Injected, Outcome, SetUp, Stored};
 
+use crate::Report;
 use kit::Kit;
 
 /// Puts a scheme through all checks. After a call that hangs no more is tried, since its threads are still about.

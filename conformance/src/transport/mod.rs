@@ -24,6 +24,7 @@ mod stage;
 
 pub use file_system::TinyFileSystem;
 
+use crate::{Check, Report};
 use limited::{Hung, Limited};
 use scr_plugin_api::Transport;
 use stage::Stage;
@@ -69,6 +70,19 @@ pub struct Failure {
     pub found: String,
     /// The usual cure.
     pub cure: &'static str,
+}
+
+/// How each rule was kept, of which these were not.
+pub fn report(failures: Vec<Failure>) -> Report {
+    let mut checks: Vec<_> =
+        all().map(|case| Check { name: case.name.to_owned(), ..Check::default() }).collect();
+    for Failure { case, found, cure } in failures {
+        checks
+            .iter_mut()
+            .filter(|check| check.name == case)
+            .for_each(|check| check.fail(found.clone(), cure));
+    }
+    Report { checks }
 }
 
 /// All rules.

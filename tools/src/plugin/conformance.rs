@@ -2,15 +2,16 @@
 
 use super::apart::{answer, ask};
 use super::check::manifest_of;
-use super::report::ConformanceReport;
 use super::ConformanceArgs;
 use crate::environment;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};
 use scr_base::message::span;
 use scr_conformance::scheme::Limits;
+use scr_conformance::Report;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind};
 use scr_plugin_api::KvTree;
+use serde_json::json;
 use std::ffi::OsStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
@@ -19,16 +20,18 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     if args.here {
         let outcome = examine(args).map_err(|error| format!("{error:#}"));
         answer(&outcome)?;
-        return Ok(Answer::from(outcome.is_ok_and(|report| report.passed)));
+        return Ok(Answer::from(outcome.is_ok_and(|report| report.passed())));
     }
     let timeout = args.timeout.as_secs().to_string();
     let arguments = ["conformance", "--here", "--timeout", &timeout].map(OsStr::new);
     let arguments =
         arguments.into_iter().chain([args.file.as_os_str()]).chain(args.options.iter().map(OsStr::new));
-    match ask::<Result<ConformanceReport, String>>(arguments, None)? {
+    match ask::<Result<Report, String>>(arguments, None)? {
         Ok(Ok(report)) => {
-            show(args.json, serde_json::to_value(&report)?, report.text())?;
-            Ok(Answer::from(report.passed))
+            let text: String = report.checks.iter().map(ToString::to_string).collect();
+            let passed = report.passed();
+            show(args.json, json!({ "passed": passed, "checks": report.checks }), text)?;
+            Ok(Answer::from(passed))
         }
         Ok(Err(why)) => bail!("{} was not tried: {why}", args.file.display()),
         Err(how) => {
@@ -38,7 +41,7 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     }
 }
 
-fn examine(args: &ConformanceArgs) -> Result<ConformanceReport> {
+fn examine(args: &ConformanceArgs) -> Result<Report> {
     let manifest = manifest_of(&args.file)?;
     let manifest = manifest.with_context(|| format!("{} has no manifest beside it", args.file.display()))?;
     let env = environment::env()?;
@@ -78,7 +81,7 @@ fn within<T>(limit: Duration, what: &'static str, work: impl FnOnce() -> T) -> T
     result
 }
 
-fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<ConformanceReport> {
+fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {
     let new = || within(limit, "making one with its options", || open.scheme(options));
     // The kit makes one for every member of every set; whether it can be made at all is asked before.
     new()?;
@@ -88,7 +91,7 @@ fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Confor
     };
     let tolerates = tolerates(open, options)?;
     let limits = Limits { format: open.formats().1, call: limit, tolerates, ..Limits::default() };
-    Ok(ConformanceReport::of_scheme(&scr_conformance::scheme::run(&make, &limits)))
+    Ok(scr_conformance::scheme::run(&make, &limits))
 }
 
 /// The promise in the manifest: a number, or the option that holds it.
@@ -101,7 +104,7 @@ fn tolerates(open: &OpenPlugin, options: &KvTree) -> Result<Option<u32>> {
     Ok(Some(number))
 }
 
-fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<ConformanceReport> {
+fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {
     let new = || within(limit, "making one with its options", || open.transport(options));
     new()?;
     let make = || match new() {
@@ -110,5 +113,5 @@ fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Con
     };
     let survives = open.manifest.capabilities.survives_job;
     let failures = scr_conformance::transport::run_within(&make, survives, limit);
-    Ok(ConformanceReport::of_transport(&failures.context("cannot make a folder to copy in")?))
+    Ok(scr_conformance::transport::report(failures.context("cannot make a folder to copy in")?))
 }

@@ -2,7 +2,6 @@
 
 use scr_base::describe;
 use scr_base::env::Env;
-use scr_conformance::{scheme, transport};
 use scr_core::plugin::{Discovery, FoundPlugin, OptionSpec};
 use serde::{Deserialize, Serialize};
 use serde_json::{json, Value};
@@ -16,89 +15,6 @@ pub(crate) struct CheckReport {
     pub(crate) good: bool,
     /// The checks made, in order, up to the first that failed.
     pub(crate) steps: Vec<Step>,
-}
-
-/// The answer of `conformance`.
-#[derive(Serialize, Deserialize)]
-pub(crate) struct ConformanceReport {
-    pub(crate) passed: bool,
-    checks: Vec<RuleReport>,
-}
-
-/// One rule, and how it was kept.
-#[derive(Serialize, Deserialize)]
-struct RuleReport {
-    rule: String,
-    /// How often it was tried, where that was counted.
-    tried: Option<u64>,
-    failed: u64,
-    /// The finding; of many failures only the first few.
-    failures: Vec<String>,
-    /// The usual cure if it failed.
-    cure: Option<String>,
-    warnings: Vec<String>,
-    skipped: Option<String>,
-}
-
-impl ConformanceReport {
-    pub(crate) fn of_scheme(report: &scheme::Report) -> Self {
-        let failure = |failure: &scheme::Failure| {
-            format!("{}: expected {}, but {}", failure.place, failure.expected, failure.came)
-        };
-        let rule = |check: &scheme::Check| RuleReport {
-            rule: check.name.to_owned(),
-            tried: Some(check.tried),
-            failed: check.failed,
-            failures: check.failures.iter().map(failure).collect(),
-            cure: (check.failed > 0).then(|| check.cure.to_owned()),
-            warnings: check.warnings.clone(),
-            skipped: check.skipped.clone(),
-        };
-        let checks = report.checks.iter().map(rule).collect();
-        Self { passed: report.passed(), checks }
-    }
-
-    pub(crate) fn of_transport(failures: &[transport::Failure]) -> Self {
-        let rule = |case: &transport::Case| {
-            let found = failures.iter().filter(|failure| failure.case == case.name);
-            let failures: Vec<_> = found.map(|failure| failure.found.clone()).collect();
-            RuleReport {
-                rule: case.name.to_owned(),
-                tried: None,
-                failed: failures.len() as u64,
-                cure: failures.first().map(|_| case.cure.to_owned()),
-                failures,
-                warnings: Vec::new(),
-                skipped: None,
-            }
-        };
-        let checks = transport::all().map(rule).collect();
-        Self { passed: failures.is_empty(), checks }
-    }
-
-    /// A line for each rule, and below it what was found.
-    pub(crate) fn text(&self) -> String {
-        self.checks.iter().map(RuleReport::text).collect()
-    }
-}
-
-impl RuleReport {
-    fn text(&self) -> String {
-        let verdict = match (self.failed, self.tried) {
-            (0, Some(0)) => "skip",
-            (0, _) => "pass",
-            _ => "FAIL",
-        };
-        let tried = self.tried.map_or_else(String::new, |tried| format!(" ({tried} tried)"));
-        let mut text = format!("{verdict}  {}{tried}\n", self.rule);
-        let warnings = self.warnings.iter().map(|warning| format!("warning: {warning}"));
-        let skipped = self.skipped.iter().map(|reason| format!("not tried: {reason}"));
-        let cure = self.cure.iter().map(|cure| format!("to fix it: {cure}"));
-        for line in self.failures.iter().cloned().chain(cure).chain(warnings).chain(skipped) {
-            text.push_str(&format!("      {line}\n"));
-        }
-        text
-    }
 }
 
 /// One check.
