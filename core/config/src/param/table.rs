@@ -259,7 +259,7 @@ parameters! {
     FLUSH: u64 = "SCR_FLUSH", COUNT, text("10"), Anywhere,
         "Flush every Nth checkpoint to the prefix directory; 0 for no periodic flush.";
     FLUSH_TYPE: String = "SCR_FLUSH_TYPE", Kind::Name { known: TRANSPORTS }, text("SYNC"), Anywhere,
-        "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name.";
+        "The flush transport: SYNC, PTHREAD, AGENT, BBAPI, DATAWARP, or a plugin's name. With SCR_FLUSH_ASYNC=1 the default is PTHREAD.";
     ENCODE_ASYNC: bool = "SCR_ENCODE_ASYNC", Kind::Bool, text("0"), Anywhere,
         "Whether checkpoints are protected while the application computes, unless their CKPT line has ENCODE.";
     ENCODE_ASYNC_BW: u64 = "SCR_ENCODE_ASYNC_BW", Kind::Bytes { least: 0 }, text("0"), Anywhere,
@@ -357,12 +357,12 @@ parameters! {
     EXCLUDE_NODES: Option<String> = "SCR_EXCLUDE_NODES", Kind::Text, DefaultValue::Unset, Anywhere,
         "Nodes not to run on, as a list such as node[1-3,7].";
     LOG_ENABLE: bool = "SCR_LOG_ENABLE", Kind::Bool, built(build::LOG_ENABLE, "1"), Anywhere,
-        "Whether to log events at all: by default to .scr/events in the prefix directory; set to 1, also where C SCR does.";
+        "Whether to log events. Unset, they go to .scr/events in the prefix directory only; set to 1, also where C SCR logs.";
     LOG_TXT_ENABLE: bool = "SCR_LOG_TXT_ENABLE", Kind::Bool, built(build::LOG_TXT_ENABLE, "1"), Anywhere,
-        "Whether to log events to .scr/log in the prefix directory, if this or SCR_LOG_ENABLE is set.";
+        "Whether SCR_LOG_ENABLE=1 logs to .scr/log in the prefix directory. Set to 1, this alone is enough.";
     LOG_SYSLOG_ENABLE: bool = "SCR_LOG_SYSLOG_ENABLE", Kind::Bool,
         built(build::LOG_SYSLOG_ENABLE, "1"), Anywhere,
-        "Whether to log events to syslog, if this or SCR_LOG_ENABLE is set.";
+        "Whether SCR_LOG_ENABLE=1 logs to syslog. Set to 1, this alone is enough.";
     LOG_SYSLOG_FACILITY: String = "SCR_LOG_SYSLOG_FACILITY", Kind::Text,
         built(build::LOG_SYSLOG_FACILITY, "LOG_LOCAL7"), Anywhere,
         "Facility of syslog messages, as in openlog(3).";
