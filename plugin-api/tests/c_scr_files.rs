@@ -16,8 +16,7 @@ fn files_below(root: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut folders = vec![root.to_owned()];
     while let Some(folder) = folders.pop() {
-        for entry in fs::read_dir(folder).unwrap() {
-            let path = entry.unwrap().path();
+        for path in scr_plugin_api::paths_in(&folder).unwrap() {
             if path.is_dir() {
                 folders.push(path);
             } else {

@@ -13,6 +13,8 @@
 //!
 //! [`on_each_mpi`] makes one test for each MPI of a function that gets the MPI to use.
 
+#![allow(clippy::disallowed_methods, reason = "a test fails if it cannot continue")]
+
 mod at_call;
 mod browser;
 mod cluster;

@@ -19,7 +19,7 @@ mod form;
 
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
-use scr_plugin_api::{above_standard, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
+use scr_plugin_api::{above_standard, paths_in, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::fs;
@@ -222,15 +222,7 @@ pub(crate) fn is_to_stop(path: &Path) -> bool {
 
 /// All transfer files of a control directory, in the order of their names; those that cannot be read are left out.
 pub fn list(control: &Path) -> Vec<PathBuf> {
-    let mut found: Vec<_> = fs::read_dir(control)
-        .into_iter()
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| is_transfer(path))
-        .collect();
-    found.sort();
-    found
+    paths_in(control).unwrap_or_default().into_iter().filter(|path| is_transfer(path)).collect()
 }
 
 fn is_transfer(path: &Path) -> bool {

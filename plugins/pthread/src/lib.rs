@@ -79,12 +79,7 @@ mod tests {
     }
 
     fn sizes(folder: &std::path::Path) -> Vec<(std::path::PathBuf, u64)> {
-        let mut all: Vec<_> = fs::read_dir(folder)
-            .unwrap()
-            .map(|entry| entry.unwrap())
-            .map(|entry| (entry.path(), entry.metadata().unwrap().len()))
-            .collect();
-        all.sort();
-        all
+        let all = scr_plugin_api::paths_in(folder).unwrap().into_iter();
+        all.map(|path| (path.clone(), path.metadata().unwrap().len())).collect()
     }
 }

@@ -276,8 +276,8 @@ pub unsafe extern "C" fn BB_StartTransfer(definition: *mut c_void, handle: u64) 
 }
 
 fn open_files() -> Vec<PathBuf> {
-    let links = fs::read_dir("/proc/self/fd").into_iter().flatten();
-    links.filter_map(|entry| fs::read_link(entry.ok()?.path()).ok()).collect()
+    let links = scr_plugin_api::paths_in(Path::new("/proc/self/fd")).unwrap_or_default();
+    links.iter().filter_map(|link| fs::read_link(link).ok()).collect()
 }
 
 /// # Safety

@@ -1,7 +1,7 @@
 //! Plugins for the tests of the plugin host, and libraries that stand in for vendors': see the examples, each of which is a
 //! library of its own.
 
-#![allow(clippy::unwrap_used, reason = "it serves tests only")]
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "it serves tests only")]
 
 pub mod staged;
 pub mod standin;

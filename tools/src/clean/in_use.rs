@@ -10,6 +10,7 @@ use scr_base::env::Env;
 use scr_config::param;
 use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir};
+use scr_plugin_api::paths_in;
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
@@ -215,19 +216,21 @@ impl Process {
 /// An allocation that no resource manager knows is dead if nothing has changed for so long.
 const LONG_IDLE: Duration = Duration::from_secs(24 * 60 * 60);
 
+/// The number of a process, from its folder below `/proc`.
+fn number(process: &Path) -> Option<u32> {
+    process.file_name()?.to_str()?.parse().ok()
+}
+
 /// The processes of this user, but for this very process.
 fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
     let (own, uid) = (std::process::id(), rustix::process::geteuid().as_raw());
     let around: HashSet<u32> = ancestors(own).into_iter().chain(readers_of(own)).collect();
     let mut processes = Vec::new();
-    for entry in fs::read_dir("/proc")?.flatten() {
-        let Some(pid) = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok()) else {
-            continue;
-        };
-        if pid == own || !entry.metadata().is_ok_and(|status| status.uid() == uid) {
+    for dir in paths_in(Path::new("/proc"))? {
+        let Some(pid) = number(&dir) else { continue };
+        if pid == own || !dir.symlink_metadata().is_ok_and(|status| status.uid() == uid) {
             continue;
         }
-        let dir = entry.path();
         let link = |name: &str| fs::read_link(dir.join(name)).unwrap_or_default();
         let maps = fs::read_to_string(dir.join("maps")).unwrap_or_default();
         let mapped = maps.lines().filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])));
@@ -237,8 +240,8 @@ fn processes(env: &Env, variables: &[String]) -> Result<Vec<Process>> {
             false => jobs(env, &dir, variables, runs_scr(&link("exe"), &open)),
         };
         open.push(link("cwd"));
-        let files = fs::read_dir(dir.join("fd")).into_iter().flatten().flatten();
-        open.extend(files.filter_map(|file| fs::read_link(file.path()).ok()));
+        let files = paths_in(&dir.join("fd")).unwrap_or_default();
+        open.extend(files.iter().filter_map(|file| fs::read_link(file).ok()));
         processes.push(Process { pid, jobs, open });
     }
     Ok(processes)
@@ -284,8 +287,8 @@ fn readers_of(own: u32) -> HashSet<u32> {
     let file = |pid: u32, number: u32| fs::read_link(format!("/proc/{pid}/fd/{number}")).ok();
     let pipe =
         |pid: u32, number: u32| file(pid, number).filter(|path| path.to_string_lossy().starts_with("pipe:"));
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    let processes = paths_in(Path::new("/proc")).unwrap_or_default();
+    let pids = processes.iter().filter_map(|process| number(process));
     let inputs: Vec<_> = pids.filter_map(|pid| Some((pid, pipe(pid, 0)?))).collect();
     let mut readers = HashSet::new();
     let mut writers = vec![own];

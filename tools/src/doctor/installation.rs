@@ -11,6 +11,7 @@ use scr_base::message::amount;
 use scr_config::descriptor::NOTHING_ON_NODES;
 use scr_config::param::{self, Params};
 use scr_core::plugin::{check_library, Trusted};
+use scr_plugin_api::paths_in;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -43,11 +44,9 @@ pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
     if own.exists() {
         return Ok(vec![own]);
     }
-    let trees = std::fs::read_dir(dir).into_iter().flatten().flatten();
-    let mut found: Vec<_> =
-        trees.map(|tree| tree.path().join(LIBRARY)).filter(|library| library.exists()).collect();
+    let trees = paths_in(dir).unwrap_or_default().into_iter();
+    let found: Vec<_> = trees.map(|tree| tree.join(LIBRARY)).filter(|library| library.exists()).collect();
     ensure!(!found.is_empty(), "there is no library {}; install it with `make install'", own.display());
-    found.sort();
     Ok(found)
 }
 

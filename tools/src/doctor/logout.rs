@@ -3,6 +3,7 @@
 
 use super::{Check, Verdict};
 use scr_base::env::Env;
+use scr_plugin_api::paths_in;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -29,13 +30,8 @@ fn setting(root: &Path) -> Option<bool> {
     let main = ["etc", "usr/lib"].map(|folder| root.join(folder).join("systemd/logind.conf"));
     let main = main.into_iter().find_map(|path| fs::read_to_string(path).ok()).unwrap_or_default();
     let folders = ["etc", "run", "usr/lib"].map(|folder| root.join(folder).join("systemd/logind.conf.d"));
-    let mut others: Vec<PathBuf> = folders
-        .iter()
-        .filter_map(|folder| fs::read_dir(folder).ok())
-        .flatten()
-        .flatten()
-        .map(|entry| entry.path())
-        .collect();
+    let mut others: Vec<PathBuf> =
+        folders.iter().flat_map(|folder| paths_in(folder).unwrap_or_default()).collect();
     others.retain(|path| path.extension().is_some_and(|end| end == "conf"));
     others.sort_by_key(|path| path.file_name().map(ToOwned::to_owned));
     let others: Vec<_> = others.iter().filter_map(|path| fs::read_to_string(path).ok()).collect();

@@ -11,9 +11,12 @@ use crate::output::Answer;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use scr_base::env::Env;
+use scr_base::fs::{Files, RealFiles};
 use scr_comm::tcp::interface::choose;
 use scr_config::param::{self, Params};
+use scr_plugin_api::paths_in;
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -63,8 +66,8 @@ pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String], 
 fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -> Result<Vec<Check>> {
     let prefix = params.get(&param::PREFIX);
     let folder = tempfile::Builder::new().prefix(".scr-doctor.").tempdir_in(&prefix);
-    let folder = folder.with_context(|| format!("cannot make a folder in {}", prefix.display()))?;
-    let path = folder.path().to_str().context("the name of the prefix directory is not UTF-8")?;
+    let folder = folder.with_context(|| format!("cannot make a folder in {}", prefix.display()))?.keep();
+    let path = folder.to_str().context("the name of the prefix directory is not UTF-8")?;
     let count = group.len().to_string();
     let command = [scr, "doctor", "--meet-in", path, "--nodes", &count].map(str::to_owned);
     let answers = allocation.on_nodes().run(group, &command, Limit::Total(LONGEST));
@@ -77,7 +80,9 @@ fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -
             }
         }
     });
-    Ok(checks.collect())
+    let checks = checks.collect();
+    drop((&RealFiles as &dyn Files).remove_tree(&folder));
+    Ok(checks)
 }
 
 /// Connects to the other nodes, and prints for the doctor what is wrong.
@@ -133,10 +138,9 @@ fn wait_for(
     let began = Instant::now();
     loop {
         let mut found = BTreeMap::new();
-        for file in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
-            let file = file?;
-            if let Some(address) = file.file_name().to_str().and_then(&address) {
-                found.insert(address, fs::read_to_string(file.path())?);
+        for file in paths_in(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+            if let Some(address) = file.file_name().and_then(OsStr::to_str).and_then(&address) {
+                found.insert(address, fs::read_to_string(file)?);
             }
         }
         if found.len() >= count {

@@ -7,9 +7,11 @@ use super::query::Query;
 use super::read_text;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
+use scr_plugin_api::paths_in;
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 use std::collections::BTreeMap;
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// The manager of the nodes of a job.
@@ -257,8 +259,11 @@ fn manifests<T: DeserializeOwned>(
         all.insert((*name).to_owned(), manifest);
     }
     let Some(folder) = site.map(|site| site.join(kind)) else { return Ok(all) };
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(all) };
-    for path in entries.flatten().map(|entry| entry.path()) {
+    let paths = match paths_in(&folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
+        listed => listed.with_context(|| format!("cannot list {}", folder.display()))?,
+    };
+    for path in paths {
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
         if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str())) {
             let text = read_text(&path);

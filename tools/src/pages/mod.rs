@@ -17,6 +17,7 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::roff::{roman, Roff};
 use clap_mangen::Man;
+use scr_plugin_api::paths_in;
 use sections::Texts;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -73,13 +74,12 @@ fn today() -> String {
 fn classic_names(bin: &Path) -> Result<Vec<(String, String)>> {
     let list = || format!("cannot list {}", bin.display());
     let mut names = Vec::new();
-    for entry in fs::read_dir(bin).with_context(list)? {
-        let link = entry.with_context(list)?.file_name();
-        if let Some([_, subcommand, ..]) = cli::classic(Path::new(&link)).as_deref() {
+    for link in paths_in(bin).with_context(list)? {
+        let link = link.file_name().unwrap_or_default();
+        if let Some([_, subcommand, ..]) = cli::classic(Path::new(link)).as_deref() {
             names.push((link.to_string_lossy().into_owned(), subcommand.clone()));
         }
     }
-    names.sort();
     Ok(names)
 }
 

@@ -19,6 +19,7 @@ use crate::output::{or_show_error, show, Answer};
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use report::{Report, Simulation};
+use scr_plugin_api::paths_in;
 use serde_json::json;
 use site::Site;
 use std::fs;
@@ -129,10 +130,9 @@ fn find(machine: &Path) -> Result<PathBuf> {
     if file.exists() {
         return Ok(file);
     }
-    let entries = fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let names = entries.filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
-    let mut names: Vec<String> = names.collect();
-    names.sort();
+    let files = paths_in(&folder).unwrap_or_default();
+    let names = files.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
+    let names: Vec<String> = names.collect();
     let name = machine.display();
     match &names[..] {
         [] => bail!("there is no file {name}, and no machine of that name in {}", folder.display()),

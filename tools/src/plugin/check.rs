@@ -11,6 +11,7 @@ use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::message::amount;
 use scr_core::plugin::{check_library, CheckedLibrary, FoundPlugin, Manifest, Trusted};
+use scr_plugin_api::paths_in;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,11 +60,8 @@ pub(super) fn manifest_of(file: &Path) -> Result<Option<PathBuf>> {
     if is_manifest(&file) {
         return Ok(Some(file));
     }
-    let Some(Ok(entries)) = file.parent().map(std::fs::read_dir) else { return Ok(None) };
-    let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
-    let mut manifests: Vec<PathBuf> = paths.filter(|path| is_manifest(path)).collect();
-    manifests.sort();
-    Ok(manifests.into_iter().find(|path| names(path, &file)))
+    let Some(Ok(paths)) = file.parent().map(paths_in) else { return Ok(None) };
+    Ok(paths.into_iter().find(|path| is_manifest(path) && names(path, &file)))
 }
 
 pub(super) fn is_manifest(path: &Path) -> bool {

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 use scr_base::env::Env;
 use scr_core::plugin::PluginKind;
 use scr_plugin_api::abi::API_VERSION;
+use scr_plugin_api::paths_in;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -156,10 +157,9 @@ fn dependencies(template: &Template, are_copied: bool) -> String {
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     let copying = || format!("cannot copy {} to {}", from.display(), to.display());
     fs::create_dir_all(to).with_context(copying)?;
-    for entry in fs::read_dir(from).with_context(copying)? {
-        let entry = entry.with_context(copying)?;
-        let (source, copy) = (entry.path(), to.join(entry.file_name()));
-        match entry.file_type().with_context(copying)?.is_dir() {
+    for source in paths_in(from).with_context(copying)? {
+        let copy = to.join(source.file_name().unwrap_or_default());
+        match source.symlink_metadata().with_context(copying)?.is_dir() {
             true => copy_tree(&source, &copy)?,
             false => drop(fs::copy(&source, &copy).with_context(copying)?),
         }

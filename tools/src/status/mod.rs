@@ -18,6 +18,7 @@ use anyhow::{bail, Result};
 use clap::Args;
 use gather::Facts;
 use judge::Judged;
+use scr_plugin_api::paths_in;
 use scr_prefix::Prefix;
 use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
@@ -72,7 +73,7 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Answer> {
 /// Refuses a folder that no job has used: its name may be mistyped.
 fn expect_used(prefix: &Prefix) -> Result<()> {
     let scr_dir = prefix.scr_dir();
-    match std::fs::read_dir(&scr_dir) {
+    match paths_in(&scr_dir) {
         Ok(_) => Ok(()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
             bail!("{}; correct the name that was given, or SCR_PREFIX", environment::unused(prefix))

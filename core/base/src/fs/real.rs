@@ -13,15 +13,14 @@ use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{forked, lock, mapped, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status, Writer};
 use rustix::fs::{
     fstat, fstatfs, futimens, linkat, major, minor, mkdirat, renameat, statat, statx, unlinkat, utimensat,
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
+    AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
 };
 use rustix::io::Errno;
-use scr_plugin_api::Handle;
+use scr_plugin_api::{names_in, paths_in, Handle};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -142,19 +141,6 @@ fn birth(folder: BorrowedFd<'_>, name: &OsStr) -> io::Result<Option<(i64, u32)>>
     }
 }
 
-/// The names in an open folder, sorted.
-fn names_in(folder: OwnedFd) -> io::Result<Vec<PathBuf>> {
-    let names =
-        Dir::new(folder)?.map(|entry| Ok(PathBuf::from(OsStr::from_bytes(entry?.file_name().to_bytes()))));
-    let is_name = |name: &io::Result<PathBuf>| {
-        !name.as_ref().is_ok_and(|name| name == Path::new(".") || name == Path::new(".."))
-    };
-    let mut names = names.filter(is_name).collect::<io::Result<Vec<_>>>()?;
-    // By their bytes: to compare two paths is to parse both.
-    names.sort_unstable_by(|one, other| one.as_os_str().cmp(other.as_os_str()));
-    Ok(names)
-}
-
 fn space_of(system: &StatFs) -> Space {
     let block = u64::try_from(system.f_frsize).unwrap_or(0);
     // One in memory that may grow without limit has no blocks.
@@ -197,12 +183,13 @@ impl RealFile {
 
 /// Whether the process of this folder below `/proc` has a file open for writing. `None` if its open files cannot be listed.
 fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
-    let open = fs::read_dir(process.join("fd")).ok()?.flatten();
-    let mut same = open.filter(|entry| {
-        fs::metadata(entry.path()).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+    let open = paths_in(&process.join("fd")).ok()?;
+    let mut same = open.iter().filter(|number| {
+        fs::metadata(number).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
     });
-    Some(same.any(|entry| {
-        let info = fs::read_to_string(process.join("fdinfo").join(entry.file_name())).unwrap_or_default();
+    Some(same.any(|number| {
+        let number = number.file_name().unwrap_or_default();
+        let info = fs::read_to_string(process.join("fdinfo").join(number)).unwrap_or_default();
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
         flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
@@ -306,13 +293,14 @@ impl File for RealFile {
 
     fn other_writer(&self) -> Option<String> {
         let own = self.file.get().and_then(fs::File::metadata).ok()?;
-        let number = |process: &fs::DirEntry| process.file_name().to_str()?.parse::<u32>().ok();
-        let processes = fs::read_dir("/proc").ok()?.flatten();
-        let mut others =
-            processes.filter(|process| number(process).is_some_and(|number| number != std::process::id()));
-        let other = others.find(|process| has_open_to_write(&process.path(), &own) == Some(true))?;
-        let program = fs::read_to_string(other.path().join("comm")).unwrap_or_default();
-        Some(format!("{} ({})", number(&other)?, program.trim()))
+        let number = |process: &Path| process.file_name()?.to_str()?.parse::<u32>().ok();
+        let is_other =
+            |process: &&PathBuf| number(process).is_some_and(|number| number != std::process::id());
+        let processes = paths_in(Path::new("/proc")).ok()?;
+        let mut others = processes.iter().filter(is_other);
+        let other = others.find(|process| has_open_to_write(process, &own) == Some(true))?;
+        let program = fs::read_to_string(other.join("comm")).unwrap_or_default();
+        Some(format!("{} ({})", number(other)?, program.trim()))
     }
 
     fn map(&self, len: u64) -> Option<Mapped> {
