@@ -5,6 +5,7 @@
 use super::loss::Loss;
 use super::part::PartDir;
 use super::record::{FileRecord, RankRecord};
+use scr_base::fs::verify::{expect_bytes, FileError};
 use scr_base::fs::{At, Files, FsError, Kind, Status};
 use scr_prefix::{Overwritten, Prefix};
 use std::ffi::OsStr;
@@ -153,6 +154,28 @@ pub(crate) fn expect_unchanged(files: &dyn Files, path: &Path, file: &FileRecord
         true => Ok(()),
         false => Err(Flaw::Changed { path: path.to_owned() }),
     }
+}
+
+/// A file that was written to after the dataset was complete: its time or its length has changed, and its bytes too, where there
+/// is a checksum.
+pub(crate) fn written_late(
+    files: &dyn Files,
+    place: &dyn PartPlace,
+    record: &RankRecord,
+    block_bytes: u64,
+) -> Option<PathBuf> {
+    let is_late = |path: &Path, file: &FileRecord| {
+        matches!(expect_unchanged(files, path, file), Err(Flaw::Changed { .. } | Flaw::Length { .. }))
+            && (file.crc.is_none() || {
+                let same = expect_bytes(files, path, file.bytes, file.crc, block_bytes);
+                matches!(same, Err(FileError::Size { .. } | FileError::Checksum { .. }))
+            })
+    };
+    record
+        .files
+        .iter()
+        .map(|file| (place.file(record, file), file))
+        .find_map(|(path, file)| is_late(&path, file).then_some(path))
 }
 
 fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {

@@ -188,7 +188,12 @@ fn check(
         Ok((sum.transpose()?, status))
     };
     let (found, status) = retried(files, look)?;
-    compare(&copy.file.source, copy.file.crc, found)?;
+    compare(&copy.file.source, copy.file.crc, found).map_err(|error| {
+        match copy.origin.is_some_and(|origin| origin.mtime != copy.file.mtime) {
+            true => FileError::Changed { path: copy.file.source.clone() },
+            false => error,
+        }
+    })?;
     copy.crc = found;
     if options.metadata {
         apply_metadata(files, copy, status, options.owner)?;

@@ -40,6 +40,7 @@ mod settings_report;
 pub use crate::error::Error;
 pub use late_ranks::LateRanks;
 
+use crate::cache::place::written_late;
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
 use crate::cache::{Cache, CachedDataset};
@@ -62,6 +63,7 @@ use output::Output;
 use relative_names::MeantPaths;
 use restart_files::Listed;
 use scr_comm::placement::Survives;
+use scr_config::param;
 use scr_plugin_api::Call;
 use scr_prefix::Running;
 use std::collections::BTreeSet;
@@ -103,6 +105,8 @@ pub struct Session {
     metrics: Option<Metrics>,
     /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
     has_told_unsaved: bool,
+    /// The newest dataset of which this rank has said that the application has written to it too late.
+    has_told_late: u64,
     /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.
     of_other_ranks: Vec<OfOtherRanks>,
     /// The lending of the files of the one that the application is about to read.
@@ -220,6 +224,7 @@ impl Session {
     /// Reads the redundancy that the restart did not need, once the application has its files. Damaged parts are rebuilt, so that
     /// the datasets survive as many losses as before. Collective.
     fn verify_redundancy(&mut self) -> Result<(), Error> {
+        self.tell_of_late_writes();
         if !std::mem::take(&mut self.is_redundancy_unread) {
             return Ok(());
         }
@@ -232,6 +237,24 @@ impl Session {
         }
         self.cache.datasets_mut().iter_mut().for_each(|cached| cached.verified = Verified::All);
         Ok(())
+    }
+
+    /// Nothing else would name the cause, once a flush or a restart finds bytes that are not those of the checkpoint.
+    fn tell_of_late_writes(&mut self) {
+        let Some(cached) = self.cache.datasets().last().filter(|cached| cached.id() > self.has_told_late)
+        else {
+            return;
+        };
+        let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
+        if let Some(path) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
+            self.job.report.error_here(&format!(
+                "{} was written to after SCR_Complete_output of {}, and what it holds now is not that checkpoint; let the \
+                 application write and close its files before that call",
+                path.display(),
+                cached.record.label()
+            ));
+            self.has_told_late = cached.id();
+        }
     }
 
     /// The application computes from now on.

@@ -13,9 +13,42 @@ use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 fn some(rank: Rank) -> Vec<usize> {
     vec![500 + 10 * rank.index(), 33]
+}
+
+/// A flush said that the file is damaged, and in bypass mode nothing said anything. What moves no more than a time, as a file
+/// server may after the file is closed, is not late.
+#[test]
+fn a_file_that_the_application_writes_to_too_late_is_named_in_its_next_call() {
+    for (bypass, changes) in [("0", true), ("0", false), ("1", true)] {
+        let world = World::new(4, 4).set("SCR_CACHE_BYPASS", bypass).set("SCR_FLUSH", "10");
+        let file = match bypass {
+            "1" => world.prefix().join("ckpt.1/rank_0.0"),
+            _ => world.node("n0").join("user1/scr.defjobid/scr.dataset.1/r0/rank_0.0"),
+        };
+        let run = world.run(|application| {
+            application.checkpoint(1, some).unwrap();
+            if application.rank == Rank(0) {
+                let written = std::fs::File::options().write(true).open(&file).unwrap();
+                if changes {
+                    std::os::unix::fs::FileExt::write_all_at(&written, b"late", 0).unwrap();
+                }
+                written.set_modified(SystemTime::now() + Duration::from_secs(1)).unwrap();
+            }
+            let is_flushed = application.finalize().is_ok();
+            assert_eq!(is_flushed, bypass == "1" || !changes);
+        });
+        let told = |what: &str| run.lines.iter().filter(|line| line.contains(what)).count();
+        assert_eq!(
+            told("was written to after SCR_Complete_output of dataset 1 `ckpt.1'"),
+            usize::from(changes)
+        );
+        let is_named = told("copying failed") == told("rank_0.0 was written to after SCR_Complete_output;");
+        assert!(is_named, "{:?}", run.lines);
+    }
 }
 
 /// A job of four nodes, with a checkpoint to damage.

@@ -206,7 +206,9 @@ pub enum FileError {
         path: PathBuf,
     },
     /// The application may have written to the file after its dataset was complete.
-    #[error("{} was changed since it was written", path.display())]
+    #[error(
+        "{} was written to after SCR_Complete_output; let the application write and close its files before that call", path.display()
+    )]
     Changed {
         /// The file.
         path: PathBuf,
@@ -275,7 +277,11 @@ mod tests {
                 "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
                 true,
             ),
-            (FileError::Changed { path: path() }, "/pfs/a was changed since it was written", false),
+            (
+                FileError::Changed { path: path() },
+                "/pfs/a was written to after SCR_Complete_output; let the application write and close its files before that call",
+                false,
+            ),
             (
                 FileError::Fs(FsError::Io { doing: "make the folder", path: path(), source: cause() }),
                 "cannot make the folder /pfs/a: No space left on device (os error 28)",

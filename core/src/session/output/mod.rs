@@ -173,8 +173,8 @@ impl Output {
                 continue;
             }
             let path = PartPlace::file(&self.part, &self.record, &self.record.files[at]);
-            let status = match job.files().status(&path) {
-                Ok(status) if status.kind == Kind::File => status,
+            match job.files().status(&path) {
+                Ok(status) if status.kind == Kind::File => (),
                 Ok(_) => return Err(InvalidError::NotAFile { path }),
                 Err(source) => return Err(InvalidError::NotFound { path, source }),
             };
@@ -194,6 +194,12 @@ impl Output {
                 // No record says that it is there before: a record may outlive bytes that the power takes away.
                 file.sync().map_err(unsynced)?;
             }
+            // Over NFS the time is that of the server once a file has been synced and opened anew.
+            let status = match &open {
+                Some(file) => file.status(),
+                None => job.files().status(&path),
+            };
+            let status = status.map_err(|source| InvalidError::NotFound { path, source })?;
             let file = &mut self.record.files[at];
             (file.bytes, file.mode, file.mtime) = (status.len, status.mode, status.mtime);
             // In bypass mode no scheme reads them.
