@@ -17,8 +17,8 @@ use scr_comm::{Collective, CommError, Rank};
 use scr_config::param;
 use scr_plugin_api::KvTree;
 use scr_prefix::container::{members_from_tree, members_to_tree};
-use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{Contents, DatasetDescriptor, FileName, IndexEntry, Member, Prefix, PrefixError, Summary};
+use scr_prefix::ledger::{self, LedgerDir};
+use scr_prefix::{Contents, DatasetDescriptor, FileName, Member, Prefix, PrefixError, Summary};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -77,12 +77,7 @@ pub(super) fn remove_replaced(files: &dyn Files, prefix: &Prefix) -> Result<(), 
     let is_gone = |&id: &u64| index.entry(id).is_none() || planted(Bug::ListedContainersRemoved);
     for id in prefix.dataset_ids(files)?.into_iter().filter(is_gone) {
         let Ok(Some(Summary { dataset, .. })) = Summary::read(files, prefix, id) else { continue };
-        let has_name = match planted(Bug::ListedContainersRemoved) {
-            true => index.entries().into_iter().max_by_key(IndexEntry::seq),
-            false => index.id_of(&dataset.name).and_then(|id| index.entry(id)),
-        };
-        let is_newer = |other: IndexEntry| other.is_valid() && other.seq() > index.seq_of(&dataset);
-        if !dataset.aggregated || !has_name.is_some_and(is_newer) {
+        if !dataset.aggregated || !ledger::has_newer(&index, &dataset) {
             continue;
         }
         let folder = prefix.dataset_dir(id);

@@ -16,6 +16,7 @@ mod env;
 pub mod faulty;
 pub mod fixtures;
 mod moments;
+pub mod promises;
 
 pub use env::{FakeClock, RecordedOutput, TestEnv};
 pub use moments::{moments, takes_all};

@@ -1,7 +1,7 @@
 //! Which files of an older dataset a newer one may have written over, and what proves that it has not.
 
 use super::Ledger;
-use crate::{DatasetDescriptor, IndexEntry, DELETION};
+use crate::{DatasetDescriptor, Index, IndexEntry, DELETION};
 use scr_base::planted::{planted, Bug};
 
 /// Whether a dataset written in place may cost others a file: those that are complete, or that lie in place without being listed
@@ -20,6 +20,16 @@ pub fn is_recorded(is_there: bool, is_any_at_risk: bool) -> bool {
 pub(crate) fn keeps_its_files(entry: &IndexEntry, deleted: u64) -> bool {
     let counts = entry.is_valid() || entry.taken.as_ref().is_some_and(|by| by != DELETION);
     counts && entry.id != deleted && !planted(Bug::WindowDeletesShared)
+}
+
+/// Whether a newer dataset that counts has the name of this one, whose containers then go. Files under their names have been
+/// written over; nobody would write over containers.
+pub fn has_newer(index: &Index, dataset: &DatasetDescriptor) -> bool {
+    let owner = match planted(Bug::ListedContainersRemoved) {
+        true => index.entries().into_iter().max_by_key(IndexEntry::seq),
+        false => index.id_of(&dataset.name).and_then(|id| index.entry(id)),
+    };
+    owner.is_some_and(|owner| owner.is_valid() && owner.seq() > index.seq_of(dataset))
 }
 
 /// The doubts about a file of a dataset that was complete once.
@@ -53,6 +63,29 @@ impl Doubts {
                 Proof::Checksum
             }
             _ => Proof::Nothing,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Every index of two datasets, beside one that has left it.
+    #[test]
+    pub(crate) fn containers_go_only_for_a_newer_dataset_of_their_name_that_counts() {
+        let of = |id: u64, is_same: bool| {
+            let name = if is_same { b"a".to_vec() } else { format!("b{id}").into_bytes() };
+            DatasetDescriptor { id, name, checkpoint: true, ..DatasetDescriptor::default() }
+        };
+        for state in 0..64_u64 {
+            let mut index = Index::new();
+            let others = [(1, state & 7), (3, state >> 3)];
+            for (id, kind) in others.into_iter().filter(|(_, kind)| kind & 1 != 0) {
+                index.record(&of(id, kind & 2 != 0), kind & 4 != 0);
+            }
+            let has_newer = others[1].1 == 7;
+            assert_eq!(super::has_newer(&index, &of(2, true)), has_newer, "{state:b}");
         }
     }
 }

@@ -18,8 +18,7 @@
 //! | `pending` | the record of a flush under way |
 //! | `window` | which checkpoints `SCR_PREFIX_SIZE` has deleted |
 //! | `heal` | a new index in the place of a damaged one |
-//! | `promises` | what all of this is for: ten sentences, and ten functions that check them |
-//! | `tests/world` | the small world in which the promises are checked for every interleaving |
+//! | `tests/world` | the small world in which the ten promises are checked for every interleaving |
 
 mod candidates;
 mod decide;
@@ -29,7 +28,6 @@ mod ending;
 mod facts;
 mod heal;
 pub mod pending;
-mod promises;
 mod request;
 mod state;
 mod steps;
@@ -41,10 +39,9 @@ pub use candidates::{in_order, is_suspect, output, Candidate, Candidates};
 pub(crate) use decide::decide;
 pub use dir::LedgerDir;
 pub use dir::{Committed, RecordedLists, Turn};
-pub use doubt::{is_recorded, Doubts, Proof};
+pub use doubt::{has_newer, is_recorded, Doubts, Proof};
 pub use ending::{Do, Ended, Found, Wish};
 pub use facts::{CommonFiles, Facts, Recorded};
-pub use promises::Promise;
 pub use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;
 pub use steps::{Close, Leave, Leaving};

@@ -28,7 +28,7 @@ pub fn beyond_window(index: &Index, size: usize, newest: u64, could_read: impl F
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     #[test]
@@ -49,6 +49,43 @@ mod tests {
         assert_eq!(beyond_window(&index, 2, 6, |id| id != 4), [1], "the two newest that could be read");
         assert_eq!(beyond_window(&index, 2, 6, |id| id != 1), [3], "what could not be read stays");
         assert!(beyond_window(&index, 9, 6, |_| true).is_empty());
+    }
+
+    /// Every state of four checkpoints: what each is, whether it could be read, and which one is current.
+    #[test]
+    pub(crate) fn the_window_leaves_what_a_run_may_need() {
+        const PLAIN: u32 = 0;
+        const OUTPUT: u32 = 1;
+        const FAILED: u32 = 2;
+        const OF_OTHERS: u32 = 3;
+        for state in 0..8_u32.pow(4) * 5 {
+            let (current, state) = (u64::from(state % 5), state / 5);
+            let of = |id: u64| state / 8_u32.pow(id as u32 - 1) % 8;
+            let (kind, could_read) = (|id: u64| of(id) / 2, |id: u64| of(id) % 2 == 0);
+            if kind(4) == OF_OTHERS {
+                continue;
+            }
+            let mut index = Index::new();
+            for id in 1..=4 {
+                let (name, output) = (format!("ckpt.{id}").into_bytes(), kind(id) == OUTPUT);
+                let ranks = Some(if kind(id) == OF_OTHERS { 3 } else { 4 });
+                let dataset =
+                    DatasetDescriptor { id, name, checkpoint: true, output, ranks, ..Default::default() };
+                index.record(&dataset, true);
+                _ = kind(id) == FAILED && index.mark_failed(id, "now");
+            }
+            index.set_current(format!("ckpt.{current}"));
+            for size in 1..=2 {
+                let left = beyond_window(&index, size, 4, could_read);
+                let is_spare =
+                    |id: &u64| could_read(*id) && [PLAIN, FAILED].contains(&kind(*id)) && *id != current;
+                assert!(left.iter().all(is_spare), "{left:?} of {state:o}");
+                let counts = |id: &u64| could_read(*id) && [PLAIN, OUTPUT].contains(&kind(*id));
+                let stays = |id: &u64| counts(id) && !left.contains(id);
+                let all = (1..=4).filter(counts).count();
+                assert!((1..=4).filter(stays).count() >= all.min(size), "{left:?} of {state:o}");
+            }
+        }
     }
 
     /// Two starts with the wrong number of ranks took the only checkpoint of the right number away.

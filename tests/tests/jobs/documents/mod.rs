@@ -8,7 +8,7 @@ mod parameters;
 use scr_base::fs::RealFiles;
 use scr_config::descriptor::Descriptors;
 use scr_config::param::{AppConfig, Params, Settings, TABLE};
-use scr_prefix::ledger::Promise;
+use scr_test_kit::promises::Promise;
 use scr_test_kit::TestEnv;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

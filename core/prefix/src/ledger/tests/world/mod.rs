@@ -6,9 +6,8 @@
 //! another one and go on.
 //!
 //! In every state a run starts, alone, in a copy of the world: it ends the flushes under way and restarts. The
-//! [promises](crate::ledger::promises) are about the data that it gets, and about what is left.
+//! [promises](scr_test_kit::promises) are about the data that it gets, and about what is left.
 
-use super::super::promises::{Fate, Promise, Restart, Says, View};
 use super::super::{
     decide, expect_lock, Do, Dropping, Ended, Event, Facts, Leaving, Ledger, MakeCurrent, Recorded, Refusal,
     Request, Verdict, Whose, SAVED,
@@ -17,6 +16,7 @@ use crate::ledger::{in_order, Candidate};
 use crate::shared::Shared;
 use crate::{Between, DatasetDescriptor, FlushProgress, IndexEntry, PrefixId, Seq, DELETION, IN_PLACE};
 use scr_base::fs::verify::compare;
+use scr_test_kit::promises::{Fate, Promise, Restart, Says, View};
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
 use std::convert::Infallible;
@@ -471,7 +471,7 @@ impl World {
         match self.numbers.entry(key) {
             Entry::Occupied(known) => *known.get(),
             Entry::Vacant(free) => {
-                self.says.push(Says::of(&ledger, &self.datasets));
+                self.says.push(says(&ledger, &self.datasets));
                 self.orders.push(Rc::new(in_order(ledger.index(), None).list));
                 self.ledgers.push(ledger);
                 *free.insert(self.ledgers.len() as u32 - 1)
@@ -738,3 +738,22 @@ impl World {
 mod closing;
 mod operating;
 mod visiting;
+
+/// The statements of a ledger about these datasets.
+fn says(ledger: &Ledger, datasets: &[DatasetDescriptor]) -> Says {
+    let (index, withdrawn) = (ledger.index(), ledger.withdrawn());
+    let entries: Vec<_> = datasets.iter().map(|dataset| index.entry(dataset.id)).collect();
+    let each = |is_it: &dyn Fn(&IndexEntry) -> bool| {
+        entries.iter().map(|entry| entry.as_ref().is_some_and(is_it)).collect()
+    };
+    let is_withdrawn = |dataset: &DatasetDescriptor| {
+        withdrawn.why(index.seq_of(dataset), dataset.is_only_checkpoint()).is_some()
+    };
+    Says {
+        counts: each(&|entry| entry.is_valid()),
+        has_name: each(&|entry| index.id_of(&entry.name) == Some(entry.id)),
+        is_withdrawn: datasets.iter().map(is_withdrawn).collect(),
+        last_run: ledger.last_run(),
+        next_id: ledger.next_id(),
+    }
+}
