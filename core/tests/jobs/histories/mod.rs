@@ -10,15 +10,14 @@
 //! others, and `make torture` runs new ones for as long as it is asked to. proptest shortens a history that fails, and prints it.
 
 mod history;
-mod in_prefix;
-mod model;
+mod index;
 #[cfg(feature = "planted")]
 mod planted;
-mod saved;
 mod scenes;
+mod told;
+mod trial;
 
 use history::{Area, Death, Event, Meeting, Outage, Probe, Reaction, Run, Settings, Step, Stumble};
-use model::Model;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -28,6 +27,7 @@ use scr_base::env::Link;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use trial::Trial;
 
 /// Nodes that there are; a run takes some of them.
 const POOL: usize = 8;
@@ -265,8 +265,8 @@ fn drawn(seed: u64) -> (TestRunner, impl ValueTree<Value = Vec<Run>>) {
 
 /// Runs a history, and checks after each run what was promised.
 fn check_history(runs: &[Run]) -> Result<(), String> {
-    let mut model = Model::new();
-    runs.iter().try_for_each(|run| model.check_run(run))
+    let mut trial = Trial::new();
+    runs.iter().try_for_each(|run| trial.check_run(run))
 }
 
 /// The first of this many seeds whose history fails, and why. Several histories run at a time, as their ranks wait most of it.
