@@ -77,6 +77,8 @@ planted: deps         ## counts the histories that it takes to find each of the 
 		--features planted --test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
 	$(CARGO) test --locked --quiet --profile torture -p scr-prefix \
 		--features planted --lib small_world_finds -- --ignored --nocapture 2>/dev/null
+	$(CARGO) test --locked --quiet --profile torture -p scr-core \
+		--features planted --lib holdings_find -- --ignored --nocapture 2>/dev/null
 
 mutants: deps         ## counts which small changes of the sources the tests find (MUTANTS="--folders fetch" and so on)
 	@scripts/mutants.py $(MUTANTS)

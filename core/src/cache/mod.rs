@@ -350,8 +350,7 @@ impl Cache {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn release_of_other_ranks(&mut self, job: &Job, loaded: Option<Seq>) -> Result<(), CommError> {
-        let is_saved = |part: &StalePart| part.is_saved || planted(Bug::LentLeavesUnsaved);
-        let is_free = |part: &mut StalePart| is_saved(part) && part.seq <= loaded;
+        let is_free = |part: &mut StalePart| crate::holdings::is_spare(part.is_saved, part.seq, loaded);
         self.stale.extend(self.of_other_ranks.extract_if(.., is_free));
         [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
         if planted(Bug::LentLeavesUnsaved) {

@@ -20,7 +20,6 @@ use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
 use crate::typed::broadcast_value;
 use scr_base::message::throughput;
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{any, broadcast};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
@@ -335,8 +334,7 @@ impl Flushes {
         let flush = flush_of(site, id, &transport);
         match flush.begin(&token, &dataset, &mine) {
             Ok(run) => {
-                let early = planted(Bug::FlushedBeforeArrived);
-                set_copy(site.cache, id, |copy| if early { copy.end(InPrefix::Files) } else { copy.begin() });
+                set_copy(site.cache, id, InPrefix::begin);
                 site.cache.relist(site.job, id);
                 self.running.push(Copying { id, run, transport, began });
                 Ok(())
@@ -503,9 +501,7 @@ impl Flushes {
                 let must_arrive = policy::must_arrive(&dataset(site.cache, id).record);
                 match error {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
-                    FlushError::Superseded { newer, .. }
-                        if must_arrive && !planted(Bug::ReplacedCountsAsFlushed) =>
-                    {
+                    FlushError::Superseded { newer, .. } if must_arrive => {
                         site.cache.supersede(id);
                         // Later runs neither try nor say it again.
                         update_flush_file(site.job, |flush| flush.record_replaced(id, newer));
@@ -618,7 +614,7 @@ fn give_files_to(site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
 fn mark_replaced(site: &mut FlushSite<'_>, id: u64) -> Result<(), CommError> {
     let others = site.cache.datasets().iter().filter(|other| other.id() != id && other.prefix.is_whole());
     let others: Vec<u64> = others.map(CachedDataset::id).collect();
-    if others.is_empty() || planted(Bug::ReplacedCountsAsFlushed) {
+    if others.is_empty() {
         return Ok(());
     }
     let find = || {

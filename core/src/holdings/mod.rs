@@ -16,6 +16,7 @@ mod tests;
 
 pub use prefix::InPrefix;
 
+use scr_base::planted::{planted, Bug};
 use scr_prefix::Seq;
 
 /// A dataset in cache, as far as it decides anything; the same on all ranks.
@@ -63,6 +64,17 @@ pub enum Standing {
     WentBack,
     /// The application could not restart from it, or somebody has withdrawn it. That is for good.
     Refused,
+}
+
+impl Standing {
+    /// Once somebody has gone back to a checkpoint, `over` this one or not: the application may have gone back further before.
+    pub(crate) fn after_going_back(self, over: bool) -> Self {
+        match (self, over) {
+            (Self::Kept | Self::Chosen, true) if !planted(Bug::PassedOverIsFlushed) => Self::WentBack,
+            (Self::WentBack, false) => Self::Kept,
+            _ => self,
+        }
+    }
 }
 
 impl Holding {
@@ -127,6 +139,17 @@ pub struct Limit {
     pub most: u64,
     /// Whether the newest checkpoint that a run can restart from stays in any case.
     pub keep_newest: bool,
+}
+
+/// Whether a run restarts from the checkpoint that the index offers first, and not from the newest in cache.
+pub(crate) fn is_fetched(first: Seq, cached: Seq) -> bool {
+    first > cached && !planted(Bug::OlderInCacheWins)
+}
+
+/// Whether parts that another number of ranks wrote may make room for a new dataset: the prefix directory has them too, and they
+/// are no newer than what the run has loaded.
+pub(crate) fn is_spare(is_saved: bool, seq: Option<Seq>, loaded: Option<Seq>) -> bool {
+    (is_saved || planted(Bug::LentLeavesUnsaved)) && seq <= loaded
 }
 
 /// The dataset that serves a goal, if any does.

@@ -11,7 +11,7 @@
 //! | `transfer` | copies files to the nodes that their ranks run on now |
 //! | `writers` | the same for what another number of ranks wrote, with threads in their place |
 
-mod parts;
+pub(crate) mod parts;
 mod recover;
 mod scan;
 pub mod state;

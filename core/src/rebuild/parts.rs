@@ -157,9 +157,28 @@ pub(crate) fn choose(me: Rank, reports: &[PartReport]) -> (Option<&PartReport>, 
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::cache::record::tests::sample;
+
+    /// All that two other ranks and the rank itself can report.
+    #[test]
+    pub(crate) fn no_copy_counts_that_has_lost_data_where_another_one_has_all() {
+        for held in 0..64_u32 {
+            let reports: Vec<_> = (0..3_u32).filter(|holder| held >> (2 * holder) & 1 != 0).collect();
+            let of = |holder: &u32| PartReport {
+                holder: Rank(*holder),
+                has_data: held >> (2 * holder + 1) & 1 != 0,
+                loss: None,
+                record: sample(2),
+            };
+            let reports: Vec<_> = reports.iter().map(of).collect();
+            let (copy, record) = choose(Rank(2), &reports);
+            let is_any = reports.iter().any(|report| report.has_data);
+            assert!(copy.is_some() == is_any && copy.is_none_or(|copy| copy.has_data), "{held:b}");
+            assert_eq!(record.is_some(), !reports.is_empty());
+        }
+    }
 
     #[test]
     fn a_rank_uses_its_own_copy_if_that_has_all_data_or_else_that_of_the_first_rank() {

@@ -17,7 +17,7 @@ use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
-use crate::holdings::{self, Goal, InPrefix, Standing};
+use crate::holdings::{self, is_fetched, Goal, InPrefix, Standing};
 use crate::job::Job;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
@@ -191,15 +191,9 @@ impl Restart {
     /// No checkpoint that is given up is restarted from, nor flushed from cache: it would become the current one again.
     fn give_up(&mut self, cache: &mut Cache, given_up: GivenUp) {
         self.given_up = given_up;
-        if planted(Bug::PassedOverIsFlushed) {
-            return;
-        }
         let checkpoints = cache.datasets_mut().iter_mut().filter(|cached| cached.record.dataset.checkpoint);
-        checkpoints.for_each(|cached| match given_up.has(cached.seq()) {
-            true => cached.set_standing(Standing::WentBack),
-            // The application may have gone back further before.
-            false if cached.is_gone_back_over() => cached.set_standing(Standing::Kept),
-            false => (),
+        checkpoints.for_each(|cached| {
+            cached.standing = cached.standing.after_going_back(given_up.has(cached.seq()));
         });
     }
 
@@ -454,7 +448,7 @@ fn is_newer_there(job: &Job, in_prefix: &PrefixState, cached: &CheckpointId) -> 
             cached.name_text()
         ));
     }
-    let is_newer = first.seq > cached.seq && !planted(Bug::OlderInCacheWins);
+    let is_newer = is_fetched(first.seq, cached.seq);
     if is_newer && job.params.get(&param::FETCH) {
         job.report.notice(&format!(
             "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",

@@ -178,9 +178,7 @@ impl PrefixState {
     /// What the prefix directory has of a dataset in cache. `listed` is what the index has under its number.
     fn copy_of(&self, cached: &CachedDataset, listed: Option<&Known>) -> InPrefix {
         let (own, id, dataset) = (cached.seq(), cached.record.id_in_prefix, &cached.record.dataset);
-        // A copy that could not be read does not count: the dataset is flushed again, unless the application has refused it.
-        let counts =
-            |same: &Known| !same.failed || cached.is_refused() || planted(Bug::FailedCountsAsFlushed);
+        let copy = listed.and_then(|same| InPrefix::listed(same.aggregated, same.failed, cached.standing));
         // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
         let is_purged = self.purged.contains(&id) && !dataset.checkpoint;
         // A dataset that is also in cache is flushed again.
@@ -190,9 +188,9 @@ impl PrefixState {
             // The entry of the older one has left the index.
             is_it || lost.name == dataset.name && lost.seq > own
         };
-        match listed {
-            Some(other) if !other.is(dataset) => InPrefix::Superseded,
-            Some(same) if counts(same) => InPrefix::whole(same.aggregated),
+        match (listed, copy) {
+            (Some(other), _) if !other.is(dataset) => InPrefix::Superseded,
+            (_, Some(copy)) => copy,
             _ if is_purged || self.is_replaced(own) => InPrefix::Superseded,
             _ if lies_there && self.lost.iter().any(is_gone) => InPrefix::Superseded,
             _ => InPrefix::Missing,
