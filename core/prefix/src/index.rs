@@ -7,11 +7,11 @@
 //! LAST/{RUN/<number of a run>, ID/<id>}
 //! BEGUN/{RUN/<number of a run>, ID/<id>}
 //! NAME/<name>/DSET/<id>
-//! DSET/<id>/{FLUSHED/<time>, FLUSHED_BY/<whom>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>, TAKEN/<by whom>,
-//!     CLOSER/<random number>, HELD/<run>..., DSET/<descriptor>}
+//! DSET/<id>/{FLUSHED/<time>, FLUSHED_BY/<whom>, FETCHED/<time>..., FAILED/<time>, COMPLETE/<0 or 1>,
+//!     TAKEN/<by whom>/<random number of a closer>, HELD/<run>..., DSET/<descriptor>}
 //! ```
 //!
-//! Only scr writes the random id, `LAST`, `BEGUN`, `TAKEN`, `CLOSER`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the
+//! Only scr writes the random id, `LAST`, `BEGUN`, `TAKEN`, `FLUSHED_BY`, `HELD`, and the numbers of runs in the
 //! descriptors; C SCR keeps them. [`Seq`] orders datasets.
 //!
 //! A job restarts from a dataset that is complete, has not failed, and still has its name: a name refers to the dataset that
@@ -19,6 +19,7 @@
 
 use super::descriptor::RUN;
 use super::fields::{alter, flag, ids, set_flag};
+use super::ledger::{By, Event};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
 use scr_base::fs::{At, Durability, Files, FsError};
@@ -46,13 +47,8 @@ enum Names {
 }
 
 const TAKEN: &str = "TAKEN";
-const CLOSER: &str = "CLOSER";
 const HELD: &str = "HELD";
 const FLUSHED_BY: &str = "FLUSHED_BY";
-/// Takes a dataset's names for the application, which writes its files in place. No token of a flush is like it.
-pub const IN_PLACE: &str = "in place";
-/// Keeps a dataset's names while its files are being removed.
-pub const DELETION: &str = "deletion";
 /// The cure for a damaged one.
 const OF_DAMAGE: &str = "`scr index', or the next run, puts a new one in its place and keeps it beside that";
 
@@ -77,9 +73,6 @@ pub struct IndexEntry {
     pub failed: Option<String>,
     /// When it was flushed.
     pub flushed: Option<String>,
-    /// The flush that has made it complete: its token, or the application that wrote it in place. Not known if it was listed by
-    /// other means, or by C SCR.
-    pub flushed_by: Option<String>,
     /// When it was fetched, every time.
     pub fetched: Vec<String>,
     /// Whether it is the one to restart from first.
@@ -87,9 +80,8 @@ pub struct IndexEntry {
     /// Whether its name belongs to another dataset: a newer one that has overwritten its files, or an older one, and it is
     /// neither complete nor being written.
     pub superseded: bool,
-    /// The writer that may be giving files the names of this dataset, which is not complete: the token of a flush, or the
-    /// application.
-    pub taken: Option<String>,
+    /// Who may be giving files the names of this dataset, which is not complete.
+    pub taken: Option<By>,
     /// The numbers of the runs that read its files where they lie.
     pub held: Vec<u64>,
     /// Its descriptor, if it could be read.
@@ -115,7 +107,7 @@ impl IndexEntry {
 
     /// Whether scr began it, which records each file that it gives out over another one, before it does. C SCR does not say how
     /// many ranks wrote a dataset.
-    fn is_of_scr(&self) -> bool {
+    pub(crate) fn is_of_scr(&self) -> bool {
         self.dataset.as_ref().is_some_and(|dataset| dataset.ranks.is_some())
     }
 
@@ -262,7 +254,8 @@ impl Index {
     fn entry_named(&self, id: u64, name: &[u8], last: u64) -> Option<IndexEntry> {
         let tree = self.tree.find("DSET", id)?;
         let dataset = tree.get("DSET").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
-        let is_begun_in_place = tree.text(TAKEN) == Some(IN_PLACE);
+        let taken = by(tree, TAKEN);
+        let is_begun_in_place = taken == Some(By::Application);
         let is_older = |owner: u64| (self.run_of(owner), owner) < (self.run_of(id), id);
         let has_name = |owner: u64| owner == id || is_begun_in_place && is_older(owner);
         let owner = self.id_of(name);
@@ -276,11 +269,10 @@ impl Index {
             complete: flag(tree, "COMPLETE").ok().flatten().unwrap_or(false),
             failed: text("FAILED"),
             flushed: text("FLUSHED"),
-            flushed_by: text(FLUSHED_BY),
             fetched: times.map(|time| String::from_utf8_lossy(time).into_owned()).collect(),
             current: self.current() == Some(name) && owner.is_none_or(|owner| owner == id),
             superseded,
-            taken: text(TAKEN),
+            taken,
             held: ids(tree.get(HELD)),
             name: name.to_vec(),
             dataset,
@@ -312,11 +304,6 @@ impl Index {
         known
     }
 
-    /// Makes no dataset the one to restart from first.
-    pub fn clear_current(&mut self) {
-        self.tree.remove("CURRENT");
-    }
-
     /// The datasets that a job may restart from, the newest first.
     pub fn candidates(&self) -> Vec<IndexEntry> {
         let mut entries = self.entries();
@@ -342,7 +329,7 @@ impl Index {
     }
 
     /// Notes the id of the prefix directory, and that the datasets without a run are older than what comes after run `last`.
-    pub(crate) fn mark(&mut self, id: &PrefixId, last: u64) {
+    fn mark(&mut self, id: &PrefixId, last: u64) {
         self.tree.set(PREFIX_ID, id);
         for id in self.ids().into_iter().filter(|_| last > 0) {
             if self.run_of(id) == 0 {
@@ -408,16 +395,44 @@ impl Index {
         ids
     }
 
-    /// Records a dataset under its id and its name. Other datasets of that name are not complete from then on, since one name
-    /// stands for one set of files; they leave the index once this one is complete.
-    pub fn record(&mut self, dataset: &DatasetDescriptor, complete: bool) {
-        let others = self.others_named(&dataset.name, dataset.id);
-        match complete {
-            true => self.take_out(&others),
-            false => others.into_iter().for_each(|other| _ = self.set_complete(other, false)),
+    /// Makes an event part of it, for the [ledger](super::ledger::Ledger::apply).
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::Marked { prefix, last } => self.mark(prefix, *last),
+            Event::Listed(dataset) => self.put(dataset, false),
+            Event::Named { name, id } => self.tree.child("NAME").child(name).set("DSET", id),
+            Event::NameLeft(name) => _ = self.tree.child("NAME").remove(name),
+            Event::Took { id, by: taker, closer } => {
+                self.alter(*id, |entry| {
+                    // In place, and when it is built from what was saved, it is always flushed by the same.
+                    if by(entry, FLUSHED_BY).as_ref() == Some(taker) {
+                        entry.remove(FLUSHED_BY);
+                    }
+                    entry.set(TAKEN, taker);
+                    closer.iter().for_each(|closer| _ = entry.entry(TAKEN, taker).child(closer));
+                });
+            }
+            Event::Released(id) => _ = self.alter(*id, |entry| _ = entry.remove(TAKEN)),
+            Event::Replaced(id) => _ = self.set_complete(*id, false),
+            Event::Completed { dataset, by, at } => {
+                self.put(dataset, true);
+                self.mark_flushed(dataset.id, at);
+                by.iter().for_each(|by| _ = self.alter(dataset.id, |entry| entry.set(FLUSHED_BY, by)));
+            }
+            Event::Held { id, run } => {
+                self.release_held(*run);
+                self.alter(*id, |entry| _ = entry.entry(HELD, run));
+            }
+            Event::LetGo { run } => self.release_held(*run),
+            Event::Left(id) => _ = self.tree.child("DSET").remove(id.to_string()),
+            Event::BegunLeft { seq, is_recorded } => self.note_begun(*seq, *is_recorded),
+            Event::Fetched { id, at } => _ = self.alter(*id, |entry| _ = entry.entry("FETCHED", at)),
+            Event::Failed { id, at } => _ = self.alter(*id, |entry| entry.set("FAILED", at)),
+            Event::Current(name) => _ = self.set_current(name),
+            Event::NoCurrent => _ = self.tree.remove("CURRENT"),
+            Event::RunBegan { .. } | Event::NextId { .. } | Event::Revoked(_) => (),
+            Event::Withdrawn { .. } | Event::WentBack(_) | Event::Purged(_) => (),
         }
-        self.put_entry(dataset, complete);
-        self.tree.child("NAME").child(&dataset.name).set("DSET", dataset.id);
     }
 
     /// The newest dataset that a run has ever listed, also if it has left since; `None` if nobody has recorded it.
@@ -425,7 +440,8 @@ impl Index {
         self.tree.get(LAST).and_then(place)
     }
 
-    fn put_entry(&mut self, dataset: &DatasetDescriptor, complete: bool) {
+    /// Records a dataset under its id.
+    fn put(&mut self, dataset: &DatasetDescriptor, complete: bool) {
         if dataset.run > 0 && Some(dataset.seq()) > self.last_listed() {
             set_place(self.tree.child(LAST), dataset.seq());
         }
@@ -433,48 +449,20 @@ impl Index {
         set_flag(entry, "COMPLETE", complete);
         if complete {
             entry.remove(TAKEN);
-            entry.remove(CLOSER);
         }
         dataset.write_into(entry.child("DSET"));
     }
 
-    /// Records a dataset as not complete whose files are about to get their names, or to be written under them. A process that
-    /// closes the flush for its job is the `closer` from here on, instead of any before it.
-    ///
-    /// A dataset that is written in place may have files of its own. So it has its name beside an older dataset that is complete, and that
-    /// one has lost no more than the files that they share.
-    pub(crate) fn take(&mut self, dataset: &DatasetDescriptor, by: &str, closer: Option<&str>) {
-        match by == IN_PLACE && self.is_name_of_valid(dataset) {
-            true => self.put_entry(dataset, false),
-            false => self.record(dataset, false),
-        }
-        self.alter(dataset.id, |entry| {
-            // In place, and when it is built from what was saved, it is always flushed by the same.
-            if entry.text(FLUSHED_BY) == Some(by) {
-                entry.remove(FLUSHED_BY);
-            }
-            entry.set(TAKEN, by);
-            entry.remove(CLOSER);
-            closer.into_iter().for_each(|closer| entry.set(CLOSER, closer));
-        });
-    }
-
-    /// Whether the name of a dataset refers to another one that is complete.
-    fn is_name_of_valid(&self, dataset: &DatasetDescriptor) -> bool {
-        let owner = self.id_of(&dataset.name).filter(|&id| id != dataset.id);
-        owner.and_then(|id| self.entry(id)).is_some_and(|owner| owner.is_valid())
-    }
-
     /// The process that closes this flush of a dataset for its job, if one does.
-    pub(crate) fn closer(&self, id: u64, by: &str) -> Option<&str> {
-        let entry = self.tree.find("DSET", id).filter(|entry| entry.text(TAKEN) == Some(by));
-        entry.and_then(|entry| entry.text(CLOSER))
+    pub(crate) fn closer(&self, id: u64, by: &By) -> Option<&str> {
+        let taken = self.tree.find("DSET", id)?.find(TAKEN, by)?;
+        std::str::from_utf8(taken.keys().next()?).ok()
     }
 
-    /// How far the flush of a dataset by this token is, or by the application that wrote it in place.
-    pub fn progress(&self, dataset: &DatasetDescriptor, by: &str) -> FlushProgress {
+    /// How far a dataset is by this flush, or by the application that wrote it in place.
+    pub fn progress(&self, dataset: &DatasetDescriptor, whose: &By) -> FlushProgress {
         let entry = self.tree.find("DSET", dataset.id);
-        let says = |key| entry.and_then(|entry| entry.text(key)) == Some(by);
+        let says = |key| entry.and_then(|entry| by(entry, key)).as_ref() == Some(whose);
         if says(FLUSHED_BY) {
             let counts = self.entry(dataset.id).is_some_and(|entry| entry.is_valid());
             FlushProgress::Ended { counts }
@@ -485,44 +473,26 @@ impl Index {
         }
     }
 
-    /// Files of a dataset are about to be removed: it is not complete, and until it is gone, or [released](Self::release), its
-    /// names are not free.
-    pub(crate) fn begin_deletion(&mut self, id: u64) {
-        self.set_complete(id, false);
-        self.alter(id, |entry| entry.set(TAKEN, DELETION));
-    }
-
     /// Whether there is an entry of this number, whatever it says.
     pub(crate) fn has(&self, id: u64) -> bool {
         self.tree.find("DSET", id).is_some()
     }
 
-    /// Whether the names of a dataset are taken by the flush of this token, or the like.
-    pub(crate) fn is_taken_by(&self, id: u64, by: &str) -> bool {
-        self.tree.find("DSET", id).is_some_and(|entry| entry.text(TAKEN) == Some(by))
+    /// Whether the names of a dataset are taken so.
+    pub(crate) fn is_taken_by(&self, id: u64, taker: &By) -> bool {
+        self.tree.find("DSET", id).is_some_and(|entry| entry.find(TAKEN, taker).is_some())
     }
 
     /// The datasets whose names are taken so.
-    pub(crate) fn taken_by(&self, by: &str) -> Vec<u64> {
+    pub(crate) fn taken_by(&self, by: &By) -> Vec<u64> {
         let mut ids = self.ids();
         ids.retain(|&id| self.is_taken_by(id, by));
         ids
     }
 
-    /// No process gives files the names of this dataset any more.
-    pub(crate) fn release(&mut self, id: u64) {
-        self.alter(id, |entry| _ = entry.remove(TAKEN));
-    }
-
     /// Whether a dataset of this name is complete, and nobody has taken one of its files since.
     pub fn is_whole(&self, id: u64, name: &[u8]) -> bool {
         self.entry(id).is_some_and(|entry| entry.complete && !entry.superseded && entry.name == name)
-    }
-
-    /// A run reads the files of a dataset where they lie, and of no other one.
-    pub(crate) fn hold(&mut self, id: u64, run: u64) {
-        self.release_held(run);
-        self.alter(id, |entry| _ = entry.entry(HELD, run));
     }
 
     /// The runs that read files where they lie.
@@ -532,7 +502,7 @@ impl Index {
     }
 
     /// A run does not read files where they lie any more.
-    pub(crate) fn release_held(&mut self, run: u64) {
+    fn release_held(&mut self, run: u64) {
         for id in self.ids() {
             let is_held = self.tree.find("DSET", id).is_some_and(|entry| entry.find(HELD, run).is_some());
             if !is_held {
@@ -563,89 +533,13 @@ impl Index {
         })
     }
 
-    /// Records which flush has made a dataset complete.
-    pub(crate) fn mark_flushed_by(&mut self, id: u64, by: &str) -> bool {
-        self.alter(id, |entry| entry.set(FLUSHED_BY, by))
-    }
-
-    /// Records when a dataset was fetched, besides the times before.
-    pub fn mark_fetched(&mut self, id: u64, time: &str) -> bool {
-        self.alter(id, |entry| {
-            entry.entry("FETCHED", time);
-        })
-    }
-
-    /// Records that the dataset itself is damaged, so that no run tries it again; it is current no more.
-    pub fn mark_failed(&mut self, id: u64, time: &str) -> bool {
-        if self.entry(id).is_some_and(|entry| entry.current) {
-            self.clear_current();
-        }
-        self.alter(id, |entry| entry.set("FAILED", time))
-    }
-
-    /// Takes a name out of the index, with every dataset that has or had it. Gives their ids, ascending; none where
-    /// the name is not known.
-    pub fn drop_name(&mut self, name: impl AsRef<[u8]>) -> Vec<u64> {
-        let name = name.as_ref();
-        let mut ids = self.ids_named(name);
-        // The name may lead to a dataset that is not listed.
-        ids.extend(self.id_of(name));
-        ids.sort_unstable();
-        ids.dedup();
-        self.take_out(&ids);
-        self.tree.child("NAME").remove(name);
-        if self.current() == Some(name) {
-            self.clear_current();
-        }
-        ids
-    }
-
-    /// Takes one dataset out of the index; its name too, unless another dataset has it by now.
-    pub fn drop_id(&mut self, id: u64) -> bool {
-        let known = self.tree.find("DSET", id).is_some();
-        self.drop_ids(&[id]);
-        known
-    }
-
-    /// Takes every checkpoint newer than `seq` out of the index. Gives their ids.
-    pub fn drop_checkpoints_after(&mut self, seq: Seq) -> Vec<u64> {
-        let entries = self.entries();
-        let newer = entries.iter().rev().filter(|entry| entry.seq() > seq && entry.is_checkpoint());
-        let newer: Vec<u64> = newer.map(|entry| entry.id).collect();
-        self.drop_ids(&newer);
-        newer
-    }
-
-    fn drop_ids(&mut self, ids: &[u64]) {
-        let own_name = |&id: &u64| {
-            let name = self.name_of(id, |id| self.listed_name(id))?;
-            (self.id_of(name) == Some(id)).then(|| name.to_vec())
-        };
-        let names: Vec<Vec<u8>> = ids.iter().filter_map(own_name).collect();
-        self.take_out(ids);
-        for name in names {
-            self.tree.child("NAME").remove(&name);
-            if self.current() == Some(&name) {
-                self.clear_current();
+    /// A dataset that was begun and never complete leaves. Whose files it was given is recorded, or not.
+    fn note_begun(&mut self, seq: Seq, is_recorded: bool) {
+        let unrecorded = (!is_recorded).then_some(Names::Unknown);
+        for names in unrecorded.into_iter().chain([Names::Any]) {
+            if self.gone_begun(names) < Some(seq) {
+                self.set_gone_begun(names, seq);
             }
-        }
-    }
-
-    /// The one function that removes entries. It stays known which of the datasets were begun and never complete: they may have
-    /// replaced files of older ones.
-    fn take_out(&mut self, ids: &[u64]) {
-        let entries = if ids.is_empty() { Vec::new() } else { self.entries() };
-        let is_begun = |entry: &&IndexEntry| !entry.complete && entry.flushed.is_none();
-        for entry in entries.iter().filter(|entry| ids.contains(&entry.id)).filter(is_begun) {
-            let unrecorded = (!entry.is_of_scr()).then_some(Names::Unknown);
-            for names in unrecorded.into_iter().chain([Names::Any]) {
-                if self.gone_begun(names) < Some(entry.seq()) {
-                    self.set_gone_begun(names, entry.seq());
-                }
-            }
-        }
-        for id in ids {
-            self.tree.child("DSET").remove(id.to_string());
         }
     }
 
@@ -703,6 +597,11 @@ impl Index {
     fn alter(&mut self, id: u64, change: impl FnOnce(&mut KvTree)) -> bool {
         alter(&mut self.tree, "DSET", id, change)
     }
+}
+
+/// Who is named under a key of an entry.
+fn by(entry: &KvTree, key: &str) -> Option<By> {
+    entry.text(key).map(By::from)
 }
 
 fn place(tree: &KvTree) -> Option<Seq> {

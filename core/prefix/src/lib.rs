@@ -71,8 +71,7 @@ pub use ids::PrefixId;
 pub use ids::{Ids, RunId, Withdrawal, Withdrawn};
 #[cfg(test)]
 pub(crate) use ids::{MOST_BETWEEN, MOST_WITHDRAWN};
-pub use index::{FlushProgress, DELETION, IN_PLACE};
-pub use index::{Index, IndexEntry};
+pub use index::{FlushProgress, Index, IndexEntry};
 pub use nodes::{LastRun, Nodes};
 pub use overwritten::Overwritten;
 pub use paths::{real, Followed};

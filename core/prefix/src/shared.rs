@@ -240,7 +240,7 @@ fn lock(prefix: &Prefix) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use super::super::fixtures::{let_look_dead, scratch};
+    use super::super::fixtures::{let_look_dead, scratch, ChangeIndex as _};
     use super::super::{DatasetDescriptor, FlushFile, Index, Location};
     use super::*;
     use scr_base::fs::{How, RealFiles};

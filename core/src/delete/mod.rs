@@ -14,8 +14,8 @@ use scr_base::fs::Files;
 use scr_comm::collective::{agree_at, barrier, route_trees};
 use scr_comm::{AnyError, Collective, Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
-use scr_prefix::ledger::{expect_lock, Fence, LedgerDir, Request};
-use scr_prefix::{Prefix, PrefixError, PrefixFile, Rank2File, DELETION};
+use scr_prefix::ledger::{expect_lock, By, Fence, LedgerDir, Request};
+use scr_prefix::{Prefix, PrefixError, PrefixFile, Rank2File};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -110,7 +110,7 @@ impl Deleting<'_> {
             true => None,
             false => self.ledger().index()?.entry(id),
         };
-        let is_being_deleted = looked.is_some_and(|entry| entry.taken.as_deref() == Some(DELETION));
+        let is_being_deleted = looked.is_some_and(|entry| entry.taken == Some(By::Deletion));
         let had_looked = || is_being_deleted;
         let fence = Some(fence.unwrap_or(&had_looked));
         for file in mine {
@@ -173,7 +173,7 @@ mod tests {
     use scr_prefix::ledger::pending;
     use scr_prefix::Index;
     use scr_test_kit::faulty::FaultyFiles;
-    use scr_test_kit::fixtures::let_look_dead;
+    use scr_test_kit::fixtures::{let_look_dead, ChangeIndex as _};
     use std::fs;
     use std::path::PathBuf;
     use std::sync::Arc;

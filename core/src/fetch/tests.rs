@@ -10,7 +10,7 @@ use scr_plugin_api::Transport;
 use scr_prefix::ledger::{in_order, output};
 use scr_prefix::{DatasetDescriptor, FileName, Index, Overwritten, Prefix, Seq};
 use scr_test_kit::faulty::{FaultyFiles, What};
-use scr_test_kit::fixtures::{damage, scratch_copy};
+use scr_test_kit::fixtures::{damage, scratch_copy, ChangeIndex as _};
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};

@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(found.dataset, dataset);
         flush.mark_done(ledger, 0, &KvTree::new()).unwrap();
         assert_eq!(arrived(), [Some(1.0)]);
-        let (dataset, by) = (&flush.dataset, &*flush.token);
+        let (dataset, by) = (&flush.dataset, &flush.by());
         ledger.transact(&Request::TakeBack { dataset, by, even_if_taken: false }).unwrap();
         assert_eq!(arrived(), []);
         fs::write(prefix.scr_dir().join("flush.8.damaged"), "x").unwrap();

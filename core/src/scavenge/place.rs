@@ -7,7 +7,7 @@ use crate::cache::place::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use scr_base::fs::unique_number;
 use scr_comm::Rank;
-use scr_prefix::ledger::SAVED;
+use scr_prefix::ledger::By;
 use scr_prefix::{staging_file, Prefix};
 use std::path::PathBuf;
 
@@ -43,7 +43,7 @@ impl PartPlace for ScavengedPart<'_> {
 
 /// The token of the end of a scavenge among the flushes under way: hidden files have it in their names.
 pub(super) fn token(id: u64) -> String {
-    format!("{SAVED}{id}")
+    By::Saving(id).to_string()
 }
 
 /// The name of a file while a node copies it: it gets its own name after its last byte. No other process that copies it has this

@@ -285,6 +285,7 @@ mod tests {
     use scr_base::fs::RealFiles;
     use scr_prefix::ledger::Dropping;
     use scr_prefix::Index;
+    use scr_test_kit::fixtures::ChangeIndex as _;
     use scr_test_kit::TestEnv;
     use std::sync::Arc;
 

@@ -8,6 +8,7 @@ use scr_core::session::OutputFlags;
 use scr_ops::drop_dataset;
 use scr_prefix::{DatasetDescriptor, Index, Prefix};
 use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 use std::sync::{Arc, Barrier};

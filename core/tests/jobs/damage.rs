@@ -9,6 +9,7 @@ use scr_comm::Rank;
 use scr_plugin_api::KvTree;
 use scr_prefix::{DatasetDescriptor, Index, Prefix};
 use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};

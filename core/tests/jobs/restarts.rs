@@ -7,6 +7,7 @@ use scr_core::session::{Error, OutputFlags};
 use scr_ops::unsaved;
 use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
 use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::io::ErrorKind;
 use std::sync::Arc;
 

@@ -14,6 +14,7 @@ use scr_ops::Import;
 use scr_plugin_api::KvTree;
 use scr_prefix::{DatasetDescriptor, FlushFile, Index, Location, Prefix};
 use scr_test_kit::faulty::{given_up, FaultyFiles, What};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use scr_test_kit::TestEnv;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;

@@ -7,6 +7,7 @@ use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
 use scr_test_kit::faulty::{Failure, FaultyFiles, What};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -5,8 +5,8 @@ use scr_base::Rank;
 use scr_plugin_api::KvTree;
 use scr_prefix::container::{Contents, Member};
 use scr_prefix::ledger::pending::PendingFlush;
-use scr_prefix::ledger::{CommonFiles, MakeCurrent};
-use scr_prefix::{DatasetDescriptor, Prefix};
+use scr_prefix::ledger::{left, listed, CommonFiles, Event, Ledger, MakeCurrent};
+use scr_prefix::{DatasetDescriptor, Index, Prefix};
 use std::fs;
 use std::path::Path;
 use tempfile::TempDir;
@@ -42,6 +42,55 @@ pub fn damage(path: impl AsRef<Path>, change: impl FnOnce(&mut KvTree)) {
     let mut damaged = tree(&path);
     change(&mut damaged);
     fs::write(path, damaged.to_file_bytes()).unwrap();
+}
+
+/// Changes of an index, as other programs make them too.
+pub trait ChangeIndex {
+    /// Lists a dataset under its id and its name.
+    fn record(&mut self, dataset: &DatasetDescriptor, complete: bool);
+    /// Says that a dataset is damaged; false if it is not listed.
+    fn mark_failed(&mut self, id: u64, time: &str) -> bool;
+    /// Takes a name out with all its datasets, and gives their ids.
+    fn drop_name(&mut self, name: impl AsRef<[u8]>) -> Vec<u64>;
+    /// Takes one dataset out; false if it is not listed.
+    fn drop_id(&mut self, id: u64) -> bool;
+}
+
+impl ChangeIndex for Index {
+    fn record(&mut self, dataset: &DatasetDescriptor, complete: bool) {
+        let gone = if complete { self.others_named(&dataset.name, dataset.id) } else { vec![] };
+        let mut events = left(self, &gone, None);
+        events.retain(|event| matches!(event, Event::Left(_) | Event::BegunLeft { .. }));
+        apply(self, events.into_iter().chain(listed(self, dataset)));
+        self.set_complete(dataset.id, complete);
+    }
+
+    fn mark_failed(&mut self, id: u64, time: &str) -> bool {
+        let entry = self.entry(id);
+        let current = entry.iter().filter(|entry| entry.current).map(|_| Event::NoCurrent);
+        apply(self, current.chain([Event::Failed { id, at: time.to_owned() }]));
+        entry.is_some()
+    }
+
+    fn drop_name(&mut self, name: impl AsRef<[u8]>) -> Vec<u64> {
+        let ids = self.others_named(&name, 0);
+        apply(self, left(self, &ids, Some(name.as_ref())));
+        ids
+    }
+
+    fn drop_id(&mut self, id: u64) -> bool {
+        let is_listed = self.entry(id).is_some();
+        apply(self, left(self, &[id], None));
+        is_listed
+    }
+}
+
+fn apply(index: &mut Index, events: impl IntoIterator<Item = Event>) {
+    let events: Vec<_> = events.into_iter().collect();
+    let mut ledger = Ledger::default();
+    ledger.index = std::mem::take(index);
+    events.iter().for_each(|event| ledger.apply(event));
+    *index = ledger.index;
 }
 
 /// Makes a lock that is there look dead, as that of a process on another machine that is old.

@@ -130,6 +130,7 @@ mod tests {
     use super::*;
     use scr_ops::Copy;
     use scr_prefix::{FlushFile, InCache};
+    use scr_test_kit::fixtures::ChangeIndex as _;
 
     #[test]
     fn the_table_has_the_columns_of_the_guide_and_then_size_and_age() {

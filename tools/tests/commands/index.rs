@@ -4,6 +4,7 @@ use crate::finished_job::FinishedJob;
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, FlushFile, Halt, InCache, Index, Location, Prefix};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::rc::Rc;

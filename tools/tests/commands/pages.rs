@@ -3,6 +3,7 @@
 use scr_base::fs::RealFiles;
 use scr_config::param::TABLE;
 use scr_prefix::{DatasetDescriptor, Index, Prefix};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::process::Command;

@@ -5,6 +5,7 @@ use crate::finished_job::FinishedJob;
 use scr_base::fs::RealFiles;
 use scr_prefix::ledger::{LedgerDir, Request};
 use scr_prefix::{DatasetDescriptor, FlushFile, Halt, Index, LastRun, Prefix};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{chown, symlink, PermissionsExt};

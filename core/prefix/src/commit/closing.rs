@@ -4,9 +4,9 @@ use super::names::{folders_of, name_file, sync_folders, Staged, BLOCK_BYTES};
 use super::{CloseOutcome, Commit, FlushOutcome};
 use crate::ledger::pending::{self, PendingFlush};
 use crate::ledger::{
-    expect_lock, Close, Closer, Do, Ended, Fence, Found, LedgerDir, Refusal, Request, Whose, Wish, SAVED,
+    expect_lock, By, Close, Closer, Do, Ended, Fence, Found, LedgerDir, Refusal, Request, Whose, Wish,
 };
-use crate::{staging_file, FileName, FlushFile, FlushProgress, PrefixError, PrefixFile, Rank2File, IN_PLACE};
+use crate::{staging_file, FileName, FlushFile, FlushProgress, PrefixError, PrefixFile, Rank2File};
 use scr_base::describe;
 use scr_base::fs::verify::{expect_bytes, expect_size, FileError};
 use scr_base::fs::{unique_number, At, FsError};
@@ -42,7 +42,7 @@ impl Commit<'_> {
     ) -> Result<(), E> {
         let Share { record, staged, folders, in_place, fence, is_first } = share;
         let LedgerDir { files, prefix } = self.ledger;
-        let by = if in_place { IN_PLACE.to_owned() } else { record.token.clone() };
+        let by = if in_place { By::Application } else { record.by() };
         let number = format!("{:x}", unique_number());
         let closer = fence.map(|has_lock| Closer { number: &number, has_lock });
         let mut mark = Some(mark);
@@ -53,8 +53,8 @@ impl Commit<'_> {
             Close::Mark => mark.take().map_or(Ok(()), |mark| mark()),
             // Name and files belong to the dataset from here on.
             Close::Take => self.in_turn(fence, || {
-                let PendingFlush { dataset, token, sharing, .. } = &mut *record;
-                self.ledger.take(dataset, token, closer, sharing)
+                let PendingFlush { dataset, sharing, .. } = &mut *record;
+                self.ledger.take(dataset, &by, closer, sharing)
             }),
             Close::Commit => self.ledger.complete(record, &by, closer.map(|closer| closer.number), &self.now),
             Close::Forget => {
@@ -126,7 +126,7 @@ impl Closing<'_> {
                 revoked => return revoked,
             },
             Do::RemoveStaging(_) => self.remove_staging()?,
-            Do::Release => _ = self.ledger.transact(&Request::Release(Whose::Flush(&self.record.token)))?,
+            Do::Release => _ = self.ledger.transact(&Request::Release(Whose::Ended(&self.record.by())))?,
             Do::Forget(ended) => {
                 self.expect_lock()?;
                 let revoked = ended == Ended::TakenBack;
@@ -165,8 +165,8 @@ impl Closing<'_> {
     }
 
     fn look(&self) -> Result<Found, PrefixError> {
-        let PendingFlush { dataset, token: by, .. } = &self.record;
-        let found = Found::of(self.progress()?, self.is_saved(), || self.lacks_a_name())?;
+        let (dataset, by) = (&self.record.dataset, &self.record.by());
+        let found = Found::of(self.progress()?, by.is_saving(), || self.lacks_a_name())?;
         match found {
             Found::LacksName => self.ledger.transact(&Request::NameAgain { dataset, by })?,
             // The process that did it may have failed to sync the index.
@@ -178,11 +178,7 @@ impl Closing<'_> {
 
     /// How far it is, as the index knows it.
     pub(super) fn progress(&self) -> Result<FlushProgress, PrefixError> {
-        Ok(self.ledger.index()?.progress(&self.record.dataset, &self.record.token))
-    }
-
-    fn is_saved(&self) -> bool {
-        self.record.token.starts_with(SAVED)
+        Ok(self.ledger.index()?.progress(&self.record.dataset, &self.record.by()))
     }
 
     /// Whether a file is still in its staging file. After a power failure the index may say more than the folders have.
@@ -262,7 +258,7 @@ impl Closing<'_> {
     /// From here on nobody closes it, and what there is can be removed. That is decided where a dataset takes its name: one that
     /// has not done so finds no record. Who has lost the lock revokes nothing.
     pub(super) fn revoke(&self, even_if_taken: bool) -> Result<Found, PrefixError> {
-        let PendingFlush { dataset, token: by, .. } = &self.record;
+        let (dataset, by) = (&self.record.dataset, &self.record.by());
         let request = Request::TakeBack { dataset, by, even_if_taken };
         match self.ledger.transact_if(&request, &mut |_| Ok(self.expect_lock()?)) {
             Err(PrefixError::Refused(Refusal::Ended { .. })) => Ok(Found::Refused),
@@ -278,7 +274,7 @@ impl Closing<'_> {
             staged => staged?,
         };
         // Files that were saved from the nodes stay, to be built once more.
-        for file in staged.iter().filter(|_| !self.is_saved()) {
+        for file in staged.iter().filter(|_| !self.record.by().is_saving()) {
             self.expect_lock()?;
             self.ledger.files.remove_if_there(&file.staging)?;
         }

@@ -28,9 +28,10 @@ pub use outcome::{CloseOutcome, FlushOutcome, CURE};
 
 use crate::ledger::pending::{self, FoundRecord, PendingFlush};
 use crate::ledger::{
-    CommonFiles, Do, Dropping, Ended, Fence, Found, Ledger, LedgerDir, Refusal, Request, Turn, Whose, Wish,
+    By, CommonFiles, Do, Dropping, Ended, Fence, Found, Ledger, LedgerDir, Refusal, Request, Turn, Whose,
+    Wish,
 };
-use crate::{DatasetDescriptor, FlushProgress, IndexEntry, PrefixError, PrefixFile, Unsynced, DELETION};
+use crate::{DatasetDescriptor, FlushProgress, IndexEntry, PrefixError, PrefixFile, Unsynced};
 use closing::Closing;
 use scr_base::describe;
 use scr_base::fs::{At, FsError, How};
@@ -156,7 +157,7 @@ impl Commit<'_> {
     /// It could not be ended.
     pub fn end_earlier(&self, token: &str) -> Result<(), PrefixError> {
         match pending::is_recorded(self.ledger, token)? {
-            true => self.end_token(None, token),
+            true => self.end_before(None, &By::from(token)),
             false => Ok(()),
         }
     }
@@ -171,23 +172,26 @@ impl Commit<'_> {
         held: Option<Fence<'_>>,
         work: impl FnMut() -> Result<Turn<T>, E>,
     ) -> Result<T, E> {
-        in_turn(work, |token| Ok(self.end_token(held, token)?))
+        in_turn(work, |by| Ok(self.end_before(held, by)?))
     }
 
-    /// Finishes the flush of this token, or takes it back, if it is under way.
-    fn end_token(&self, held: Option<Fence<'_>>, token: &str) -> Result<(), PrefixError> {
-        let end = |fence: Fence<'_>| match pending::find_left(self.ledger, token) {
-            // The process that deletes has this lock.
-            _ if token == DELETION => self.ledger.transact(&Request::Release(Whose::Deletion)).map(|_| None),
-            found => Ok(found?.and_then(|record| {
+    /// Finishes a flush, or takes it back, if it is under way, or ends a deletion.
+    fn end_before(&self, held: Option<Fence<'_>>, by: &By) -> Result<(), PrefixError> {
+        let token = by.to_string();
+        let end = |fence: Fence<'_>| {
+            if *by == By::Deletion {
+                // The process that deletes has this lock.
+                return self.ledger.transact(&Request::Release(Whose::Ended(by))).map(|_| None);
+            }
+            Ok(pending::find_left(self.ledger, &token)?.and_then(|record| {
                 let ended = self.ledger.closing(record, fence).end(&self.now, Wish::End);
                 matches!(ended, FlushOutcome::Postponed { .. }).then(|| ended.to_string())
-            })),
+            }))
         };
         let why = held.map_or_else(|| self.ledger.alone(end), end);
         match why.unwrap_or_else(|error| Some(describe(&error))) {
             None => Ok(()),
-            Some(why) => Err(PrefixError::NotItsTurn { token: token.to_owned(), why }),
+            Some(why) => Err(PrefixError::NotItsTurn { token, why }),
         }
     }
 
@@ -269,19 +273,19 @@ impl Commit<'_> {
 /// Does `work` when it is its turn. `end` ends each flush that it has to wait for.
 fn in_turn<T, E: From<PrefixError>>(
     mut work: impl FnMut() -> Result<Turn<T>, E>,
-    mut end: impl FnMut(&str) -> Result<(), E>,
+    mut end: impl FnMut(&By) -> Result<(), E>,
 ) -> Result<T, E> {
     let mut last = None;
     loop {
-        let token = match work()? {
+        let by = match work()? {
             Turn::Done(value) => return Ok(value),
-            Turn::After(token) => token,
+            Turn::After(by) => by,
         };
-        if last.as_ref() == Some(&token) {
+        if last.as_ref() == Some(&by) {
             let why = "it is there again".to_owned();
-            return Err(PrefixError::NotItsTurn { token, why }.into());
+            return Err(PrefixError::NotItsTurn { token: by.to_string(), why }.into());
         }
-        end(&token)?;
-        last = Some(token);
+        end(&by)?;
+        last = Some(by);
     }
 }

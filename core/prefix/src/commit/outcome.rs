@@ -60,9 +60,9 @@ pub enum CloseOutcome {
 impl LedgerDir<'_> {
     /// A flush could not be ended for a reason that may pass.
     pub(super) fn postponed(self, record: &PendingFlush, why: String) -> FlushOutcome {
-        let PendingFlush { dataset, token, revoked, .. } = record;
+        let PendingFlush { dataset, revoked, .. } = record;
         let is_taken =
-            self.index().map_or(true, |index| index.progress(dataset, token) == FlushProgress::Taken);
+            self.index().map_or(true, |index| index.progress(dataset, &record.by()) == FlushProgress::Taken);
         let has_arrived = !revoked && record.all_done(self).unwrap_or(true);
         let (has_taken, is_whole) = (is_taken && !revoked, dataset.checkpoint && has_arrived);
         FlushOutcome::Postponed { dataset: dataset.clone(), why, has_taken, is_whole }

@@ -1,7 +1,8 @@
 //! The index is read and written as C SCR does, and each rule of it holds.
 
 use super::*;
-use crate::fixtures::{damage, scratch, scratch_copy, tree, JOBS};
+use crate::fixtures::{damage, scratch, scratch_copy, tree, ChangeIndex, JOBS};
+use crate::ledger::{decide, Dropping, Event, Facts, Ledger, Request, Verdict};
 use scr_base::fs::RealFiles;
 use scr_test_kit::faulty::{given_up, FaultyFiles, What};
 use std::fs;
@@ -25,6 +26,18 @@ fn index(names: &[(u64, &str)]) -> Index {
         index.record(&dataset(id, name), true);
     }
     index
+}
+
+/// The ids of the checkpoints that leave.
+fn drop_checkpoints_after(index: &mut Index, seq: Seq) -> Vec<u64> {
+    let mut ledger = Ledger::default();
+    ledger.index = std::mem::take(index);
+    let request = Request::Drop { which: Dropping::CheckpointsAfter(seq), run: 0 };
+    let Verdict::Commit(events) = decide(&ledger, &Facts::default(), &request) else { panic!("it may") };
+    events.iter().for_each(|event| ledger.apply(event));
+    *index = ledger.index;
+    let left = events.iter().filter_map(|event| if let Event::Left(id) = event { Some(*id) } else { None });
+    left.collect()
 }
 
 fn listed(entries: &[IndexEntry]) -> Vec<u64> {
@@ -159,8 +172,8 @@ fn a_failed_dataset_is_current_no_more() {
 #[test]
 fn every_fetch_is_remembered() {
     let mut index = index(&[(1, "a")]);
-    index.mark_fetched(1, "2026-11-21T03:28:25");
-    index.mark_fetched(1, "2026-11-22T03:28:25");
+    index.apply(&Event::Fetched { id: 1, at: "2026-11-21T03:28:25".to_owned() });
+    index.apply(&Event::Fetched { id: 1, at: "2026-11-22T03:28:25".to_owned() });
     assert_eq!(index.entry(1).unwrap().fetched, ["2026-11-21T03:28:25", "2026-11-22T03:28:25"]);
 }
 
@@ -185,7 +198,7 @@ fn what_was_begun_and_never_complete_stays_known_without_its_entry() {
     let ways: [(Leave, &[u64]); 4] = [
         (|index| _ = index.drop_name("b"), &[1]),
         (|index| _ = index.drop_id(3), &[2, 1]),
-        (|index| _ = index.drop_checkpoints_after(Seq { run: 0, id: 2 }), &[2, 1]),
+        (|index| _ = drop_checkpoints_after(index, Seq { run: 0, id: 2 }), &[2, 1]),
         (|index| index.record(&dataset(4, "b"), true), &[4, 1]),
     ];
     for (leave, left) in ways {
@@ -216,9 +229,29 @@ fn what_was_begun_and_never_complete_stays_known_without_its_entry() {
 fn a_dataset_that_was_complete_leaves_nothing_when_it_goes() {
     let mut index = index(&[(1, "a"), (2, "b")]);
     index.mark_flushed(2, TIME);
-    index.begin_deletion(2);
+    index.set_complete(2, false);
     index.drop_id(2);
     assert_eq!(index.last_begun(), None);
+}
+
+/// The number of a closer had a key of its own in earlier indexes.
+#[test]
+fn a_closer_is_known_as_long_as_the_names_are_taken_by_its_flush() {
+    let mut index = index(&[(1, "a")]);
+    let (by, other) = (By::Flush("1.a".to_owned()), By::Flush("1.b".to_owned()));
+    let took =
+        |closer: Option<&str>| Event::Took { id: 1, by: by.clone(), closer: closer.map(str::to_owned) };
+    for closer in [None, Some("7"), Some("8"), None] {
+        index.apply(&took(closer));
+        assert_eq!((index.closer(1, &by), index.closer(1, &other)), (closer, None));
+        assert_eq!(index.entry(1).unwrap().taken, Some(by.clone()));
+    }
+    index.apply(&took(Some("7")));
+    index.apply(&Event::Released(1));
+    assert_eq!((index.closer(1, &by), index.entry(1).unwrap().taken), (None, None));
+    index.apply(&took(None));
+    index.tree.entry("DSET", 1).set("CLOSER", 7);
+    assert_eq!((index.closer(1, &by), index.progress(&dataset(1, "a"), &by)), (None, FlushProgress::Taken));
 }
 
 #[test]
@@ -231,7 +264,7 @@ fn datasets_are_ordered_by_run_and_then_by_id() {
     let runs: Vec<_> = index.entries().iter().map(|entry| (entry.id, entry.run)).collect();
     assert_eq!(runs, [(5, 2), (3, 2), (2, 2), (4, 1), (1, 0)]);
     assert!(index.entries().iter().all(|entry| index.entry(entry.id).as_ref() == Some(entry)));
-    assert_eq!(index.drop_checkpoints_after(Seq { run: 1, id: 4 }), [2, 3, 5]);
+    assert_eq!(drop_checkpoints_after(&mut index, Seq { run: 1, id: 4 }), [2, 3, 5]);
 }
 
 /// Both were listed as the current one, and the damage of the older one took that from the newer one.
@@ -260,7 +293,7 @@ fn a_name_that_is_dropped_takes_all_its_datasets_along() {
 fn checkpoints_after_one_are_dropped_and_output_stays() {
     let mut index = index(&[(1, "a"), (2, "b"), (3, "c"), (4, "d")]);
     index.record(&DatasetDescriptor { checkpoint: false, output: true, ..dataset(3, "c") }, true);
-    assert_eq!(index.drop_checkpoints_after(Seq { run: 0, id: 1 }), [2, 4]);
+    assert_eq!(drop_checkpoints_after(&mut index, Seq { run: 0, id: 1 }), [2, 4]);
     assert_eq!(listed(&index.entries()), [3, 1]);
 }
 

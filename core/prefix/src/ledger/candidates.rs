@@ -135,6 +135,7 @@ fn what_is_wrong(entry: &IndexEntry) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixtures::ChangeIndex as _;
     use crate::DatasetDescriptor;
 
     fn index(datasets: &[(u64, &str)]) -> Index {

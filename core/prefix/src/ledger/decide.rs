@@ -5,23 +5,17 @@
 //! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way.
 //! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs.
 
-use super::{Dropping, Event, Facts, Ledger, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose, SAVED};
-use crate::{
-    DatasetDescriptor, FlushProgress, Index, IndexEntry, PrefixId, Seq, Withdrawal, DELETION, IN_PLACE,
+use super::{
+    By, Dropping, Event, Facts, Ledger, Life, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose,
 };
+use crate::{DatasetDescriptor, FlushProgress, Index, IndexEntry, PrefixId, Seq, Withdrawal};
 use scr_base::planted::{planted, Bug};
+use std::collections::BTreeSet;
 
 /// Decides a request. See the [module](super).
-///
-/// # Errors
-/// A fact could not be found out.
-pub(crate) fn decide<F: Facts>(
-    ledger: &Ledger,
-    facts: &mut F,
-    request: &Request<'_>,
-) -> Result<Verdict, F::Error> {
-    let (index, mut decision) = (ledger.index(), Decision { ledger, facts });
-    Ok(match *request {
+pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> Verdict {
+    let (index, decision) = (ledger.index(), Decision { ledger, facts });
+    match *request {
         Request::BeginRun { seen } => commit(begin_run(ledger, seen)),
         Request::Reserve { at_least, count } => {
             let first = ledger.next_id().max(at_least);
@@ -30,52 +24,48 @@ pub(crate) fn decide<F: Facts>(
         Request::GiveBack { next, end } => {
             commit((ledger.next_id() == end).then_some(Event::NextId { first: next, next }))
         }
-        Request::Begin(dataset) => return decision.begin(dataset),
-        Request::List(dataset) => return decision.list(dataset),
-        Request::BeginInPlace(dataset) => return decision.begin_in_place(dataset),
-        Request::TakeNames { dataset, by, closer } => return decision.take_names(dataset, by, closer),
+        Request::Begin(dataset) => decision.begin(dataset),
+        Request::List(dataset) => decision.list(dataset),
+        Request::BeginInPlace(dataset) => decision.begin_in_place(dataset),
+        Request::TakeNames { dataset, by, closer } => decision.take_names(dataset, by, closer),
         Request::Complete { dataset, by, closer, make_current, now } => {
-            return decision.complete(dataset, by, closer, make_current, now)
+            decision.complete(dataset, by, closer, make_current, now)
         }
-        Request::ListWhole { dataset, make_current, now } => {
-            return decision.list_whole(dataset, make_current, now)
-        }
-        Request::NameAgain { dataset, by } => return decision.name_again(dataset, by),
+        Request::ListWhole { dataset, make_current, now } => decision.list_whole(dataset, make_current, now),
+        Request::NameAgain { dataset, by } => decision.name_again(dataset, by),
         Request::TakeBack { dataset, by, even_if_taken } => take_back(index, dataset, by, even_if_taken),
-        Request::Release(Whose::Flush(by)) if decision.facts.recorded(by)? == Recorded::UnderWay => {
-            commit(None)
-        }
+        Request::Release(Whose::Ended(by)) if facts.recorded(by) == Recorded::UnderWay => commit(None),
         Request::Release(whose) => commit(release(index, whose)),
         Request::Hold { id, name, run } => match index.is_whole(id, name) {
             true => commit([Event::Held { id, run }]),
             false => Verdict::Refused(Refusal::Ended { id }),
         },
-        Request::Drop { which, run } => return decision.drop(which, run),
+        Request::Drop { which, run } => decision.drop(which, run),
         Request::Withdraw { seqs, which, alone } => {
             commit(withdraw(ledger, seqs, which, Withdrawal::Removed, alone))
         }
         Request::GoBack(over) => commit([Event::WentBack(over)]),
         Request::Purge(ids) => commit(ids.iter().map(|&id| Event::Purged(id))),
-        Request::BeginDeletion { id, run } => match decision.held(index.entry(id), run)? {
-            Some(id) => Verdict::Refused(Refusal::InUse { id }),
-            None => commit([Event::DeletionBegan(id)]),
+        Request::BeginDeletion { id, run } => match index.entry(id) {
+            Some(entry) if facts.is_read(&entry, run) => Verdict::Refused(Refusal::InUse { id }),
+            _ => commit([Event::Replaced(id), Event::Took { id, by: By::Deletion, closer: None }]),
         },
         Request::EndDeletion { id } => end_deletion(index, id),
         Request::Fetched { seq, name, make_current, now } => fetched(index, seq, name, make_current, now),
         Request::Fail { id, name, now } => match name.is_none_or(|name| index.is_whole(id, name)) {
-            true => commit([Event::Failed { id, at: now.to_owned() }]),
+            true => commit(failed(index, id, now)),
             false => Verdict::Refused(Refusal::Ended { id }),
         },
         Request::Refuse { seq, is_listed, alone, now } => refuse(ledger, seq, is_listed, alone, now),
         Request::MakeCurrent(name) => commit(index.id_of(name).map(|_| Event::Current(name.to_owned()))),
         Request::Confirm => commit(None),
-    })
+    }
 }
 
 /// A ledger, and the facts about it.
-struct Decision<'a, F> {
+struct Decision<'a> {
     ledger: &'a Ledger,
-    facts: &'a mut F,
+    facts: &'a Facts,
 }
 
 /// The other datasets beside one that wants its name and its files.
@@ -84,278 +74,278 @@ struct Rivals {
     /// A newer one that has the name or a file.
     newer: Option<u64>,
     /// An older flush whose files may be getting the same names just now.
-    before: Option<String>,
+    before: Option<By>,
     /// One whose files another run reads where they lie.
     held: Option<u64>,
     /// Complete ones of other names with a file of it: once that is replaced, they are not whole any more.
     replaces: Vec<u64>,
 }
 
-impl<F: Facts> Decision<'_, F> {
-    fn begin(&mut self, dataset: &DatasetDescriptor) -> Result<Verdict, F::Error> {
-        let rivals = match self.rivals(dataset, None)? {
-            Err(refusal) => return Ok(Verdict::Refused(refusal)),
-            Ok(rivals) => rivals,
-        };
-        match rivals.newer {
-            Some(newer) => Ok(Verdict::Refused(Refusal::Superseded { newer })),
-            None => self.list(dataset),
+impl Decision<'_> {
+    fn begin(&self, dataset: &DatasetDescriptor) -> Verdict {
+        match self.rivals(dataset, None) {
+            Err(refusal) => Verdict::Refused(refusal),
+            Ok(Rivals { newer: Some(newer), .. }) => Verdict::Refused(Refusal::Superseded { newer }),
+            Ok(_) => self.list(dataset),
         }
     }
 
     /// An older dataset that is complete, or has taken the name, keeps it meanwhile: not a file of it has been touched.
-    fn list(&mut self, dataset: &DatasetDescriptor) -> Result<Verdict, F::Error> {
+    fn list(&self, dataset: &DatasetDescriptor) -> Verdict {
         let index = self.ledger.index();
-        if let Some(refusal) = self.other_of_number(dataset)? {
-            return Ok(Verdict::Refused(refusal));
+        if let Some(refusal) = self.other_of_number(dataset) {
+            return Verdict::Refused(refusal);
         }
         let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
         let is_free = |owner: &IndexEntry| !owner.is_valid() && owner.taken.is_none();
         let is_listed = owner.is_none_or(|owner| is_free(&owner) && owner.seq() <= index.seq_of(dataset));
-        Ok(commit(is_listed.then(|| Event::Listed(dataset.clone()))))
+        commit(is_listed.then(|| listed(index, dataset)).into_iter().flatten())
     }
 
     /// Which files it will write is not known. So all flushes end first that could give one of them its name.
-    fn begin_in_place(&mut self, dataset: &DatasetDescriptor) -> Result<Verdict, F::Error> {
-        if let Some(refusal) = self.other_of_number(dataset)? {
-            return Ok(Verdict::Refused(refusal));
+    fn begin_in_place(&self, dataset: &DatasetDescriptor) -> Verdict {
+        if let Some(refusal) = self.other_of_number(dataset) {
+            return Verdict::Refused(refusal);
         }
         for other in self.ledger.index().entries().iter().filter(|entry| entry.id != dataset.id) {
-            let under_way = self.under_way(other)?;
-            if let Some(token) = under_way.filter(|&by| by != IN_PLACE) {
-                return Ok(Verdict::After(token.to_owned()));
-            }
             // Datasets of one name usually have the same files, and nothing keeps an application from writing to them.
             let is_rival = other.name == dataset.name && other.seq().run != dataset.run;
-            if is_rival && under_way.is_some() {
-                return Ok(Verdict::Refused(Refusal::Written { id: other.id }));
-            }
-            if is_rival && other.is_valid() && other.seq() > dataset.seq() {
-                return Ok(Verdict::Refused(Refusal::Superseded { newer: other.id }));
+            match self.facts.life(other) {
+                Life::UnderWay(By::Application) if is_rival => {
+                    return Verdict::Refused(Refusal::Written { id: other.id });
+                }
+                Life::UnderWay(By::Application) | Life::Over => (),
+                Life::UnderWay(by) => return Verdict::After(by.clone()),
+                Life::Whole if is_rival && other.seq() > dataset.seq() => {
+                    return Verdict::Refused(Refusal::Superseded { newer: other.id });
+                }
+                Life::Whole => (),
             }
         }
-        Ok(commit([took(dataset, IN_PLACE, None)]))
+        commit(self.took(dataset, &By::Application, None))
     }
 
-    fn take_names(
-        &mut self,
-        dataset: &DatasetDescriptor,
-        by: &str,
-        closer: Option<&str>,
-    ) -> Result<Verdict, F::Error> {
-        let (index, is_flush) = (self.ledger.index(), by != IN_PLACE);
-        let replaces = match self.turn(dataset, Some(by))? {
-            Err(verdict) => return Ok(verdict),
+    fn take_names(&self, dataset: &DatasetDescriptor, by: &By, closer: Option<&str>) -> Verdict {
+        let (index, is_flush) = (self.ledger.index(), *by != By::Application);
+        let replaces = match self.turn(dataset, Some(by)) {
+            Err(verdict) => return verdict,
             Ok(replaces) => replaces,
         };
         let ended = Verdict::Refused(Refusal::Ended { id: dataset.id });
         // To save it from cache all the same is what somebody asked for.
-        let why = self.ledger.withdrawn().why(index.seq_of(dataset), dataset.is_only_checkpoint());
-        if why == Some(Withdrawal::Removed) && !by.starts_with(SAVED) {
-            return Ok(ended);
+        if self.withdrawal(dataset) == Some(Withdrawal::Removed) && !by.is_saving() {
+            return ended;
         }
         if is_flush && !planted(Bug::NameTakenBeforeCopied) {
             // Also one whose dataset was refused since. A dataset that was saved from a cache is built more than once.
             let progress = index.progress(dataset, by);
-            let is_ended =
-                matches!(progress, FlushProgress::Ended { counts } if counts || !by.starts_with(SAVED));
+            let is_ended = matches!(progress, FlushProgress::Ended { counts } if counts || !by.is_saving());
             let is_others = closer.is_none() && index.closer(dataset.id, by).is_some();
-            if is_ended || is_others || self.facts.recorded(by)? != Recorded::UnderWay {
-                return Ok(ended);
+            if is_ended || is_others || self.facts.recorded(by) != Recorded::UnderWay {
+                return ended;
             }
         }
-        Ok(commit([took(dataset, by, closer)].into_iter().chain(replaces.into_iter().map(Event::Replaced))))
+        commit(self.took(dataset, by, closer).into_iter().chain(replaces.into_iter().map(Event::Replaced)))
     }
 
-    fn name_again(&mut self, dataset: &DatasetDescriptor, by: &str) -> Result<Verdict, F::Error> {
+    fn name_again(&self, dataset: &DatasetDescriptor, by: &By) -> Verdict {
         let counts = self.ledger.index().progress(dataset, by).counts();
         // Another process may have finished it, and then nobody would do so again.
-        let is_due = counts && self.facts.recorded(by)? == Recorded::UnderWay;
-        Ok(commit(is_due.then(|| took(dataset, by, None))))
+        let is_due = counts && self.facts.recorded(by) == Recorded::UnderWay;
+        commit(is_due.then(|| self.took(dataset, by, None)).into_iter().flatten())
+    }
+
+    /// A dataset that is written in place may have files of its own. So it has its name beside an older dataset that is complete,
+    /// and that one has lost no more than the files that they share.
+    fn took(&self, dataset: &DatasetDescriptor, by: &By, closer: Option<&str>) -> Vec<Event> {
+        let index = self.ledger.index();
+        let owner = index.id_of(&dataset.name).filter(|&id| id != dataset.id);
+        let is_valid = owner.and_then(|id| index.entry(id)).is_some_and(|owner| owner.is_valid());
+        let mut events = match *by == By::Application && is_valid {
+            true => vec![Event::Listed(dataset.clone())],
+            false => listed(index, dataset),
+        };
+        events.push(Event::Took { id: dataset.id, by: by.clone(), closer: closer.map(str::to_owned) });
+        events
     }
 
     fn complete(
-        &mut self,
+        &self,
         dataset: &DatasetDescriptor,
-        by: &str,
+        by: &By,
         closer: Option<&str>,
         make_current: MakeCurrent,
         now: &str,
-    ) -> Result<Verdict, F::Error> {
+    ) -> Verdict {
         let index = self.ledger.index();
         let is_taken = match index.progress(dataset, by) {
             // Another process has closed it too, and was first.
-            FlushProgress::Ended { counts: true } => return Ok(commit(None)),
+            FlushProgress::Ended { counts: true } => return commit(None),
             progress => progress == FlushProgress::Taken,
         };
         let is_its_own = is_taken && index.closer(dataset.id, by) == closer;
-        if is_its_own && (by == IN_PLACE || self.facts.recorded(by)? == Recorded::UnderWay) {
+        if is_its_own && (*by == By::Application || self.facts.recorded(by) == Recorded::UnderWay) {
             // Output has to arrive, also where the application could not restart from it. To save it from cache is what somebody
             // asked for.
-            let why = self.ledger.withdrawn().why(index.seq_of(dataset), dataset.is_only_checkpoint());
-            let is_refused = why == Some(Withdrawal::Refused) && !by.starts_with(SAVED);
-            let make_current = if is_refused { MakeCurrent::Never } else { make_current };
-            let failed = is_refused.then(|| Event::Failed { id: dataset.id, at: now.to_owned() });
-            let completed = completed(index, dataset, Some(by), make_current, now);
-            return Ok(commit(completed.into_iter().chain(failed)));
+            if self.withdrawal(dataset) != Some(Withdrawal::Refused) || by.is_saving() {
+                return commit(completed(index, dataset, Some(by), make_current, now));
+            }
+            let failed = Event::Failed { id: dataset.id, at: now.to_owned() };
+            let current = (index.current() == Some(&dataset.name)).then_some(Event::NoCurrent);
+            let completed = completed(index, dataset, Some(by), MakeCurrent::Never, now);
+            return commit(completed.into_iter().chain([failed]).chain(current));
         }
-        Ok(Verdict::Refused(match closer {
+        Verdict::Refused(match closer {
             // The one that has the lock by now closes it.
             Some(_) if is_taken && !is_its_own => Refusal::OtherCloser,
             _ => Refusal::Ended { id: dataset.id },
-        }))
+        })
     }
 
-    fn list_whole(
-        &mut self,
-        dataset: &DatasetDescriptor,
-        make_current: MakeCurrent,
-        now: &str,
-    ) -> Result<Verdict, F::Error> {
-        Ok(match self.turn(dataset, None)? {
+    fn list_whole(&self, dataset: &DatasetDescriptor, make_current: MakeCurrent, now: &str) -> Verdict {
+        match self.turn(dataset, None) {
             Err(verdict) => verdict,
             Ok(replaces) => {
                 let completed = completed(self.ledger.index(), dataset, None, make_current, now);
                 commit(replaces.into_iter().map(Event::Replaced).chain(completed))
             }
-        })
+        }
     }
 
-    fn drop(&mut self, which: Dropping<'_>, run: u64) -> Result<Verdict, F::Error> {
+    fn drop(&self, which: Dropping<'_>, run: u64) -> Verdict {
         let index = self.ledger.index();
         let meant: Vec<IndexEntry> = index.entries().into_iter().filter(|entry| which.means(entry)).collect();
         let by_name = !matches!(which, Dropping::CheckpointsAfter(_));
         for entry in meant.iter().filter(|_| by_name) {
-            if let Some(id) = self.held(Some(entry.clone()), run)? {
-                return Ok(Verdict::Refused(Refusal::InUse { id }));
+            if self.facts.is_read(entry, run) {
+                return Verdict::Refused(Refusal::InUse { id: entry.id });
             }
             // It gives files their names until it is taken back.
-            let by = if entry.is_valid() { None } else { self.under_way(entry)? };
-            if let Some(token) = by.filter(|&by| by != IN_PLACE && by != DELETION) {
-                return Ok(Verdict::After(token.to_owned()));
+            if let Life::UnderWay(by @ (By::Flush(_) | By::Saving(_))) = self.facts.life(entry) {
+                return Verdict::After(by.clone());
             }
         }
         // One that was begun since they were withdrawn may be in a cache.
         let withdrawn = meant.iter().filter(|_| by_name);
         let withdrawn =
             withdrawn.map(|entry| Event::Withdrawn { seq: entry.seq(), why: Withdrawal::Removed });
-        let left = withdrawn.chain(meant.iter().rev().map(|entry| Event::Left(entry.id)));
+        let ids: Vec<u64> = meant.iter().rev().map(|entry| entry.id).collect();
         let name = match which {
-            Dropping::Named(name) => {
-                Some(name).filter(|name| index.id_of(name).is_some() || !meant.is_empty())
-            }
+            // It may lead to a dataset that is not listed.
+            Dropping::Named(name) => Some(name).filter(|name| index.id_of(name).is_some() || !ids.is_empty()),
             _ => None,
         };
-        Ok(commit(left.chain(name.map(|name| Event::NameLeft(name.to_owned())))))
+        commit(withdrawn.chain(left(index, &ids, name)))
     }
 
     /// The datasets that lose a file to this one, if it is its turn. A run cannot read files in place any more that another one
     /// writes in place: only a flush can still wait for it.
-    fn turn(
-        &mut self,
-        dataset: &DatasetDescriptor,
-        by: Option<&str>,
-    ) -> Result<Result<Vec<u64>, Verdict>, F::Error> {
-        let is_flush = by.is_some_and(|by| by != IN_PLACE);
-        Ok(match self.rivals(dataset, by)? {
-            Err(refusal) => Err(Verdict::Refused(refusal)),
-            Ok(Rivals { newer: Some(newer), .. }) => Err(Verdict::Refused(Refusal::Superseded { newer })),
-            Ok(Rivals { held: Some(id), .. }) if is_flush => Err(Verdict::Refused(Refusal::InUse { id })),
-            Ok(Rivals { before: Some(token), .. }) => Err(Verdict::After(token)),
-            Ok(Rivals { replaces, .. }) => Ok(replaces),
-        })
+    fn turn(&self, dataset: &DatasetDescriptor, by: Option<&By>) -> Result<Vec<u64>, Verdict> {
+        let is_flush = by.is_some_and(|by| *by != By::Application);
+        match self.rivals(dataset, by).map_err(Verdict::Refused)? {
+            Rivals { newer: Some(newer), .. } => Err(Verdict::Refused(Refusal::Superseded { newer })),
+            Rivals { held: Some(id), .. } if is_flush => Err(Verdict::Refused(Refusal::InUse { id })),
+            Rivals { before: Some(by), .. } => Err(Verdict::After(by)),
+            Rivals { replaces, .. } => Ok(replaces),
+        }
     }
 
-    fn rivals(
-        &mut self,
-        dataset: &DatasetDescriptor,
-        by: Option<&str>,
-    ) -> Result<Result<Rivals, Refusal>, F::Error> {
+    fn rivals(&self, dataset: &DatasetDescriptor, by: Option<&By>) -> Result<Rivals, Refusal> {
         let index = self.ledger.index();
-        if let Some(refusal) = self.other_listed(dataset)? {
-            return Ok(Err(refusal));
+        if let Some(refusal) = self.other_listed(dataset) {
+            return Err(refusal);
         }
         let (mut rivals, own) = (Rivals::default(), index.seq_of(dataset));
         for other in index.entries() {
+            let life = self.facts.life(&other);
             if other.id == dataset.id {
                 // Another job may be deleting the files of an earlier flush of it, or another process be giving them their names:
                 // they are to be files of this flush.
-                let is_deleted = !other.is_valid() && other.taken.as_deref() == Some(DELETION);
-                let taken = if other.is_valid() { None } else { self.under_way(&other)? };
-                let by_another = taken.filter(|&taken| taken != IN_PLACE && Some(taken) != by);
-                let before = if is_deleted { Some(DELETION) } else { by_another };
-                rivals.before = rivals.before.or(before.map(str::to_owned));
+                let before = match life {
+                    Life::Over => other.taken.as_ref().filter(|&taken| *taken == By::Deletion),
+                    Life::UnderWay(taken) => {
+                        Some(taken).filter(|&taken| *taken != By::Application && Some(taken) != by)
+                    }
+                    Life::Whole => None,
+                };
+                rivals.before = rivals.before.or(before.cloned());
                 continue;
             }
-            let by = if other.is_valid() { None } else { self.under_way(&other)? };
-            if !other.is_valid() && by.is_none() {
-                continue;
-            }
-            // A run keeps its own datasets apart by itself, with all names that it knows.
-            let is_unknown = by == Some(IN_PLACE) && other.run == dataset.run;
             let is_named_so = other.name == dataset.name;
-            if !is_named_so && (is_unknown || !self.facts.shares(dataset.id, &other)?) {
+            if life == Life::Over || !is_named_so && !self.facts.sharing.contains(&other.id) {
                 continue;
             }
-            match by {
+            match life {
                 // However old it is: a file that is deleted must not be one of this dataset.
-                Some(DELETION) => rivals.before = Some(DELETION.to_owned()),
+                Life::UnderWay(By::Deletion) => rivals.before = Some(By::Deletion),
                 _ if other.seq() > own && !planted(Bug::LateFlushReplacesNewer) => {
                     rivals.newer = rivals.newer.max(Some(other.id));
                 }
-                Some(token) if token != IN_PLACE => rivals.before = Some(token.to_owned()),
-                None => {
-                    rivals.held = self.held(Some(other.clone()), dataset.run)?.or(rivals.held);
+                Life::UnderWay(By::Application) | Life::Over => (),
+                Life::UnderWay(by) => rivals.before = Some(by.clone()),
+                Life::Whole => {
+                    rivals.held = self.facts.is_read(&other, dataset.run).then_some(other.id).or(rivals.held);
                     rivals.replaces.extend((!is_named_so).then_some(other.id));
                 }
-                _ => {}
             }
         }
-        Ok(Ok(rivals))
+        Ok(rivals)
     }
 
     /// Two datasets may have been given one number: where it could not be reserved, or the numbers were lost. Entry and lists go
     /// by the number, so one that counts or is under way is not replaced by another dataset.
-    fn other_listed(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Refusal>, F::Error> {
-        let Some(found) = self.ledger.index().entry(dataset.id) else { return Ok(None) };
+    fn other_listed(&self, dataset: &DatasetDescriptor) -> Option<Refusal> {
+        let found = self.ledger.index().entry(dataset.id)?;
         let is_same = match &found.dataset {
             Some(known) => known.is_same(dataset),
             None => found.name == dataset.name,
         };
-        let stays = !is_same && (found.is_valid() || self.under_way(&found)?.is_some());
-        Ok(stays.then_some(Refusal::NumberTaken { id: dataset.id, name: found.name }))
+        let stays = !is_same && self.facts.life(&found) != Life::Over;
+        stays.then_some(Refusal::NumberTaken { id: dataset.id, name: found.name })
     }
 
     /// The same also where the other dataset has not taken its name yet: its flush is on record.
-    fn other_of_number(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Refusal>, F::Error> {
-        if let Some(refusal) = self.other_listed(dataset)? {
-            return Ok(Some(refusal));
-        }
-        let name = self.facts.other_of_number(dataset)?;
-        Ok(name.map(|name| Refusal::NumberTaken { id: dataset.id, name }))
+    fn other_of_number(&self, dataset: &DatasetDescriptor) -> Option<Refusal> {
+        let recorded = || self.facts.of_number.clone();
+        let other = || Some(Refusal::NumberTaken { id: dataset.id, name: recorded()? });
+        self.other_listed(dataset).or_else(other)
     }
 
-    /// The holder of the names of a dataset that is not complete, if anybody may still give files its names: a flush on record,
-    /// though it is revoked, or a run.
-    fn under_way<'e>(&mut self, entry: &'e IndexEntry) -> Result<Option<&'e str>, F::Error> {
-        let Some(by) = entry.taken.as_deref().filter(|_| !entry.superseded) else { return Ok(None) };
-        let is_under_way = match by {
-            IN_PLACE => self.facts.may_run()?,
-            // A process that waits for it learns whether its own lives.
-            DELETION => true,
-            token => self.facts.recorded(token)? != Recorded::Nothing,
-        };
-        Ok(Some(by).filter(|_| is_under_way))
+    /// Why a copy of it in a cache does not count.
+    fn withdrawal(&self, dataset: &DatasetDescriptor) -> Option<Withdrawal> {
+        let seq = self.ledger.index().seq_of(dataset);
+        self.ledger.withdrawn().why(seq, dataset.is_only_checkpoint())
     }
+}
 
-    /// The dataset, if a run other than `run` reads its files where they lie.
-    fn held(&mut self, entry: Option<IndexEntry>, run: u64) -> Result<Option<u64>, F::Error> {
-        let held = entry.filter(|entry| entry.held.iter().any(|&by| by != run));
-        match held {
-            Some(entry) if self.facts.may_run()? => Ok(Some(entry.id)),
-            _ => Ok(None),
-        }
-    }
+/// A dataset is listed that is not complete. Other datasets of its name are not complete from then on, since one name stands for
+/// one set of files.
+pub fn listed(index: &Index, dataset: &DatasetDescriptor) -> Vec<Event> {
+    let others = index.others_named(&dataset.name, dataset.id).into_iter().map(Event::Replaced);
+    [Event::Listed(dataset.clone())].into_iter().chain(others).chain([named(dataset)]).collect()
+}
+
+fn named(dataset: &DatasetDescriptor) -> Event {
+    Event::Named { name: dataset.name.clone(), id: dataset.id }
+}
+
+/// Datasets leave the index, and with them each name that is theirs, and `name`.
+pub fn left(index: &Index, ids: &[u64], name: Option<&[u8]>) -> Vec<Event> {
+    let owned = ids.iter().filter_map(|&id| index.entry(id)).map(|entry| (entry.id, entry.name));
+    let owned = owned.filter(|(id, name)| index.id_of(name) == Some(*id)).map(|(_, name)| name);
+    let names: BTreeSet<_> = owned.chain(name.map(<[u8]>::to_vec)).collect();
+    let current = index.current().filter(|current| names.contains(*current)).map(|_| Event::NoCurrent);
+    let mut events = entries_left(index, ids);
+    events.extend(names.into_iter().map(Event::NameLeft).chain(current));
+    events
+}
+
+/// It stays known which of the datasets were begun and never complete: they may have replaced files of older ones.
+fn entries_left(index: &Index, ids: &[u64]) -> Vec<Event> {
+    let is_begun = |entry: &IndexEntry| !entry.complete && entry.flushed.is_none();
+    let begun = ids.iter().filter_map(|&id| index.entry(id)).filter(is_begun);
+    let begun = begun.map(|entry| Event::BegunLeft { seq: entry.seq(), is_recorded: entry.is_of_scr() });
+    begun.chain(ids.iter().map(|&id| Event::Left(id))).collect()
 }
 
 fn begin_run(ledger: &Ledger, seen: u64) -> Vec<Event> {
@@ -366,10 +356,11 @@ fn begin_run(ledger: &Ledger, seen: u64) -> Vec<Event> {
     [Event::RunBegan { number: last.saturating_add(1), prefix, last }].into_iter().chain(marked).collect()
 }
 
-fn completed(
+/// Other datasets of its name leave the index.
+pub(super) fn completed(
     index: &Index,
     dataset: &DatasetDescriptor,
-    by: Option<&str>,
+    by: Option<&By>,
     make_current: MakeCurrent,
     now: &str,
 ) -> Vec<Event> {
@@ -378,10 +369,10 @@ fn completed(
         MakeCurrent::IfNewest => index.newer_candidates(index.seq_of(dataset)).is_empty(),
         MakeCurrent::Always => true,
     };
-    let completed =
-        Event::Completed { dataset: dataset.clone(), by: by.map(str::to_owned), at: now.to_owned() };
+    let completed = Event::Completed { dataset: dataset.clone(), by: by.cloned(), at: now.to_owned() };
     let current = becomes_current.then(|| Event::Current(dataset.name.clone()));
-    [completed].into_iter().chain(current).collect()
+    let others = entries_left(index, &index.others_named(&dataset.name, dataset.id));
+    others.into_iter().chain([completed, named(dataset)]).chain(current).collect()
 }
 
 fn fetched(index: &Index, seq: Seq, name: &[u8], make_current: bool, now: &str) -> Verdict {
@@ -409,7 +400,7 @@ fn withdraw(
 }
 
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
-    let failed = is_listed.then(|| Event::Failed { id: seq.id, at: now.to_owned() });
+    let failed = if is_listed { failed(ledger.index(), seq.id, now) } else { Vec::new() };
     let withdrawn = match planted(Bug::RefusalForgotten) {
         true => Vec::new(),
         false => withdraw(ledger, &[seq], None, Withdrawal::Refused, alone),
@@ -417,24 +408,31 @@ fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &
     commit(withdrawn.into_iter().chain(failed))
 }
 
-fn take_back(index: &Index, dataset: &DatasetDescriptor, by: &str, even_if_taken: bool) -> Verdict {
+/// It is current no more.
+fn failed(index: &Index, id: u64, now: &str) -> Vec<Event> {
+    let is_current = index.entry(id).is_some_and(|entry| entry.current);
+    let failed = Event::Failed { id, at: now.to_owned() };
+    is_current.then_some(Event::NoCurrent).into_iter().chain([failed]).collect()
+}
+
+fn take_back(index: &Index, dataset: &DatasetDescriptor, by: &By, even_if_taken: bool) -> Verdict {
     match index.progress(dataset, by) != FlushProgress::NotTaken && !even_if_taken {
         true => Verdict::Refused(Refusal::Ended { id: dataset.id }),
         // Its names are not free before its staging files are gone: a rank of its job may be about to rename one.
-        false => commit([Event::Revoked(by.to_owned())]),
+        false => commit([Event::Revoked(by.clone())]),
     }
 }
 
 fn end_deletion(index: &Index, id: u64) -> Verdict {
     match index.entry(id) {
         None if !index.has(id) => commit(None),
-        _ if index.is_taken_by(id, DELETION) => commit([Event::Left(id)]),
+        _ if index.is_taken_by(id, &By::Deletion) => commit(left(index, &[id], None)),
         _ => Verdict::Refused(Refusal::OtherCloser),
     }
 }
 
 fn release(index: &Index, whose: Whose) -> Vec<Event> {
-    let taken = |by: &str, only: Option<u64>| {
+    let taken = |by: &By, only: Option<u64>| {
         let taken = index.taken_by(by).into_iter().filter(move |&id| only.is_none_or(|only| only == id));
         taken.map(Event::Released).collect::<Vec<_>>()
     };
@@ -443,17 +441,14 @@ fn release(index: &Index, whose: Whose) -> Vec<Event> {
         runs.map(|run| Event::LetGo { run }).collect::<Vec<_>>()
     };
     match whose {
-        Whose::Writer(id) => taken(IN_PLACE, Some(id)),
+        Whose::Writer(id) => taken(&By::Application, Some(id)),
         Whose::Reader(run) => readers(Some(run)),
-        Whose::Flush(token) => taken(token, None),
-        Whose::Deletion => taken(DELETION, None),
+        Whose::Ended(by) => taken(by, None),
         Whose::Earlier { writers: false } => readers(None),
-        Whose::Earlier { writers: true } => readers(None).into_iter().chain(taken(IN_PLACE, None)).collect(),
+        Whose::Earlier { writers: true } => {
+            readers(None).into_iter().chain(taken(&By::Application, None)).collect()
+        }
     }
-}
-
-fn took(dataset: &DatasetDescriptor, by: &str, closer: Option<&str>) -> Event {
-    Event::Took { dataset: dataset.clone(), by: by.to_owned(), closer: closer.map(str::to_owned) }
 }
 
 fn commit(events: impl IntoIterator<Item = Event>) -> Verdict {

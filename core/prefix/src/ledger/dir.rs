@@ -1,17 +1,18 @@
 //! The ledger of a prefix directory as files: loaded from `index.scr` and `ids.scr`, and changed under their one lock.
 
 use super::doubt::{is_any_at_risk, keeps_its_files};
-use super::facts::{names_of, FactsOfFiles};
+use super::facts::{names_of, Facts, SourceOfFiles};
 use super::heal::{self, Fault};
 use super::pending::PendingFlush;
 use super::{
-    decide, expect_lock, Closer, CommonFiles, Event, Ledger, MakeCurrent, Refusal, Request, Verdict, Whose,
+    decide, expect_lock, By, Closer, CommonFiles, Event, Ledger, MakeCurrent, Refusal, Request, Verdict,
+    Whose,
 };
 use crate::rank2file::{write_maps, LeafLists};
 use crate::shared::{self, Held, Locked};
 use crate::{
     DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, PrefixId,
-    Rank2File, RunId, Running, Summary, IN_PLACE,
+    Rank2File, RunId, Running, Summary,
 };
 use scr_base::fs::{Files, FsError, Updated};
 use scr_base::planted::{planted, Bug};
@@ -34,18 +35,18 @@ pub struct RecordedLists {
     pub replacing: Option<Vec<Vec<PrefixFile>>>,
 }
 
-/// Something was done, or the flush of another dataset has to end first, which has this token.
+/// Something was done, or the flush of another dataset has to end first.
 #[derive(Debug)]
 pub enum Turn<T> {
     Done(T),
-    After(String),
+    After(By),
 }
 
 impl<T> Turn<T> {
     fn map<R>(self, change: impl FnOnce(T) -> R) -> Turn<R> {
         match self {
             Self::Done(value) => Turn::Done(change(value)),
-            Self::After(token) => Turn::After(token),
+            Self::After(by) => Turn::After(by),
         }
     }
 }
@@ -195,8 +196,8 @@ impl<'a> LedgerDir<'a> {
     fn expect_turn(&self, turn: Turn<Committed>) -> Result<Committed, PrefixError> {
         match turn {
             Turn::Done(committed) => Ok(committed),
-            Turn::After(token) => {
-                Err(PrefixError::NotItsTurn { token, why: "it has not ended yet".to_owned() })
+            Turn::After(by) => {
+                Err(PrefixError::NotItsTurn { token: by.to_string(), why: "it has not ended yet".to_owned() })
             }
         }
     }
@@ -215,7 +216,7 @@ impl<'a> LedgerDir<'a> {
                 return Ok(Turn::Done(Committed::default()));
             }
         }
-        if request.concerns_files() && !sharing.is_complete {
+        if request.wants_files().is_some() && !sharing.is_complete {
             // Lists may take long to read, and others wait for the lock.
             self.decide(&self.load()?, sharing, request)?;
         }
@@ -252,7 +253,7 @@ impl<'a> LedgerDir<'a> {
         }
         let events = match self.decide(&ledger, sharing, request)? {
             Verdict::Commit(events) => events,
-            Verdict::After(token) => return Ok(Ok(Turn::After(token))),
+            Verdict::After(by) => return Ok(Ok(Turn::After(by))),
             Verdict::Refused(refusal) => return Ok(Err(refusal.into_error(self.prefix).into())),
         };
         let changes_ids = events.iter().any(Event::changes_ids);
@@ -261,9 +262,9 @@ impl<'a> LedgerDir<'a> {
             return Err(damage);
         }
         for event in &events {
-            if let Event::Revoked(token) = event {
+            if let Event::Revoked(by) = event {
                 self.expect_ours(locked)?;
-                super::pending::revoke(*self, token)?;
+                super::pending::revoke(*self, &by.to_string())?;
             }
             ledger.apply(event);
         }
@@ -325,7 +326,8 @@ impl<'a> LedgerDir<'a> {
         sharing: &mut CommonFiles,
         request: &Request<'_>,
     ) -> Result<Verdict, PrefixError> {
-        decide(ledger, &mut FactsOfFiles { ledger: *self, sharing }, request)
+        let facts = Facts::of(&mut SourceOfFiles { ledger: *self, sharing }, ledger.index(), request)?;
+        Ok(decide(ledger, &facts, request))
     }
 
     /// Makes the dataset of this name the one that jobs restart from first. Gives whether there is one, and a warning if other
@@ -383,9 +385,10 @@ impl<'a> LedgerDir<'a> {
         lists: &RecordedLists,
     ) -> Result<(), PrefixError> {
         record.sharing = self.sharing_of(lists)?;
+        let by = record.by();
         let begin = Request::Begin(&record.dataset);
         let begin = match planted(Bug::NameTakenBeforeCopied) {
-            true => Request::TakeNames { dataset: &record.dataset, by: &record.token, closer: None },
+            true => Request::TakeNames { dataset: &record.dataset, by: &by, closer: None },
             false => begin,
         };
         self.expect_turn(self.attempt(&begin, &mut record.sharing, &mut |_| Ok::<_, PrefixError>(()))?)?;
@@ -401,7 +404,7 @@ impl<'a> LedgerDir<'a> {
         dataset: &DatasetDescriptor,
         lists: &RecordedLists,
     ) -> Result<Turn<()>, PrefixError> {
-        let turn = self.take(dataset, IN_PLACE, None, &mut self.sharing_of(lists)?)?;
+        let turn = self.take(dataset, &By::Application, None, &mut self.sharing_of(lists)?)?;
         if let Turn::Done(()) = turn {
             self.write_first_lists(dataset.id, lists)?;
         }
@@ -428,7 +431,7 @@ impl<'a> LedgerDir<'a> {
     pub fn take(
         &self,
         dataset: &DatasetDescriptor,
-        by: &str,
+        by: &By,
         closer: Option<Closer<'_>>,
         sharing: &mut CommonFiles,
     ) -> Result<Turn<()>, PrefixError> {
@@ -459,7 +462,7 @@ impl<'a> LedgerDir<'a> {
     pub fn complete(
         &self,
         record: &PendingFlush,
-        by: &str,
+        by: &By,
         closer: Option<&str>,
         now: &str,
     ) -> Result<(), PrefixError> {
@@ -576,13 +579,11 @@ impl<'a> LedgerDir<'a> {
         dataset: &DatasetDescriptor,
         lists: &[Vec<PrefixFile>],
     ) -> Result<Vec<u64>, PrefixError> {
-        use super::Facts;
         let mut sharing = CommonFiles::of(lists);
-        let mut facts = FactsOfFiles { ledger: *self, sharing: &mut sharing };
         let others = self.index()?.entries().into_iter().filter(IndexEntry::is_valid);
         let mut found = Vec::new();
         for other in others.filter(|other| other.id != dataset.id && other.name != dataset.name) {
-            if facts.shares(dataset.id, &other)? {
+            if sharing.with(self.files, self.prefix, dataset.id, &other)? {
                 found.push(other.id);
             }
         }

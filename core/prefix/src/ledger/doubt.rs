@@ -1,7 +1,7 @@
 //! Which files of an older dataset a newer one may have written over, and what proves that it has not.
 
-use super::Ledger;
-use crate::{DatasetDescriptor, Index, IndexEntry, DELETION};
+use super::{By, Ledger};
+use crate::{DatasetDescriptor, Index, IndexEntry};
 use scr_base::planted::{planted, Bug};
 
 /// Whether a dataset written in place may cost others a file: those that are complete, or that lie in place without being listed
@@ -18,7 +18,7 @@ pub fn is_recorded(is_there: bool, is_any_at_risk: bool) -> bool {
 
 /// Whether the files of a dataset stay where those of dataset `deleted` are deleted: it counts, or is about to.
 pub(crate) fn keeps_its_files(entry: &IndexEntry, deleted: u64) -> bool {
-    let counts = entry.is_valid() || entry.taken.as_ref().is_some_and(|by| by != DELETION);
+    let counts = entry.is_valid() || entry.taken.as_ref().is_some_and(|by| *by != By::Deletion);
     counts && entry.id != deleted && !planted(Bug::WindowDeletesShared)
 }
 

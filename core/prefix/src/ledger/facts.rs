@@ -1,30 +1,99 @@
-//! The facts about the world beside the ledger that the decision may ask for.
+//! The facts about the world beside the ledger that a request is decided by. They are values, found out before the decision and
+//! under the lock of the ledger; only which files datasets have in common is known before.
 
 use super::pending::{self, FoundRecord};
-use super::LedgerDir;
+use super::{By, LedgerDir, Life, Request, Whose};
 use crate::{
     DatasetDescriptor, FileName, Index, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Running,
-    IN_PLACE,
 };
 use scr_base::fs::Files;
 use std::collections::{HashMap, HashSet};
 
-/// Facts, each asked for only where it matters. The answers may come from files, so each can fail.
-pub trait Facts {
-    /// Why it could not be found out.
-    type Error;
-
+/// Facts that a request is decided by, of those that matter to it.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
     /// Whether a run may be under way in the prefix directory.
-    fn may_run(&mut self) -> Result<bool, Self::Error>;
+    pub may_run: bool,
+    /// The records of flushes.
+    pub recorded: HashMap<By, Recorded>,
+    /// The name of a dataset other than the one in question that has its number, and whose flush is on record.
+    pub of_number: Option<Vec<u8>>,
+    /// The datasets that have a file in common with the one in question.
+    pub sharing: HashSet<u64>,
+}
 
-    /// The record of the flush of this token.
-    fn recorded(&mut self, token: &str) -> Result<Recorded, Self::Error>;
+impl Facts {
+    /// Those that matter to a request.
+    ///
+    /// # Errors
+    /// One could not be found out.
+    pub(super) fn of<S: Source>(
+        source: &mut S,
+        index: &Index,
+        request: &Request<'_>,
+    ) -> Result<Self, S::Error> {
+        let (mut facts, others) = (Self::default(), request.concerned(index));
+        let own = match request {
+            Request::TakeNames { by, .. } | Request::Complete { by, .. } | Request::NameAgain { by, .. } => {
+                Some(*by)
+            }
+            Request::Release(Whose::Ended(by)) => Some(*by),
+            _ => None,
+        };
+        let unfinished = others.iter().filter(|other| !other.is_valid() && !other.superseded);
+        let takers = unfinished.filter_map(|other| other.taken.as_ref()).chain(own);
+        for by in takers.filter(|by| !matches!(by, By::Application | By::Deletion)) {
+            facts.recorded.insert(by.clone(), source.recorded(by)?);
+        }
+        let asks = |other: &IndexEntry| !other.held.is_empty() || other.taken == Some(By::Application);
+        facts.may_run = others.iter().any(asks) && source.may_run()?;
+        if let Request::Begin(dataset) | Request::List(dataset) | Request::BeginInPlace(dataset) = *request {
+            facts.of_number = source.other_of_number(dataset)?;
+        }
+        let Some(dataset) = request.wants_files() else { return Ok(facts) };
+        for other in &others {
+            if facts.files_matter(dataset, other) && source.shares(dataset.id, other)? {
+                facts.sharing.insert(other.id);
+            }
+        }
+        Ok(facts)
+    }
 
-    /// The name of a dataset other than this one that has its number, and whose flush is on record.
-    fn other_of_number(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Vec<u8>>, Self::Error>;
+    /// The record of a flush.
+    pub(super) fn recorded(&self, by: &By) -> Recorded {
+        self.recorded.get(by).copied().unwrap_or_default()
+    }
 
-    /// Whether a dataset has a file in common with another one.
-    fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, Self::Error>;
+    /// What becomes of a dataset.
+    pub(super) fn life<'e>(&self, entry: &'e IndexEntry) -> Life<'e> {
+        let is_under_way = |by: &By| match by {
+            By::Application => self.may_run,
+            // A process that waits for it learns whether its own lives.
+            By::Deletion => true,
+            flush => self.recorded(flush) != Recorded::Nothing,
+        };
+        match &entry.taken {
+            _ if entry.is_valid() => Life::Whole,
+            Some(by) if !entry.superseded && is_under_way(by) => Life::UnderWay(by),
+            _ => Life::Over,
+        }
+    }
+
+    /// Whether a run other than `run` reads the files of a dataset where they lie.
+    pub(super) fn is_read(&self, entry: &IndexEntry, run: u64) -> bool {
+        self.may_run && entry.held.iter().any(|&by| by != run)
+    }
+
+    /// Whether it matters that a dataset has a file in common with another one. A run keeps its own datasets apart by itself, with
+    /// all names that it knows.
+    fn files_matter(&self, dataset: &DatasetDescriptor, other: &IndexEntry) -> bool {
+        let is_another = other.id != dataset.id && other.name != dataset.name;
+        is_another
+            && match self.life(other) {
+                Life::UnderWay(By::Application) => other.run != dataset.run,
+                life => life != Life::Over,
+            }
+    }
 }
 
 /// The kind of record that there is of a flush.
@@ -40,21 +109,30 @@ pub enum Recorded {
     Revoked,
 }
 
-/// The facts under a prefix directory.
-pub(super) struct FactsOfFiles<'a> {
+/// Where facts are found out. The answers may come from files, so each can fail.
+pub(super) trait Source {
+    type Error;
+    fn may_run(&mut self) -> Result<bool, Self::Error>;
+    fn recorded(&mut self, by: &By) -> Result<Recorded, Self::Error>;
+    fn other_of_number(&mut self, dataset: &DatasetDescriptor) -> Result<Option<Vec<u8>>, Self::Error>;
+    fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, Self::Error>;
+}
+
+/// A prefix directory.
+pub(super) struct SourceOfFiles<'a> {
     pub(super) ledger: LedgerDir<'a>,
     pub(super) sharing: &'a mut CommonFiles,
 }
 
-impl Facts for FactsOfFiles<'_> {
+impl Source for SourceOfFiles<'_> {
     type Error = PrefixError;
 
     fn may_run(&mut self) -> Result<bool, PrefixError> {
         Ok(Running::may_be_any(self.ledger.files, self.ledger.prefix))
     }
 
-    fn recorded(&mut self, token: &str) -> Result<Recorded, PrefixError> {
-        match pending::find_left(self.ledger, token) {
+    fn recorded(&mut self, by: &By) -> Result<Recorded, PrefixError> {
+        match pending::find_left(self.ledger, &by.to_string()) {
             Err(error) if !error.is_damage() => Err(error.into()),
             // No process can close it, or clear it away, with such a record.
             Err(_) => Ok(Recorded::Nothing),
@@ -110,7 +188,7 @@ impl CommonFiles {
 
     /// Whether dataset `id` shares a file with the other. One whose lists cannot be read cannot be restarted from either; but an
     /// application that writes in place has listed nothing yet, and what it writes is not known.
-    fn with(
+    pub(super) fn with(
         &mut self,
         files: &dyn Files,
         prefix: &Prefix,
@@ -128,7 +206,7 @@ impl CommonFiles {
                 }
                 !self.own.as_ref().is_some_and(|own| own.is_disjoint(&theirs))
             }
-            None => return Ok(!other.complete && other.taken.as_deref() == Some(IN_PLACE)),
+            None => return Ok(!other.complete && other.taken == Some(By::Application)),
         };
         self.known.insert(key, shares);
         Ok(shares)

@@ -5,7 +5,7 @@
 //! The damaged index stays beside the new one.
 
 use super::facts::names_of;
-use super::{Event, Ledger};
+use super::{decide::completed, Event, Ledger, MakeCurrent};
 use crate::{DatasetDescriptor, Ids, Index, Prefix, PrefixError, Seq, Summary, Withdrawal};
 use scr_base::env::local_time;
 use scr_base::fs::{At, Files};
@@ -29,10 +29,10 @@ pub(super) fn rebuild(
             continue;
         }
         replaced_by(files, prefix, &ledger.index, &dataset)?.iter().for_each(|event| ledger.apply(event));
-        let (id, refused_at) = (dataset.id, at.clone());
-        ledger.apply(&Event::Completed { dataset, by: None, at });
+        let completed = completed(&ledger.index, &dataset, None, MakeCurrent::Never, &at);
+        completed.iter().for_each(|event| ledger.apply(event));
         if why == Some(Withdrawal::Refused) {
-            ledger.apply(&Event::Failed { id, at: refused_at });
+            ledger.apply(&Event::Failed { id: dataset.id, at });
         }
     }
     let mut index = ledger.index;

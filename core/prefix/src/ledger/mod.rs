@@ -13,7 +13,8 @@
 //! | `steps` | in which order a flush is closed, and datasets leave |
 //! | `doubt` | which files may have been written over, and what proves the others |
 //! | `state` | the value, and how an event changes it |
-//! | `facts` | what the function may ask about the world |
+//! | `life` | who gives files the names of a dataset, and what becomes of it |
+//! | `facts` | what the function knows about the world |
 //! | `dir` | the two files: the only code that reads and writes them, under the one lock |
 //! | `pending` | the record of a flush under way |
 //! | `window` | which checkpoints `SCR_PREFIX_SIZE` has deleted |
@@ -27,6 +28,7 @@ mod doubt;
 mod ending;
 mod facts;
 mod heal;
+mod life;
 pub mod pending;
 mod request;
 mod state;
@@ -37,11 +39,13 @@ mod window;
 
 pub use candidates::{in_order, is_suspect, output, Candidate, Candidates};
 pub(crate) use decide::decide;
+pub use decide::{left, listed};
 pub use dir::LedgerDir;
 pub use dir::{Committed, RecordedLists, Turn};
 pub use doubt::{has_newer, is_recorded, Doubts, Proof};
 pub use ending::{Do, Ended, Found, Wish};
 pub use facts::{CommonFiles, Facts, Recorded};
+pub use life::{By, Life};
 pub use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;
 pub use steps::{Close, Leave, Leaving};
@@ -69,6 +73,3 @@ pub struct Closer<'a> {
     pub number: &'a str,
     pub has_lock: Fence<'a>,
 }
-
-/// The token of a flush that ends a scavenge begins with this.
-pub const SAVED: &str = "scavenged.";

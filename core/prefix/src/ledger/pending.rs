@@ -6,7 +6,7 @@
 //! up for good first gives the record another name, `revoked.<token>`. From then on no process closes the flush, and any that
 //! finds the record removes what is left. `recorded.<token>` signals to the threads of other ranks that the record is synced.
 
-use super::{CommonFiles, LedgerDir, MakeCurrent, Recorded};
+use super::{By, CommonFiles, LedgerDir, MakeCurrent, Recorded};
 use crate::{DatasetDescriptor, Prefix, FILE_MODE};
 use scr_base::fs::{unless_missing, At, Durability, FsError, How};
 use scr_plugin_api::kvtree::FieldError;
@@ -125,6 +125,11 @@ impl PendingFlush {
         ledger.files.remove_if_there(&self.recorded_mark(ledger.prefix))?;
         ledger.files.remove_if_there(&self.path(ledger.prefix))?;
         sync(ledger)
+    }
+
+    /// Who gives the files of its dataset their names.
+    pub fn by(&self) -> By {
+        By::from(&*self.token)
     }
 
     /// The kind of record that it is.

@@ -1,6 +1,7 @@
 //! Requests to the ledger, the events that change it, and the reasons to refuse a request.
 
-use crate::{Between, DatasetDescriptor, PrefixError, PrefixId, Seq, Withdrawal};
+use super::By;
+use crate::{Between, DatasetDescriptor, Index, IndexEntry, PrefixError, PrefixId, Seq, Withdrawal};
 
 /// A change that a job or a command asks for.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +20,11 @@ pub enum Request<'a> {
     BeginInPlace(&'a DatasetDescriptor),
     /// Every byte of a dataset has arrived, or is about to be written in place: its files are about to get their names. With a
     /// `closer`, that process gives the names, and not the ranks of the job.
-    TakeNames { dataset: &'a DatasetDescriptor, by: &'a str, closer: Option<&'a str> },
+    TakeNames { dataset: &'a DatasetDescriptor, by: &'a By, closer: Option<&'a str> },
     /// Every file has its name.
     Complete {
         dataset: &'a DatasetDescriptor,
-        by: &'a str,
+        by: &'a By,
         closer: Option<&'a str>,
         make_current: MakeCurrent,
         now: &'a str,
@@ -31,9 +32,9 @@ pub enum Request<'a> {
     /// The files of a dataset were found whole where they lie.
     ListWhole { dataset: &'a DatasetDescriptor, make_current: MakeCurrent, now: &'a str },
     /// A flush has made its dataset complete, and a file lacks its name all the same.
-    NameAgain { dataset: &'a DatasetDescriptor, by: &'a str },
+    NameAgain { dataset: &'a DatasetDescriptor, by: &'a By },
     /// A flush is given up, also where its dataset has taken its names, or only where it has not.
-    TakeBack { dataset: &'a DatasetDescriptor, by: &'a str, even_if_taken: bool },
+    TakeBack { dataset: &'a DatasetDescriptor, by: &'a By, even_if_taken: bool },
     /// Names or files are not in use any more.
     Release(Whose<'a>),
     /// A run is about to read the files of a dataset where they lie.
@@ -86,9 +87,28 @@ impl Request<'_> {
         !matches!(self, Self::Reserve { .. } | Self::GiveBack { .. } | Self::GoBack(_) | Self::Purge(_))
     }
 
-    /// Whether other datasets may have a file in common with this one.
-    pub(super) fn concerns_files(&self) -> bool {
-        matches!(self, Self::Begin(_) | Self::TakeNames { .. } | Self::ListWhole { .. })
+    /// The datasets of which it matters who is at work on them, or reads them.
+    pub(super) fn concerned(&self, index: &Index) -> Vec<IndexEntry> {
+        let of_id = |id| index.entry(id).into_iter().collect();
+        match self {
+            Self::BeginInPlace(_) => index.entries(),
+            Self::List(DatasetDescriptor { id, .. }) | Self::BeginDeletion { id, .. } => of_id(*id),
+            Self::Drop { which, .. } => {
+                index.entries().into_iter().filter(|entry| which.means(entry)).collect()
+            }
+            _ if self.wants_files().is_some() => index.entries(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// The dataset of which it matters whether others have a file in common with it.
+    pub(super) fn wants_files(&self) -> Option<&DatasetDescriptor> {
+        match self {
+            Self::Begin(dataset) | Self::TakeNames { dataset, .. } | Self::ListWhole { dataset, .. } => {
+                Some(dataset)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -99,10 +119,9 @@ pub enum Whose<'a> {
     Writer(u64),
     /// A run that reads files where they lie.
     Reader(u64),
-    /// The flush of this token, which is revoked, and no staging file of it is left.
-    Flush(&'a str),
-    /// The process that deletes, for one that has taken its lock over.
-    Deletion,
+    /// A flush that is revoked, and no staging file of it is left; or the process that deletes, for one that has taken its lock
+    /// over.
+    Ended(&'a By),
     /// Applications of earlier runs: all that read in place, and with `writers` those that write there.
     Earlier { writers: bool },
 }
@@ -147,34 +166,38 @@ pub enum Event {
     Marked { prefix: PrefixId, last: u64 },
     /// The first dataset id that is free.
     NextId { first: u64, next: u64 },
-    /// The dataset is listed as incomplete, and its name refers to it.
+    /// The dataset is listed as incomplete.
     Listed(DatasetDescriptor),
+    /// The name refers to this dataset.
+    Named { name: Vec<u8>, id: u64 },
     /// Name and files belong to the dataset, which is not complete.
-    Took { dataset: DatasetDescriptor, by: String, closer: Option<String> },
-    /// A file of the dataset belongs to a newer one.
+    Took { id: u64, by: By, closer: Option<String> },
+    /// The dataset is not complete: its name or a file of it belongs to a newer one, or is about to be removed.
     Replaced(u64),
-    /// The dataset is complete, and its name refers to it alone.
-    Completed { dataset: DatasetDescriptor, by: Option<String>, at: String },
+    /// The dataset is complete.
+    Completed { dataset: DatasetDescriptor, by: Option<By>, at: String },
     /// No process gives files the names of the dataset any more.
     Released(u64),
     /// The record of a flush is revoked: no process closes it any more.
-    Revoked(String),
+    Revoked(By),
     /// A run reads files of the dataset where they lie, and of no other one.
     Held { id: u64, run: u64 },
     /// A run does not read files any more.
     LetGo { run: u64 },
-    /// The dataset has left the index. Its name has left too, if it was its own.
+    /// The dataset has left the index.
     Left(u64),
+    /// One that has left was begun and never complete: it may have replaced files of older ones. Whether it is recorded which.
+    BegunLeft { seq: Seq, is_recorded: bool },
     /// The name is nobody's.
     NameLeft(Vec<u8>),
-    /// The files of the dataset are being deleted.
-    DeletionBegan(u64),
     /// The dataset was read whole.
     Fetched { id: u64, at: String },
     /// The dataset is damaged, or was refused.
     Failed { id: u64, at: String },
     /// The dataset of this name is current.
     Current(Vec<u8>),
+    /// No dataset is.
+    NoCurrent,
     /// No run may restart from the dataset at this place.
     Withdrawn { seq: Seq, why: Withdrawal },
     /// Nor from a checkpoint between these.
@@ -188,8 +211,8 @@ pub enum Event {
 pub enum Verdict {
     /// These events make it come true. There may be none.
     Commit(Vec<Event>),
-    /// The flush of this token has to end first.
-    After(String),
+    /// This flush, or this deletion, has to end first.
+    After(By),
     /// It may not be.
     Refused(Refusal),
 }

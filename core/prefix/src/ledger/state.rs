@@ -7,7 +7,7 @@ use std::ops::Deref;
 /// The contents of `index.scr` and `ids.scr`. It reads like its [`Index`].
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ledger {
-    pub(super) index: Index,
+    pub index: Index,
     pub(super) ids: Ids,
 }
 
@@ -46,33 +46,15 @@ impl Ledger {
     }
 
     /// Makes an event part of what is known.
-    pub(crate) fn apply(&mut self, event: &Event) {
+    pub fn apply(&mut self, event: &Event) {
         let Self { index, ids } = self;
         match event {
             Event::RunBegan { number, prefix, .. } => ids.begin_run(*number, prefix),
-            Event::Marked { prefix, last } => index.mark(prefix, *last),
             Event::NextId { next, .. } => ids.set_next(*next),
-            Event::Listed(dataset) => index.record(dataset, false),
-            Event::Took { dataset, by, closer } => index.take(dataset, by, closer.as_deref()),
-            Event::Replaced(id) => _ = index.set_complete(*id, false),
-            Event::Completed { dataset, by, at } => {
-                index.record(dataset, true);
-                index.mark_flushed(dataset.id, at);
-                by.iter().for_each(|by| _ = index.mark_flushed_by(dataset.id, by));
-            }
-            Event::Released(id) => index.release(*id),
-            Event::Revoked(_) => (),
-            Event::Held { id, run } => index.hold(*id, *run),
-            Event::LetGo { run } => index.release_held(*run),
-            Event::Left(id) => _ = index.drop_id(*id),
-            Event::NameLeft(name) => _ = index.drop_name(name),
-            Event::DeletionBegan(id) => index.begin_deletion(*id),
-            Event::Fetched { id, at } => _ = index.mark_fetched(*id, at),
-            Event::Failed { id, at } => _ = index.mark_failed(*id, at),
-            Event::Current(name) => _ = index.set_current(name),
             Event::Withdrawn { seq, why } => ids.withdraw(*seq, *why),
             Event::WentBack(over) => ids.go_back(*over),
             Event::Purged(id) => ids.purge(*id),
+            of_index => index.apply(of_index),
         }
     }
 }

@@ -30,6 +30,7 @@ pub fn beyond_window(index: &Index, size: usize, newest: u64, could_read: impl F
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::fixtures::ChangeIndex as _;
 
     #[test]
     fn the_window_keeps_the_newest_that_count_and_all_output() {

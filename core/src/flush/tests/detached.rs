@@ -8,8 +8,8 @@ use scr_base::fs::{Files, How, RealFiles, Retrying};
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
 use scr_prefix::commit::{CloseOutcome, Commit, FlushOutcome, Share, Staged};
 use scr_prefix::ledger::pending;
-use scr_prefix::ledger::{Closer, CommonFiles, Dropping, LedgerDir, Request, Turn};
-use scr_prefix::{staging_file, Index, Prefix, PrefixError, PrefixId, DELETION};
+use scr_prefix::ledger::{By, Closer, CommonFiles, Dropping, LedgerDir, Request, Turn};
+use scr_prefix::{staging_file, Index, Prefix, PrefixError, PrefixId};
 use scr_test_kit::faulty::{given_up, FaultyFiles, What};
 use scr_test_kit::fixtures::let_look_dead;
 use std::collections::BTreeSet;
@@ -788,7 +788,7 @@ fn no_name_is_taken_away_from_a_dataset_that_its_job_has_made_complete() {
         let outcome = while_stopped_at(&files, at, &stage, move |theirs| {
             let prefix = &theirs.prefix;
             let committed =
-                LedgerDir { files: &RealFiles, prefix }.complete(&record, "1.x", None, NOW).is_ok();
+                LedgerDir { files: &RealFiles, prefix }.complete(&record, &record.by(), None, NOW).is_ok();
             if committed {
                 record.forget(LedgerDir::new(&RealFiles, prefix)).unwrap();
             }
@@ -908,8 +908,8 @@ fn a_flush_waits_for_the_deletion_of_the_same_dataset() {
     record.mark_done(commit(&RealFiles, &stage).ledger, 0, &KvTree::new()).unwrap();
     let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
     ledger.transact(&Request::BeginDeletion { id: 1, run: 0 }).unwrap();
-    let turn = ledger.take(&record.dataset, "1.x", None, &mut CommonFiles::default()).unwrap();
-    assert!(matches!(turn, Turn::After(by) if by == DELETION));
+    let turn = ledger.take(&record.dataset, &record.by(), None, &mut CommonFiles::default()).unwrap();
+    assert!(matches!(turn, Turn::After(By::Deletion)));
     // The process that deleted is gone.
     finalize_arrived(&RealFiles, &stage.prefix, NOW).unwrap();
     assert!(stage.is_listed(1) && stage.is_right(&cached));
@@ -945,7 +945,7 @@ fn a_flush_that_another_process_has_finished_meanwhile_stays_complete() {
     let stage = Stage::new(2);
     let record = completed_by_another(&stage);
     LedgerDir { files: &RealFiles, prefix: &stage.prefix }
-        .transact(&Request::NameAgain { dataset: &record.dataset, by: "1.x" })
+        .transact(&Request::NameAgain { dataset: &record.dataset, by: &record.by() })
         .unwrap();
     assert!(stage.is_listed(1), "without a record nobody would give the names");
     assert_eq!(commit(&RealFiles, &stage).finish(record).unwrap(), None);
@@ -964,7 +964,7 @@ fn a_flush_that_another_process_makes_complete_while_it_is_finished_is_not_taken
     let record = pending::find(commit(&RealFiles, &stage).ledger, "1.x").unwrap().unwrap();
     let other = Some(Closer { number: "other", has_lock: &|| true });
     let ledger = LedgerDir { files: &RealFiles, prefix: &stage.prefix };
-    let turn = ledger.take(&record.dataset, "1.x", other, &mut CommonFiles::default()).unwrap();
+    let turn = ledger.take(&record.dataset, &record.by(), other, &mut CommonFiles::default()).unwrap();
     assert!(files.stopped() && matches!(turn, Turn::Done(())) && stage.is_right(&cached));
     let kept = stage.keep();
     let mut completed = 0;
@@ -975,7 +975,7 @@ fn a_flush_that_another_process_makes_complete_while_it_is_finished_is_not_taken
         let theirs = record.clone();
         let outcome = while_stopped_at(&files, at, &stage, move |stage| {
             LedgerDir { files: &RealFiles, prefix: &stage.prefix }
-                .complete(&theirs, "1.x", Some("other"), NOW)
+                .complete(&theirs, &theirs.by(), Some("other"), NOW)
                 .is_ok()
         });
         let finished = commit(&files, &stage).finish(record.clone()).unwrap();

@@ -4,7 +4,7 @@
 use super::stage::{finalize_arrived, finalize_pending, through, Cached, Kept, Stage, NOW};
 use crate::flush::{FlushError, FlushReport, MakeCurrent};
 use scr_base::fs::RealFiles;
-use scr_prefix::ledger::{LedgerDir, Refusal, Request};
+use scr_prefix::ledger::{By, LedgerDir, Refusal, Request};
 use scr_prefix::{staging_file, PrefixError};
 use scr_test_kit::faulty::{FaultyFiles, Operation, What};
 use scr_test_kit::moments;
@@ -261,9 +261,9 @@ fn the_names_of_a_flush_that_is_taken_back_are_free_when_no_staging_file_of_it_i
     let cached = stage.cache(1, "a");
     stage.stop_before_names(&cached);
     let ledger = LedgerDir::new(&RealFiles, &stage.prefix);
-    let take_back = Request::TakeBack { dataset: &cached.dataset, by: "1.x", even_if_taken: true };
+    let take_back = Request::TakeBack { dataset: &cached.dataset, by: &By::from("1.x"), even_if_taken: true };
     ledger.transact(&take_back).unwrap();
-    let (dataset, by) = (&cached.dataset, "1.x");
+    let (dataset, by) = (&cached.dataset, &By::from("1.x"));
     let complete =
         Request::Complete { dataset, by, closer: None, make_current: MakeCurrent::IfNewest, now: NOW };
     let refused = ledger.transact(&complete).unwrap_err();
@@ -283,7 +283,7 @@ fn a_flush_that_is_taken_back_leaves_no_taken_name() {
     let cached = stage.cache(1, "a");
     stage.stop_before_names(&cached);
     let taken = || stage.index().entry(1).and_then(|entry| entry.taken);
-    assert_eq!(taken().as_deref(), Some("1.x"));
+    assert_eq!(taken().unwrap().to_string(), "1.x");
     std::fs::remove_file(stage.prefix.scr_file("done.1.x.0")).unwrap();
     std::fs::rename(stage.prefix.scr_file("flush.1.x"), stage.prefix.scr_file("revoked.1.x")).unwrap();
     finalize_pending(&RealFiles, &stage.prefix, NOW).unwrap();

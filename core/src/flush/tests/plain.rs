@@ -9,6 +9,7 @@ use scr_prefix::commit::FlushOutcome;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{staging_file, FileName, Index, Rank2File, Summary};
 use scr_test_kit::faulty::{FaultyFiles, What};
+use scr_test_kit::fixtures::ChangeIndex as _;
 use std::fs;
 use std::io::ErrorKind;
 use std::os::unix::fs::{chown, MetadataExt, PermissionsExt};

@@ -23,8 +23,9 @@ use scr_plugin_api::{KvTree, LogEntry, LogQuery};
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::{
     rank2file, Contents, DatasetDescriptor, FileName, FlushFile, Halt, Ids, Index, KnownEnd, LastRun, Nodes,
-    Overwritten, Prefix, Restarted, Seq, Summary,
+    Overwritten, Prefix, Restarted, Summary,
 };
+use scr_test_kit::fixtures::ChangeIndex as _;
 use scr_test_kit::TestEnv;
 use std::hint::black_box;
 use std::path::Path;
@@ -133,7 +134,6 @@ fn index(bytes: &[u8]) {
         );
         index.drop_name(&entry.name);
     }
-    black_box(index.drop_checkpoints_after(Seq { run: 0, id: 1 }));
 }
 
 fn flush_file(bytes: &[u8]) {

@@ -1,10 +1,10 @@
 //! Which prefix directory this is, which numbers are taken in it, and what is withdrawn.
 
-use super::super::{LedgerDir, MakeCurrent, Request};
-use crate::fixtures::{let_look_dead, scratch, scratch_copy};
+use super::super::{By, LedgerDir, MakeCurrent, Request};
+use crate::fixtures::{let_look_dead, scratch, scratch_copy, ChangeIndex as _};
 use crate::{
-    Between, DatasetDescriptor, Index, Prefix, PrefixId, RunId, Seq, Withdrawal, Withdrawn, IN_PLACE,
-    MOST_BETWEEN, MOST_WITHDRAWN,
+    Between, DatasetDescriptor, Index, Prefix, PrefixId, RunId, Seq, Withdrawal, Withdrawn, MOST_BETWEEN,
+    MOST_WITHDRAWN,
 };
 use scr_base::fs::RealFiles;
 use scr_plugin_api::KvTree;
@@ -192,7 +192,7 @@ fn a_refused_checkpoint_that_is_flushed_later_is_listed_as_failed() {
         };
         let refuse = Request::Refuse { seq: dataset.seq(), is_listed: true, alone: None, now: "then" };
         ledger.transact(if is_refused { &refuse } else { &Request::Confirm }).unwrap();
-        let (dataset, by, closer, make_current) = (&dataset, IN_PLACE, None, MakeCurrent::IfNewest);
+        let (dataset, by, closer, make_current) = (&dataset, &By::Application, None, MakeCurrent::IfNewest);
         ledger.transact(&Request::TakeNames { dataset, by, closer }).unwrap();
         ledger.transact(&Request::Complete { dataset, by, closer, make_current, now: "now" }).unwrap();
         let index = ledger.index().unwrap();

@@ -9,12 +9,13 @@
 //! [promises](scr_test_kit::promises) are about the data that it gets, and about what is left.
 
 use super::super::{
-    decide, expect_lock, Do, Dropping, Ended, Event, Facts, Leaving, Ledger, MakeCurrent, Recorded, Refusal,
-    Request, Verdict, Whose, SAVED,
+    decide, expect_lock, listed, By, Do, Dropping, Ended, Event, Facts, Leaving, Ledger, MakeCurrent,
+    Recorded, Refusal, Request, Verdict, Whose,
 };
+use crate::ledger::facts::Source;
 use crate::ledger::{in_order, Candidate};
 use crate::shared::Shared;
-use crate::{Between, DatasetDescriptor, FlushProgress, IndexEntry, PrefixId, Seq, DELETION, IN_PLACE};
+use crate::{Between, DatasetDescriptor, FlushProgress, IndexEntry, PrefixId, Seq};
 use scr_base::fs::verify::compare;
 use scr_test_kit::promises::{Fate, Promise, Restart, Says, View};
 use std::collections::hash_map::Entry;
@@ -328,15 +329,15 @@ struct FactsOfWorld<'a> {
     knows_own: bool,
 }
 
-impl Facts for FactsOfWorld<'_> {
+impl Source for FactsOfWorld<'_> {
     type Error = Infallible;
 
     fn may_run(&mut self) -> Result<bool, Infallible> {
         Ok(self.known.may_run)
     }
 
-    fn recorded(&mut self, token: &str) -> Result<Recorded, Infallible> {
-        Ok(self.known.records[flush_of(token)])
+    fn recorded(&mut self, by: &By) -> Result<Recorded, Infallible> {
+        Ok(self.known.records[flush_of(by)])
     }
 
     fn other_of_number(&mut self, _: &DatasetDescriptor) -> Result<Option<Vec<u8>>, Infallible> {
@@ -347,22 +348,22 @@ impl Facts for FactsOfWorld<'_> {
     fn shares(&mut self, id: u64, other: &IndexEntry) -> Result<bool, Infallible> {
         let (own, theirs) = (id as usize - 1, other.id as usize - 1);
         if !self.known.has_lists[theirs] {
-            return Ok(!other.complete && other.taken.as_deref() == Some(IN_PLACE));
+            return Ok(!other.complete && other.taken == Some(By::Application));
         }
         let knows_own = self.knows_own || self.known.has_lists[own];
         Ok(knows_own && self.scenario.shares[own] && self.scenario.shares[theirs])
     }
 }
 
-fn token(flush: usize) -> String {
+fn by(flush: usize) -> By {
     match flush {
-        SAVING => format!("{SAVED}1"),
-        flush => format!("{}.a", flush + 1),
+        SAVING => By::Saving(1),
+        flush => By::Flush(format!("{}.a", flush + 1)),
     }
 }
 
-fn flush_of(token: &str) -> usize {
-    (0..FLUSHES).find(|&flush| self::token(flush) == token).expect("a flush of this world")
+fn flush_of(by: &By) -> usize {
+    (0..FLUSHES).find(|&flush| self::by(flush) == *by).expect("a flush of this world")
 }
 
 const fn dataset_of(flush: usize) -> usize {
@@ -529,13 +530,13 @@ impl World {
         let of = |of: u8| &datasets[of as usize];
         let of_flush = |flush: u8| &datasets[dataset_of(flush as usize)];
         let by = match ask {
-            Ask::Take { flush, .. } | Ask::Complete { flush, .. } => token(flush as usize),
+            Ask::Take { flush, .. } | Ask::Complete { flush, .. } => self::by(flush as usize),
             Ask::NameAgain(flush) | Ask::TakeBack { flush, .. } | Ask::ReleaseFlush(flush) => {
-                token(flush as usize)
+                self::by(flush as usize)
             }
-            _ => IN_PLACE.to_owned(),
+            _ => By::Application,
         };
-        let (by, now, make_current) = (&*by, "now", MakeCurrent::IfNewest);
+        let (by, now, make_current) = (&by, "now", MakeCurrent::IfNewest);
         let closers = ["0", "1", "2"];
         let closer = |number: u8| (number > 0).then(|| closers[number as usize - 1]);
         let named_a = Dropping::Named(b"a");
@@ -567,8 +568,8 @@ impl World {
             Ask::ReleaseWriter(it) => Request::Release(Whose::Writer(of(it).id)),
             Ask::ReleaseReader => Request::Release(Whose::Reader(2)),
             Ask::ReleaseEarlier => Request::Release(Whose::Earlier { writers: true }),
-            Ask::ReleaseFlush(_) => Request::Release(Whose::Flush(by)),
-            Ask::ReleaseDeletion => Request::Release(Whose::Deletion),
+            Ask::ReleaseFlush(_) => Request::Release(Whose::Ended(by)),
+            Ask::ReleaseDeletion => Request::Release(Whose::Ended(&By::Deletion)),
             Ask::Hold(it) => Request::Hold { id: of(it).id, name: &of(it).name, run: 2 },
             Ask::Withdraw { named_a: by_name, .. } => {
                 Request::Withdraw { seqs: &seqs, which: by_name.then_some(named_a), alone: None }
@@ -578,7 +579,9 @@ impl World {
             Ask::WithdrawNewer => Request::Withdraw { seqs: &[], which: Some(newer), alone: None },
             Ask::GoBack => Request::GoBack(Between { after: of(0).seq(), before }),
             Ask::MakeCurrent(it) => Request::MakeCurrent(&of(it).name),
-            Ask::CScrBegan(it) => return self.change(ledger, &[Event::Listed(of(it).clone())]),
+            Ask::CScrBegan(it) => {
+                return self.change(ledger, &listed(self.ledgers[ledger as usize].index(), of(it)))
+            }
             Ask::List(it) => Request::ListWhole { dataset: of(it), make_current, now },
             Ask::BeginDeletion(it) => Request::BeginDeletion { id: of(it).id, run: 0 },
             Ask::EndDeletion(it) => Request::EndDeletion { id: of(it).id },
@@ -589,13 +592,13 @@ impl World {
             Ask::Refuse(it) => Request::Refuse { seq: of(it).seq(), is_listed: true, alone: None, now },
         };
         let knows_own = matches!(ask, Ask::TakeInPlace(_));
-        let mut facts = FactsOfWorld { scenario: &self.scenario, known, knows_own };
         let before = &self.ledgers[ledger as usize];
-        let Ok(verdict) = decide(before, &mut facts, &request);
-        match verdict {
+        let mut source = FactsOfWorld { scenario: &self.scenario, known, knows_own };
+        let Ok(facts) = Facts::of(&mut source, before.index(), &request);
+        match decide(before, &facts, &request) {
             Verdict::Commit(events) => self.change(ledger, &events),
-            Verdict::After(by) if by == DELETION => Answer::After(DELETED),
-            Verdict::After(token) => Answer::After(flush_of(&token) as u8),
+            Verdict::After(By::Deletion) => Answer::After(DELETED),
+            Verdict::After(by) => Answer::After(flush_of(&by) as u8),
             Verdict::Refused(Refusal::InUse { .. } | Refusal::OtherCloser) => {
                 Answer::Refused { is_damage: false }
             }
@@ -610,7 +613,7 @@ impl World {
     }
 
     fn progress(&self, state: &State, flush: usize) -> FlushProgress {
-        self.ledger(&state.disk).progress(&self.datasets[dataset_of(flush)], &token(flush))
+        self.ledger(&state.disk).progress(&self.datasets[dataset_of(flush)], &by(flush))
     }
 
     /// The files of a dataset, each with its place among the staging files.
