@@ -282,7 +282,7 @@ impl FlushFile {
             // A dataset that cannot be looked at is not lost, and keeps nobody from saving the others.
             let is_lost = |id| matches!(Rank2File::loss(files, prefix, id), Ok(Some(_)));
             match listed.is_some_and(|id| !is_looked_at || !is_lost(id)) {
-                true => _ = self.add_location(entry.id, Location::Prefix),
+                true => self.end_flush(entry.id, true),
                 false if is_recorded => self.remove_location(entry.id, Location::Prefix),
                 false => (),
             }

@@ -11,7 +11,7 @@ use scr_comm::placement::Survives;
 use scr_comm::Rank;
 use scr_config::descriptor::protects;
 use scr_config::param;
-use scr_prefix::{FlushFile, InCache, Location, Seq};
+use scr_prefix::{DatasetDescriptor, FlushFile, InCache, Location, Seq};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,8 +30,6 @@ pub(crate) struct CachedDataset {
     pub(crate) prefix: InPrefix,
     /// Whether it is one to restart from.
     pub(crate) standing: Standing,
-    /// Whether the flush file says that it is in cache.
-    pub(crate) listed: bool,
     /// Whether any file in the prefix directory may have replaced one that was there before.
     pub(crate) may_replace: bool,
     /// How much of this rank's part equals its record.
@@ -92,7 +90,6 @@ impl CachedDataset {
             store,
             prefix: InPrefix::Missing,
             standing: Standing::Kept,
-            listed: false,
             may_replace: true,
             verified: Verified::All,
             survives: None,
@@ -102,8 +99,7 @@ impl CachedDataset {
         }
     }
 
-    /// Makes the flush file say where it is and how it is kept, for those who look at the job from outside. One that another
-    /// number of ranks wrote is listed with their parts.
+    /// Makes the flush file say where it is and how it is kept, for those who look at the job from outside.
     pub(super) fn list_in(&self, flush: &mut FlushFile) {
         let protection = &self.record.protection;
         let scheme = (!protection.bypass).then(|| protection.scheme.clone());
@@ -111,14 +107,19 @@ impl CachedDataset {
         let damage = self.is_refused().then(|| REFUSED.to_owned());
         let kept =
             InCache { bypass: protection.bypass, scheme, is_local, survives, after: self.after, damage };
-        let dataset = match self.is_of_other_ranks() {
-            true => self.record.dataset_in_prefix(),
-            false => self.record.dataset.clone(),
-        };
+        let dataset = self.listed();
         flush.record_in_cache(&dataset, &kept);
         flush.end_flush(dataset.id, self.prefix.is_whole());
         if self.prefix.is_under_way() {
             flush.add_location(dataset.id, Location::Flushing);
+        }
+    }
+
+    /// As the flush file lists it: one that another number of ranks wrote with their parts.
+    pub(super) fn listed(&self) -> DatasetDescriptor {
+        match self.is_of_other_ranks() {
+            true => self.record.dataset_in_prefix(),
+            false => self.record.dataset.clone(),
         }
     }
 

@@ -161,12 +161,6 @@ impl Cache {
         Ok(is_crowded)
     }
 
-    /// The dataset that is about to leave a store, as far as can be said while no flush is under way.
-    pub(crate) fn next_victim(&self, store: usize) -> Option<u64> {
-        let is_quiet = !self.datasets.iter().any(|cached| cached.prefix.is_under_way());
-        self.victim(store, self.limit_after(store)).filter(|_| is_quiet).map(|victim| victim.id)
-    }
-
     /// Whether a new dataset does not fit beside the old ones and the remains of others, and why. Only the first rank of a node
     /// looks at the store itself.
     pub(crate) fn crowded(&self, job: &Job, store: usize) -> Option<Crowded> {
@@ -288,9 +282,16 @@ impl Cache {
     /// As [`evict`](Self::evict), but memory that it takes may be free only some time after. So what needs it has to
     /// [wait](Self::wait_until_freed).
     pub(crate) fn evict_behind(&mut self, job: &Job, id: u64) {
+        self.remove(job, id);
+        self.list_left(job);
+    }
+
+    /// The same, but the flush file still lists it.
+    pub(super) fn remove(&mut self, job: &Job, id: u64) {
         let Some(at) = self.datasets.iter().position(|cached| cached.id() == id) else { return };
         let mut cached = self.datasets.remove(at);
         if cached.claim.is_others() {
+            self.listed.remove(&cached.listed().id);
             let label = cached.record.label();
             return job.report.notice(&format!("{label} stays in cache: another running job has it as well"));
         }
@@ -310,7 +311,7 @@ impl Cache {
         });
         job.report_failed(removed);
         self.open.close_removed();
-        self.record_evicted(job, &cached);
+        self.note_left(&cached);
     }
 
     /// A writer of files in the prefix directory calls this before they count: the application has been given the paths of
@@ -373,8 +374,10 @@ impl Cache {
         }
         for &id in ids {
             self.dataset_mut(id).into_iter().for_each(|cached| cached.set_standing(Standing::Refused));
-            self.evict(job, id);
+            self.remove(job, id);
         }
+        self.freeing.wait();
+        self.list_left(job);
         Ok(())
     }
 

@@ -6,18 +6,20 @@ use crate::job::Job;
 use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::{FlushEntry, FlushFile, Location, RestartPoint, Seq};
+use std::collections::BTreeSet;
 
 impl Cache {
     /// Reports the checkpoint that an earlier run has left only in cache, if no node of this run has anything of it: the job is
     /// about to repeat work. `seen` are the ids of which any node has something, `of_twins` those that belong to the other one of
-    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. Rank 0
-    /// knows whether there is one, and gives why the run cannot restart from it.
+    /// two copies of the prefix directory, which has been said, and `newest` the place of what would be restarted from. The index
+    /// has those whole that are `saved`. Rank 0 knows whether there is one, and gives why the run cannot restart from it.
     pub(crate) fn report_missing(
         &self,
         job: &Job,
         seen: &[u64],
         of_twins: &[u64],
         newest: Seq,
+        is_saved: &dyn Fn(&FlushEntry) -> bool,
     ) -> Option<&'static str> {
         if job.rank() != Rank(0) {
             return None;
@@ -31,7 +33,11 @@ impl Cache {
         };
         let is_missing = |entry: &FlushEntry| {
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
-            only_cached && entry.checkpoint && entry.seq() > newest && !seen.contains(&entry.id)
+            only_cached
+                && !is_saved(entry)
+                && entry.checkpoint
+                && entry.seq() > newest
+                && !seen.contains(&entry.id)
         };
         let is_newer = |lost: &FlushEntry| {
             let size = job.comm.size();
@@ -80,110 +86,155 @@ impl Cache {
         "an earlier run has left one in cache that no node of this run has"
     }
 
-    /// Makes the flush file list the datasets that are in cache now, also those that this run cannot use or does not see, and
-    /// that are newer than the one to restart from, which is at `newest`: `scr postrun` saves them, or says what is lost. Only
-    /// what this run completes takes their place. Entries of datasets that only another allocation has in cache stay, except a
-    /// checkpoint that is older than that one in the same run. The newest of the entries that were passed over stay, too. One
-    /// that another number of ranks wrote is not older than what this run restarts from. An entry also leaves if a newer dataset
-    /// has its name in the prefix directory: nobody could save it.
-    pub(crate) fn renew_flush_file(&mut self, job: &Job, newest: Seq, left: &Left<'_>) {
-        let renewed = change_flush_file(job, true, |flush| {
-            let newest = RestartPoint { seq: newest, ..job.descriptor_of_job().restart_point() };
-            let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
-            let mut passed_over = 0;
-            for entry in flush.entries() {
-                let is_replaced = (left.is_replaced)(&entry);
-                let is_elsewhere = !is_replaced && other_allocation(job, &entry).is_some() && {
-                    let is_passed_over = entry.is_unsaved_before(newest.seq.run);
-                    passed_over += usize::from(is_passed_over);
-                    is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER
-                };
-                let is_left = !left.is_purged && !is_replaced && is_wanted(&entry);
-                let is_left = is_left && !(left.is_withdrawn)(&entry);
-                if self.dataset(entry.id).is_none() && !is_elsewhere && !is_left {
-                    flush.remove_location(entry.id, Location::Cache);
-                }
-                let damaged = left.damaged.iter().find(|(seq, _)| *seq == entry.seq());
-                damaged.into_iter().for_each(|(_, why)| flush.record_damage(entry.id, why));
-                if !left.is_other_job {
-                    flush.end_flush(entry.id, false);
-                }
-            }
-            self.datasets.iter().for_each(|cached| cached.list_in(flush));
-            flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
-        });
-        self.datasets.iter_mut().for_each(|cached| cached.listed = renewed);
-    }
-
-    /// Records what is in cache, and in the same step that `leaving` is about to leave: the file is on the parallel file system,
-    /// where every write takes long. It also records what an earlier call could not record, and everything if the file is
-    /// damaged. A checkpoint of this allocation of which this run has found nothing leaves the file once a newer one of its name
-    /// counts.
-    pub(crate) fn record_in_cache(&mut self, job: &Job, leaving: Option<u64>) {
-        let leaving =
-            leaving.filter(|&id| !self.dataset(id).is_some_and(|leaving| leaving.claim.is_others()));
-        let stays = |cached: &CachedDataset| Some(cached.id()) != leaving;
-        let recorded = change_flush_file(job, true, |flush| {
-            self.datasets.iter().filter(|cached| stays(cached)).for_each(|cached| cached.list_in(flush));
-            leaving.into_iter().for_each(|id| flush.remove_location(id, Location::Cache));
-            let counting = || self.datasets.iter().filter(|cached| cached.holding().counts());
-            let is_newer = |newer: &CachedDataset, older: &FlushEntry| {
-                newer.record.restart_point().replaces(older.restart_point())
-            };
-            flush.forget_lost(|lost| counting().any(|newer| is_newer(newer, lost)));
-            let is_named_again = |entry: &FlushEntry| {
-                let is_unseen = self.dataset(entry.id).is_none() && other_allocation(job, entry).is_none();
-                let has_its_name = |newer: &CachedDataset| newer.record.dataset.name == entry.name;
-                is_unseen
-                    && entry.is_only_checkpoint()
-                    && counting().any(|newer| has_its_name(newer) && is_newer(newer, entry))
-            };
-            let named_again = flush.entries().into_iter().filter(is_named_again);
-            named_again.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
-        });
-        if recorded {
-            self.datasets.iter_mut().for_each(|cached| cached.listed = stays(cached));
+    /// Makes the flush file say what is in cache now, and what the datasets there do not say: the only place where a run changes
+    /// it. It is for commands only: if it cannot be written, the run continues, and the next call says all. A damaged one is
+    /// replaced.
+    pub(crate) fn list(&mut self, job: &Job, news: News<'_>) {
+        let listed = self.to_be_listed();
+        let recorded = match job.rank() {
+            Rank(0) => FlushFile::renew(job.files(), &job.prefix, |flush| {
+                flush.set_prefix_id(job.run.prefix.as_ref());
+                self.write_into(flush, job, &listed, &news);
+            }),
+            _ => Ok(()),
+        };
+        match recorded {
+            Ok(()) => (self.listed, self.lost) = (listed, Vec::new()),
+            Err(error) => job.report.error(&scr_base::describe(&error)),
         }
     }
 
-    /// Records how a dataset in cache stands now.
-    pub(crate) fn relist(&self, job: &Job, id: u64) {
-        let Some(cached) = self.dataset(id) else { return };
-        update_flush_file(job, |flush| cached.list_in(flush));
+    /// The same where a dataset counts now, and in the same step that another one is about to leave its store: the file is on the
+    /// parallel file system, where every write takes long.
+    pub(crate) fn list_counting(&mut self, job: &Job, store: usize) {
+        let leaving = self.victim(store, self.limit_after(store)).map(|victim| victim.id);
+        // Which one is to leave depends on how the flushes end.
+        let is_quiet = !self.datasets.iter().any(|cached| cached.prefix.is_under_way());
+        let is_others = |id: &u64| self.dataset(*id).is_some_and(|leaving| leaving.claim.is_others());
+        self.leaving = leaving.filter(|id| is_quiet && !is_others(id));
+        self.list(job, News::None);
     }
 
-    /// Records those that were expected to leave and have stayed.
-    pub(crate) fn record_stayed(&mut self, job: &Job) {
-        if self.datasets.iter().any(|cached| !cached.listed) {
-            self.record_in_cache(job, None);
+    /// The same where one that was expected to leave has stayed, or an earlier call could not say all.
+    pub(crate) fn list_stayed(&mut self, job: &Job) {
+        self.leaving = None;
+        if self.listed != self.to_be_listed() {
+            self.list(job, News::None);
         }
     }
 
-    /// Records that a dataset has left. If it was the newest checkpoint, and is nowhere else, later runs are to say so.
-    pub(super) fn record_evicted(&self, job: &Job, cached: &CachedDataset) {
-        if cached.is_of_other_ranks() {
-            // The parts of those who wrote it have not left.
-            return;
+    /// The same where datasets have left.
+    pub(super) fn list_left(&mut self, job: &Job) {
+        if !(self.lost.is_empty() && self.listed.is_subset(&self.to_be_listed())) {
+            self.list(job, News::None);
         }
+    }
+
+    /// A dataset has left. If it was the newest checkpoint, and is nowhere else, later runs are to say so.
+    pub(super) fn note_left(&mut self, cached: &CachedDataset) {
         let is_newer = |other: &CachedDataset| other.holding().counts() && other.seq() > cached.seq();
         let held = cached.holding();
-        let is_wanted = held.counts() && held.is_wanted() && !held.prefix.is_whole();
+        let is_wanted = held.counts() && held.is_wanted() && !held.prefix.is_whole() && !held.is_of_others;
         if is_wanted && !self.datasets.iter().any(is_newer) {
-            update_flush_file(job, |flush| flush.record_lost(&cached.record.dataset));
-        } else if cached.listed {
-            update_flush_file(job, |flush| flush.remove_location(cached.id(), Location::Cache));
+            self.lost.push(cached.record.dataset.clone());
         }
     }
+
+    /// The ids under which datasets are to be listed as in cache.
+    fn to_be_listed(&self) -> BTreeSet<u64> {
+        let stay = self.datasets.iter().filter(|cached| Some(cached.id()) != self.leaving);
+        stay.map(|cached| cached.listed().id).chain(self.lent.iter().copied()).collect()
+    }
+
+    /// The contents of the file, which also has datasets that only other runs know. A checkpoint of this allocation of which this
+    /// run has found nothing leaves it once a newer one of its name counts.
+    fn write_into(&self, flush: &mut FlushFile, job: &Job, listed: &BTreeSet<u64>, news: &News<'_>) {
+        if let News::Begun(left) = news {
+            self.write_begun(flush, job, left);
+        }
+        self.listed.difference(listed).for_each(|&id| flush.remove_location(id, Location::Cache));
+        let stay = self.datasets.iter().filter(|cached| listed.contains(&cached.listed().id));
+        stay.for_each(|cached| cached.list_in(flush));
+        self.lost.iter().for_each(|lost| flush.record_lost(lost));
+        let counting = || self.datasets.iter().filter(|cached| cached.holding().counts());
+        let is_newer = |newer: &CachedDataset, older: &FlushEntry| {
+            newer.record.restart_point().replaces(older.restart_point())
+        };
+        flush.forget_lost(|lost| counting().any(|newer| is_newer(newer, lost)));
+        let is_named_again = |entry: &FlushEntry| {
+            let is_unseen = !listed.contains(&entry.id) && other_allocation(job, entry).is_none();
+            let has_its_name = |newer: &CachedDataset| newer.record.dataset.name == entry.name;
+            is_unseen
+                && entry.is_only_checkpoint()
+                && counting().any(|newer| has_its_name(newer) && is_newer(newer, entry))
+        };
+        let is_given_up = |entry: &FlushEntry| matches!(news, News::GivenUp(is_it) if is_it(entry));
+        let left = flush.entries().into_iter().filter(|entry| is_named_again(entry) || is_given_up(entry));
+        left.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
+        flush.forget_lost(is_given_up);
+        match *news {
+            News::FlushInCall(id) => _ = flush.add_location(id, Location::SyncFlushing),
+            News::Replaced { id, newer } => flush.record_replaced(id, newer),
+            News::None | News::Begun(_) | News::GivenUp(_) => (),
+        }
+    }
+
+    /// Entries of datasets that this run cannot use or does not see stay if they are newer than the one to restart from: `scr
+    /// postrun` saves them, or says what is lost. Only what this run completes takes their place. Entries of datasets that only
+    /// another allocation has in cache stay, except a checkpoint that is older than that one in the same run. The newest of the
+    /// entries that were passed over stay, too. One that another number of ranks wrote is not older than what this run restarts
+    /// from. An entry also leaves if a newer dataset has its name in the prefix directory: nobody could save it.
+    fn write_begun(&self, flush: &mut FlushFile, job: &Job, left: &Left<'_>) {
+        let newest = RestartPoint { seq: left.newest, ..job.descriptor_of_job().restart_point() };
+        let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
+        let saved = flush.entries().into_iter().filter(|entry| (left.is_saved)(entry));
+        saved.for_each(|entry| _ = flush.add_location(entry.id, Location::Prefix));
+        let mut passed_over = 0;
+        for entry in flush.entries() {
+            let is_passed_over = entry.is_unsaved_before(newest.seq.run);
+            let (is_elsewhere, is_gone) = (other_allocation(job, &entry).is_some(), (left.is_gone)(&entry));
+            passed_over += usize::from(is_passed_over && is_elsewhere && !is_gone);
+            let is_left = match is_elsewhere {
+                true => is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER,
+                false => is_wanted(&entry) && !left.is_purged,
+            };
+            if self.dataset(entry.id).is_none() && (is_gone || !is_left) {
+                flush.remove_location(entry.id, Location::Cache);
+            }
+            let damaged = left.damaged.iter().find(|(seq, _)| *seq == entry.seq());
+            damaged.into_iter().for_each(|(_, why)| flush.record_damage(entry.id, why));
+            if !left.is_other_job {
+                flush.end_flush(entry.id, false);
+            }
+        }
+        flush.forget_lost(|lost| left.is_purged || newest.replaces(lost.restart_point()));
+    }
+}
+
+/// What has happened that the datasets in cache do not say.
+pub(crate) enum News<'a> {
+    /// Nothing.
+    None,
+    /// The run has begun, and has found these.
+    Begun(Left<'a>),
+    /// The application waits for the flush of this dataset, and a watchdog allows more time.
+    FlushInCall(u64),
+    /// A dataset was not flushed, as a newer one has its files: later runs neither try nor say it again.
+    Replaced { id: u64, newer: u64 },
+    /// The user or the application has given these up: nobody is to save them.
+    GivenUp(&'a dyn Fn(&FlushEntry) -> bool),
 }
 
 /// The datasets that a run has found and that are not its own.
 pub(crate) struct Left<'a> {
+    /// The place of the checkpoint to restart from.
+    pub(crate) newest: Seq,
     /// Whether the cache of this allocation was purged.
     pub(crate) is_purged: bool,
-    /// Which datasets were dropped.
-    pub(crate) is_withdrawn: &'a dyn Fn(&FlushEntry) -> bool,
-    /// Which datasets have lost their name, or files, to a newer one that is in the prefix directory.
-    pub(crate) is_replaced: &'a dyn Fn(&FlushEntry) -> bool,
+    /// Which datasets the index has whole.
+    pub(crate) is_saved: &'a dyn Fn(&FlushEntry) -> bool,
+    /// Which datasets were dropped, or have lost their name, or files, to a newer one in the prefix directory.
+    pub(crate) is_gone: &'a dyn Fn(&FlushEntry) -> bool,
     /// Those in which this run has found wrong bytes, and why it could not bring them back.
     pub(crate) damaged: &'a [(Seq, String)],
     /// Whether another job runs in the prefix directory, whose flushes may be under way.
@@ -196,25 +247,4 @@ const MOST_PASSED_OVER: usize = 16;
 /// The id of the allocation that has a dataset, if it is another one.
 fn other_allocation<'e>(job: &Job, entry: &'e FlushEntry) -> Option<&'e str> {
     entry.allocation().filter(|of| *of != job.params.get(&param::JOB_ID))
-}
-
-/// Changes the flush file. It is only for commands: if it cannot be written, the run continues.
-pub(crate) fn update_flush_file(job: &Job, change: impl FnOnce(&mut FlushFile)) {
-    change_flush_file(job, false, change);
-}
-
-/// The same, where a damaged one `is_renewed`. Gives whether it was changed.
-fn change_flush_file(job: &Job, is_renewed: bool, change: impl FnOnce(&mut FlushFile)) -> bool {
-    if job.rank() != Rank(0) {
-        return true;
-    }
-    let change = |flush: &mut FlushFile| {
-        flush.set_prefix_id(job.run.prefix.as_ref());
-        change(flush);
-    };
-    let changed = match is_renewed {
-        true => FlushFile::renew(job.files(), &job.prefix, change),
-        false => FlushFile::update(job.files(), &job.prefix, change),
-    };
-    changed.inspect_err(|error| job.report.error(&scr_base::describe(error))).is_ok()
 }

@@ -60,7 +60,7 @@ use crate::job::Job;
 use crate::typed::gather_values;
 use begin::DatasetIds;
 use filemap::{Claim, Filemap};
-use flush_file::update_flush_file;
+use flush_file::News;
 use freeing::Freeing;
 use kept_open::KeptOpen;
 use owner::Owner;
@@ -71,7 +71,7 @@ use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};
 use scr_prefix::ledger::{Dropping, Request};
-use scr_prefix::{Between, FlushEntry, FlushFile, Location, PrefixError, Seq};
+use scr_prefix::{Between, DatasetDescriptor, FlushEntry, FlushFile, PrefixError, Seq};
 use sharing::Sharing;
 use stale::{StalePart, UnusableDataset};
 use std::collections::BTreeSet;
@@ -99,6 +99,12 @@ pub(crate) struct Cache {
     of_other_ranks: Vec<StalePart>,
     /// The numbers in the prefix directory of those that this run reads in the caches, and that the flush file lists.
     lent: BTreeSet<u64>,
+    /// The ids that the flush file lists for this run.
+    listed: BTreeSet<u64>,
+    /// The dataset that is listed no more, as it is about to leave.
+    leaving: Option<u64>,
+    /// The newest checkpoint, if it has left and the flush file is to say so.
+    lost: Vec<DatasetDescriptor>,
     /// The datasets of which this rank has found parts that this run cannot use.
     left: Vec<UnusableDataset>,
     ids: DatasetIds,
@@ -133,6 +139,9 @@ impl Cache {
             has_remains: false,
             of_other_ranks: Vec::new(),
             lent: BTreeSet::new(),
+            listed: BTreeSet::new(),
+            leaving: None,
+            lost: Vec::new(),
             left: Vec::new(),
             ids: DatasetIds::default(),
             unread: BTreeSet::new(),
@@ -307,15 +316,12 @@ impl Cache {
             self.remove_stale(job, &stale);
             let lent = self.datasets.iter().filter(|cached| cached.is_of_other_ranks());
             let lent: Vec<u64> = lent.map(CachedDataset::id).collect();
-            lent.into_iter().for_each(|id| self.evict(job, id));
+            lent.into_iter().for_each(|id| self.remove(job, id));
             let of_other_ranks = std::mem::take(&mut self.of_other_ranks);
             self.remove_stale(job, &of_other_ranks);
-            let lent = std::mem::take(&mut self.lent);
-            if !lent.is_empty() {
-                update_flush_file(job, |flush| {
-                    lent.iter().for_each(|&id| flush.remove_location(id, Location::Cache));
-                });
-            }
+            self.lent.clear();
+            self.freeing.wait();
+            self.list_left(job);
         }
     }
 
@@ -382,7 +388,7 @@ impl Cache {
     /// # Errors
     /// That could not be recorded, or the index cannot be read.
     pub(crate) fn give_up(
-        &self,
+        &mut self,
         job: &Job,
         in_cache: &[u64],
         is_unwanted: impl Fn(&UnusableDataset) -> bool,
@@ -418,16 +424,9 @@ impl Cache {
         };
         let recorded = if job.rank() == Rank(0) { record() } else { Ok(()) };
         job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
-        // Nor are they to be saved.
-        update_flush_file(job, |flush| {
-            let is_over = |entry: &FlushEntry| {
-                entry.is_only_checkpoint() && over.is_some_and(|over| over.has(entry.seq()))
-            };
-            let is_withdrawn = |entry: &FlushEntry| seqs.contains(&entry.seq()) || is_over(entry);
-            let withdrawn = flush.entries().into_iter().filter(is_withdrawn);
-            withdrawn.for_each(|entry| flush.remove_location(entry.id, Location::Cache));
-            flush.forget_lost(is_withdrawn);
-        });
+        let is_over =
+            |entry: &FlushEntry| entry.is_only_checkpoint() && over.is_some_and(|over| over.has(entry.seq()));
+        self.list(job, News::GivenUp(&|entry| seqs.contains(&entry.seq()) || is_over(entry)));
         Ok(())
     }
 

@@ -4,6 +4,7 @@
 
 use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mates, NotFetched, Options};
 use crate::cache::filemap::{Entry, Journal};
+use crate::cache::flush_file::News;
 use crate::cache::part::PartDir;
 use crate::cache::record::{of_other_size, FileRecord, RankRecord};
 use crate::cache::verify::Opened;
@@ -282,7 +283,7 @@ impl<'a> Fetcher<'a> {
         let dataset = CachedDataset { prefix: InPrefix::whole(candidate.aggregated), ..cached };
         let checkpoint = dataset.checkpoint();
         self.cache.insert(dataset);
-        self.cache.record_in_cache(job, None);
+        self.cache.list(job, News::None);
         Ok(checkpoint)
     }
 

@@ -6,7 +6,7 @@
 
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
-use crate::cache::flush_file::update_flush_file;
+use crate::cache::flush_file::News;
 use crate::cache::loss::Lost;
 use crate::cache::place::visible_loss;
 use crate::cache::record::RankRecord;
@@ -25,7 +25,7 @@ use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::commit::CloseOutcome;
 use scr_prefix::ledger::pending::PendingFlush;
-use scr_prefix::{FileName, Index, Location, PrefixError, Withdrawal};
+use scr_prefix::{FileName, Index, PrefixError, Withdrawal};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -305,8 +305,7 @@ impl Flushes {
         give_files_to(site, id)?;
         let began = report_begin(site, id);
         let transport = self.transport_of(site, id)?;
-        // A watchdog allows more time for this.
-        update_flush_file(site.job, |flush| _ = flush.add_location(id, Location::SyncFlushing));
+        site.cache.list(site.job, News::FlushInCall(id));
         let cached = dataset(site.cache, id);
         let mut dataset = cached.record.dataset_in_prefix();
         let mine = policy::files_of(cached);
@@ -335,7 +334,7 @@ impl Flushes {
         match flush.begin(&token, &dataset, &mine) {
             Ok(run) => {
                 set_copy(site.cache, id, InPrefix::begin);
-                site.cache.relist(site.job, id);
+                site.cache.list(site.job, News::None);
                 self.running.push(Copying { id, run, transport, began });
                 Ok(())
             }
@@ -503,8 +502,7 @@ impl Flushes {
                     FlushError::Unsynced { .. } => site.cache.withdraw(site.job, &[id])?,
                     FlushError::Superseded { newer, .. } if must_arrive => {
                         site.cache.supersede(id);
-                        // Later runs neither try nor say it again.
-                        update_flush_file(site.job, |flush| flush.record_replaced(id, newer));
+                        site.cache.list(site.job, News::Replaced { id, newer });
                     }
                     _ => (),
                 }
@@ -526,7 +524,7 @@ impl Flushes {
 
     fn record_failure(
         &mut self,
-        site: &FlushSite<'_>,
+        site: &mut FlushSite<'_>,
         id: u64,
         record: &PendingFlush,
         took: Duration,
@@ -539,7 +537,7 @@ impl Flushes {
         job.log.add_entry(failed);
         let label = dataset(site.cache, id).record.label();
         job.report.info(&format!("{}: Flush failed for {label}", kind.name()));
-        site.cache.relist(job, id);
+        site.cache.list(job, News::None);
         match error {
             FlushError::Unfinished { .. } => self.unfinished.push((id, record.clone())),
             FlushError::Superseded { .. } => (),
@@ -571,7 +569,7 @@ impl Flushes {
             job.report.info(&format!("{}: Flush succeeded for {}", kind.name(), cached.record.label()));
         }
         set_copy(site.cache, id, |copy| copy.end(InPrefix::whole(dataset.aggregated)));
-        update_flush_file(job, |flush| flush.end_flush(id, true));
+        site.cache.list(job, News::None);
         if dataset.aggregated && job.rank() == Rank(0) {
             if let Err(error) = aggregate::remove_replaced(job.files(), &job.prefix) {
                 let text = scr_base::describe(&error);

@@ -13,6 +13,7 @@ pub(crate) use current::Chosen;
 use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
+use crate::cache::flush_file::News;
 use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
@@ -576,5 +577,5 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
         let recorded = job.ledger().transact(&Request::Refuse { seq: refused.seq, is_listed, alone, now });
         recorded.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
     }
-    cache.relist(job, refused.id);
+    cache.list(job, News::None);
 }

@@ -14,8 +14,8 @@ use scr_prefix::commit::{sync_names, unused_name};
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{CommonFiles, LedgerDir};
 use scr_prefix::{
-    tidy, DatasetDescriptor, FlushFile, IndexEntry, Location, Prefix, PrefixError, PrefixFile, Rank2File,
-    Summary, Unsynced, Withdrawal, Withdrawn,
+    tidy, DatasetDescriptor, IndexEntry, Prefix, PrefixError, PrefixFile, Rank2File, Summary, Unsynced,
+    Withdrawal, Withdrawn,
 };
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -225,22 +225,8 @@ impl<'a> Builder<'a> {
         })?;
         let caution = updated.caution();
         let mut built = updated.value?;
-        self.record_saved(&built)?;
         built.notes.extend(caution.map(str::to_owned));
         Ok(built)
-    }
-
-    /// Records in the flush file that a dataset is in the prefix directory, also if a build that was killed has listed it.
-    pub(super) fn record_saved(&self, built: &Built) -> Result<(), PrefixError> {
-        let (files, prefix) = (self.files(), self.prefix);
-        let is_unrecorded = |flush: FlushFile| {
-            let entry = flush.entry(built.id).filter(|entry| entry.name == built.name);
-            entry.is_some_and(|entry| !entry.is_at(Location::Prefix))
-        };
-        if built.outcome.is_complete() && FlushFile::read(files, prefix).is_ok_and(is_unrecorded) {
-            FlushFile::update(files, prefix, |flush| flush.add_location(built.id, Location::Prefix))?;
-        }
-        Ok(())
     }
 
     fn build_alone(&self, id: u64) -> Result<Built, BuildError> {

@@ -28,7 +28,6 @@ impl Builder<'_> {
         if let Some(entry) = listed.filter(|_| !self.trusts_times) {
             let IndexEntry { id, name, .. } = entry;
             let built = Built { id, name, outcome: Outcome::Already, notes: Vec::new() };
-            self.record_saved(&built)?;
             return Ok(built);
         }
         for id in self.datasets()? {

@@ -4,6 +4,7 @@
 //! All ranks find out together, in the application's next calls, that one is.
 
 use super::{Error, Session};
+use crate::cache::flush_file::News;
 use crate::cache::record::RankRecord;
 use crate::error::Doing as _;
 use crate::flush::Flushes;
@@ -64,7 +65,7 @@ impl Session {
 
     /// Hands a local dataset to the threads.
     pub(super) fn protect_behind(&mut self, id: u64) -> Result<(), Error> {
-        self.cache.record_in_cache(&self.job, None);
+        self.cache.list(&self.job, News::None);
         if self.background.is_broken() {
             self.background.start(&self.job, self.cache.kept_open())?;
         }

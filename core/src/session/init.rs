@@ -10,7 +10,7 @@ use super::other_ranks::mend_copy;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;
-use crate::cache::flush_file::Left;
+use crate::cache::flush_file::{Left, News};
 use crate::cache::part::MAX_ID;
 use crate::cache::{bases, Cache, CachedDataset};
 use crate::delete;
@@ -216,9 +216,10 @@ impl Session {
         not_tried.for_each(|(_, name)| self.restart.add_unread(name));
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
         in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
+        let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
         if !purge {
-            let missing =
-                self.cache.report_missing(&self.job, &found.seen, &found.of_twins, in_prefix.newest);
+            let (seen, twins, newest) = (&found.seen, &found.of_twins, in_prefix.newest);
+            let missing = self.cache.report_missing(&self.job, seen, twins, newest, is_saved);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             if in_prefix.newest == Seq::default() && !why.is_empty() {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;
@@ -227,13 +228,17 @@ impl Session {
         in_prefix.mark_flushed(&self.job, &mut self.cache);
         self.cache.keep_stale(&self.job, found.stale, found.left)?;
         let is_other_job = self.running.is_second();
-        let is_withdrawn =
-            &|entry: &FlushEntry| in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint()).is_some();
-        let is_replaced = &|entry: &FlushEntry| in_prefix.is_replaced(entry.seq());
+        let is_gone = &|entry: &FlushEntry| {
+            let withdrawn = in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint());
+            let is_unwanted = |why| why == Withdrawal::Removed || entry.is_only_checkpoint();
+            withdrawn.is_some_and(is_unwanted) || in_prefix.is_replaced(entry.seq())
+        };
         let damaged = &*found.damaged;
-        let left = Left { is_purged: purge, is_withdrawn, is_replaced, damaged, is_other_job };
+        let newest = in_prefix.newest;
+        let left =
+            Left { newest, is_purged: purge, is_saved, is_gone, damaged, is_other_job };
         self.find_what_survives()?;
-        self.cache.renew_flush_file(&self.job, in_prefix.newest, &left);
+        self.cache.list(&self.job, News::Begun(left));
         self.cache.measure_newest(&self.job)?;
         if let Some(newest) =
             self.cache.datasets().iter().rev().find(|cached| cached.holding().is_restartable())

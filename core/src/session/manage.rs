@@ -158,7 +158,7 @@ impl Session {
     }
 
     /// No later run brings back a dataset of this name that there is now.
-    fn give_up(&self, name: &[u8], in_cache: &[u64], alone: Option<u64>) -> Result<(), Error> {
+    fn give_up(&mut self, name: &[u8], in_cache: &[u64], alone: Option<u64>) -> Result<(), Error> {
         let is_left = |left: &UnusableDataset| left.dataset.name == name;
         self.cache.give_up(&self.job, in_cache, is_left, Dropping::Named(name), alone, None)
     }

@@ -16,6 +16,7 @@ use anyhow::Result;
 use clap::Args;
 use scr_base::env::Env;
 use scr_config::param::{self, Params};
+use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
 use scr_ops::{holdings, inspect, Found, Inspected, JobEnd, Plan, Saving, Why};
@@ -172,8 +173,10 @@ impl Scavenge<'_> {
     /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were
     /// started for the job end.
     fn end_flushes(&self, has_agents: bool) -> Result<()> {
-        let entries = FlushFile::read(&*self.env.files, self.prefix)?.entries();
-        let goes_on = entries.iter().any(|entry| entry.is_at(Location::Flushing));
+        let (files, prefix) = (&*self.env.files, self.prefix);
+        let entries = FlushFile::read(files, prefix)?;
+        let is_begun = |id| entries.entry(id).is_some_and(|entry| entry.is_at(Location::Flushing));
+        let goes_on = flushes_under_way(files, prefix)?.iter().any(|flush| is_begun(flush.dataset.id));
         if goes_on {
             (self.warn)("waiting for flushes that are under way");
         }

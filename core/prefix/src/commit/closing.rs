@@ -6,7 +6,7 @@ use crate::ledger::pending::{self, PendingFlush};
 use crate::ledger::{
     expect_lock, By, Close, Closer, Do, Ended, Fence, Found, LedgerDir, Refusal, Request, Whose, Wish,
 };
-use crate::{staging_file, FileName, FlushFile, FlushProgress, PrefixError, PrefixFile, Rank2File};
+use crate::{staging_file, FileName, FlushProgress, PrefixError, PrefixFile, Rank2File};
 use scr_base::describe;
 use scr_base::fs::verify::{expect_bytes, expect_size, FileError};
 use scr_base::fs::{unique_number, At, FsError};
@@ -220,19 +220,14 @@ impl Closing<'_> {
 
     /// Checks all files, gives them their names, and lists the dataset.
     fn check_and_close(&self, now: &str) -> Result<(), PrefixError> {
-        let (files, prefix) = (self.ledger.files, self.ledger.prefix);
         self.record_checksums()?;
         let mut staged = self.staged()?;
         staged.iter_mut().try_for_each(|file| self.check(file))?;
         let targets = staged.iter().map(|file| &*file.target);
-        let folders = folders_of(prefix, targets).into_iter().map(Path::to_owned).collect();
+        let folders = folders_of(self.ledger.prefix, targets).into_iter().map(Path::to_owned).collect();
         let (mut record, fence) = (self.record.clone(), Some(self.fence));
-        let id = record.dataset.id;
         let share = Share { record: &mut record, staged, folders, in_place: false, fence, is_first: true };
-        self.ledger.commit(now).close(share, || Ok(()), |_, work| work())?;
-        // For the commands: if this cannot be recorded, they check the flush once more.
-        let _ = FlushFile::update(files, prefix, |flush| flush.end_flush(id, true));
-        Ok(())
+        self.ledger.commit(now).close(share, || Ok(()), |_, work| work())
     }
 
     /// Either the staging file is there, or it has its name already. In the latter case its checksum must distinguish it

@@ -286,7 +286,7 @@ impl Session {
     pub(in crate::session) fn after_protected(&mut self, id: u64) -> Result<(), Error> {
         let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
         let store = cached.store;
-        self.cache.record_in_cache(&self.job, self.cache.next_victim(store));
+        self.cache.list_counting(&self.job, store);
         let before = self.job.elapsed();
         let flushed = self.with_flushes(|flushes, site| flushes.flush_complete(site, id));
         if self
@@ -299,7 +299,7 @@ impl Session {
         self.cache.evict_flushed_output(&self.job);
         self.cache.remove_stale_for(&self.job, id);
         self.evict_to(store, self.cache.limit_after(store))?;
-        self.cache.record_stayed(&self.job);
+        self.cache.list_stayed(&self.job);
         flushed
     }
 
