@@ -41,7 +41,8 @@ pub(crate) struct Search<'a> {
     pub(crate) at_start: bool,
     /// The one that it is for, and no other.
     pub(crate) wanted: Option<Wanted<'a>>,
-    pub(crate) is_eligible: &'a dyn Fn(&Candidate) -> bool,
+    /// The place of the one to try next, of those that are left.
+    pub(crate) next: &'a dyn Fn(&[Candidate], &Cache) -> Option<usize>,
 }
 
 /// A checkpoint that somebody has named.
@@ -72,7 +73,7 @@ impl<'a> Fetcher<'a> {
         }
     }
 
-    /// Fetches the first of the eligible checkpoints that can be fetched. Collective.
+    /// Fetches the first checkpoint that can be fetched of those that are tried. Collective.
     ///
     /// # Errors
     /// The ranks cannot talk. When a run begins, also if the index cannot be read though it is not damaged: what it lists may be
@@ -84,7 +85,7 @@ impl<'a> Fetcher<'a> {
         let (mut fetched, mut tried) = (None, Vec::new());
         for _ in 0..MOST_LISTINGS {
             let Some(candidates) = self.candidates(search)? else { return Ok(None) };
-            match self.first_of(&candidates, search, &mut tried)? {
+            match self.first_of(candidates, search, &mut tried)? {
                 FirstOf::Fetched(checkpoint) => fetched = Some(checkpoint),
                 FirstOf::None => (),
                 FirstOf::Replaced => continue,
@@ -106,14 +107,15 @@ impl<'a> Fetcher<'a> {
 
     fn first_of(
         &mut self,
-        candidates: &[Candidate],
+        mut left: Vec<Candidate>,
         search: &Search<'_>,
         tried: &mut Vec<String>,
     ) -> Result<FirstOf, Error> {
         let mut may_pass = false;
         let mut unread = None;
-        for candidate in candidates.iter().filter(|candidate| (search.is_eligible)(candidate)) {
-            match self.one(candidate, !may_pass) {
+        while let Some(next) = (search.next)(&left, self.cache) {
+            let candidate = left.remove(next);
+            match self.one(&candidate, !may_pass) {
                 Ok(checkpoint) => return Ok(FirstOf::Fetched(checkpoint)),
                 Err(FetchError::Comm(error)) => return Err(error.into()),
                 Err(FetchError::Replaced { .. }) => return Ok(FirstOf::Replaced),

@@ -2,7 +2,7 @@
 //!
 //! | question | goal |
 //! |---|---|
-//! | which checkpoint is restarted from? | [`Goal::Restart`] |
+//! | which checkpoint is restarted from, in cache, in the prefix directory or of another number of ranks? | [`Goal::Restart`] |
 //! | which dataset leaves a store that keeps too many? | [`Goal::Room`] |
 //! | which one makes way for a checkpoint that is fetched? | [`Goal::Way`] |
 //! | what is flushed, and when? | [`due`] |
@@ -78,6 +78,17 @@ impl Standing {
 }
 
 impl Holding {
+    /// A whole checkpoint of which only the place counts.
+    pub fn checkpoint(seq: Seq) -> Self {
+        Self { id: seq.id, seq, is_checkpoint: true, prefix: InPrefix::Files, ..Self::default() }
+    }
+
+    /// One of the prefix directory, whose index offers `first` before all others: somebody has gone back over those that are newer.
+    pub fn listed(seq: Seq, first: Seq) -> Self {
+        let standing = if seq > first { Standing::WentBack } else { Standing::Kept };
+        Self { standing, ..Self::checkpoint(seq) }
+    }
+
     /// Whether a run can restart from it. The files of a dataset in place may be gone once a newer one has its name; if they are
     /// still there, it is fetched.
     pub(crate) fn is_restartable(&self) -> bool {
@@ -125,7 +136,8 @@ impl Holding {
 /// What a dataset is looked for.
 #[derive(Debug, Clone, Copy)]
 pub enum Goal {
-    /// To restart from. If the ranks read `in_prefix`, the files must lie there under their names.
+    /// To restart from: the newest, or one that somebody has gone back over if there is no other. If the ranks read `in_prefix`, the
+    /// files must lie there under their names.
     Restart { in_prefix: bool },
     /// To leave a store that keeps more than its limit.
     Room { store: usize, limit: Limit },
@@ -141,9 +153,13 @@ pub struct Limit {
     pub keep_newest: bool,
 }
 
-/// Whether a run restarts from the checkpoint that the index offers first, and not from the newest in cache.
-pub(crate) fn is_fetched(first: Seq, cached: Seq) -> bool {
-    first > cached && !planted(Bug::OlderInCacheWins)
+/// The checkpoint of the prefix directory that a run takes, and not one in cache; `in_prefix` as for [`Goal::Restart`].
+pub(crate) fn fetched(listed: &[Holding], cached: &[Holding], in_prefix: bool) -> Option<Seq> {
+    if planted(Bug::OlderInCacheWins) && cached.iter().any(Holding::is_wanted) {
+        return None;
+    }
+    let next = next(&[listed, cached].concat(), Goal::Restart { in_prefix })?;
+    (!cached.contains(&next)).then_some(next.seq)
 }
 
 /// Whether parts that another number of ranks wrote may make room for a new dataset: the prefix directory has them too, and they
@@ -156,7 +172,8 @@ pub(crate) fn is_spare(is_saved: bool, seq: Option<Seq>, loaded: Option<Seq>) ->
 pub fn next(all: &[Holding], goal: Goal) -> Option<Holding> {
     match goal {
         Goal::Restart { in_prefix } => {
-            newest(all, |held| held.is_restartable() && (!in_prefix || held.prefix.has_files()))
+            let is_it = |held: &&Holding| held.is_restartable() && (!in_prefix || held.prefix.has_files());
+            all.iter().filter(is_it).max_by_key(|held| held.worth()).copied()
         }
         Goal::Room { store, limit } => next_to_leave(all, store, limit),
         Goal::Way { store, fetched } => {
@@ -190,7 +207,8 @@ fn next_to_leave(all: &[Holding], store: usize, limit: Limit) -> Option<Holding>
     let strong = strong.filter(|strong| has_room && !strong.prefix.is_whole());
     let kept = |is_kept: fn(&Holding) -> bool| newest(all, is_kept).filter(|_| limit.keep_newest);
     // Also one that would have to get to the prefix directory before a run can read it.
-    let kept = [kept(Holding::is_wanted), kept(|held| held.is_wanted() && held.counts()), strong];
+    let taken = next(all, Goal::Restart { in_prefix: false }).filter(|_| limit.keep_newest);
+    let kept = [taken, kept(|held| held.is_wanted() && held.counts()), strong];
     let may_leave = |held: &&Holding| {
         let stays = held.is_offered || held.must_stay() && !held.prefix.is_under_way();
         !kept.contains(&Some(**held)) && !stays && !waits(held)

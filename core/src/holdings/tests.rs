@@ -1,6 +1,6 @@
 //! Every state of three datasets, newer and older, and each goal: what is chosen keeps the promises.
 
-use super::{due, is_fetched, is_spare, next, waits, Goal, Holding, InPrefix, Lies, Limit, Standing, When};
+use super::{due, fetched, is_spare, next, waits, Goal, Holding, InPrefix, Lies, Limit, Standing, When};
 use scr_prefix::Seq;
 use scr_test_kit::promises::{Fate, Promise, Restart, Says, View};
 
@@ -67,10 +67,9 @@ fn each_three(mut look: impl FnMut(&[Holding; 3])) {
     }
 }
 
-/// What the next run would restart from: nobody has gone back over it.
+/// What the next run would restart from.
 fn wanted(all: &[Holding]) -> Option<Holding> {
-    let left: Vec<_> = all.iter().filter(|held| held.is_wanted()).copied().collect();
-    next(&left, Goal::Restart { in_prefix: false })
+    next(all, Goal::Restart { in_prefix: false }).filter(Holding::is_wanted)
 }
 
 /// Holds what a run gets that starts when only these are left against the ten promises, if users count on those that are owed.
@@ -111,6 +110,10 @@ fn nobody_restarts_from_what_was_refused_or_has_lost_its_files() {
             assert!(taken.is_checkpoint && taken.standing != Standing::Refused, "{all:?}");
             assert!(!(taken.cache == Lies::InPlace && taken.prefix == InPrefix::Superseded), "{all:?}");
             assert!(!in_prefix || taken.prefix == InPrefix::Files, "{all:?}");
+            let newer =
+                all.iter().filter(|held| held.seq > taken.seq && (!in_prefix || held.prefix.has_files()));
+            assert!(newer.clone().all(|held| !held.is_wanted()), "{all:?}");
+            assert!(taken.is_wanted() || newer.clone().all(|held| !held.is_restartable()), "{all:?}");
         }
     });
 }
@@ -281,7 +284,7 @@ fn a_run_takes_the_newest_of_cache_and_prefix_directory() {
     each_three(|all| {
         for first in all.iter().map(|held| held.seq) {
             let Some(cached) = wanted(all) else { continue };
-            let taken = if is_fetched(first, cached.seq) { first } else { cached.seq };
+            let taken = fetched(&[Holding::listed(first, first)], all, false).unwrap_or(cached.seq);
             assert_eq!(taken, first.max(cached.seq), "{all:?}");
         }
     });

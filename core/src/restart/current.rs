@@ -8,7 +8,7 @@ use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
 use scr_comm::Rank;
 use scr_config::param;
-use scr_prefix::ledger::Request;
+use scr_prefix::ledger::{Candidate, Request};
 use scr_prefix::{Between, PrefixError, Restarted, Seq};
 
 /// A checkpoint that the user or the application has named.
@@ -34,7 +34,8 @@ impl Chosen {
             return Ok(cached);
         }
         let wanted = Some(Wanted { name: &self.name, by_user });
-        from.first(&Search { at_start: false, wanted, is_eligible: &|candidate| candidate.name == self.name })
+        let next = &|left: &[Candidate], _: &_| left.iter().position(|candidate| candidate.name == self.name);
+        from.first(&Search { at_start: false, wanted, next })
     }
 }
 

@@ -18,7 +18,7 @@ use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
-use crate::holdings::{self, is_fetched, Goal, InPrefix, Standing};
+use crate::holdings::{self, Goal, Holding, InPrefix, Standing};
 use crate::job::Job;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
@@ -136,12 +136,12 @@ impl Restart {
         let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
         let cached = newest(from);
         let known = at_start.zip(cached.as_ref());
-        let is_known_older = known.is_some_and(|(state, cached)| !is_newer_there(from.job, state, cached));
+        let is_known_older = known.is_some_and(|(state, cached)| !is_newer_there(from, state, cached));
         let mut fetched = None;
         if !is_known_older && from.job.params.get(&param::FETCH) {
-            let is_newer = |seq: Seq| cached.as_ref().is_none_or(|cached| seq > cached.seq);
-            let is_eligible = |candidate: &Candidate| is_left(candidate.seq) && is_newer(candidate.seq);
-            let search = Search { at_start: at_start.is_some(), wanted: None, is_eligible: &is_eligible };
+            let job = from.job;
+            let next = &|left: &[Candidate], cache: &Cache| next_there(job, cache, left, &is_left);
+            let search = Search { at_start: at_start.is_some(), wanted: None, next };
             fetched = from.first(&search)?;
             self.unread.append(&mut from.unread);
         }
@@ -438,8 +438,8 @@ fn hold_in_index(job: &Job, checkpoint: &CheckpointId, is_listed: bool) -> bool 
 
 /// Whether the prefix directory has a newer checkpoint than all that are in cache. An older one that the user has made current does
 /// not count as newer, which is reported.
-fn is_newer_there(job: &Job, in_prefix: &PrefixState, cached: &CheckpointId) -> bool {
-    let Some(first) = &in_prefix.first else { return false };
+fn is_newer_there(from: &Fetcher<'_>, in_prefix: &PrefixState, cached: &CheckpointId) -> bool {
+    let (job, Some(first)) = (from.job, &in_prefix.first) else { return false };
     let unsaid = job.params.get(&param::CURRENT).is_none();
     if unsaid && in_prefix.is_chosen && first.seq < cached.seq {
         let chosen = first.name_text();
@@ -449,7 +449,7 @@ fn is_newer_there(job: &Job, in_prefix: &PrefixState, cached: &CheckpointId) -> 
             cached.name_text()
         ));
     }
-    let is_newer = is_fetched(first.seq, cached.seq);
+    let is_newer = next_there(job, from.cache, std::slice::from_ref(first), |_| true).is_some();
     if is_newer && job.params.get(&param::FETCH) {
         job.report.notice(&format!(
             "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
@@ -546,6 +546,18 @@ impl WentBack {
             Err(error) => job.report.error(&scr_base::describe(&error)),
         }
     }
+}
+
+/// The place of the checkpoint to restart from among those of the prefix directory, in the order of the index; `None` if it is in
+/// cache, or there is none.
+fn next_there(job: &Job, cache: &Cache, there: &[Candidate], is_left: impl Fn(Seq) -> bool) -> Option<usize> {
+    let first = there.first()?.seq;
+    let in_prefix = job.params.get(&param::GLOBAL_RESTART);
+    let listed = there.iter().map(|candidate| Holding::listed(candidate.seq, first));
+    let left = |all: &mut dyn Iterator<Item = Holding>| -> Vec<_> { all.filter(|held| is_left(held.seq)).collect() };
+    let cached = left(&mut cache.datasets().iter().map(CachedDataset::holding));
+    let next = holdings::fetched(&left(&mut { listed }), &cached, in_prefix)?;
+    there.iter().position(|candidate| candidate.seq == next)
 }
 
 /// The newest checkpoint in cache that a run can restart from.

@@ -235,14 +235,12 @@ impl Session {
         };
         let damaged = &*found.damaged;
         let newest = in_prefix.newest;
-        let left =
-            Left { newest, is_purged: purge, is_saved, is_gone, damaged, is_other_job };
+        let left = Left { newest, is_purged: purge, is_saved, is_gone, damaged, is_other_job };
         self.find_what_survives()?;
         self.cache.list(&self.job, News::Begun(left));
         self.cache.measure_newest(&self.job)?;
-        if let Some(newest) =
-            self.cache.datasets().iter().rev().find(|cached| cached.holding().is_restartable())
-        {
+        let newest = newest_cached(&self.job, &self.cache, |_| true);
+        if let Some(newest) = newest.and_then(|newest| self.cache.dataset(newest.id)) {
             let took = (self.job.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
             self.job.report.info(&format!(

@@ -15,7 +15,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::fetch::Fetcher;
 use crate::flush::is_due_at_start;
-use crate::holdings::InPrefix;
+use crate::holdings::{next, Goal, Holding, InPrefix};
 use crate::job::Job;
 use crate::rebuild::{self, FoundDatasets, OfOtherRanks, Rebuild};
 use crate::redundancy::schemes::Schemes;
@@ -47,7 +47,7 @@ impl Session {
         is_shared: bool,
     ) -> Result<(), Error> {
         let own = found.whole.iter().filter(|whole| whole.record.dataset.checkpoint && !whole.refused);
-        let mut newest = own.map(|whole| whole.record.seq()).max();
+        let mut all: Vec<_> = own.map(|whole| Holding::checkpoint(whole.record.seq())).collect();
         let first = in_prefix.first.as_ref().map(|first| first.seq);
         let named = self.job.params.get(&param::CURRENT).map(String::into_bytes);
         let mut is_any_new = false;
@@ -56,14 +56,18 @@ impl Session {
             let is_withdrawn = in_prefix.withdrawn(seq, dataset.is_only_checkpoint()).is_some();
             let counts = dataset.checkpoint && !other.refused && !is_withdrawn;
             other.has_copy = counts && in_prefix.has(seq, &dataset.name);
-            let is_newest = Some(seq) > newest && (Some(seq) > first || other.has_copy && Some(seq) == first);
+            let this = Holding { is_of_others: true, ..Holding::checkpoint(seq) };
+            // Its own copy may be the first there.
+            let there = first.filter(|&first| !(other.has_copy && first == seq)).map(Holding::checkpoint);
+            let with_this: Vec<_> = [this].into_iter().chain(there).chain(all.iter().copied()).collect();
+            let is_newest = next(&with_this, Goal::Restart { in_prefix: false }) == Some(this);
             let is_wanted = counts && (is_newest || named.as_deref() == Some(&*dataset.name));
             let here = if is_wanted { self.bring_back(other, is_shared)? } else { None };
             other.is_read_here = here.is_some();
             let is_due = is_wanted && (here.is_none() || is_due_at_start(&self.job, &other.record));
             let is_new = is_due && !other.has_copy && save(&self.job, &self.cache, &self.schemes, other)?;
             (other.has_copy, is_any_new) = (other.has_copy || is_new, is_any_new || is_new);
-            newest = newest.max(Some(seq).filter(|_| other.is_read_here || is_new));
+            all.extend(Some(this).filter(|_| other.is_read_here || is_new));
             self.keep_parts(other, here.as_ref());
         }
         if is_any_new {

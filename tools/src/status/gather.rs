@@ -14,6 +14,7 @@ use scr_base::env::Env;
 use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
+use scr_core::holdings::{next, Goal, Holding};
 use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, JobEnd, Plan, Saving};
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate, LedgerDir};
@@ -171,13 +172,20 @@ impl Facts {
         self.run.as_ref().is_none_or(|run| run.can_read(point))
     }
 
-    /// The checkpoint that a run would read in the prefix directory first.
+    /// The checkpoint that a run would restart from in the prefix directory.
     fn take_saved(&mut self, index: &Index, all: &[Held]) {
         let candidates = ledger::in_order(index, None).list;
         let of = |candidate: &Candidate| all.iter().find(|held| held.entry.id == candidate.seq.id);
         let (own, others): (Vec<_>, Vec<_>) =
             candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));
-        self.saved = own.first().map(|held| held.in_prefix());
+        let own: Vec<_> = own.into_iter().map(Held::in_prefix).collect();
+        let holding = |held: &Held| {
+            let prefix = held.holding().prefix;
+            Holding { prefix, ..Holding::listed(held.entry.seq(), own[0].entry.seq()) }
+        };
+        let goal = Goal::Restart { in_prefix: self.reads_in_prefix };
+        let next = next(&own.iter().map(holding).collect::<Vec<_>>(), goal);
+        self.saved = own.into_iter().find(|held| Some(held.entry.seq()) == next.map(|next| next.seq));
         self.of_others[1] = others.first().map(|held| held.in_prefix());
     }
 
