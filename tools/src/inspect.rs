@@ -5,7 +5,7 @@
 
 use crate::copy::Caches;
 use crate::environment;
-use crate::machine::health::{command_here, nodes_with_data, own_names};
+use crate::machine::health::{asked, command_here, nodes_with_data, own_names};
 use crate::machine::process::{Finished, Limit};
 use crate::machine::Allocation;
 use crate::output::{print, print_line, show, warn, Answer};
@@ -67,12 +67,17 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
-    let inventories = of_nodes(args, &job)?;
+    let (asked, inventories) = of_nodes(args, &job)?;
+    let is_all = inventories.len() == asked.len() && inventories.iter().all(|one| one.unread().is_empty());
     let found = inspect(inventories, &environment::plugin_host(&job.env, None));
     if args.from.is_some() {
         return print_ids(&found);
     }
-    show(args.json, json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }), text(&found))?;
+    show(
+        args.json,
+        json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }),
+        text(&found, &asked, is_all),
+    )?;
     let can_restart = |found: &Inspected| found.dataset.checkpoint && found.is_whole();
     Ok(Answer::from(found.iter().any(can_restart)))
 }
@@ -98,8 +103,8 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
     Ok(inventory)
 }
 
-/// The inventories of the nodes that answer. Parts on the others count as lost.
-fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
+/// The nodes that are asked, and the inventories of those that answer. Parts on the others count as lost.
+fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<Inventory>)> {
     let (allocation, mut say) = (&job.allocation, |line: &str| warn(line));
     let nodes = match args.up.is_some() || args.jobset.is_some() {
         true => allocation.nodes.clone(),
@@ -121,7 +126,7 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<Vec<Inventory>> {
             Err(why) => warn(format_args!("what a node has counts as lost: node {node}: {why}")),
         }
     }
-    Ok(inventories)
+    Ok((nodes, inventories))
 }
 
 /// Asks nodes for their inventories. Each gives its own, or the reason why it has not answered.
@@ -152,9 +157,10 @@ pub(crate) fn ask(
     Ok(answers.into_iter().map(inventory).collect())
 }
 
-fn text(found: &[Inspected]) -> String {
+fn text(found: &[Inspected], nodes: &[String], is_all: bool) -> String {
     if found.is_empty() {
-        return "no dataset is in cache\n".to_owned();
+        let what = if is_all { "is in cache" } else { "was found, but not all caches could be read" };
+        return format!("no dataset {what} ({})\n", asked(nodes));
     }
     let row = |found: &Inspected| {
         let state = match (&found.kept.damage, found.lost.is_empty()) {

@@ -5,7 +5,7 @@
 //! |---|---|---|
 //! | `scr status` | what a run restarts from, of what is left after a loss: [`Held::holding`], and the chooser of the run | no `SCR_CURRENT`: that is said to one run |
 //! | `scr postrun`, `scr index` | what is saved: [`Saving`](super::Saving) | what was found damaged is tried: other nodes may have it whole |
-//! | `scr clean` | what would be lost: the same, of all that a folder has | `SCR_FLUSH=0` leaves nothing in cache: the folder goes |
+//! | `scr clean` | what would be lost: the same, of all that a folder has | it asks no other node |
 //! | `scr flush-file` | what is recorded | it asks neither the nodes nor what was refused: scripts of C SCR rely on that |
 //!
 //! No one saves or restarts from what was dropped, or refused by the application, nor keeps a cache for it. A checkpoint of the index

@@ -4,7 +4,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | `holdings` | the datasets, as far as they are known without a job |
-//! | `saving` | which datasets `scr postrun` saves, and which it leaves |
+//! | `saving` | which datasets `scr postrun` saves |
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
 //! | `deleting` | the same, with its files |
@@ -38,5 +38,5 @@ pub use holdings::{holdings, Copy, Found, Held};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
-pub use saving::{JobEnd, Plan, Saving, Why};
+pub use saving::{may_lack_entries, Plan, Saving, Why};
 pub use unsaved::unsaved;

@@ -1,46 +1,16 @@
-//! Which datasets `scr postrun` saves, which it leaves, and why: the one decision, also for the commands that announce it.
+//! Which datasets `scr postrun` saves, and why: the one decision, also for the commands that announce it.
 
 use super::holdings::{Copy, Held};
 use scr_base::fs::Files;
 use scr_prefix::{FlushEntry, Halt, LastRun, Location, Prefix, RestartPoint};
 
-/// How the last run of a job ended, as far as that decides what is saved.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct JobEnd {
-    /// The record that the run made of itself: without one, no node has anything.
-    run: Option<LastRun>,
-    /// Whether it has called `SCR_Finalize`.
-    has_finished: bool,
-    /// Whether its settings ask for no flush of checkpoints.
-    keeps_in_cache: bool,
-}
-
-impl JobEnd {
-    /// That of an allocation. `flush_every` holds where the run has not recorded its own setting.
-    pub fn read(files: &dyn Files, prefix: &Prefix, job_id: &str, flush_every: u64) -> Self {
-        let run = LastRun::read(files, prefix).ok().flatten();
-        let own = run.as_ref().filter(|run| run.job_id == job_id).map(|run| run.flush_every);
-        // The halt file says it of the last run, which may be that of another allocation.
-        let is_of_another = run.is_some() && own.is_none();
-        let halt = Halt::read(files, prefix).ok().flatten().filter(|_| !is_of_another);
-        Self {
-            run,
-            has_finished: halt.is_some_and(|halt| halt.is_finalized()),
-            keeps_in_cache: own.unwrap_or(flush_every) == 0,
-        }
-    }
-
-    /// Whether the nodes may have datasets that the flush file does not list.
-    pub fn may_lack_entries(&self) -> bool {
-        self.run.is_some() && !self.has_finished
-    }
-
-    /// Whether a checkpoint stays in cache: an application that has called `SCR_Finalize` has flushed what its settings ask for.
-    /// Its run says nothing of what it could not read, which another run has left.
-    fn leaves(&self, checkpoint: &FlushEntry) -> bool {
-        let is_its = self.run.as_ref().is_none_or(|run| run.can_read(checkpoint.restart_point()));
-        self.has_finished && self.keeps_in_cache && is_its
-    }
+/// Whether the nodes may have datasets that neither the flush file nor the index lists: the last run has not called
+/// `SCR_Finalize`. Without the record that a run makes of itself, no node has anything.
+pub fn may_lack_entries(files: &dyn Files, prefix: &Prefix, job_id: &str) -> bool {
+    let Some(run) = LastRun::read(files, prefix).ok().flatten() else { return false };
+    // The halt file says it of the last run, which may be that of another allocation.
+    let halt = Halt::read(files, prefix).ok().flatten().filter(|_| run.job_id == job_id);
+    !halt.is_some_and(|halt| halt.is_finalized())
 }
 
 /// The datasets that are in cache only and matter, and what becomes of them, in the order in which it does.
@@ -52,8 +22,6 @@ pub struct Saving(Vec<(FlushEntry, Plan)>);
 pub enum Plan {
     /// It is saved; a checkpoint only where no newer one that replaces it could be.
     Save(Why),
-    /// The settings of a finished application leave it in cache. Those that a newer one replaces are not listed.
-    Leave,
     /// Another allocation has recorded it, and only the nodes of that one may still have it.
     Elsewhere,
 }
@@ -71,13 +39,14 @@ pub enum Why {
 
 impl Saving {
     /// The work of `scr postrun` in an allocation.
-    pub fn of(all: &[Held], job_id: &str, end: &JobEnd) -> Self {
+    /// Without `may_lack_entries`, no dataset counts that is not listed.
+    pub fn of(all: &[Held], job_id: &str, may_lack_entries: bool) -> Self {
         let is_ours = |entry: &FlushEntry| entry.dataset.job_id == job_id;
         let is_meant = |held: &&Held| {
             let Held { entry, copy, is_listed, .. } = held;
             // No copy can take the place of a newer dataset, and nobody restarts from what was refused. A job that has finished has
             // listed all that it left.
-            let can_be = entry.replaced_by.is_none() && (*is_listed || end.may_lack_entries());
+            let can_be = entry.replaced_by.is_none() && (*is_listed || may_lack_entries);
             let is_in_cache = can_be && entry.is_at(Location::Cache);
             let is_refused = *copy == Copy::Refused && entry.is_only_checkpoint();
             entry.is_at(Location::Prefix) || is_in_cache && !is_refused
@@ -91,8 +60,7 @@ impl Saving {
         };
         // A later dataset that its own allocation has flushed takes its place.
         let newest = entries.iter().find(|entry| entry.checkpoint && is_ours(entry)).map(|entry| entry.id);
-        let mut left: Vec<RestartPoint> = Vec::new();
-        let mut plan = |entry: &FlushEntry| {
+        let plan = |entry: &FlushEntry| {
             let point = entry.restart_point();
             let newer = replacing(point);
             let is_passed_over = |newer| Some(entry.id) == newest && entry.is_passed_over(newer);
@@ -101,11 +69,6 @@ impl Saving {
                 true if !is_ours(entry) => Some(Plan::Elsewhere),
                 true if entry.output => Some(Plan::Save(Why::Output)),
                 true if !entry.checkpoint => None,
-                true if end.leaves(entry) => {
-                    let is_newest = !left.iter().any(|newer| newer.replaces(point));
-                    left.push(point);
-                    is_newest.then_some(Plan::Leave)
-                }
                 true => Some(Plan::Save(Why::Newest)),
             }
         };
@@ -161,7 +124,7 @@ impl Saving {
 
     /// The plan for a dataset, if all are whole; `None` where another one takes its place.
     pub fn fate(&self, id: u64) -> Option<Plan> {
-        let mut fate = self.planned(Plan::Leave).find(|left| left.id == id).map(|_| Plan::Leave);
+        let mut fate = None;
         self.carry_out(|dataset, why| {
             fate = fate.or((dataset.id == id).then_some(Plan::Save(why)));
             true
@@ -185,7 +148,7 @@ mod tests {
 
     /// The plan for a job that has died.
     fn saving(file: &FlushFile, job_id: &str) -> Saving {
-        Saving::of(&held(file), job_id, &JobEnd::default())
+        Saving::of(&held(file), job_id, false)
     }
 
     /// A job that had died was said to have finished once another one had.
@@ -193,19 +156,11 @@ mod tests {
     fn that_a_job_of_another_allocation_has_finished_says_nothing_of_this_one() {
         let (_dir, prefix) = scratch();
         Halt::end(&RealFiles, &prefix, 0, false).unwrap();
+        assert!(!may_lack_entries(&RealFiles, &prefix, "77"), "no run has recorded itself");
         LastRun { job_id: "78".to_owned(), nodes: vec!["n0".to_owned()], ..LastRun::default() }
             .write(&RealFiles, &prefix)
             .unwrap();
-        let mut file = FlushFile::default();
-        for (id, job) in [(1, "77"), (2, "78")] {
-            let job_id = job.to_owned();
-            let dataset = DatasetDescriptor { id, checkpoint: true, job_id, ..Default::default() };
-            file.record(&dataset, Location::Cache);
-        }
-        let fate = |job: &str, id| {
-            Saving::of(&held(&file), job, &JobEnd::read(&RealFiles, &prefix, job, 10)).fate(id)
-        };
-        assert_eq!((fate("77", 1), fate("78", 2)), (Some(Plan::Save(Why::Newest)), Some(Plan::Leave)));
+        assert_eq!(["77", "78"].map(|job| may_lack_entries(&RealFiles, &prefix, job)), [true, false]);
     }
 
     fn ids(saving: &Saving, plan: Plan) -> Vec<u64> {
@@ -284,7 +239,7 @@ mod tests {
         }
         let mut all = held(&file);
         all.iter_mut().filter(|held| held.entry.id > 1).for_each(|held| held.copy = Copy::Refused);
-        let saving = Saving::of(&all, "", &JobEnd::default());
+        let saving = Saving::of(&all, "", false);
         assert_eq!((ids(&saving, OUTPUT), ids(&saving, NEWEST)), (vec![3], vec![1]));
     }
 
@@ -316,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_checkpoint_that_is_whole_is_saved_unless_a_finished_job_keeps_it_in_cache() {
+    fn the_newest_checkpoint_that_is_whole_is_saved() {
         let mut file = FlushFile::default();
         let of = |id, ranks, checkpoint| DatasetDescriptor {
             id,
@@ -328,30 +283,12 @@ mod tests {
         for (id, ranks, checkpoint) in [(1, 4, true), (2, 4, false), (3, 4, true), (4, 3, true)] {
             file.record(&of(id, ranks, checkpoint), Location::Cache);
         }
-        let end = |has_finished, keeps_in_cache| JobEnd { run: None, has_finished, keeps_in_cache };
-        for end in [end(false, false), end(false, true), end(true, false)] {
-            let saving = Saving::of(&held(&file), "", &end);
-            let saved =
-                |lost: u64| saving.saved(|dataset| dataset.id != lost).iter().map(|it| it.id).collect();
-            let (all, without): (Vec<u64>, Vec<u64>) = (saved(0), saved(3));
-            assert_eq!((all, without), (vec![2, 4, 3], vec![2, 4, 1]), "{end:?}");
-            assert!(saving.carry_out(|_, _| true) && !saving.carry_out(|dataset, _| dataset.id != 3));
-            assert!(ids(&saving, Plan::Leave).is_empty());
-            let fates = [1, 2, 3].map(|id| saving.fate(id));
-            assert_eq!(fates, [None, Some(OUTPUT), Some(NEWEST)]);
-        }
-        let kept = Saving::of(&held(&file), "", &end(true, true));
-        assert_eq!(ids(&kept, Plan::Leave), [4, 3]);
-        assert_eq!([1, 3, 4].map(|id| kept.fate(id)), [None, Some(Plan::Leave), Some(Plan::Leave)]);
-        assert_eq!(
-            kept.saved(|_| true).iter().map(|it| it.id).collect::<Vec<_>>(),
-            [2],
-            "output is not left"
-        );
-        assert!(!kept.is_empty() && Saving::of(&[], "", &end(true, true)).is_empty());
-        // A run of three ranks has finished after one of four had died.
-        let run = Some(LastRun { ranks: 3, ..LastRun::default() });
-        let other = Saving::of(&held(&file), "", &JobEnd { run, ..end(true, true) });
-        assert_eq!((ids(&other, Plan::Leave), other.fate(3)), (vec![4], Some(NEWEST)));
+        let saving = saving(&file, "");
+        let saved = |lost: u64| saving.saved(|dataset| dataset.id != lost).iter().map(|it| it.id).collect();
+        let (all, without): (Vec<u64>, Vec<u64>) = (saved(0), saved(3));
+        assert_eq!((all, without), (vec![2, 4, 3], vec![2, 4, 1]));
+        assert!(saving.carry_out(|_, _| true) && !saving.carry_out(|dataset, _| dataset.id != 3));
+        assert_eq!([1, 2, 3].map(|id| saving.fate(id)), [None, Some(OUTPUT), Some(NEWEST)]);
+        assert!(!saving.is_empty() && Saving::of(&[], "", false).is_empty());
     }
 }

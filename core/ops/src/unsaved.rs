@@ -1,7 +1,7 @@
 //! Which datasets would be lost with a cache directory.
 
 use super::holdings::holdings;
-use super::saving::{JobEnd, Saving};
+use super::saving::Saving;
 use scr_base::fs::{Files, FsError, MAX_TREE_BYTES};
 use scr_core::cache::filemap::{Filemap, PartState};
 use scr_core::cache::node_dir;
@@ -61,7 +61,7 @@ fn saved(
     here.iter().for_each(|(_, record)| flush.record(&record.dataset_in_prefix(), Location::Cache));
     let all = holdings(files, prefix, &flush, Some(&index), None);
     let is_saved = |record: &RankRecord| {
-        let saving = Saving::of(&all, &record.dataset.job_id, &JobEnd::default());
+        let saving = Saving::of(&all, &record.dataset.job_id, false);
         !saving.has(record.id_in_prefix)
     };
     Ok(here.into_iter().filter(|(_, record)| is_saved(record)).map(|(&id, _)| id).collect())

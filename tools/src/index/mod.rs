@@ -21,8 +21,8 @@ use scr_base::message::amount;
 use scr_config::param;
 use scr_core::scavenge::{BuildError, Builder};
 use scr_ops::{
-    delete_dataset, drop_dataset, drop_later, extract, holdings, Copy, Deleted, Dropped, ExtractError,
-    Extracted, Held, Import, Imported, JobEnd, Plan, Saving, Why,
+    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Deleted, Dropped,
+    ExtractError, Extracted, Held, Import, Imported, Plan, Saving, Why,
 };
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushFile, Prefix, PrefixError};
@@ -184,11 +184,10 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
         false if rows.is_empty() => (),
         false => print(show::table(&rows))?,
     }
-    let flush_every = environment::params_of(env, prefix).get(&param::FLUSH);
     for copy in rows.iter().filter_map(show::Row::only_copy) {
         let job_id = copy.entry.allocation().unwrap_or_default();
-        let end = JobEnd::read(&*env.files, prefix, job_id, flush_every);
-        warn(only_in_cache(copy, Saving::of(&holdings, job_id, &end).fate(copy.entry.id)));
+        let may_lack = may_lack_entries(&*env.files, prefix, job_id);
+        warn(only_in_cache(copy, Saving::of(&holdings, job_id, may_lack).fate(copy.entry.id)));
     }
     Ok(Answer::Yes)
 }
@@ -212,9 +211,6 @@ fn only_in_cache(Held { entry: dataset, copy, .. }: &Held, fate: Option<Plan>) -
         Some(Plan::Save(Why::PassedOver)) => {
             "a run of another allocation has gone on without it, and `scr postrun' there copies it to the prefix directory"
                 .to_owned()
-        }
-        Some(Plan::Leave) => {
-            format!("{job} restarts from it, but `scr postrun' leaves it there, as its job has finished with SCR_FLUSH=0")
         }
         Some(Plan::Elsewhere) | None => return format!("{where_it_lies}, and `scr postrun' saves it only if it can save no newer one"),
     };

@@ -83,6 +83,12 @@ pub(crate) fn nodes_with_data(
     up
 }
 
+/// Where a command has looked that has found nothing, and how to let it look elsewhere.
+pub(crate) fn asked(nodes: &[String]) -> String {
+    let nodes = if nodes.is_empty() { "no node".to_owned() } else { hostlist::compress(nodes) };
+    format!("asked {nodes}; to ask others, name them in SCR_NODELIST")
+}
+
 fn reported_down(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<String> {
     allocation.reported_down().unwrap_or_else(|error| {
         warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager.name));

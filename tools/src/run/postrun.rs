@@ -6,7 +6,7 @@
 use super::{agents, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::inspect::ask;
-use crate::machine::health::{answering, command_here, nodes_with_data};
+use crate::machine::health::{answering, asked, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
 use crate::output::{self, count, print, Answer};
@@ -19,10 +19,10 @@ use scr_config::param::{self, Params};
 use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
-use scr_ops::{holdings, inspect, Found, Inspected, JobEnd, Plan, Saving, Why};
+use scr_ops::{holdings, inspect, may_lack_entries, Found, Inspected, Plan, Saving, Why};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
 /// Text below the help.
@@ -51,8 +51,9 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
     let outcome = finish(&job.env, &job.params, &job.allocation, &log, |line| output::warn(line))?;
-    if !outcome.has_said {
-        print("no dataset is in cache only: there is nothing to save\n")?;
+    if let Some(nodes) = outcome.found_nothing {
+        let asked = nodes.map(|nodes| format!(" ({})", asked(&nodes))).unwrap_or_default();
+        print(format!("no dataset is in cache only: there is nothing to save{asked}\n"))?;
     }
     let block = report::block(&job.env, &job.params, &job.allocation.job_id);
     print(block.iter().flatten().map(|line| format!("{line}\n")).collect::<String>())?;
@@ -63,8 +64,8 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
 pub(super) struct PostrunOutcome {
     /// Whether everything that has to be kept is in the prefix directory.
     is_safe: bool,
-    /// Whether there was anything to save, or to say.
-    has_said: bool,
+    /// If there was nothing to save or to say: the nodes, where they were asked.
+    found_nothing: Option<Option<Vec<String>>>,
 }
 
 /// A printer of lines for the user, with the name of the command that the user has called.
@@ -82,18 +83,18 @@ pub(super) fn finish(
     warn: Say,
 ) -> Result<PostrunOutcome> {
     let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
-    log.add_entry(Record::event(Event::PostrunStart));
-    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes: OnceCell::new(), log, warn };
+    let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
+    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun, warn };
     scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
-    let end = JobEnd::read(&*env.files, &prefix, &allocation.job_id, params.get(&param::FLUSH));
-    let found = end.may_lack_entries().then(|| scavenge.look(params));
+    let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
+    let found = may_lack.then(|| scavenge.look(params));
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
     let found = found.as_deref().map(|datasets| Found { datasets, user, job_id, silent: None });
     let flush = FlushFile::read(&*env.files, &prefix)?;
     // A damaged index is replaced by a new one.
     let index = LedgerDir::new(&*env.files, &prefix).index()?;
     let holdings = holdings(&*env.files, &prefix, &flush, Some(&index), found);
-    let saving = Saving::of(&holdings, job_id, &end);
+    let saving = Saving::of(&holdings, job_id, may_lack);
     if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
         warn(&format!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
@@ -103,22 +104,13 @@ pub(super) fn finish(
         }
         scavenge.save(dataset)
     });
-    saving.planned(Plan::Leave).for_each(|checkpoint| warn(&given_up(checkpoint)));
     let elsewhere: Vec<_> = saving.planned(Plan::Elsewhere).map(out_of_reach).collect();
     elsewhere.iter().for_each(|dataset| warn(dataset));
-    log.add_entry(Record::event(Event::PostrunEnd));
-    Ok(PostrunOutcome { is_safe: outcome && elsewhere.is_empty(), has_said: !saving.is_empty() })
-}
-
-/// The datasets that the settings of a finished application leave in cache.
-fn given_up(dataset: &FlushEntry) -> String {
-    format!(
-        "dataset {id} `{}' {}, and is not saved: the application has finished, and SCR_FLUSH=0; to save it all \
-         the same, run `scr copy --id {id}' on every node and then `scr index --build {id}'",
-        String::from_utf8_lossy(&dataset.name),
-        dataset.where_unlisted(),
-        id = dataset.id
-    )
+    if scavenge.has_begun.get() {
+        log.add_entry(Record::event(Event::PostrunEnd));
+    }
+    let found_nothing = saving.is_empty().then(|| scavenge.nodes.into_inner());
+    Ok(PostrunOutcome { is_safe: outcome && elsewhere.is_empty(), found_nothing })
 }
 
 /// Why a checkpoint is saved though there are newer ones.
@@ -150,10 +142,18 @@ struct Scavenge<'a> {
     allocation: &'a Allocation,
     nodes: OnceCell<Vec<String>>,
     log: &'a Log,
+    has_begun: Cell<bool>,
     warn: Say,
 }
 
 impl Scavenge<'_> {
+    /// The work begins. Where there is none, nothing is logged: a job that ended long ago would seem to have gone on until now.
+    fn begin(&self) {
+        if !self.has_begun.replace(true) {
+            self.log.add_entry(Record::event(Event::PostrunStart));
+        }
+    }
+
     /// The nodes that answer. Whether a job could run there does not matter for what they hold.
     fn nodes(&self) -> &[String] {
         let warn = &mut |line: &str| (self.warn)(line);
@@ -178,6 +178,7 @@ impl Scavenge<'_> {
         let is_begun = |id| entries.entry(id).is_some_and(|entry| entry.is_at(Location::Flushing));
         let goes_on = flushes_under_way(files, prefix)?.iter().any(|flush| is_begun(flush.dataset.id));
         if goes_on {
+            self.begin();
             (self.warn)("waiting for flushes that are under way");
         }
         if goes_on || has_agents {
@@ -193,6 +194,7 @@ impl Scavenge<'_> {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
         let nodes = count(self.nodes().len() as u64, "node");
         (self.warn)(&format!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
+        self.begin();
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
         let began = self.env.clock.elapsed();

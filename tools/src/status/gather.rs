@@ -15,7 +15,7 @@ use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::holdings::{next, Goal, Holding};
-use scr_ops::{holdings, inspect, Copy, Found, Held, Inspected, JobEnd, Plan, Saving};
+use scr_ops::{holdings, inspect, may_lack_entries, Copy, Found, Held, Inspected, Saving};
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate, LedgerDir};
 use scr_prefix::{
@@ -45,9 +45,8 @@ pub(super) struct Facts {
     pub(super) reads_in_prefix: bool,
     /// Whether it is not known what the prefix directory has.
     pub(super) is_index_unread: bool,
-    /// The datasets that `scr postrun` saves, and the checkpoints that it leaves in cache as the settings ask for that.
+    /// The datasets that `scr postrun` saves.
     pub(super) saves: Vec<String>,
-    pub(super) leaves: Vec<String>,
     /// Whether checkpoints go straight to the prefix directory.
     pub(super) is_bypass: bool,
     /// When the last checkpoint was begun, and how long after the one before it was complete.
@@ -129,11 +128,10 @@ impl Facts {
             Some(run) => run.job_id.clone(),
             None => params.get(&param::JOB_ID),
         };
-        let end = JobEnd::read(files, prefix, &job_id, params.get(&param::FLUSH));
+        let may_lack = may_lack_entries(files, prefix, &job_id);
         let recorded = holdings(files, prefix, &flush, index.as_ref(), None);
-        let saving = Saving::of(&recorded, &job_id, &end);
-        let is_in_cache_only =
-            saving.planned(Plan::Leave).next().is_some() || !saving.saved(|_| true).is_empty();
+        let saving = Saving::of(&recorded, &job_id, may_lack);
+        let is_in_cache_only = !saving.saved(|_| true).is_empty();
         let found = match asks_nodes && (facts.state != State::Finished || is_in_cache_only) {
             true => facts.ask_nodes(env, overrides),
             false => None,
@@ -147,7 +145,7 @@ impl Facts {
         });
         let all =
             found.map_or(recorded, |found| holdings(files, prefix, &flush, index.as_ref(), Some(found)));
-        facts.take_saving(&Saving::of(&all, &job_id, &end), &all);
+        facts.take_saving(&Saving::of(&all, &job_id, may_lack), &all);
         index.iter().for_each(|index| facts.take_saved(index, &all));
         facts.take_cached(&all);
         facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
@@ -196,7 +194,6 @@ impl Facts {
             !is_silent && all.iter().any(|held| held.entry.id == dataset.id && held.copy == Copy::Whole)
         };
         self.saves = saving.saved(is_whole).into_iter().map(FlushEntry::name_text).collect();
-        self.leaves = saving.planned(Plan::Leave).map(FlushEntry::name_text).collect();
     }
 
     /// Whether nodes were asked, and none has answered.

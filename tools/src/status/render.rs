@@ -278,8 +278,7 @@ fn next(facts: &Facts, judged: &Judged<'_>) -> Option<String> {
     });
     let is_over = facts.state.has_ended();
     let save = named(&facts.saves).map(|names| format!("`scr postrun' saves {names}"));
-    let leave = named(&facts.leaves).map(|names| format!("`scr postrun' leaves {names}, as SCR_FLUSH=0"));
-    let all = [save.filter(|_| is_over), leave.filter(|_| is_over), checkpoints, halt];
+    let all = [save.filter(|_| is_over), checkpoints, halt];
     let all: Vec<_> = all.into_iter().flatten().collect();
     (!all.is_empty()).then(|| all.join("; "))
 }
@@ -409,7 +408,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "unknown_in_cache": unusable(true),
         "in_prefix": facts.saved.as_ref().map(|saved| checkpoint_json(facts, saved)),
         "bypass": facts.is_bypass,
-        "postrun": { "saves": facts.saves, "leaves": facts.leaves },
+        "postrun": { "saves": facts.saves },
         "costs": judged.costs,
         "flushes": flushes.collect::<Vec<_>>(),
         "room": room.map(|(node, bytes)| json!({ "node": node, "bytes": bytes })).collect::<Vec<_>>(),

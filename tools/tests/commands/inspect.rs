@@ -83,7 +83,10 @@ fn without_the_scheme_or_the_cache_there_is_nothing_to_restart_from() {
         out(&without_scheme)
     );
     let elsewhere = inspect(&job, &["--cache", "/nowhere"]);
-    assert_eq!((code(&elsewhere), out(&elsewhere).as_str()), (1, "no dataset is in cache\n"));
+    assert_eq!(
+        (code(&elsewhere), out(&elsewhere).as_str()),
+        (1, "no dataset is in cache (asked n[0-1]; to ask others, name them in SCR_NODELIST)\n")
+    );
 }
 
 /// A filemap as it was after this many of its records.
@@ -152,7 +155,10 @@ fn a_machine_alone_may_count_as_lost() {
     assert!(out(&alone(&[])).contains("can be rebuilt"));
     assert!(out(&alone(&["--down", "n1"])).contains("can be rebuilt"));
     let lost = alone(&["--down", "n0"]);
-    assert_eq!((code(&lost), out(&lost).as_str()), (1, "no dataset is in cache\n"));
+    assert_eq!(
+        (code(&lost), out(&lost).as_str()),
+        (1, "no dataset is in cache (asked no node; to ask others, name them in SCR_NODELIST)\n")
+    );
 }
 
 /// There is no list there of the nodes that the job had.

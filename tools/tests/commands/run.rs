@@ -3,7 +3,7 @@
 use crate::finished_job::FinishedJob;
 use rustix::process::{kill_process, Pid, Signal};
 use scr_base::fs::RealFiles;
-use scr_prefix::{Halt, LastRun, Prefix};
+use scr_prefix::{DatasetDescriptor, FlushFile, Halt, LastRun, Location, Prefix};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -185,28 +185,6 @@ fn a_checkpoint_that_no_flush_file_lists_is_saved_from_the_nodes_unless_it_was_d
             job.prefix().join("ckpt.1/rank_0").exists() && job.prefix().join("ckpt.1/rank_1").exists();
         assert_eq!(is_saved, !is_dropped, "{}", said(&ended));
     }
-}
-
-/// The settings want nothing saved then, and a user who expects it must not take silence for safety.
-#[test]
-fn data_left_only_in_cache_by_a_finished_application_is_named() {
-    let id = format!("t{}", std::process::id());
-    let settings = [("SCR_FLUSH", "0"), ("SCR_JOB_ID", id.as_str())];
-    let job = FinishedJob::with_settings(&settings);
-    let prefix = Prefix::at(&RealFiles, &job.prefix());
-    Halt::update(&RealFiles, &prefix, |halt| halt.exit_reason = Some(Halt::FINALIZED.to_owned())).unwrap();
-    let mut postrun = Command::new(env!("CARGO_BIN_EXE_scr"));
-    postrun.env_clear().current_dir(job.prefix()).env("USER", "user1").envs(settings);
-    postrun.env("SCR_CACHE_BASE", job.node(0)).env("SCR_CNTL_BASE", job.node(0)).env("SCR_REPORT", "0");
-    let ended = postrun.arg("postrun").output().unwrap();
-    assert_eq!((ended.status.code(), printed(&ended)), (Some(0), String::new()), "{}", said(&ended));
-    let expected = "dataset 1 `ckpt.1' is in cache only, and is not saved: the application has finished, and SCR_FLUSH=0";
-    assert!(
-        said(&ended).contains(expected) && said(&ended).contains("scr index --build 1"),
-        "{}",
-        said(&ended)
-    );
-    assert!(!job.prefix().join("ckpt.1/rank_0").exists());
 }
 
 #[test]
@@ -626,6 +604,10 @@ fn a_notice_of_the_batch_system_reaches_the_launcher_and_what_is_in_cache_is_sav
                   touch $HERE/ready; while :; do sleep 0.05; done";
     for also in [None, Some(Signal::ALARM), Some(Signal::XCPU)] {
         let world = World::new().launcher("mpirun", script);
+        let prefix = Prefix::at(&RealFiles, Path::new(&world.path("prefix")));
+        let under_way =
+            |flush: &mut FlushFile| flush.record(&DatasetDescriptor::default(), Location::Flushing);
+        FlushFile::update(&RealFiles, &prefix, under_way).unwrap();
         let log = [("SCR_RUNS", "-1"), ("SCR_LOG_ENABLE", "1"), ("SCR_LOG_SYSLOG_ENABLE", "0")];
         let child = world.started(&mut world.command(&["run", "mpirun", "./app"], &log));
         let pid = Pid::from_child(&child);
@@ -762,9 +744,8 @@ fn the_log_records_what_happened() {
             "NODE_FAIL, note=\"n1: ssh: no route to n1\"",
             "RUN_START, note=\"run=2\"",
             "RUN_END, note=\"run=2, status=2\"",
-            "POSTRUN_START",
-            "POSTRUN_END",
-        ]
+        ],
+        "nothing was to be saved"
     );
 }
 

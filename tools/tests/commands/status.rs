@@ -338,18 +338,18 @@ fn the_last_failure_of_the_job_is_shown() {
     assert_eq!(json_of(&status(&job, &["--json"]))["last_error"]["note"], "no space left");
 }
 
-/// It announced a copy that the other command does not make.
+/// What the newest checkpoint of a finished job was for, with `SCR_FLUSH=0`, is the next allocation, as with C SCR.
 #[test]
-fn what_postrun_leaves_in_cache_is_not_announced() {
+fn what_a_finished_job_has_in_cache_only_is_announced_and_saved() {
     let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
     let prefix = Prefix::at(&RealFiles, &job.prefix());
     Halt::end(&RealFiles, &prefix, 0, false).unwrap();
-    let finished = status(&job, &[]);
-    assert_eq!(line(&finished, "next"), "`scr postrun' leaves ckpt.1, as SCR_FLUSH=0");
-    let json = json_of(&status(&job, &["--json"]));
-    assert_eq!(json["postrun"], serde_json::json!({ "saves": [], "leaves": ["ckpt.1"] }));
     let hosts = job.path().join("hosts");
     fs::write(&hosts, "n0\nn1\n").unwrap();
+    let finished = status(&job, &[]);
+    assert_eq!(line(&finished, "next"), "`scr postrun' saves ckpt.1");
+    let json = json_of(&status(&job, &["--json"]));
+    assert_eq!(json["postrun"], serde_json::json!({ "saves": ["ckpt.1"] }));
     let mut postrun = scr(&job);
     let ended = postrun
         .args(["postrun", "--prefix"])
@@ -359,7 +359,7 @@ fn what_postrun_leaves_in_cache_is_not_announced() {
         .output()
         .unwrap();
     assert_eq!(code(&ended), 0, "{}", err(&ended));
-    assert!(!job.prefix().join("ckpt.1/rank_0").exists(), "{}", err(&ended));
+    assert!(job.prefix().join("ckpt.1/rank_0").exists(), "{}", err(&ended));
 }
 
 /// It said that a job restarts from it.
