@@ -366,16 +366,20 @@ fn with_drop_after_current_newer_checkpoints_on_nodes_that_are_away_do_not_come_
 /// The run went on from what was written before it went back, once the checkpoint that it had gone back to had left.
 #[test]
 fn what_the_user_has_gone_back_over_stays_given_up_when_the_chosen_checkpoint_has_left() {
-    let mut world = job();
-    checkpoints(&world, 3..=5);
-    world.put("SCR_CURRENT", "ckpt.3");
-    world.run(|application| {
-        assert_eq!(application.restart(some), Some(3));
-        application.checkpoint(6, some).unwrap();
-    });
-    lose_all(&world);
-    drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.3").unwrap();
-    world.run(|application| assert_eq!(refuse_all(application), ["ckpt.6"]));
+    for loses in [true, false] {
+        let mut world = job().set("SCR_CACHE_SIZE", "4");
+        checkpoints(&world, 3..=5);
+        world.put("SCR_CURRENT", "ckpt.3");
+        world.run(|application| {
+            assert_eq!(application.restart(some), Some(3));
+            application.checkpoint(6, some).unwrap();
+        });
+        if loses {
+            lose_all(&world);
+        }
+        drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.3").unwrap();
+        world.run(|application| assert_eq!(refuse_all(application), ["ckpt.6"], "all lost: {loses}"));
+    }
 }
 
 /// The chosen one was the older one, and left first: a death before the new one was complete left nothing to restart from.
