@@ -4,6 +4,7 @@ use super::world::World;
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
 use scr_ops::scrub::{find_caches, Item, ItemKind, Plan, Report, Verdict, Wanted};
+use scr_test_kit::faulty::{Failure, FaultyFiles, What};
 use std::path::{Path, PathBuf};
 
 fn some(rank: Rank) -> Vec<usize> {
@@ -12,6 +13,28 @@ fn some(rank: Rank) -> Vec<usize> {
 
 fn caches(world: &World, node: &str) -> Vec<PathBuf> {
     find_caches(&RealFiles, &world.node(node)).expect("the node has stored something")
+}
+
+const EIO: i32 = 5;
+const ENOMEM: i32 = 12;
+
+/// `scr scrub` said that there was nothing to look at.
+#[test]
+fn a_folder_that_cannot_be_listed_now_is_not_taken_for_an_empty_one() {
+    let world = World::new(2, 2);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let whole = caches(&world, "n0");
+    let listing = |at: u64, error: i32| {
+        let files = FaultyFiles::new(RealFiles);
+        files.only(|done, _| done == What::List);
+        files.count_all();
+        files.fail_once(at, Failure::Number(error));
+        (find_caches(&files, &world.node("n0")), files.first_failed().is_some())
+    };
+    for error in [EIO, ENOMEM] {
+        let outcomes = (1..).map(|at| listing(at, error)).take_while(|(_, has_failed)| *has_failed);
+        assert!(outcomes.map(|(found, _)| assert!(found.is_err(), "{found:?}")).count() > 5, "{whole:?}");
+    }
 }
 
 fn scrub_cache(world: &World, node: &str) -> Report {

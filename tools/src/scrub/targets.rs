@@ -5,7 +5,7 @@ use crate::environment;
 use crate::output::warn;
 use anyhow::{bail, Context, Result};
 use scr_base::env::Env;
-use scr_base::fs::{Files, OwnedDir};
+use scr_base::fs::{unless_missing, At, Files, OwnedDir};
 use scr_config::param;
 use scr_ops::scrub::find_caches;
 use std::collections::BTreeSet;
@@ -72,22 +72,30 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     let user = params.get(&param::USER_NAME);
     let bases: BTreeSet<PathBuf> =
         descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect();
-    let (mut targets, mut files) = (Vec::new(), Arc::clone(&env.files));
+    let (mut targets, mut files, mut unread) = (Vec::new(), Arc::clone(&env.files), Vec::new());
     for base in &bases {
         match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
             Ok(None) => (),
             Ok(Some(owned)) => {
                 files = owned.held_in(&*files);
-                let caches = find_caches(&*files, owned.path());
-                targets.extend(caches.unwrap_or_default().into_iter().map(Target::Cache));
+                match find_caches(&*files, owned.path()) {
+                    Ok(caches) => targets.extend(caches.into_iter().map(Target::Cache)),
+                    Err(error) => unread.push(error),
+                }
             }
             Err(error) if error.is_not_found() => (),
-            Err(error) => warn(format_args!("not checked: {}", scr_base::describe(&error))),
+            Err(error) => unread.push(error),
         }
     }
     let prefix = params.get(&param::PREFIX);
-    if prefix.join(".scr").is_dir() {
-        targets.push(Target::Prefix(prefix.clone()));
+    let folder = prefix.join(".scr");
+    match unless_missing(files.status(&folder).at("look at", &folder)) {
+        Ok(found) => targets.extend(found.map(|_| Target::Prefix(prefix.clone()))),
+        Err(error) => unread.push(error),
+    }
+    unread.iter().for_each(|error| warn(format_args!("not checked: {}", scr_base::describe(error))));
+    if targets.is_empty() && !unread.is_empty() {
+        bail!("nothing was checked, and there may be datasets");
     }
     if targets.is_empty() {
         let bases: Vec<_> = bases.iter().map(|base| base.join(&user).display().to_string()).collect();

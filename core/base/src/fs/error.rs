@@ -212,6 +212,12 @@ impl FsError {
         matches!(self, FsError::Io { source, .. } if MayPass::may_pass(source))
     }
 
+    /// Whether it says something of what was asked for, and not of this process or of the way there.
+    pub fn is_answer(&self) -> bool {
+        let FsError::Io { source, .. } = self else { return true };
+        !self.may_pass() && source.kind() != io::ErrorKind::OutOfMemory && !limit::is_of_too_many_open(source)
+    }
+
     /// Whether the bytes themselves are wrong, so that a retry cannot help.
     pub fn is_damage(&self) -> bool {
         matches!(self, FsError::Tree { .. } | FsError::Field { .. } | FsError::TooLarge { .. })

@@ -75,7 +75,7 @@ impl OwnedDir {
     /// As for [`make`](Self::make); also where it could have been changed by other users.
     pub fn find(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Option<Self>, FsError> {
         let found = unless_missing(Self::descend(files, base, below, uid, Parts::Expect))?;
-        Ok(found.or_else(|| Self::find_by_owner(files, base, below, uid)))
+        found.map_or_else(|| Self::find_by_owner(files, base, below, uid), |found| Ok(Some(found)))
     }
 
     /// Whether [`make`](Self::make) would find nothing in the way. Makes nothing.
@@ -86,21 +86,28 @@ impl OwnedDir {
         unless_missing(Self::descend(files, base, below, uid, Parts::Ask)).map(drop)
     }
 
-    fn find_by_owner(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Option<Self> {
+    fn find_by_owner(
+        files: &dyn Files,
+        base: &Path,
+        below: &Path,
+        uid: u32,
+    ) -> Result<Option<Self>, FsError> {
         let rest: PathBuf = below.components().skip(1).collect();
         let holds_job = |found: &Self| {
             let names = found.files.list(&found.path).unwrap_or_default();
             names.iter().any(|name| name.as_os_str().as_encoded_bytes().starts_with(b"scr."))
         };
-        let mut names = files.list(base).unwrap_or_default();
-        names.sort();
-        names.into_iter().find_map(|name| {
+        let names = match files.list(base).at("list", base) {
+            Err(error) if !error.is_answer() => return Err(error),
+            listed => listed.unwrap_or_default(),
+        };
+        Ok(names.into_iter().find_map(|name| {
             let user = Self::descend(files, base, &name, uid, Parts::Expect).ok().filter(holds_job)?;
             match rest.as_os_str().is_empty() {
                 true => Some(user),
                 false => Self::descend(files, base, &name.join(&rest), uid, Parts::Expect).ok(),
             }
-        })
+        }))
     }
 
     /// The directory at a path that the user has named. Links are followed to it, and not in it.

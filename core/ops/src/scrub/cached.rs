@@ -14,22 +14,35 @@ use std::path::{Path, PathBuf};
 /// a job makes, so it is enough to look two folders deep, and at the folders of nodes in what is found.
 ///
 /// # Errors
-/// If the folder itself cannot be listed.
+/// If the folder itself cannot be listed, or one in it for a reason that says nothing about that one.
 pub fn find_caches(files: &dyn Files, dir: &Path) -> Result<Vec<PathBuf>, FsError> {
-    let inside = |dir: &Path| -> Vec<PathBuf> {
-        let names = files.list(dir).unwrap_or_default();
-        names.into_iter().map(|name| dir.join(name)).collect()
-    };
     files.list(dir).at("list", dir)?;
-    let children = inside(dir);
-    let nested = children.iter().flat_map(|child| inside(child));
-    let all = std::iter::once(dir.to_owned()).chain(children.iter().cloned()).chain(nested);
-    let holds = |path: &PathBuf| !look_through(files, path).ids.is_empty();
-    let places = all.flat_map(|path| node_dir::places(files, &path).unwrap_or_else(|_| vec![path]));
-    let mut found: Vec<PathBuf> = places.filter(holds).collect();
+    let mut folders = vec![dir.to_owned()];
+    for from in [0, 1] {
+        for folder in folders.get(from..).unwrap_or_default().to_vec() {
+            let names = known(files.list(&folder).at("list", &folder))?.unwrap_or_default();
+            folders.extend(names.iter().map(|name| folder.join(name)));
+        }
+    }
+    let mut found = Vec::new();
+    for folder in folders {
+        for place in known(node_dir::places(files, &folder))?.unwrap_or_else(|| vec![folder]) {
+            let mut content = look_through(files, &place);
+            content.errors.drain(..).try_for_each(|error| known::<()>(Err(error)).map(drop))?;
+            found.extend((!content.ids.is_empty()).then_some(place));
+        }
+    }
     found.sort();
     found.dedup();
     Ok(found)
+}
+
+/// `None` where somebody else's folder, or a file, is in the way.
+fn known<T>(asked: Result<T, FsError>) -> Result<Option<T>, FsError> {
+    match asked {
+        Err(error) if !error.is_answer() => Err(error),
+        asked => Ok(asked.ok()),
+    }
 }
 
 impl Plan {
