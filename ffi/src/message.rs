@@ -1,13 +1,13 @@
 //! The lines that this layer itself writes: to standard error, each in one write, so that ranks do not mix.
 
 use crate::mpi_library;
+use scr_base::env::to_stderr;
 use scr_base::message::without_error_numbers;
 use scr_comm::Rank;
 use scr_plugin_api::held;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::ffi::{c_char, CStr, CString};
-use std::io::Write;
 use std::sync::Mutex;
 
 /// The source of messages, once a session has set it: the rank in its communicator, and the node.
@@ -141,9 +141,7 @@ pub(crate) fn is_first_but(dead: &[Rank]) -> bool {
 
 fn line(kind: &str, text: &str) {
     let text = without_error_numbers(text);
-    let line = format!("SCR {} {kind}: {}: {text}\n", scr_base::VERSION, speaker());
-    // Nothing is left to be done where even this fails.
-    let _ = std::io::stderr().lock().write_all(line.as_bytes());
+    to_stderr(&format!("SCR {} {kind}: {}: {text}", scr_base::VERSION, speaker()));
 }
 
 fn speaker() -> String {

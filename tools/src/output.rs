@@ -3,6 +3,7 @@
 use crate::colour;
 use crate::progress;
 use anyhow::Result;
+use scr_base::env::to_stderr;
 use scr_base::message::without_error_numbers;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -76,7 +77,7 @@ pub(crate) fn warn(message: impl Display) {
 /// Prints a line to standard error. A missing reader is no error.
 pub(crate) fn print_to_stderr(line: impl Display) {
     let line = without_error_numbers(&line.to_string());
-    progress::suspend(|| drop(writeln!(io::stderr().lock(), "{line}")));
+    progress::suspend(|| to_stderr(&line));
 }
 
 /// Whether the reader of standard output has gone.

@@ -9,7 +9,6 @@
 //! pointers and MPICH's numbers are the same code.
 
 use std::cell::{Cell, RefCell};
-use std::io::Write;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
 use std::os::raw::{c_char, c_int};
@@ -493,10 +492,10 @@ impl Drop for Requests<'_, '_> {
 fn abort(handle: &Handle, active: usize, waited: Duration) {
     let text = format!(
         "SCR ERROR: after an error, {active} messages of this rank have not ended for {} s, as MPI has failed or another rank does not \
-         answer: the job is aborted; start it again\n",
+         answer: the job is aborted; start it again",
         waited.as_secs()
     );
-    drop(std::io::stderr().lock().write_all(text.as_bytes()));
+    scr_base::env::to_stderr(&text);
     #[expect(clippy::disallowed_methods, reason = "MPI_Abort ends the process before, or nothing does")]
     let end = || {
         std::thread::sleep(LONGEST_ABORT);

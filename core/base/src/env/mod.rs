@@ -9,9 +9,11 @@
 //! | `watch` | the thread that polls calls that may hang |
 
 mod process;
+mod standard;
 mod trust;
 mod watch;
 
+pub use standard::to_stderr;
 pub use trust::{Distrust, Trusted};
 pub use watch::Watch;
 pub use watch::{WatchStatus, Watched};

@@ -1,12 +1,12 @@
 //! The world as the running process sees it. The one place in core that asks the system for it.
 #![expect(clippy::disallowed_methods, reason = "all other code asks the system through this file")]
 
-use super::{Clock, Env, Link, Output, Watch};
+use super::{standard, Clock, Env, Link, Output, Watch};
 use crate::build;
 use crate::fs::{Files, Retrying};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -105,17 +105,15 @@ impl Clock for SystemClock {
     }
 }
 
-/// One write per line, so that the lines of many ranks stay whole. A closed pipe must not end the application, so
-/// nothing is done about a line that cannot be written.
 struct StandardOutput;
 
 impl Output for StandardOutput {
     fn info(&self, line: &str) {
-        drop(io::stdout().lock().write_all(format!("{line}\n").as_bytes()));
+        standard::to_stdout(line);
     }
 
     fn error(&self, line: &str) {
-        drop(io::stderr().lock().write_all(format!("{line}\n").as_bytes()));
+        standard::to_stderr(line);
     }
 }
 

@@ -1,0 +1,122 @@
+//! Lines on standard output and error, which may be full: a pipe whose reader has stopped, or one that does not block.
+//!
+//! A line waits for its reader, but not for ever, and what was lost is said on the next line that finds room.
+
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use rustix::io::{write, Errno};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One of the two streams.
+pub(super) struct Stream {
+    /// How many lines were lost since the last one that was written.
+    lost: Mutex<u64>,
+}
+
+pub(super) static OUTPUT: Stream = Stream { lost: Mutex::new(0) };
+pub(super) static ERROR: Stream = Stream { lost: Mutex::new(0) };
+
+/// How long a line waits for its reader.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Writes a line to standard error, as [`Output::error`](super::Output::error) of a process does.
+pub fn to_stderr(line: &str) {
+    ERROR.write(rustix::stdio::stderr(), line, PATIENCE);
+}
+
+pub(super) fn to_stdout(line: &str) {
+    OUTPUT.write(rustix::stdio::stdout(), line, PATIENCE);
+}
+
+impl Stream {
+    /// One write for a line, so that those of many ranks stay whole. Where nobody can read it, it goes nowhere.
+    fn write(&self, to: BorrowedFd<'_>, line: &str, patience: Duration) {
+        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let (text, patience) = match *lost {
+            0 => (format!("{line}\n"), patience),
+            // The reader has had its time. A part of the first one may be there.
+            many => {
+                (format!("\nscr: lines that nobody read before this one: {many}\n{line}\n"), Duration::ZERO)
+            }
+        };
+        *lost = if has_room(to, text.as_bytes(), patience) { 0 } else { *lost + 1 };
+    }
+}
+
+/// Writes all of a text, or gives up where there is no room for so long. Any other error counts as written: there is no reader.
+fn has_room(to: BorrowedFd<'_>, mut text: &[u8], patience: Duration) -> bool {
+    let began = Instant::now();
+    while !text.is_empty() {
+        let left =
+            PollTimeout::try_from(patience.saturating_sub(began.elapsed())).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], left) {
+            Ok(0) => return false,
+            Err(nix::Error::EINTR) => continue,
+            _ => (),
+        }
+        match write(to, text) {
+            Ok(written) => text = text.get(written..).unwrap_or_default(),
+            Err(Errno::AGAIN) if began.elapsed() >= patience => return false,
+            Err(Errno::AGAIN | Errno::INTR) => (),
+            Err(_) => return true,
+        }
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{fcntl_setfl, OFlags};
+    use std::io::{pipe, PipeReader, PipeWriter, Read};
+
+    fn full() -> (PipeReader, PipeWriter, usize) {
+        let (reader, writer) = pipe().unwrap();
+        fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        let mut filled = 0;
+        while let Ok(written) = write(&writer, &[b'.'; 4096]) {
+            filled += written;
+        }
+        (reader, writer, filled)
+    }
+
+    /// It was lost.
+    #[test]
+    fn a_line_waits_for_the_reader_of_a_full_pipe() {
+        let (mut reader, writer, filled) = full();
+        let stream = Stream { lost: Mutex::new(0) };
+        let line = "x".repeat(10_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| stream.write(writer.as_fd(), &line, Duration::from_secs(60)));
+            let mut text = vec![0; filled + line.len() + 1];
+            reader.read_exact(&mut text).unwrap();
+            assert_eq!(&text[filled..], format!("{line}\n").as_bytes());
+        });
+    }
+
+    #[test]
+    fn lines_that_nobody_reads_are_counted_and_keep_nobody_waiting() {
+        let (mut reader, writer, filled) = full();
+        let stream = Stream { lost: Mutex::new(0) };
+        for line in ["one", "two"] {
+            stream.write(writer.as_fd(), line, Duration::from_millis(1));
+        }
+        reader.read_exact(&mut vec![0; filled]).unwrap();
+        stream.write(writer.as_fd(), "three", Duration::ZERO);
+        stream.write(writer.as_fd(), "four", Duration::ZERO);
+        drop(writer);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        assert_eq!(text, "\nscr: lines that nobody read before this one: 2\nthree\nfour\n");
+    }
+
+    #[test]
+    fn a_line_without_a_reader_goes_nowhere() {
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let stream = Stream { lost: Mutex::new(0) };
+        stream.write(writer.as_fd(), "line", Duration::from_secs(60));
+        assert_eq!(*stream.lost.lock().unwrap(), 0);
+    }
+}
