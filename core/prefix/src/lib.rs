@@ -78,7 +78,7 @@ pub use paths::{real, Followed};
 pub use paths::{Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub use restarted::Restarted;
-pub use running::{newest_allocation, RunState};
+pub use running::{lives_on, newest_allocation, RunState};
 pub use running::{OtherRun, Running};
 pub use summary::Summary;
 pub use tidy::tidy;

@@ -50,6 +50,21 @@ impl OtherRun {
     }
 }
 
+/// Whether the run that a line describes lives on this node beyond doubt: its process has one of the files open, and nobody has
+/// killed it.
+pub fn lives_on(files: &dyn Files, prefix: &Prefix, line: &str, node: &str) -> bool {
+    let process = line.split_once(PROCESS).and_then(|(_, rest)| rest.split_once(" on "));
+    let process = process.filter(|(_, rest)| rest.split(',').next() == Some(node));
+    // A process of another container may have the number of this one.
+    let process =
+        process.and_then(|(process, _)| process.parse().ok()).filter(|one| *one != std::process::id());
+    let has_open = |process| {
+        let mut open = paths(prefix).map_while(|path| files.open(&path, How::Read).ok());
+        open.any(|file| file.is_open_in(process))
+    };
+    process.is_some_and(has_open)
+}
+
 impl Running {
     /// Says that a run has begun, described by one line, when, in seconds since the epoch, and whether `MPI_Comm_spawn` has started
     /// it. Gives another one that has not ended. Never waits.
@@ -193,6 +208,8 @@ fn line_at(file: &dyn File, from: u64) -> String {
 
 const RUNNING: &str = "running";
 const SPAWNED: &str = "spawned";
+/// In the line of a run, before the number of the process of rank 0 and ` on ` its node.
+const PROCESS: &str = ", rank 0 is process ";
 /// How many runs at the same time learn of each other.
 const MOST_RUNS: u32 = 100;
 /// The longest part of a line that is read.

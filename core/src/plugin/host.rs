@@ -7,6 +7,7 @@ use super::manifest::{Manifest, PluginKind};
 use super::search::{Discovery, FoundPlugin, PassedOver, PATH_VARIABLE};
 use super::{ManifestError, OptionError};
 use scr_base::env::{Env, Trusted};
+use scr_base::fs::MayPass;
 use scr_config::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
 use scr_plugin_api::{held, KvTree, LogSink, PluginError, Scheme, Transport};
@@ -99,7 +100,7 @@ pub enum PluginLoadError {
 impl PluginLoadError {
     /// Whether the same may succeed later, as where a file system fails for a moment.
     pub(super) fn may_pass(&self) -> bool {
-        matches!(self, Self::Check(CheckError::Unreadable { .. }))
+        matches!(self, Self::Check(CheckError::Unreadable { source, .. }) if source.may_pass())
     }
 }
 

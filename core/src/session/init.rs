@@ -26,6 +26,7 @@ use crate::rebuild::{self, Rebuild, Restored};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
 use crate::restart::{compare_flushed, newest_cached, PrefixState, Restart};
+use crate::typed::broadcast_value;
 use scr_base::env::Env;
 use scr_base::fs::Durability;
 use scr_base::message::Reporter;
@@ -34,7 +35,9 @@ use scr_comm::watched::Watched;
 use scr_comm::{Comm, CommError, Rank};
 use scr_config::param::{self, AppConfig, Origin};
 use scr_plugin_api::Call;
-use scr_prefix::{tidy, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq, Withdrawal};
+use scr_prefix::{
+    lives_on, tidy, FlushEntry, LastRun, OtherRun, PrefixError, RunState, Running, Seq, Withdrawal,
+};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -331,7 +334,9 @@ pub(super) fn starts_without(job: &Job, why: &str, cure: &str) -> Result<(), Err
             "{what}: with SCR_REQUIRE_RESTART=1 the run does not start without a checkpoint"
         )));
     }
-    job.report.error(&format!("{what}: the run starts without a checkpoint{cure}"));
+    job.report.error(&format!(
+        "{what}: the run starts without a checkpoint{cure}; SCR_REQUIRE_RESTART=1 makes that an error of SCR_Init"
+    ));
     Ok(())
 }
 
@@ -375,34 +380,47 @@ pub(super) fn expect_all_read(job: &Job, unread: &[String]) -> Result<(), Error>
 
 const DROP: &str = "scr index --drop";
 
-/// Registers this job in the prefix directory, and warns if another one runs there at the same time: its flushes under way look
-/// as if it had died, and of two datasets of one name one is lost. Returns whether the other one is of the same allocation, and
-/// so has the same cache. Collective.
+/// Registers this job in the prefix directory. Another one that may run there at the same time is warned of: its flushes under way
+/// look as if it had died, and of two datasets of one name one is lost. Returns whether the other one is of the same allocation,
+/// and so has the same cache. Collective.
 ///
 /// # Errors
-/// Another part of this launch has begun in the prefix directory: each would restart from what the other has written.
+/// Another part of this launch has begun in the prefix directory: each would restart from what the other has written. Or another
+/// job lives there without any doubt; a lock alone may outlive its job.
 fn begin_running(job: &Job) -> Result<(Running, bool), Error> {
     let (running, other) = if job.rank() == Rank(0) { claim_prefix(job) } else { (Running::default(), None) };
     let claimed = other.as_ref().and_then(|other| claimed_by_part(job, other));
-    let claimed = broadcast(&*job.comm, Rank(0), claimed.unwrap_or_default().into_bytes())?;
-    if !claimed.is_empty() {
-        return Err(Error::Config { why: String::from_utf8_lossy(&claimed).into_owned() });
+    let own = other.map(|other| (other.line, claimed));
+    let other: Option<(String, Option<String>)> =
+        broadcast_value(&*job.comm, (job.rank() == Rank(0)).then_some(own))?;
+    let Some((line, claimed)) = other else { return Ok((running, false)) };
+    if let Some(why) = claimed {
+        return Err(Error::Config { why });
     }
-    if let Some(other) = &other {
-        warn_of_other_job(job, &other.line);
+    let node = job.nodes.name(job.rank());
+    let is_first = job.nodes.leader(job.rank()) == job.rank();
+    let is_asked = is_first && !job.is_recovery && !job.params.get(&param::SHARE_PREFIX);
+    let lives = || lives_on(job.files(), &job.prefix, &line, node);
+    if any(&*job.comm, [is_asked && lasts(job, lives)])? == [true] {
+        return Err(Error::Config {
+            why: format!(
+                "{}, or end the other one; SCR_SHARE_PREFIX=1 lets both run",
+                of_other_job(job, &line)
+            ),
+        });
     }
+    warn_of_other_job(job, &line);
     let allocation = format!("allocation {},", job.params.get(&param::JOB_ID));
-    let [is_shared] = any(&*job.comm, [other.is_some_and(|other| other.line.starts_with(&allocation))])?;
-    Ok((running, is_shared))
+    Ok((running, line.starts_with(&allocation)))
 }
 
 /// Why a part of a launch cannot begin beside another run. One that began before the processes of this launch did is of an
 /// earlier launch, whose last process may just be ending. Processes that others have spawned are younger than those, with which
-/// they are parts of one launch.
+/// they are parts of one launch. A process that is alone for MPI may be a part too, if the launcher is that of another MPI.
 fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
     let launched = job.env.began.duration_since(UNIX_EPOCH).unwrap_or_default();
     let since = launched.saturating_sub(CLOCKS_DIFFER).as_secs();
-    let is_part = job.is_part() || other.is_spawned;
+    let is_part = job.is_part() || other.is_spawned || job.launched == 1;
     (job.comm.is_spawned() || is_part && other.may_have_begun_since(since)).then(|| {
         let cure = match job.params.origin(&param::PREFIX) == &Origin::Environment {
             true => "SCR_PREFIX of the environment wins over SCR_Config, so let each part set that variable itself",
@@ -410,7 +428,7 @@ fn claimed_by_part(job: &Job, other: &OtherRun) -> Option<String> {
         };
         format!(
             "another part of this launch, or another job, uses the prefix directory {} ({}): each part, such as what MPI_Comm_spawn \
-             starts, needs a prefix directory of its own; {cure}",
+             starts, needs a prefix directory of its own, and so does what the launcher of another MPI has started; {cure}",
             job.prefix.dir().display(),
             other.line,
         )
@@ -433,25 +451,36 @@ fn claim_prefix(job: &Job) -> (Running, Option<OtherRun>) {
 /// Others may know that rank 0 of the session before has died while the system still takes its process down, and what it has
 /// locked.
 fn wait_for_dying(job: &Job) {
-    let is_locked = || RunState::find(job.files(), &job.prefix) == RunState::Running;
-    let mut pauses = 0;
-    while job.is_recovery && pauses < MOST_PAUSES && is_locked() {
-        job.files().pause(PAUSE);
-        pauses += 1;
+    if job.is_recovery {
+        lasts(job, || RunState::find(job.files(), &job.prefix) == RunState::Running);
     }
 }
 
-/// Five seconds together.
+/// Whether something that the end of a process ends holds for five seconds.
+fn lasts(job: &Job, holds: impl Fn() -> bool) -> bool {
+    (0..MOST_PAUSES).all(|_| {
+        let still = holds();
+        if still {
+            job.files().pause(PAUSE);
+        }
+        still
+    })
+}
+
 const PAUSE: Duration = Duration::from_millis(50);
 const MOST_PAUSES: u32 = 100;
 
 /// Warns of another job in the prefix directory, which its line describes.
 pub(super) fn warn_of_other_job(job: &Job, other: &str) {
-    job.report.warn(&format!(
+    job.report.warn(&of_other_job(job, other));
+}
+
+fn of_other_job(job: &Job, other: &str) -> String {
+    format!(
         "another job uses the prefix directory {} at the same time ({other}): they share an index, end each other's flushes, \
          and of two datasets or files of one name one is lost. Give each a prefix directory of its own (SCR_PREFIX)",
         job.prefix.dir().display()
-    ));
+    )
 }
 
 /// Writes the files under the prefix directory that commands read.

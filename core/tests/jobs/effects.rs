@@ -72,6 +72,11 @@ const ROWS: &[Row] = &[
     Row("SCR_RESTART_ATTEMPTS", "1", Here(seen::restart_attempts)),
     Row("SCR_DROP_AFTER_CURRENT", "1", Here(seen::drop_after_current)),
     Row("SCR_REQUIRE_RESTART", "1", Here(seen::require_restart)),
+    Row(
+        "SCR_SHARE_PREFIX",
+        "1",
+        By("core/tests/jobs/keeping.rs", "a_job_does_not_begin_beside_another_one_that_lives_beyond_doubt"),
+    ),
     Row("SCR_RESTART_OTHER_RANKS", "1", Here(seen::restart_other_ranks)),
     Row("SCR_REPLACE_OTHER_RANKS", "1", Here(seen::replace_other_ranks)),
     Row("SCR_PREFIX_SIZE", "1", Here(seen::prefix_size)),

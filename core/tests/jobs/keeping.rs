@@ -394,6 +394,53 @@ fn two_jobs_that_run_in_one_prefix_directory_at_the_same_time_are_both_warned_an
     assert!(!world.run(begins).has_line_with(words[0]));
 }
 
+/// Both went on, and of two datasets of one name one was lost. A lock may outlive its job, with the node that had it.
+#[test]
+fn a_job_does_not_begin_beside_another_one_that_lives_beyond_doubt() {
+    let mut world = job();
+    let files = FaultyFiles::new(RealFiles);
+    files.never_pause();
+    world.files = Arc::new(files);
+    world.run(|application| application.checkpoint(1, some).unwrap());
+    let path = world.prefix().join(".scr/running");
+    let mut other = std::process::Command::new("sleep");
+    let mut other = other.arg("600").stdin(std::fs::File::open(&path).unwrap()).spawn().unwrap();
+    let line =
+        |node: &str| format!("allocation 7, rank 0 is process {} on {node}, since then\t1\n", other.id());
+    let (here, elsewhere) = (line("n2"), line("n77"));
+    let held = std::fs::File::options().read(true).open(&path).unwrap();
+    held.try_lock().unwrap();
+    let begins = |line: &str, world: &World| {
+        std::fs::write(&path, line).unwrap();
+        let begun = world.try_run(|session| session.map(drop).map_err(|error| error.to_string()));
+        let is_warned = begun.has_line_with("another job uses the prefix directory");
+        begun.ranks.into_iter().next().unwrap().map(|()| is_warned)
+    };
+    let error = begins(&here, &world).unwrap_err();
+    let words =
+        ["another job uses", "rank 0 is process", "on n2", "SCR_PREFIX", "SCR_SHARE_PREFIX=1 lets both run"];
+    assert!(words.iter().all(|word| error.contains(word)), "{error}");
+    assert_eq!(begins(&elsewhere, &world), Ok(true), "a node that cannot be asked");
+    world.put("SCR_SHARE_PREFIX", "1");
+    assert_eq!(begins(&here, &world), Ok(true));
+    world.take_out("SCR_SHARE_PREFIX");
+    other.kill().unwrap();
+    other.wait().unwrap();
+    assert_eq!(begins(&here, &world), Ok(true), "its lock is left");
+    drop(held);
+    assert_eq!(begins(&here, &world), Ok(false));
+}
+
+/// Where no variable told that a launcher had started them together, they restarted from each other's data.
+#[test]
+fn a_process_that_mpi_finds_alone_does_not_begin_beside_one_that_was_started_with_it() {
+    let world = World::new(1, 1);
+    let ran =
+        world.run(|_| world.try_run(|session| session.map(drop).map_err(|error| error.to_string())).ranks);
+    let error = ran.ranks[0][0].as_ref().unwrap_err();
+    assert!(error.contains("the launcher of another MPI"), "{error}");
+}
+
 /// They restarted from each other's data, and the only message said to give each a prefix directory of its own.
 #[test]
 fn processes_that_a_launcher_has_started_together_and_mpi_has_not_found_do_not_begin() {

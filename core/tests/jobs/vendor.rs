@@ -140,6 +140,22 @@ fn an_error_that_passes_while_a_scheme_is_loaded_costs_no_checkpoint() {
     }
 }
 
+/// The job began, and no checkpoint of it was protected.
+#[test]
+fn a_job_whose_scheme_has_no_library_does_not_begin() {
+    let folder = tempfile::tempdir().unwrap();
+    for path in scr_plugin_api::paths_in(plugins()).unwrap() {
+        let name = path.file_name().unwrap();
+        if name != "libscr_xor.so" {
+            std::fs::copy(&path, folder.path().join(name)).unwrap();
+        }
+    }
+    let world = World::new(2, 2).set("SCR_PLUGIN_PATH", folder.path().to_str().unwrap());
+    let begun = world.try_run(|session| session.map(drop).map_err(|error| error.to_string()));
+    let error = begun.ranks[0].as_ref().unwrap_err();
+    assert!(error.contains("SCR_COPY_TYPE") && error.contains("cannot read the library"), "{error}");
+}
+
 /// The error of all ranks when the scheme TRY is a copy of this library.
 fn refusal(library: &Path, manifest: &str) -> String {
     let folder = folder(library, manifest);

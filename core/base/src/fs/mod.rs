@@ -246,6 +246,10 @@ pub trait File: Send + Sync {
     fn other_writer(&self) -> Option<String> {
         self.inner().ok()?.other_writer()
     }
+    /// Whether a process of this machine, which nobody has killed, has the file open.
+    fn is_open_in(&self, process: u32) -> bool {
+        self.inner().is_ok_and(|file| file.is_open_in(process))
+    }
     /// All of its `len` bytes as memory: to be read where it was opened to be read, to be written where it was opened to
     /// be written. `None` where that is not possible, or not safe.
     fn map(&self, len: u64) -> Option<Mapped> {

@@ -11,6 +11,7 @@
 use super::held::{HeldDir, HeldDirs, Holding};
 use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{forked, lock, mapped, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status, Writer};
+use crate::env::to_stderr;
 use rustix::fs::{
     fstat, fstatfs, futimens, linkat, major, minor, mkdirat, renameat, statat, statx, unlinkat, utimensat,
     AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
@@ -124,9 +125,8 @@ impl<T: Holding> Files for T {
         std::thread::sleep(time);
     }
 
-    /// One write, so that the lines of several processes stay whole. A closed pipe must not end the application.
     fn notice(&self, line: &str) {
-        drop(io::stderr().lock().write_all(format!("scr: {line}\n").as_bytes()));
+        to_stderr(&format!("scr: {line}"));
     }
 }
 
@@ -181,12 +181,17 @@ impl RealFile {
     }
 }
 
+/// Where the process of this folder below `/proc` has a file open. `None` if its open files cannot be listed.
+fn open_in<'f>(process: &Path, file: &'f fs::Metadata) -> Option<impl Iterator<Item = PathBuf> + use<'f>> {
+    let is_it = |number: &PathBuf| {
+        fs::metadata(number).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
+    };
+    Some(paths_in(&process.join("fd")).ok()?.into_iter().filter(is_it))
+}
+
 /// Whether the process of this folder below `/proc` has a file open for writing. `None` if its open files cannot be listed.
 fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
-    let open = paths_in(&process.join("fd")).ok()?;
-    let mut same = open.iter().filter(|number| {
-        fs::metadata(number).is_ok_and(|other| (other.dev(), other.ino()) == (file.dev(), file.ino()))
-    });
+    let mut same = open_in(process, file)?;
     Some(same.any(|number| {
         let number = number.file_name().unwrap_or_default();
         let info = fs::read_to_string(process.join("fdinfo").join(number)).unwrap_or_default();
@@ -303,6 +308,16 @@ impl File for RealFile {
         Some(format!("{} ({})", number(other)?, program.trim()))
     }
 
+    fn is_open_in(&self, process: u32) -> bool {
+        let process = Path::new("/proc").join(process.to_string());
+        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        let is_killed = |hex: &str| u64::from_str_radix(hex.trim(), 16).is_ok_and(|set| set & KILLED != 0);
+        let own = self.file.get().and_then(fs::File::metadata);
+        !pending.is_some_and(is_killed)
+            && own.is_ok_and(|own| open_in(&process, &own).is_some_and(|mut open| open.next().is_some()))
+    }
+
     fn map(&self, len: u64) -> Option<Mapped> {
         // Smaller pages cost more to map than to copy.
         let file = self.file.get().ok()?;
@@ -322,6 +337,9 @@ impl File for RealFile {
         self.file.get().map(AsFd::as_fd)
     }
 }
+
+/// SIGKILL in a set of signals.
+const KILLED: u64 = 1 << (libc::SIGKILL - 1);
 
 /// The unit in which tmpfs gives memory to a file, if it is mounted with huge pages.
 const LARGE_PAGE: u64 = 2 << 20;

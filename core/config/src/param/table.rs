@@ -292,6 +292,8 @@ parameters! {
         "Whether to drop datasets newer than the current one from the index on restart.";
     REQUIRE_RESTART: bool = "SCR_REQUIRE_RESTART", Kind::Bool, text("0"), Anywhere,
         "Whether SCR_Init fails if there are checkpoints and this run cannot restart from any of them.";
+    SHARE_PREFIX: bool = "SCR_SHARE_PREFIX", Kind::Bool, text("0"), Anywhere,
+        "Whether SCR_Init succeeds though another job that lives uses the prefix directory.";
     RESTART_OTHER_RANKS: bool = "SCR_RESTART_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,
         "Whether the application can restart from a checkpoint that another number of ranks wrote.";
     REPLACE_OTHER_RANKS: bool = "SCR_REPLACE_OTHER_RANKS", Kind::Bool, text("0"), Anywhere,

@@ -573,6 +573,10 @@ impl File for FaultyFile {
         self.inner.writer()
     }
 
+    fn is_open_in(&self, process: u32) -> bool {
+        self.inner.is_open_in(process)
+    }
+
     fn other_writer(&self) -> Option<String> {
         self.inner.other_writer()
     }
