@@ -554,7 +554,8 @@ fn next_there(job: &Job, cache: &Cache, there: &[Candidate], is_left: impl Fn(Se
     let first = there.first()?.seq;
     let in_prefix = job.params.get(&param::GLOBAL_RESTART);
     let listed = there.iter().map(|candidate| Holding::listed(candidate.seq, first));
-    let left = |all: &mut dyn Iterator<Item = Holding>| -> Vec<_> { all.filter(|held| is_left(held.seq)).collect() };
+    let left =
+        |all: &mut dyn Iterator<Item = Holding>| -> Vec<_> { all.filter(|held| is_left(held.seq)).collect() };
     let cached = left(&mut cache.datasets().iter().map(CachedDataset::holding));
     let next = holdings::fetched(&left(&mut { listed }), &cached, in_prefix)?;
     there.iter().position(|candidate| candidate.seq == next)

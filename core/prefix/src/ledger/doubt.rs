@@ -70,6 +70,7 @@ impl Doubts {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::fixtures::ChangeIndex as _;
 
     /// Every index of two datasets, beside one that has left it.
     #[test]

@@ -12,6 +12,7 @@ use scr_comm::Rank;
 use scr_prefix::ledger::{pending, LedgerDir};
 use scr_prefix::{DatasetDescriptor, FlushFile, Index, IndexEntry, Location, Prefix};
 use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::fixtures::ChangeIndex as _;
 use scr_test_kit::promises::{Fate, Promise, Restart, Says, View};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
