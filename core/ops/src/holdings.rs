@@ -155,6 +155,19 @@ impl Held {
         held
     }
 
+    /// Where it is, and whether it can be made whole there.
+    pub fn in_words(&self) -> String {
+        let cache = match (&self.copy, self.entry.dataset.ranks) {
+            (Copy::Whole, Some(ranks)) if self.lost > 0 => {
+                format!("in cache, {} of {ranks} parts to be rebuilt", self.lost)
+            }
+            (Copy::None | Copy::Whole, _) => return self.holding().in_words(),
+            (Copy::Refused, _) => "refused by the application, in cache".to_owned(),
+            (copy, _) => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
+        };
+        format!("{cache}, {}", self.holding().prefix.in_words())
+    }
+
     /// As what decides over it in a run. A copy that is not whole does not count.
     pub fn holding(&self) -> Holding {
         let FlushEntry { in_cache, replaced_by, dataset, .. } = &self.entry;

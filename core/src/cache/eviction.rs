@@ -85,6 +85,14 @@ impl Cache {
         self.datasets.iter().map(of).collect()
     }
 
+    /// Where the datasets from a place on are, and what was said of them, the newest first.
+    pub(crate) fn in_words(&self, from: Seq) -> Vec<String> {
+        let known = self.datasets.iter().zip(self.holdings()).rev().filter(|(_, held)| held.seq >= from);
+        known
+            .map(|(cached, held)| format!("{}: {}", cached.checkpoint().name_text(), held.in_words()))
+            .collect()
+    }
+
     /// The dataset to evict next from a store that keeps more than its limit. A flush that copies it has to end first, and if that
     /// fails it may have to stay.
     pub(crate) fn victim(&self, store: usize, limit: Limit) -> Option<Holding> {
@@ -275,19 +283,14 @@ impl Cache {
     /// Removes a dataset from cache, unless another running job counts on it: then this run only forgets it. No flush may be
     /// copying it.
     pub(crate) fn evict(&mut self, job: &Job, id: u64) {
-        self.evict_behind(job, id);
-        self.freeing.wait();
-    }
-
-    /// As [`evict`](Self::evict), but memory that it takes may be free only some time after. So what needs it has to
-    /// [wait](Self::wait_until_freed).
-    pub(crate) fn evict_behind(&mut self, job: &Job, id: u64) {
         self.remove(job, id);
+        self.freeing.wait();
         self.list_left(job);
     }
 
-    /// The same, but the flush file still lists it.
-    pub(super) fn remove(&mut self, job: &Job, id: u64) {
+    /// The same, but the flush file still [lists](Self::list_left) it, and memory that it takes may be free only some time after.
+    /// So what needs it has to [wait](Self::wait_until_freed).
+    pub(crate) fn remove(&mut self, job: &Job, id: u64) {
         let Some(at) = self.datasets.iter().position(|cached| cached.id() == id) else { return };
         let mut cached = self.datasets.remove(at);
         if cached.claim.is_others() {

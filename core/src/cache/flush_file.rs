@@ -124,7 +124,7 @@ impl Cache {
     }
 
     /// The same where datasets have left.
-    pub(super) fn list_left(&mut self, job: &Job) {
+    pub(crate) fn list_left(&mut self, job: &Job) {
         if !(self.lost.is_empty() && self.listed.is_subset(&self.to_be_listed())) {
             self.list(job, News::None);
         }

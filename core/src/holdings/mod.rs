@@ -89,6 +89,27 @@ impl Holding {
         Self { standing, ..Self::checkpoint(seq) }
     }
 
+    /// Where it is, and what was said of it.
+    pub fn in_words(&self) -> String {
+        let said = match self.standing {
+            Standing::Kept | Standing::Chosen => None,
+            Standing::WentBack => Some("given up for an older one"),
+            Standing::Refused => Some("refused by the application"),
+        };
+        let cache = match self.cache {
+            _ if self.is_of_others => Some("in the caches of another number of ranks"),
+            Lies::InPlace => None,
+            Lies::Local => Some("in cache and not protected yet"),
+            Lies::Weak => Some("in cache, where it survives the loss of no node"),
+            Lies::Strong => Some("in cache"),
+        };
+        let prefix = match (self.cache, self.prefix) {
+            (Lies::InPlace, InPrefix::Missing) => "in the prefix directory, whose index does not list it",
+            (_, prefix) => prefix.in_words(),
+        };
+        said.into_iter().chain(cache).chain([prefix]).collect::<Vec<_>>().join(", ")
+    }
+
     /// Whether a run can restart from it. The files of a dataset in place may be gone once a newer one has its name; if they are
     /// still there, it is fetched.
     pub(crate) fn is_restartable(&self) -> bool {

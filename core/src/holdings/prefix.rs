@@ -38,6 +38,16 @@ impl InPrefix {
         counts.then(|| Self::whole(in_containers))
     }
 
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Missing => "not in the prefix directory",
+            Self::UnderWay { .. } => "on its way to the prefix directory",
+            Self::Files => "in the prefix directory",
+            Self::Containers => "in containers in the prefix directory",
+            Self::Superseded => "replaced by a newer dataset with its name or its files",
+        }
+    }
+
     pub fn is_whole(self) -> bool {
         matches!(self, Self::Files | Self::Containers)
     }
@@ -84,5 +94,38 @@ impl InPrefix {
     /// The newer dataset that was given its files has failed.
     pub(crate) fn give_back(&mut self) {
         *self = if self.is_under_way() { Self::UnderWay { is_superseded: false } } else { Self::Missing };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::InPrefix;
+
+    /// Three reasons were collected, and what a later line found took their place.
+    #[test]
+    fn what_was_superseded_stays_so_whatever_is_found_or_flushed_then() {
+        let events: [fn(&mut InPrefix); 6] = [
+            InPrefix::begin,
+            |copy| copy.end(InPrefix::Files),
+            |copy| copy.end(InPrefix::Containers),
+            |copy| copy.end(InPrefix::Missing),
+            InPrefix::lose,
+            InPrefix::supersede,
+        ];
+        let under_way = InPrefix::UnderWay { is_superseded: false };
+        let mut reached =
+            vec![InPrefix::Missing, under_way, InPrefix::Files, InPrefix::Containers, InPrefix::Superseded];
+        reached.iter_mut().for_each(InPrefix::supersede);
+        for _ in 0..4 {
+            let next = |copy: &InPrefix| {
+                events.map(|event| {
+                    let mut copy = *copy;
+                    event(&mut copy);
+                    copy
+                })
+            };
+            reached = reached.iter().flat_map(next).collect();
+            assert!(reached.iter().all(|copy| copy.is_superseded() && !copy.is_whole()), "{reached:?}");
+        }
     }
 }

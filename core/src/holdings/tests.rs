@@ -326,3 +326,19 @@ fn the_holdings_find_planted_bugs() {
         println!("| `{bug:?}` |");
     }
 }
+
+/// A run went back to what the index calls current, and the next search of it took a newer one all the same.
+#[test]
+fn what_somebody_has_gone_back_over_is_restarted_from_only_if_nothing_else_is_left() {
+    let at = |id| Seq { run: 1, id };
+    // The index offers 3 first, though it has 1 and 7 as well.
+    let listed = [3, 1, 7].map(|id| Holding::listed(at(id), at(3)));
+    let cached = |id| Holding { cache: Lies::Strong, ..Holding::checkpoint(at(id)) };
+    let taken = |all: &[Holding]| next(all, Goal::Restart { in_prefix: false }).map(|held| held.id);
+    assert_eq!(taken(&listed), Some(3));
+    assert_eq!(taken(&[&listed[..], &[cached(5)]].concat()), Some(5));
+    assert_eq!(taken(&[&listed[..], &[cached(2)]].concat()), Some(3));
+    assert_eq!(taken(&listed[2..]), Some(7));
+    let refused = |held: &Holding| Holding { standing: Standing::Refused, ..*held };
+    assert_eq!(taken(&listed.each_ref().map(refused)), None);
+}

@@ -18,7 +18,7 @@ use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
-use crate::holdings::{self, Goal, Holding, InPrefix, Standing};
+use crate::holdings::{self, Goal, Holding, Standing};
 use crate::job::Job;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
@@ -449,15 +449,7 @@ fn is_newer_there(from: &Fetcher<'_>, in_prefix: &PrefixState, cached: &Checkpoi
             cached.name_text()
         ));
     }
-    let is_newer = next_there(job, from.cache, std::slice::from_ref(first), |_| true).is_some();
-    if is_newer && job.params.get(&param::FETCH) {
-        job.report.notice(&format!(
-            "dataset {} in the prefix directory is newer than `{}', the newest checkpoint in cache",
-            first.seq.id,
-            cached.name_text()
-        ));
-    }
-    is_newer
+    next_there(job, from.cache, std::slice::from_ref(first), |_| true).is_some()
 }
 
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
@@ -468,15 +460,11 @@ fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) -> Opt
     if loaded.is_some_and(|loaded| newest.seq() <= loaded.seq) {
         return None;
     }
-    let why = match newest.prefix {
-        prefix if prefix.is_superseded() => "a newer dataset has its name or its files there",
-        InPrefix::Containers => "its files lie there in containers",
-        _ => "it is not there",
-    };
     job.report.warn(&format!(
-        "{} in cache is not restarted from: with SCR_GLOBAL_RESTART=1 checkpoints are read in the prefix directory, and {why}; \
-         to restart from it, end this run and start with SCR_GLOBAL_RESTART=0",
-        newest.record.label()
+        "{} is not restarted from: with SCR_GLOBAL_RESTART=1 checkpoints are read in the prefix directory, and it is {}; to \
+         restart from it, end this run and start with SCR_GLOBAL_RESTART=0",
+        newest.record.label(),
+        newest.holding().in_words()
     ));
     Some(newest.checkpoint().name_text())
 }

@@ -43,8 +43,6 @@ pub(crate) struct PrefixState {
     of_other_ranks: BTreeSet<Vec<u8>>,
     /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
-    /// The place of what a run restarts from, from there or from cache.
-    pub(crate) newest: Seq,
 }
 
 /// A dataset that the index knows.
@@ -225,7 +223,6 @@ fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
         lost: lost.into_iter().map(Known::of).collect(),
         of_other_ranks: entries.iter().filter(is_of_others).map(|entry| entry.name.clone()).collect(),
         is_any_left: false,
-        newest: Seq::default(),
     })
 }
 

@@ -218,13 +218,13 @@ impl Session {
         let not_tried = std::mem::take(&mut found.not_tried).into_iter().filter(is_wanted);
         not_tried.for_each(|(_, name)| self.restart.add_unread(name));
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
-        in_prefix.newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
+        let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
         if !purge {
-            let (seen, twins, newest) = (&found.seen, &found.of_twins, in_prefix.newest);
+            let (seen, twins) = (&found.seen, &found.of_twins);
             let missing = self.cache.report_missing(&self.job, seen, twins, newest, is_saved);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
-            if in_prefix.newest == Seq::default() && !why.is_empty() {
+            if newest == Seq::default() && !why.is_empty() {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;
             }
         }
@@ -237,7 +237,6 @@ impl Session {
             withdrawn.is_some_and(is_unwanted) || in_prefix.is_replaced(entry.seq())
         };
         let damaged = &*found.damaged;
-        let newest = in_prefix.newest;
         let left = Left { newest, is_purged: purge, is_saved, is_gone, damaged, is_other_job };
         self.find_what_survives()?;
         self.cache.list(&self.job, News::Begun(left));

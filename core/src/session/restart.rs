@@ -59,7 +59,9 @@ impl Session {
             Some(ranks) => format!(", which {ranks} ranks wrote"),
             None => String::new(),
         };
-        self.job.report.notice(&format!("restarting from {}{of_others}", cached.record.label()));
+        let label = cached.record.label();
+        let why = self.cache.in_words(cached.seq()).join("; ");
+        self.job.report.notice(&format!("restarting from {label}{of_others}: {why}"));
         self.restart.begin(&self.job, &self.cache);
         self.phase = Phase::Restart { listed, meant: MeantPaths::default(), unrouted: None };
         self.job.log.add_entry(event(Event::RestartStart, &checkpoint));

@@ -321,7 +321,7 @@ fn a_newer_dataset_in_the_prefix_directory_wins_over_an_older_run_in_cache() {
     world.put("SCR_FETCH", "1");
     let again = world.run(|application| application.restart(other));
     again.all_gave(&Some(2));
-    again.line_with(&["dataset 2 in the prefix directory is newer than `ckpt.1'"]);
+    again.line_with(&["restarting from dataset 2 `ckpt.2'", "ckpt.2: in cache, in the prefix directory"]);
 }
 
 fn bypass() -> World {

@@ -19,7 +19,7 @@ use scr_ops::{holdings, inspect, may_lack_entries, Copy, Found, Held, Inspected,
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate, LedgerDir};
 use scr_prefix::{
-    FlushEntry, FlushFile, Halt, HaltDue, Index, KnownEnd, LastRun, Prefix, RestartPoint, RunState,
+    FlushEntry, FlushFile, Halt, HaltDue, Index, KnownEnd, LastRun, Location, Prefix, RestartPoint, RunState,
 };
 use serde::Serialize;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub(super) struct Facts {
     pub(super) saved: Option<Held>,
     /// The newest ones in cache and in the prefix directory that another number of ranks wrote, which the job cannot read.
     pub(super) of_others: [Option<Held>; 2],
+    /// What is known of each dataset in cache, and of that checkpoint, the newest first.
+    pub(super) why: Vec<String>,
     /// Whether the application reads checkpoints in the prefix directory.
     pub(super) reads_in_prefix: bool,
     /// Whether it is not known what the prefix directory has.
@@ -148,6 +150,9 @@ impl Facts {
         facts.take_saving(&Saving::of(&all, &job_id, may_lack), &all);
         index.iter().for_each(|index| facts.take_saved(index, &all));
         facts.take_cached(&all);
+        let saved = facts.saved.as_ref().map(|saved| saved.entry.id);
+        let why = all.iter().filter(|held| held.entry.is_at(Location::Cache) || Some(held.entry.id) == saved);
+        facts.why = why.map(|held| format!("{}: {}", held.entry.name_text(), held.in_words())).collect();
         facts.last_error = facts.known(last_failure(env, prefix, &job_id)).flatten();
         facts
     }
@@ -176,14 +181,16 @@ impl Facts {
         let of = |candidate: &Candidate| all.iter().find(|held| held.entry.id == candidate.seq.id);
         let (own, others): (Vec<_>, Vec<_>) =
             candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));
-        let own: Vec<_> = own.into_iter().map(Held::in_prefix).collect();
-        let holding = |held: &Held| {
-            let prefix = held.holding().prefix;
-            Holding { prefix, ..Holding::listed(held.entry.seq(), own[0].entry.seq()) }
+        let first = own.first().map(|held| held.entry.seq()).unwrap_or_default();
+        let listed = |held: &&Held| Holding {
+            prefix: held.holding().prefix,
+            ..Holding::listed(held.entry.seq(), first)
         };
-        let goal = Goal::Restart { in_prefix: self.reads_in_prefix };
-        let next = next(&own.iter().map(holding).collect::<Vec<_>>(), goal);
-        self.saved = own.into_iter().find(|held| Some(held.entry.seq()) == next.map(|next| next.seq));
+        let next = next(
+            &own.iter().map(listed).collect::<Vec<_>>(),
+            Goal::Restart { in_prefix: self.reads_in_prefix },
+        );
+        self.saved = own.iter().find(|held| Some(listed(held)) == next).map(|held| held.in_prefix());
         self.of_others[1] = others.first().map(|held| held.in_prefix());
     }
 
@@ -292,3 +299,38 @@ fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<Jo
 
 /// How long a node may take to answer. A look must not take long, and one that does not answer now may be asked again.
 const LONGEST: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_base::fs::RealFiles;
+    use scr_prefix::DatasetDescriptor;
+    use scr_test_kit::fixtures::ChangeIndex as _;
+
+    /// A run passes over what lies in containers if its ranks read in the prefix directory, and takes what the index calls current.
+    #[test]
+    fn the_checkpoint_in_the_prefix_directory_is_the_one_that_a_run_takes() {
+        let dir = tempfile::tempdir().unwrap();
+        let prefix = Prefix::new(dir.path());
+        for (containers, current, reads_in_prefix, expected) in [
+            (None, None, true, Some(7)),
+            (Some(7), None, false, Some(7)),
+            (Some(7), None, true, Some(6)),
+            (None, Some("ckpt.5"), false, Some(5)),
+            (Some(5), Some("ckpt.5"), true, Some(7)),
+        ] {
+            let mut index = Index::new();
+            for id in 5..=7 {
+                let (name, aggregated) = (format!("ckpt.{id}").into_bytes(), containers == Some(id));
+                let dataset =
+                    DatasetDescriptor { id, name, aggregated, checkpoint: true, ..Default::default() };
+                index.record(&dataset, true);
+            }
+            current.into_iter().for_each(|name| assert!(index.set_current(name.as_bytes())));
+            let all = holdings(&RealFiles, &prefix, &FlushFile::default(), Some(&index), None);
+            let mut facts = Facts { reads_in_prefix, ..Facts::default() };
+            facts.take_saved(&index, &all);
+            assert_eq!(facts.saved.map(|saved| saved.entry.id), expected, "{containers:?} {current:?}");
+        }
+    }
+}

@@ -12,7 +12,7 @@ mod judge;
 mod render;
 
 use crate::environment;
-use crate::output::{print, show, Answer};
+use crate::output::{on_one_line, print, show, Answer};
 use crate::run::JobArgs;
 use anyhow::{bail, Result};
 use clap::Args;
@@ -42,6 +42,10 @@ pub(crate) struct StatusArgs {
     /// Ask no node: say only what the prefix directory knows
     #[arg(long)]
     offline: bool,
+    /// Say of each dataset in cache, and of the checkpoint that a run would read in the prefix directory, where it is, and why it
+    /// counts or not
+    #[arg(long)]
+    why: bool,
     /// Print it again every so many seconds, until no job runs
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, default_missing_value = "5",
           value_parser = clap::value_parser!(u64).range(1..))]
@@ -90,5 +94,7 @@ fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result
         // The cursor goes home, and what stood below goes.
         print("\x1b[H\x1b[2J")?;
     }
-    show(args.json, render::json(facts, judged), render::text(facts, judged))
+    let why = facts.why.iter().filter(|_| args.why).map(|line| on_one_line(line) + "\n");
+    let text = render::text(facts, judged) + &why.collect::<String>();
+    show(args.json, render::json(facts, judged), text)
 }

@@ -410,6 +410,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "bypass": facts.is_bypass,
         "postrun": { "saves": facts.saves },
         "costs": judged.costs,
+        "why": facts.why,
         "flushes": flushes.collect::<Vec<_>>(),
         "room": room.map(|(node, bytes)| json!({ "node": node, "bytes": bytes })).collect::<Vec<_>>(),
         "silent": silent.map(|(node, why)| json!({ "node": node, "why": why })).collect::<Vec<_>>(),

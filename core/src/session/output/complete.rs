@@ -333,9 +333,10 @@ impl Session {
             if victim.prefix.is_under_way() {
                 self.with_flushes(|flushes, site| flushes.finish_for_room(site, victim.id))?;
             } else {
-                self.cache.evict_behind(&self.job, victim.id);
+                self.cache.remove(&self.job, victim.id);
             }
         }
+        self.cache.list_left(&self.job);
         Ok(())
     }
 
