@@ -137,7 +137,7 @@ impl Session {
             is_redundancy_unread: false,
             metrics: None,
             has_told_unsaved: false,
-            has_told_late: 0,
+            last_completed: None,
             of_other_ranks: Vec::new(),
             lending: None,
         };

@@ -105,8 +105,8 @@ pub struct Session {
     metrics: Option<Metrics>,
     /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
     has_told_unsaved: bool,
-    /// The newest dataset of which this rank has said that the application has written to it too late.
-    has_told_late: u64,
+    /// The dataset that this run has completed last, until this rank has said that the application has written to it since.
+    last_completed: Option<u64>,
     /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.
     of_other_ranks: Vec<OfOtherRanks>,
     /// The lending of the files of the one that the application is about to read.
@@ -241,10 +241,7 @@ impl Session {
 
     /// Nothing else would name the cause, once a flush or a restart finds bytes that are not those of the checkpoint.
     fn tell_of_late_writes(&mut self) {
-        let Some(cached) = self.cache.datasets().last().filter(|cached| cached.id() > self.has_told_late)
-        else {
-            return;
-        };
+        let Some(cached) = self.last_completed.and_then(|id| self.cache.dataset(id)) else { return };
         let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
         if let Some(path) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
             self.job.report.error_here(&format!(
@@ -253,7 +250,7 @@ impl Session {
                 path.display(),
                 cached.record.label()
             ));
-            self.has_told_late = cached.id();
+            self.last_completed = None;
         }
     }
 

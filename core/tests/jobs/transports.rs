@@ -129,23 +129,14 @@ fn each_copying_process_gets_its_share_of_the_bandwidth() {
     }
 }
 
+/// The job began, and each flush of it failed.
 #[test]
-fn a_transport_that_could_not_be_opened_is_tried_again_for_the_next_dataset() {
+fn a_job_whose_transport_has_no_library_does_not_begin() {
     let folder = TempDir::new().unwrap();
     let world = world("FLUSH=SYNC", &folder);
-    let library = folder.path().join("libscr_sync.so");
     std::fs::copy(plugins().join("sync.toml"), folder.path().join("sync.toml")).unwrap();
-    let run = world.run(|application| {
-        application.checkpoint(1, sizes).unwrap();
-        if application.rank == Rank(0) {
-            std::fs::copy(plugins().join("libscr_sync.so"), &library).unwrap();
-        }
-        application.checkpoint(2, sizes).unwrap();
-    });
-    run.line_with(&["ckpt.1", "kept in cache"]);
-    world.lose("n0");
-    world.lose("n1");
-    world.run(|application| application.restart(sizes)).all_gave(&Some(2));
+    let run = world.try_run(|begun| begun.err().expect("no run begins").to_string());
+    assert!(run.ranks.iter().all(|why| why.contains("libscr_sync.so: No such file")), "{:?}", run.ranks);
 }
 
 /// It stayed synchronous, with two warnings.

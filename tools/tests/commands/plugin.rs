@@ -204,7 +204,7 @@ fn info_shows_what_the_manifest_says() {
         format!(
             "MIRROR: Full copies of each member's data at its right neighbours
   kind          scheme
-  version       1.0.0, for plugin interface 1.0
+  version       1.0.0, for plugin interface 1.1
   survives      COPIES losses per set
   format        mirror, reads 1 to 1, writes 1
   manifest      {path}/mirror.toml

@@ -605,9 +605,10 @@ fn a_notice_of_the_batch_system_reaches_the_launcher_and_what_is_in_cache_is_sav
     for also in [None, Some(Signal::ALARM), Some(Signal::XCPU)] {
         let world = World::new().launcher("mpirun", script);
         let prefix = Prefix::at(&RealFiles, Path::new(&world.path("prefix")));
-        let under_way =
-            |flush: &mut FlushFile| flush.record(&DatasetDescriptor::default(), Location::Flushing);
-        FlushFile::update(&RealFiles, &prefix, under_way).unwrap();
+        std::fs::create_dir(prefix.scr_dir()).unwrap();
+        let job_id = "defjobid".to_owned();
+        let dataset = DatasetDescriptor { id: 1, checkpoint: true, job_id, ..DatasetDescriptor::default() };
+        FlushFile::update(&RealFiles, &prefix, |flush| flush.record(&dataset, Location::Cache)).unwrap();
         let log = [("SCR_RUNS", "-1"), ("SCR_LOG_ENABLE", "1"), ("SCR_LOG_SYSLOG_ENABLE", "0")];
         let child = world.started(&mut world.command(&["run", "mpirun", "./app"], &log));
         let pid = Pid::from_child(&child);

@@ -263,7 +263,6 @@ fn a_cached_file_that_was_damaged_is_not_flushed() {
         let cached = stage.cache(1, "a");
         let victim = &cached.by_rank[1][0];
         let mut bytes = fs::read(&victim.source).unwrap();
-        let written = fs::metadata(&victim.source).unwrap().modified().unwrap();
         if change.is_empty() {
             bytes.push(0);
         } else {
@@ -271,7 +270,7 @@ fn a_cached_file_that_was_damaged_is_not_flushed() {
         }
         fs::write(&victim.source, bytes).unwrap();
         // Damage changes no time, as a late write of the application does.
-        fs::File::options().write(true).open(&victim.source).unwrap().set_modified(written).unwrap();
+        RealFiles.open(&victim.source, How::Update).unwrap().set_times(victim.mtime, victim.mtime).unwrap();
         let mut shortened = stage.cache(9, "unused");
         shortened.dataset = cached.dataset.clone();
         let text = failure(stage.flush(&RealFiles, &checked(), "1", &cached));

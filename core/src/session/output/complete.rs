@@ -267,6 +267,7 @@ impl Session {
     fn after_complete(&mut self, dataset: CachedDataset, flags: OutputFlags) -> Result<(), Error> {
         let (id, is_local) = (dataset.id(), dataset.is_local());
         self.cache.add_complete(&self.job, dataset)?;
+        self.last_completed = Some(id);
         let flushed = if is_local { Ok(()) } else { self.after_protected(id) };
         if flags.checkpoint {
             self.restart.offer_newest(&self.job, &mut self.cache);
