@@ -212,6 +212,7 @@ impl Cache {
 }
 
 /// What has happened that the datasets in cache do not say.
+#[derive(Clone, Copy)]
 pub(crate) enum News<'a> {
     /// Nothing.
     None,
@@ -226,6 +227,7 @@ pub(crate) enum News<'a> {
 }
 
 /// The datasets that a run has found and that are not its own.
+#[derive(Clone, Copy)]
 pub(crate) struct Left<'a> {
     /// The place of the checkpoint to restart from.
     pub(crate) newest: Seq,

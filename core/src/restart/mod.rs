@@ -140,7 +140,7 @@ impl Restart {
         let mut fetched = None;
         if !is_known_older && from.job.params.get(&param::FETCH) {
             let job = from.job;
-            let next = &|left: &[Candidate], cache: &Cache| next_there(job, cache, left, &is_left);
+            let next = &|left: &[Candidate], cache: &Cache| next_there(job, cache, left, is_left);
             let search = Search { at_start: at_start.is_some(), wanted: None, next };
             fetched = from.first(&search)?;
             self.unread.append(&mut from.unread);

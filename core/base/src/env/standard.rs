@@ -45,6 +45,7 @@ impl Stream {
 }
 
 /// Writes all of a text, or gives up where there is no room for so long. Any other error counts as written: there is no reader.
+#[expect(clippy::disallowed_methods, reason = "a line has no clock of its environment")]
 fn has_room(to: BorrowedFd<'_>, mut text: &[u8], patience: Duration) -> bool {
     let began = Instant::now();
     while !text.is_empty() {
