@@ -190,7 +190,7 @@ fn check(
     let (found, status) = retried(files, look)?;
     compare(&copy.file.source, copy.file.crc, found).map_err(|error| {
         match copy.origin.is_some_and(|origin| origin.mtime != copy.file.mtime) {
-            true => FileError::Changed { path: copy.file.source.clone() },
+            true => FileError::WrittenLate { path: copy.file.source.clone() },
             false => error,
         }
     })?;

@@ -206,10 +206,16 @@ pub enum FileError {
         path: PathBuf,
     },
     /// The application may have written to the file after its dataset was complete.
+    #[error("{} was changed since it was written", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The application has written to the file after its dataset was complete.
     #[error(
         "{} was written to after SCR_Complete_output; let the application write and close its files before that call", path.display()
     )]
-    Changed {
+    WrittenLate {
         /// The file.
         path: PathBuf,
     },
@@ -277,8 +283,9 @@ mod tests {
                 "there are 4 files with 99 bytes where 4 files with 100 bytes were recorded",
                 true,
             ),
+            (FileError::Changed { path: path() }, "/pfs/a was changed since it was written", false),
             (
-                FileError::Changed { path: path() },
+                FileError::WrittenLate { path: path() },
                 "/pfs/a was written to after SCR_Complete_output; let the application write and close its files before that call",
                 false,
             ),
