@@ -1,6 +1,7 @@
 //! Errors of file operations, with the path and the operation.
 
 use super::limit;
+use super::retrying::{says_nothing, Look};
 use scr_plugin_api::kvtree::{FieldError, FileFormError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -214,8 +215,7 @@ impl FsError {
 
     /// Whether it says something of what was asked for, and not of this process or of the way there.
     pub fn is_answer(&self) -> bool {
-        let FsError::Io { source, .. } = self else { return true };
-        !self.may_pass() && source.kind() != io::ErrorKind::OutOfMemory && !limit::is_of_too_many_open(source)
+        !matches!(self, FsError::Io { source, .. } if says_nothing(Look::List, source))
     }
 
     /// Whether the bytes themselves are wrong, so that a retry cannot help.

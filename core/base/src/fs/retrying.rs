@@ -47,7 +47,7 @@ struct Unread {
 
 /// The kinds of operations that find out what is there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Look {
+pub(super) enum Look {
     Open,
     Status,
     List,
@@ -89,7 +89,7 @@ impl Unread {
 
 /// Whether an error leaves open what is there. It does not if nothing is there, or something of another kind. Folders of others are
 /// looked at and listed too, and those that are closed to this user hold nothing for it.
-fn says_nothing(look: Look, error: &io::Error) -> bool {
+pub(super) fn says_nothing(look: Look, error: &io::Error) -> bool {
     const OF_ANOTHER_KIND: [Errno; 3] = [Errno::LOOP, Errno::NOSYS, Errno::OPNOTSUPP];
     match error.kind() {
         ErrorKind::NotFound
