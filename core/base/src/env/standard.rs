@@ -4,18 +4,19 @@
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use rustix::io::{write, Errno};
+use scr_plugin_api::held;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// One of the two streams.
-pub(super) struct Stream {
+struct Stream {
     /// How many lines were lost since the last one that was written.
     lost: Mutex<u64>,
 }
 
-pub(super) static OUTPUT: Stream = Stream { lost: Mutex::new(0) };
-pub(super) static ERROR: Stream = Stream { lost: Mutex::new(0) };
+static OUTPUT: Stream = Stream { lost: Mutex::new(0) };
+static ERROR: Stream = Stream { lost: Mutex::new(0) };
 
 /// How long a line waits for its reader.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -32,7 +33,7 @@ pub(super) fn to_stdout(line: &str) {
 impl Stream {
     /// One write for a line, so that those of many ranks stay whole. Where nobody can read it, it goes nowhere.
     fn write(&self, to: BorrowedFd<'_>, line: &str, patience: Duration) {
-        let mut lost = self.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut lost = held(&self.lost);
         let (text, patience) = match *lost {
             0 => (format!("{line}\n"), patience),
             // The reader has had its time. A part of the first one may be there.
