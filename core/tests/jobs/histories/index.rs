@@ -3,6 +3,7 @@
 use super::super::world::{files_below, World, SECONDS_OF_A_RUN};
 use super::history::folder_of;
 use scr_base::fs::RealFiles;
+use scr_plugin_api::KvTree;
 use scr_prefix::{Index, IndexEntry, Prefix, Summary};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +50,32 @@ pub(super) fn is_aggregated(world: &World, name: &str) -> bool {
     let prefix = Prefix::new(world.prefix());
     let summary = index_of(world).id_of(name).map(|id| Summary::read(&RealFiles, &prefix, id));
     summary.is_some_and(|summary| matches!(summary, Ok(Some(Summary { dataset, .. })) if dataset.aggregated))
+}
+
+/// A flushed file of the dataset that the index has under this name, wherever it lies.
+pub(super) fn flushed_bytes(world: &World, name: &str, file: &str) -> Option<Vec<u8>> {
+    let prefix = Prefix::new(world.prefix());
+    let id = index_of(world).id_of(name)?;
+    if !is_aggregated(world, name) {
+        return std::fs::read(world.prefix().join(file)).ok();
+    }
+    let all = std::fs::read_dir(prefix.dataset_dir(id)).ok()?.flatten();
+    let mut containers = all.filter(|entry| entry.file_name().as_bytes().starts_with(b"container."));
+    containers.find_map(|entry| file_in(&std::fs::read(entry.path()).ok()?, file))
+}
+
+/// A file in a container. At its end stand the list of its files, the length of that, and eight bytes that say what it is.
+fn file_in(container: &[u8], file: &str) -> Option<Vec<u8>> {
+    let (before, magic) = container.split_last_chunk::<8>()?;
+    let (before, length) = before.split_last_chunk::<8>()?;
+    let length = usize::try_from(u64::from_be_bytes(*length)).ok()?;
+    let (data, contents) = before.split_at_checked(before.len().checked_sub(length)?)?;
+    let tree = KvTree::from_file_bytes(contents).ok().filter(|_| magic == b"SCRCONT1")?;
+    let ranks = tree.get("RANK")?;
+    let found = ranks.iter().find_map(|(_, files)| files.get("FILE")?.get(file))?;
+    let number = |key: &str| found.text(key)?.parse::<usize>().ok();
+    let (offset, size) = (number("OFFSET")?, number("SIZE")?);
+    Some(data.get(offset..offset + size)?.to_vec())
 }
 
 /// The time at which it was begun identifies the version.

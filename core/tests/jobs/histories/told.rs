@@ -81,6 +81,24 @@ impl Told {
         later.any(|other| share(&other.name, &written.name) && is_it(other))
     }
 
+    /// One of which every byte is where the index offers it: nobody has changed a file, nor written over one in place.
+    pub(super) fn intact(&self, number: u64) -> Option<&Written> {
+        let is_intact =
+            |written: &&Written| !written.is_damaged && !self.has_later(written, |other| other.in_place);
+        self.of(number).filter(is_intact)
+    }
+
+    /// Whether the flush of a checkpoint that a run has, or of one that it has passed over, may come too late for its names. In the
+    /// prefix directory, one that could not be flushed is passed over.
+    pub(super) fn may_be_late(&self, run: &Run, handed: Option<u64>) -> bool {
+        self.written.iter().any(|written| {
+            let is_own = written.ranks == run.nodes.len() && written.is_placed_for(run);
+            let is_passed_over = run.settings.global && is_own && Some(written.number) > handed;
+            (is_passed_over || Some(written.number) == handed)
+                && self.has_later(written, |other| other.is_possible)
+        })
+    }
+
     /// Whether a run can read it where the index offers it, and nothing may have come in its place that it cannot.
     pub(super) fn is_offered(&self, run: &Run, number: u64) -> bool {
         self.of(number).is_some_and(|written| {
@@ -349,6 +367,21 @@ impl Run {
     /// Whether it can use what as many ranks wrote as this version.
     fn can_read(&self, written: &Written) -> bool {
         self.settings.any_ranks || written.ranks == self.nodes.len()
+    }
+
+    /// Whether output has names of files of a checkpoint before it.
+    pub(super) fn writes_output_over_checkpoints(&self) -> bool {
+        let names = |at: usize| match self.steps[at] {
+            Step::Output { name: output } => Some((at, name_of(output))),
+            _ => None,
+        };
+        let is_over = |(at, output): (usize, String)| {
+            self.steps[..at].iter().any(|step| match *step {
+                Step::Checkpoint { name, .. } => share(&name_of(name), &output),
+                _ => false,
+            })
+        };
+        (0..self.steps.len()).filter_map(names).any(is_over)
     }
 }
 

@@ -1,11 +1,12 @@
 //! Runs a history in a world of files and threads, and checks the ten promises at each restart.
 
-use super::super::world::{files_below, Outcome, World};
+use super::super::world::{contents, files_below, Outcome, World};
 use super::history::{
-    folder_of, name_of, play, Area, Came, Event, Probe, Reaction, Read, Run, Seen, Settings, Step,
+    file_name, folder_of, name_of, play, sizes, Area, Came, Event, Probe, Reaction, Read, Run, Seen,
+    Settings, Step,
 };
 use super::index;
-use super::told::{share, Told, Went};
+use super::told::{first_handed, share, Told, Went};
 use super::POOL;
 use scr_base::fs::{Files, How, RealFiles};
 use scr_comm::Rank;
@@ -101,6 +102,7 @@ impl Trial {
         let (ranks, out_of_reach) = (&*outcome.ranks, &*before.out_of_reach);
         self.told.remember(run, &Went { ranks, first, is_healthy, out_of_reach });
         self.end_outage(run, &faulty);
+        let checked = checked.and_then(|()| self.check_listed(came == WROTE));
         run.after.iter().for_each(|event| self.apply(*event, run));
         let checked = checked.and_then(|()| self.probe(run));
         self.before.clone_from(&run.nodes);
@@ -276,7 +278,58 @@ impl Trial {
             dataset.into_iter().for_each(|of| fates[of].is_being_dropped = true);
         }
         if is_asked && is_healthy && has_begun {
-            check_steps(run, &ended.ranks)?;
+            self.check_steps(run, &ended.ranks)?;
+        }
+        Ok(())
+    }
+
+    /// Checks that every version that the index offers is in the prefix directory, byte for byte, at any time, and that the
+    /// flush file has the entry that a command has just made.
+    fn check_listed(&self, has_command: bool) -> Result<(), String> {
+        for (_, number, name) in index::offered(&self.world) {
+            let Some(written) = self.told.intact(number) else { continue };
+            for rank in (0..written.ranks as u32).map(Rank) {
+                for (at, size) in sizes(number, rank).into_iter().enumerate() {
+                    let file = file_name(&name, rank, at);
+                    let bytes = index::flushed_bytes(&self.world, &name, &file);
+                    if bytes != Some(contents(number, rank, at, size)) {
+                        return Err(format!("the index offers {number}, `{name}', but {file} is not of it"));
+                    }
+                }
+            }
+        }
+        let flush = FlushFile::read(&RealFiles, &Prefix::new(self.world.prefix()));
+        let command = self.commands.last().filter(|_| has_command);
+        match command.is_some_and(|(_, id)| !flush.is_ok_and(|flush| flush.entry(*id).is_some())) {
+            true => Err("the entry that a command has made in the flush file is lost".to_owned()),
+            false => Ok(()),
+        }
+    }
+
+    /// Without faults every step comes to what it should.
+    fn check_steps(&self, run: &Run, ranks: &[Seen]) -> Result<(), String> {
+        // A run that has refused a checkpoint does not begin at zero over an older one that it cannot read.
+        if matches!(run.reaction, Reaction::Refuse(_)) && ranks.iter().all(|seen| seen.came.is_empty()) {
+            return Ok(());
+        }
+        let is_late = self.told.may_be_late(run, first_handed(ranks)) || run.writes_output_over_checkpoints();
+        let ends = run.finalizes && run.wants.is_none() && !is_late;
+        for (rank, seen) in ranks.iter().enumerate() {
+            if seen.came.len() < run.steps.len() || ends && !seen.finalized {
+                return Err(format!("rank {rank} has not come to its end: {seen:?}"));
+            }
+            for (step, came) in run.steps.iter().zip(&seen.came) {
+                let is_good = match step {
+                    Step::Checkpoint { bad: Some(bad), .. } if *bad < ranks.len() => {
+                        matches!(came, Came::Failed(_))
+                    }
+                    Step::Checkpoint { .. } | Step::Output { .. } => *came == Came::Good,
+                    Step::Delete { .. } | Step::Drop { .. } | Step::Current { .. } => true,
+                };
+                if !is_good {
+                    return Err(format!("rank {rank}: {step:?} came to {came:?}"));
+                }
+            }
         }
         Ok(())
     }
@@ -568,29 +621,3 @@ fn cut(bytes: &mut Vec<u8>) {
 
 /// The promises about each restart of a run, whatever goes wrong.
 const ALWAYS: &[Promise] = &[Promise::Whole, Promise::Gone, Promise::Refused];
-
-/// Without faults every step comes to what it should.
-fn check_steps(run: &Run, ranks: &[Seen]) -> Result<(), String> {
-    // A run that has refused a checkpoint does not begin at zero over an older one that it cannot read.
-    if matches!(run.reaction, Reaction::Refuse(_)) && ranks.iter().all(|seen| seen.came.is_empty()) {
-        return Ok(());
-    }
-    for (rank, seen) in ranks.iter().enumerate() {
-        if seen.came.len() < run.steps.len() {
-            return Err(format!("rank {rank} has not come to its end: {seen:?}"));
-        }
-        for (step, came) in run.steps.iter().zip(&seen.came) {
-            let is_good = match step {
-                Step::Checkpoint { bad: Some(bad), .. } if *bad < ranks.len() => {
-                    matches!(came, Came::Failed(_))
-                }
-                Step::Checkpoint { .. } | Step::Output { .. } => *came == Came::Good,
-                Step::Delete { .. } | Step::Drop { .. } | Step::Current { .. } => true,
-            };
-            if !is_good {
-                return Err(format!("rank {rank}: {step:?} came to {came:?}"));
-            }
-        }
-    }
-    Ok(())
-}
