@@ -104,7 +104,8 @@ pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecor
         };
         found.err()
     };
-    if let Some(flaw) = record.files.iter().find_map(flaw) {
+    // A file is lost if the system says so twice.
+    if let Some(flaw) = record.files.iter().find_map(|file| flaw(file).and_then(|_| flaw(file))) {
         return Some(Loss::of_data(scr_base::describe(&flaw)));
     }
     if record.local.is_some() {

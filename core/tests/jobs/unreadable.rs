@@ -8,6 +8,7 @@ use scr_comm::Rank;
 use scr_prefix::{FlushFile, Index, IndexEntry, Location, Prefix};
 use scr_test_kit::faulty::{Failure, FaultyFiles, What};
 use scr_test_kit::fixtures::ChangeIndex as _;
+use scr_test_kit::moments;
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -123,6 +124,34 @@ fn a_cache_that_cannot_be_listed_is_not_empty() {
     is_waited_for(&[6, 12, 19, 23, 24, 75, 122], |what, path| {
         what == What::List && path.contains("/nodes/") && !path.contains("scr.dataset.")
     });
+}
+
+/// An answer that says what is there is asked for again before a run begins at zero because of it.
+#[test]
+fn no_run_begins_at_zero_over_a_cache_for_one_answer() {
+    // EPERM, ENOENT, EACCES, ENOTDIR, ENAMETOOLONG, ELOOP.
+    for number in [1, 2, 13, 20, 36, 40] {
+        let restart = |fails_at: Option<u64>| {
+            let mut world = World::new(1, 1);
+            world.run(|application| application.checkpoint(1, some).unwrap());
+            let files = FaultyFiles::new(RealFiles);
+            files.only(|what, path| {
+                matches!(what, What::List | What::Read | What::OpenToRead | What::Status)
+                    && path.to_string_lossy().contains("/nodes/")
+            });
+            files.count_all();
+            files.never_pause();
+            fails_at.into_iter().for_each(|at| files.fail_once(at, Failure::Number(number)));
+            world.files = Arc::new(files.clone());
+            let run = world.try_run(|begun| {
+                begun.is_ok_and(|mut application| matches!(application.session().have_restart(), Ok(None)))
+            });
+            (files.mutations(), run.ranks.contains(&true))
+        };
+        let (all, _) = restart(None);
+        let failed: Vec<u64> = moments(all, 12).filter(|&at| restart(Some(at)).1).collect();
+        assert!(failed.is_empty(), "error {number} of the operations {failed:?} of {all}");
+    }
 }
 
 /// While such an operation fails with one of these errors, no run begins, and the next one has the checkpoint in cache.
