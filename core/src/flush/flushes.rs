@@ -74,22 +74,6 @@ struct Copying {
     began: Duration,
 }
 
-/// The two kinds of flushes, as messages call them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum FlushKind {
-    Sync,
-    Async,
-}
-
-impl FlushKind {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Sync => "scr_flush_sync",
-            Self::Async => "scr_flush_async",
-        }
-    }
-}
-
 impl Flushes {
     /// From here on one of `every` checkpoints is flushed, counted from the last that was, or else from `checkpoint`.
     pub(crate) fn flush_one_of(&mut self, every: u64, checkpoint: u64) {
@@ -113,7 +97,11 @@ impl Flushes {
         let number = cached.record.dataset.checkpoint_id;
         self.planned.iter_mut().for_each(|planned| planned.last = number.unwrap_or(planned.last));
         let must_arrive = policy::must_arrive(&cached.record);
-        let flushed = if self.is_async(site, id)? { self.begin(site, id) } else { self.flush(site, id) };
+        let flushed = if self.is_async(site, id)? {
+            self.copy(site, id, Transfer::FlushAsync)
+        } else {
+            self.flush(site, id)
+        };
         if must_arrive {
             flushed
         } else {
@@ -149,7 +137,7 @@ impl Flushes {
         for id in policy::due_at_start(site.job, site.cache) {
             let is_wanted = site.cache.dataset(id).is_some_and(|cached| !cached.is_gone_back_over());
             if site.job.is_recovery && is_wanted && self.is_async(site, id)? {
-                let begun = self.begin(site, id);
+                let begun = self.copy(site, id, Transfer::FlushAsync);
                 report_only(site.job, begun)?;
             }
         }
@@ -171,7 +159,7 @@ impl Flushes {
             let detaches = wanted && self.is_async(site, id)? && self.transport_of(site, id)?.survives_job;
             let mut flushed = Ok(());
             if detaches {
-                flushed = self.begin(site, id);
+                flushed = self.copy(site, id, Transfer::FlushAsync);
                 self.start_copying(site);
                 left.extend(self.leave_to_poststage(site)?);
             }
@@ -235,9 +223,9 @@ impl Flushes {
     pub(crate) fn finish(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         let Some(place) = self.running.iter().position(|copying| copying.id == id) else { return Ok(()) };
         let Copying { run, transport, began, .. } = self.running.remove(place);
-        let pending = run.record().clone();
+        let pending = run.record.clone();
         let outcome = flush_of(site, id, &transport).finish(run);
-        let outcome = self.record_end(site, id, &pending, began, outcome, FlushKind::Async);
+        let outcome = self.record_end(site, id, &pending, began, outcome, Transfer::FlushAsync);
         report_only(site.job, outcome)
     }
 
@@ -300,49 +288,40 @@ impl Flushes {
                 }
             }
         }
-        let Some(token) = self.token_for(site, id)? else { return Ok(()) };
-        self.finish_overlapping(site, id)?;
-        give_files_to(site, id)?;
-        let began = report_begin(site, id);
-        let transport = self.transport_of(site, id)?;
-        site.cache.list(site.job, News::FlushInCall(id));
-        let cached = dataset(site.cache, id);
-        let mut dataset = cached.record.dataset_in_prefix();
-        let mine = policy::files_of(cached);
-        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, false)?;
-        let flush = flush_of(site, id, &transport);
-        let refuse = || _ = cached.record_refused(site.job);
-        let outcome = flush.sync(&token, &dataset, &mine, &refuse);
-        let pending = flush.pending(&token, &dataset, 1);
-        self.record_end(site, id, &pending, began, outcome, FlushKind::Sync)
+        self.copy(site, id, Transfer::FlushSync)
     }
 
-    /// Begins to copy a dataset to the prefix directory while the application continues. Not a byte is copied before
+    /// Copies a dataset to the prefix directory, or begins to while the application continues: then not a byte is copied before
     /// [`start_copying`](Self::start_copying). Collective.
-    fn begin(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
+    fn copy(&mut self, site: &mut FlushSite<'_>, id: u64, kind: Transfer) -> Result<(), Error> {
         let Some(token) = self.token_for(site, id)? else { return Ok(()) };
         self.finish_overlapping(site, id)?;
         give_files_to(site, id)?;
         let began = report_begin(site, id);
         let transport = self.transport_of(site, id)?;
+        let is_async = kind == Transfer::FlushAsync;
+        if !is_async {
+            site.cache.list(site.job, News::FlushInCall(id));
+        }
         let cached = dataset(site.cache, id);
         let mut dataset = cached.record.dataset_in_prefix();
-        let mine = policy::files_of(cached);
-        let mine =
-            aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, transport.survives_job)?;
+        let (mine, detaches) = (policy::files_of(cached), is_async && transport.survives_job);
+        let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, detaches)?;
         let flush = flush_of(site, id, &transport);
-        match flush.begin(&token, &dataset, &mine) {
-            Ok(run) => {
-                set_copy(site.cache, id, InPrefix::begin);
-                site.cache.list(site.job, News::None);
-                self.running.push(Copying { id, run, transport, began });
-                Ok(())
-            }
-            Err(error) => {
-                let pending = flush.pending(&token, &dataset, 1);
-                self.record_end(site, id, &pending, began, Err(error), FlushKind::Async)
-            }
-        }
+        let outcome = match is_async {
+            false => flush.sync(&token, &dataset, &mine, &|| _ = cached.record_refused(site.job)),
+            true => match flush.begin(&token, &dataset, &mine) {
+                Ok(run) => {
+                    set_copy(site.cache, id, InPrefix::begin);
+                    site.cache.list(site.job, News::None);
+                    self.running.push(Copying { id, run, transport, began });
+                    return Ok(());
+                }
+                Err(error) => Err(error),
+            },
+        };
+        let pending = flush.pending(&token, &dataset, 1);
+        self.record_end(site, id, &pending, began, outcome, kind)
     }
 
     /// Waits for the flushes under way that write a file of this dataset, or have its name: the newer one has to come last.
@@ -458,7 +437,7 @@ impl Flushes {
                     bytes: record.dataset.bytes.unwrap_or(0),
                     sums: None,
                 };
-                self.record_success(site, id, &record, Duration::ZERO, &report, FlushKind::Sync);
+                self.record_success(site, id, &record, Duration::ZERO, &report, Transfer::FlushSync);
             }
         }
         if !matches!(outcome, CloseOutcome::Unfinished(_)) {
@@ -476,7 +455,7 @@ impl Flushes {
         record: &PendingFlush,
         began: Duration,
         outcome: Result<FlushReport, FlushError>,
-        kind: FlushKind,
+        kind: Transfer,
     ) -> Result<(), Error> {
         let took = site.job.elapsed() - began;
         set_copy(site.cache, id, |copy| copy.end(InPrefix::Missing));
@@ -529,14 +508,14 @@ impl Flushes {
         record: &PendingFlush,
         took: Duration,
         error: &FlushError,
-        kind: FlushKind,
+        kind: Transfer,
     ) {
         let job = site.job;
         let why = scr_base::describe(error);
         let failed = Record::event(Event::FlushFail).dataset(&record.dataset).took(took).note(why);
         job.log.add_entry(failed);
         let label = dataset(site.cache, id).record.label();
-        job.report.info(&format!("{}: Flush failed for {label}", kind.name()));
+        job.report.info(&format!("{}: Flush failed for {label}", function(kind)));
         site.cache.list(job, News::None);
         match error {
             FlushError::Unfinished { .. } => self.unfinished.push((id, record.clone())),
@@ -552,21 +531,17 @@ impl Flushes {
         record: &PendingFlush,
         took: Duration,
         report: &FlushReport,
-        kind: FlushKind,
+        kind: Transfer,
     ) {
         let (job, dataset) = (site.job, &record.dataset);
         job.log.add_entry(Record::event(Event::FlushSuccess).dataset(dataset).took(took));
         if let Some(cached) = site.cache.dataset(id) {
             let (from, to) = (site.cache.folder_of(job, &cached.record), job.prefix.dir());
-            let transfer = match kind {
-                FlushKind::Sync => Transfer::FlushSync,
-                FlushKind::Async => Transfer::FlushAsync,
-            };
-            let moved = Record::transfer(transfer, &from, to).dataset(dataset).took(took);
+            let moved = Record::transfer(kind, &from, to).dataset(dataset).took(took);
             job.log.add_entry(moved.size(report.bytes, report.files));
-            let line = throughput(kind.name(), took, report.files, report.bytes, job.comm.size());
+            let line = throughput(&function(kind), took, report.files, report.bytes, job.comm.size());
             job.report.info(&line);
-            job.report.info(&format!("{}: Flush succeeded for {}", kind.name(), cached.record.label()));
+            job.report.info(&format!("{}: Flush succeeded for {}", function(kind), cached.record.label()));
         }
         set_copy(site.cache, id, |copy| copy.end(InPrefix::whole(dataset.aggregated)));
         site.cache.list(job, News::None);
@@ -651,6 +626,11 @@ fn record_sums(
         ));
     }
     Ok(())
+}
+
+/// The function of C SCR that flushes so, as messages name it.
+fn function(kind: Transfer) -> String {
+    format!("scr_{}", kind.name().to_lowercase())
 }
 
 /// Reports an error that does not make the call fail.

@@ -63,7 +63,7 @@ use crate::job::Job;
 use crate::redundancy::plugins::TransportInUse;
 use scr_base::fs::{unique_number, Files};
 use scr_comm::CommError;
-use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::Transport;
 use scr_prefix::FileName;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -84,8 +84,9 @@ impl Flush<'_> {
         self.job.files()
     }
 
-    fn transport(&self) -> &dyn Transport {
-        &*self.transport.transport
+    /// That of files that are not in place.
+    fn transport(&self) -> &Arc<dyn Transport> {
+        self.transport.transport.as_ref().expect("nothing is copied where the files are in place")
     }
 }
 
@@ -114,7 +115,7 @@ impl SourceFile {
 }
 
 /// How to flush.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Options {
     /// The number of ranks that copy at a time: `SCR_FLUSH_WIDTH`.
     pub(crate) width: u32,
@@ -209,39 +210,4 @@ pub(crate) enum FlushError {
 pub(crate) fn new_token(dataset: u64, now: SystemTime) -> String {
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     format!("{dataset}.{now:x}.{:016x}", unique_number())
-}
-
-/// The stand-in for a transport where the files are in place already.
-#[derive(Debug)]
-pub(crate) struct NoTransport;
-
-impl NoTransport {
-    /// It takes no options, and is asked for nothing.
-    pub(crate) fn in_use() -> TransportInUse {
-        let (name, options) = (String::new(), KvTree::new());
-        let (asynchronous, survives_job) = (false, false);
-        TransportInUse { transport: Arc::new(Self), name, options, asynchronous, survives_job }
-    }
-}
-
-impl Transport for NoTransport {
-    fn start(&self, _: &CopyJob) -> Result<Vec<u8>, PluginError> {
-        Err(no_transport())
-    }
-    fn poll(&self, _: &[u8]) -> Result<CopyState, PluginError> {
-        Err(no_transport())
-    }
-    fn wait(&self, _: &[u8]) -> Result<CopyState, PluginError> {
-        Err(no_transport())
-    }
-    fn cancel(&self, _: &[u8]) -> Result<(), PluginError> {
-        Ok(())
-    }
-    fn crc(&self, _: &[u8], _: usize) -> Option<u32> {
-        None
-    }
-}
-
-fn no_transport() -> PluginError {
-    PluginError::new(PluginErrorKind::Fault, "nothing is copied where the files are in place")
 }

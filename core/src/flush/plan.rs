@@ -4,6 +4,7 @@
 use super::file_copy::{self, FileCopy};
 use super::folder_owners::{self, FolderOwners};
 use super::lists;
+use super::running::{Running, RunningFlush};
 use super::step::{Step, StepError};
 use super::{Flush, FlushError, SourceFile};
 use scr_base::fs::{At, Kind, Status};
@@ -13,24 +14,17 @@ use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{CommonFiles, RecordedLists};
 use scr_prefix::rank2file::LeafLists;
 use scr_prefix::{DatasetDescriptor, FileName, PrefixFile};
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The result of the exchange.
 pub(super) struct Plan {
-    pub(super) record: PendingFlush,
-    pub(super) copies: Vec<FileCopy>,
-    /// Files of this rank that another one copies.
-    pub(super) listed: Vec<FileCopy>,
-    /// The folders that this rank makes for all, and syncs.
-    pub(super) folders: Vec<PathBuf>,
-    /// Those, and the folders of its own files where each rank makes them.
+    /// This rank's share of the flush.
+    pub(super) run: RunningFlush,
+    /// The folders that this rank makes for all, and those of its own files where each rank makes them.
     pub(super) folders_to_make: Vec<PathBuf>,
     /// The lists of the files that rank 0 records.
     pub(super) lists: Option<RecordedLists>,
-    /// The names that this rank is asked about.
-    pub(super) asked: HashSet<Vec<u8>>,
 }
 
 impl Flush<'_> {
@@ -54,7 +48,9 @@ impl Flush<'_> {
         let own = own.filter_map(|copy| copy.target.parent()).map(Path::to_owned);
         let folders: Vec<_> = owners.folders.iter().map(|folder| self.folder(folder)).collect();
         let folders_to_make = own.chain(folders.iter().cloned()).collect();
-        Ok(Plan { record, copies, listed, folders, folders_to_make, lists, asked: owners.asked })
+        let (asked, ticket, running) = (owners.asked, None, Running::InCall);
+        let run = RunningFlush { record, copies, listed, folders, asked, ticket, running };
+        Ok(Plan { run, folders_to_make, lists })
     }
 
     /// Writes the file lists but for what rank 0 records.

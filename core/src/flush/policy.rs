@@ -5,7 +5,7 @@
 
 use super::flushes::Planned;
 use super::host_options::host_options;
-use super::{MakeCurrent, NoTransport, Options, SourceFile};
+use super::{MakeCurrent, Options, SourceFile};
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset};
 use crate::holdings::{due, Standing, When};
@@ -73,7 +73,7 @@ pub(super) fn transport_of(
     cached: &CachedDataset,
 ) -> Collective<TransportInUse> {
     if cached.record.protection.bypass {
-        return Ok(NoTransport::in_use());
+        return Ok(TransportInUse::default());
     }
     let wanted = flush_by(job, &cache.stores()[cached.store].name);
     let of_host = |manifest: &Manifest| host_options(job, cache, &wanted, manifest);

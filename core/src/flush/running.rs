@@ -41,10 +41,6 @@ pub(super) enum Running {
 }
 
 impl RunningFlush {
-    pub(super) fn record(&self) -> &PendingFlush {
-        &self.record
-    }
-
     /// Which of these flushes write a file of a dataset, or have its name. All ranks call it.
     pub(super) fn overlapping<'a>(
         comm: &dyn Comm,
@@ -133,10 +129,7 @@ impl Flush<'_> {
     /// Whether any rank still copies, and whether any has failed.
     pub(super) fn progress(&self, run: &RunningFlush) -> Result<(bool, bool), FlushError> {
         let (running, failed, unrecorded) = match &run.running {
-            Running::Threads(worker) => {
-                let own = worker.progress();
-                (own.running, own.failed, !own.recorded)
-            }
+            Running::Threads(worker) => worker.progress(),
             Running::Detached(_) | Running::InCall => {
                 let (running, failed, _) = self.detached_progress(run);
                 (running, failed, false)

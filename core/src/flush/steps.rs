@@ -5,7 +5,7 @@ use super::file_copy::{self, FileCopy};
 use super::folder_owners::assign_owners;
 use super::lists;
 use super::plan::Plan;
-use super::running::{Running, RunningFlush};
+use super::running::RunningFlush;
 use super::step::{label, Step, StepError};
 use super::throttle::Throttle;
 use super::{Flush, FlushError, FlushReport, SourceFile};
@@ -49,18 +49,14 @@ impl Flush<'_> {
         mine: &[SourceFile],
         marks: u32,
     ) -> Result<RunningFlush, FlushError> {
-        let plan = self.plan(token, dataset, mine, marks)?;
-        let made = make_folders(self.files(), &plan.folders_to_make);
-        self.agreed(dataset, Step::Folders, made)?;
-        let Plan { mut record, copies, listed, folders, lists, asked, .. } = plan;
+        let Plan { mut run, folders_to_make, lists } = self.plan(token, dataset, mine, marks)?;
+        self.agreed(dataset, Step::Folders, make_folders(self.files(), &folders_to_make))?;
         let in_place = self.options.in_place;
         let ledger = self.job.ledger();
         let recorded = lists.map_or(Ok(()), |lists| match in_place {
-            true => self.job.commit().in_turn(None, || ledger.record_in_place(&record.dataset, &lists)),
-            false => ledger.record_pending(&mut record, &lists),
+            true => self.job.commit().in_turn(None, || ledger.record_in_place(&run.record.dataset, &lists)),
+            false => ledger.record_pending(&mut run.record, &lists),
         });
-        let run =
-            RunningFlush { record, copies, listed, folders, asked, ticket: None, running: Running::InCall };
         let newer = match &recorded {
             Err(PrefixError::Refused(Refusal::Superseded { newer })) => {
                 Some(*newer).filter(|newer| self.is_complete(*newer))
@@ -90,13 +86,13 @@ impl Flush<'_> {
     fn copy(&self, run: &mut RunningFlush) -> Result<(), StepError> {
         let ticket = self.start_transport(run)?;
         run.ticket = Some(ticket.clone());
-        file_copy::finish(self.files(), self.transport(), &mut run.copies, &ticket, &self.options)
+        file_copy::finish(self.files(), &**self.transport(), &mut run.copies, &ticket, &self.options)
     }
 
     /// Makes the staging files and starts the transport.
     pub(super) fn start_transport(&self, run: &mut RunningFlush) -> Result<Vec<u8>, StepError> {
         let token = format!("{}.{}", run.record.token, self.job.rank());
-        file_copy::start(self.files(), self.transport(), &mut run.copies, token, &self.options)
+        file_copy::start(self.files(), &**self.transport(), &mut run.copies, token, &self.options)
     }
 
     /// Step 2 for files that are in place. A checksum is taken once every rank has synced what it wrote, as one file

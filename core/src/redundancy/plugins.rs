@@ -18,9 +18,10 @@ type SchemesInUse = HashMap<(String, u32, Vec<u8>), Loaded<Arc<dyn Scheme>>>;
 type TransportsInUse = HashMap<(String, BTreeMap<String, String>), Loaded<TransportInUse>>;
 
 /// A transport, and what its manifest says that it can do.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub(crate) struct TransportInUse {
-    pub(crate) transport: Arc<dyn Transport>,
+    /// None where the files are in place.
+    pub(crate) transport: Option<Arc<dyn Transport>>,
     /// Its name, and the options it was made with.
     pub(crate) name: String,
     pub(crate) options: KvTree,
@@ -146,7 +147,7 @@ impl Plugins {
         });
         let name = wanted.transport.clone();
         let in_use = |transport: Box<dyn Transport>| TransportInUse {
-            transport: transport.into(),
+            transport: Some(transport.into()),
             name,
             options,
             asynchronous,

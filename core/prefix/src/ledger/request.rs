@@ -138,8 +138,9 @@ pub enum Dropping<'a> {
 }
 
 /// Whether a dataset becomes the current one once it is complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum MakeCurrent {
+    #[default]
     Never,
     /// Unless a newer checkpoint is complete.
     IfNewest,

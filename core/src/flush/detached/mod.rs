@@ -108,7 +108,7 @@ impl Flush<'_> {
         if job.nodes.leader(me) != me {
             return (false, false, 0);
         }
-        let open = |_: &str, _: &KvTree| Ok(Arc::clone(&self.transport.transport));
+        let open = |_: &str, _: &KvTree| Ok(Arc::clone(self.transport()));
         let which = Which::Of(&run.record.token);
         let polled = poll_some(self.files(), self.control, &open, &job.local_time(), which);
         (polled.unfinished && polled.errors.is_empty(), polled.failed, polled.bytes_moved)

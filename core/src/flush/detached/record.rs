@@ -5,11 +5,10 @@
 
 use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
-use crate::flush::{MakeCurrent, Options, SourceFile};
+use crate::flush::{Options, SourceFile};
 use scr_base::fs::{At, Durability, Files, FsError, Kind, Status};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
-use scr_prefix::rank2file::FAN_OUT;
 use scr_prefix::{staging_file, FileName, Prefix, PrefixId};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -125,17 +124,11 @@ impl TransferRecord {
             ticket: from_hex(&ticket)
                 .ok_or_else(|| FieldError::malformed("TICKET", ticket, "bytes in hexadecimal"))?,
             options: Options {
-                width: 1,
                 block_bytes: tree.require("BLOCK")?,
                 checksums: flag("CHECKSUMS")?,
-                in_place: false,
-                make_current: MakeCurrent::Never,
                 metadata: flag("METADATA")?,
                 owner: flag("OWNER")?,
-                own_folders: false,
-                may_replace: false,
-                synced: false,
-                ranks_per_leaf: FAN_OUT,
+                ..Options::default()
             },
             repeated: tree.parse("REPEATED")?.unwrap_or(0),
             unpolled: tree.parse("UNPOLLED")?.unwrap_or(0),
@@ -317,19 +310,7 @@ pub(crate) mod tests {
             transport_options: KvTree::new(),
             ticket: b"agent\0\xffx".to_vec(),
             copies: vec![FileCopy { file, target, staging, crc: Some(9), origin: None, leads: true }],
-            options: Options {
-                width: 1,
-                block_bytes: 4096,
-                checksums: true,
-                in_place: false,
-                make_current: MakeCurrent::Never,
-                metadata: true,
-                owner: false,
-                own_folders: false,
-                may_replace: false,
-                synced: false,
-                ranks_per_leaf: FAN_OUT,
-            },
+            options: Options { block_bytes: 4096, checksums: true, metadata: true, ..Options::default() },
             state: TransferState::Failed("no\nspace".to_owned()),
             repeated: 2,
             unpolled: 1,

@@ -55,7 +55,7 @@ pub(crate) fn through(files: &(impl Files + Clone + 'static)) -> Arc<dyn Transpo
 }
 
 pub(crate) fn in_use(transport: &Arc<dyn Transport>, survives_job: bool) -> TransportInUse {
-    let (transport, name) = (Arc::clone(transport), "THROUGH".to_owned());
+    let (transport, name) = (Some(Arc::clone(transport)), "THROUGH".to_owned());
     TransportInUse { transport, name, options: KvTree::new(), asynchronous: true, survives_job }
 }
 

@@ -1,6 +1,6 @@
 //! The flags between the thread of a flush and the application.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 
 #[derive(Debug, Default)]
 pub(super) struct Flags {
@@ -15,11 +15,4 @@ pub(super) struct Flags {
 }
 
 /// The flags of one rank's part of a flush, for both.
-#[derive(Debug, Default, Clone)]
-pub(super) struct SharedFlags(Arc<Mutex<Flags>>);
-
-impl SharedFlags {
-    pub(super) fn lock(&self) -> MutexGuard<'_, Flags> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+pub(super) type SharedFlags = Arc<Mutex<Flags>>;

@@ -36,25 +36,24 @@ impl Flush<'_> {
         dataset: &DatasetDescriptor,
         mine: &[SourceFile],
     ) -> Result<RunningFlush, FlushError> {
-        let Plan { record, copies, listed, folders, folders_to_make, lists, asked } =
-            self.plan(token, dataset, mine, 1)?;
+        let Plan { run, folders_to_make, lists } = self.plan(token, dataset, mine, 1)?;
         let job = self.job;
         let task = Task {
             files: Arc::clone(&job.env.files),
-            transport: Arc::clone(&self.transport.transport),
+            transport: Arc::clone(self.transport()),
             prefix: job.prefix.clone(),
             options: self.options,
             rank: job.rank().0,
             leads: job.nodes.leader(job.rank()) == job.rank(),
             control: self.control.to_owned(),
             throttle: Throttle::new(job, self.control, self.options.width),
-            record: record.clone(),
-            copies: copies.clone(),
+            record: run.record.clone(),
+            copies: run.copies.clone(),
             folders_to_make,
             lists,
         };
         let running = Running::Threads(RunningWorker::new(task));
-        Ok(RunningFlush { record, copies, listed, folders, asked, ticket: None, running })
+        Ok(RunningFlush { running, ..run })
     }
 
     /// Waits for the threads of all ranks, and closes the flush.
@@ -75,9 +74,9 @@ impl Flush<'_> {
         let ended = worker.join();
         run.ticket = worker.ticket();
         let outcome = match ended {
-            Ok(ended) => {
-                (run.record, run.copies) = (ended.record, ended.copies);
-                ended.outcome
+            Ok((task, outcome)) => {
+                (run.record, run.copies) = (task.record, task.copies);
+                outcome
             }
             Err(error) => Err((Step::Copying, error)),
         };

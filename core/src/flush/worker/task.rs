@@ -11,7 +11,7 @@ use crate::flush::throttle::Throttle;
 use crate::flush::Options;
 use rustix::process::setpriority_process;
 use scr_base::fs::{At, Files, How, Pauses};
-use scr_plugin_api::Transport;
+use scr_plugin_api::{held, Transport};
 use scr_prefix::commit::make_folders;
 use scr_prefix::ledger::pending::PendingFlush;
 use scr_prefix::ledger::{LedgerDir, RecordedLists};
@@ -39,12 +39,8 @@ pub(super) struct Task {
     pub(super) lists: Option<RecordedLists>,
 }
 
-/// The result of the task.
-pub(super) struct TaskEnd {
-    pub(super) record: PendingFlush,
-    pub(super) copies: Vec<FileCopy>,
-    pub(super) outcome: Result<(), (Step, StepError)>,
-}
+/// What the task has come to, and its result.
+pub(super) type TaskEnd = (Task, Result<(), (Step, StepError)>);
 
 impl Task {
     pub(super) fn run(mut self, flags: &SharedFlags) -> TaskEnd {
@@ -56,9 +52,9 @@ impl Task {
             copied.map_err(|error| (Step::Copying, error))
         });
         if matches!(&outcome, Err((_, error)) if !matches!(error, StepError::Cancelled)) {
-            flags.lock().failed = true;
+            held(flags).failed = true;
         }
-        TaskEnd { record: self.record, copies: self.copies, outcome }
+        (self, outcome)
     }
 
     /// Step 1, as far as it is this rank's.
@@ -73,7 +69,7 @@ impl Task {
                 .and_then(|()| Ok(self.record.mark_recorded(ledger)?));
             recorded.map_err(|error| (Step::Recording, error))?;
         }
-        flags.lock().recorded = true;
+        held(flags).recorded = true;
         Ok(())
     }
 
@@ -93,7 +89,7 @@ impl Task {
     fn wait_for(&self, path: &Path, longest: Duration, flags: &SharedFlags) -> Result<(), StepError> {
         let mut pauses = Pauses::up_to(longest);
         loop {
-            match *flags.lock() {
+            match *held(flags) {
                 Flags { cancelled: true, .. } => return Err(StepError::Cancelled),
                 Flags { all_recorded: true, .. } => return Ok(()),
                 _ => (),
@@ -109,12 +105,12 @@ impl Task {
     /// Step 2, once this rank has its slots.
     fn copy(&mut self, flags: &SharedFlags) -> Result<(), StepError> {
         let Self { files, transport, options, rank, record, copies, throttle, .. } = self;
-        let is_cancelled = || flags.lock().cancelled;
+        let is_cancelled = || held(flags).cancelled;
         let copied = throttle.run(&**files, &is_cancelled, || {
             let token = format!("{}.{rank}", record.token);
             let ticket = file_copy::start(&**files, &**transport, copies, token, options)?;
             let cancelled = {
-                let mut flags = flags.lock();
+                let mut flags = held(flags);
                 flags.ticket = Some(ticket.clone());
                 flags.cancelled
             };

@@ -5,7 +5,7 @@ use super::task::{Task, TaskEnd};
 use crate::flush::step::StepError;
 use scr_base::fs::{Files, LEAST_PAUSE};
 use scr_base::parallel;
-use scr_plugin_api::Transport;
+use scr_plugin_api::{held, Transport};
 use std::sync::Arc;
 use std::thread::{Builder, JoinHandle};
 
@@ -22,14 +22,6 @@ enum WorkerState {
     /// No thread could be had.
     Refused(StepError),
     Joined,
-}
-
-/// How far a rank's part is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::flush) struct WorkerProgress {
-    pub(in crate::flush) running: bool,
-    pub(in crate::flush) recorded: bool,
-    pub(in crate::flush) failed: bool,
 }
 
 impl RunningWorker {
@@ -58,26 +50,27 @@ impl RunningWorker {
         };
     }
 
-    pub(in crate::flush) fn progress(&self) -> WorkerProgress {
-        let flags = self.flags.lock();
+    /// Whether this rank's part still runs, has failed, and has yet to record.
+    pub(in crate::flush) fn progress(&self) -> (bool, bool, bool) {
+        let flags = held(&self.flags);
         let running = match &self.state {
             WorkerState::Ready(_) => true,
             WorkerState::Running(thread) => !thread.is_finished(),
             WorkerState::Refused(_) | WorkerState::Joined => false,
         };
         let refused = matches!(self.state, WorkerState::Refused(_));
-        WorkerProgress { running, recorded: flags.recorded, failed: flags.failed || refused }
+        (running, flags.failed || refused, !flags.recorded)
     }
 
     /// All ranks have recorded what is theirs to record.
     pub(in crate::flush) fn all_have_recorded(&self) {
-        self.flags.lock().all_recorded = true;
+        held(&self.flags).all_recorded = true;
     }
 
     /// Returns when this rank changes nothing any more below the prefix directory but its own staging files.
     pub(in crate::flush) fn wait_until_recorded(&self, files: &dyn Files) {
         let WorkerState::Running(thread) = &self.state else { return };
-        while !self.flags.lock().recorded && !thread.is_finished() {
+        while !held(&self.flags).recorded && !thread.is_finished() {
             files.pause(LEAST_PAUSE);
         }
     }
@@ -85,7 +78,7 @@ impl RunningWorker {
     /// Lets the thread end soon.
     pub(super) fn cancel(&self) {
         let ticket = {
-            let mut flags = self.flags.lock();
+            let mut flags = held(&self.flags);
             flags.cancelled = true;
             flags.ticket.clone()
         };
@@ -95,7 +88,7 @@ impl RunningWorker {
 
     /// The transport's ticket.
     pub(super) fn ticket(&self) -> Option<Vec<u8>> {
-        self.flags.lock().ticket.clone()
+        held(&self.flags).ticket.clone()
     }
 
     /// Waits for the thread.
@@ -130,7 +123,7 @@ struct PanicIsFailure<'a>(&'a SharedFlags);
 impl Drop for PanicIsFailure<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.lock().failed = true;
+            held(self.0).failed = true;
         }
     }
 }
