@@ -9,12 +9,13 @@ use crate::presence;
 use crate::transfer::{is_to_stop, list, Outcome, Slots, Transfer};
 use copying::{Copying, Failure};
 use scr_copying::{Buffer, Control};
+use scr_plugin_api::held;
 use scr_plugin_api::pace::Pace;
 use std::collections::{HashMap, HashSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread::{Builder, Scope};
 use std::time::{Duration, Instant};
 
@@ -150,7 +151,7 @@ impl Executor {
 
     /// The next transfer; none once it is stopped.
     fn wait_for_work(&self) -> Option<(Transfer, Arc<Control>)> {
-        let _looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        let _looks = held(&self.looks);
         while !self.is_stopped() {
             match self.take() {
                 None => std::thread::sleep(LOOK),
@@ -163,7 +164,7 @@ impl Executor {
     /// Looks whether transfers should stop that threads are at work on. To be called often.
     fn check_cancel(&self) {
         self.pace.account_for_process();
-        for (path, control) in &self.lock().running {
+        for (path, control) in &held(&self.known).running {
             if is_to_stop(path) {
                 control.cancel();
             }
@@ -172,7 +173,7 @@ impl Executor {
 
     /// Shows which transfers make progress: those of which more bytes are copied than were `seen`, and those that wait for them.
     fn show_progress(&self, seen: &mut HashMap<PathBuf, u64>) {
-        let mut known = self.lock();
+        let mut known = held(&self.known);
         let running = known.running.iter().map(|(path, control)| (path.clone(), control.done()));
         let before = std::mem::replace(seen, running.collect());
         let mut moved: Vec<&Path> = Vec::new();
@@ -186,20 +187,20 @@ impl Executor {
 
     /// Whether there is anything to copy, now or for a thread that comes later.
     pub fn has_work(&self) -> bool {
-        let mut known = self.lock();
+        let mut known = held(&self.known);
         !known.running.is_empty() || list(&self.control).iter().any(|path| known.is_open(path))
     }
 
     /// Whether there has been anything to copy.
     pub fn has_seen_any(&self) -> bool {
-        let known = self.lock();
+        let known = held(&self.known);
         !known.running.is_empty() || !known.ended.is_empty() || !list(&self.control).is_empty()
     }
 
     /// Lets all threads leave as soon as they can. Unfinished transfers stay recorded for the next agent.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::SeqCst);
-        self.lock().running.values().for_each(|control| control.cancel());
+        held(&self.known).running.values().for_each(|control| control.cancel());
     }
 
     /// Removes the transfers that have ended.
@@ -219,7 +220,7 @@ impl Executor {
 
     /// The next transfer that nobody is at work on.
     fn take(&self) -> Option<(Transfer, Arc<Control>)> {
-        let mut known = self.lock();
+        let mut known = held(&self.known);
         for path in list(&self.control) {
             if known.running.contains_key(&path) || !known.is_open(&path) {
                 continue;
@@ -257,15 +258,11 @@ impl Executor {
         // Unrecorded work is done again. A recorded transfer may be replaced by a new transfer at once, by whoever has
         // waited for it: so the file that lies there now is not recorded as ended unread.
         let _ = if transfer.outcome.is_some() { transfer.write_end() } else { transfer.write() };
-        let mut known = self.lock();
+        let mut known = held(&self.known);
         known.running.remove(&transfer.path);
         if self.is_stopped() {
             known.record_ended(&transfer.path, identity(&transfer.path));
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,13 +1,12 @@
 //! Starts an agent if none runs.
 
 use crate::presence::{agent_is_there, Turn};
+use rustix::fs::{memfd_create, MemfdFlags};
 use scr_plugin_api::{above_standard, Handle};
-use std::io::{self, ErrorKind, PipeReader, Read};
-use std::os::fd::OwnedFd;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read, Seek};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
-use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 /// Starts the agent of a control directory.
@@ -50,7 +49,7 @@ impl Launcher {
         let mut command = Command::new(program);
         command.arg("agent").arg("--detach").arg("--control").arg(&self.control);
         // An agent must not keep open what belongs to the application, or its launcher would wait for it.
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).current_dir("/");
+        command.stdin(Stdio::null()).stdout(Stdio::null()).current_dir("/");
         let said = run(&mut command, self.limit);
         if agent_is_there(&self.control) {
             return Ok(());
@@ -67,26 +66,24 @@ impl Launcher {
     }
 }
 
-/// Runs a command to its end, and gives what it has said on standard error. One that takes too long is killed: a program on a
-/// file system that hangs must not keep the application waiting.
+/// Runs a command to its end, and gives what it has said on standard error: into a file in memory, which a child that it leaves
+/// keeps nobody waiting for. One that takes too long is killed: a program on a file system that hangs must not keep the
+/// application waiting.
 fn run(command: &mut Command, limit: Duration) -> io::Result<String> {
-    let mut child = above_standard(|| command.spawn())?;
-    let (sender, said) = mpsc::channel();
-    if let Some(stderr) = child.stderr.take() {
-        let stderr = Handle::new(PipeReader::from(OwnedFd::from(stderr)))?;
-        // A child of the command may keep the pipe open. Without a thread nothing that it says is known.
-        let _ = Builder::new().spawn(move || {
-            let text = String::from_utf8_lossy(&read_all(&stderr)).into_owned();
-            let _ = sender.send(text);
-        });
-    }
+    let said = above_standard(|| memfd_create("said", MemfdFlags::CLOEXEC))?;
+    let said = Handle::new(File::from(said))?;
+    let own = above_standard(|| said.get()?.try_clone())?;
+    let mut child = above_standard(|| command.stderr(own).spawn())?;
     if !ends_within(&mut child, limit)? {
         child.kill()?;
         // Unless the system keeps it, as in a file system that hangs.
         ends_within(&mut child, GRACE)?;
         return Err(io::Error::new(ErrorKind::TimedOut, format!("it has not ended within {limit:?}")));
     }
-    Ok(said.recv_timeout(GRACE).unwrap_or_default())
+    let (mut file, mut text) = (said.get()?, Vec::new());
+    file.rewind()?;
+    file.read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 fn ends_within(child: &mut Child, limit: Duration) -> io::Result<bool> {
@@ -100,23 +97,11 @@ fn ends_within(child: &mut Child, limit: Duration) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Reads to the end, or until the application has closed the pipe.
-fn read_all(pipe: &Handle<PipeReader>) -> Vec<u8> {
-    let (mut text, mut some) = (Vec::new(), [0; 4096]);
-    loop {
-        match pipe.get().and_then(|mut pipe| pipe.read(&mut some)) {
-            Ok(count @ 1..) => text.extend_from_slice(&some[..count]),
-            Err(error) if error.kind() == ErrorKind::Interrupted => (),
-            Ok(0) | Err(_) => return text,
-        }
-    }
-}
-
 /// A start takes some milliseconds.
 pub(crate) const LIMIT: Duration = Duration::from_secs(10);
 /// Between two looks whether a command has ended.
 const LOOK: Duration = Duration::from_millis(1);
-/// So long the last words of a command that has ended may take, and the end of one that was killed.
+/// So long the end of a command that was killed may take.
 const GRACE: Duration = Duration::from_millis(200);
 
 #[cfg(test)]

@@ -25,11 +25,11 @@ pub use transfer::{list, FileProgress, Outcome, Slots, Transfer};
 use launch::Launcher;
 use presence::Sign;
 use scr_plugin_api::pace::Limits;
-use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, PluginErrorKind, Transport};
+use scr_plugin_api::{held, CopyJob, CopyState, KvTree, PluginError, Transport};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 /// The transport `agent`.
@@ -100,21 +100,17 @@ impl Agent {
         }
         match self.launcher.see_that_one_runs() {
             Ok(()) => CopyState::Running(transfer.written()),
-            Err(why) => CopyState::Failed(PluginError::new(PluginErrorKind::Io, labelled(&why))),
+            Err(why) => CopyState::Failed(failed(&why)),
         }
     }
 
     /// From now on the agent knows that an application is there.
     fn be_present(&self) -> Result<(), PluginError> {
-        let mut application = self.application.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut application = held(&self.application);
         if !application.as_ref().is_some_and(Application::is_known) {
-            let present = Application::enter(&self.control).map_err(|error| {
-                PluginError::new(
-                    PluginErrorKind::Io,
-                    labelled(&format!("{}: {error}", self.control.display())),
-                )
-            })?;
-            *application = Some(present);
+            let present = Application::enter(&self.control);
+            let why = |error| failed(&format!("{}: {error}", self.control.display()));
+            *application = Some(present.map_err(why)?);
         }
         Ok(())
     }
@@ -148,7 +144,7 @@ scr_plugin_api::export_transport! {
 impl Transport for Agent {
     fn start(&self, job: &CopyJob) -> Result<Vec<u8>, PluginError> {
         self.be_present()?;
-        let mut new = Transfer::new(&self.control, job, self.limits).map_err(|error| refused(&error))?;
+        let mut new = Transfer::new(&self.control, job, self.limits)?;
         (new.width, new.slots) = (self.width, self.slots.clone());
         let known = Transfer::read(&new.path).map_err(|error| refused(&error))?;
         match known {
@@ -157,11 +153,9 @@ impl Transport for Agent {
                     return Err(refused(&format!("token {} was used for another job", job.token)));
                 }
             }
-            _ => new.begin().map_err(|error| PluginError::new(PluginErrorKind::Io, labelled(&error)))?,
+            _ => new.begin().map_err(|why| failed(&why))?,
         }
-        self.launcher
-            .see_that_one_runs()
-            .map_err(|why| PluginError::new(PluginErrorKind::Io, labelled(&why)))?;
+        self.launcher.see_that_one_runs().map_err(|why| failed(&why))?;
         Ok([TICKET, new.path.as_os_str().as_bytes()].concat())
     }
 
@@ -189,8 +183,7 @@ impl Transport for Agent {
             // It may be stopped, and stops the copy once it can go on.
             let _ = transfer.stop();
             let number = presence::Agent::find(&self.control).unwrap_or(0);
-            let text = format!("the agent, process {number}, {text}");
-            return Err(PluginError::new(PluginErrorKind::Io, labelled(&text)));
+            return Err(failed(&format!("the agent, process {number}, {text}")));
         }
     }
 
@@ -199,15 +192,12 @@ impl Transport for Agent {
         if transfer.outcome.is_some() {
             return Ok(());
         }
-        let failed =
-            |error| PluginError::new(PluginErrorKind::Io, labelled(&format!("cancelling failed: {error}")));
-        transfer.stop().map_err(failed)?;
+        transfer.stop().map_err(|error| failed(&format!("cancelling failed: {error}")))?;
         // An agent that is there answers, unless it is stuck in a file system; where there is none, nobody copies.
         let began = Instant::now();
         while presence::agent_is_there(&self.control) && self.find(ticket)?.outcome.is_none() {
             if began.elapsed() >= self.patience {
-                let text = "the agent does not answer; it stops the copy as soon as it can go on";
-                return Err(PluginError::new(PluginErrorKind::Io, labelled(text)));
+                return Err(failed("the agent does not answer; it stops the copy as soon as it can go on"));
             }
             std::thread::sleep(LEAST_PAUSE);
         }
@@ -222,12 +212,15 @@ impl Transport for Agent {
 }
 
 fn refused(text: &str) -> PluginError {
-    PluginError::new(PluginErrorKind::Refused, labelled(text))
+    PluginError::refused(format!("transport {NAME}: {text}"))
 }
 
-fn labelled(text: &str) -> String {
-    format!("transport agent: {text}")
+fn failed(text: &str) -> PluginError {
+    PluginError::io(format!("transport {NAME}: {text}"))
 }
+
+/// The name of the transport, in small letters.
+const NAME: &str = "agent";
 
 /// A ticket is this and the path of the transfer file.
 const TICKET: &[u8] = b"agent ";

@@ -17,6 +17,8 @@
 
 mod form;
 
+use crate::{refused, NAME};
+use scr_copying::check_order;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::pace::Limits;
 use scr_plugin_api::{above_standard, paths_in, CopyItem, CopyJob, KvTree, PluginError, PluginErrorKind};
@@ -84,16 +86,12 @@ pub enum Outcome {
 
 impl Transfer {
     /// For a job; nothing is written yet.
-    pub(crate) fn new(control: &Path, job: &CopyJob, limits: Limits) -> Result<Self, String> {
-        if job.token.is_empty() {
-            return Err("a job needs a token".to_owned());
-        }
-        let (mut sources, mut destinations) = (HashSet::new(), HashSet::new());
-        for item in &job.items {
-            if !sources.insert(&item.source) || !destinations.insert(&item.destination) {
-                let (from, to) = (item.source.display(), item.destination.display());
-                return Err(format!("job {} names {from} or {to} twice", job.token));
-            }
+    pub(crate) fn new(control: &Path, job: &CopyJob, limits: Limits) -> Result<Self, PluginError> {
+        check_order(NAME, job)?;
+        // Its form goes by the sources.
+        let mut sources = HashSet::new();
+        if let Some(twice) = job.items.iter().find(|item| !sources.insert(&item.source)) {
+            return Err(refused(&format!("job {} names {} twice", job.token, twice.source.display())));
         }
         let file = |item: &CopyItem| FileProgress { item: item.clone(), written: 0, crc: None };
         Ok(Self {

@@ -100,7 +100,7 @@ fn a_transfer_waits_for_a_place_and_one_that_should_stop_does_not() {
         std::thread::scope(|scope| {
             executor.start(scope, 1).unwrap();
             if after == usize::MAX {
-                while executor.lock().running.is_empty() {
+                while held(&executor.known).running.is_empty() {
                     std::thread::yield_now();
                 }
                 while Transfer::read(&transfer.path).unwrap().unwrap().running {
@@ -239,7 +239,7 @@ fn a_request_to_stop_is_answered_though_the_one_who_waits_looks_at_nothing_else(
     let outcome = || Transfer::read(&transfer.path).unwrap().unwrap().outcome;
     let answer = std::thread::scope(|scope| {
         executor.start(scope, 1).unwrap();
-        while executor.lock().running.is_empty() {
+        while held(&executor.known).running.is_empty() {
             std::thread::yield_now();
         }
         transfer.stop().unwrap();
