@@ -4,8 +4,8 @@
 
 use crate::Job;
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{held, CopyJob, PluginError};
-use std::collections::{BTreeMap, HashSet};
+use scr_plugin_api::{held, CopyJob, CopyState, PluginError};
+use std::collections::HashSet;
 use std::sync::{Arc, Mutex};
 
 /// All jobs that one transport object was asked for.
@@ -14,14 +14,8 @@ pub struct Jobs {
     /// Name of the transport, for tickets and messages.
     transport: &'static str,
     pace: Arc<Pace>,
-    jobs: Mutex<Known>,
-}
-
-#[derive(Debug, Default)]
-struct Known {
-    by_token: BTreeMap<String, Arc<Job>>,
-    /// Tokens in the order they came, so that the oldest can be forgotten.
-    order: Vec<String>,
+    /// The oldest first.
+    jobs: Mutex<Vec<Arc<Job>>>,
 }
 
 impl Jobs {
@@ -38,22 +32,26 @@ impl Jobs {
     pub fn begin(&self, order: &CopyJob) -> Result<Option<Arc<Job>>, PluginError> {
         check_order(self.transport, order)?;
         let mut known = held(&self.jobs);
-        if let Some(job) = known.by_token.get(&order.token).filter(|job| !job.has_failed()) {
+        let is_same = |job: &&Arc<Job>| job.order().token == order.token;
+        if let Some(job) = known.iter().find(is_same).filter(|job| !job.has_failed()) {
             if job.order() != order {
-                return Err(self.refused(&format!("token {} was used for another job", order.token)));
+                return Err(refused(
+                    self.transport,
+                    &format!("token {} was used for another job", order.token),
+                ));
             }
             return Ok(None);
         }
         let job = Arc::new(Job::new(order.clone(), Arc::clone(&self.pace)));
-        known.remember(order.token.clone(), Arc::clone(&job));
+        known.retain(|job| !is_same(&job));
+        known.push(Arc::clone(&job));
+        forget_oldest(&mut known, |job| !matches!(job.poll(), CopyState::Running(_)));
         Ok(Some(job))
     }
 
     /// Takes an order back that nobody could be found to work on.
     pub fn forget(&self, token: &str) {
-        let mut known = held(&self.jobs);
-        known.by_token.remove(token);
-        known.order.retain(|other| other != token);
+        held(&self.jobs).retain(|job| job.order().token != token);
     }
 
     /// The ticket of an order.
@@ -69,22 +67,21 @@ impl Jobs {
         let text = String::from_utf8_lossy(ticket);
         text.strip_prefix(self.transport)
             .and_then(|rest| rest.strip_prefix(' '))
-            .and_then(|token| held(&self.jobs).by_token.get(token).map(Arc::clone))
+            .and_then(|token| held(&self.jobs).iter().find(|job| job.order().token == token).cloned())
             .ok_or_else(|| {
-                self.refused(&format!("{:?} is no ticket of a copy that this process started", &*text))
+                refused(
+                    self.transport,
+                    &format!("{:?} is no ticket of a copy that this process started", &*text),
+                )
             })
     }
 
     /// Stops all jobs.
     pub fn cancel_all(&self) {
-        let jobs: Vec<_> = held(&self.jobs).by_token.values().map(Arc::clone).collect();
+        let jobs = held(&self.jobs).clone();
         for job in jobs {
             job.cancel();
         }
-    }
-
-    fn refused(&self, text: &str) -> PluginError {
-        refused(self.transport, text)
     }
 }
 
@@ -110,27 +107,14 @@ fn refused(transport: &str, text: &str) -> PluginError {
     PluginError::refused(format!("transport {transport}: {text}"))
 }
 
-impl Known {
-    /// Keeps the newest jobs only, but all that are under way: a run may flush for months.
-    fn remember(&mut self, token: String, job: Arc<Job>) {
-        self.order.retain(|other| *other != token);
-        self.order.push(token.clone());
-        self.by_token.insert(token, job);
-        let mut surplus = self.order.len().saturating_sub(MOST_KEPT);
-        let by_token = &mut self.by_token;
-        self.order.retain(|token| {
-            let running = matches!(
-                by_token.get(token).map(|job| job.poll()),
-                Some(scr_plugin_api::CopyState::Running(_))
-            );
-            let goes = surplus > 0 && !running;
-            if goes {
-                surplus -= 1;
-                by_token.remove(token);
-            }
-            !goes
-        });
-    }
+/// Keeps the newest jobs only, but all that are under way: a run may flush for months.
+pub fn forget_oldest<T>(known: &mut Vec<T>, has_ended: impl Fn(&T) -> bool) {
+    let mut surplus = known.len().saturating_sub(MOST_KEPT);
+    known.retain(|job| {
+        let goes = surplus > 0 && has_ended(job);
+        surplus -= usize::from(goes);
+        !goes
+    });
 }
 
 /// How many jobs can be asked about after they have ended.

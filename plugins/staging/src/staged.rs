@@ -5,7 +5,7 @@
 //! checks again.
 
 use crate::{ticket, Copies, Progress, Service, StagedFile};
-use scr_copying::{check_order, confirm, prepare};
+use scr_copying::{check_order, confirm, forget_oldest, prepare};
 use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Mutex;
@@ -97,12 +97,7 @@ impl<S: Service> Staged<S> {
             known.ticket != ticket && (entry.order.is_none() || token_of(known) != token_of(&entry))
         });
         known.push(entry);
-        let mut surplus = known.len().saturating_sub(MOST_KEPT);
-        known.retain(|known| {
-            let goes = surplus > 0 && known.ended.is_some();
-            surplus -= usize::from(goes);
-            !goes
-        });
+        forget_oldest(&mut known, |known| known.ended.is_some());
     }
 }
 
@@ -206,8 +201,6 @@ fn unfinished(copies: &Copies) -> String {
     }
 }
 
-/// How many jobs can be asked about, after they have ended, without asking the service.
-const MOST_KEPT: usize = 64;
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// The permissions that the host gives files before they have their own.
 const OWNERS: u32 = 0o600;
