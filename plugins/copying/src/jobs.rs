@@ -35,10 +35,8 @@ impl Jobs {
         let is_same = |job: &&Arc<Job>| job.order().token == order.token;
         if let Some(job) = known.iter().find(is_same).filter(|job| !job.has_failed()) {
             if job.order() != order {
-                return Err(refused(
-                    self.transport,
-                    &format!("token {} was used for another job", order.token),
-                ));
+                let why = format!("token {} was used for another job", order.token);
+                return Err(refused(self.transport, &why));
             }
             return Ok(None);
         }
@@ -69,10 +67,8 @@ impl Jobs {
             .and_then(|rest| rest.strip_prefix(' '))
             .and_then(|token| held(&self.jobs).iter().find(|job| job.order().token == token).cloned())
             .ok_or_else(|| {
-                refused(
-                    self.transport,
-                    &format!("{:?} is no ticket of a copy that this process started", &*text),
-                )
+                let why = format!("{:?} is no ticket of a copy that this process started", &*text);
+                refused(self.transport, &why)
             })
     }
 
