@@ -323,8 +323,16 @@ impl Job {
         T: Serialize + DeserializeOwned,
         E: Into<AnyError>,
     {
-        let own = self.agree((self.rank() == Rank(0)).then(ask).transpose())?;
+        let own = self.do_on_first(ask)?;
         Ok(broadcast_value(&*self.comm, own)?)
+    }
+
+    /// Lets rank 0 do what has one outcome for all ranks. Only rank 0 gets the value. Collective.
+    pub(crate) fn do_on_first<T, E: Into<AnyError>>(
+        &self,
+        work: impl FnOnce() -> Result<T, E>,
+    ) -> Collective<Option<T>> {
+        self.agree((self.rank() == Rank(0)).then(work).transpose())
     }
 
     /// Remembers that an operation has failed as the application has closed files of scr, if that is why.

@@ -10,7 +10,7 @@ use super::record::RankRecord;
 use super::room::{self, LimitedBy, Room};
 use super::shared_files::with_names_of;
 use super::stale::StalePart;
-use super::{record_withdrawn, Cache, StoreInUse, RECORDING};
+use super::{Cache, StoreInUse, RECORDING};
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::holdings::{next, waits, Goal, Holding, Lies, Limit, Standing};
@@ -19,9 +19,10 @@ use scr_base::fs::verify::expect_bytes;
 use scr_base::fs::Files;
 use scr_base::message::amount;
 use scr_comm::collective::{all_reduce, any, barrier, first_rank, Op};
-use scr_comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
+use scr_comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
 use scr_config::descriptor::Evict;
 use scr_config::param;
+use scr_prefix::ledger::Request;
 use scr_prefix::Seq;
 
 /// Why a store has no room for the old datasets and a new one.
@@ -372,8 +373,9 @@ impl Cache {
         let unrecorded = there.iter().filter(|cached| !cached.record_refused(job)).count();
         if any(&*job.comm, [unrecorded > 0])? == [true] {
             let seqs: Vec<Seq> = there.iter().map(|cached| cached.seq()).collect();
-            let recorded = if job.rank() == Rank(0) { record_withdrawn(job, &seqs, None) } else { Ok(()) };
-            job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
+            let request = Request::Withdraw { seqs: &seqs, which: None, alone: None };
+            let recorded = job.do_on_first(|| job.ledger().transact(&request));
+            recorded.map_err(|error| error.doing(RECORDING))?;
         }
         for &id in ids {
             self.dataset_mut(id).into_iter().for_each(|cached| cached.set_standing(Standing::Refused));

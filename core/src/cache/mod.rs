@@ -69,7 +69,7 @@ use record::RankRecord;
 use scr_base::fs::{Files, FsError, OwnedDir};
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
-use scr_comm::{CommError, Rank};
+use scr_comm::CommError;
 use scr_prefix::ledger::{Dropping, Request};
 use scr_prefix::{Between, DatasetDescriptor, FlushEntry, FlushFile, PrefixError, Seq};
 use sharing::Sharing;
@@ -406,7 +406,7 @@ impl Cache {
         // A dataset that an earlier run writes from now on belongs to nobody's past, and has a place in between too.
         let by_name = over.is_none();
         let over = over.filter(|_| !job.run.is_second);
-        let mut record = || {
+        let recorded = job.do_on_first(|| {
             over.map_or(Ok(()), |over| job.ledger().transact(&Request::GoBack(over)).map(drop))?;
             // No node of this run may have anything of them.
             let unseen = FlushFile::read(job.files(), &job.prefix).unwrap_or_default().entries().into_iter();
@@ -421,9 +421,8 @@ impl Cache {
             });
             seqs.extend(listed);
             withdrawn.map(drop)
-        };
-        let recorded = if job.rank() == Rank(0) { record() } else { Ok(()) };
-        job.agree(recorded).map_err(|error| error.doing(RECORDING))?;
+        });
+        recorded.map_err(|error| error.doing(RECORDING))?;
         let is_over =
             |entry: &FlushEntry| entry.is_only_checkpoint() && over.is_some_and(|over| over.has(entry.seq()));
         self.list(job, News::GivenUp(&|entry| seqs.contains(&entry.seq()) || is_over(entry)));
@@ -460,13 +459,6 @@ impl Cache {
         }
         self.part_of(record).dataset().to_owned()
     }
-}
-
-fn record_withdrawn(job: &Job, seqs: &[Seq], alone: Option<u64>) -> Result<(), PrefixError> {
-    if seqs.is_empty() {
-        return Ok(());
-    }
-    job.ledger().transact(&Request::Withdraw { seqs, which: None, alone }).map(drop)
 }
 
 const RECORDING: &str = "recording that datasets do not count any more";

@@ -40,11 +40,9 @@ pub(crate) fn all(job: &Job) -> Result<(), Error> {
         ledger.refuse_held(&entries, job.run.number)?;
         Ok(entries.iter().map(|entry| entry.id).collect())
     })?;
-    let recorded = match job.rank() {
-        Rank(0) if !listed.is_empty() => ledger.transact(&Request::Purge(&listed)).map(drop),
-        _ => Ok(()),
-    };
-    job.agree(recorded).map_err(|error| error.doing(doing))?;
+    let purge = Request::Purge(&listed);
+    let recorded = job.do_on_first(|| (!listed.is_empty()).then(|| ledger.transact(&purge)).transpose());
+    recorded.map_err(|error| error.doing(doing))?;
     listed.iter().try_for_each(|&id| dataset(job, id))?;
     job.report.info(&format!("Deleted {} datasets from the prefix directory", listed.len()));
     Ok(())

@@ -50,8 +50,8 @@ pub(crate) fn resolve_pending_flushes(
     running: &Running,
 ) -> Result<LeftWhole, Error> {
     wait_for_transfers(job, control, host)?;
-    let ended = if job.rank() == Rank(0) { end(job, running) } else { Ok(LeftWhole::default()) };
-    job.agree(ended).map_err(|error| error.doing("ending the flushes that earlier runs have left"))
+    let ended = job.do_on_first(|| end(job, running)).map(Option::unwrap_or_default);
+    ended.map_err(|error| error.doing("ending the flushes that earlier runs have left"))
 }
 
 fn end(job: &Job, running: &Running) -> Result<LeftWhole, AnyError> {

@@ -255,12 +255,9 @@ impl Flushes {
     /// # Errors
     /// One could not be taken back, and would list the dataset again.
     pub(crate) fn abandon(&mut self, job: &Job, name: &[u8]) -> Result<(), Error> {
-        let abandoned = match job.rank() {
-            Rank(0) => job.ledger().abandon(|dataset| dataset.name == name).map(drop),
-            _ => Ok(()),
-        };
+        let abandoned = job.do_on_first(|| job.ledger().abandon(|dataset| dataset.name == name));
         let doing = || format!("ending the flushes of `{}'", String::from_utf8_lossy(name));
-        job.agree(abandoned).map_err(|error| error.doing(doing()))?;
+        abandoned.map_err(|error| error.doing(doing()))?;
         self.unfinished.retain(|(_, record)| record.dataset.name != name);
         Ok(())
     }

@@ -110,11 +110,14 @@ impl Holding {
         said.into_iter().chain(cache).chain([prefix]).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether a run can restart from it. The files of a dataset in place may be gone once a newer one has its name; if they are
-    /// still there, it is fetched.
+    /// Whether a run can restart from it.
     pub(crate) fn is_restartable(&self) -> bool {
-        let is_overwritten = self.cache == Lies::InPlace && self.prefix.is_superseded();
-        self.is_checkpoint && self.standing != Standing::Refused && !is_overwritten
+        self.is_checkpoint && self.standing != Standing::Refused && !self.is_overwritten()
+    }
+
+    /// The files of a dataset in place may be gone once a newer one has its name; if they are still there, it is fetched.
+    pub(crate) fn is_overwritten(&self) -> bool {
+        self.cache == Lies::InPlace && self.prefix.is_superseded()
     }
 
     /// Whether a run restarts from it unless there is a newer one: nobody has gone back over it.

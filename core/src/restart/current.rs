@@ -6,10 +6,9 @@ use crate::error::Doing as _;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
-use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::ledger::{Candidate, Request};
-use scr_prefix::{Between, PrefixError, Restarted, Seq};
+use scr_prefix::{Between, Restarted, Seq};
 
 /// A checkpoint that the user or the application has named.
 pub(crate) struct Chosen {
@@ -96,15 +95,13 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
 /// # Errors
 /// It cannot be recorded: the next run would go back once more, and give up what this one writes.
 pub(super) fn record_chosen(job: &Job, name: &[u8], went_back: &WentBack) -> Result<(), Error> {
-    let recorded = if job.rank() == Rank(0) { record(job, name, went_back) } else { Ok(()) };
-    job.agree(recorded).map_err(|error| error.doing("recording the restart from what SCR_CURRENT names"))
-}
-
-fn record(job: &Job, name: &[u8], &WentBack(over): &WentBack) -> Result<(), PrefixError> {
-    let job_id = job.params.get(&param::JOB_ID);
+    let (WentBack(over), job_id) = (went_back, job.params.get(&param::JOB_ID));
     let last = Restarted { job_id, name: name.to_owned(), chosen: Some(over.after), next: over.before };
-    last.write(job.files(), &job.prefix)?;
-    job.ledger().transact(&Request::MakeCurrent(name)).map(drop)
+    let recorded = job.do_on_first(|| {
+        last.write(job.files(), &job.prefix)?;
+        job.ledger().transact(&Request::MakeCurrent(name))
+    });
+    recorded.map(drop).map_err(|error| error.doing("recording the restart from what SCR_CURRENT names"))
 }
 
 /// The last restart from this name in this allocation, if there was one.

@@ -26,7 +26,7 @@ use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::ledger::Candidate;
 use scr_prefix::ledger::{Dropping, Leave, Leaving, Request, Whose};
-use scr_prefix::{Between, Seq};
+use scr_prefix::{Between, DatasetDescriptor, Seq};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -67,8 +67,8 @@ impl Restart {
     /// It is not in cache, and cannot be fetched.
     pub(crate) fn read_output(from: &mut Fetcher<'_>, wanted: &Candidate) -> Result<(), Error> {
         let is_it = |cached: &&CachedDataset| {
-            let is_overwritten = cached.record.protection.bypass && cached.prefix.is_superseded();
-            cached.seq() == wanted.seq && cached.record.dataset.name == wanted.name && !is_overwritten
+            let is_named = cached.seq() == wanted.seq && cached.record.dataset.name == wanted.name;
+            is_named && !cached.holding().is_overwritten()
         };
         let id = match from.cache.datasets().iter().find(is_it) {
             Some(cached) => cached.id(),
@@ -483,17 +483,12 @@ impl WentBack {
     /// Takes back the flushes of newer checkpoints that have arrived and could not be closed: whoever closes them later would
     /// list them again, and make one of them current. Collective.
     fn abandon_newer(&self, job: &Job, chosen: &[u8]) -> Result<(), Error> {
-        let abandoned = match job.rank() {
-            // One of the same name is what was asked for, and output has to arrive.
-            Rank(0) => job.ledger().abandon(|dataset| {
-                let is_unwanted = dataset.is_only_checkpoint() && dataset.name != chosen;
-                is_unwanted && dataset.seq() > self.0.after
-            }),
-            _ => Ok(false),
+        // One of the same name is what was asked for, and output has to arrive.
+        let is_unwanted = |dataset: &DatasetDescriptor| {
+            dataset.is_only_checkpoint() && dataset.name != chosen && dataset.seq() > self.0.after
         };
-        job.agree(abandoned)
-            .map(drop)
-            .map_err(|error| error.doing("ending the flushes of checkpoints newer than the chosen one"))
+        let abandoned = job.do_on_first(|| job.ledger().abandon(is_unwanted)).map(drop);
+        abandoned.map_err(|error| error.doing("ending the flushes of checkpoints newer than the chosen one"))
     }
 
     /// Drops the newer checkpoints if the user wants that: `SCR_DROP_AFTER_CURRENT`. They leave the index, and also the cache, or

@@ -12,7 +12,7 @@ use crate::log::{Event, Record};
 use crate::restart::Restart;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::same_everywhere;
-use scr_comm::{Collective, Mismatch, Rank};
+use scr_comm::{CollectiveError, Mismatch};
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::ledger::{Dropping, Leave, Leaving, Request};
 use scr_prefix::{Index, IndexEntry, Seq};
@@ -54,7 +54,10 @@ impl Session {
                 return Err(Error::Argument { what });
             }
         };
-        let record = |job: &Job| make_current(job, name);
+        let record = |job: &Job| {
+            let changed = job.do_on_first(|| job.ledger().transact(&Request::MakeCurrent(name))).map(drop);
+            changed.map_err(|error| error.doing("changing the index of the prefix directory"))
+        };
         restart.choose(&mut Fetcher::new(job, cache, schemes), name, seq, record)?;
         self.job.log.add_entry(Record::event(Event::Current).id(seq.id).named(name));
         self.last_checkpoint = checkpoint;
@@ -66,29 +69,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if the index cannot be changed. A name that no dataset has is none: it is gone already.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
-        let _call = self.begin_call("SCR_Drop");
-        self.check_name("SCR_Drop", name)?;
-        let doing = || format!("dropping `{}'", String::from_utf8_lossy(name));
-        self.refuse_held(name).map_err(|error| error.doing(doing()))?;
-        let in_cache = self.end_flushes_of(name)?;
-        let mut dropped = Ok(());
-        for step in Leave::order(Leaving::Dropped) {
-            match step {
-                Leave::Record => self.give_up(name, &in_cache, None)?,
-                Leave::Index => dropped = self.drop_from_index(name),
-                // There it would be restarted from, and flushed and listed again by the next run.
-                Leave::Cache => self.leave_cache(name, &in_cache)?,
-            }
-        }
-        dropped.map_err(|error| error.doing(doing()))
-    }
-
-    fn drop_from_index(&self, name: &[u8]) -> Collective<()> {
-        let job = &self.job;
-        job.agree(match job.rank() {
-            Rank(0) => job.ledger().drop_datasets(Dropping::Named(name), job.run.number).map(drop),
-            _ => Ok(()),
-        })
+        self.let_leave("SCR_Drop", "dropping", name, Leaving::Dropped)
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -96,36 +77,47 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if a file cannot be removed. A name that no dataset has is none: it is gone already.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
-        let _call = self.begin_call("SCR_Delete");
-        self.check_name("SCR_Delete", name)?;
-        self.refuse_held(name)
-            .map_err(|error| error.doing(format!("deleting `{}'", String::from_utf8_lossy(name))))?;
+        self.let_leave("SCR_Delete", "deleting", name, Leaving::Deleted)
+    }
+
+    fn let_leave(
+        &mut self,
+        call: &'static str,
+        doing: &str,
+        name: &[u8],
+        leaving: Leaving,
+    ) -> Result<(), Error> {
+        let _call = self.begin_call(call);
+        self.check_name(call, name)?;
+        let (label, is_deletion) = (String::from_utf8_lossy(name), leaving == Leaving::Deleted);
+        let failed = |error: CollectiveError| error.doing(format!("{doing} `{label}'"));
+        // What another run reads in place is refused before anything is done that cannot be undone.
+        let run = self.job.run.number;
+        let refused = self.job.do_on_first(|| {
+            let ledger = self.job.ledger();
+            ledger.index().and_then(|index| ledger.refuse_held_named(&index, name, run))
+        });
+        refused.map_err(failed)?;
         let in_cache = self.end_flushes_of(name)?;
-        let mut was_listed = false;
-        for step in Leave::order(Leaving::Deleted) {
+        // Nothing that is deleted is left to be listed again.
+        let alone = self.job.run.number_alone().filter(|_| is_deletion);
+        let (mut was_listed, mut dropped) = (true, Ok(None));
+        for step in Leave::order(leaving) {
             match step {
-                // Nothing that is deleted is left to be listed again.
-                Leave::Record => self.give_up(name, &in_cache, self.job.run.number_alone())?,
-                Leave::Index => was_listed = delete::named(&self.job, name)?,
+                Leave::Record => self.give_up(name, &in_cache, alone)?,
+                Leave::Index if is_deletion => was_listed = delete::named(&self.job, name)?,
+                Leave::Index => {
+                    let which = Dropping::Named(name);
+                    dropped = self.job.do_on_first(|| self.job.ledger().drop_datasets(which, run));
+                }
+                // There it would be restarted from, and flushed and listed again by the next run.
                 Leave::Cache => self.leave_cache(name, &in_cache)?,
             }
         }
         if !was_listed && in_cache.is_empty() {
-            let label = String::from_utf8_lossy(name);
-            self.job.report.info(&format!("SCR_Delete: there is no dataset named `{label}'"));
+            self.job.report.info(&format!("{call}: there is no dataset named `{label}'"));
         }
-        Ok(())
-    }
-
-    /// Refuses to drop or delete what another run reads in place, before anything is done that cannot be undone. Collective.
-    fn refuse_held(&self, name: &[u8]) -> Collective<()> {
-        let ledger = self.job.ledger();
-        self.job.agree(match self.job.rank() {
-            Rank(0) => {
-                ledger.index().and_then(|index| ledger.refuse_held_named(&index, name, self.job.run.number))
-            }
-            _ => Ok(()),
-        })
+        dropped.map(drop).map_err(failed)
     }
 
     /// Ends the flushes of the datasets of this name, or those would be listed again once they have arrived. Gives the ids of
@@ -186,15 +178,6 @@ enum Listed {
     /// Its place, and its number.
     Checkpoint(Seq, u64),
     Output(Candidate),
-}
-
-/// The dataset of this name becomes the current one. Collective.
-fn make_current(job: &Job, name: &[u8]) -> Result<(), Error> {
-    let changed = match job.rank() {
-        Rank(0) => job.ledger().transact(&Request::MakeCurrent(name)).map(drop),
-        _ => Ok(()),
-    };
-    job.agree(changed).map_err(|error| error.doing("changing the index of the prefix directory"))
 }
 
 /// The findings of rank 0 on one dataset in the index, on all ranks.

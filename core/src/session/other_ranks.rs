@@ -306,12 +306,8 @@ fn save(job: &Job, cache: &Cache, schemes: &Schemes, other: &OfOtherRanks) -> Re
     let began = job.elapsed();
     copy(job, cache, record.dataset.id);
     barrier(&*job.comm)?;
-    let built = match job.rank() {
-        Rank(0) => build(job, schemes, record.id_in_prefix),
-        _ => Ok(()),
-    };
-    match job.agree(built) {
-        Ok(()) => {
+    match job.do_on_first(|| build(job, schemes, record.id_in_prefix)) {
+        Ok(_) => {
             let took = (job.elapsed() - began).as_secs_f64();
             job.report.notice(&format!("{label} is complete in the prefix directory, after {took:.3} s"));
             Ok(true)
