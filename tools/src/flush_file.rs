@@ -124,73 +124,56 @@ impl Selection {
 
     /// The answer in the allocation `job_id`. Only datasets in its cache are left to flush.
     fn ask(&self, file: &FlushFile, before: Option<u64>, job_id: &str) -> Reply {
-        let mut all = file.entries();
-        all.retain(|entry| before.is_none_or(|before| entry.id < before));
-        let one = |id: u64| file.entry(id).into_iter().collect::<Vec<_>>();
-        let within_reach = |entries: Vec<FlushEntry>| -> (Vec<_>, Vec<_>) {
-            entries.into_iter().partition(|entry| {
-                entry.is_at(Location::Prefix) || entry.allocation().is_none_or(|of| of == job_id)
-            })
+        let is_listed = self.latest || self.list_ckpt || self.list_output;
+        let mut datasets = match self.of_one() {
+            Some(id) => file.entry(id).into_iter().collect(),
+            None => file.entries(),
         };
-        let reached = |of: fn(Vec<FlushEntry>) -> Reply, entries: Vec<FlushEntry>| {
-            let (ours, elsewhere) = within_reach(entries);
-            Reply { elsewhere, ..of(ours) }
-        };
-        match *self {
-            Self { latest: true, .. } => {
-                all.retain(|entry| entry.checkpoint);
-                let (mut ours, mut elsewhere) = within_reach(all);
-                ours.truncate(1);
-                elsewhere.retain(|entry| ours.iter().all(|newest| entry.seq() > newest.seq()));
-                Reply { elsewhere, ..Reply::ids(ours) }
-            }
-            Self { list_ckpt: true, .. } => {
-                all.retain(|entry| entry.checkpoint);
-                reached(Reply::ids, all)
-            }
-            Self { list_output: true, .. } => {
-                all.retain(|entry| entry.output);
-                all.reverse();
-                reached(Reply::ids, all)
-            }
-            Self { needflush: Some(id), .. } => {
-                reached(|entries| Reply::is_so(entries, FlushEntry::needs_flush), one(id))
-            }
-            Self { id: Some(id), .. } => Reply::is_so(one(id), |entry| entry.is_at(Location::Prefix)),
-            Self { location: Some(id), .. } => Reply::of_each(one(id), places),
-            Self { name: Some(id), .. } => Reply::of_each(one(id), FlushEntry::name_text),
-            _ => Reply { yes: true, text: table(&all), datasets: all, elsewhere: Vec::new() },
+        datasets.retain(|entry| {
+            let is_meant = self.of_one().is_some() || before.is_none_or(|before| entry.id < before);
+            is_meant
+                && (entry.checkpoint || !(self.latest || self.list_ckpt))
+                && (entry.output || !self.list_output)
+        });
+        if self.list_output {
+            datasets.reverse();
         }
+        let mut elsewhere = Vec::new();
+        if is_listed || self.needflush.is_some() {
+            let is_within_reach = |entry: &FlushEntry| {
+                entry.is_at(Location::Prefix) || entry.allocation().is_none_or(|of| of == job_id)
+            };
+            (datasets, elsewhere) = datasets.into_iter().partition(is_within_reach);
+        }
+        if self.latest {
+            datasets.truncate(1);
+            elsewhere.retain(|entry| datasets.iter().all(|newest| entry.seq() > newest.seq()));
+        }
+        let is_any = |what: fn(&FlushEntry) -> bool| datasets.iter().any(what);
+        let lines =
+            |line: fn(&FlushEntry) -> String| datasets.iter().map(|entry| line(entry) + "\n").collect();
+        let (yes, text) = match *self {
+            Self { needflush: Some(_), .. } => (is_any(FlushEntry::needs_flush), lines(whether_there)),
+            Self { id: Some(_), .. } => (is_any(|entry| entry.is_at(Location::Prefix)), lines(whether_there)),
+            Self { location: Some(_), .. } => (is_any(|_| true), lines(places)),
+            Self { name: Some(_), .. } => (is_any(|_| true), lines(FlushEntry::name_text)),
+            _ if is_listed => {
+                let ids: Vec<_> = datasets.iter().map(|entry| entry.id.to_string()).collect();
+                (is_any(|_| true), if ids.is_empty() { String::new() } else { ids.join(" ") + "\n" })
+            }
+            _ => (true, table(&datasets)),
+        };
+        Reply { yes, text, datasets, elsewhere }
     }
 }
 
+/// In words whether a dataset is in the prefix directory.
+fn whether_there(entry: &FlushEntry) -> String {
+    let not = if entry.is_at(Location::Prefix) { "" } else { "not " };
+    format!("dataset {} `{}' is {not}in the prefix directory", entry.id, on_one_line(&entry.name_text()))
+}
+
 impl Reply {
-    /// Whether something holds of the one dataset, and in words whether it is in the prefix directory.
-    fn is_so(datasets: Vec<FlushEntry>, what: fn(&FlushEntry) -> bool) -> Self {
-        let yes = datasets.iter().any(what);
-        let in_words = |entry: &FlushEntry| {
-            let not = if entry.is_at(Location::Prefix) { "" } else { "not " };
-            format!(
-                "dataset {} `{}' is {not}in the prefix directory\n",
-                entry.id,
-                on_one_line(&entry.name_text())
-            )
-        };
-        let text = datasets.iter().map(in_words).collect();
-        Self { yes, text, datasets, elsewhere: Vec::new() }
-    }
-
-    fn ids(datasets: Vec<FlushEntry>) -> Self {
-        let ids: Vec<_> = datasets.iter().map(|entry| entry.id.to_string()).collect();
-        let text = if ids.is_empty() { String::new() } else { ids.join(" ") + "\n" };
-        Self { yes: !ids.is_empty(), text, datasets, elsewhere: Vec::new() }
-    }
-
-    fn of_each(datasets: Vec<FlushEntry>, line: fn(&FlushEntry) -> String) -> Self {
-        let text = datasets.iter().map(|entry| line(entry) + "\n").collect();
-        Self { yes: !datasets.is_empty(), text, datasets, elsewhere: Vec::new() }
-    }
-
     fn json(&self) -> Value {
         let rows = self.datasets.iter().map(|entry| {
             json!({

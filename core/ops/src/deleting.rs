@@ -22,21 +22,12 @@ pub enum DeleteError {
     Thread(#[from] RunError),
 }
 
-/// The fate of a name.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Deleted {
-    /// Its known copies in cache, from which no run restarts any more.
-    pub dropped: Dropped,
-    /// Why files of it may remain.
-    pub notes: Vec<String>,
-}
-
 /// Deletes the datasets of a name with their files in the prefix directory, as `SCR_Delete` does in a job, and then drops the
 /// name.
 ///
 /// # Errors
 /// [`DeleteError`]. A dataset that was only partly deleted is invalid, and can be deleted again.
-pub fn delete_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Deleted, DeleteError> {
+pub fn delete_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, DeleteError> {
     let index = LedgerDir { files, prefix }.index()?;
     let listed = index.entries().into_iter().filter(|entry| entry.name == name).map(|entry| entry.id);
     let mut ids = index.others_named(name, 0);
@@ -52,5 +43,5 @@ pub fn delete_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result
     }
     let mut dropped = drop_dataset(files, prefix, name)?;
     dropped.found |= !ids.is_empty();
-    Ok(Deleted { dropped, notes })
+    Ok(Dropped { notes, ..dropped })
 }

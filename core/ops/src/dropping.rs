@@ -15,6 +15,8 @@ pub struct Dropped {
     pub in_cache: Vec<u64>,
     /// Further information for the user.
     pub caution: Option<&'static str>,
+    /// Why files may remain, where it was deleted with them.
+    pub notes: Vec<String>,
 }
 
 /// Takes the datasets of a name out of the index and out of the flush file, and ends their flushes. No run restarts from a copy
@@ -82,7 +84,7 @@ fn drop_named(
     }
     known.retain(FlushEntry::is_on_nodes);
     let in_cache = known.iter().map(|entry| entry.id).collect();
-    Ok(Dropped { name: name.to_vec(), found, in_cache, caution })
+    Ok(Dropped { name: name.to_vec(), found, in_cache, caution, notes: Vec::new() })
 }
 
 /// The datasets of the flush file; none if it is damaged.

@@ -31,12 +31,12 @@ mod saving;
 pub mod scrub;
 mod unsaved;
 
-pub use deleting::{delete_dataset, DeleteError, Deleted};
+pub use deleting::{delete_dataset, DeleteError};
 pub use dropping::{drop_dataset, drop_later, Dropped};
 pub use extract::{extract, ExtractError, Extracted};
 pub use holdings::{holdings, Copy, Found, Held};
 pub use import::{Import, ImportError, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
-pub use saving::{may_lack_entries, Plan, Saving, Why};
+pub use saving::{may_lack_entries, Plan, Saving};
 pub use unsaved::unsaved;

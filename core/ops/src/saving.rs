@@ -15,26 +15,19 @@ pub fn may_lack_entries(files: &dyn Files, prefix: &Prefix, job_id: &str) -> boo
 
 /// The datasets that are in cache only and matter, and what becomes of them, in the order in which it does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Saving(Vec<(FlushEntry, Plan)>);
+pub struct Saving(pub Vec<(FlushEntry, Plan)>);
 
-/// The plan for a dataset.
+/// The plan for a dataset: it is saved, and why, or it cannot be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Plan {
-    /// It is saved; a checkpoint only where no newer one that replaces it could be.
-    Save(Why),
-    /// Another allocation has recorded it, and only the nodes of that one may still have it.
-    Elsewhere,
-}
-
-/// Why a dataset is saved.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Why {
     /// It is output that is to be kept.
     Output,
-    /// It is the newest checkpoint.
+    /// It is the newest checkpoint. An older one is saved only where no newer one that replaces it could be.
     Newest,
     /// It is the newest checkpoint of its allocation, and a run of another one has gone on without it.
     PassedOver,
+    /// Another allocation has recorded it, and only the nodes of that one may still have it.
+    Elsewhere,
 }
 
 impl Saving {
@@ -65,11 +58,10 @@ impl Saving {
             let newer = replacing(point);
             let is_passed_over = |newer| Some(entry.id) == newest && entry.is_passed_over(newer);
             match entry.is_still_wanted(|_| newer.is_some()) {
-                false => newer.is_some_and(is_passed_over).then_some(Plan::Save(Why::PassedOver)),
+                false => newer.is_some_and(is_passed_over).then_some(Plan::PassedOver),
                 true if !is_ours(entry) => Some(Plan::Elsewhere),
-                true if entry.output => Some(Plan::Save(Why::Output)),
-                true if !entry.checkpoint => None,
-                true => Some(Plan::Save(Why::Newest)),
+                true if entry.output => Some(Plan::Output),
+                true => entry.checkpoint.then_some(Plan::Newest),
             }
         };
         let mut all: Vec<_> =
@@ -78,58 +70,42 @@ impl Saving {
         Self(all)
     }
 
-    /// Whether nothing is in cache only.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Whether a dataset is one of them.
-    pub(super) fn has(&self, id: u64) -> bool {
-        self.0.iter().any(|(dataset, _)| dataset.id == id)
-    }
-
     /// The datasets with this plan.
     pub fn planned(&self, plan: Plan) -> impl Iterator<Item = &FlushEntry> {
         self.0.iter().filter(move |(_, of)| *of == plan).map(|(dataset, _)| dataset)
     }
 
-    /// Goes through the datasets to save, in order: `save` says whether it could save one. Returns whether everything of this
-    /// allocation is saved that has to be.
-    pub fn carry_out<'s>(&'s self, mut save: impl FnMut(&'s FlushEntry, Why) -> bool) -> bool {
-        let mut saved: Vec<RestartPoint> = Vec::new();
-        let mut is_safe = true;
+    /// Goes through the datasets to save, in order: `save` says whether it could save one. Returns whether everything is saved
+    /// that has to be.
+    pub fn carry_out<'s>(&'s self, mut save: impl FnMut(&'s FlushEntry, Plan) -> bool) -> bool {
+        let (mut saved, mut is_safe): (Vec<RestartPoint>, _) = (Vec::new(), true);
         for (dataset, plan) in &self.0 {
-            let (Plan::Save(why), point) = (*plan, dataset.restart_point()) else { continue };
+            let (point, is_newest) = (dataset.restart_point(), *plan == Plan::Newest);
             // An older one is better than none.
-            if why == Why::Newest && saved.iter().any(|newer| newer.replaces(point)) {
+            if is_newest && saved.iter().any(|newer| newer.replaces(point)) {
                 continue;
             }
-            let is_saved = save(dataset, why);
-            saved.extend((is_saved && why == Why::Newest).then_some(point));
+            let is_saved = *plan != Plan::Elsewhere && save(dataset, *plan);
+            saved.extend((is_saved && is_newest).then_some(point));
             is_safe &= is_saved;
         }
         is_safe
     }
 
-    /// The datasets that are saved, if those are whole of which `is_whole` is so.
-    pub fn saved(&self, mut is_whole: impl FnMut(&FlushEntry) -> bool) -> Vec<&FlushEntry> {
+    /// The datasets that are saved and why, if those are whole of which `is_whole` is so.
+    pub fn saved(&self, mut is_whole: impl FnMut(&FlushEntry) -> bool) -> Vec<(&FlushEntry, Plan)> {
         let mut saved = Vec::new();
-        self.carry_out(|dataset, _| {
+        self.carry_out(|dataset, plan| {
             let whole = is_whole(dataset);
-            saved.extend(whole.then_some(dataset));
+            saved.extend(whole.then_some((dataset, plan)));
             whole
         });
         saved
     }
 
-    /// The plan for a dataset, if all are whole; `None` where another one takes its place.
+    /// Why a dataset is saved, if all are whole; `None` where it is not, or another one takes its place.
     pub fn fate(&self, id: u64) -> Option<Plan> {
-        let mut fate = None;
-        self.carry_out(|dataset, why| {
-            fate = fate.or((dataset.id == id).then_some(Plan::Save(why)));
-            true
-        });
-        fate
+        self.saved(|_| true).into_iter().find(|(dataset, _)| dataset.id == id).map(|(_, plan)| plan)
     }
 }
 
@@ -167,9 +143,6 @@ mod tests {
         saving.planned(plan).map(|entry| entry.id).collect()
     }
 
-    const OUTPUT: Plan = Plan::Save(Why::Output);
-    const NEWEST: Plan = Plan::Save(Why::Newest);
-
     /// The command said that there was nothing to save.
     #[test]
     fn a_checkpoint_that_another_allocation_has_passed_over_is_unsaved() {
@@ -182,11 +155,10 @@ mod tests {
         add(1, 8, "7", Location::Prefix);
         add(1, 9, "7", Location::Cache);
         add(2, 10, "8", Location::Prefix);
-        let passed_over = |file: &FlushFile, job: &str| {
-            ids(&saving(file, job), Plan::Save(Why::PassedOver)).first().copied()
-        };
+        let passed_over =
+            |file: &FlushFile, job: &str| ids(&saving(file, job), Plan::PassedOver).first().copied();
         assert_eq!((passed_over(&file, "7"), passed_over(&file, "8")), (Some(9), None));
-        assert!(ids(&saving(&file, "7"), NEWEST).is_empty());
+        assert!(ids(&saving(&file, "7"), Plan::Newest).is_empty());
         assert!(ids(&saving(&file, "8"), Plan::Elsewhere).is_empty(), "the later one goes on without it");
         let mut later = file.clone();
         let own = DatasetDescriptor {
@@ -208,10 +180,10 @@ mod tests {
         file.record(&of(1, Some(4)), Location::Prefix);
         file.record(&of(2, Some(4)), Location::Cache);
         file.record(&of(3, Some(3)), Location::Prefix);
-        assert_eq!(ids(&saving(&file, ""), NEWEST), [2]);
+        assert_eq!(ids(&saving(&file, ""), Plan::Newest), [2]);
         assert_eq!(ids(&saving(&file, "other"), Plan::Elsewhere), [2]);
         file.record(&of(4, None), Location::Prefix);
-        assert!(ids(&saving(&file, ""), NEWEST).is_empty(), "C SCR does not say how many");
+        assert!(ids(&saving(&file, ""), Plan::Newest).is_empty(), "C SCR does not say how many");
     }
 
     #[test]
@@ -222,11 +194,11 @@ mod tests {
         file.record(&of(1, 4), Location::Cache);
         file.record(&of(2, 3), Location::Cache);
         file.record(&DatasetDescriptor { any_ranks: true, ..of(3, 2) }, Location::Prefix);
-        assert!(ids(&saving(&file, ""), NEWEST).is_empty());
+        assert!(ids(&saving(&file, ""), Plan::Newest).is_empty());
         file.record(&of(4, 2), Location::Prefix);
         file.record(&DatasetDescriptor { any_ranks: true, ..of(5, 3) }, Location::Cache);
         file.record(&of(6, 2), Location::Prefix);
-        assert_eq!(ids(&saving(&file, ""), NEWEST), [5], "one that only two ranks can read does not");
+        assert_eq!(ids(&saving(&file, ""), Plan::Newest), [5], "one that only two ranks can read does not");
     }
 
     /// All of it was copied from the nodes, could not be listed, and the command said that it was not safe.
@@ -240,7 +212,7 @@ mod tests {
         let mut all = held(&file);
         all.iter_mut().filter(|held| held.entry.id > 1).for_each(|held| held.copy = Copy::Refused);
         let saving = Saving::of(&all, "", false);
-        assert_eq!((ids(&saving, OUTPUT), ids(&saving, NEWEST)), (vec![3], vec![1]));
+        assert_eq!((ids(&saving, Plan::Output), ids(&saving, Plan::Newest)), (vec![3], vec![1]));
     }
 
     #[test]
@@ -260,14 +232,14 @@ mod tests {
         add(7, true, false, "7", Location::Cache);
         add(8, true, false, "6", Location::Cache);
         let unsaved = saving(&file, "7");
-        assert_eq!((ids(&unsaved, OUTPUT), ids(&unsaved, NEWEST)), (vec![6, 1], vec![7, 5]));
+        assert_eq!((ids(&unsaved, Plan::Output), ids(&unsaved, Plan::Newest)), (vec![6, 1], vec![7, 5]));
         // With the id of no job, or of another one, nothing may be called safe.
         assert_eq!(ids(&unsaved, Plan::Elsewhere), [8]);
         assert_eq!(ids(&saving(&file, "defjobid"), Plan::Elsewhere), [8, 7, 6, 5, 1]);
         // Each command tried again to save it, in vain.
         file.record_replaced(6, 9);
-        assert_eq!(ids(&saving(&file, "7"), OUTPUT), [1]);
-        assert!(saving(&FlushFile::default(), "7").is_empty());
+        assert_eq!(ids(&saving(&file, "7"), Plan::Output), [1]);
+        assert!(saving(&FlushFile::default(), "7").0.is_empty());
     }
 
     #[test]
@@ -284,11 +256,12 @@ mod tests {
             file.record(&of(id, ranks, checkpoint), Location::Cache);
         }
         let saving = saving(&file, "");
-        let saved = |lost: u64| saving.saved(|dataset| dataset.id != lost).iter().map(|it| it.id).collect();
+        let saved =
+            |lost: u64| saving.saved(|dataset| dataset.id != lost).iter().map(|(it, _)| it.id).collect();
         let (all, without): (Vec<u64>, Vec<u64>) = (saved(0), saved(3));
         assert_eq!((all, without), (vec![2, 4, 3], vec![2, 4, 1]));
         assert!(saving.carry_out(|_, _| true) && !saving.carry_out(|dataset, _| dataset.id != 3));
-        assert_eq!([1, 2, 3].map(|id| saving.fate(id)), [None, Some(OUTPUT), Some(NEWEST)]);
-        assert!(!saving.is_empty() && Saving::of(&[], "", false).is_empty());
+        assert_eq!([1, 2, 3].map(|id| saving.fate(id)), [None, Some(Plan::Output), Some(Plan::Newest)]);
+        assert!(Saving::of(&[], "", false).0.is_empty());
     }
 }

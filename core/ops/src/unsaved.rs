@@ -61,8 +61,8 @@ fn saved(
     here.iter().for_each(|(_, record)| flush.record(&record.dataset_in_prefix(), Location::Cache));
     let all = holdings(files, prefix, &flush, Some(&index), None);
     let is_saved = |record: &RankRecord| {
-        let saving = Saving::of(&all, &record.dataset.job_id, false);
-        !saving.has(record.id_in_prefix)
+        let lost = Saving::of(&all, &record.dataset.job_id, false).0;
+        lost.iter().all(|(lost, _)| lost.id != record.id_in_prefix)
     };
     Ok(here.into_iter().filter(|(_, record)| is_saved(record)).map(|(&id, _)| id).collect())
 }

@@ -705,7 +705,7 @@ fn all_that_is_newer_is_dropped_at_once_and_an_older_one_whose_name_came_again_s
     assert_eq!(listed(&world).0, [1, 2, 3], "nothing is dropped");
     let dropped = |name: &[u8], id| {
         let name = name.to_vec();
-        Dropped { name, found: true, in_cache: vec![id], caution: None }
+        Dropped { name, found: true, in_cache: vec![id], caution: None, notes: Vec::new() }
     };
     assert_eq!(drop_after(b"ckpt.2"), Some(vec![dropped(b"ckpt.1", 4), dropped(b"ckpt.3", 3)]));
     assert_eq!(drop_after(b"ckpt.2"), Some(Vec::new()));

@@ -21,8 +21,8 @@ use scr_base::message::amount;
 use scr_config::param;
 use scr_core::scavenge::{BuildError, Builder};
 use scr_ops::{
-    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Deleted, Dropped,
-    ExtractError, Extracted, Held, Import, Imported, Plan, Saving, Why,
+    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped,
+    ExtractError, Extracted, Held, Import, Imported, Plan, Saving,
 };
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushFile, Prefix, PrefixError};
@@ -204,11 +204,11 @@ fn only_in_cache(Held { entry: dataset, copy, .. }: &Held, fate: Option<Plan>) -
         return format!("{where_it_lies}, and no run restarts from it: {}", copy.in_words().1);
     }
     let what = match fate {
-        Some(Plan::Save(Why::Output)) => "`scr postrun' there copies it to the prefix directory".to_owned(),
-        Some(Plan::Save(Why::Newest)) => {
+        Some(Plan::Output) => "`scr postrun' there copies it to the prefix directory".to_owned(),
+        Some(Plan::Newest) => {
             format!("{job} restarts from it, and `scr postrun' there copies it to the prefix directory")
         }
-        Some(Plan::Save(Why::PassedOver)) => {
+        Some(Plan::PassedOver) => {
             "a run of another allocation has gone on without it, and `scr postrun' there copies it to the prefix directory"
                 .to_owned()
         }
@@ -234,11 +234,9 @@ fn change(
 fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
     let shown = name.to_string_lossy();
     let deleted = environment::was_used(prefix).then(|| delete_dataset(&*env.files, prefix, name.as_bytes()));
-    let deleted = deleted.transpose();
-    let deleted =
-        deleted.with_context(|| format!("cannot delete `{shown}' in {}", prefix.dir().display()))?;
-    let Deleted { dropped, notes } = deleted.unwrap_or_default();
-    notes.iter().for_each(|note| warn(format_args!("`{shown}' is deleted, but {note}")));
+    let cannot = || format!("cannot delete `{shown}' in {}", prefix.dir().display());
+    let dropped = deleted.transpose().with_context(cannot)?.unwrap_or_default();
+    dropped.notes.iter().for_each(|note| warn(format_args!("`{shown}' is deleted, but {note}")));
     dropped.caution.iter().for_each(warn);
     dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
     let text = dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&shown)));

@@ -19,7 +19,7 @@ use scr_config::param::{self, Params};
 use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
-use scr_ops::{holdings, inspect, may_lack_entries, Found, Inspected, Plan, Saving, Why};
+use scr_ops::{holdings, inspect, may_lack_entries, Found, Inspected, Plan, Saving};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use std::cell::{Cell, OnceCell};
@@ -98,19 +98,18 @@ pub(super) fn finish(
     if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
         warn(&format!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
-    let outcome = saving.carry_out(|dataset, why| {
-        if why == Why::PassedOver {
+    let is_safe = saving.carry_out(|dataset, plan| {
+        if plan == Plan::PassedOver {
             warn(&passed_over(dataset));
         }
         scavenge.save(dataset)
     });
-    let elsewhere: Vec<_> = saving.planned(Plan::Elsewhere).map(out_of_reach).collect();
-    elsewhere.iter().for_each(|dataset| warn(dataset));
+    saving.planned(Plan::Elsewhere).for_each(|dataset| warn(&out_of_reach(dataset)));
     if scavenge.has_begun.get() {
         log.add_entry(Record::event(Event::PostrunEnd));
     }
-    let found_nothing = saving.is_empty().then(|| scavenge.nodes.into_inner());
-    Ok(PostrunOutcome { is_safe: outcome && elsewhere.is_empty(), found_nothing })
+    let found_nothing = saving.0.is_empty().then(|| scavenge.nodes.into_inner());
+    Ok(PostrunOutcome { is_safe, found_nothing })
 }
 
 /// Why a checkpoint is saved though there are newer ones.

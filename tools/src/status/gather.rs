@@ -200,7 +200,7 @@ impl Facts {
         let is_whole = |dataset: &FlushEntry| {
             !is_silent && all.iter().any(|held| held.entry.id == dataset.id && held.copy == Copy::Whole)
         };
-        self.saves = saving.saved(is_whole).into_iter().map(FlushEntry::name_text).collect();
+        self.saves = saving.saved(is_whole).iter().map(|(dataset, _)| dataset.name_text()).collect();
     }
 
     /// Whether nodes were asked, and none has answered.
