@@ -335,6 +335,13 @@ impl Job {
         self.agree((self.rank() == Rank(0)).then(work).transpose())
     }
 
+    /// The number that rank 0 finds, on all ranks. Collective.
+    pub(crate) fn number_of_first(&self, find: impl FnOnce() -> u64) -> Result<u64, CommError> {
+        let mut found = [if self.rank() == Rank(0) { find() } else { 0 }];
+        all_reduce(&*self.comm, &mut found, Op::Max)?;
+        Ok(found[0])
+    }
+
     /// Remembers that an operation has failed as the application has closed files of scr, if that is why.
     pub(crate) fn note_failure(&self, error: &(dyn std::error::Error + 'static)) {
         self.closed.fetch_or(is_of_closed_file(error), Ordering::Relaxed);

@@ -73,7 +73,7 @@ use scr_comm::CommError;
 use scr_prefix::ledger::{Dropping, Request};
 use scr_prefix::{Between, DatasetDescriptor, FlushEntry, FlushFile, PrefixError, Seq};
 use sharing::Sharing;
-use stale::{StalePart, UnusableDataset};
+use stale::StalePart;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ pub(crate) struct Cache {
     /// The newest checkpoint, if it has left and the flush file is to say so.
     lost: Vec<DatasetDescriptor>,
     /// The datasets of which this rank has found parts that this run cannot use.
-    left: Vec<UnusableDataset>,
+    left: Vec<DatasetDescriptor>,
     ids: DatasetIds,
     /// Datasets in the prefix directory that this run could not read, for a reason that may pass.
     unread: BTreeSet<u64>,
@@ -373,7 +373,7 @@ impl Cache {
         &mut self,
         job: &Job,
         stale: Vec<StalePart>,
-        left: Vec<UnusableDataset>,
+        left: Vec<DatasetDescriptor>,
     ) -> Result<(), CommError> {
         (self.stale, self.left) = (stale, left);
         [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
@@ -391,12 +391,13 @@ impl Cache {
         &mut self,
         job: &Job,
         in_cache: &[u64],
-        is_unwanted: impl Fn(&UnusableDataset) -> bool,
+        is_unwanted: impl Fn(&DatasetDescriptor) -> bool,
         which: Dropping<'_>,
         alone: Option<u64>,
         over: Option<Between>,
     ) -> Result<(), Error> {
-        let own: Vec<Seq> = self.left.iter().filter(|left| is_unwanted(left)).map(|left| left.seq).collect();
+        let own: Vec<Seq> =
+            self.left.iter().filter(|left| is_unwanted(left)).map(|left| left.seq()).collect();
         let all = match any(&*job.comm, [!own.is_empty()])? {
             [true] => gather_values(&*job.comm, &own)?.unwrap_or_default(),
             [false] => Vec::new(),
@@ -409,9 +410,9 @@ impl Cache {
         let recorded = job.do_on_first(|| {
             over.map_or(Ok(()), |over| job.ledger().transact(&Request::GoBack(over)).map(drop))?;
             // No node of this run may have anything of them.
-            let unseen = FlushFile::read(job.files(), &job.prefix).unwrap_or_default().entries().into_iter();
-            let unseen = unseen.map(|entry| UnusableDataset { seq: entry.seq(), dataset: entry.dataset });
-            seqs.extend(unseen.filter(|unseen| by_name && is_unwanted(unseen)).map(|unseen| unseen.seq));
+            let unseen = FlushFile::read(job.files(), &job.prefix).unwrap_or_default().entries();
+            let unseen = unseen.iter().filter(|entry| by_name && is_unwanted(&entry.dataset));
+            seqs.extend(unseen.map(FlushEntry::seq));
             let mut listed = Vec::new();
             let request = Request::Withdraw { seqs: &seqs, which: Some(which), alone };
             let withdrawn = job.ledger().transact_if(&request, &mut |ledger| {

@@ -4,7 +4,7 @@ use super::filemap::Filemap;
 use super::part::PartDir;
 use super::record::{DatasetKey, RankRecord};
 use scr_base::fs::Files;
-use scr_prefix::{DatasetDescriptor, Seq};
+use scr_prefix::Seq;
 
 /// A part that is of no use to this run, and is removed once a newer checkpoint counts.
 #[derive(Debug)]
@@ -18,13 +18,6 @@ pub(crate) struct StalePart {
     pub(super) bytes: u64,
     /// Whether it is not lost at all: another number of ranks wrote it, and the prefix directory has it as well.
     pub(crate) is_saved: bool,
-}
-
-/// A dataset of which this rank has found a part in cache that this run cannot use.
-#[derive(Debug)]
-pub(crate) struct UnusableDataset {
-    pub(crate) seq: Seq,
-    pub(crate) dataset: DatasetDescriptor,
 }
 
 impl StalePart {

@@ -3,7 +3,8 @@
 //! The rank that a container is listed for reads what lies in it, and sends every rank in it its own list.
 
 use super::shared::Mine;
-use super::{Candidate, Fetch, FetchError, FetchedFile, NotFetched};
+use super::{Candidate, Fetch, FetchError, NotFetched};
+use crate::cache::record::FileRecord;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{compare, open_whole, FileError};
 use scr_base::fs::{retried, File, FileRange};
@@ -58,7 +59,7 @@ impl Fetch<'_> {
         within: &Within,
         path: Option<PathBuf>,
         open: &mut OpenContainer,
-    ) -> Result<FetchedFile, FileError> {
+    ) -> Result<FileRecord, FileError> {
         let source = self.prefix.file(&within.container);
         let path = path.unwrap_or_else(|| self.prefix.file(&file.name));
         let bytes = file.bytes.unwrap_or(0);
@@ -79,7 +80,7 @@ impl Fetch<'_> {
             Ok::<_, FileError>(crc)
         })?;
         compare(&source, file.crc, Some(crc))?;
-        Ok(FetchedFile { name: file.name.clone(), path, bytes, crc: Some(crc), mode, mtime })
+        Ok(FileRecord { name: file.name.clone(), bytes, crc: Some(crc), mode, mtime })
     }
 
     /// All ranks call it.

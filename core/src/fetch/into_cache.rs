@@ -2,11 +2,11 @@
 //!
 //! See the guide's "Fetch, flush, and scavenge".
 
-use super::{candidates, Candidate, Fetch, FetchError, Fetched, FetchedFile, Mates, NotFetched, Options};
+use super::{candidates, Candidate, Fetch, FetchError, Fetched, Mates, NotFetched, Options};
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::flush_file::News;
 use crate::cache::part::PartDir;
-use crate::cache::record::{of_other_size, FileRecord, RankRecord};
+use crate::cache::record::{of_other_size, RankRecord};
 use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
@@ -17,8 +17,7 @@ use crate::redundancy::schemes::Schemes;
 use scr_base::fs::verify::FileError;
 use scr_base::fs::At;
 use scr_base::message::throughput;
-use scr_comm::collective::{all_reduce, Op};
-use scr_comm::{CommError, Rank};
+use scr_comm::CommError;
 use scr_config::param;
 use scr_prefix::{rank2file, DatasetDescriptor, FileName};
 use std::collections::BTreeSet;
@@ -248,14 +247,13 @@ impl<'a> Fetcher<'a> {
         if !protection.bypass && self.cache.do_remains_crowd(job, store)? {
             self.cache.clear_remains(job)?;
         }
-        let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
-        all_reduce(&*job.comm, &mut begun, Op::Max)?;
+        let created = job.number_of_first(|| job.micros())?;
         let dataset = DatasetDescriptor {
             id: candidate.seq.id,
             run: candidate.seq.run,
             name: candidate.name.clone(),
             checkpoint: true,
-            created: begun[0],
+            created,
             ranks: Some(writers.unwrap_or(job.comm.size())),
             ..job.descriptor_of_job()
         };
@@ -296,15 +294,11 @@ impl<'a> Fetcher<'a> {
         if !job.params.get(&param::RESTART_OTHER_RANKS) {
             return Ok(None);
         }
-        let mut writers = [0];
-        if job.rank() == Rank(0) {
-            // Why it cannot be read is found out once more.
-            let ranks = rank2file::ranks(job.files(), &job.prefix, candidate.seq.id);
-            writers[0] = u64::from(ranks.unwrap_or(0));
-        }
-        all_reduce(&*job.comm, &mut writers, Op::Max)?;
+        // Why it cannot be read is found out once more.
+        let ranks = || rank2file::ranks(job.files(), &job.prefix, candidate.seq.id).unwrap_or(0);
+        let writers = job.number_of_first(|| ranks().into())?;
         let others = |&writers: &u32| writers != 0 && writers != job.comm.size();
-        Ok(u32::try_from(writers[0]).ok().filter(others))
+        Ok(u32::try_from(writers).ok().filter(others))
     }
 
     /// Copies a checkpoint's files into this rank's part and protects them.
@@ -318,7 +312,7 @@ impl<'a> Fetcher<'a> {
     ) -> Result<(), FetchError> {
         let job = self.job;
         let fetched = self.copy(candidate, how, record, part, journal)?;
-        record.files = fetched.files.iter().map(recorded).collect();
+        record.files = fetched.files;
         if record.read_by.is_some() {
             // Ranks of a block may have written one together.
             record.files.sort_by(|one, other| one.name.cmp(&other.name));
@@ -432,8 +426,3 @@ enum FirstOf {
 
 /// How many times to list the candidates again when other processes replace them meanwhile.
 const MOST_LISTINGS: usize = 5;
-
-fn recorded(file: &FetchedFile) -> FileRecord {
-    let (name, bytes, mode, mtime, crc) = (file.name.clone(), file.bytes, file.mode, file.mtime, file.crc);
-    FileRecord { name, bytes, mode, mtime, crc }
-}

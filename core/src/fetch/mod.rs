@@ -22,6 +22,7 @@ mod tests;
 pub(crate) use into_cache::{Fetcher, Search, Wanted, AS_MANY_RANKS};
 pub(crate) use shared::Mates;
 
+use crate::cache::record::FileRecord;
 use crate::error::Error;
 use crate::flush::folder_owners::{self, FolderOwners};
 use crate::typed::broadcast_value;
@@ -89,30 +90,13 @@ pub(crate) struct Fetch<'a> {
     pub(crate) marks: bool,
 }
 
-/// One file of this rank, fetched.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct FetchedFile {
-    /// Its name.
-    pub(crate) name: FileName,
-    /// Its place now.
-    pub(crate) path: PathBuf,
-    /// Length.
-    pub(crate) bytes: u64,
-    /// Checksum: of what was copied; in bypass mode the one that was recorded, if any.
-    pub(crate) crc: Option<u32>,
-    /// Permission bits.
-    pub(crate) mode: u32,
-    /// Time of the last change: seconds and nanoseconds since the epoch.
-    pub(crate) mtime: (i64, u32),
-}
-
 /// A dataset that was fetched.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fetched {
     /// Its properties.
     pub(crate) dataset: DatasetDescriptor,
-    /// This rank's files.
-    pub(crate) files: Vec<FetchedFile>,
+    /// This rank's files: with the checksum of what was copied, or in bypass mode the one that was recorded, if any.
+    pub(crate) files: Vec<FileRecord>,
     /// Whether every file of every rank was compared with its checksum. Without, at least the sizes were right.
     pub(crate) verified: bool,
     /// Further information for the user, on rank 0.
@@ -421,7 +405,7 @@ impl Fetch<'_> {
         mine: &[Mine],
         place: &mut ChoosePlace<'_>,
         rules: &Rules<'_>,
-    ) -> Result<Result<Vec<FetchedFile>, FileError>, CommError> {
+    ) -> Result<Result<Vec<FileRecord>, FileError>, CommError> {
         let all_together = || Placement::of_one(String::new(), self.comm.size());
         let nodes = self.mates.map_or_else(all_together, |mates| mates.nodes.clone());
         let turn = nodes.turn(self.comm.rank(), self.options.width);
@@ -462,7 +446,7 @@ impl Fetch<'_> {
         rules: &Rules<'_>,
         file: &PrefixFile,
         path: Option<&Path>,
-    ) -> Result<FetchedFile, FileError> {
+    ) -> Result<FileRecord, FileError> {
         // As a whole: an open file may have to be opened again.
         retried(self.files, |_| self.bring_once(rules, file, path))
     }
@@ -472,7 +456,7 @@ impl Fetch<'_> {
         rules: &Rules<'_>,
         file: &PrefixFile,
         path: Option<&Path>,
-    ) -> Result<FetchedFile, FileError> {
+    ) -> Result<FileRecord, FileError> {
         let source = self.prefix.file(&file.name);
         if file.name.is_container() {
             // The summary says that there is none: one of the two is that of another flush.
@@ -488,21 +472,13 @@ impl Fetch<'_> {
             Proof::Checksum => file.crc,
             Proof::Nothing => None,
         };
-        let mut fetched = FetchedFile {
-            name: file.name.clone(),
-            path: source.clone(),
-            bytes: status.len,
-            crc: file.crc,
-            mode: status.mode,
-            mtime: status.mtime,
-        };
+        let (name, bytes, mode, mtime) = (file.name.clone(), status.len, status.mode, status.mtime);
+        let mut fetched = FileRecord { name, bytes, mode, mtime, crc: file.crc };
         let Options { block_bytes, metadata, .. } = self.options;
         if let Some(path) = path {
-            path.clone_into(&mut fetched.path);
             let copy = Copy { files: self.files, block_bytes, metadata, progress: &|_| () };
-            let (mode, mtime, atime) = (status.mode, status.mtime, status.atime);
-            let wanted = Attributes { bytes: status.len, mode, mtime, atime };
-            let crc = copy.run(&*open, &source, &fetched.path, &wanted)?;
+            let wanted = Attributes { bytes, mode, mtime, atime: status.atime };
+            let crc = copy.run(&*open, &source, path, &wanted)?;
             compare(&source, expected, Some(crc))?;
             fetched.crc = Some(crc);
         } else if expected.is_some() {
@@ -516,8 +492,8 @@ impl Fetch<'_> {
     fn compare_totals(
         &self,
         dataset: &DatasetDescriptor,
-        outcome: Result<Vec<FetchedFile>, FileError>,
-    ) -> Result<Result<Vec<FetchedFile>, FileError>, CommError> {
+        outcome: Result<Vec<FileRecord>, FileError>,
+    ) -> Result<Result<Vec<FileRecord>, FileError>, CommError> {
         let files = outcome.as_deref().unwrap_or_default();
         let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
         let mut sums = [files.len() as u64, bytes, u64::from(outcome.is_err())];

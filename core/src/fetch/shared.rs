@@ -2,7 +2,8 @@
 //! link that copy into their own parts, like ranks that write a file together.
 
 use super::aggregated::Within;
-use super::{Fetch, FetchedFile, Rules};
+use super::{Fetch, Rules};
+use crate::cache::record::FileRecord;
 use crate::flush::lists;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{At, Kind};
@@ -58,7 +59,7 @@ impl Fetch<'_> {
         file: &PrefixFile,
         copy: &Path,
         path: &Path,
-    ) -> Result<FetchedFile, FileError> {
+    ) -> Result<FileRecord, FileError> {
         self.link_copy(rules, file, copy, path).or_else(|_| {
             // It may be a link, to the very copy: what is written there would be written into that.
             self.files.remove_if_there(path)?;
@@ -72,7 +73,7 @@ impl Fetch<'_> {
         file: &PrefixFile,
         copy: &Path,
         path: &Path,
-    ) -> Result<FetchedFile, FileError> {
+    ) -> Result<FileRecord, FileError> {
         let source = self.prefix.file(&file.name);
         let status = self.files.status(&source).at("look at", &source)?;
         if status.kind != Kind::File {
@@ -83,8 +84,8 @@ impl Fetch<'_> {
         let (open, copied) = open_whole(self.files, path, file.bytes)?;
         let crc = checksum(&*open, path, self.options.block_bytes)?;
         compare(path, file.crc.filter(|_| (rules.sums)(&file.name)), Some(crc))?;
-        let (name, path, bytes, crc) = (file.name.clone(), path.to_owned(), copied.len, Some(crc));
-        Ok(FetchedFile { name, path, bytes, crc, mode: status.mode, mtime: status.mtime })
+        let (name, mode, mtime) = (file.name.clone(), status.mode, status.mtime);
+        Ok(FileRecord { name, bytes: copied.len, crc: Some(crc), mode, mtime })
     }
 }
 

@@ -13,6 +13,7 @@ use scr_test_kit::faulty::{FaultyFiles, What};
 use scr_test_kit::fixtures::{damage, scratch_copy, ChangeIndex as _};
 use std::fs;
 use std::io::ErrorKind;
+use std::ops::Deref;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -36,12 +37,27 @@ fn fetch_with(
     candidate: &Candidate,
     to: &Path,
     options: Options,
-) -> Result<Vec<Fetched>, FetchError> {
+) -> Result<Vec<OfRank>, FetchError> {
     fetch_over(|_| files, prefix, ranks, candidate, to, options)
 }
 
 fn fetch_of<'a>(comm: &'a dyn Comm, files: &'a dyn Files, prefix: &'a Prefix, options: Options) -> Fetch<'a> {
     Fetch { comm, files, node: "n", prefix, now: NOW, mates: None, options, is_there: &|| true, marks: true }
+}
+
+/// What a rank has fetched, and where its copies are.
+#[derive(Debug)]
+struct OfRank {
+    fetched: Fetched,
+    paths: Vec<PathBuf>,
+}
+
+impl Deref for OfRank {
+    type Target = Fetched;
+
+    fn deref(&self) -> &Fetched {
+        &self.fetched
+    }
 }
 
 /// The same, each rank over a file layer of its own.
@@ -52,17 +68,18 @@ fn fetch_over<'a>(
     candidate: &Candidate,
     to: &Path,
     options: Options,
-) -> Result<Vec<Fetched>, FetchError> {
+) -> Result<Vec<OfRank>, FetchError> {
     let all = run(ranks, |comm| {
         let files = files_of(comm.rank());
-        let mut number = 0;
+        let mut paths = Vec::new();
         let folder = to.join(comm.rank().to_string());
         fs::create_dir_all(&folder).unwrap();
         let fetch = Fetch { node: "node0", ..fetch_of(&comm, files, prefix, options) };
-        fetch.dataset(candidate, &mut |_, _| {
-            number += 1;
-            Ok(folder.join(number.to_string()))
-        })
+        let fetched = fetch.dataset(candidate, &mut |_, _| {
+            paths.push(folder.join(paths.len().to_string()));
+            Ok(paths[paths.len() - 1].clone())
+        });
+        fetched.map(|fetched| OfRank { fetched, paths })
     })
     .unwrap();
     let errors: Vec<_> = all.iter().filter_map(|result| result.as_ref().err()).collect();
@@ -89,23 +106,23 @@ fn candidate_of(cached: &Cached) -> Candidate {
     }
 }
 
-fn fetch(stage: &Stage, cached: &Cached) -> Result<Vec<Fetched>, FetchError> {
+fn fetch(stage: &Stage, cached: &Cached) -> Result<Vec<OfRank>, FetchError> {
     let to = stage.dir.path().join("fetched");
     fetch_with(&RealFiles, &stage.prefix, stage.ranks, &candidate_of(cached), &to, OPTIONS)
 }
 
-fn assert_right(stage: &Stage, cached: &Cached, fetched: &[Fetched]) {
+fn assert_right(stage: &Stage, cached: &Cached, fetched: &[OfRank]) {
     assert_eq!(fetched.len(), stage.ranks as usize);
     for (of_rank, files) in fetched.iter().zip(&cached.by_rank) {
         assert_eq!(of_rank.dataset, cached.dataset);
-        assert_eq!(of_rank.files.len(), files.len());
-        for file in &of_rank.files {
+        assert_eq!((of_rank.files.len(), of_rank.paths.len()), (files.len(), files.len()));
+        for (file, path) in of_rank.files.iter().zip(&of_rank.paths) {
             let bytes = &cached.bytes[&file.name];
-            assert_eq!(&fs::read(&file.path).unwrap(), bytes);
+            assert_eq!(&fs::read(path).unwrap(), bytes);
             assert_eq!((file.bytes, file.crc), (bytes.len() as u64, Some(crc32fast::hash(bytes))));
             let original = files.iter().find(|original| original.name == file.name).unwrap();
             assert_eq!(file.mode & 0o777, original.permissions());
-            let mode = fs::metadata(&file.path).unwrap().permissions().mode() & 0o777;
+            let mode = fs::metadata(path).unwrap().permissions().mode() & 0o777;
             assert_eq!(mode, original.permissions());
         }
     }
@@ -200,8 +217,8 @@ fn copies_have_the_times_and_permissions_of_their_sources_unless_that_is_switche
         let (to, options) =
             (stage.dir.path().join(format!("to.{metadata}")), Options { metadata, ..OPTIONS });
         let fetched = fetch_with(&RealFiles, &stage.prefix, 2, &candidate_of(&cached), &to, options).unwrap();
-        for file in fetched.iter().flat_map(|of_rank| &of_rank.files) {
-            let found = fs::metadata(&file.path).unwrap();
+        for (file, path) in fetched.iter().flat_map(|of_rank| of_rank.files.iter().zip(&of_rank.paths)) {
+            let found = fs::metadata(path).unwrap();
             let alike = (found.mtime(), found.mtime_nsec()) == (1_234_567_890, 123_456_789);
             assert_eq!((alike, found.mode() & 0o777 == 0o600), (metadata, !metadata));
             assert_eq!(file.mtime, time, "what is recorded of it");
@@ -225,9 +242,8 @@ fn in_bypass_mode_the_files_stay_where_they_are() {
         let to = stage.dir.path().join("to");
         fetch_with(&RealFiles, &stage.prefix, 3, &candidate_of(&cached), &to, options)
     };
-    for file in fetch().unwrap().iter().flat_map(|of_rank| &of_rank.files) {
-        assert_eq!(file.path, stage.prefix.file(&file.name));
-    }
+    let is_copied = |of_rank: &OfRank| of_rank.files.is_empty() || !of_rank.paths.is_empty();
+    assert!(!fetch().unwrap().iter().any(is_copied));
     fs::remove_file(stage.prefix.file(&"a/rank_2".parse().unwrap())).unwrap();
     assert!(matches!(fetch(), Err(FetchError::Damaged { .. })));
 }
@@ -272,8 +288,8 @@ fn a_hole_stays_a_hole_however_little_lies_between_it_and_the_next_one() {
     let options = Options { block_bytes: 1 << 20, ..OPTIONS };
     let fetched = fetch_with(&RealFiles, &stage.prefix, 1, &candidate_of(&cached), &to, options).unwrap();
     assert_right(&stage, &cached, &fetched);
-    let copy = fetched[0].files.iter().find(|file| file.bytes == len).unwrap();
-    assert!(fs::metadata(&copy.path).unwrap().blocks() * 512 < len / 4);
+    let copy = fetched[0].files.iter().position(|file| file.bytes == len).unwrap();
+    assert!(fs::metadata(&fetched[0].paths[copy]).unwrap().blocks() * 512 < len / 4);
 }
 
 /// The accidents of a dataset between two runs.
@@ -356,7 +372,7 @@ fn files_without_checksums_count_only_if_they_are_surely_those_of_the_dataset() 
         assert!(Index::read(&RealFiles, &prefix).unwrap().entry(4).unwrap().failed.is_none());
         match fetched {
             Ok(fetched) => {
-                let bytes = fetched.iter().map(|of_rank| fs::read(&of_rank.files[0].path).unwrap());
+                let bytes = fetched.iter().map(|of_rank| fs::read(&of_rank.paths[0]).unwrap());
                 assert_eq!(bytes.collect::<Vec<_>>(), original(&prefix, 4));
                 true
             }
@@ -557,8 +573,7 @@ fn datasets_of_c_scr_are_fetched_newest_first() {
         for candidate in &found[0].list {
             let to = dir.path().join(format!("to.{}", candidate.seq.id));
             let fetched = fetch_with(&RealFiles, &prefix, 4, candidate, &to, OPTIONS).unwrap();
-            let bytes: Vec<_> =
-                fetched.iter().map(|of_rank| fs::read(&of_rank.files[0].path).unwrap()).collect();
+            let bytes: Vec<_> = fetched.iter().map(|of_rank| fs::read(&of_rank.paths[0]).unwrap()).collect();
             assert_eq!(bytes, original(&prefix, candidate.seq.id));
             // C SCR keeps neither sizes nor checksums of the single files.
             assert!(fetched.iter().all(|of_rank| !of_rank.verified));

@@ -26,7 +26,7 @@ use crate::cache::node_dir;
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::cache::stale::{StalePart, UnusableDataset};
+use crate::cache::stale::StalePart;
 use crate::cache::verify::{verify_redundancy, Verified};
 use crate::cache::Cache;
 use crate::job::Job;
@@ -38,7 +38,7 @@ use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{Comm, CommError};
 use scr_plugin_api::KvTree;
-use scr_prefix::Seq;
+use scr_prefix::{DatasetDescriptor, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Data for the recovery of datasets in cache.
@@ -59,7 +59,7 @@ pub(crate) struct FoundDatasets {
     /// Remaining parts of datasets that cannot be rebuilt, as far as this rank reports them.
     pub(crate) stale: Vec<StalePart>,
     /// The datasets that this run cannot use, as far as this rank speaks for them.
-    pub(crate) left: Vec<UnusableDataset>,
+    pub(crate) left: Vec<DatasetDescriptor>,
     /// Those in which ranks have found wrong bytes, and why they could not be brought back; the same on all ranks.
     pub(crate) damaged: Vec<(Seq, String)>,
     /// The ids of all datasets that any node has something of; the same on all ranks.
@@ -141,7 +141,7 @@ impl FoundDatasets {
             }
         }
         self.is_any_left = true;
-        self.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
+        self.left.extend(local.iter().filter_map(|part| part.dataset()));
         Ok(())
     }
 }
@@ -169,7 +169,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         let is_of_other = |newer: &DatasetKey| newer.id == key.id && newer.run != key.run;
         if occupied.contains(&key.id) || lost.iter().any(is_of_other) {
             // A newer dataset or copy with the same id has these folders. It is not touched for an older one.
-            found.left.extend(local.iter().filter_map(|part| part.unusable_dataset()));
+            found.left.extend(local.iter().filter_map(|part| part.dataset()));
             let size = job.comm.size();
             let own = local.into_iter().filter(|part| part.ranks() == Some(size));
             let apart: Vec<_> =

@@ -5,13 +5,14 @@ use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartDir;
 use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
-use crate::cache::stale::{StalePart, UnusableDataset};
+use crate::cache::stale::StalePart;
 use crate::job::Job;
 use scr_base::fs::Files;
 use scr_base::planted::{planted, Bug};
 use scr_comm::collective::route_trees;
 use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
+use scr_prefix::DatasetDescriptor;
 use std::collections::BTreeMap;
 
 /// A part in a cache that this rank can reach, and which it reports.
@@ -55,10 +56,9 @@ impl LocalPart {
         StalePart::new(self.part.clone(), self.map.record.as_ref())
     }
 
-    /// The dataset, as one that this run cannot use.
-    pub(super) fn unusable_dataset(&self) -> Option<UnusableDataset> {
-        let record = self.map.record.as_ref()?;
-        Some(UnusableDataset { seq: record.seq(), dataset: record.dataset.clone() })
+    /// The dataset as the prefix directory knows it, where the filemap says it.
+    pub(super) fn dataset(&self) -> Option<DatasetDescriptor> {
+        self.map.record.as_ref().map(RankRecord::dataset_in_prefix)
     }
 
     /// Whether it only says what a run has read in the prefix directory that another number of ranks wrote.

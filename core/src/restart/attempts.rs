@@ -5,7 +5,6 @@
 
 use crate::cache::CheckpointId;
 use crate::job::Job;
-use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::{Attempts, PrefixError};
@@ -16,13 +15,8 @@ pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, Co
     if most == 0 {
         return Ok(false);
     }
-    let mut begun = [0];
-    if job.rank() == Rank(0) {
-        let read = Attempts::read(job.files(), &job.prefix, checkpoint.seq.id, &checkpoint.name);
-        begun[0] = reported(job, read).unwrap_or(0);
-    }
-    all_reduce(&*job.comm, &mut begun, Op::Max)?;
-    let [begun] = begun;
+    let read = || Attempts::read(job.files(), &job.prefix, checkpoint.seq.id, &checkpoint.name);
+    let begun = job.number_of_first(|| reported(job, read()).unwrap_or(0))?;
     if begun >= most {
         job.report.warn(&format!(
             "{begun} restarts from `{}' have begun and none has written a new checkpoint: it is given up \

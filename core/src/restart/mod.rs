@@ -14,7 +14,6 @@ use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::flush_file::News;
-use crate::cache::stale::UnusableDataset;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
@@ -503,7 +502,7 @@ impl WentBack {
             is_checkpoint && cached.seq() > seq
         };
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
-        let is_left = |left: &UnusableDataset| left.seq > seq && left.dataset.is_only_checkpoint();
+        let is_left = |left: &DatasetDescriptor| left.seq() > seq && left.is_only_checkpoint();
         let which = Dropping::CheckpointsAfter(seq);
         for step in Leave::order(Leaving::WentBack) {
             match step {

@@ -1,7 +1,6 @@
 //! Managing datasets: `SCR_Current`, `SCR_Drop`, `SCR_Delete`. See the guide's "Dataset Management API".
 
 use super::{Error, Session};
-use crate::cache::stale::UnusableDataset;
 use crate::cache::CachedDataset;
 use crate::delete;
 use crate::error::Doing as _;
@@ -15,7 +14,7 @@ use scr_comm::collective::same_everywhere;
 use scr_comm::{CollectiveError, Mismatch};
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::ledger::{Dropping, Leave, Leaving, Request};
-use scr_prefix::{Index, IndexEntry, Seq};
+use scr_prefix::{DatasetDescriptor, Index, IndexEntry, Seq};
 use serde::{Deserialize, Serialize};
 
 impl Session {
@@ -151,7 +150,7 @@ impl Session {
 
     /// No later run brings back a dataset of this name that there is now.
     fn give_up(&mut self, name: &[u8], in_cache: &[u64], alone: Option<u64>) -> Result<(), Error> {
-        let is_left = |left: &UnusableDataset| left.dataset.name == name;
+        let is_left = |left: &DatasetDescriptor| left.name == name;
         self.cache.give_up(&self.job, in_cache, is_left, Dropping::Named(name), alone, None)
     }
 

@@ -22,8 +22,8 @@ use crate::redundancy::schemes::Schemes;
 use crate::restart::{newest_cached, PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
 use scr_base::env::Link;
-use scr_comm::collective::{all_reduce, barrier, Op};
-use scr_comm::{Collective, CollectiveError, CommError, Rank, RankErrors};
+use scr_comm::collective::barrier;
+use scr_comm::{Collective, CollectiveError, CommError, RankErrors};
 use scr_config::param;
 use scr_prefix::{DatasetDescriptor, Seq};
 use std::sync::Arc;
@@ -253,14 +253,13 @@ fn begin_part_for_copies(
     cache: &mut Cache,
     theirs: &RankRecord,
 ) -> Collective<(RankRecord, PartDir, Claim)> {
-    let mut begun = [if job.rank() == Rank(0) { job.micros() } else { 0 }];
-    all_reduce(&*job.comm, &mut begun, Op::Max)?;
+    let begun = job.number_of_first(|| job.micros())?;
     let dataset = DatasetDescriptor { id: cache.take_id(job)?, ..theirs.dataset.clone() };
     let set = (vec![job.rank()], vec![job.nodes.name(job.rank()).to_owned()]);
     let mut record = RankRecord {
         id_in_prefix: theirs.id_in_prefix,
         read_by: Some(job.comm.size()),
-        begun: begun[0],
+        begun,
         ..RankRecord::begun(job, dataset, theirs.protection.clone(), set)
     };
     let (part, journal) = cache.begin(job, &mut record, || Ok(()), |record, id| record.dataset.id = id)?;

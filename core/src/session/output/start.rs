@@ -117,20 +117,16 @@ impl Session {
         if !self.earlier.contains(name) || is_allowed {
             return Ok(());
         }
-        let own = if self.job.rank() == Rank(0) { self.ranks_of_earlier(name) } else { None };
-        let mut ranks = [own.unwrap_or(0)];
-        all_reduce(&*self.job.comm, &mut ranks, Op::Max)?;
+        let ranks = self.job.number_of_first(|| self.ranks_of_earlier(name).unwrap_or(0))?;
         let size = u64::from(self.job.comm.size());
-        if ranks[0] == 0 || ranks[0] == size {
+        if ranks == 0 || ranks == size {
             self.earlier.remove(name);
             return Ok(());
         }
         Err(Error::Refused(format!(
-            "{} ranks wrote the checkpoint `{}', and this run has {size}: with this name nothing would be left of it for a run \
-             with {} ranks; use another name, or set SCR_REPLACE_OTHER_RANKS=1 to replace it",
-            ranks[0],
+            "{ranks} ranks wrote the checkpoint `{}', and this run has {size}: with this name nothing would be left of it for a \
+             run with {ranks} ranks; use another name, or set SCR_REPLACE_OTHER_RANKS=1 to replace it",
             String::from_utf8_lossy(name),
-            ranks[0],
         )))
     }
 
