@@ -397,7 +397,7 @@ impl Cache {
         over: Option<Between>,
     ) -> Result<(), Error> {
         let own: Vec<Seq> =
-            self.left.iter().filter(|left| is_unwanted(left)).map(|left| left.seq()).collect();
+            self.left.iter().filter(|left| is_unwanted(left)).map(DatasetDescriptor::seq).collect();
         let all = match any(&*job.comm, [!own.is_empty()])? {
             [true] => gather_values(&*job.comm, &own)?.unwrap_or_default(),
             [false] => Vec::new(),
