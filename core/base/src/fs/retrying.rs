@@ -104,7 +104,7 @@ pub(super) fn says_nothing(look: Look, error: &io::Error) -> bool {
     }
 }
 
-/// Whether an answer is given only once in a while, and counts if it is given twice. Files are often looked for that are not there.
+/// Whether an answer is so rare that it counts only if it is given twice. That a file is not there is no rare answer.
 fn is_odd(look: Look, error: &io::Error) -> bool {
     let is_common = matches!(look, Look::Status | Look::Open) && error.kind() == ErrorKind::NotFound;
     !is_common && !says_nothing(look, error)
@@ -354,7 +354,7 @@ mod tests {
             assert_eq!(tried(0, ErrorKind::TimedOut, work), (1, true), "{number}");
             assert_eq!(tried(3, ErrorKind::TimedOut, work), (4, true), "{number}");
             assert_eq!(tried(4, ErrorKind::TimedOut, work), (4, false), "{number}");
-            // What is looked at or listed is asked for again.
+            // Only a look and a list are asked for again.
             let looks = matches!(number, 1 | 2);
             assert_eq!(
                 tried(1, ErrorKind::PermissionDenied, work),
