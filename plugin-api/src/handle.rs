@@ -145,9 +145,10 @@ impl Identity {
         let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
         let (device, inode) = match statx(file, c"", flags, StatxFlags::INO) {
             Ok(found) => (makedev(found.stx_dev_major, found.stx_dev_minor), found.stx_ino),
-            // A kernel, or a container, that does not know the call.
-            Err(Errno::NOSYS | Errno::PERM) => fstat(file).map(|found| (found.st_dev, found.st_ino))?,
-            Err(error) => return Err(error),
+            Err(Errno::BADF) => return Err(Errno::BADF),
+            // Any other error says nothing about the number: a kernel or a container that does not know the call, no memory. A
+            // socket that stayed open for it would keep its peers waiting.
+            Err(_) => fstat(file).map(|found| (found.st_dev, found.st_ino))?,
         };
         Ok(Self { device, inode, flags: fcntl_getfl(file)?.intersection(FIXED) })
     }
