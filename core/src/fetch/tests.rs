@@ -45,7 +45,7 @@ fn fetch_of<'a>(comm: &'a dyn Comm, files: &'a dyn Files, prefix: &'a Prefix, op
     Fetch { comm, files, node: "n", prefix, now: NOW, mates: None, options, is_there: &|| true, marks: true }
 }
 
-/// What a rank has fetched, and where its copies are.
+/// A dataset that a rank has fetched, and the paths of its copies.
 #[derive(Debug)]
 struct OfRank {
     fetched: Fetched,

@@ -90,7 +90,7 @@ impl Session {
         self.check_name(call, name)?;
         let (label, is_deletion) = (String::from_utf8_lossy(name), leaving == Leaving::Deleted);
         let failed = |error: CollectiveError| error.doing(format!("{doing} `{label}'"));
-        // What another run reads in place is refused before anything is done that cannot be undone.
+        // A dataset that another run reads in place is refused before anything is done that cannot be undone.
         let run = self.job.run.number;
         let refused = self.job.do_on_first(|| {
             let ledger = self.job.ledger();

@@ -365,9 +365,9 @@ impl TransferMonitor<'_> {
         polled: &mut PollResult,
     ) {
         let ended = self.mark(prefix, pending, records).and_then(|marked| match marked {
-            Some(true) => LedgerDir::new(self.files, prefix).commit(self.now).end_now(&pending.token),
-            Some(false) => Ok(Some(None)),
-            None => Ok(None),
+            Marked::AllNodes => LedgerDir::new(self.files, prefix).commit(self.now).end_now(&pending.token),
+            Marked::ThisNode => Ok(Some(None)),
+            Marked::Not => Ok(None),
         });
         match ended {
             // Another process is doing it.
@@ -385,14 +385,13 @@ impl TransferMonitor<'_> {
         }
     }
 
-    /// Leaves the mark of this node, unless the flush was rolled back meanwhile. Gives whether those of all nodes are there; `None`
-    /// if somebody else ends or marks flushes just now.
+    /// Leaves the mark of this node, unless the flush was rolled back meanwhile.
     fn mark(
         &self,
         prefix: &Prefix,
         pending: &PendingFlush,
         records: &[TransferRecord],
-    ) -> Result<Option<bool>, FsError> {
+    ) -> Result<Marked, FsError> {
         let (ledger, node) = (LedgerDir::new(self.files, prefix), records[0].node);
         if !pending.is_done(ledger, node)? {
             let marked = ledger.try_alone(|_| match pending::find(ledger, &pending.token)? {
@@ -400,10 +399,10 @@ impl TransferMonitor<'_> {
                 Some(found) => found.mark_done(ledger, node, &record::new_sums(records)),
             });
             if marked?.is_none() {
-                return Ok(None);
+                return Ok(Marked::Not);
             }
         }
-        pending.all_done(ledger).map(Some)
+        Ok(if pending.all_done(ledger)? { Marked::AllNodes } else { Marked::ThisNode })
     }
 
     /// The flush is over, successfully or not. Remaining staging files are useless.
@@ -441,6 +440,14 @@ impl TransferMonitor<'_> {
 )]
 struct MovedError {
     path: PathBuf,
+}
+
+/// The marks of a flush.
+enum Marked {
+    /// Somebody else ends or marks flushes just now.
+    Not,
+    ThisNode,
+    AllNodes,
 }
 
 /// How often a transport may fail to say how far a copy is.

@@ -39,7 +39,7 @@ pub(super) struct Task {
     pub(super) lists: Option<RecordedLists>,
 }
 
-/// What the task has come to, and its result.
+/// The task at its end, and its outcome.
 pub(super) type TaskEnd = (Task, Result<(), (Step, StepError)>);
 
 impl Task {
