@@ -318,7 +318,11 @@ impl<'a> Builder<'a> {
             Ok(rebuilt) => self.list(scan, &rebuilt)?,
             Err(error) => {
                 self.list_incomplete(&scan.any.dataset_in_prefix())?;
-                Outcome::Incomplete { why: scr_base::describe(&error) }
+                let why = scr_base::describe(&error);
+                if !error.is_loss() {
+                    return Err(BuildError::Step(why));
+                }
+                Outcome::Incomplete { why }
             }
         };
         Ok(Built { id, name, outcome, notes: scan.passed_over.clone() })

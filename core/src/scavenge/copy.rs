@@ -66,6 +66,8 @@ pub struct CopiedPart {
     pub bytes: u64,
     /// Why files are missing.
     pub wrong: Vec<String>,
+    /// Whether it may be no more than that a file could not be read or written here and now.
+    pub may_be_there: bool,
 }
 
 impl Copied {
@@ -178,7 +180,13 @@ impl Copier<'_> {
         to: &ScavengedPart<'_>,
         progress: &dyn Fn(u64),
     ) -> Result<CopiedPart, PrefixError> {
-        let mut copied = CopiedPart { rank: map.record.rank.0, files: 0, bytes: 0, wrong: Vec::new() };
+        let mut copied = CopiedPart {
+            rank: map.record.rank.0,
+            files: 0,
+            bytes: 0,
+            wrong: Vec::new(),
+            may_be_there: false,
+        };
         let mut folders = BTreeSet::from([self.prefix.dataset_dir(to.id)]);
         let record = map.record.clone();
         for file in &mut map.record.files {
@@ -284,6 +292,7 @@ impl CopiedPart {
                 Some(crc)
             }
             Err(error) => {
+                self.may_be_there |= matches!(error, FileError::Fs(_));
                 self.wrong.push(error.to_string());
                 None
             }

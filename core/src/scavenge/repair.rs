@@ -50,9 +50,19 @@ pub(super) enum RepairError {
     /// The threads in the place of ranks have failed.
     #[error(transparent)]
     Threads(#[from] RunError),
-    /// The lost parts cannot be rebuilt.
+    /// The parts could not be rebuilt here and now.
     #[error(transparent)]
     Ranks(#[from] CollectiveError),
+    /// More is lost than can be rebuilt.
+    #[error(transparent)]
+    Lost(CollectiveError),
+}
+
+impl RepairError {
+    /// Whether it says that data is lost, and not only that something could not be done here and now.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self, Self::TooFewKnown { .. } | Self::Lost(_))
+    }
 }
 
 /// The scheme that all parts of a dataset were written with, loaded when the first rank asks for it.
@@ -114,7 +124,14 @@ impl ScavengedRepair<'_> {
     /// Rebuilds what is lost in the sets of these ranks, with a thread for each.
     fn repair(&self, ranks: &Arc<[Rank]>, loaded: &LoadedScheme) -> Result<Vec<Rank>, RepairError> {
         let threads = u32::try_from(ranks.len()).unwrap_or(u32::MAX);
-        let results = thread::run(threads, |comm| self.rank(comm.standing_for(Arc::clone(ranks)), loaded))?;
+        let mut results =
+            thread::run(threads, |comm| self.rank(comm.standing_for(Arc::clone(ranks)), loaded))?;
+        // One rank may know of a loss that others have only been told of.
+        if let Some(lost) = results.iter().position(|result| result.as_ref().is_err_and(RepairError::is_loss))
+        {
+            results.swap(0, lost);
+            return results.swap_remove(0).map(|_| Vec::new());
+        }
         let mut rebuilt = Vec::new();
         for (&rank, result) in ranks.iter().zip(results) {
             if result? {
@@ -125,10 +142,10 @@ impl ScavengedRepair<'_> {
     }
 
     /// One rank's share; returns whether its part was rebuilt.
-    fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Collective<bool> {
+    fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Result<bool, RepairError> {
         let rank = comm.own_rank();
         let job = Job::of_command(Rc::new(comm), self.env, self.prefix, self.level)
-            .map_err(|error| RankErrors::known_to_all(describe(&error)))?;
+            .map_err(|error| CollectiveError::from(RankErrors::known_to_all(describe(&error))))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
         let (label, extent) = (self.label, Extent::All);
         let repair = Repair {
@@ -139,6 +156,14 @@ impl ScavengedRepair<'_> {
             wrong_bytes: Cell::default(),
             is_lost: Cell::default(),
         };
+        let repaired = self.repair_part(&repair, rank);
+        repaired.map_err(|error| match repair.is_lost.get() {
+            true => RepairError::Lost(error),
+            false => RepairError::Ranks(error),
+        })
+    }
+
+    fn repair_part(&self, repair: &Repair<'_>, rank: Rank) -> Collective<bool> {
         let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
         let loss = self.loss(rank);
         let record = repair.agree_on_record(known, loss.as_ref().map(|loss| loss.lost))?;

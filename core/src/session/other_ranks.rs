@@ -22,8 +22,8 @@ use crate::redundancy::schemes::Schemes;
 use crate::restart::{newest_cached, PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
 use scr_base::env::Link;
-use scr_comm::collective::barrier;
-use scr_comm::{Collective, CollectiveError, CommError, RankErrors};
+use scr_comm::collective::any;
+use scr_comm::{Collective, CommError, RankErrors};
 use scr_config::param;
 use scr_prefix::{DatasetDescriptor, Seq};
 use std::sync::Arc;
@@ -65,7 +65,9 @@ impl Session {
             let here = if is_wanted { self.bring_back(other, is_shared)? } else { None };
             other.is_read_here = here.is_some();
             let is_due = is_wanted && (here.is_none() || is_due_at_start(&self.job, &other.record));
-            let is_new = is_due && !other.has_copy && save(&self.job, &self.cache, &self.schemes, other)?;
+            let is_new = is_due
+                && !other.has_copy
+                && save(&self.job, &self.cache, &self.schemes, (other, &mut self.restart))?;
             (other.has_copy, is_any_new) = (other.has_copy || is_new, is_any_new || is_new);
             all.extend(Some(this).filter(|_| other.is_read_here || is_new));
             self.keep_parts(other, here.as_ref());
@@ -217,7 +219,7 @@ impl Session {
     fn save_read_here(&mut self, seq: Seq) -> Result<bool, CommError> {
         let is_it = |other: &&mut OfOtherRanks| other.is_read_here && other.record.seq() == seq;
         let Some(other) = self.of_other_ranks.iter_mut().find(is_it) else { return Ok(false) };
-        let is_saved = save(&self.job, &self.cache, &self.schemes, other)?;
+        let is_saved = save(&self.job, &self.cache, &self.schemes, (other, &mut self.restart))?;
         other.has_copy |= is_saved;
         Ok(is_saved)
     }
@@ -272,7 +274,7 @@ fn begin_part_for_copies(
 /// # Errors
 /// The ranks cannot talk, or the prefix directory cannot be read.
 pub(super) fn mend_copy(
-    restart: &Restart,
+    restart: &mut Restart,
     from: &Fetcher<'_>,
     others: &mut [OfOtherRanks],
 ) -> Result<bool, Error> {
@@ -285,7 +287,7 @@ pub(super) fn mend_copy(
         let now = PrefixState::read(from.job)?;
         if now.has_failed(seq, &dataset.name)
             && now.withdrawn(seq, dataset.is_only_checkpoint()).is_none()
-            && save(from.job, from.cache, from.schemes, other)?
+            && save(from.job, from.cache, from.schemes, (other, restart))?
         {
             // Once is enough.
             other.has_copy = false;
@@ -296,38 +298,46 @@ pub(super) fn mend_copy(
 }
 
 /// Copies what the nodes have of a checkpoint to the prefix directory, and completes it there. Gives whether it is complete now,
-/// and reports why not. Collective.
-fn save(job: &Job, cache: &Cache, schemes: &Schemes, other: &OfOtherRanks) -> Result<bool, CommError> {
+/// and reports why not; if it could only not be done here and now, no run begins from nothing for it. Collective.
+fn save(
+    job: &Job,
+    cache: &Cache,
+    schemes: &Schemes,
+    (other, restart): (&OfOtherRanks, &mut Restart),
+) -> Result<bool, CommError> {
     let OfOtherRanks { what, record, .. } = other;
     let label = record.label();
     job.report
         .notice(&format!("{what}: it is in cache only, and is made whole in the prefix directory first"));
     let began = job.elapsed();
-    copy(job, cache, record.dataset.id);
-    barrier(&*job.comm)?;
-    match job.do_on_first(|| build(job, schemes, record.id_in_prefix)) {
-        Ok(_) => {
+    let has_failed = !copy(job, cache, record.dataset.id);
+    let [has_failed] = any(&*job.comm, [has_failed])?;
+    let (why, is_lost) = match job.on_first(|| build(job, schemes, record.id_in_prefix)) {
+        Ok(None) => {
             let took = (job.elapsed() - began).as_secs_f64();
             job.report.notice(&format!("{label} is complete in the prefix directory, after {took:.3} s"));
-            Ok(true)
+            return Ok(true);
         }
-        Err(CollectiveError::Comm(error)) => Err(error),
-        Err(CollectiveError::Ranks(why)) => {
-            job.report.error(&format!(
-                "{label} cannot be made whole in the prefix directory: {why}. If other nodes have parts of it, end this run, save it \
-                 from all of them with `scr postrun', and start again. It stays in cache until a newer checkpoint is complete"
-            ));
-            Ok(false)
-        }
+        Ok(Some(missing)) => (missing, !has_failed),
+        Err(error) => (error.agreed()?.to_string(), false),
+    };
+    if !is_lost {
+        restart.add_unread(String::from_utf8_lossy(&record.dataset.name).into_owned());
     }
+    job.report.error(&format!(
+        "{label} cannot be made whole in the prefix directory: {why}. If other nodes have parts of it, end this run, save it from \
+         all of them with `scr postrun', and start again. It stays in cache until a newer checkpoint is complete"
+    ));
+    Ok(false)
 }
 
-/// The first rank of those that see a store copies all that lies in it. A part that cannot be copied counts as lost.
-fn copy(job: &Job, cache: &Cache, id: u64) {
+/// The first rank of those that see a store copies all that lies in it. A part that cannot be copied counts as lost. Gives whether
+/// what is missing afterwards is known to be lost.
+fn copy(job: &Job, cache: &Cache, id: u64) -> bool {
     let led = cache.stores().iter().filter(|store| store.placement.leader(job.rank()) == job.rank());
     let folders: Vec<_> = led.map(|store| store.root.clone()).collect();
     if folders.is_empty() {
-        return;
+        return true;
     }
     let copier = Copier {
         files: job.files(),
@@ -339,19 +349,24 @@ fn copy(job: &Job, cache: &Cache, id: u64) {
         progress: &|_, _| (),
     };
     match copier.dataset(&folders, id) {
-        Err(error) => job.report.error_here(&scr_base::describe(&error)),
+        Err(error) => {
+            job.report.error_here(&scr_base::describe(&error));
+            false
+        }
         Ok(copied) => {
             let wrong = copied.parts.iter().flat_map(|part| &part.wrong).chain(&copied.passed_over);
             wrong.for_each(|wrong| job.report.warn_here(&format!("{wrong}: it counts as lost")));
+            !copied.parts.iter().any(|part| part.may_be_there)
         }
     }
 }
 
-fn build(job: &Job, schemes: &Schemes, id: u64) -> Result<(), String> {
+/// Completes what was copied; gives what is missing for that.
+fn build(job: &Job, schemes: &Schemes, id: u64) -> Result<Option<String>, String> {
     // As for as many ranks as wrote it, a copy that failed does not count. The caller asks for no refused dataset.
     let built = Builder::new(&job.env, &job.prefix, schemes.plugin_host(), 0).replacing_failed().build(id);
     match built.map_err(|error| scr_base::describe(&error))?.outcome {
-        Outcome::Incomplete { why } => Err(why),
-        Outcome::Already | Outcome::Listed { .. } | Outcome::Completed { .. } => Ok(()),
+        Outcome::Incomplete { why } => Ok(Some(why)),
+        Outcome::Already | Outcome::Listed { .. } | Outcome::Completed { .. } => Ok(None),
     }
 }

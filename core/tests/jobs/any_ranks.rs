@@ -11,7 +11,7 @@ use scr_comm::Rank;
 use scr_core::session::Error;
 use scr_ops::delete_dataset;
 use scr_prefix::Prefix;
-use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::faulty::{Failure, FaultyFiles};
 use scr_test_kit::moments;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -353,6 +353,31 @@ fn of_a_checkpoint_of_which_too_much_is_lost_an_older_one_takes_the_place() {
 }
 
 #[test]
+fn no_run_begins_at_zero_over_what_another_number_of_ranks_has_in_cache_where_nothing_can_be_written() {
+    // ENOSPC, EROFS, EACCES; in the caches of the nodes first, or in the prefix directory at once.
+    for (number, global) in [28, 30, 13].into_iter().flat_map(|number| [(number, "0"), (number, "1")]) {
+        let restart = |from: Option<u64>| {
+            let mut world = cached(4, 2, ("XOR", 2, 1)).set("SCR_GLOBAL_RESTART", global);
+            world.nodes = place(3, 2);
+            let files = FaultyFiles::new(RealFiles);
+            files.never_pause();
+            from.into_iter().for_each(|from| files.fail_from(from, Failure::Number(number)));
+            world.files = Arc::new(files.clone());
+            let run = world.try_run(|begun| {
+                begun.is_ok_and(|mut application| matches!(application.session().have_restart(), Ok(None)))
+            });
+            let began = files.mutations();
+            world.files = Arc::new(RealFiles);
+            world.run(read_all).all_gave(&Some((1, 4)));
+            (began, run.ranks.contains(&true))
+        };
+        let (all, _) = restart(None);
+        let wrong: Vec<u64> = moments(all, 16).filter(|&at| restart(Some(at)).1).collect();
+        assert!(wrong.is_empty(), "error {number} from the operations {wrong:?} of {all} on, {global}");
+    }
+}
+
+#[test]
 fn a_wrong_byte_in_cache_is_made_right_with_redundancy_and_never_read_without() {
     for (scheme, expected) in [(("XOR", 2, 1), Some((1, 4))), (("PARTNER", 2, 1), Some((1, 4)))] {
         for file in ["rank_0.0", "rank_1.0", "rank_3.1"] {
@@ -523,12 +548,16 @@ fn a_checkpoint_that_the_run_does_not_restart_from_makes_no_room_for_one_that_ne
             std::fs::create_dir(world.prefix().join("ckpt.1/rank_0.0")).unwrap();
         }
         world.nodes = place(6, 4);
-        let run = world.run(|application| {
-            let found = read_all(application);
+        let run = world.try_run(|begun| {
+            let mut application = begun.map_err(|error| error.to_string())?;
+            let found = read_all(&mut application);
             application.write(2, sizes).unwrap();
-            found
+            Ok::<_, String>(found)
         });
-        run.all_gave(&Some((1, 4)).filter(|_| !damaged || link == Link::Tcp));
+        match &run.ranks[0] {
+            Err(why) => assert!(damaged && link != Link::Tcp && why.contains("ckpt.1 could not be"), "{why}"),
+            Ok(found) => assert_eq!(*found, Some((1, 4))),
+        }
         let of_four = world.cached_files().into_iter();
         let of_four = of_four.filter(|path| path.display().to_string().contains("scr.dataset.1/"));
         assert_eq!(of_four.count() > 0, damaged, "{}", run.lines.join("\n"));
