@@ -1,12 +1,12 @@
 //! How one file is copied.
 //!
-//! All rules of a copy: the source must have exactly the recorded size, before and after. Holes stay holes. A requested checksum
-//! is computed from the same bytes that are written. A request to stop is checked before every block. Nothing counts as written
+//! All rules of a copy: the source must have exactly the recorded size, before and after. Holes stay holes, but they are read: a
+//! file system may take data that it has yet to store for a hole. A requested checksum is computed from the same bytes that are
+//! written. A request to stop is checked before every block. Nothing counts as written
 //! until [`Written::sync`] has returned.
 
-use crate::checksum::Checksum;
-use crate::extents::{extent_at, Extent};
 use crate::{Buffer, Control, CopyError};
+use crc32fast::Hasher;
 use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
 use scr_plugin_api::{above_standard, repeat, with_limit, CopyItem, Handle};
 use std::fs::File;
@@ -99,18 +99,16 @@ pub fn copy_part(
             return Err(CopyError::Cancelled { path: item.destination.clone(), offset: part.from });
         }
         let destination = open_destination(item, &source, part.from)?;
-        let checksum = match part.from {
-            0 => Checksum::new(how.take_crc),
-            from => Checksum::resumed(how.take_crc, part.crc, from),
-        };
+        let has_holes = has_holes(&source, item)?;
         let mut copier = Copier {
             item,
             source,
             destination,
             control,
             block_bytes: control.pace().block_bytes(how.block_bytes),
-            checksum,
-            in_kernel: (!how.take_crc).then_some(in_kernel as InKernel),
+            checksum: how.take_crc.then(|| Hasher::new_with_initial_len(part.crc, part.from)),
+            has_holes,
+            in_kernel: (!how.take_crc && !has_holes).then_some(in_kernel as InKernel),
             flushed: part.from,
             counted: 0,
         };
@@ -118,13 +116,15 @@ pub fn copy_part(
         // The next try counts them again.
         done.inspect_err(|error| control.take_back(if error.may_pass() { copier.counted } else { 0 }))?;
         let Copier { destination, checksum, .. } = copier;
-        Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.value() })
+        Ok(Written { file: destination, path: item.destination.clone(), crc: checksum.map(Hasher::finalize) })
     })
 }
 
 const USUAL_BLOCK: usize = 1 << 20;
 const SMALLEST_BLOCK: usize = 4 << 10;
 const LARGEST_BLOCK: usize = 64 << 20;
+/// Zeros are left out where a source with holes has so many.
+const PAGE: usize = 4 << 10;
 /// After so many bytes the kernel is asked to begin writing them out.
 const WRITE_OUT_BYTES: u64 = 8 << 20;
 
@@ -154,6 +154,12 @@ fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
         return Err(CopyError::WrongSize { path: path.clone(), expected: item.bytes, found: found.len() });
     }
     Ok(())
+}
+
+/// A guess that saves a file without holes from being searched for them.
+fn has_holes(source: &Handle<File>, item: &CopyItem) -> Result<bool, CopyError> {
+    let found = source.get().and_then(File::metadata).map_err(io_error("examining", &item.source, 0))?;
+    Ok(found.blocks().saturating_mul(512) < found.len())
 }
 
 pub(crate) fn open_destination(
@@ -204,8 +210,10 @@ struct Copier<'a> {
     destination: Handle<File>,
     control: &'a Control,
     block_bytes: usize,
-    checksum: Checksum,
-    /// None once the kernel has refused, and where a checksum is asked.
+    checksum: Option<Hasher>,
+    /// Whether zeros of the source are left out.
+    has_holes: bool,
+    /// None once the kernel has refused, and where the bytes have to be seen.
     in_kernel: Option<InKernel>,
     /// Up to here the kernel was asked to write out.
     flushed: u64,
@@ -216,15 +224,11 @@ struct Copier<'a> {
 impl Copier<'_> {
     fn run(&mut self, part: Part, buffer: &mut Buffer) -> Result<(), CopyError> {
         let len = self.item.bytes.min(part.to);
-        let has_holes = self.has_holes()?;
-        let mut offset = part.from;
-        while offset < len {
-            let extent =
-                if has_holes { extent_at(self.source(offset)?, offset, len) } else { Extent::Data(len) };
-            offset = match extent {
-                Extent::Data(end) => self.copy_data(offset, end, buffer)?,
-                Extent::Hole(end) => self.skip_hole(offset, end)?,
-            };
+        self.copy_data(part.from, len, buffer)?;
+        if self.has_holes {
+            // It may end with one.
+            let destination = self.destination(len)?;
+            destination.set_len(len).map_err(io_error("extending", &self.item.destination, len))?;
         }
         self.write_out(len, 1);
         check_source(self.source(len)?, self.item)
@@ -243,28 +247,13 @@ impl Copier<'_> {
         self.destination.get().map_err(io_error("writing", &self.item.destination, offset))
     }
 
-    /// A guess that saves a file without holes from being asked about them.
-    fn has_holes(&self) -> Result<bool, CopyError> {
-        let found = self.source(0)?.metadata().map_err(io_error("examining", &self.item.source, 0))?;
-        Ok(found.blocks().saturating_mul(512) < found.len())
-    }
-
-    fn skip_hole(&mut self, from: u64, to: u64) -> Result<u64, CopyError> {
-        self.check_cancel(from)?;
-        // The length also marks the hole at the end; earlier ones cost nothing.
-        self.destination(to)?.set_len(to).map_err(io_error("extending", &self.item.destination, to))?;
-        self.checksum.add_zeros(to - from);
-        self.count(to - from);
-        Ok(to)
-    }
-
-    fn copy_data(&mut self, from: u64, to: u64, buffer: &mut Buffer) -> Result<u64, CopyError> {
+    fn copy_data(&mut self, from: u64, to: u64, buffer: &mut Buffer) -> Result<(), CopyError> {
         let mut offset = from;
         while offset < to {
             self.check_cancel(offset)?;
             let left = usize::try_from(to - offset).unwrap_or(usize::MAX).min(self.block_bytes);
-            let count = match self.copy_in_kernel(offset, left) {
-                Some(count) => count,
+            let (count, written) = match self.copy_in_kernel(offset, left) {
+                Some(count) => (count, count),
                 None => {
                     let block = buffer.block(left).map_err(io_error("reading", &self.item.source, offset))?;
                     self.copy_block(offset, block)?
@@ -273,9 +262,9 @@ impl Copier<'_> {
             offset += count;
             self.count(count);
             self.write_out(offset, WRITE_OUT_BYTES);
-            buffer.account().pay(self.control.pace(), count, || self.control.is_cancelled());
+            buffer.account().pay(self.control.pace(), written, || self.control.is_cancelled());
         }
-        Ok(offset)
+        Ok(())
     }
 
     /// Gives nothing where the kernel cannot, or reports any error: reading and writing then finds out on which
@@ -291,7 +280,8 @@ impl Copier<'_> {
         }
     }
 
-    fn copy_block(&mut self, offset: u64, block: &mut [u8]) -> Result<u64, CopyError> {
+    /// Gives how many bytes were read, and how many were written.
+    fn copy_block(&mut self, offset: u64, block: &mut [u8]) -> Result<(u64, u64), CopyError> {
         let count = match self.source(offset)?.read_at(block, offset) {
             Ok(0) => {
                 let item = self.item;
@@ -306,13 +296,29 @@ impl Copier<'_> {
             Err(cause) => return Err(io_error("reading", &self.item.source, offset)(cause)),
         };
         let block = &block[..count];
-        self.destination(offset)?.write_all_at(block, offset).map_err(io_error(
-            "writing",
-            &self.item.destination,
-            offset,
-        ))?;
-        self.checksum.add(block);
-        Ok(count as u64)
+        let written = match self.has_holes {
+            true => self.write_all_but_zeros(offset, block),
+            false => self.destination(offset)?.write_all_at(block, offset).map(|()| count as u64),
+        };
+        let written = written.map_err(io_error("writing", &self.item.destination, offset))?;
+        self.checksum.iter_mut().for_each(|checksum| checksum.update(block));
+        Ok((count as u64, written))
+    }
+
+    fn write_all_but_zeros(&self, mut offset: u64, block: &[u8]) -> io::Result<u64> {
+        let is_zero = |page: &[u8]| page.iter().fold(0, |all, byte| all | byte) == 0;
+        let pages: Vec<(&[u8], bool)> = block.chunks(PAGE).map(|page| (page, is_zero(page))).collect();
+        let (mut rest, mut written) = (block, 0);
+        for run in pages.chunk_by(|before, after| before.1 == after.1) {
+            let (bytes, after) = rest.split_at(run.iter().map(|(page, _)| page.len()).sum());
+            if !run[0].1 {
+                self.destination.get()?.write_all_at(bytes, offset)?;
+                written += bytes.len() as u64;
+            }
+            offset += bytes.len() as u64;
+            rest = after;
+        }
+        Ok(written)
     }
 
     /// Lets the kernel begin to write out what is there, so that syncing at the end finds little left to do.

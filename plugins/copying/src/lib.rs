@@ -13,11 +13,9 @@
 
 mod arrival;
 mod buffer;
-mod checksum;
 mod control;
 mod copying;
 mod error;
-mod extents;
 mod file;
 mod job;
 mod jobs;

@@ -83,13 +83,16 @@ fn holes_stay_holes_and_count_in_the_checksum() {
     }
 }
 
+/// As ZFS did for a while with what it had yet to store.
 #[test]
-fn a_huge_hole_is_copied_at_once() {
-    let folder = Folder::new();
-    let item = folder.item(1 << 40);
-    File::create(&item.source).unwrap().set_len(1 << 40).unwrap();
-    assert!(copy(&item, 0, true).unwrap().is_some());
-    assert_eq!(fs::metadata(&item.destination).unwrap().len(), 1 << 40);
+fn data_that_the_file_system_takes_for_a_hole_is_copied() {
+    for len in [1, 4096, 50_000] {
+        let folder = Folder::new();
+        let (item, control) = (folder.with(&pattern(len)), Control::default());
+        let mut copier = Copier { has_holes: true, ..copier(&item, &control, None) };
+        copier.run(Part::WHOLE, &mut Buffer::new()).unwrap();
+        assert!(fs::read(&item.destination).unwrap() == pattern(len), "{len} bytes");
+    }
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
 fn copier<'a>(item: &'a CopyItem, control: &'a Control, way: Option<InKernel>) -> Copier<'a> {
     let source = open_source(item).unwrap();
     let destination = open_destination(item, &source, 0).unwrap();
-    let checksum = Checksum::new(way.is_none());
+    let checksum = way.is_none().then(Hasher::new);
     Copier {
         item,
         source,
@@ -134,6 +137,7 @@ fn copier<'a>(item: &'a CopyItem, control: &'a Control, way: Option<InKernel>) -
         control,
         block_bytes: 4096,
         checksum,
+        has_holes: false,
         in_kernel: way,
         flushed: 0,
         counted: 0,
