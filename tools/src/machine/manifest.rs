@@ -279,6 +279,7 @@ fn manifests<T: DeserializeOwned>(
 mod tests {
     use super::*;
     use scr_base::fs::RealFiles;
+    use scr_config::param::{self, DefaultValue};
     use scr_test_kit::TestEnv;
     use std::ffi::OsString;
     use std::sync::Arc;
@@ -306,6 +307,20 @@ mod tests {
         }
         let error = manifests.resource_manager(Some("moab"), &world().env()).unwrap_err();
         assert!(error.to_string().contains("described are flux, lsf, none, pbs, slurm"));
+    }
+
+    /// Else what a run has left in cache is not found by the next one, or by the commands.
+    #[test]
+    fn a_job_takes_its_id_from_the_same_variables_as_the_commands() {
+        let DefaultValue::VariablesOr(of_a_job, _) = param::JOB_ID.info().default else {
+            panic!("it has others")
+        };
+        for manager in Manifests::load(&world().env()).unwrap().resource_managers.values() {
+            let of_commands = &manager.job_id.variables;
+            let known: Vec<_> =
+                of_a_job.iter().filter(|name| of_commands.iter().any(|of| of == *name)).collect();
+            assert!(known.into_iter().eq(of_commands), "{}: {of_commands:?}, {of_a_job:?}", manager.name);
+        }
     }
 
     #[test]

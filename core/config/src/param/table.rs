@@ -343,7 +343,7 @@ parameters! {
         "Name of the user, in paths and logs.";
     JOB_ID: String = "SCR_JOB_ID", Kind::Part,
         DefaultValue::VariablesOr(
-            &["SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID", "FLUX_JOB_ID", "COBALT_JOBID"], "defjobid"),
+            &["SLURM_JOB_ID", "SLURM_JOBID", "LSB_JOBID", "PBS_JOBID", "FLUX_ENCLOSING_ID", "FLUX_JOB_ID", "COBALT_JOBID"], "defjobid"),
         Anywhere, "Id of the allocation, in paths and logs.";
     JOB_NAME: Option<String> = "SCR_JOB_NAME", Kind::Text,
         DefaultValue::Variables(&["SLURM_JOB_NAME", "LSB_JOBNAME", "PBS_JOBNAME"]), Anywhere,
