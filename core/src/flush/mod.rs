@@ -187,7 +187,7 @@ pub(crate) enum FlushError {
     /// Every byte is in the prefix directory, but the dataset could not be listed.
     #[error(
         "dataset {dataset} has arrived, but could not be listed: {why}; the next call, the next run or scr poststage \
-         tries again, and it is kept in cache"
+         tries again"
     )]
     Unfinished {
         /// Its name.
