@@ -22,7 +22,7 @@ TESTS = --exclude scr-tests --exclude scr-test-kit --exclude scr-test-plugins
 FOR_DEMO = $(addprefix -p scr-,ffi single partner xor rs sync pthread)
 BUILD = scripts/build.sh "$(MPICC)"
 
-.PHONY: all help deps nightly build stage install dist deb book demo test torture planted mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
+.PHONY: all help deps nightly build stage install dist deb book demo test torture seeded mutants fuzz check test-slurm test-lammps test-ulfm test-deb bench bench-scale fmt lint deny clean
 all: build
 
 help:                 ## prints this list
@@ -72,13 +72,8 @@ torture: deps         ## runs random histories of jobs for an hour (TORTURE=seco
 fuzz:                 ## fuzzes the parsers (TARGET=name, SECONDS=for each; needs a nightly compiler)
 	@scripts/fuzz.sh $(or $(TARGET),all) $(or $(SECONDS),60)
 
-planted: deps         ## counts the histories that it takes to find each of the planted bugs (PLANTED=seed:most)
-	SCR_TEST_PLANTED=$(or $(PLANTED),1:3000) $(CARGO) test --locked --quiet --profile torture -p scr-core \
-		--features planted --test jobs each_planted_bug_is_found -- --ignored --nocapture 2>/dev/null
-	$(CARGO) test --locked --quiet --profile torture -p scr-prefix \
-		--features planted --lib small_world_finds -- --ignored --nocapture 2>/dev/null
-	$(CARGO) test --locked --quiet --profile torture -p scr-core \
-		--features planted --lib holdings_find -- --ignored --nocapture 2>/dev/null
+seeded: deps          ## counts what the tests find of the seeded faults (SEEDED=seed:most)
+	@scripts/seeded.py run $(SEEDED)
 
 mutants: deps         ## counts which small changes of the sources the tests find (MUTANTS="--folders fetch" and so on)
 	@scripts/mutants.py $(MUTANTS)
@@ -117,7 +112,8 @@ bench-scale: deps     ## counts what jobs of 64 to 4,096 ranks cost (RANKS=, PER
 fmt:                  ## formats the sources
 	$(CARGO) fmt --all
 
-lint: deps            ## checks what CI checks: format, clippy, documentation
+lint: deps            ## checks what CI checks: format, clippy, documentation, the patch of the seeded faults
+	@scripts/seeded.py check
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --check --manifest-path examples/vendor-scheme/Cargo.toml
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml

@@ -14,7 +14,7 @@ part() { # part NAME COMMAND...
 }
 part test make test
 part torture make torture TORTURE=${TORTURE:-3600}
-part planted make planted
+part seeded make seeded
 part mutants make mutants MUTANTS="--minutes 60"
 for target in slurm deb lammps ulfm; do part $target make test-$target; done
 printf '\n%s' "$table"

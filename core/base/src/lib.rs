@@ -7,8 +7,6 @@
 //! | [`message`] | lines to the user |
 //! | [`parallel`] | work for several threads |
 //! | `build` | the settings of a build |
-//! | [`planted`] | bugs on purpose, to measure the tests |
-//! | `sentences` | enums that are lists of sentences |
 
 #![allow(
     missing_docs,
@@ -22,9 +20,7 @@ pub mod env;
 pub mod fs;
 pub mod message;
 pub mod parallel;
-pub mod planted;
 mod rank;
-mod sentences;
 
 pub use rank::Rank;
 

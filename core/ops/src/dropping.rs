@@ -1,7 +1,7 @@
 //! Takes datasets out of the index without a job. See the guide's `scr index --drop` and `--drop-after`.
 
 use scr_base::fs::Files;
-use scr_prefix::ledger::{Dropping, Leave, Leaving, LedgerDir, Request};
+use scr_prefix::ledger::{Dropping, Leave, LedgerDir, Request};
 use scr_prefix::{FlushEntry, FlushFile, IndexEntry, Prefix, PrefixError, Seq};
 
 /// The knowledge about a dataset that was dropped.
@@ -71,7 +71,7 @@ fn drop_named(
     known.retain(is_known);
     let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
     let (mut found, mut caution) = (false, None);
-    for step in Leave::order(Leaving::Dropped) {
+    for step in Leave::ORDER {
         match step {
             Leave::Record if seqs.is_empty() && listed.is_empty() => (),
             Leave::Record => {

@@ -23,7 +23,6 @@ use super::ledger::{By, Event};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RestartPoint, Seq};
 use scr_base::fs::{At, Durability, Files, FsError};
-use scr_base::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use std::cell::LazyCell;
 use std::cmp::Reverse;
@@ -527,9 +526,7 @@ impl Index {
         self.alter(id, |entry| {
             entry.set("FLUSHED", time);
             entry.remove(FLUSHED_BY);
-            if !planted(Bug::FailureOutlivesFlush) {
-                entry.remove("FAILED");
-            }
+            entry.remove("FAILED");
         })
     }
 

@@ -15,7 +15,6 @@
 
 use super::{Prefix, PrefixError, FILE_MODE};
 use scr_base::fs::{Durability, Files, FsError, Updated, MAX_TREE_BYTES};
-use scr_base::planted::{planted, Bug};
 use scr_plugin_api::{held, KvTree};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -103,7 +102,6 @@ struct ReadFile<T> {
 fn find<T: Shared>(files: &dyn Files, prefix: &Prefix) -> Result<Option<ReadFile<T>>, PrefixError> {
     let path = T::path(prefix);
     let found = files.read_if_there(&path, MAX_TREE_BYTES);
-    let found = if planted(Bug::UnreadableAsAbsent) { found.or(Ok(None)) } else { found };
     let Some(bytes) = found.map_err(T::advise)? else { return Ok(None) };
     let known = prefix.known().take(&path, &bytes);
     let is_known = known.is_some();

@@ -8,7 +8,6 @@ use super::loss::Lost;
 use super::part::PartDir;
 use super::record::RankRecord;
 use scr_base::fs::{retried, At, Durability, File, Files, FsError, How, LockAttempt, MAX_TREE_BYTES};
-use scr_base::planted::{planted, Bug};
 use scr_plugin_api::KvTree;
 use scr_prefix::FileName;
 use std::cell::Cell;
@@ -159,8 +158,7 @@ impl Journal {
     fn write_once(&self, bytes: &[u8]) -> io::Result<()> {
         self.trim()?;
         self.torn.set(true);
-        let at = if planted(Bug::WritesAfterTorn) { self.file.status()?.len } else { self.valid_len.get() };
-        let written = self.file.write_at(at, bytes);
+        let written = self.file.write_at(self.valid_len.get(), bytes);
         if written.is_ok() {
             self.torn.set(false);
             self.valid_len.set(self.valid_len.get() + bytes.len() as u64);
@@ -172,7 +170,7 @@ impl Journal {
     }
 
     fn trim(&self) -> io::Result<()> {
-        if self.torn.get() && !planted(Bug::WritesAfterTorn) {
+        if self.torn.get() {
             self.file.set_len(self.valid_len.get())?;
             self.torn.set(false);
         }
@@ -257,12 +255,7 @@ impl Filemap {
                     rest = after;
                     map.valid_len = (bytes.len() - rest.len()) as u64;
                 }
-                Frame::CutShort => {
-                    if planted(Bug::TornEntryCounts) {
-                        map.state = PartState::Complete;
-                    }
-                    break;
-                }
+                Frame::CutShort => break,
                 Frame::Damaged => {
                     map.damaged = true;
                     break;

@@ -67,7 +67,6 @@ use owner::Owner;
 use part::PartDir;
 use record::RankRecord;
 use scr_base::fs::{Files, FsError, OwnedDir};
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
 use scr_comm::CommError;
 use scr_prefix::ledger::{Dropping, Request};
@@ -359,9 +358,6 @@ impl Cache {
         let is_free = |part: &mut StalePart| crate::holdings::is_spare(part.is_saved, part.seq, loaded);
         self.stale.extend(self.of_other_ranks.extract_if(.., is_free));
         [self.has_remains] = any(&*job.comm, [!self.stale.is_empty()])?;
-        if planted(Bug::LentLeavesUnsaved) {
-            self.clear_remains(job)?;
-        }
         Ok(())
     }
 
@@ -433,7 +429,7 @@ impl Cache {
     fn remove_stale(&self, job: &Job, stale: &[StalePart]) {
         let files = job.files();
         let is_held = |part: &PartDir| part.is_held(files);
-        let is_free = |stale: &&StalePart| planted(Bug::LentLeavesUnsaved) || !is_held(&stale.part);
+        let is_free = |stale: &&StalePart| !is_held(&stale.part);
         for stale in stale.iter().filter(|stale| stale.is_unchanged(files)).filter(is_free) {
             self.remove_part(job, &stale.part);
         }

@@ -11,7 +11,6 @@ use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::verify::{block_size, compare, open_whole, FileError};
 use scr_base::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{any, route_trees};
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::param;
@@ -74,7 +73,7 @@ pub(super) fn remove_leftovers(job: &Job, cache: &Cache) {
 /// would write over containers.
 pub(super) fn remove_replaced(files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
     let index = LedgerDir { files, prefix }.index()?;
-    let is_gone = |&id: &u64| index.entry(id).is_none() || planted(Bug::ListedContainersRemoved);
+    let is_gone = |&id: &u64| index.entry(id).is_none();
     for id in prefix.dataset_ids(files)?.into_iter().filter(is_gone) {
         let Ok(Some(Summary { dataset, .. })) = Summary::read(files, prefix, id) else { continue };
         if !dataset.aggregated || !ledger::has_newer(&index, &dataset) {

@@ -16,7 +16,6 @@ mod tests;
 
 pub use prefix::InPrefix;
 
-use scr_base::planted::{planted, Bug};
 use scr_prefix::Seq;
 
 /// A dataset in cache, as far as it decides anything; the same on all ranks.
@@ -70,7 +69,7 @@ impl Standing {
     /// Once somebody has gone back to a checkpoint, `over` this one or not: the application may have gone back further before.
     pub(crate) fn after_going_back(self, over: bool) -> Self {
         match (self, over) {
-            (Self::Kept | Self::Chosen, true) if !planted(Bug::PassedOverIsFlushed) => Self::WentBack,
+            (Self::Kept | Self::Chosen, true) => Self::WentBack,
             (Self::WentBack, false) => Self::Kept,
             _ => self,
         }
@@ -179,9 +178,6 @@ pub struct Limit {
 
 /// The checkpoint of the prefix directory that a run takes, and not one in cache; `in_prefix` as for [`Goal::Restart`].
 pub(crate) fn fetched(listed: &[Holding], cached: &[Holding], in_prefix: bool) -> Option<Seq> {
-    if planted(Bug::OlderInCacheWins) && cached.iter().any(Holding::is_wanted) {
-        return None;
-    }
     let next = next(&[listed, cached].concat(), Goal::Restart { in_prefix })?;
     (!cached.contains(&next)).then_some(next.seq)
 }
@@ -189,7 +185,7 @@ pub(crate) fn fetched(listed: &[Holding], cached: &[Holding], in_prefix: bool) -
 /// Whether parts that another number of ranks wrote may make room for a new dataset: the prefix directory has them too, and they
 /// are no newer than what the run has loaded.
 pub(crate) fn is_spare(is_saved: bool, seq: Option<Seq>, loaded: Option<Seq>) -> bool {
-    (is_saved || planted(Bug::LentLeavesUnsaved)) && seq <= loaded
+    is_saved && seq <= loaded
 }
 
 /// The dataset that serves a goal, if any does.

@@ -1,7 +1,6 @@
 //! What the prefix directory has of a dataset in cache.
 
 use super::Standing;
-use scr_base::planted::{planted, Bug};
 
 /// The copy of a cached dataset in the prefix directory. A dataset that was superseded stays so: a newer one has its name or one of
 /// its files there, or it is output that the user has purged. It must not be copied there, nor be read there.
@@ -34,7 +33,7 @@ impl InPrefix {
     /// The copy that the index lists, if it counts. One that could not be read does not: the dataset is flushed again, unless the
     /// application has refused it.
     pub(crate) fn listed(in_containers: bool, has_failed: bool, standing: Standing) -> Option<Self> {
-        let counts = !has_failed || standing == Standing::Refused || planted(Bug::FailedCountsAsFlushed);
+        let counts = !has_failed || standing == Standing::Refused;
         counts.then(|| Self::whole(in_containers))
     }
 
@@ -67,8 +66,7 @@ impl InPrefix {
 
     /// A flush begins to copy it.
     pub(crate) fn begin(&mut self) {
-        let early = planted(Bug::FlushedBeforeArrived);
-        *self = if early { Self::Files } else { Self::UnderWay { is_superseded: self.is_superseded() } };
+        *self = Self::UnderWay { is_superseded: self.is_superseded() };
     }
 
     /// A flush has ended, and has left this.
@@ -78,10 +76,7 @@ impl InPrefix {
 
     /// A newer dataset has its name, or one of its files.
     pub(crate) fn supersede(&mut self) {
-        let under_way = Self::UnderWay { is_superseded: true };
-        if !planted(Bug::ReplacedCountsAsFlushed) {
-            *self = if self.is_under_way() { under_way } else { Self::Superseded };
-        }
+        *self = if self.is_under_way() { Self::UnderWay { is_superseded: true } } else { Self::Superseded };
     }
 
     /// The copy is whole no more. A flush that is under way writes another one.

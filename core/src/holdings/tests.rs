@@ -299,34 +299,6 @@ fn what_other_ranks_wrote_makes_room_only_once_it_is_saved_and_no_newer_than_wha
     }
 }
 
-/// Plants each bug that lies in a function which a check of all its inputs calls.
-#[cfg(feature = "planted")]
-#[test]
-#[ignore = "it plants bugs in the whole process: make planted"]
-fn the_holdings_find_planted_bugs() {
-    use crate::rebuild::parts::tests::no_copy_counts_that_has_lost_data_where_another_one_has_all;
-    use scr_base::planted::{plant, Bug};
-    let checks: [(Bug, fn()); 7] = [
-        (Bug::PassedOverIsFlushed, nothing_comes_back_that_somebody_has_gone_back_over),
-        (Bug::FailedCountsAsFlushed, a_dataset_without_a_whole_copy_gets_to_the_prefix_directory),
-        (Bug::FlushedBeforeArrived, a_dataset_without_a_whole_copy_gets_to_the_prefix_directory),
-        (Bug::ReplacedCountsAsFlushed, a_dataset_without_a_whole_copy_gets_to_the_prefix_directory),
-        (Bug::OlderInCacheWins, a_run_takes_the_newest_of_cache_and_prefix_directory),
-        (Bug::WorseCopyCounts, no_copy_counts_that_has_lost_data_where_another_one_has_all),
-        (
-            Bug::LentLeavesUnsaved,
-            what_other_ranks_wrote_makes_room_only_once_it_is_saved_and_no_newer_than_what_was_loaded,
-        ),
-    ];
-    for (bug, check) in checks {
-        plant(Some(bug));
-        let found = std::panic::catch_unwind(check).is_err();
-        plant(None);
-        assert!(found, "{bug:?}");
-        println!("| `{bug:?}` |");
-    }
-}
-
 /// A run went back to what the index calls current, and the next search of it took a newer one all the same.
 #[test]
 fn what_somebody_has_gone_back_over_is_restarted_from_only_if_nothing_else_is_left() {

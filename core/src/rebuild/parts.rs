@@ -8,7 +8,6 @@ use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
 use crate::job::Job;
 use scr_base::fs::Files;
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::route_trees;
 use scr_comm::{Comm, CommError, Rank};
 use scr_plugin_api::KvTree;
@@ -151,19 +150,19 @@ pub(crate) fn exchange(
 pub(crate) fn choose(me: Rank, reports: &[PartReport]) -> (Option<&PartReport>, Option<&RankRecord>) {
     let copy = reports
         .iter()
-        .filter(|report| report.has_data || planted(Bug::WorseCopyCounts))
+        .filter(|report| report.has_data)
         .min_by_key(|report| (report.holder != me, report.holder, report.loss.is_some()));
     (copy, copy.or(reports.first()).map(|report| &report.record))
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::cache::record::tests::sample;
 
     /// All that two other ranks and the rank itself can report.
     #[test]
-    pub(crate) fn no_copy_counts_that_has_lost_data_where_another_one_has_all() {
+    fn no_copy_counts_that_has_lost_data_where_another_one_has_all() {
         for held in 0..64_u32 {
             let reports: Vec<_> = (0..3_u32).filter(|holder| held >> (2 * holder) & 1 != 0).collect();
             let of = |holder: &u32| PartReport {

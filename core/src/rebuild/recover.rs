@@ -20,7 +20,6 @@ use crate::log::{Event, Record};
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
 use scr_base::fs::{retried, At, FsError};
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{all_reduce, any, route, Op};
 use scr_comm::{Collective, CommError, Rank};
 use scr_plugin_api::KvTree;
@@ -314,9 +313,6 @@ impl<'a> Recovery<'a> {
         let mut record = record.clone();
         let moved = self.bring_home(&mut record, &part)?;
         let record = &record;
-        if planted(Bug::SentOffEarly) {
-            self.send_off();
-        }
         let loss =
             if record.protection.bypass { loss_in_place(job.files(), record) } else { self.loss.take() };
         if moved {
@@ -420,7 +416,7 @@ impl<'a> Recovery<'a> {
         let mut outcome =
             if absent { self.begin_anew(record, part).map_err(RedundancyError::from) } else { Ok(()) };
         let [anew] = any(&*job.comm, [changed || unwritten])?;
-        if anew && !planted(Bug::RebuiltNotRecorded) {
+        if anew {
             let kept = self.on.schemes.exchange_records(job, record);
             let kept = kept.inspect_err(|_| self.scheme_fails.set(true))?;
             let prepared = kept.and_then(|kept| Ok(self.write_prepared(record, part, &kept)?));

@@ -14,7 +14,6 @@ use crate::redundancy::schemes::Schemes;
 use crate::typed::{pack, unpack};
 use scr_base::message::Reporter;
 use scr_base::parallel;
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{all_gather, all_reduce, barrier, Op};
 use scr_comm::placement::{Placement, Survives};
 use scr_comm::tcp;
@@ -58,10 +57,7 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OfOtherRanks) -> Collective<(P
     });
     let restored = restored.map_err(|error| error.to_string());
     let restored = restored.and_then(|all| all.into_iter().collect::<Result<Vec<_>, String>>());
-    let (mut parts, survives): (Vec<_>, Vec<_>) = job.agree(restored)?.into_iter().unzip();
-    if planted(Bug::RebuiltNotLent) {
-        parts.retain(|restored| other.parts.iter().any(|part| part.owner == restored.record.rank));
-    }
+    let (parts, survives): (Vec<_>, Vec<_>) = job.agree(restored)?.into_iter().unzip();
     let least = survives.into_iter().min().unwrap_or(Survives::All);
     let mut least = [least.to_number()];
     all_reduce(&*job.comm, &mut least, Op::Min)?;

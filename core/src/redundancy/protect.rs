@@ -12,7 +12,6 @@ use crate::cache::record::{RankRecord, RedundancyRecord};
 use crate::cache::verify::{compare_data, open_data, Opened};
 use crate::job::Job;
 use scr_base::fs::{At, FsError};
-use scr_base::planted::{planted, Bug};
 use scr_comm::set::{SetComm, SetError};
 use scr_config::param;
 use scr_plugin_api::{ReceiveFrom, Scheme, SendTo, SetShape};
@@ -42,7 +41,7 @@ impl Protect<'_> {
             } else {
                 self.encode(set, part, record, opened)?;
             }
-            neighbours::exchange(set, record, if planted(Bug::NeighboursNotKept) { 0 } else { survives })
+            neighbours::exchange(set, record, survives)
         })
     }
 
@@ -66,9 +65,7 @@ impl Protect<'_> {
         let data = open_data(self.job.files(), part, record, opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy, phase: self.phase };
-        if !planted(Bug::OldRedundancyKept) {
-            self.phase.call("protect", || self.scheme.protect(&host))?;
-        }
+        self.phase.call("protect", || self.scheme.protect(&host))?;
         record_protected(record, &host, length)?;
         host.redundancy.into_files().for_each(|file| self.open.keep(file));
         Ok(())

@@ -19,12 +19,11 @@ use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
 use crate::holdings::{self, Goal, Holding, Standing};
 use crate::job::Job;
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::any;
 use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::ledger::Candidate;
-use scr_prefix::ledger::{Dropping, Leave, Leaving, Request, Whose};
+use scr_prefix::ledger::{Dropping, Leave, Request, Whose};
 use scr_prefix::{Between, DatasetDescriptor, Seq};
 
 /// The checkpoint that the application can restart from.
@@ -504,7 +503,7 @@ impl WentBack {
         let newer: Vec<u64> = cache.datasets().iter().filter(is_newer).map(CachedDataset::id).collect();
         let is_left = |left: &DatasetDescriptor| left.seq() > seq && left.is_only_checkpoint();
         let which = Dropping::CheckpointsAfter(seq);
-        for step in Leave::order(Leaving::WentBack) {
+        for step in Leave::ORDER {
             match step {
                 Leave::Record => cache.give_up(job, &newer, is_left, which, None, Some(self.0))?,
                 Leave::Index => Self::drop_from_index(job, which, seq),
@@ -563,9 +562,7 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
     cached.set_standing(Standing::Refused);
     // Otherwise its number, or its name, may refer to another one there.
     let is_listed = !cached.prefix.is_superseded();
-    if !planted(Bug::RefusalForgotten) {
-        _ = cached.record_refused(job);
-    }
+    _ = cached.record_refused(job);
     if job.rank() == Rank(0) {
         // Nodes that are away may have another copy.
         let (alone, now) = (job.run.number_alone(), &*job.local_time());

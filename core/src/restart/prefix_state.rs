@@ -8,7 +8,6 @@ use crate::error::Error;
 use crate::holdings::InPrefix;
 use crate::job::Job;
 use scr_base::fs::verify::{expect_bytes, FileError};
-use scr_base::planted::{planted, Bug};
 use scr_config::param;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::{
@@ -180,7 +179,7 @@ impl PrefixState {
         // A checkpoint that is left in cache may be the only one, so it is flushed like any other.
         let is_purged = self.purged.contains(&id) && !dataset.checkpoint;
         // A dataset that is also in cache is flushed again.
-        let lies_there = cached.record.protection.bypass && !planted(Bug::ReplacedCountsAsFlushed);
+        let lies_there = cached.record.protection.bypass;
         let is_gone = |lost: &Known| {
             let is_it = (lost.seq.id, lost.created) == (id, dataset.created);
             // The entry of the older one has left the index.

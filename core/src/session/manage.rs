@@ -9,11 +9,10 @@ use crate::flush::Flushes;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::restart::Restart;
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::same_everywhere;
 use scr_comm::{CollectiveError, Mismatch};
 use scr_prefix::ledger::{self, Candidate};
-use scr_prefix::ledger::{Dropping, Leave, Leaving, Request};
+use scr_prefix::ledger::{Dropping, Leave, Request};
 use scr_prefix::{DatasetDescriptor, Index, IndexEntry, Seq};
 use serde::{Deserialize, Serialize};
 
@@ -68,7 +67,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if the index cannot be changed. A name that no dataset has is none: it is gone already.
     pub fn drop_dataset(&mut self, name: &[u8]) -> Result<(), Error> {
-        self.let_leave("SCR_Drop", "dropping", name, Leaving::Dropped)
+        self.let_leave("SCR_Drop", "dropping", name, false)
     }
 
     /// Deletes a dataset with all its files, from the prefix directory and from cache. Collective.
@@ -76,7 +75,7 @@ impl Session {
     /// # Errors
     /// [`Error`] within a phase, and if a file cannot be removed. A name that no dataset has is none: it is gone already.
     pub fn delete(&mut self, name: &[u8]) -> Result<(), Error> {
-        self.let_leave("SCR_Delete", "deleting", name, Leaving::Deleted)
+        self.let_leave("SCR_Delete", "deleting", name, true)
     }
 
     fn let_leave(
@@ -84,11 +83,11 @@ impl Session {
         call: &'static str,
         doing: &str,
         name: &[u8],
-        leaving: Leaving,
+        is_deletion: bool,
     ) -> Result<(), Error> {
         let _call = self.begin_call(call);
         self.check_name(call, name)?;
-        let (label, is_deletion) = (String::from_utf8_lossy(name), leaving == Leaving::Deleted);
+        let label = String::from_utf8_lossy(name);
         let failed = |error: CollectiveError| error.doing(format!("{doing} `{label}'"));
         // A dataset that another run reads in place is refused before anything is done that cannot be undone.
         let run = self.job.run.number;
@@ -101,7 +100,7 @@ impl Session {
         // Nothing that is deleted is left to be listed again.
         let alone = self.job.run.number_alone().filter(|_| is_deletion);
         let (mut was_listed, mut dropped) = (true, Ok(None));
-        for step in Leave::order(leaving) {
+        for step in Leave::ORDER {
             match step {
                 Leave::Record => self.give_up(name, &in_cache, alone)?,
                 Leave::Index if is_deletion => was_listed = delete::named(&self.job, name)?,
@@ -125,9 +124,6 @@ impl Session {
         self.wait_until_protected()?;
         let named = self.cache.datasets().iter().filter(|cached| cached.record.dataset.name == name);
         let in_cache: Vec<u64> = named.map(CachedDataset::id).collect();
-        if planted(Bug::DropLeavesFlush) {
-            return Ok(in_cache);
-        }
         for id in &in_cache {
             self.with_flushes(|flushes, site| flushes.finish(site, *id))?;
         }

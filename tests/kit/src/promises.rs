@@ -3,7 +3,30 @@
 //! `docs/developer/trust.md` has the same sentences in the same order. The small world of the ledger checks the functions in
 //! every state, and random histories of jobs check them at every restart.
 
-scr_base::sentences! {
+/// An enum of which each value is a sentence, which the function of this name gives.
+macro_rules! sentences {
+    ($(#[$doc:meta])* $name:ident, $text_of:ident: $($value:ident: $text:literal,)*) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+        pub enum $name {
+            $(#[doc = $text] $value,)*
+        }
+
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$value),*];
+
+            /// It as a sentence.
+            pub fn $text_of(self) -> &'static str {
+                match self {
+                    $(Self::$value => $text,)*
+                }
+            }
+        }
+    };
+}
+
+sentences! {
     /// One promise, named after what it is about.
     Promise, text:
     Whole: "A restart hands out only bytes that one dataset wrote.",

@@ -13,7 +13,6 @@ use super::{
     LOCKABLE,
 };
 use crate::parallel;
-use crate::planted::{planted, Bug};
 use std::ffi::OsString;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -54,9 +53,6 @@ impl dyn Files + '_ {
 
     /// Does `work` with the lock, which is one of the system where there are no second names.
     fn while_held<R>(&self, lock: &Path, work: impl FnOnce(&Held<'_>) -> R) -> Result<Updated<R>, FsError> {
-        if planted(Bug::LockNotTaken) {
-            return Ok(Updated { value: work(&Held::Nothing), locked: true, everywhere: true });
-        }
         let mine = Mine::create(self, lock)?;
         for look in 0..MOST_LOOKS {
             match mine.try_take()? {
@@ -175,7 +171,6 @@ fn refreshed<R>(refresh: impl Fn() + Send, work: impl FnOnce() -> R) -> io::Resu
 enum Held<'a> {
     Name(&'a Mine<'a>),
     OfSystem(&'a dyn File),
-    Nothing,
 }
 
 impl Held<'_> {
@@ -184,7 +179,6 @@ impl Held<'_> {
         match self {
             Self::Name(mine) => mine.is_still_ours(),
             Self::OfSystem(file) => file.descriptor().is_ok(),
-            Self::Nothing => true,
         }
     }
 

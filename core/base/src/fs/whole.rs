@@ -3,7 +3,6 @@
 use super::error::{unless_missing, At};
 use super::owned::{STICKY, WORLD_WRITES};
 use super::{retried, unique_number, File, Files, FsError, How, Kind, Status};
-use crate::planted::{planted, Bug};
 use scr_plugin_api::grow;
 use std::ffi::OsString;
 use std::io;
@@ -103,7 +102,7 @@ impl dyn Files + '_ {
         let written = self
             .take_over_access(&*file, path)
             .and_then(|()| fill(&*file, &temporary, bytes, wait))
-            .and_then(|()| match may_replace() || planted(Bug::FenceNotChecked) {
+            .and_then(|()| match may_replace() {
                 true => Ok(()),
                 false => Err(FsError::lock_lost(path)),
             })
@@ -120,7 +119,7 @@ impl dyn Files + '_ {
             let _ = self.remove_file(&temporary);
             return Err(error);
         }
-        if wait == Durability::Synced && !planted(Bug::FolderNotSynced) {
+        if wait == Durability::Synced {
             let folder = folder_of(path);
             self.sync_dir(folder).at("sync", folder)?;
         }
@@ -154,9 +153,6 @@ impl dyn Files + '_ {
     /// # Errors
     /// [`FsError::Io`].
     pub fn remove_unfinished(&self, path: &Path) -> Result<(), FsError> {
-        if planted(Bug::FenceLeavesFiles) {
-            return Ok(());
-        }
         let (folder, beginning) = (folder_of(path), temporary_of(path));
         for name in self.list_if_there(folder)? {
             if name.as_os_str().as_bytes().starts_with(beginning.as_bytes()) {
@@ -219,7 +215,7 @@ pub(super) fn folder_of(path: &Path) -> &Path {
 fn fill(file: &dyn File, path: &Path, bytes: &[u8], wait: Durability) -> Result<(), FsError> {
     file.write_at(0, bytes).at("write", path)?;
     match wait {
-        Durability::Synced if !planted(Bug::FileNotSynced) => file.sync().at("sync", path),
+        Durability::Synced => file.sync().at("sync", path),
         _ => Ok(()),
     }
 }

@@ -9,7 +9,6 @@ use super::{
     By, Dropping, Event, Facts, Ledger, Life, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose,
 };
 use crate::{DatasetDescriptor, FlushProgress, Index, IndexEntry, PrefixId, Seq, Withdrawal};
-use scr_base::planted::{planted, Bug};
 use std::collections::BTreeSet;
 
 /// Decides a request. See the [module](super).
@@ -136,7 +135,7 @@ impl Decision<'_> {
         if self.withdrawal(dataset) == Some(Withdrawal::Removed) && !by.is_saving() {
             return ended;
         }
-        if is_flush && !planted(Bug::NameTakenBeforeCopied) {
+        if is_flush {
             // Also one whose dataset was refused since. A dataset that was saved from a cache is built more than once.
             let progress = index.progress(dataset, by);
             let is_ended = matches!(progress, FlushProgress::Ended { counts } if counts || !by.is_saving());
@@ -278,7 +277,7 @@ impl Decision<'_> {
             match life {
                 // However old it is: a file that is deleted must not be one of this dataset.
                 Life::UnderWay(By::Deletion) => rivals.before = Some(By::Deletion),
-                _ if other.seq() > own && !planted(Bug::LateFlushReplacesNewer) => {
+                _ if other.seq() > own => {
                     rivals.newer = rivals.newer.max(Some(other.id));
                 }
                 Life::UnderWay(By::Application) | Life::Over => (),
@@ -379,7 +378,7 @@ fn fetched(index: &Index, seq: Seq, name: &[u8], make_current: bool, now: &str) 
     if !index.is_whole(seq.id, name) {
         return Verdict::Refused(Refusal::Ended { id: seq.id });
     }
-    let becomes_current = make_current && !index.is_newer_current(seq) || planted(Bug::CurrentAfterUnread);
+    let becomes_current = make_current && !index.is_newer_current(seq);
     let current = becomes_current.then(|| Event::Current(name.to_owned()));
     commit([Event::Fetched { id: seq.id, at: now.to_owned() }].into_iter().chain(current))
 }
@@ -401,10 +400,7 @@ fn withdraw(
 
 fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
     let failed = if is_listed { failed(ledger.index(), seq.id, now) } else { Vec::new() };
-    let withdrawn = match planted(Bug::RefusalForgotten) {
-        true => Vec::new(),
-        false => withdraw(ledger, &[seq], None, Withdrawal::Refused, alone),
-    };
+    let withdrawn = withdraw(ledger, &[seq], None, Withdrawal::Refused, alone);
     commit(withdrawn.into_iter().chain(failed))
 }
 

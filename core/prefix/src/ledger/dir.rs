@@ -15,7 +15,6 @@ use crate::{
     Rank2File, RunId, Running, Summary,
 };
 use scr_base::fs::{Files, FsError, Updated};
-use scr_base::planted::{planted, Bug};
 use std::collections::HashSet;
 
 /// The ledger of a prefix directory. Nothing else reads or writes its two files.
@@ -385,12 +384,7 @@ impl<'a> LedgerDir<'a> {
         lists: &RecordedLists,
     ) -> Result<(), PrefixError> {
         record.sharing = self.sharing_of(lists)?;
-        let by = record.by();
         let begin = Request::Begin(&record.dataset);
-        let begin = match planted(Bug::NameTakenBeforeCopied) {
-            true => Request::TakeNames { dataset: &record.dataset, by: &by, closer: None },
-            false => begin,
-        };
         self.expect_turn(self.attempt(&begin, &mut record.sharing, &mut |_| Ok::<_, PrefixError>(()))?)?;
         // Most flushes have no use for it any more, and it may be long.
         record.sharing.forget_names();

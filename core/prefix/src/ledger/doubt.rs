@@ -2,7 +2,6 @@
 
 use super::{By, Ledger};
 use crate::{DatasetDescriptor, Index, IndexEntry};
-use scr_base::planted::{planted, Bug};
 
 /// Whether a dataset written in place may cost others a file: those that are complete, or that lie in place without being listed
 /// yet.
@@ -13,22 +12,19 @@ pub(crate) fn is_any_at_risk(ledger: &Ledger, dataset: &DatasetDescriptor) -> bo
 
 /// Whether a file is recorded as overwritten before the application gets its path.
 pub fn is_recorded(is_there: bool, is_any_at_risk: bool) -> bool {
-    is_there && is_any_at_risk && !planted(Bug::OverwrittenNotRecorded)
+    is_there && is_any_at_risk
 }
 
 /// Whether the files of a dataset stay where those of dataset `deleted` are deleted: it counts, or is about to.
 pub(crate) fn keeps_its_files(entry: &IndexEntry, deleted: u64) -> bool {
     let counts = entry.is_valid() || entry.taken.as_ref().is_some_and(|by| *by != By::Deletion);
-    counts && entry.id != deleted && !planted(Bug::WindowDeletesShared)
+    counts && entry.id != deleted
 }
 
 /// Whether a newer dataset that counts has the name of this one, whose containers then go. Files under their names have been
 /// written over; nobody would write over containers.
 pub fn has_newer(index: &Index, dataset: &DatasetDescriptor) -> bool {
-    let owner = match planted(Bug::ListedContainersRemoved) {
-        true => index.entries().into_iter().max_by_key(IndexEntry::seq),
-        false => index.id_of(&dataset.name).and_then(|id| index.entry(id)),
-    };
+    let owner = index.id_of(&dataset.name).and_then(|id| index.entry(id));
     owner.is_some_and(|owner| owner.is_valid() && owner.seq() > index.seq_of(dataset))
 }
 
@@ -68,13 +64,13 @@ impl Doubts {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::fixtures::ChangeIndex as _;
 
     /// Every index of two datasets, beside one that has left it.
     #[test]
-    pub(crate) fn containers_go_only_for_a_newer_dataset_of_their_name_that_counts() {
+    fn containers_go_only_for_a_newer_dataset_of_their_name_that_counts() {
         let of = |id: u64, is_same: bool| {
             let name = if is_same { b"a".to_vec() } else { format!("b{id}").into_bytes() };
             DatasetDescriptor { id, name, checkpoint: true, ..DatasetDescriptor::default() }

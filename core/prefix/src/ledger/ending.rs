@@ -3,7 +3,6 @@
 
 use super::Recorded;
 use crate::FlushProgress;
-use scr_base::planted::{planted, Bug};
 
 /// The wish of a process about a flush that is on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +82,6 @@ impl Found {
 impl Do {
     /// The first step for a flush with such a record, which has all its marks or not.
     pub fn first(recorded: Recorded, is_marked: bool, wish: Wish) -> Self {
-        let is_marked = is_marked && !(wish == Wish::Resolve && planted(Bug::TakenBackAfterMark));
         match (recorded, wish) {
             (Recorded::Nothing, _) => Self::Stop(Ended::NotNow),
             (Recorded::Revoked, _) => Self::RemoveStaging(Ended::TakenBack),
@@ -91,7 +89,7 @@ impl Do {
             (Recorded::UnderWay, _) if is_marked => Self::Look { fails: false },
             (Recorded::UnderWay, Wish::EndArrived) => Self::Stop(Ended::NotNow),
             // Its job may only be slow.
-            (Recorded::UnderWay, _) => Self::Revoke { even_if_taken: planted(Bug::TakenBackAfterMark) },
+            (Recorded::UnderWay, _) => Self::Revoke { even_if_taken: false },
         }
     }
 

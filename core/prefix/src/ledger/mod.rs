@@ -48,11 +48,10 @@ pub use facts::{CommonFiles, Facts, Recorded};
 pub use life::{By, Life};
 pub use request::{Dropping, Event, MakeCurrent, Refusal, Request, Verdict, Whose};
 pub use state::Ledger;
-pub use steps::{Close, Leave, Leaving};
+pub use steps::{Close, Leave};
 pub use window::beyond_window;
 
 use scr_base::fs::FsError;
-use scr_base::planted::{planted, Bug};
 use std::path::Path;
 
 /// Whether the lock is still that of this process, or was broken, since it seemed dead.
@@ -60,7 +59,7 @@ pub type Fence<'a> = &'a dyn Fn() -> bool;
 
 /// Fails where a process with the lock has lost it: whoever has it by now may be changing the same.
 pub fn expect_lock(fence: Option<Fence<'_>>, to_change: &Path) -> Result<(), FsError> {
-    match fence.is_some_and(|is_ours| !is_ours()) && !planted(Bug::FenceNotChecked) {
+    match fence.is_some_and(|is_ours| !is_ours()) {
         true => Err(FsError::lock_lost(to_change)),
         false => Ok(()),
     }

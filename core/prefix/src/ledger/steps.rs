@@ -1,8 +1,6 @@
 //! In which order things are done that a death may interrupt: as data. Jobs and commands execute these orders, and the small
 //! world of the tests goes through them with a death before each step.
 
-use scr_base::planted::{planted, Bug};
-
 /// A step of closing a flush of which every byte is safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Close {
@@ -25,12 +23,6 @@ impl Close {
     pub fn order(in_place: bool) -> &'static [&'static [Self]] {
         match in_place {
             true => &[&[Self::Mark], &[Self::Sync], &[Self::Commit]],
-            false if planted(Bug::RenamesNotSynced) => {
-                &[&[Self::Mark, Self::Take], &[Self::Name], &[Self::Commit, Self::Forget]]
-            }
-            false if planted(Bug::CommittedBeforeNamed) => {
-                &[&[Self::Mark, Self::Take, Self::Commit], &[Self::Name], &[Self::Sync], &[Self::Forget]]
-            }
             false => {
                 &[&[Self::Mark, Self::Take], &[Self::Name], &[Self::Sync], &[Self::Commit, Self::Forget]]
             }
@@ -38,16 +30,7 @@ impl Close {
     }
 }
 
-/// Why datasets leave for good.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Leaving {
-    Dropped,
-    Deleted,
-    /// The user has gone back to an older one.
-    WentBack,
-}
-
-/// A step by which they leave.
+/// A step by which datasets leave for good.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Leave {
     /// It is recorded that no run restarts from a copy in a cache, also on nodes that are away.
@@ -60,15 +43,5 @@ pub enum Leave {
 
 impl Leave {
     /// The order.
-    pub fn order(why: Leaving) -> &'static [Self] {
-        let stays_in_cache = match why {
-            Leaving::Dropped => planted(Bug::DroppedStaysInCache),
-            Leaving::Deleted => planted(Bug::DeletedStaysInCache),
-            Leaving::WentBack => planted(Bug::NewerStayAfterCurrent),
-        };
-        match stays_in_cache {
-            true => &[Self::Index],
-            false => &[Self::Record, Self::Index, Self::Cache],
-        }
-    }
+    pub const ORDER: &[Self] = &[Self::Record, Self::Index, Self::Cache];
 }

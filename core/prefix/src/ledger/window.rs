@@ -1,7 +1,6 @@
 //! Which checkpoints `SCR_PREFIX_SIZE` has deleted from the prefix directory.
 
 use crate::{DatasetDescriptor, Index, IndexEntry};
-use scr_base::planted::{planted, Bug};
 
 /// The ids of the checkpoints that may be deleted once dataset `newest` is complete: those older than the `size` newest ones that
 /// count and that this run could read. One that it could not read stays, since a later run may restart from it. Output stays, and
@@ -20,7 +19,7 @@ pub fn beyond_window(index: &Index, size: usize, newest: u64, could_read: impl F
             entry.seq() < oldest.seq
                 && newest.replaces(entry.restart_point())
                 && !entry.current
-                && (could_read(entry.id) || planted(Bug::WindowDeletesUnread))
+                && could_read(entry.id)
                 && entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint)
         })
         .map(|entry| entry.id)
@@ -28,7 +27,7 @@ pub fn beyond_window(index: &Index, size: usize, newest: u64, could_read: impl F
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use crate::fixtures::ChangeIndex as _;
 
@@ -54,7 +53,7 @@ pub(crate) mod tests {
 
     /// Every state of four checkpoints: what each is, whether it could be read, and which one is current.
     #[test]
-    pub(crate) fn the_window_leaves_what_a_run_may_need() {
+    fn the_window_leaves_what_a_run_may_need() {
         const PLAIN: u32 = 0;
         const OUTPUT: u32 = 1;
         const FAILED: u32 = 2;

@@ -21,7 +21,6 @@ use crate::cache::{Cache, FilesGiven};
 use crate::flush::folder_owners::assign_owners;
 use crate::job::Job;
 use scr_base::fs::{At, Durability, File, FsError, How, Kind, Writer};
-use scr_base::planted::{planted, Bug};
 use scr_comm::placement::Survives;
 use scr_comm::{Comm, CommError, Rank, Traffic};
 use scr_prefix::ledger::is_recorded;
@@ -190,7 +189,7 @@ impl Output {
                 }
                 _ => (),
             }
-            if let Some(file) = open.as_ref().filter(|_| in_place && !planted(Bug::BypassNotSynced)) {
+            if let Some(file) = open.as_ref().filter(|_| in_place) {
                 // No record says that it is there before: a record may outlive bytes that the power takes away.
                 file.sync().map_err(unsynced)?;
             }

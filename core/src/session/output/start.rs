@@ -9,7 +9,6 @@ use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
-use scr_base::planted::{planted, Bug};
 use scr_comm::collective::{all_reduce, any, first_rank, Op};
 use scr_comm::{Collective, Rank};
 use scr_config::descriptor::{Encode, Redundancy};
@@ -103,7 +102,7 @@ impl Session {
             crowded = self.cache.crowded(&self.job, store);
             first = first_rank(&*self.job.comm, crowded.is_some())?;
         }
-        if first.is_some() || planted(Bug::EvictsBeforeComplete) {
+        if first.is_some() {
             self.make_room(store, crowded.filter(|_| first == Some(self.job.rank())))?;
         }
         Ok(first.is_none())

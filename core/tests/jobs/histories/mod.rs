@@ -11,8 +11,6 @@
 
 mod history;
 mod index;
-#[cfg(feature = "planted")]
-mod planted;
 mod scenes;
 mod told;
 mod trial;

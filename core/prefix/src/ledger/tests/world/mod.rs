@@ -9,8 +9,8 @@
 //! [promises](scr_test_kit::promises) are about the data that it gets, and about what is left.
 
 use super::super::{
-    decide, expect_lock, listed, By, Do, Dropping, Ended, Event, Facts, Leaving, Ledger, MakeCurrent,
-    Recorded, Refusal, Request, Verdict, Whose,
+    decide, expect_lock, listed, By, Do, Dropping, Ended, Event, Facts, Ledger, MakeCurrent, Recorded,
+    Refusal, Request, Verdict, Whose,
 };
 use crate::ledger::facts::Source;
 use crate::ledger::{in_order, Candidate};
@@ -118,6 +118,14 @@ enum Command {
     Save,
     /// A file of dataset 0 is damaged, a fetch finds that, and the dataset is saved from a cache.
     DamageAndSave,
+}
+
+/// Why datasets leave for good.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Leaving {
+    Dropped,
+    Deleted,
+    WentBack,
 }
 
 /// A part of what an actor does.

@@ -1,11 +1,11 @@
 //! The operations of runs and commands.
 
 use super::super::super::doubt::{is_any_at_risk, keeps_its_files};
-use super::super::super::{is_recorded, Close, Doubts, Leave, Leaving, Proof};
+use super::super::super::{is_recorded, Close, Doubts, Leave, Proof};
 use super::closing::{close_step, is_same, MARK};
 use super::{
-    Answer, Ask, Bytes, Candidate, Op, Outcome, Reads, Recorded, State, Why, World, DATASETS, FLUSHES, RUN_1,
-    RUN_2, SAVING, SHARED,
+    Answer, Ask, Bytes, Candidate, Leaving, Op, Outcome, Reads, Recorded, State, Why, World, DATASETS,
+    FLUSHES, RUN_1, RUN_2, SAVING, SHARED,
 };
 use crate::Overwritten;
 
@@ -398,7 +398,7 @@ impl World {
             return self.end_op(state, who);
         }
         let part = step % PARTS;
-        match Leave::order(why)[usize::from(step / PARTS)] {
+        match Leave::ORDER[usize::from(step / PARTS)] {
             Leave::Record => {
                 let begun = state.actors[who].dropped;
                 match why {
@@ -410,14 +410,14 @@ impl World {
                     }
                     Leaving::WentBack => self.ask(state, Ask::WithdrawNewer),
                 };
-                self.leave_next(state, who, step, why)
+                self.leave_next(state, who, step)
             }
             Leave::Index => match why {
                 Leaving::Dropped => self.drop_named(state, who, step),
                 Leaving::Deleted => self.delete(state, who, step, 0),
                 Leaving::WentBack => {
                     self.ask(state, Ask::DropNewer);
-                    self.leave_next(state, who, step, why)
+                    self.leave_next(state, who, step)
                 }
             },
             Leave::Cache => unreachable!("no run has a cache in this world"),
@@ -444,9 +444,9 @@ impl World {
     }
 
     /// After a step was done. In this world nothing is in a cache.
-    fn leave_next(&mut self, state: &mut State, who: usize, step: u8, why: Leaving) -> bool {
+    fn leave_next(&mut self, state: &mut State, who: usize, step: u8) -> bool {
         let next = step / PARTS + 1;
-        if let Some(Leave::Record | Leave::Index) = Leave::order(why).get(usize::from(next)) {
+        if let Some(Leave::Record | Leave::Index) = Leave::ORDER.get(usize::from(next)) {
             return self.goto(state, who, next * PARTS);
         }
         for of in (0..DATASETS).filter(|&of| state.actors[who].dropped[of]) {
@@ -528,7 +528,7 @@ impl World {
                         .for_each(|older| state.told.given_over[older] = true);
                 }
                 match self.ask(state, Ask::Drop) {
-                    Answer::Done { .. } => self.leave_next(state, who, step, Leaving::Dropped),
+                    Answer::Done { .. } => self.leave_next(state, who, step),
                     // Its flush was on record only after the others had been taken back.
                     Answer::After(_) => {
                         state.actors[who].waited = 0;
@@ -612,7 +612,7 @@ impl World {
 
     fn end_deletion(&mut self, state: &mut State, who: usize, step: u8) -> bool {
         self.unlock(state, who);
-        self.leave_next(state, who, step, Leaving::Deleted)
+        self.leave_next(state, who, step)
     }
 
     /// Whether another dataset keeps the shared file.
