@@ -4,6 +4,7 @@
 //! None of them may lead out of the prefix directory or into the library's own folder there. So a name is checked once, when it
 //! is parsed, and a holder of a [`FileName`] need not check it again.
 
+use serde::{Deserialize, Serialize};
 use std::borrow::Borrow;
 use std::ffi::OsStr;
 use std::fmt;
@@ -22,7 +23,8 @@ const CONTAINERS: &str = ".scr/scr.dataset.";
 const CONTAINER: &str = "/container.";
 
 /// The name of a file, relative to the prefix directory: parts separated by single slashes, none of them empty, `.` or `..`.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "Vec<u8>", try_from = "Vec<u8>")]
 pub struct FileName(Box<[u8]>);
 
 /// A name that cannot be used below the prefix directory.
@@ -168,6 +170,20 @@ impl AsRef<[u8]> for FileName {
 impl Borrow<[u8]> for FileName {
     fn borrow(&self) -> &[u8] {
         &self.0
+    }
+}
+
+impl From<FileName> for Vec<u8> {
+    fn from(FileName(name): FileName) -> Self {
+        name.into()
+    }
+}
+
+impl TryFrom<Vec<u8>> for FileName {
+    type Error = FileNameError;
+
+    fn try_from(name: Vec<u8>) -> Result<Self, FileNameError> {
+        Self::parse_listed(&name)
     }
 }
 

@@ -36,7 +36,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The random id of a prefix directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrefixId(String);
 
 impl PrefixId {

@@ -10,6 +10,7 @@ use scr_plugin_api::KvTree;
 use scr_prefix::{
     crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, RestartPoint, Seq, RANKS,
 };
+use serde::{Deserialize, Serialize};
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
@@ -85,7 +86,7 @@ pub struct Protection {
 }
 
 /// One file of a rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRecord {
     /// Its name.
     pub name: FileName,
@@ -330,7 +331,7 @@ impl FileRecord {
 }
 
 /// A record with a name that leads elsewhere is damaged as a whole.
-pub(crate) fn malformed_name(error: &FileNameError) -> FieldError {
+fn malformed_name(error: &FileNameError) -> FieldError {
     FieldError::malformed("FILE", &error.name, "the name of a file below the prefix directory")
 }
 

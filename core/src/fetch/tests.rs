@@ -281,7 +281,8 @@ fn a_hole_stays_a_hole_however_little_lies_between_it_and_the_next_one() {
     }
     let bytes = fs::read(&file.source).unwrap();
     cached.dataset.bytes = cached.dataset.bytes.map(|sum| sum - file.bytes + len);
-    (file.bytes, file.crc) = (len, Some(crc32fast::hash(&bytes)));
+    let record = &mut file.record;
+    (record.bytes, record.crc) = (len, Some(crc32fast::hash(&bytes)));
     cached.bytes.insert(file.name.clone(), bytes);
     stage.flush_well("x", &cached);
     let to = stage.dir.path().join("to");
@@ -640,7 +641,7 @@ fn a_damaged_index_is_replaced_and_lists_the_datasets_for_all_ranks() {
 fn the_transports_need_not_take_checksums_for_a_verified_fetch() {
     let stage = Stage::new(2);
     let mut cached = stage.cache(1, "a");
-    cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+    cached.by_rank.iter_mut().flatten().for_each(|file| file.record.crc = None);
     let mut transport = Through::new(RealFiles);
     transport.takes_checksums = false;
     let transport: Arc<dyn Transport> = Arc::new(transport);

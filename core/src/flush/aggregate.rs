@@ -5,6 +5,7 @@
 
 use super::folder_owners::assign_owners;
 use super::SourceFile;
+use crate::cache::record::FileRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
 use crc32fast::Hasher;
@@ -241,12 +242,7 @@ fn close(
     let file = job.files().open(path, How::Update).at("open", path)?;
     file.write_at(end, &contents).at("write", path)?;
     hasher.update(&contents);
-    Ok(SourceFile {
-        source: path.to_owned(),
-        name: FileName::container(id, job.nodes.number(job.rank())),
-        bytes: end + contents.len() as u64,
-        crc: Some(hasher.finalize()),
-        mode,
-        mtime,
-    })
+    let (name, bytes) = (FileName::container(id, job.nodes.number(job.rank())), end + contents.len() as u64);
+    let record = FileRecord { name, bytes, crc: Some(hasher.finalize()), mode, mtime };
+    Ok(SourceFile { source: path.to_owned(), record })
 }

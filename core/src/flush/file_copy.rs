@@ -10,16 +10,19 @@ use scr_base::fs::{permissions, retried, At, Durability, Files, How, Status};
 use scr_plugin_api::{CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind, Transport};
 use scr_prefix::commit::{sync_folders, Staged};
 use scr_prefix::{staging_file, Prefix, DIR_MODE, FILE_MODE};
+use serde::{Deserialize, Serialize};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// A file on its way.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct FileCopy {
     pub(crate) file: SourceFile,
     /// Its final path.
+    #[serde(skip)]
     pub(crate) target: PathBuf,
     /// The path that it is written to.
+    #[serde(skip)]
     pub(crate) staging: PathBuf,
     /// Checksum of what was copied, once it is known.
     pub(crate) crc: Option<u32>,

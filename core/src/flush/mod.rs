@@ -59,12 +59,15 @@ pub(crate) use scr_prefix::ledger::MakeCurrent;
 pub use throttle::SharedSlots;
 pub use under_way::{flushes_under_way, FlushUnderWay};
 
+use crate::cache::record::FileRecord;
 use crate::job::Job;
 use crate::redundancy::plugins::TransportInUse;
 use scr_base::fs::{unique_number, Files};
 use scr_comm::CommError;
+use scr_config::param::as_os_str;
 use scr_plugin_api::Transport;
 use scr_prefix::FileName;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -91,20 +94,20 @@ impl Flush<'_> {
 }
 
 /// One file of this rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SourceFile {
     /// Its path in cache; unused in bypass mode.
+    #[serde(with = "as_os_str")]
     pub(crate) source: PathBuf,
-    /// Its name.
-    pub(crate) name: FileName,
-    /// Length.
-    pub(crate) bytes: u64,
-    /// Checksum, where one was recorded.
-    pub(crate) crc: Option<u32>,
-    /// Permission bits.
-    pub(crate) mode: u32,
-    /// Time of the last change: seconds and nanoseconds since the epoch.
-    pub(crate) mtime: (i64, u32),
+    pub(crate) record: FileRecord,
+}
+
+impl std::ops::Deref for SourceFile {
+    type Target = FileRecord;
+
+    fn deref(&self) -> &FileRecord {
+        &self.record
+    }
 }
 
 impl SourceFile {
@@ -115,7 +118,7 @@ impl SourceFile {
 }
 
 /// How to flush.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Options {
     /// The number of ranks that copy at a time: `SCR_FLUSH_WIDTH`.
     pub(crate) width: u32,

@@ -163,7 +163,7 @@ impl Flush<'_> {
         let owners = folder_owners::assign_owners(&*self.job.comm, lists::of(copies.iter()).iter())?;
         for copy in copies.iter_mut() {
             copy.leads = owners.leads(me, &copy.file.name);
-            copy.file.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());
+            copy.file.record.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());
         }
         let alike = match (owners.differing.clone(), owners.is_folder.clone()) {
             (Some((name, first)), _) => Err(StepError::SharedName { name, ranks: [first, me] }),

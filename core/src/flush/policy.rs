@@ -117,14 +117,8 @@ pub(super) fn options_of(job: &Job, cached: &CachedDataset) -> Options {
 
 /// The files of this rank that are flushed.
 pub(super) fn files_of(cached: &CachedDataset) -> Vec<SourceFile> {
-    let source = |file: &FileRecord| SourceFile {
-        source: cached.part.file(&file.name),
-        name: file.name.clone(),
-        bytes: file.bytes,
-        crc: file.crc,
-        mode: file.mode,
-        mtime: file.mtime,
-    };
+    let source =
+        |file: &FileRecord| SourceFile { source: cached.part.file(&file.name), record: file.clone() };
     cached.record.files.iter().map(source).collect()
 }
 

@@ -305,7 +305,7 @@ mod tests {
     fn a_file_without_a_checksum_that_changed_after_its_dataset_is_not_listed_if_a_newer_one_was_begun() {
         let stage = Stage::new(2);
         let mut cached = stage.cache(1, "a");
-        cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+        cached.by_rank.iter_mut().flatten().for_each(|file| file.record.crc = None);
         let options = Options { checksums: false, metadata: false, ..OPTIONS };
         stage.flush_with(&RealFiles, &through(&RealFiles), "1.x", &cached, options).unwrap();
         let summary = stage.prefix.summary_file(1);

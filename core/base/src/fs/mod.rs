@@ -62,6 +62,7 @@ pub use scr_plugin_api::zeroed;
 pub use trees::{Updated, MAX_TREE_BYTES};
 pub use whole::Durability;
 
+use serde::{Deserialize, Serialize};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
@@ -71,7 +72,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The kind of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Kind {
     /// A regular file.
     File,
@@ -105,7 +106,7 @@ pub enum Writer {
 }
 
 /// The status of a path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
     /// Its kind.
     pub kind: Kind,

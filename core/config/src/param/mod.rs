@@ -33,7 +33,7 @@ mod value;
 
 pub use app::{AppConfig, Request, APP_CONF};
 pub use file::unknown;
-pub use origin::{FileLine, Origin};
+pub use origin::{as_os_str, FileLine, Origin};
 pub use params::Line;
 pub use params::Params;
 pub use problem::sort;

@@ -15,18 +15,25 @@ pub struct FileLine {
     pub line: u32,
 }
 
-/// A path need not be UTF-8.
-mod as_os_str {
+/// How paths are written: they need not be UTF-8.
+pub mod as_os_str {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use std::ffi::OsString;
     use std::path::{Path, PathBuf};
-    use std::sync::Arc;
 
-    pub(super) fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
+    /// As `serde` wants it.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn serialize<S: Serializer>(path: &Path, to: S) -> Result<S::Ok, S::Error> {
         path.as_os_str().serialize(to)
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<Path>, D::Error> {
+    /// As `serde` wants it.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn deserialize<'de, P: From<PathBuf>, D: Deserializer<'de>>(from: D) -> Result<P, D::Error> {
         OsString::deserialize(from).map(|path| PathBuf::from(path).into())
     }
 }

@@ -2,6 +2,7 @@
 
 use super::By;
 use crate::{Between, DatasetDescriptor, Index, IndexEntry, PrefixError, PrefixId, Seq, Withdrawal};
+use serde::{Deserialize, Serialize};
 
 /// A change that a job or a command asks for.
 #[derive(Debug, Clone, Copy)]
@@ -138,7 +139,7 @@ pub enum Dropping<'a> {
 }
 
 /// Whether a dataset becomes the current one once it is complete.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MakeCurrent {
     #[default]
     Never,

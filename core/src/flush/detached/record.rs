@@ -3,23 +3,23 @@
 //!
 //! A record names no program and no library. It names paths below the prefix directory only by [`FileName`].
 
-use crate::cache::record::malformed_name;
 use crate::flush::file_copy::FileCopy;
-use crate::flush::{Options, SourceFile};
-use scr_base::fs::{At, Durability, Files, FsError, Kind, Status};
+use crate::flush::Options;
+use scr_base::fs::{At, Durability, Files, FsError};
+use scr_config::param::as_os_str;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
-use scr_prefix::{staging_file, FileName, Prefix, PrefixId};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use scr_prefix::{staging_file, Prefix, PrefixId};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// One rank's part of a flush.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct TransferRecord {
     /// The flush.
     pub(crate) token: String,
     /// The prefix directory, and its random id, which it keeps when it is renamed.
+    #[serde(with = "as_os_str")]
     pub(crate) prefix: PathBuf,
     pub(crate) prefix_id: Option<PrefixId>,
     pub(crate) rank: u32,
@@ -29,6 +29,7 @@ pub(crate) struct TransferRecord {
     pub(crate) mates: Vec<u32>,
     /// The transport, the options it was made with, and its ticket.
     pub(crate) transport: String,
+    #[serde(skip)]
     pub(crate) transport_options: KvTree,
     pub(crate) ticket: Vec<u8>,
     pub(crate) copies: Vec<FileCopy>,
@@ -41,7 +42,7 @@ pub(crate) struct TransferRecord {
 }
 
 /// How far the transfers of a rank are.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum TransferState {
     /// The transport is at work, or its result was not checked yet.
     Copying,
@@ -69,75 +70,24 @@ impl TransferRecord {
     fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.set("VERSION", VERSION);
-        tree.set("TOKEN", &self.token);
-        tree.set_bytes("PREFIX", self.prefix.as_os_str().as_bytes());
-        self.prefix_id.iter().for_each(|id| tree.set("PREFIX_ID", id));
-        tree.set("RANK", self.rank);
-        tree.set("NODE", self.node);
-        for mate in &self.mates {
-            tree.entry("MATES", mate);
-        }
-        tree.set("TRANSPORT", &self.transport);
         tree.put("OPTIONS", without_programs(&self.transport_options));
-        // A ticket may hold any bytes, and a tree none that are zero.
-        tree.set("TICKET", self.ticket.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-        tree.set("BLOCK", self.options.block_bytes);
-        tree.set("CHECKSUMS", u8::from(self.options.checksums));
-        tree.set("METADATA", u8::from(self.options.metadata));
-        tree.set("OWNER", u8::from(self.options.owner));
-        let (state, why) = match &self.state {
-            TransferState::Copying => ("COPYING", None),
-            TransferState::Arrived => ("ARRIVED", None),
-            TransferState::Failed(why) => ("FAILED", Some(why)),
-        };
-        tree.set("STATE", state);
-        for (key, times) in [("REPEATED", self.repeated), ("UNPOLLED", self.unpolled)] {
-            if times > 0 {
-                tree.set(key, times);
-            }
-        }
-        tree.set_known("ERROR", why);
-        for (place, copy) in self.copies.iter().enumerate() {
-            *tree.entry("FILES", place) = copy_tree(copy);
-        }
+        tree.set_bytes("RECORD", serde_json::to_vec(self).expect("what it consists of can be written"));
         tree
     }
 
     pub(crate) fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let flag = |key: &str| Ok::<_, FieldError>(tree.require::<u8>(key)? != 0);
-        let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
-        let ticket = tree.require::<String>("TICKET")?;
-        let token: String = tree.require("TOKEN")?;
-        let prefix = PathBuf::from(OsStr::from_bytes(bytes("PREFIX")?));
-        let copies = tree.get("FILES").into_iter().flat_map(KvTree::iter);
-        let copies = copies.map(|(_, copy)| copy_of(&prefix, &token, copy)).collect::<Result<_, _>>()?;
-        Ok(Self {
-            token,
-            prefix,
-            prefix_id: tree.text("PREFIX_ID").and_then(PrefixId::parse),
-            copies,
-            rank: tree.require("RANK")?,
-            node: tree.require("NODE")?,
-            mates: tree.get("MATES").map(|mates| mates.keys_as().collect()).unwrap_or_default(),
-            transport: tree.require("TRANSPORT")?,
-            transport_options: tree.get("OPTIONS").cloned().unwrap_or_default(),
-            ticket: from_hex(&ticket)
-                .ok_or_else(|| FieldError::malformed("TICKET", ticket, "bytes in hexadecimal"))?,
-            options: Options {
-                block_bytes: tree.require("BLOCK")?,
-                checksums: flag("CHECKSUMS")?,
-                metadata: flag("METADATA")?,
-                owner: flag("OWNER")?,
-                ..Options::default()
-            },
-            repeated: tree.parse("REPEATED")?.unwrap_or(0),
-            unpolled: tree.parse("UNPOLLED")?.unwrap_or(0),
-            state: match tree.require::<String>("STATE")?.as_str() {
-                "COPYING" => TransferState::Copying,
-                "ARRIVED" => TransferState::Arrived,
-                _ => TransferState::Failed(tree.text("ERROR").unwrap_or("no reason is recorded").to_owned()),
-            },
-        })
+        let version: String = tree.require("VERSION")?;
+        if version != VERSION {
+            return Err(FieldError::malformed("VERSION", version, "that of this release, 3"));
+        }
+        let text: String = tree.require("RECORD")?;
+        let record: Result<Self, _> = serde_json::from_str(&text);
+        let expected = "the record of a transfer";
+        let mut record =
+            record.map_err(|error| FieldError::malformed("RECORD", error.to_string(), expected))?;
+        record.transport_options = tree.get("OPTIONS").cloned().unwrap_or_default();
+        record.belong_to(&Prefix::new(record.prefix.clone()));
+        Ok(record)
     }
 }
 
@@ -194,18 +144,12 @@ pub(crate) fn read(
 ) -> Result<Option<TransferRecord>, FsError> {
     let path = path(control, token, rank);
     let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
-    let expect = |key: &str, expected: &'static str, wanted: &str| {
-        let found = tree.require::<String>(key)?;
-        match found == wanted {
-            true => Ok(()),
-            false => Err(FieldError::malformed(key, found, expected)),
-        }
-    };
-    let record = expect("VERSION", "the number 2", VERSION)
-        .and_then(|()| expect("TOKEN", "that of its name", token))
-        .and_then(|()| expect("RANK", "that of its name", &rank.to_string()))
-        .and_then(|()| TransferRecord::from_tree(&tree));
-    record.map(Some).at("use", &path)
+    let is_named_so = |record: &TransferRecord| record.token == token && record.rank == rank;
+    let record = TransferRecord::from_tree(&tree).and_then(|record| match is_named_so(&record) {
+        true => Ok(Some(record)),
+        false => Err(FieldError::malformed("RECORD", record.token, "that of its name")),
+    });
+    record.at("use", &path)
 }
 
 /// A record is not trusted to name what is executed: its reader takes that from its own settings.
@@ -222,84 +166,46 @@ fn without_programs(options: &KvTree) -> KvTree {
 /// The options of transports that name what is executed.
 pub(super) const EXECUTED: [&str; 2] = ["PROGRAM", "LIBRARY"];
 
-fn copy_tree(copy: &FileCopy) -> KvTree {
-    let mut tree = KvTree::new();
-    let file = &copy.file;
-    tree.set_bytes("NAME", &file.name);
-    tree.set_bytes("SOURCE", file.source.as_os_str().as_bytes());
-    tree.set("SIZE", file.bytes);
-    tree.set_known("CRC", file.crc);
-    tree.set_known("FOUND", copy.crc);
-    tree.set("MODE", file.mode);
-    tree.set("MTIME", file.mtime.0);
-    tree.set("MTIME_NSECS", file.mtime.1);
-    if let Some(origin) = copy.origin {
-        tree.set("ATIME", origin.atime.0);
-        tree.set("ATIME_NSECS", origin.atime.1);
-        tree.set("UID", origin.uid);
-        tree.set("GID", origin.gid);
-    }
-    tree
-}
-
-fn copy_of(prefix: &Path, token: &str, tree: &KvTree) -> Result<FileCopy, FieldError> {
-    let bytes = |key: &str| tree.value(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
-    let path = |key: &str| Ok::<_, FieldError>(PathBuf::from(OsStr::from_bytes(bytes(key)?)));
-    let file = SourceFile {
-        source: path("SOURCE")?,
-        name: FileName::parse_listed(bytes("NAME")?).map_err(|error| malformed_name(&error))?,
-        bytes: tree.require("SIZE")?,
-        crc: tree.parse("CRC")?,
-        mode: tree.require("MODE")?,
-        mtime: (tree.require("MTIME")?, tree.require("MTIME_NSECS")?),
-    };
-    let origin = match tree.parse("ATIME")? {
-        None => None,
-        Some(seconds) => {
-            let atime = (seconds, tree.require("ATIME_NSECS")?);
-            let (uid, gid) = (tree.require("UID")?, tree.require("GID")?);
-            let (len, mode, mtime) = (file.bytes, file.mode, file.mtime);
-            let (ctime, identity, links) = (mtime, (0, 0), 1);
-            Some(Status { kind: Kind::File, len, mode, uid, gid, atime, ctime, mtime, identity, links })
-        }
-    };
-    let target = file.name.below(prefix);
-    let staging = staging_file(&target, token);
-    Ok(FileCopy { file, target, staging, crc: tree.parse("FOUND")?, origin, leads: true })
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let pairs = text.as_bytes().chunks(2);
-    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok()).collect()
-}
-
 const PREFIX: &str = "detached.";
 /// The form of the record.
-const VERSION: &str = "2";
+const VERSION: &str = "3";
 /// Private to the owner (mode 0600).
 const PRIVATE: u32 = 0o600;
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use scr_base::fs::RealFiles;
+    use crate::cache::record::FileRecord;
+    use crate::flush::SourceFile;
+    use scr_base::fs::{Kind, RealFiles, Status};
+    use scr_prefix::FileName;
+    use std::ffi::OsStr;
+    use std::os::unix::ffi::OsStrExt;
 
     pub(crate) fn sample_tree() -> KvTree {
         record(1).to_tree()
     }
 
     fn record(rank: u32) -> TransferRecord {
-        let file = SourceFile {
-            source: "/ssd/a".into(),
-            name: FileName::parse(b"ckpt/\xff").unwrap(),
-            bytes: 7,
-            crc: None,
+        let name = FileName::parse(b"ckpt/\xff").unwrap();
+        let file = FileRecord { name, bytes: 7, crc: None, mode: 0o100_640, mtime: (5, 6) };
+        let file = SourceFile { source: OsStr::from_bytes(b"/ssd/\xff").into(), record: file };
+        let (kind, identity, links) = (Kind::File, (7, 8), 1);
+        let (atime, ctime, mtime) = ((1, 2), (3, 4), (5, 6));
+        let origin = Some(Status {
+            kind,
+            len: 7,
             mode: 0o100_640,
-            mtime: (5, 6),
-        };
-        let target = file.name.below("/pfs".as_ref());
-        let staging = staging_file(&target, "3.17f.0a");
-        TransferRecord {
+            uid: 1,
+            gid: 2,
+            atime,
+            ctime,
+            mtime,
+            identity,
+            links,
+        });
+        let (target, staging) = (PathBuf::new(), PathBuf::new());
+        let mut record = TransferRecord {
             token: "3.17f.0a".to_owned(),
             prefix: "/pfs".into(),
             prefix_id: PrefixId::parse(&"0af1".repeat(8)),
@@ -309,12 +215,14 @@ pub(crate) mod tests {
             transport: "AGENT".to_owned(),
             transport_options: KvTree::new(),
             ticket: b"agent\0\xffx".to_vec(),
-            copies: vec![FileCopy { file, target, staging, crc: Some(9), origin: None, leads: true }],
+            copies: vec![FileCopy { file, target, staging, crc: Some(9), origin, leads: true }],
             options: Options { block_bytes: 4096, checksums: true, metadata: true, ..Options::default() },
             state: TransferState::Failed("no\nspace".to_owned()),
             repeated: 2,
             unpolled: 1,
-        }
+        };
+        record.belong_to(&Prefix::new("/pfs"));
+        record
     }
 
     #[test]
@@ -326,9 +234,7 @@ pub(crate) mod tests {
         std::fs::write(dir.path().join("detached.lock"), "").unwrap();
         let (found, bad) = list(&RealFiles, dir.path()).unwrap();
         assert!(bad.is_empty(), "{bad:?}");
-        let trees: Vec<_> = found.iter().map(TransferRecord::to_tree).collect();
-        assert_eq!(trees, [record(15).to_tree(), record(4).to_tree()]);
-        assert_eq!((found[0].ticket.as_slice(), found[0].copies[0].crc), (&b"agent\0\xffx"[..], Some(9)));
+        assert_eq!(format!("{found:?}"), format!("{:?}", [record(15), record(4)]));
         let named = |rank| ("3.17f.0a".to_owned(), rank);
         assert_eq!(names(&RealFiles, dir.path()).unwrap(), [named(15), named(4)]);
         let failed = TransferState::Failed("no\nspace".to_owned());
@@ -340,20 +246,23 @@ pub(crate) mod tests {
     fn a_record_of_another_kind_is_reported_and_skipped() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("detached.3.17f.0a.0"), "something").unwrap();
-        let mut tree = record(1).to_tree();
-        tree.set("VERSION", 3);
+        // As earlier releases left it.
+        let mut tree = KvTree::new();
+        for (key, value) in [("VERSION", "2"), ("TOKEN", "3.17f.0a"), ("PREFIX", "/pfs"), ("RANK", "1")] {
+            tree.set(key, value);
+        }
         (&RealFiles as &dyn Files)
             .write_tree(&dir.path().join("detached.3.17f.0a.1"), &tree, PRIVATE, Durability::Unsynced)
             .unwrap();
         let (found, bad) = list(&RealFiles, dir.path()).unwrap();
         assert_eq!((found.len(), bad.len()), (0, 2));
-        assert!(scr_base::describe(&bad[1]).contains("VERSION"), "{bad:?}");
+        assert!(scr_base::describe(&bad[1]).contains("the field VERSION holds `2'"), "{bad:?}");
     }
 
     #[test]
     fn known_checksums_are_not_sent_again() {
         let mut known = record(0);
-        known.copies[0].file.crc = Some(9);
+        known.copies[0].file.record.crc = Some(9);
         assert!(new_sums(&[known]).is_empty());
         assert_eq!(new_sums(&[record(0)]).parse(b"ckpt/\xff"), Ok(Some(9)));
     }

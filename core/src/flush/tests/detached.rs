@@ -511,7 +511,8 @@ fn a_file_that_is_not_what_was_recorded_keeps_the_dataset_from_counting() {
     let nodes = Nodes::new();
     let mut cached = nodes.stage.cache(1, "a");
     let damaged = cached.by_rank[2].iter_mut().find(|file| file.bytes > 0).unwrap();
-    damaged.crc = Some(!damaged.crc.unwrap());
+    damaged.record.crc = Some(!damaged.crc.unwrap());
+    damaged.record.mtime = RealFiles.status(&damaged.source).unwrap().mtime;
     nodes.begin(&cached, OPTIONS);
     nodes.poll(0);
     let polled = nodes.poll(1);
@@ -529,7 +530,7 @@ fn a_file_that_is_not_what_was_recorded_keeps_the_dataset_from_counting() {
 fn checksums_that_nobody_had_taken_before_are_listed() {
     let nodes = Nodes::new();
     let mut cached = nodes.stage.cache(1, "a");
-    cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+    cached.by_rank.iter_mut().flatten().for_each(|file| file.record.crc = None);
     nodes.begin(&cached, OPTIONS);
     nodes.poll(0);
     nodes.poll(1);

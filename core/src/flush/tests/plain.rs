@@ -1,6 +1,7 @@
 //! Flushes without a fault in the file layer.
 
 use super::stage::{finalize_pending, in_use, through, time_of_flush, Cached, Stage, Through, OPTIONS};
+use crate::cache::record::FileRecord;
 use crate::flush::{FlushError, MakeCurrent, Options};
 use scr_base::fs::{Files, How, RealFiles};
 use scr_comm::Rank;
@@ -44,7 +45,7 @@ fn a_checksum_that_was_not_known_is_kept() {
     for takes_checksums in [true, false] {
         let stage = Stage::new(3);
         let mut cached = stage.cache(1, "a");
-        cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+        cached.by_rank.iter_mut().flatten().for_each(|file| file.record.crc = None);
         let mut transport = Through::new(RealFiles);
         transport.takes_checksums = takes_checksums;
         let transport: Arc<dyn Transport> = Arc::new(transport);
@@ -125,7 +126,7 @@ fn each_leaf_of_the_file_lists_is_written_by_its_first_rank() {
         let stage = Stage::new(5);
         let mut cached = stage.cache(1, "a");
         if !known {
-            cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+            cached.by_rank.iter_mut().flatten().for_each(|file| file.record.crc = None);
         }
         let of_rank: Vec<_> = (0..5).map(|_| FaultyFiles::new(RealFiles)).collect();
         let files_of = |rank: Rank| -> Arc<dyn Files> { Arc::new(of_rank[rank.index()].clone()) };
@@ -218,7 +219,7 @@ fn a_leaf_that_its_rank_cannot_write_fails_the_flush_on_all_ranks_and_loses_noth
 fn a_checksum_that_was_not_known_stands_with_every_rank_that_has_the_file() {
     let stage = Stage::new(5);
     let mut cached = stage.cache(1, "a");
-    cached.by_rank.iter_mut().flatten().for_each(|file| file.crc = None);
+    cached.by_rank.iter_mut().flatten().for_each(|file| file.record.crc = None);
     let shared = cached.by_rank[1][0].clone();
     for rank in [3, 4] {
         cached.by_rank[rank][0] = shared.clone();
@@ -294,7 +295,7 @@ fn the_copy_has_the_times_the_permissions_and_from_root_the_owner_of_its_source_
         for (file, mode) in
             cached.by_rank.iter_mut().flatten().zip([0o104_755, 0o100_400, 0o102_640, 0o100_600])
         {
-            (file.mode, file.mtime) = (mode, mtime);
+            (file.record.mode, file.record.mtime) = (mode, mtime);
             if is_root {
                 chown(&file.source, Some(1234), Some(567)).unwrap();
             }
@@ -411,7 +412,7 @@ impl Transport for Started {
 fn different_files_of_one_name_on_two_ranks_are_reported() {
     let stage = Stage::new(4);
     let mut cached = stage.cache(1, "a");
-    cached.by_rank[3][0].name = "a/rank_1".parse().unwrap();
+    cached.by_rank[3][0].record.name = "a/rank_1".parse().unwrap();
     let text = failure(stage.flush(&RealFiles, &through(&RealFiles), "1", &cached));
     assert!(text.contains("ranks 1 and 3 have different files named a/rank_1"), "{text}");
 }
@@ -422,9 +423,9 @@ fn two_names_that_are_one_file_where_case_is_ignored_are_reported() {
     for (from, to) in [(3, "a/RANK_1"), (1, "A/rank_1")] {
         let (stage, files) = (Stage::new(4), FaultyFiles::new(RealFiles));
         let mut cached = stage.cache(1, "a");
-        cached.by_rank[from][0].name = to.parse().unwrap();
+        cached.by_rank[from][0].record.name = to.parse().unwrap();
         if from == 1 {
-            cached.by_rank[2][0].name = "a/rank_1".parse().unwrap();
+            cached.by_rank[2][0].record.name = "a/rank_1".parse().unwrap();
         }
         files.pretend_to_ignore_case();
         let text = failure(stage.flush(&files, &through(&RealFiles), "1", &cached));
@@ -441,8 +442,8 @@ fn a_file_that_has_the_name_of_another_ranks_folder_is_reported_and_the_older_da
     let older = stage.cache(1, "a");
     stage.flush_well("1", &older);
     let mut cached = stage.cache(2, "a");
-    cached.by_rank[1][0].name = "a/d".parse().unwrap();
-    cached.by_rank[2][0].name = "a/d/x".parse().unwrap();
+    cached.by_rank[1][0].record.name = "a/d".parse().unwrap();
+    cached.by_rank[2][0].record.name = "a/d/x".parse().unwrap();
     let text = failure(stage.flush(&RealFiles, &through(&RealFiles), "2", &cached));
     assert!(
         text.contains("rank 1 has a file named a/d, and rank 2 files in a folder of that name"),
@@ -538,12 +539,9 @@ fn in_place_all_ranks_may_have_written_one_file() {
     let mut cached = stage.cache(1, "a");
     fs::create_dir(stage.prefix.file(&"a".parse().unwrap())).unwrap();
     fs::write(stage.prefix.file(&"a/shared".parse().unwrap()), b"all of us").unwrap();
-    let shared = crate::flush::SourceFile {
-        name: "a/shared".parse().unwrap(),
-        bytes: 9,
-        crc: None,
-        ..cached.by_rank[0][0].clone()
-    };
+    let mut shared = cached.by_rank[0][0].clone();
+    let (name, bytes) = ("a/shared".parse().unwrap(), 9);
+    shared.record = FileRecord { name, bytes, crc: None, ..shared.record };
     cached.by_rank = vec![vec![shared]; 4];
     let options = Options { in_place: true, ..OPTIONS };
     stage.flush_with(&RealFiles, &through(&RealFiles), "1", &cached, options).unwrap();

@@ -1,5 +1,6 @@
 //! A run in one process: a cache per rank, a prefix directory, and a transport that goes through the file layer.
 
+use crate::cache::record::FileRecord;
 use crate::flush::{Flush, FlushError, FlushReport, MakeCurrent, Options, SourceFile};
 use crate::job::Job;
 use crate::redundancy::plugins::TransportInUse;
@@ -195,7 +196,7 @@ impl Stage {
             let name: FileName = relative.parse().unwrap();
             bytes.insert(name.clone(), content);
             let mode = if part == 0 { 0o100_640 } else { 0o100_444 };
-            SourceFile { source, name, bytes: len.into(), crc, mode, mtime: (0, 0) }
+            SourceFile { source, record: FileRecord { name, bytes: len.into(), crc, mode, mtime: (0, 0) } }
         };
         let by_rank: Vec<Vec<SourceFile>> =
             (0..self.ranks).map(|rank| (0..2).map(|part| file(rank, part, &mut bytes)).collect()).collect();
