@@ -4,6 +4,7 @@
 
 use crate::collective::{all_gather, Turn};
 use crate::{Comm, CommError, Rank, RankValues};
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
@@ -136,7 +137,7 @@ impl Placement {
 }
 
 /// How many nodes may be lost, whichever they are, before a dataset is lost with them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Survives {
     /// This number of nodes.
     Nodes(u32),

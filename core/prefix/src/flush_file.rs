@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! DATASET/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, LOCATION/{CACHE, PFS, FLUSHING, SYNC_FLUSHING}, NAME/<name>, BYPASS/1,
-//!     REPLACED/<id>, SCHEME/<scheme>, SURVIVES/<nodes, or ALL>, AFTER/<microseconds>, DAMAGE/<why>}
+//!     REPLACED/<id>, KEPT/<JSON>}
 //! LOST/<id>/{DSETDESC/<descriptor>, CKPT/1, OUTPUT/1, NAME/<name>}
 //! PREFIX_RANDOM_ID/<random id of the prefix directory>
 //! ```
@@ -10,12 +10,13 @@
 //! Only scr writes these: the random id, a copy; `LOST`, the checkpoints that have made room for a newer one, while that is not complete; `REPLACED`,
 //! for one that was not flushed since the dataset of that id, which is newer, has files of it; and what [`InCache`] has.
 
-use super::fields::{alter, flag, ids, set_or_remove};
+use super::fields::{alter, flag, ids, json, set_json, set_or_remove};
 use super::shared::{self, Shared};
 use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint, Seq};
 use scr_base::fs::{Durability, Files};
 use scr_comm::placement::Survives;
 use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
 use std::time::Duration;
 
@@ -60,9 +61,10 @@ pub struct FlushEntry {
 }
 
 /// The record that a job keeps of a dataset in cache for those who look at it from outside, who may reach no node.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InCache {
     /// Whether the application wrote its files under the prefix directory, and the cache has only records of it.
+    #[serde(skip)]
     pub bypass: bool,
     /// The scheme that protects it. `None` if its files lie in the prefix directory, or nothing was recorded.
     pub scheme: Option<String>,
@@ -183,31 +185,13 @@ impl FlushEntry {
 impl InCache {
     fn write_into(&self, tree: &mut KvTree) {
         set_or_remove(tree, BYPASS, self.bypass.then_some(1));
-        set_or_remove(tree, SCHEME, self.scheme.as_ref());
-        set_or_remove(tree, LOCAL, self.is_local.then_some(1));
-        let survives = self.survives.map(|survives| match survives {
-            Survives::Nodes(nodes) => nodes.to_string(),
-            Survives::All => ALL.to_owned(),
-        });
-        set_or_remove(tree, SURVIVES, survives);
-        set_or_remove(tree, AFTER, self.after.map(|time| time.as_micros()));
-        set_or_remove(tree, DAMAGE, self.damage.as_ref());
+        set_json(tree, KEPT, self);
     }
 
-    /// A field that cannot be read counts as not recorded.
+    /// What cannot be read counts as not recorded.
     fn from_tree(tree: &KvTree) -> Self {
-        let survives = |text: &str| match text {
-            ALL => Some(Survives::All),
-            nodes => nodes.parse().ok().map(Survives::Nodes),
-        };
-        Self {
-            bypass: flag(tree, BYPASS).ok().flatten().unwrap_or(false),
-            scheme: tree.text(SCHEME).map(str::to_owned),
-            is_local: flag(tree, LOCAL).ok().flatten().unwrap_or(false),
-            survives: tree.text(SURVIVES).and_then(survives),
-            after: tree.parse(AFTER).ok().flatten().map(Duration::from_micros),
-            damage: tree.text(DAMAGE).map(str::to_owned),
-        }
+        let bypass = flag(tree, BYPASS).ok().flatten().unwrap_or(false);
+        Self { bypass, ..json(tree, KEPT).unwrap_or_default() }
     }
 }
 
@@ -396,7 +380,9 @@ impl FlushFile {
     /// Records why a run could not bring back from cache a dataset in which it has found wrong bytes. The next record of it in
     /// cache says that it is whole.
     pub fn record_damage(&mut self, id: u64, why: &str) {
-        alter(&mut self.tree, DATASET, id, |entry| entry.set(DAMAGE, why));
+        alter(&mut self.tree, DATASET, id, |entry| {
+            InCache { damage: Some(why.to_owned()), ..InCache::from_tree(entry) }.write_into(entry);
+        });
     }
 
     /// Records that a checkpoint has left the cache, and is nowhere else, while no newer one is complete.
@@ -476,12 +462,7 @@ const DATASET: &str = "DATASET";
 const LOST: &str = "LOST";
 const REPLACED: &str = "REPLACED";
 const BYPASS: &str = "BYPASS";
-const LOCAL: &str = "LOCAL";
-const SCHEME: &str = "SCHEME";
-const SURVIVES: &str = "SURVIVES";
-const ALL: &str = "ALL";
-const AFTER: &str = "AFTER";
-const DAMAGE: &str = "DAMAGE";
+const KEPT: &str = "KEPT";
 
 /// As C SCR does, which lists the last one first.
 fn locate(entry: &mut KvTree, location: Location) {
@@ -561,11 +542,11 @@ mod tests {
             file.record_in_cache(&dataset, &kept);
             assert_eq!(file.entry(7).unwrap().in_cache, kept);
         }
-        for (key, text) in [(SURVIVES, "-1"), (SURVIVES, "many"), (AFTER, "later")] {
-            file.tree.entry(DATASET, 7).set(key, text);
-        }
-        let read = file.entry(7).unwrap().in_cache;
-        assert_eq!((read.survives, read.after), (None, None), "what nobody understands");
+        file.record_damage(7, "torn");
+        let kept = file.entry(7).unwrap().in_cache;
+        assert_eq!((kept.scheme.as_deref(), kept.damage.as_deref()), (Some("XOR"), Some("torn")));
+        file.tree.entry(DATASET, 7).set(KEPT, "{\"survives\": \"many\"}");
+        assert_eq!(file.entry(7).unwrap().in_cache, InCache::default(), "what nobody understands");
         file.record_in_cache(&dataset, &InCache::default());
         assert_eq!(file.entry(7).unwrap().in_cache, InCache::default());
     }

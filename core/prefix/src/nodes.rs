@@ -3,17 +3,17 @@
 //!
 //! ```text
 //! NODES/<number>
-//! RUN/{JOBID/<allocation>, NODES/<list>, RANKS/<number>, ANY_RANKS/1, BEGAN/<seconds>, FLUSH/<every>, END/<seconds>}
+//! RUN/<JSON>
 //! ```
 //!
 //! `RUN` is only in a file of scr. C SCR keeps it and changes the number, and then it says nothing of the last run any more.
 
-use super::fields::{flag, set_or_remove};
+use super::fields::{json, set_json};
 use super::shared::{self, Shared};
 use super::{Prefix, PrefixError, RestartPoint};
 use scr_base::fs::{At, Durability, Files};
-use scr_config::descriptor::hostlist;
 use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// How many nodes the last run used.
@@ -21,7 +21,7 @@ use std::path::Path;
 pub struct Nodes(pub u32);
 
 /// The record that the last run made of itself when it began.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {
     /// Its allocation.
     pub job_id: String,
@@ -85,7 +85,10 @@ impl LastRun {
     /// # Errors
     /// It cannot be read or written.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        shared::update(files, prefix, true, |file: &mut NodesFile| self.write_into(&mut file.tree))
+        shared::update(files, prefix, true, |file: &mut NodesFile| {
+            file.tree.set("NODES", self.nodes.len());
+            set_json(&mut file.tree, RUN, self);
+        })
     }
 
     /// Whether a run like it can restart from a checkpoint.
@@ -93,33 +96,10 @@ impl LastRun {
         self.any_ranks || point.ranks.is_none_or(|ranks| ranks == self.ranks)
     }
 
-    fn write_into(&self, tree: &mut KvTree) {
-        tree.set("NODES", self.nodes.len());
-        let run = tree.child(RUN);
-        run.set("JOBID", &self.job_id);
-        run.set("NODES", hostlist::compress(&self.nodes));
-        run.set("RANKS", self.ranks);
-        set_or_remove(run, "ANY_RANKS", self.any_ranks.then_some(1));
-        run.set("BEGAN", self.began);
-        run.set("FLUSH", self.flush_every);
-        set_or_remove(run, "END", self.end);
-    }
-
     /// From a tree.
     pub fn from_tree(tree: &KvTree) -> Option<Self> {
-        let run = tree.get(RUN)?;
-        let nodes = hostlist::expand(run.text("NODES")?).ok()?;
-        let is_of_last = tree.parse::<usize>("NODES").ok().flatten() == Some(nodes.len());
-        is_of_last.then_some(())?;
-        Some(Self {
-            job_id: run.text("JOBID")?.to_owned(),
-            nodes,
-            ranks: run.parse("RANKS").ok()??,
-            any_ranks: flag(run, "ANY_RANKS").ok().flatten().unwrap_or(false),
-            began: run.parse("BEGAN").ok()??,
-            flush_every: run.parse("FLUSH").ok()??,
-            end: run.parse("END").ok().flatten(),
-        })
+        let run: Self = json(tree, RUN).ok()?;
+        (tree.parse("NODES") == Ok(Some(run.nodes.len()))).then_some(run)
     }
 }
 
@@ -183,11 +163,11 @@ mod tests {
         let run = LastRun { nodes: ["n7", "n8", "login.x"].map(str::to_owned).to_vec(), ..run_on(0) };
         run.write(&RealFiles, &prefix).unwrap();
         assert_eq!((read(), Nodes::read(&RealFiles, &prefix).unwrap()), (Some(run.clone()), Some(Nodes(3))));
-        for (key, text) in [("NODES", "n["), ("NODES", "n7"), ("RANKS", "-1"), ("BEGAN", ""), ("FLUSH", "x")]
-        {
+        // As earlier releases left it, and nothing that anybody could read.
+        for recorded in ["JOBID", "{}"] {
             run.write(&RealFiles, &prefix).unwrap();
-            damage(prefix.nodes_file(), |tree| tree.child(RUN).set(key, text));
-            assert_eq!(read(), None, "{key} {text}");
+            damage(prefix.nodes_file(), |tree| tree.set(RUN, recorded));
+            assert_eq!(read(), None, "{recorded}");
         }
         run.write(&RealFiles, &prefix).unwrap();
         damage(prefix.nodes_file(), |tree| tree.set("NODES", 4));

@@ -1,16 +1,11 @@
 //! `current.scr`: which checkpoint named by `SCR_CURRENT` a job has restarted from. Only scr has this file.
 //!
-//! ```text
-//! JOBID/<allocation>  NAME/<name>  NEXT/<first dataset id given out since>  RUN/<number of the run>
-//! CHOSEN/RUN/<number of the run that wrote it>  CHOSEN/ID/<its id>
-//! ```
-//!
 //! The setting often stays in a job's script while the job is restarted several times in its allocation. Checkpoints that it has
 //! written since it went back to that one are newer work, and must not be lost at each restart.
 
+use super::fields::{json, set_json};
 use super::{Prefix, PrefixError, Seq, FILE_MODE};
 use scr_base::fs::{At, Durability, Files, FsError};
-use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -46,41 +41,19 @@ impl Restarted {
 
     /// From a tree; `path` is for the error.
     pub fn from_tree(tree: &KvTree, path: &Path) -> Result<Self, FsError> {
-        let name = tree.value("NAME").ok_or_else(|| FieldError::Missing { key: "NAME".to_owned() });
-        let seq = |chosen: &KvTree| Ok(Seq { run: chosen.require("RUN")?, id: chosen.require("ID")? });
-        let chosen: Result<_, FieldError> = tree.get("CHOSEN").map(seq).transpose();
-        Ok(Self {
-            job_id: tree.require("JOBID").at("use", path)?,
-            name: name.at("use", path)?.to_vec(),
-            chosen: chosen.at("use", path)?,
-            next: Seq {
-                id: tree.require("NEXT").at("use", path)?,
-                run: tree.parse("RUN").at("use", path)?.unwrap_or(0),
-            },
-        })
-    }
-
-    /// To be written, or sent to other ranks.
-    pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set("JOBID", &self.job_id);
-        tree.set_bytes("NAME", &self.name);
-        tree.set("NEXT", self.next.id);
-        tree.set("RUN", self.next.run);
-        if let Some(chosen) = self.chosen {
-            tree.child("CHOSEN").set("RUN", chosen.run);
-            tree.child("CHOSEN").set("ID", chosen.id);
-        }
-        tree
+        json(tree, RESTART).at("use", path)
     }
 
     /// Makes it the last one.
     pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
-        Ok(files.write_tree(&prefix.scr_file(FILE), &self.to_tree(), FILE_MODE, Durability::Synced)?)
+        let mut tree = KvTree::new();
+        set_json(&mut tree, RESTART, self);
+        Ok(files.write_tree(&prefix.scr_file(FILE), &tree, FILE_MODE, Durability::Synced)?)
     }
 }
 
 const FILE: &str = "current.scr";
+const RESTART: &str = "RESTART";
 /// The cure for a damaged file.
 const OF_DAMAGE: &str = "remove it to go back to the checkpoint that SCR_CURRENT names, or unset SCR_CURRENT";
 
@@ -100,7 +73,15 @@ mod tests {
             last.write(&RealFiles, &prefix).unwrap();
             assert_eq!(Restarted::read(&RealFiles, &prefix).unwrap(), Some(last));
         }
-        std::fs::write(prefix.scr_file(FILE), "x").unwrap();
-        assert!(Restarted::read(&RealFiles, &prefix).unwrap_err().is_damage());
+        // As earlier releases left it, and any other file.
+        let mut old = KvTree::new();
+        for (key, value) in [("JOBID", "5132"), ("NAME", "a b"), ("NEXT", "7")] {
+            old.set(key, value);
+        }
+        for bytes in [old.to_file_bytes(), b"x".to_vec()] {
+            std::fs::write(prefix.scr_file(FILE), bytes).unwrap();
+            let error = Restarted::read(&RealFiles, &prefix).unwrap_err();
+            assert!(error.is_damage() && error.to_string().contains("unset SCR_CURRENT"), "{error}");
+        }
     }
 }
