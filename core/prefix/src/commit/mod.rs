@@ -133,7 +133,7 @@ impl Commit<'_> {
     fn end_found(&self, record: &PendingFlush, wish: Wish) -> Option<FlushOutcome> {
         let ended = self.ledger.alone(|fence| {
             // Somebody may have ended it while this process waited for the lock.
-            let found = pending::find_again(self.ledger, record)?;
+            let found = pending::find_left(self.ledger, &record.token)?;
             Ok::<_, FsError>(found.map(|record| self.ledger.closing(record, fence).end(&self.now, wish)))
         });
         ended.unwrap_or_else(|error| Some(self.ledger.postponed(record, describe(&error))))

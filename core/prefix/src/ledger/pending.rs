@@ -200,12 +200,6 @@ pub fn find_left(ledger: LedgerDir<'_>, token: &str) -> Result<Option<PendingFlu
     }
 }
 
-/// The record of a flush as it is now, under the name that it had.
-pub fn find_again(ledger: LedgerDir<'_>, record: &PendingFlush) -> Result<Option<PendingFlush>, FsError> {
-    let found = read(ledger, &record.path(ledger.prefix), &record.token)?;
-    Ok(found.map(|found| PendingFlush { revoked: record.revoked, ..found }))
-}
-
 /// Revokes the record of a flush: from now on no process can close it any more, only remove it. Only the [ledger](super) decides
 /// that, as its dataset must not take its name meanwhile.
 pub(super) fn revoke(ledger: LedgerDir<'_>, token: &str) -> Result<(), FsError> {
