@@ -46,6 +46,35 @@ impl<S: Scheme> AbiScheme for Exported<S> {
     }
 }
 
+/// What a set knows, and so answers at once: each as a method of one side of the boundary.
+macro_rules! answers {
+    ($side:ident) => {
+        $side!(rank() -> u32);
+        $side!(size() -> u32);
+        $side!(world_rank(member: u32) -> u32);
+        $side!(dataset() -> u64);
+        $side!(data_len(member: u32) -> u64);
+        $side!(lost(member: u32) -> bool);
+        $side!(message_bytes() -> u64);
+    };
+}
+
+macro_rules! of_host {
+    ($name:ident($($member:ident: u32)?) -> $answer:ty) => {
+        fn $name(&self $(, $member: u32)?) -> RResult<$answer, AbiError> {
+            guard(concat!("the host's ", stringify!($name)), || Ok(self.set.$name($($member)?)))
+        }
+    };
+}
+
+macro_rules! of_guest {
+    ($name:ident($($member:ident: u32)?) -> $answer:ty) => {
+        fn $name(&self $(, $member: u32)?) -> $answer {
+            plain(self.set.$name($($member)?))
+        }
+    };
+}
+
 /// A plugin's scheme, as the host uses it.
 pub(super) struct Hosted(pub(super) SchemeBox);
 
@@ -88,29 +117,8 @@ impl<'a> HostSet<'a> {
 }
 
 impl AbiSet for HostSet<'_> {
-    fn rank(&self) -> RResult<u32, AbiError> {
-        guard("the host's rank", || Ok(self.set.rank()))
-    }
-
-    fn size(&self) -> RResult<u32, AbiError> {
-        guard("the host's size", || Ok(self.set.size()))
-    }
-
-    fn world_rank(&self, member: u32) -> RResult<u32, AbiError> {
-        guard("the host's world_rank", || Ok(self.set.world_rank(member)))
-    }
-
-    fn dataset(&self) -> RResult<u64, AbiError> {
-        guard("the host's dataset", || Ok(self.set.dataset()))
-    }
-
-    fn data_len(&self, member: u32) -> RResult<u64, AbiError> {
-        guard("the host's data_len", || Ok(self.set.data_len(member)))
-    }
-
-    fn lost(&self, member: u32) -> RResult<bool, AbiError> {
-        guard("the host's lost", || Ok(self.set.lost(member)))
-    }
+    answers!(of_host);
+    of_host!(processors() -> u32);
 
     fn exchange(
         &self,
@@ -149,14 +157,6 @@ impl AbiSet for HostSet<'_> {
             self.set.log(level_of(level), text.as_str());
             Ok(())
         })
-    }
-
-    fn processors(&self) -> RResult<u32, AbiError> {
-        guard("the host's processors", || Ok(self.set.processors()))
-    }
-
-    fn message_bytes(&self) -> RResult<u64, AbiError> {
-        guard("the host's message_bytes", || Ok(self.set.message_bytes()))
     }
 }
 
@@ -224,29 +224,7 @@ fn plain<T>(answer: RResult<T, AbiError>) -> T {
 }
 
 impl Set for GuestSet<'_, '_> {
-    fn rank(&self) -> u32 {
-        plain(self.set.rank())
-    }
-
-    fn size(&self) -> u32 {
-        plain(self.set.size())
-    }
-
-    fn world_rank(&self, member: u32) -> u32 {
-        plain(self.set.world_rank(member))
-    }
-
-    fn dataset(&self) -> u64 {
-        plain(self.set.dataset())
-    }
-
-    fn data_len(&self, member: u32) -> u64 {
-        plain(self.set.data_len(member))
-    }
-
-    fn lost(&self, member: u32) -> bool {
-        plain(self.set.lost(member))
-    }
+    answers!(of_guest);
 
     fn exchange(&self, sends: &[SendTo<'_>], receives: &mut [ReceiveFrom<'_>]) -> Result<(), PluginError> {
         let sends: Vec<_> =
@@ -283,10 +261,6 @@ impl Set for GuestSet<'_, '_> {
 
     fn processors(&self) -> u32 {
         self.set.processors().into_result().unwrap_or(1)
-    }
-
-    fn message_bytes(&self) -> u64 {
-        plain(self.set.message_bytes())
     }
 }
 
