@@ -1,4 +1,4 @@
-//! Values of any type between ranks. Lists of files are many and long: they travel as trees.
+//! Values of any type between ranks.
 
 use scr_comm::collective::{broadcast, gather, route};
 use scr_comm::{Comm, CommError, Rank};

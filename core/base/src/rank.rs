@@ -1,7 +1,9 @@
 //! The number of a rank.
 
+use serde::{Deserialize, Serialize};
+
 /// A rank in the whole run, from 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Rank(pub u32);
 
 impl std::fmt::Display for Rank {

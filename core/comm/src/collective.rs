@@ -4,8 +4,6 @@
 //! logarithm of the number of ranks. All messages have one tag and are received by sender, so ranks may
 //! run ahead of each other as far as they like.
 
-use scr_plugin_api::KvTree;
-
 pub use super::agree::{agree, agree_at, same_everywhere};
 use super::frame::{self, Reader, Writer};
 pub use super::route::{route, route_trees};
@@ -65,16 +63,6 @@ fn pass_down(comm: &dyn Comm, tree: &Tree, bytes: Vec<u8>) -> Result<Vec<u8>, Co
         tree.children.iter().rev().map(|&child| (child, bytes.as_slice())).collect();
     frame::send(comm, COLLECTIVE, &sends)?;
     Ok(bytes)
-}
-
-/// Gives all ranks the tree of `root`; those that the others give do not matter.
-///
-/// # Errors
-/// [`CommError`] of the communicator, or [`CommError::Malformed`] for what is no tree.
-pub fn broadcast_tree(comm: &dyn Comm, root: Rank, tree: &KvTree) -> Result<KvTree, CommError> {
-    let packed = if comm.rank() == root { tree.pack() } else { Vec::new() };
-    let packed = broadcast(comm, root, packed)?;
-    KvTree::unpack(&packed).map_err(|_| CommError::Malformed { from: root, what: "a tree" })
 }
 
 /// Combines the values of all ranks, place by place; afterwards all have the result.

@@ -18,11 +18,12 @@ use scr_base::fs::{At, File, Files, FsError, MAX_TREE_BYTES};
 use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
 
 /// A file of the application in a container.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Member {
     /// Its name.
     pub name: FileName,
@@ -186,8 +187,7 @@ fn read_contents(
     Ok(KvTree::from_file_bytes(&bytes).map(|tree| (tree, data)).map_err(|_| "its contents have other bytes"))
 }
 
-/// To be written, or sent.
-pub fn members_to_tree(members: &[Member]) -> KvTree {
+fn members_to_tree(members: &[Member]) -> KvTree {
     let mut tree = KvTree::new();
     for member in members {
         let below = tree.child("FILE").child(&member.name);
@@ -201,8 +201,8 @@ pub fn members_to_tree(members: &[Member]) -> KvTree {
     tree
 }
 
-/// As it came. `None` where a name is not allowed.
-pub fn members_from_tree(tree: &KvTree) -> Result<Option<Vec<Member>>, FieldError> {
+/// `None` where a name is not allowed.
+fn members_from_tree(tree: &KvTree) -> Result<Option<Vec<Member>>, FieldError> {
     let mut members = Vec::new();
     for (name, below) in tree.get("FILE").into_iter().flat_map(KvTree::iter) {
         let Ok(name) = FileName::parse(name) else { return Ok(None) };

@@ -49,7 +49,7 @@ impl Between {
 }
 
 /// The descriptor of a dataset. Empty texts are not written.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DatasetDescriptor {
     /// Its number.
     pub id: u64,

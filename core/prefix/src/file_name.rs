@@ -24,7 +24,7 @@ const CONTAINER: &str = "/container.";
 
 /// The name of a file, relative to the prefix directory: parts separated by single slashes, none of them empty, `.` or `..`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(into = "Vec<u8>", try_from = "Vec<u8>")]
+#[serde(into = "String", try_from = "String")]
 pub struct FileName(Box<[u8]>);
 
 /// A name that cannot be used below the prefix directory.
@@ -173,17 +173,20 @@ impl Borrow<[u8]> for FileName {
     }
 }
 
-impl From<FileName> for Vec<u8> {
+/// A character for each byte, as a name need not be UTF-8.
+impl From<FileName> for String {
     fn from(FileName(name): FileName) -> Self {
-        name.into()
+        name.iter().copied().map(char::from).collect()
     }
 }
 
-impl TryFrom<Vec<u8>> for FileName {
+impl TryFrom<String> for FileName {
     type Error = FileNameError;
 
-    fn try_from(name: Vec<u8>) -> Result<Self, FileNameError> {
-        Self::parse_listed(&name)
+    fn try_from(text: String) -> Result<Self, FileNameError> {
+        // No name has a NUL.
+        let name: Vec<u8> = text.chars().map(|one| u8::try_from(one).unwrap_or(0)).collect();
+        Self::from_rank(&name)
     }
 }
 

@@ -8,12 +8,11 @@ mod window;
 
 pub(crate) use window::{all, named, slide_window};
 
-use crate::flush::lists;
+use crate::typed::route_values;
 use scr_base::describe;
 use scr_base::fs::Files;
-use scr_comm::collective::{agree_at, barrier, route_trees};
-use scr_comm::{AnyError, Collective, Comm, CommError, Rank};
-use scr_plugin_api::KvTree;
+use scr_comm::collective::{agree_at, barrier};
+use scr_comm::{AnyError, Collective, Comm, Rank};
 use scr_prefix::ledger::{expect_lock, By, Fence, LedgerDir, Request};
 use scr_prefix::{Prefix, PrefixError, PrefixFile, Rank2File};
 use std::io::ErrorKind;
@@ -63,11 +62,8 @@ impl Deleting<'_> {
             Ok(fence)
         });
         let fence = self.agree(opened)?;
-        let mut mine = Vec::new();
-        for (_, tree) in route_trees(self.comm, shares)? {
-            let malformed = CommError::Malformed { from: Rank(0), what: "a list of files" };
-            mine.extend(lists::from_tree(&tree).ok_or(malformed)?);
-        }
+        let shares: Vec<(Rank, Vec<PrefixFile>)> = route_values(self.comm, &shares)?;
+        let mine: Vec<PrefixFile> = shares.into_iter().flat_map(|(_, list)| list).collect();
         self.agree(self.remove(id, &mine, fence))?;
         for file in &mine {
             self.remove_emptied(&self.prefix.file(&file.name));
@@ -78,7 +74,7 @@ impl Deleting<'_> {
     }
 
     /// Invalidates the dataset, and distributes its files over the ranks.
-    fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, KvTree)>), PrefixError> {
+    fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, Vec<PrefixFile>)>), PrefixError> {
         let listed = Rank2File::read(self.files, self.prefix, id);
         if let Ok(own) = &listed {
             let names = own.by_rank().iter().flatten().map(|file| &file.name);
@@ -98,7 +94,7 @@ impl Deleting<'_> {
         let share = |(rank, list): (u32, &Vec<PrefixFile>)| {
             let mut list = list.clone();
             list.retain(|file| !kept.contains(&file.name));
-            (Rank(rank % size), lists::to_tree(&list))
+            (Rank(rank % size), list)
         };
         Ok((None, (0..).zip(own.by_rank()).map(share).collect()))
     }
@@ -170,6 +166,7 @@ mod tests {
     use crate::flush::tests::stage::{finalize_arrived, through, Cached, Stage, NOW};
     use scr_base::fs::{How, LockAttempt, RealFiles};
     use scr_comm::thread::run;
+    use scr_plugin_api::KvTree;
     use scr_prefix::ledger::pending;
     use scr_prefix::Index;
     use scr_test_kit::faulty::FaultyFiles;

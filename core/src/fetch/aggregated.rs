@@ -8,12 +8,12 @@ use crate::cache::record::FileRecord;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{compare, open_whole, FileError};
 use scr_base::fs::{retried, File, FileRange};
-use scr_plugin_api::KvTree;
-use scr_prefix::container::{members_from_tree, members_to_tree};
 use scr_prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixError, PrefixFile};
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// The place of a file in a container, and the properties of its copy.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Within {
     container: FileName,
     offset: u64,
@@ -44,12 +44,12 @@ impl Fetch<'_> {
                     read = Err(PrefixError::Container { path, reason });
                 }
                 Ok(contents) => lists.extend(
-                    contents.by_rank.iter().map(|(&rank, members)| (rank, to_tree(&file.name, members))),
+                    contents.by_rank.iter().map(|(&rank, members)| (rank, of_container(&file.name, members))),
                 ),
                 Err(error) => read = Err(error),
             }
         }
-        self.distribute(candidate, lists, read, "a list of files in a container", from_tree)
+        self.distribute(candidate, lists, read)
     }
 
     /// Copies one file out of its container.
@@ -98,18 +98,12 @@ impl Fetch<'_> {
     }
 }
 
-fn to_tree(container: &FileName, members: &[Member]) -> KvTree {
-    let mut tree = members_to_tree(members);
-    tree.set_bytes("CONTAINER", container);
-    tree
-}
-
-fn from_tree(tree: &KvTree) -> Option<Vec<Mine>> {
-    let container = FileName::parse_listed(tree.value("CONTAINER")?).ok()?;
-    let mine = |member: Member| {
-        let Member { name, offset, bytes, crc, mode, mtime } = member;
+/// The files of a rank in a container.
+fn of_container(container: &FileName, members: &[Member]) -> Vec<Mine> {
+    let mine = |member: &Member| {
+        let Member { name, offset, bytes, crc, mode, mtime } = member.clone();
         let within = Some(Within { container: container.clone(), offset, mode, mtime });
         Mine { file: PrefixFile { name, bytes: Some(bytes), crc: Some(crc) }, copied_by: None, within }
     };
-    Some(members_from_tree(tree).ok()??.into_iter().map(mine).collect())
+    members.iter().map(mine).collect()
 }

@@ -25,7 +25,7 @@ pub(crate) use shared::Mates;
 use crate::cache::record::FileRecord;
 use crate::error::Error;
 use crate::flush::folder_owners::{self, FolderOwners};
-use crate::typed::broadcast_value;
+use crate::typed::{broadcast_value, route_values};
 use readers::Readers;
 use scr_base::describe;
 use scr_base::fs::copy::{Attributes, Copy};
@@ -34,7 +34,6 @@ use scr_base::fs::{retried, Files};
 use scr_comm::collective::{agree_at, all_reduce, any, in_turn, route_trees, Op};
 use scr_comm::placement::Placement;
 use scr_comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
-use scr_plugin_api::KvTree;
 pub(crate) use scr_prefix::ledger::Candidate;
 use scr_prefix::ledger::{self, Candidates, Committed, Doubts, LedgerDir, Proof, Request};
 use scr_prefix::rank2file::{self, Leaf};
@@ -284,15 +283,12 @@ impl Fetch<'_> {
         let read = || {
             let (dataset, read, listed) = self.read(candidate)?;
             leaves = read;
-            Ok((dataset.to_tree().pack(), listed))
+            Ok((dataset, listed))
         };
         let head = (self.comm.rank() == Rank(0)).then(read);
-        let head: Result<(Vec<u8>, _), Refusal> = broadcast_value(self.comm, head)?;
+        let head: Result<_, Refusal> = broadcast_value(self.comm, head)?;
         let (dataset, listed) =
             head.map_err(|refusal| refusal.into_error(candidate.name_text(), self.comm.size()))?;
-        let malformed = || CommError::Malformed { from: Rank(0), what: "the description of a dataset" };
-        let tree = KvTree::unpack(&dataset).map_err(|_| malformed())?;
-        let dataset = DatasetDescriptor::from_tree(&tree).map_err(|_| malformed())?;
         if dataset.aggregated && (self.options.bypass || self.options.global) {
             return Err(self.not_in_place(candidate));
         }
@@ -321,26 +317,20 @@ impl Fetch<'_> {
             }
         }
         let lists = self.lists_for_ranks(&lists);
-        self.distribute(candidate, lists, read, "a list of files", shared::from_tree)
+        self.distribute(candidate, lists, read)
     }
 
     /// Sends the lists of the ranks that wrote the dataset to their readers. Gives those of this rank, which must have each once.
     fn distribute(
         &self,
         candidate: &Candidate,
-        lists: Vec<(Rank, KvTree)>,
+        lists: Vec<(Rank, Vec<Mine>)>,
         read: Result<(), PrefixError>,
-        what: &'static str,
-        parse: impl Fn(&KvTree) -> Option<Vec<Mine>>,
     ) -> Result<Vec<Mine>, FetchError> {
         let (id, readers) = (candidate.seq.id, self.readers());
-        let to_reader = |(writer, list)| {
-            let mut tree = KvTree::new();
-            tree.put(format!("{writer}"), list);
-            (readers.of(writer), tree)
-        };
-        let came = route_trees(self.comm, lists.into_iter().map(to_reader).collect())?;
-        let mut writers: Vec<u32> = came.iter().flat_map(|(_, tree)| tree.keys_as()).collect();
+        let lists: Vec<_> = lists.into_iter().map(|list| (readers.of(list.0), list)).collect();
+        let came: Vec<(Rank, (Rank, Vec<Mine>))> = route_values(self.comm, &lists)?;
+        let mut writers: Vec<u32> = came.iter().map(|(_, (writer, _))| writer.0).collect();
         writers.sort_unstable();
         let unlisted = !writers.iter().copied().eq(readers.writers_of(self.comm.rank()));
         let damaged = read.as_ref().is_err_and(PrefixError::is_damage);
@@ -354,13 +344,7 @@ impl Fetch<'_> {
             let why = (!damaged && unread).then_some(NotFetched::Failed { no_room: false });
             return self.agree_on_outcome(candidate, why, found).map(|()| Vec::new());
         }
-        let mut mine = Vec::new();
-        for (from, tree) in &came {
-            for (_, list) in tree.iter() {
-                mine.extend(parse(list).ok_or(CommError::Malformed { from: *from, what })?);
-            }
-        }
-        Ok(mine)
+        Ok(came.into_iter().flat_map(|(_, (_, list))| list).collect())
     }
 
     /// The lists have a rank whose files this one reads not at all, or twice.

@@ -4,13 +4,12 @@
 use super::aggregated::Within;
 use super::{Fetch, Rules};
 use crate::cache::record::FileRecord;
-use crate::flush::lists;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{At, Kind};
 use scr_comm::placement::Placement;
 use scr_comm::Rank;
-use scr_plugin_api::KvTree;
 use scr_prefix::{FileName, PrefixFile};
+use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
@@ -23,6 +22,7 @@ pub(crate) struct Mates<'a> {
 }
 
 /// A file of this rank.
+#[derive(Serialize, Deserialize)]
 pub(super) struct Mine {
     pub(super) file: PrefixFile,
     /// The rank of this node that copies it, if that is another one.
@@ -33,20 +33,18 @@ pub(super) struct Mine {
 
 impl Fetch<'_> {
     /// The list of each rank's files, with who copies them: of the ranks of a node in these lists the first.
-    pub(super) fn lists_for_ranks(&self, by_rank: &[(Rank, Vec<PrefixFile>)]) -> Vec<(Rank, KvTree)> {
+    pub(super) fn lists_for_ranks(&self, by_rank: &[(Rank, Vec<PrefixFile>)]) -> Vec<(Rank, Vec<Mine>)> {
         let mates = self.mates.filter(|_| !self.options.bypass);
         let mut first: HashMap<(u32, &FileName), Rank> = HashMap::new();
         let mut lists = Vec::new();
         for &(rank, ref files) in by_rank {
-            let mut tree = lists::to_tree(files);
             let node = mates.map(|mates| mates.nodes.number(rank));
-            for (place, file) in files.iter().enumerate() {
+            let mine = files.iter().map(|file| {
                 let copied_by = node.map(|node| *first.entry((node, &file.name)).or_insert(rank));
-                if let Some(other) = copied_by.filter(|&copied_by| copied_by != rank) {
-                    tree.child(place.to_string()).set(COPIED_BY, other);
-                }
-            }
-            lists.push((rank, tree));
+                let copied_by = copied_by.filter(|&copied_by| copied_by != rank);
+                Mine { file: file.clone(), copied_by, within: None }
+            });
+            lists.push((rank, mine.collect()));
         }
         lists
     }
@@ -88,15 +86,3 @@ impl Fetch<'_> {
         Ok(FileRecord { name, bytes: copied.len, crc: Some(crc), mode, mtime })
     }
 }
-
-/// As it came.
-pub(super) fn from_tree(tree: &KvTree) -> Option<Vec<Mine>> {
-    let copied_by = tree.iter().map(|(_, entry)| Some(entry.parse(COPIED_BY).ok()?.map(Rank)));
-    let files = lists::from_tree(tree)?.into_iter();
-    files
-        .zip(copied_by)
-        .map(|(file, copied_by)| Some(Mine { file, copied_by: copied_by?, within: None }))
-        .collect()
-}
-
-const COPIED_BY: &str = "COPIED_BY";

@@ -8,20 +8,19 @@ use super::SourceFile;
 use crate::cache::record::FileRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
+use crate::typed::route_values;
 use crc32fast::Hasher;
 use scr_base::fs::copy::write_data;
 use scr_base::fs::verify::{block_size, compare, open_whole, FileError};
 use scr_base::fs::{retried, zeroed, At, Files, How, MAX_TREE_BYTES};
-use scr_comm::collective::{any, route_trees};
+use scr_comm::collective::any;
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::param;
-use scr_plugin_api::KvTree;
-use scr_prefix::container::{members_from_tree, members_to_tree};
 use scr_prefix::ledger::{self, LedgerDir};
 use scr_prefix::{Contents, DatasetDescriptor, FileName, Member, Prefix, PrefixError, Summary};
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The files of a dataset that this rank flushes: its files, or, on the first rank of each node, a container. The descriptor says
 /// which. Collective.
@@ -120,29 +119,20 @@ fn pack(
     files: &[SourceFile],
 ) -> Collective<Vec<SourceFile>> {
     let (comm, leader) = (&*job.comm, job.nodes.leader(job.rank()));
-    let mut size = KvTree::new();
-    size.set("SIZE", files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes)));
-    let sizes = route_trees(comm, vec![(leader, size)])?;
+    let size = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
+    let sizes = route_values(comm, &[(leader, size)])?;
     let path = cached.part.container();
     let made = if leader == job.rank() { create(job.files(), &path) } else { Ok(()) };
-    let replies = if made.is_ok() { places(&path, &sizes)? } else { Vec::new() };
+    let replies = if made.is_ok() { places(&path, &sizes) } else { Vec::new() };
     // Without a reply the leader says what is wrong.
     let (mut wrote, mut reports) = (made, Vec::new());
-    for (from, reply) in route_trees(comm, replies)? {
-        let malformed = |_| CommError::Malformed { from, what: "the place in a container" };
-        let path = PathBuf::from(OsStr::from_bytes(reply.value("PATH").unwrap_or_default()));
-        let offset = reply.require("OFFSET").map_err(malformed)?;
-        match write(job, &path, offset, files) {
-            Ok(members) => reports.push((from, members_to_tree(&members))),
+    for (from, (path, offset)) in route_values(comm, &replies)? {
+        match write(job, path.as_ref(), offset, files) {
+            Ok(members) => reports.push((from, members)),
             Err(error) => wrote = Err(error),
         }
     }
-    let mut by_rank = Vec::new();
-    for (from, tree) in route_trees(comm, reports)? {
-        let malformed = || CommError::Malformed { from, what: "a list of files in a container" };
-        let members = members_from_tree(&tree).ok().flatten().ok_or_else(malformed)?;
-        by_rank.push((from, members));
-    }
+    let by_rank = route_values(comm, &reports)?;
     let is_whole = leader == job.rank() && by_rank.len() == sizes.len();
     let packed = wrote.and_then(|()| match is_whole {
         true => Ok(vec![close(job, &path, dataset, by_rank)?]),
@@ -158,18 +148,14 @@ fn create(files: &dyn Files, path: &Path) -> Result<(), FileError> {
 }
 
 /// The place where each rank of this node writes: the files of a rank follow those of the rank before.
-fn places(path: &Path, sizes: &[(Rank, KvTree)]) -> Result<Vec<(Rank, KvTree)>, CommError> {
-    let mut offset = 0_u64;
-    let mut replies = Vec::new();
-    for (rank, tree) in sizes {
-        let malformed = |_| CommError::Malformed { from: *rank, what: "the size of its files" };
-        let mut reply = KvTree::new();
-        reply.set_bytes("PATH", path.as_os_str().as_bytes());
-        reply.set("OFFSET", offset);
-        replies.push((*rank, reply));
-        offset = offset.saturating_add(tree.require("SIZE").map_err(malformed)?);
-    }
-    Ok(replies)
+fn places(path: &Path, sizes: &[(Rank, u64)]) -> Vec<(Rank, (OsString, u64))> {
+    let mut end = 0_u64;
+    let mut place = |&(rank, size): &(Rank, u64)| {
+        let offset = end;
+        end = end.saturating_add(size);
+        (rank, (path.into(), offset))
+    };
+    sizes.iter().map(&mut place).collect()
 }
 
 /// Writes the files of this rank, from `offset` on.

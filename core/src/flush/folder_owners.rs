@@ -3,19 +3,20 @@
 //! The checksum of a name, or of a folder, selects the rank that all others ask about it. So no rank receives all names, and it
 //! takes two rounds for any number of names.
 
-use scr_comm::collective::{all_reduce, route_trees, Op};
+use crate::typed::route_values;
+use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{Comm, CommError, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::{FileName, PrefixFile};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use serde::{Deserialize, Serialize};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 /// The answer that this rank gets.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FolderOwners {
     /// The folders that this rank makes and syncs; `None` is the prefix directory itself.
-    pub(crate) folders: Vec<Option<FileName>>,
+    pub(crate) folders: BTreeSet<Option<FileName>>,
     /// Those of them that a file lies in, and not only another folder.
-    pub(crate) with_files: Vec<Option<FileName>>,
+    pub(crate) with_files: BTreeSet<Option<FileName>>,
     /// Names of this rank that another rank has too, and which: for the first rank that has it any other, for the
     /// others the first.
     pub(crate) shared: BTreeMap<FileName, Rank>,
@@ -28,27 +29,16 @@ pub(crate) struct FolderOwners {
     /// Two names, one of them of this rank, that differ in case only.
     pub(crate) twins: Option<[FileName; 2]>,
     /// The names, of any rank, that other ranks ask this rank about.
-    pub(crate) asked: HashSet<Vec<u8>>,
+    #[serde(skip)]
+    pub(crate) asked: HashSet<FileName>,
 }
 
-/// The knowledge about a file that a rank has.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct KnownFile<'a> {
-    pub(crate) name: &'a FileName,
-    pub(crate) bytes: Option<u64>,
-    pub(crate) crc: Option<u32>,
-}
-
-impl<'a> From<&'a FileName> for KnownFile<'a> {
-    fn from(name: &'a FileName) -> Self {
-        Self { name, bytes: None, crc: None }
-    }
-}
-
-impl<'a> From<&'a PrefixFile> for KnownFile<'a> {
-    fn from(file: &'a PrefixFile) -> Self {
-        Self { name: &file.name, bytes: file.bytes, crc: file.crc }
-    }
+/// What a rank asks another one about: files, with what it knows of them, and folders, each with whether a file lies in it and not
+/// only another folder. `None` is the prefix directory itself.
+#[derive(Default, Serialize, Deserialize)]
+struct Question {
+    files: Vec<PrefixFile>,
+    folders: BTreeSet<(Option<FileName>, bool)>,
 }
 
 impl FolderOwners {
@@ -60,46 +50,24 @@ impl FolderOwners {
 
 /// Assigns each folder, up to the prefix directory, to a rank, and finds names that two ranks want to write; of those, what
 /// one rank knows and another does not. All ranks call it.
-pub(crate) fn assign_owners<'a>(
+pub(crate) fn assign_owners(
     comm: &dyn Comm,
-    mine: impl Iterator<Item = impl Into<KnownFile<'a>>>,
+    mine: impl Iterator<Item = impl Into<PrefixFile>>,
 ) -> Result<FolderOwners, CommError> {
-    let questions = route_trees(comm, questions(comm.size(), mine.map(Into::into)))?;
-    let answers = assign(&questions);
-    let asked = questions.iter().flat_map(|(_, question)| names_in(question)).map(<[u8]>::to_vec).collect();
-    let mut owners = FolderOwners { asked, ..FolderOwners::default() };
-    for (from, answer) in route_trees(comm, answers)? {
-        let name = |name: &[u8]| {
-            FileName::from_rank(name).map_err(|_| CommError::Malformed { from, what: "the name of a file" })
-        };
-        for (folder, known) in answer.get(FOLDER).into_iter().flat_map(KvTree::iter) {
-            let folder = if folder.is_empty() { None } else { Some(name(folder)?) };
-            if known.get(FILES).is_some() {
-                owners.with_files.push(folder.clone());
-            }
-            owners.folders.push(folder);
-        }
-        for (shared, other) in answer.get(NAME).into_iter().flat_map(KvTree::iter) {
-            if let Some(other) = other.keys_as().next() {
-                owners.shared.insert(name(shared)?, Rank(other));
-            }
-        }
-        for (shared, crc) in answer.get(SUM).into_iter().flat_map(KvTree::iter) {
-            if let Some(crc) = crc.keys_as().next() {
-                owners.sums.insert(name(shared)?, crc);
-            }
-        }
-        for (key, found) in [(DIFFERS, &mut owners.differing), (IS_FOLDER, &mut owners.is_folder)] {
-            for (file, other) in answer.get(key).into_iter().flat_map(KvTree::iter) {
-                *found = Some(name(file)?).zip(other.keys_as().next().map(Rank));
-            }
-        }
-        for (one, other) in answer.get(TWIN).into_iter().flat_map(KvTree::iter) {
-            if let Some(other) = other.keys().next() {
-                owners.twins = Some([name(one)?, name(other)?]);
-            }
-        }
+    let questions = route_values(comm, &questions(comm.size(), mine))?;
+    let mut owners = FolderOwners::default();
+    for (_, answer) in route_values(comm, &assign(&questions))? {
+        let FolderOwners { folders, with_files, shared, sums, differing, is_folder, twins, .. } = answer;
+        owners.folders.extend(folders);
+        owners.with_files.extend(with_files);
+        owners.shared.extend(shared);
+        owners.sums.extend(sums);
+        owners.differing = differing.or(owners.differing);
+        owners.is_folder = is_folder.or(owners.is_folder);
+        owners.twins = twins.or(owners.twins);
     }
+    let files = questions.into_iter().flat_map(|(_, question)| question.files);
+    owners.asked = files.map(|file| file.name).collect();
     Ok(owners)
 }
 
@@ -107,45 +75,26 @@ pub(crate) fn assign_owners<'a>(
 /// All ranks call it.
 pub(crate) fn overlapping<'a>(
     comm: &dyn Comm,
-    earlier: &[&HashSet<Vec<u8>>],
+    earlier: &[&HashSet<FileName>],
     mine: impl Iterator<Item = &'a FileName>,
 ) -> Result<Vec<usize>, CommError> {
-    let questions = route_trees(comm, questions(comm.size(), mine.map(KnownFile::from)))?;
-    let shares = |asked: &HashSet<Vec<u8>>| {
-        questions.iter().flat_map(|(_, question)| names_in(question)).any(|name| asked.contains(name))
-    };
+    let questions = route_values(comm, &questions(comm.size(), mine))?;
+    let files = || questions.iter().flat_map(|(_, question)| &question.files);
+    let shares = |asked: &HashSet<FileName>| files().any(|file| asked.contains(&file.name));
     let mut shared: Vec<u64> = earlier.iter().map(|asked| u64::from(shares(asked))).collect();
     all_reduce(comm, &mut shared, Op::Max)?;
     Ok((0..shared.len()).filter(|&place| shared[place] > 0).collect())
 }
 
-fn names_in(question: &KvTree) -> impl Iterator<Item = &[u8]> {
-    question.get(NAME).into_iter().flat_map(KvTree::keys)
-}
-
-const NAME: &str = "NAME";
-const FILES: &str = "FILES";
-const SUM: &str = "SUM";
-const DIFFERS: &str = "DIFFERS";
-const IS_FOLDER: &str = "IS_FOLDER";
-const TWIN: &str = "TWIN";
-/// The empty name, the prefix directory itself, stands for itself as a key.
-const FOLDER: &str = "FOLDER";
-
-fn questions<'a>(size: u32, mine: impl Iterator<Item = KnownFile<'a>>) -> Vec<(Rank, KvTree)> {
-    let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
+fn questions(size: u32, mine: impl Iterator<Item = impl Into<PrefixFile>>) -> Vec<(Rank, Question)> {
+    let mut to: BTreeMap<Rank, Question> = BTreeMap::new();
     let asked = |key: &[u8]| Rank(crc32fast::hash(folded(key).as_bytes()) % size);
-    for KnownFile { name, bytes, crc } in mine {
-        let known = to.entry(asked(name.as_bytes())).or_default().child(NAME).child(name);
-        bytes.into_iter().for_each(|bytes| known.set("SIZE", bytes));
-        crc.into_iter().for_each(|crc| known.set("CRC", crc));
-        for (height, folder) in folders_above(name).enumerate() {
-            let folder = folder.as_ref().map_or(&b""[..], FileName::as_bytes);
-            let known = to.entry(asked(folder)).or_default().child(FOLDER).child(folder);
-            if height == 0 {
-                known.child(FILES);
-            }
+    for file in mine.map(Into::into) {
+        for (height, folder) in folders_above(&file.name).enumerate() {
+            let rank = asked(folder.as_ref().map_or(b"", FileName::as_bytes));
+            to.entry(rank).or_default().folders.insert((folder, height == 0));
         }
+        to.entry(asked(file.name.as_bytes())).or_default().files.push(file);
     }
     to.into_iter().collect()
 }
@@ -161,69 +110,50 @@ fn folders_above(name: &FileName) -> impl Iterator<Item = Option<FileName>> {
 }
 
 /// The first rank gets the folder; of two that want a name each learns of the other, and what that one knows.
-fn assign(asked: &[(Rank, KvTree)]) -> Vec<(Rank, KvTree)> {
-    let mut writers: HashMap<&[u8], Writer> = HashMap::new();
-    let mut folders: BTreeMap<&[u8], Rank> = BTreeMap::new();
-    let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
+fn assign(asked: &[(Rank, Question)]) -> Vec<(Rank, FolderOwners)> {
+    // The first rank that has a file, and what all together know of it.
+    let mut writers: HashMap<&FileName, (Rank, Option<u64>, Option<u32>)> = HashMap::new();
+    let mut folders: BTreeMap<&Option<FileName>, Rank> = BTreeMap::new();
+    let mut to: BTreeMap<Rank, FolderOwners> = BTreeMap::new();
     for (from, question) in asked {
-        for (name, known) in files_in(question) {
-            let (bytes, crc) = (number(known, "SIZE"), number(known, "CRC"));
-            let Some(first) = writers.get_mut(name) else {
-                writers.insert(name, Writer { rank: *from, bytes, crc });
+        for PrefixFile { name, bytes, crc } in &question.files {
+            let Some((first, known_bytes, known_crc)) = writers.get_mut(name) else {
+                writers.insert(name, (*from, *bytes, *crc));
                 continue;
             };
             let answer = to.entry(*from).or_default();
-            answer.child(NAME).set(name, first.rank);
-            if differ(bytes, first.bytes) || differ(crc, first.crc) {
-                answer.child(DIFFERS).set(name, first.rank);
+            answer.shared.insert(name.clone(), *first);
+            if differ(*bytes, *known_bytes) || differ(*crc, *known_crc) {
+                answer.differing = Some((name.clone(), *first));
             }
-            first.crc = first.crc.or(crc);
-            to.entry(first.rank).or_default().child(NAME).set(name, from);
+            *known_crc = known_crc.or(*crc);
+            to.entry(*first).or_default().shared.insert(name.clone(), *from);
         }
-        for (folder, known) in question.get(FOLDER).into_iter().flat_map(KvTree::iter) {
-            let first = *folders.entry(folder).or_insert(*from);
-            if known.get(FILES).is_some() {
-                to.entry(first).or_default().child(FOLDER).child(folder).child(FILES);
-            } else if first == *from {
-                to.entry(first).or_default().child(FOLDER).child(folder);
-            }
+        for (folder, has_files) in &question.folders {
+            let answer = to.entry(*folders.entry(folder).or_insert(*from)).or_default();
+            answer.folders.insert(folder.clone());
+            answer.with_files.extend(has_files.then(|| folder.clone()));
         }
     }
     let mut known = HashMap::new();
-    for (name, writer) in &writers {
-        if let Some(other) = known.insert(folded(name), name) {
-            to.entry(writer.rank).or_default().child(TWIN).set_bytes(name, other);
+    for (&name, &(first, ..)) in &writers {
+        if let Some(other) = known.insert(folded(name.as_bytes()), name) {
+            to.entry(first).or_default().twins = Some([name.clone(), other.clone()]);
         }
-        if let Some(other) = folders.get(name) {
-            to.entry(writer.rank).or_default().child(IS_FOLDER).set(name, other);
+        if let Some(&other) = folders.get(&Some(name.clone())) {
+            to.entry(first).or_default().is_folder = Some((name.clone(), other));
         }
     }
     for (from, question) in asked {
-        for (name, _) in files_in(question).filter(|(_, known)| number(known, "CRC").is_none()) {
-            if let Some(crc) = writers.get(name).and_then(|first| first.crc) {
-                to.entry(*from).or_default().child(SUM).set(name, crc);
-            }
+        for PrefixFile { name, .. } in question.files.iter().filter(|file| file.crc.is_none()) {
+            let crc = writers.get(name).and_then(|(.., crc)| *crc);
+            crc.into_iter().for_each(|crc| _ = to.entry(*from).or_default().sums.insert(name.clone(), crc));
         }
     }
     to.into_iter().collect()
 }
 
-/// The first rank that has a file, and what all together know of it.
-struct Writer {
-    rank: Rank,
-    bytes: Option<u64>,
-    crc: Option<u64>,
-}
-
-fn files_in(question: &KvTree) -> impl Iterator<Item = (&[u8], &KvTree)> {
-    question.get(NAME).into_iter().flat_map(KvTree::iter)
-}
-
-fn number(known: &KvTree, key: &str) -> Option<u64> {
-    known.parse(key).ok().flatten()
-}
-
-fn differ(one: Option<u64>, other: Option<u64>) -> bool {
+fn differ<T: PartialEq>(one: Option<T>, other: Option<T>) -> bool {
     one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
@@ -231,7 +161,6 @@ fn differ(one: Option<u64>, other: Option<u64>) -> bool {
 mod tests {
     use super::*;
     use scr_comm::thread::run;
-    use std::collections::BTreeSet;
 
     fn owners_of(ranks: u32, names: impl Fn(u32) -> Vec<String> + Sync) -> Vec<FolderOwners> {
         run(ranks, |comm| {
@@ -268,7 +197,7 @@ mod tests {
     #[test]
     fn two_writers_of_one_file_learn_of_each_other() {
         let all = owners_of(4, |rank| vec![format!("a/{}", rank.min(2))]);
-        let other = |rank: usize| all[rank].shared.get(&b"a/2"[..]).copied();
+        let other = |rank: usize| all[rank].shared.get(&"a/2".parse::<FileName>().unwrap()).copied();
         assert_eq!([other(0), other(1), other(2), other(3)], [None, None, Some(Rank(3)), Some(Rank(2))]);
         let leads = |rank: usize| all[rank].leads(Rank(rank as u32), &"a/2".parse().unwrap());
         assert!(leads(2) && !leads(3) && all[0].leads(Rank(0), &"a/0".parse().unwrap()));
@@ -282,7 +211,7 @@ mod tests {
             let shared = PrefixFile { name: name("s"), bytes: Some(5), crc: (me == Rank(2)).then_some(77) };
             let own = PrefixFile { name: name(&format!("a{me}")), bytes: Some(1), crc: None };
             let torn = PrefixFile { name: name("t"), bytes: Some(u64::from(me.0 / 3)), crc: None };
-            assign_owners(&comm, [&shared, &own, &torn].into_iter()).unwrap()
+            assign_owners(&comm, [shared, own, torn].into_iter()).unwrap()
         });
         for (rank, owners) in (0..).map(Rank).zip(all.unwrap()) {
             let sums: Vec<_> = owners.sums.iter().map(|(name, crc)| (name.to_string(), *crc)).collect();

@@ -38,7 +38,7 @@ pub(crate) mod file_copy;
 mod flushes;
 pub(crate) mod folder_owners;
 mod host_options;
-pub(crate) mod lists;
+mod lists;
 mod pauses;
 mod plan;
 mod policy;

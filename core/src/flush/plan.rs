@@ -160,7 +160,7 @@ impl Flush<'_> {
         copies: &mut [FileCopy],
     ) -> Result<FolderOwners, FlushError> {
         let me = self.job.rank();
-        let owners = folder_owners::assign_owners(&*self.job.comm, lists::of(copies.iter()).iter())?;
+        let owners = folder_owners::assign_owners(&*self.job.comm, lists::of(copies.iter()).into_iter())?;
         for copy in copies.iter_mut() {
             copy.leads = owners.leads(me, &copy.file.name);
             copy.file.record.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());

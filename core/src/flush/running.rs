@@ -23,7 +23,7 @@ pub(crate) struct RunningFlush {
     /// The folders that this rank makes and syncs.
     pub(super) folders: Vec<PathBuf>,
     /// The names, of any rank, that this rank is asked about.
-    pub(super) asked: HashSet<Vec<u8>>,
+    pub(super) asked: HashSet<FileName>,
     /// The transport's ticket for the copies.
     pub(super) ticket: Option<Vec<u8>>,
     pub(super) running: Running,

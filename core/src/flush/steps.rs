@@ -33,7 +33,7 @@ impl Flush<'_> {
     ) -> Result<FlushReport, FlushError> {
         let mut run = self.record(token, dataset, mine, 1)?;
         if self.options.in_place {
-            let arrived = self.sync_in_place(&mut run, refuse)?;
+            let arrived = self.sync_in_place(&mut run, refuse);
             return self.close(&mut run, arrived);
         }
         let copied = self.throttled(|| self.copy(&mut run)).unwrap_or(Err(StepError::Cancelled));
@@ -97,11 +97,7 @@ impl Flush<'_> {
 
     /// Step 2 for files that are in place. A checksum is taken once every rank has synced what it wrote, as one file
     /// may have been written by many.
-    fn sync_in_place(
-        &self,
-        run: &mut RunningFlush,
-        refuse: &dyn Fn(),
-    ) -> Result<Result<(), FlushError>, CommError> {
+    fn sync_in_place(&self, run: &mut RunningFlush, refuse: &dyn Fn()) -> Result<(), FlushError> {
         let (files, prefix, options) = (self.files(), &self.job.prefix, &self.options);
         let mut arrived =
             self.throttled(|| file_copy::sync_in_place(files, prefix, &run.copies, &run.folders, options));
@@ -115,15 +111,14 @@ impl Flush<'_> {
             arrived = arrived.map(|arrived| arrived.and(summed.unwrap_or(Err(StepError::Cancelled))));
         }
         let dataset = &run.record.dataset;
-        let arrived = self.agreed(dataset, Step::Copying, arrived.unwrap_or(Err(StepError::Cancelled)));
-        Ok(match arrived {
+        match self.agreed(dataset, Step::Copying, arrived.unwrap_or(Err(StepError::Cancelled))) {
             Err(FlushError::Failed { dataset, account, .. })
                 if any(&*self.job.comm, [is_unsynced])? == [true] =>
             {
                 Err(FlushError::Unsynced { dataset, account })
             }
             other => other,
-        })
+        }
     }
 
     /// Does `work` while this rank has its slots.
@@ -195,7 +190,7 @@ impl Flush<'_> {
         let lacking = mine.iter().any(|file| file.crc.is_none());
         let [news, lacking] = any(comm, [news, lacking])?;
         if news && lacking {
-            let known = assign_owners(comm, mine.iter())?.sums;
+            let known = assign_owners(comm, mine.into_iter())?.sums;
             for copy in run.copies.iter_mut().chain(&mut run.listed) {
                 copy.crc = copy.crc.or(copy.file.crc).or_else(|| known.get(&copy.file.name).copied());
             }

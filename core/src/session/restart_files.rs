@@ -8,19 +8,16 @@ use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
-use crate::cache::record::RankRecord;
+use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
-use crate::flush::lists;
 use crate::job::Job;
-use scr_comm::collective::{broadcast_tree, gather};
+use crate::typed::{broadcast_value, gather_values};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
-use scr_plugin_api::KvTree;
 use scr_prefix::{FileName, PrefixFile, Rank2File};
 use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// The files of all ranks of a dataset.
@@ -83,9 +80,9 @@ impl Listed {
             None if record.read_by.is_some() => read_lists(job, record)?,
             None => gather_lists(job, &[(record.clone(), part.clone())])?,
         };
-        let lists = broadcast_tree(&*job.comm, Rank(0), &lists)?;
+        let lists: Lists = broadcast_value(&*job.comm, (job.rank() == Rank(0)).then_some(lists))?;
         let writers = record.dataset.ranks.unwrap_or(job.comm.size());
-        let list = |writer: u32| lists::from_tree(lists.get(writer.to_string())?.get(LIST)?);
+        let list = |writer: u32| lists.get(&Rank(writer)).map(|(list, _)| list.clone());
         let by_rank: Option<Vec<_>> = (0..writers).map(list).collect();
         let malformed = CommError::Malformed { from: Rank(0), what: "the lists of all ranks" };
         let mut listed = Self::new(by_rank.ok_or(malformed)?);
@@ -100,13 +97,13 @@ impl Listed {
     }
 
     /// Records where the parts lie. Each rank has its own, if there are no `hosts`.
-    fn place_parts(&mut self, job: &Job, lists: &KvTree, hosts: Option<&[Rank]>) {
+    fn place_parts(&mut self, job: &Job, lists: &Lists, hosts: Option<&[Rank]>) {
         let by_rank = std::mem::take(&mut self.by_rank);
         for (writer, files) in (0..).map(Rank).zip(&by_rank) {
             let host = hosts.map_or(writer, |hosts| hosts[writer.index()]);
             let is_here = job.nodes.together(job.rank(), host);
-            let dir = lists.get(writer.to_string()).and_then(|entry| entry.value(DIR)).unwrap_or_default();
-            let part = PartDir::below(PathBuf::from(OsStr::from_bytes(dir)), writer);
+            let dir = lists.get(&writer).map(|(_, dir)| PathBuf::from(dir));
+            let part = PartDir::below(dir.unwrap_or_default(), writer);
             for PrefixFile { name, bytes, crc } in files {
                 let place = match is_here {
                     true => FilePlace::Here(part.file(name)),
@@ -128,33 +125,20 @@ impl Listed {
 }
 
 /// Gives rank 0 the lists of the parts of all ranks. Collective.
-fn gather_lists(job: &Job, parts: &[(RankRecord, PartDir)]) -> Result<KvTree, CommError> {
-    let mut own = KvTree::new();
-    for (record, part) in parts {
-        let entry = own.child(record.rank.to_string());
-        entry.put(LIST, own_list(record));
-        entry.set_bytes(DIR, part.dataset().as_os_str().as_bytes());
-    }
-    let all = gather(&*job.comm, Rank(0), own.pack())?.unwrap_or_default();
-    let all = all.iter().filter_map(|packed| KvTree::unpack(packed).ok());
-    Ok(all.fold(KvTree::new(), |mut merged, tree| {
-        merged.merge(tree);
-        merged
-    }))
+fn gather_lists(job: &Job, parts: &[(RankRecord, PartDir)]) -> Result<Lists, CommError> {
+    let own = |(record, part): &(RankRecord, PartDir)| {
+        (record.rank, (own_list(record), part.dataset().as_os_str().to_owned()))
+    };
+    let all = gather_values(&*job.comm, &parts.iter().map(own).collect::<Vec<_>>())?;
+    Ok(all.into_iter().flatten().flatten().collect())
 }
 
 /// Gives rank 0 the lists that the prefix directory has. Collective.
-fn read_lists(job: &Job, record: &RankRecord) -> Result<KvTree, Error> {
-    let mut all = KvTree::new();
-    let read = match job.rank() {
-        Rank(0) => Rank2File::read(job.files(), &job.prefix, record.id_in_prefix).map(|lists| {
-            let lists = (0..).map(Rank).zip(lists.by_rank());
-            lists.for_each(|(writer, list)| all.child(writer.to_string()).put(LIST, lists::to_tree(list)));
-        }),
-        _ => Ok(()),
-    };
-    job.agree(read).map_err(|error| error.doing(format!("reading the lists of {}", record.label())))?;
-    Ok(all)
+fn read_lists(job: &Job, record: &RankRecord) -> Result<Lists, Error> {
+    let read = job.do_on_first(|| Rank2File::read(job.files(), &job.prefix, record.id_in_prefix));
+    let read = read.map_err(|error| error.doing(format!("reading the lists of {}", record.label())))?;
+    let lists = read.iter().flat_map(Rank2File::by_rank).map(|list| (list.clone(), OsString::new()));
+    Ok((0..).map(Rank).zip(lists).collect())
 }
 
 /// The files of the parts that those who wrote a dataset have left where this rank sees them.
@@ -177,17 +161,14 @@ fn nearby(job: &Job, cache: &Cache, record: &RankRecord) -> BTreeMap<FileName, P
     found
 }
 
-fn own_list(record: &RankRecord) -> KvTree {
-    let list = record.files.iter();
-    let list: Vec<_> = list
-        .map(|file| PrefixFile { name: file.name.clone(), bytes: Some(file.bytes), crc: file.crc })
-        .collect();
-    lists::to_tree(&list)
+fn own_list(record: &RankRecord) -> Vec<PrefixFile> {
+    let listed =
+        |file: &FileRecord| PrefixFile { name: file.name.clone(), bytes: Some(file.bytes), crc: file.crc };
+    record.files.iter().map(listed).collect()
 }
 
-/// The keys of the entry of a rank: the list of its files, and the folder of the dataset in which its part lies.
-const LIST: &str = "LIST";
-const DIR: &str = "DIR";
+/// The list of the files of each rank, and the folder of the dataset in which its part lies.
+type Lists = BTreeMap<Rank, (Vec<PrefixFile>, OsString)>;
 
 impl Session {
     /// The number of ranks that wrote the checkpoint that is being restarted from. Local.

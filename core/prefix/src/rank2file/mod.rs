@@ -23,11 +23,12 @@ use scr_base::fs::verify::{open_whole, FileError};
 use scr_base::fs::Files;
 use scr_base::parallel::at_a_time;
 use scr_comm::Rank;
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 /// A file of a dataset, as it lies below the prefix directory.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrefixFile {
     /// Its name.
     pub name: FileName,
@@ -35,6 +36,12 @@ pub struct PrefixFile {
     pub bytes: Option<u64>,
     /// Its CRC32, where it was recorded.
     pub crc: Option<u32>,
+}
+
+impl From<&FileName> for PrefixFile {
+    fn from(name: &FileName) -> Self {
+        Self { name: name.clone(), bytes: None, crc: None }
+    }
 }
 
 /// The files of every rank. Two ranks may share a file.

@@ -4,7 +4,6 @@ use super::Parser;
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::part::PartDir;
 use crate::cache::record::tests::sample;
-use crate::flush::lists;
 use scr_base::fs::{Files, RealFiles};
 use scr_comm::Rank;
 use scr_config::param::{AppConfig, Settings};
@@ -47,7 +46,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
         }
         "messages" => {
             let file = PrefixFile { name: "a/b".parse().unwrap(), bytes: Some(7), crc: Some(1) };
-            trees.push(lists::to_tree(&[file]));
+            return vec![serde_json::to_vec(&[file]).unwrap()];
         }
         "config" | "descriptors" => return vec![CONFIG.to_vec()],
         "request" => {

@@ -1,8 +1,8 @@
 //! Operations of all ranks together, checked against what each rank can work out by itself.
 
 use scr_comm::collective::{
-    agree, agree_at, all_gather, all_reduce, barrier, broadcast, broadcast_tree, gather, gather_to_leaders,
-    route, route_trees, same_everywhere, Op,
+    agree, agree_at, all_gather, all_reduce, barrier, broadcast, gather, gather_to_leaders, route,
+    route_trees, same_everywhere, Op,
 };
 use scr_comm::{Comm, CommError, Mismatch, Rank, RankErrors, RankValues};
 use scr_plugin_api::KvTree;
@@ -11,7 +11,6 @@ use super::{payload, ranks, Case, Random};
 
 pub(super) const CASES: &[Case] = &[
     ("a broadcast reaches all ranks from any root", broadcasts),
-    ("a tree is broadcast", broadcast_of_a_tree),
     ("a reduction gives all ranks the same and right values", reductions),
     ("gathered bytes come by rank to any root", gathers),
     ("routed messages come to whom they are for, sorted and in order", routes),
@@ -34,14 +33,6 @@ fn broadcasts(comm: &dyn Comm) {
     }
     let (rank, size) = (Rank(comm.size()), comm.size());
     assert_eq!(broadcast(comm, rank, vec![]), Err(CommError::NoSuchRank { rank, size }));
-}
-
-fn broadcast_of_a_tree(comm: &dyn Comm) {
-    let root = Rank(comm.size() - 1);
-    let mut tree = KvTree::new();
-    tree.entry("DSET", 7).set("NAME", "ckpt.7");
-    let mine = if comm.rank() == root { tree.clone() } else { KvTree::new() };
-    assert_eq!(broadcast_tree(comm, root, &mine).unwrap(), tree);
 }
 
 fn reductions(comm: &dyn Comm) {
