@@ -120,6 +120,11 @@ pub(crate) fn length(text: &str) -> Result<Duration, String> {
     kind.value(text).ok_or_else(|| format!("not {}", kind.expected()))
 }
 
+/// The same in whole seconds.
+pub(crate) fn whole_seconds(text: &str) -> Result<i64, String> {
+    length(text).map(|length| i64::try_from(length.as_secs()).unwrap_or(i64::MAX))
+}
+
 /// The same in seconds, which may have a fraction.
 pub(crate) fn length_in_seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -1,33 +1,19 @@
 //! Deletes datasets with their files without a job. See the guide's `scr index --delete`.
 
 use super::dropping::{drop_dataset, Dropped};
+use super::OpsError;
 use scr_base::fs::Files;
-use scr_comm::thread::{self, RunError};
-use scr_comm::CollectiveError;
+use scr_comm::thread;
 use scr_core::delete::Deleting;
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{Prefix, PrefixError};
-
-/// Why a dataset was not deleted.
-#[derive(Debug, thiserror::Error)]
-pub enum DeleteError {
-    /// A file of the prefix directory cannot be read or changed.
-    #[error(transparent)]
-    Prefix(#[from] PrefixError),
-    /// A file cannot be removed, or a run reads files of the dataset in place.
-    #[error(transparent)]
-    Ranks(#[from] CollectiveError),
-    /// The thread in the place of a rank has failed.
-    #[error(transparent)]
-    Thread(#[from] RunError),
-}
+use scr_prefix::Prefix;
 
 /// Deletes the datasets of a name with their files in the prefix directory, as `SCR_Delete` does in a job, and then drops the
 /// name.
 ///
 /// # Errors
-/// [`DeleteError`]. A dataset that was only partly deleted is invalid, and can be deleted again.
-pub fn delete_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, DeleteError> {
+/// [`OpsError`]. A dataset that was only partly deleted is invalid, and can be deleted again.
+pub fn delete_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, OpsError> {
     let index = LedgerDir { files, prefix }.index()?;
     let listed = index.entries().into_iter().filter(|entry| entry.name == name).map(|entry| entry.id);
     let mut ids = index.others_named(name, 0);

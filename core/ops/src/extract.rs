@@ -3,10 +3,11 @@
 //! No file is replaced: one that is there already must be the very file. Each is written under a hidden name, synced, and linked
 //! to its own name, so that it is there as a whole or not at all.
 
+use super::OpsError;
 use scr_base::env::Env;
 use scr_base::fs::copy::{Attributes, Copy};
-use scr_base::fs::verify::{compare, expect_bytes, open_whole, FileError};
-use scr_base::fs::{At, Durability, FileRange, FsError, How};
+use scr_base::fs::verify::{compare, expect_bytes, open_whole};
+use scr_base::fs::{At, Durability, FileRange, How};
 use scr_prefix::commit::{sync_folders, unused_name};
 use scr_prefix::container::read_all;
 use scr_prefix::ledger::LedgerDir;
@@ -14,38 +15,6 @@ use scr_prefix::{FileName, IndexEntry, Member, Prefix, PrefixError, Rank2File, S
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-
-/// Why files were not written out.
-#[derive(Debug, thiserror::Error)]
-pub enum ExtractError {
-    /// The index does not have it.
-    #[error("the index has no complete dataset named `{name}'")]
-    NoDataset {
-        /// Its name.
-        name: String,
-    },
-    /// A name is taken.
-    #[error("{} is there already and is another file; move it away first. Nothing is replaced", path.display())]
-    Taken {
-        /// The other file.
-        path: PathBuf,
-    },
-    /// A container, or a file, cannot be used.
-    #[error("{0}")]
-    File(String),
-    /// Index, summary or file lists.
-    #[error(transparent)]
-    Prefix(#[from] PrefixError),
-    /// A file or folder cannot be written.
-    #[error(transparent)]
-    Fs(#[from] FsError),
-}
-
-impl From<FileError> for ExtractError {
-    fn from(error: FileError) -> Self {
-        Self::File(scr_base::describe(&error))
-    }
-}
 
 /// The files that were written out.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -63,12 +32,12 @@ pub struct Extracted {
 /// Writes out the files of a dataset. All files of one without containers must be there.
 ///
 /// # Errors
-/// [`ExtractError`]. Files written before stay, and count as there already the next time.
-pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, ExtractError> {
+/// [`OpsError`]. Files written before stay, and count as there already the next time.
+pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, OpsError> {
     let files = &*env.files;
     let index = LedgerDir { files, prefix }.index()?;
     let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid);
-    let missing = || ExtractError::NoDataset { name: String::from_utf8_lossy(name).into_owned() };
+    let missing = || OpsError::NoDataset(String::from_utf8_lossy(name).into_owned());
     let id = entry.ok_or_else(missing)?.id;
     let summary = Summary::read(files, prefix, id)?
         .ok_or_else(|| PrefixError::Missing { path: prefix.summary_file(id) })?;
@@ -109,18 +78,18 @@ pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, Ext
 }
 
 /// Whether a file is there, as it was written.
-fn is_there(env: &Env, path: &Path, member: &Member) -> Result<bool, ExtractError> {
+fn is_there(env: &Env, path: &Path, member: &Member) -> Result<bool, OpsError> {
     match env.files.status(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
         status => drop(status.at("look at", path)?),
     }
     match expect_bytes(&*env.files, path, member.bytes, Some(member.crc), BLOCK_BYTES) {
-        Err(error) if error.is_damage() => Err(ExtractError::Taken { path: path.to_owned() }),
+        Err(error) if error.is_damage() => Err(taken(path)),
         compared => Ok(compared.map(|()| true)?),
     }
 }
 
-fn write(env: &Env, container: &Path, member: &Member, target: &Path) -> Result<(), ExtractError> {
+fn write(env: &Env, container: &Path, member: &Member, target: &Path) -> Result<(), OpsError> {
     let files = &*env.files;
     let folder = target.parent().unwrap_or(target);
     files.make_dirs(folder, DIR_MODE, Durability::Synced)?;
@@ -136,14 +105,19 @@ fn write(env: &Env, container: &Path, member: &Member, target: &Path) -> Result<
         files.open(&staging, How::Read).and_then(|file| file.sync()).at("sync", &staging)?;
         Ok(())
     });
-    let linked = written.map_err(ExtractError::from).and_then(|()| match files.link(&staging, target) {
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
-            Err(ExtractError::Taken { path: target.to_owned() })
-        }
+    let linked = written.map_err(OpsError::from).and_then(|()| match files.link(&staging, target) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(taken(target)),
         linked => Ok(linked.at("link", target)?),
     });
     let removed = files.remove_if_there(&staging);
     linked.and_then(|()| Ok(removed.map(drop)?))
+}
+
+fn taken(path: &Path) -> OpsError {
+    let path = path.display();
+    OpsError::Refused(format!(
+        "{path} is there already and is another file; move it away first. Nothing is replaced"
+    ))
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;

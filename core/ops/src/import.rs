@@ -6,17 +6,18 @@
 //! later datasets would count as older. The import registers as running before it reads a byte, and checks for jobs once more
 //! before the index lists the dataset.
 
+use super::OpsError;
 use scr_base::env::Env;
-use scr_base::fs::verify::{checksum, open_whole, FileError};
-use scr_base::fs::{At, Durability, Files, FsError, Kind, Status};
+use scr_base::fs::verify::{checksum, open_whole};
+use scr_base::fs::{At, Durability, Files, Kind, Status};
 use scr_base::parallel::at_a_time;
 use scr_config::param;
 use scr_core::scavenge::scan::Scan;
 use scr_plugin_api::KvTree;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{
-    real, DatasetDescriptor, FileName, FileNameError, FlushFile, Index, OtherRun, Prefix, PrefixError,
-    PrefixFile, Running, Unsynced, FILE_MODE, MAX_NAME_BYTES,
+    real, DatasetDescriptor, FileName, FlushFile, Index, OtherRun, Prefix, PrefixError, PrefixFile, Running,
+    Unsynced, FILE_MODE, MAX_NAME_BYTES,
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::os::unix::ffi::OsStrExt;
@@ -51,61 +52,15 @@ pub struct Imported {
     pub caution: Option<&'static str>,
 }
 
-/// Why files did not become a dataset. Nothing was changed.
-#[derive(Debug, thiserror::Error)]
-pub enum ImportError {
-    /// A file lies elsewhere.
-    #[error(
-        "{} is outside the prefix directory {}; move it there, or name the right directory with --prefix", path.display(),
-        prefix.display()
-    )]
-    Outside {
-        /// The file.
-        path: PathBuf,
-        /// The prefix directory.
-        prefix: PathBuf,
-    },
-    /// A file has a name that no dataset can hold.
-    #[error(transparent)]
-    FileName(#[from] FileNameError),
-    /// A file is being written.
-    #[error("{} was changed while it was read; import it when nobody writes to it", path.display())]
-    Changed {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A job is at work.
-    #[error("a job runs in the prefix directory ({line}); import the files when it has ended")]
-    JobRuns {
-        /// Its line in `running`.
-        line: String,
-    },
-    /// A file, or the name of the dataset, cannot be used.
-    #[error("{0}")]
-    Refused(String),
-    /// The prefix directory cannot be read or written.
-    #[error(transparent)]
-    Prefix(#[from] PrefixError),
-    /// A file cannot be synced or inspected.
-    #[error(transparent)]
-    Fs(#[from] FsError),
-}
-
-impl From<FileError> for ImportError {
-    fn from(error: FileError) -> Self {
-        Self::Refused(scr_base::describe(&error))
-    }
-}
-
 impl Import<'_> {
     /// Makes the files a dataset.
     ///
     /// # Errors
-    /// [`ImportError`].
-    pub fn run(&self) -> Result<Imported, ImportError> {
+    /// [`OpsError`].
+    pub fn run(&self) -> Result<Imported, OpsError> {
         let found = self.name.len();
         if found == 0 || found > MAX_NAME_BYTES || self.name.contains(&0) {
-            return Err(ImportError::Refused(format!(
+            return Err(OpsError::Refused(format!(
                 "the name of a dataset has 1 to {MAX_NAME_BYTES} bytes, none of them NUL, and this one has {found}"
             )));
         }
@@ -118,7 +73,7 @@ impl Import<'_> {
         let line = format!("`scr index --import', process {} on {}", std::process::id(), self.env.host);
         let (running, other) = Running::begin(self.files(), self.prefix, &line, self.env.seconds(), false);
         if let Some(OtherRun { line, .. }) = other {
-            return Err(ImportError::JobRuns { line });
+            return Err(job_runs(&line));
         }
         let read = self.read(&all.into_iter().collect::<Vec<_>>())?;
         self.list(&names, &read, running)
@@ -128,9 +83,9 @@ impl Import<'_> {
         &*self.env.files
     }
 
-    fn refuse_taken(&self, index: &Index) -> Result<(), ImportError> {
+    fn refuse_taken(&self, index: &Index) -> Result<(), OpsError> {
         let Some(id) = index.id_of(self.name) else { return Ok(()) };
-        Err(ImportError::Refused(format!(
+        Err(OpsError::Refused(format!(
             "the name `{}' is that of dataset {id}; choose another, or take that dataset out of the index with \
              `scr index --drop'",
             String::from_utf8_lossy(self.name)
@@ -138,13 +93,13 @@ impl Import<'_> {
     }
 
     /// The names of every rank's files below the prefix directory.
-    fn names(&self) -> Result<Vec<Vec<FileName>>, ImportError> {
+    fn names(&self) -> Result<Vec<Vec<FileName>>, OpsError> {
         let of_rank = |(rank, paths): (usize, &Vec<PathBuf>)| {
             let names: Vec<FileName> = paths.iter().map(|path| self.below(path)).collect::<Result<_, _>>()?;
             let mut bases = HashSet::new();
             match names.iter().find(|name| !bases.insert(name.base())) {
                 // In cache a rank has one folder for all its files.
-                Some(name) => Err(ImportError::Refused(format!(
+                Some(name) => Err(OpsError::Refused(format!(
                     "rank {rank} would have two files named `{}', and the files of a rank need different names in cache",
                     String::from_utf8_lossy(name.base())
                 ))),
@@ -154,7 +109,7 @@ impl Import<'_> {
         self.ranks.iter().enumerate().map(of_rank).collect()
     }
 
-    fn below(&self, path: &Path) -> Result<FileName, ImportError> {
+    fn below(&self, path: &Path) -> Result<FileName, OpsError> {
         let prefix = self.prefix.dir();
         let inside =
             |path: &Path| path.strip_prefix(prefix).ok().map(|below| below.as_os_str().as_bytes().to_vec());
@@ -168,32 +123,37 @@ impl Import<'_> {
         let is_there = || self.files().status(&given).is_ok();
         let from_prefix = || inside(&param::normalise(&prefix.join(path))).filter(|_| !is_there());
         let below = inside(&given).or_else(really).or_else(from_prefix);
-        let below =
-            below.ok_or_else(|| ImportError::Outside { path: given.clone(), prefix: prefix.to_owned() })?;
-        Ok(FileName::parse(&below)?)
+        let outside = || {
+            OpsError::Refused(format!(
+                "{} is outside the prefix directory {}; move it there, or name the right directory with --prefix",
+                given.display(),
+                prefix.display()
+            ))
+        };
+        Ok(FileName::parse(&below.ok_or_else(outside)?)?)
     }
 
-    fn refuse_claimed(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
+    fn refuse_claimed(&self, names: &[Vec<FileName>]) -> Result<(), OpsError> {
         let unread = |name: &FileName| PrefixFile { name: name.clone(), bytes: None, crc: None };
         let lists: Vec<Vec<_>> = names.iter().map(|names| names.iter().map(unread).collect()).collect();
         let sharing = self.ledger().sharing(&self.descriptor(0), &lists)?;
         let Some(&id) = sharing.first() else { return self.refuse_scavenged(names) };
         let entry = self.ledger().index()?.entry(id);
         let name = entry.map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).unwrap_or_default();
-        Err(ImportError::Refused(format!(
+        Err(OpsError::Refused(format!(
             "dataset {id} `{name}' has files of these names already; a file belongs to one dataset only"
         )))
     }
 
     /// Files of a dataset that was scavenged and is yet to be built: nothing could be built of it any more.
-    fn refuse_scavenged(&self, names: &[Vec<FileName>]) -> Result<(), ImportError> {
+    fn refuse_scavenged(&self, names: &[Vec<FileName>]) -> Result<(), OpsError> {
         let names: HashSet<&FileName> = names.iter().flatten().collect();
         let index = self.ledger().index()?;
         let is_listed = |id: u64| index.entry(id).is_some_and(|entry| entry.complete);
         for id in self.prefix.dataset_ids(self.files())?.into_iter().filter(|&id| !is_listed(id)) {
             let Some(scan) = Scan::read(self.files(), self.prefix, id)? else { continue };
             if scan.records().flat_map(|record| &record.files).any(|file| names.contains(&file.name)) {
-                return Err(ImportError::Refused(format!(
+                return Err(OpsError::Refused(format!(
                     "files of these names were saved from the cache for dataset {id} `{}'; complete it with \
                      `scr index --build {id}', or remove {} to import its files",
                     String::from_utf8_lossy(&scan.any.dataset.name),
@@ -205,11 +165,11 @@ impl Import<'_> {
     }
 
     /// Reads every file, and makes sure that its bytes are safe.
-    fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, ReadFile>, ImportError> {
+    fn read(&self, names: &[&FileName]) -> Result<BTreeMap<FileName, ReadFile>, OpsError> {
         let one = |name: &&FileName| {
             let path = self.prefix.file(name);
             if self.files().status(&path).is_ok_and(|status| status.kind == Kind::Link) {
-                return Err(ImportError::Refused(format!(
+                return Err(OpsError::Refused(format!(
                     "{} is a symbolic link; give the file that it leads to",
                     path.display()
                 )));
@@ -221,7 +181,7 @@ impl Import<'_> {
             let after = file.status().at("look at", &path)?;
             let version = version(&after);
             if version != self::version(&before) {
-                return Err(ImportError::Changed { path });
+                return Err(changed(&path));
             }
             let name = (*name).clone();
             let file = PrefixFile { name: name.clone(), bytes: Some(after.len), crc: Some(crc) };
@@ -236,16 +196,16 @@ impl Import<'_> {
         names: &[Vec<FileName>],
         read: &BTreeMap<FileName, ReadFile>,
         running: &mut Running,
-    ) -> Result<(), ImportError> {
+    ) -> Result<(), OpsError> {
         if let Some(line) = running.newcomer() {
-            return Err(ImportError::JobRuns { line });
+            return Err(job_runs(&line));
         }
         for ReadFile { file, version: then } in read.values() {
             let path = self.prefix.file(&file.name);
             let now = self.files().status(&path).at("look at", &path)?;
             refuse_linked(&path, &now)?;
             if version(&now) != *then {
-                return Err(ImportError::Changed { path });
+                return Err(changed(&path));
             }
         }
         self.refuse_claimed(names)
@@ -257,7 +217,7 @@ impl Import<'_> {
         names: &[Vec<FileName>],
         read: &BTreeMap<FileName, ReadFile>,
         mut running: Running,
-    ) -> Result<Imported, ImportError> {
+    ) -> Result<Imported, OpsError> {
         let (files, prefix) = (self.files(), self.prefix);
         let list = |names: &Vec<FileName>| {
             names.iter().filter_map(|name| read.get(name).map(|read| read.file.clone())).collect()
@@ -276,7 +236,7 @@ impl Import<'_> {
         prefix.make_dataset_dir(files, dataset.id)?;
         let mark = prefix.import_mark(dataset.id);
         files.write_tree(&mark, &KvTree::new(), FILE_MODE, Durability::Synced)?;
-        let written = self.ledger().write_lists(&dataset, &lists).map_err(ImportError::from).and_then(|()| {
+        let written = self.ledger().write_lists(&dataset, &lists).map_err(OpsError::from).and_then(|()| {
             let now = self.env.local_time();
             self.ledger().commit(now).list_in_place(&dataset, &lists, |index| {
                 self.refuse_taken(index)?;
@@ -338,15 +298,28 @@ fn version(status: &Status) -> Version {
     (status.identity, status.len, status.mtime)
 }
 
-fn refuse_linked(path: &Path, status: &Status) -> Result<(), ImportError> {
+fn refuse_linked(path: &Path, status: &Status) -> Result<(), OpsError> {
     match status.links {
         0 | 1 => Ok(()),
         // By another name it may belong to another dataset, or be written to.
-        links => Err(ImportError::Refused(format!(
+        links => Err(OpsError::Refused(format!(
             "{} has {links} names (hard links); give a copy of it, or remove the other names",
             path.display()
         ))),
     }
+}
+
+/// A file is being written.
+fn changed(path: &Path) -> OpsError {
+    let path = path.display();
+    OpsError::Refused(format!("{path} was changed while it was read; import it when nobody writes to it"))
+}
+
+/// A job is at work, and has this line in `running`.
+fn job_runs(line: &str) -> OpsError {
+    OpsError::Refused(format!(
+        "a job runs in the prefix directory ({line}); import the files when it has ended"
+    ))
 }
 
 const BLOCK_BYTES: u64 = 1 << 20;

@@ -8,6 +8,7 @@
 //! | `unsaved` | which datasets would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
 //! | `deleting` | the same, with its files |
+//! | `error` | why a command has not done what it was asked for |
 //! | `extract` | writes files out of their containers |
 //! | `import` | files that were not written through scr become a dataset |
 //! | `inspect` | which datasets in the caches of the nodes can be made whole |
@@ -22,6 +23,7 @@
 
 mod deleting;
 mod dropping;
+mod error;
 mod extract;
 mod holdings;
 mod import;
@@ -31,11 +33,12 @@ mod saving;
 pub mod scrub;
 mod unsaved;
 
-pub use deleting::{delete_dataset, DeleteError};
+pub use deleting::delete_dataset;
 pub use dropping::{drop_dataset, drop_later, Dropped};
-pub use extract::{extract, ExtractError, Extracted};
+pub use error::OpsError;
+pub use extract::{extract, Extracted};
 pub use holdings::{holdings, Copy, Found, Held};
-pub use import::{Import, ImportError, Imported};
+pub use import::{Import, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
 pub use saving::{may_lack_entries, Plan, Saving};

@@ -12,7 +12,7 @@ use crate::typed::route_values;
 use scr_base::describe;
 use scr_base::fs::Files;
 use scr_comm::collective::{agree_at, barrier};
-use scr_comm::{AnyError, Collective, Comm, Rank};
+use scr_comm::{Collective, Comm, Rank};
 use scr_prefix::ledger::{expect_lock, By, Fence, LedgerDir, Request};
 use scr_prefix::{Prefix, PrefixError, PrefixFile, Rank2File};
 use std::io::ErrorKind;
@@ -55,22 +55,22 @@ impl Deleting<'_> {
     fn run_alone(&self, id: u64, locked: Result<Option<Fence<'_>>, PrefixError>) -> Collective<Note> {
         let (mut note, mut shares) = (None, Vec::new());
         let opened = locked.and_then(|fence| {
-            self.on_rank_0(|| {
+            if fence.is_some() {
                 (note, shares) = self.open(id)?;
-                Ok(expect_lock(fence, &self.prefix.dataset_dir(id))?)
-            })?;
+                expect_lock(fence, &self.prefix.dataset_dir(id))?;
+            }
             Ok(fence)
         });
-        let fence = self.agree(opened)?;
+        let fence = agree_at(self.comm, self.node, opened)?;
         let shares: Vec<(Rank, Vec<PrefixFile>)> = route_values(self.comm, &shares)?;
         let mine: Vec<PrefixFile> = shares.into_iter().flat_map(|(_, list)| list).collect();
-        self.agree(self.remove(id, &mine, fence))?;
+        agree_at(self.comm, self.node, self.remove(id, &mine, fence))?;
         for file in &mine {
             self.remove_emptied(&self.prefix.file(&file.name));
         }
         barrier(self.comm)?;
-        let closed = self.on_rank_0(|| self.close(id, fence));
-        self.agree(closed).map(|()| note)
+        let closed = fence.map_or(Ok(()), |_| self.close(id, fence));
+        agree_at(self.comm, self.node, closed).map(|()| note)
     }
 
     /// Invalidates the dataset, and distributes its files over the ranks.
@@ -145,18 +145,6 @@ impl Deleting<'_> {
 
     fn ledger(&self) -> LedgerDir<'_> {
         LedgerDir { files: self.files, prefix: self.prefix }
-    }
-
-    fn on_rank_0(&self, work: impl FnOnce() -> Result<(), PrefixError>) -> Result<(), PrefixError> {
-        if self.comm.rank() == Rank(0) {
-            work()
-        } else {
-            Ok(())
-        }
-    }
-
-    fn agree<T, E: Into<AnyError>>(&self, result: Result<T, E>) -> Collective<T> {
-        agree_at(self.comm, self.node, result)
     }
 }
 

@@ -231,20 +231,13 @@ pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, Loss>) -> Result<(
 }
 
 /// Removes from cache the datasets of this prefix directory, and parts whose filemaps say nothing, but for those that another job
-/// is writing. Collective.
-pub(crate) fn purge(job: &Job, cache: &Cache) -> Result<(), CommError> {
-    purge_where(job, cache, |_| true)
-}
-
-/// Removes from cache the records of datasets whose files lie in the prefix directory. Collective.
-pub(crate) fn purge_bypass(job: &Job, cache: &Cache) -> Result<(), CommError> {
-    purge_where(job, cache, |part| part.map.record.as_ref().is_some_and(|record| record.protection.bypass))
-}
-
-fn purge_where(job: &Job, cache: &Cache, goes: impl Fn(&LocalPart) -> bool) -> Result<(), CommError> {
+/// is writing; or only the records of datasets whose files lie in the prefix directory. Collective.
+pub(crate) fn purge(job: &Job, cache: &Cache, only_in_place: bool) -> Result<(), CommError> {
+    let lies_there =
+        |part: &LocalPart| part.map.record.as_ref().is_some_and(|record| record.protection.bypass);
     let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, scan::scan(job, cache)?.parts)?;
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
-    all.filter(|part| goes(part)).for_each(|part| part.remove_unless_held(job));
+    all.filter(|part| !only_in_place || lies_there(part)).for_each(|part| part.remove_unless_held(job));
     barrier(&*job.comm)
 }
 

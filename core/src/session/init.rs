@@ -80,7 +80,7 @@ impl Session {
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
         if session.job.purges(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
-            rebuild::purge_bypass(&session.job, &session.cache)?;
+            rebuild::purge(&session.job, &session.cache, true)?;
         }
         prepare_prefix(&session.job, &session.running, app)?;
         session.halt = HaltConditions::begin(&session.job)?;
@@ -189,7 +189,7 @@ impl Session {
         let began = self.job.elapsed();
         let purge = self.job.purges(&param::CACHE_PURGE) || !self.job.params.get(&param::DISTRIBUTE);
         if purge {
-            rebuild::purge(&self.job, &self.cache)?;
+            rebuild::purge(&self.job, &self.cache, false)?;
         }
         let Self { job, cache, schemes, .. } = &*self;
         let mut found = rebuild::all(Rebuild { job, cache, schemes, is_shared })?;

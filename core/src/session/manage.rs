@@ -29,7 +29,7 @@ impl Session {
         self.wait_until_protected()?;
         // A newer checkpoint under way would become the current one once it has arrived.
         self.with_flushes(Flushes::finish_all)?;
-        let listed = find_listed(&self.job, |index| {
+        let find = |index: &Index| {
             let id = index.id_of(name)?;
             let entry = index.entry(id);
             if entry.as_ref().is_some_and(|entry| !entry.is_checkpoint()) {
@@ -38,7 +38,9 @@ impl Session {
             let seq = entry.as_ref().map_or(Seq { run: 0, id }, IndexEntry::seq);
             let known = entry.and_then(|entry| entry.dataset).and_then(|dataset| dataset.checkpoint_id);
             Some(Listed::Checkpoint(seq, known.unwrap_or(0)))
-        })?;
+        };
+        let listed = self.job.on_first(|| self.job.ledger().look(find));
+        let listed = listed.map_err(|error| error.doing("reading the index of the prefix directory"))?;
         let Self { job, cache, schemes, restart, .. } = self;
         let (seq, checkpoint) = match listed {
             Some(Listed::Checkpoint(seq, checkpoint)) => (seq, checkpoint),
@@ -99,13 +101,16 @@ impl Session {
         let in_cache = self.end_flushes_of(name)?;
         // Nothing that is deleted is left to be listed again.
         let alone = self.job.run.number_alone().filter(|_| is_deletion);
-        let (mut was_listed, mut dropped) = (true, Ok(None));
+        let (which, mut was_listed, mut dropped) = (Dropping::Named(name), true, Ok(None));
         for step in Leave::ORDER {
             match step {
-                Leave::Record => self.give_up(name, &in_cache, alone)?,
+                // No later run brings back a dataset of this name that there is now.
+                Leave::Record => {
+                    let is_left = |left: &DatasetDescriptor| left.name == name;
+                    self.cache.give_up(&self.job, &in_cache, is_left, which, alone, None)?;
+                }
                 Leave::Index if is_deletion => was_listed = delete::named(&self.job, name)?,
                 Leave::Index => {
-                    let which = Dropping::Named(name);
                     dropped = self.job.do_on_first(|| self.job.ledger().drop_datasets(which, run));
                 }
                 // There it would be restarted from, and flushed and listed again by the next run.
@@ -144,12 +149,6 @@ impl Session {
         Ok(())
     }
 
-    /// No later run brings back a dataset of this name that there is now.
-    fn give_up(&mut self, name: &[u8], in_cache: &[u64], alone: Option<u64>) -> Result<(), Error> {
-        let is_left = |left: &DatasetDescriptor| left.name == name;
-        self.cache.give_up(&self.job, in_cache, is_left, Dropping::Named(name), alone, None)
-    }
-
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
         self.expect_idle(call)?;
         match same_everywhere(&*self.job.comm, name) {
@@ -173,10 +172,4 @@ enum Listed {
     /// Its place, and its number.
     Checkpoint(Seq, u64),
     Output(Candidate),
-}
-
-/// The findings of rank 0 on one dataset in the index, on all ranks.
-fn find_listed(job: &Job, find: impl FnOnce(&Index) -> Option<Listed>) -> Result<Option<Listed>, Error> {
-    let found = job.on_first(|| job.ledger().look(find));
-    found.map_err(|error| error.doing("reading the index of the prefix directory"))
 }

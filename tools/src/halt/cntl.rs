@@ -1,6 +1,7 @@
 //! `scr halt-cntl`, and C SCR's name for it: sets, unsets and lists the conditions of one halt file, for scripts. `scr halt` is
 //! what people use.
 
+use super::change;
 use super::show::HaltStatus;
 use crate::environment;
 use crate::output::{print, Answer};
@@ -9,7 +10,6 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use scr_prefix::{Halt, Prefix};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 2 error.";
@@ -33,8 +33,8 @@ pub(crate) struct HaltCntlArgs {
     #[arg(short, long, value_name = "TIME", value_parser = time::seconds_or_ahead)]
     after: Option<i64>,
     /// Set the halt seconds
-    #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
-    seconds: Option<Duration>,
+    #[arg(short, long, value_name = "SECONDS", value_parser = time::whole_seconds)]
+    seconds: Option<i64>,
     /// Set the reason
     #[arg(short, long, value_name = "REASON")]
     reason: Option<String>,
@@ -85,21 +85,12 @@ fn prefix_of(file: &Path) -> Option<Prefix> {
 
 impl HaltCntlArgs {
     fn apply(&self, halt: &mut Halt) {
-        for condition in &self.unset {
-            match condition {
-                Condition::C => halt.checkpoints_left = None,
-                Condition::B => halt.exit_before = None,
-                Condition::A => halt.exit_after = None,
-                Condition::S => halt.halt_seconds = None,
-                Condition::R => halt.exit_reason = None,
-            }
-        }
-        let seconds = self.seconds.map(|seconds| i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX));
-        // A condition that is both set and unset counts as set.
-        halt.checkpoints_left = self.checkpoints.or(halt.checkpoints_left);
-        halt.exit_before = self.before.or(halt.exit_before);
-        halt.exit_after = self.after.or(halt.exit_after);
-        halt.halt_seconds = seconds.or(halt.halt_seconds);
-        halt.exit_reason = self.reason.clone().or(halt.exit_reason.take());
+        use Condition::{A, B, C, R, S};
+        let unset = |condition| self.unset.contains(&condition);
+        change(&mut halt.checkpoints_left, self.checkpoints, unset(C));
+        change(&mut halt.exit_before, self.before, unset(B));
+        change(&mut halt.exit_after, self.after, unset(A));
+        change(&mut halt.halt_seconds, self.seconds, unset(S));
+        change(&mut halt.exit_reason, self.reason.clone(), unset(R));
     }
 }

@@ -20,7 +20,6 @@ use scr_config::param;
 use scr_prefix::{newest_allocation, ChangedEnd, Halt, Prefix};
 use show::HaltStatus;
 use std::path::PathBuf;
-use std::time::Duration;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
@@ -69,8 +68,8 @@ struct Conditions {
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
     before: Option<Ahead>,
     /// Halt this long before the time of --before, or before the allocation ends
-    #[arg(short, long, value_name = "SECONDS", value_parser = time::length)]
-    seconds: Option<Duration>,
+    #[arg(short, long, value_name = "SECONDS", value_parser = time::whole_seconds)]
+    seconds: Option<i64>,
     /// The allocation ends at TIME: its time limit was changed, and the job does not know
     #[arg(long, value_name = "TIME", value_parser = time::ahead)]
     end: Option<Ahead>,
@@ -190,10 +189,6 @@ impl Conditions {
         let times = [&self.after, &self.before, &self.end].into_iter().flatten();
         times.filter_map(|time| time.doubt.as_deref())
     }
-
-    fn halt_seconds(&self) -> Option<i64> {
-        self.seconds.map(|seconds| i64::try_from(seconds.as_secs()).unwrap_or(i64::MAX))
-    }
 }
 
 impl HaltArgs {
@@ -203,7 +198,7 @@ impl HaltArgs {
         let [after, before, _] = set.times();
         change(&mut halt.exit_after, after, unset.unset_after);
         change(&mut halt.exit_before, before, unset.unset_before);
-        change(&mut halt.halt_seconds, set.halt_seconds(), unset.unset_seconds);
+        change(&mut halt.halt_seconds, set.seconds, unset.unset_seconds);
         // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
         let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
         change(&mut halt.exit_reason, reason, unset.unset_reason);
@@ -215,6 +210,7 @@ impl HaltArgs {
     }
 }
 
+/// Sets or unsets a condition. One that is both set and unset counts as set.
 fn change<T>(condition: &mut Option<T>, set: Option<T>, unset: bool) {
     if set.is_some() || unset {
         *condition = set;

@@ -26,7 +26,7 @@ impl HaltStatus {
     pub(super) fn of(env: &Env, prefix: &Prefix, halt: Option<&Halt>) -> Self {
         let halt = halt.cloned().unwrap_or_default();
         // The other conditions are shown all the same where nothing is known of an allocation.
-        let job = JobContext::of(&JobArgs::at(prefix.dir()));
+        let job = JobContext::on(&JobArgs::at(prefix.dir()), None);
         let end = job.as_ref().map(|job| job.allocation.end()).unwrap_or_default();
         let holds = halt.reason(environment::now(env), end).map(|reason| match reason {
             HaltReason::ExitAfter { time } => {

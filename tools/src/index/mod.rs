@@ -21,8 +21,8 @@ use scr_base::message::amount;
 use scr_config::param;
 use scr_core::scavenge::{BuildError, Builder};
 use scr_ops::{
-    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped,
-    ExtractError, Extracted, Held, Import, Imported, Plan, Saving,
+    delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped, Extracted,
+    Held, Import, Imported, OpsError, Plan, Saving,
 };
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushFile, Prefix, PrefixError};
@@ -375,7 +375,7 @@ fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result
     let extracted = extract(env, prefix, &named(env, prefix, name));
     drop(progress);
     let extracted = match extracted {
-        Err(error @ ExtractError::NoDataset { .. }) => {
+        Err(error @ OpsError::NoDataset(_)) => {
             warn(error);
             show(json, json!({ "name": name.to_string_lossy(), "found": false }), "")?;
             return Ok(Answer::No);

@@ -163,7 +163,7 @@ pub(crate) struct ShouldExitArgs {
 
 /// `scr should-exit`: whether a script must not start the job again, and why.
 pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
-    let job = JobContext::of(&args.job)?;
+    let job = JobContext::on(&args.job, None)?;
     let prefix = Prefix::new(job.params.get(&param::PREFIX));
     let now = environment::now(&job.env);
     let end = job.allocation.end();

@@ -197,18 +197,10 @@ pub(crate) struct JobContext {
 }
 
 impl JobContext {
-    /// The allocation of the job that is given.
+    /// The allocation of the job that is given, with these nodes, where some are given.
     ///
     /// # Errors
     /// It cannot be found out.
-    pub(crate) fn of(job: &JobArgs) -> Result<Self> {
-        Self::on(job, None)
-    }
-
-    /// The same with these nodes, where some are given.
-    ///
-    /// # Errors
-    /// As for [`of`](Self::of).
     pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
         let (env, overrides) = job.environment()?;
         Self::in_env(env, &Overrides { nodes, ..overrides })
@@ -217,7 +209,7 @@ impl JobContext {
     /// The job of this environment.
     ///
     /// # Errors
-    /// As for [`of`](Self::of).
+    /// As for [`on`](Self::on).
     pub(crate) fn in_env(env: Env, overrides: &Overrides) -> Result<Self> {
         let params = environment::params(&env);
         let manifests = crate::machine::Manifests::load(&env)?;

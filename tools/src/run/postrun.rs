@@ -40,7 +40,7 @@ pub(crate) struct PostrunArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
-    let job = JobContext::of(&args.job)?;
+    let job = JobContext::on(&args.job, None)?;
     if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }

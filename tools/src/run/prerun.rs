@@ -30,7 +30,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     let (env, _) = args.job.environment()?;
     let params = environment::params(&env);
     if params.get(&param::ENABLE) {
-        let JobContext { allocation, .. } = JobContext::of(&args.job)?;
+        let JobContext { allocation, .. } = JobContext::on(&args.job, None)?;
         health::excluded(&allocation, &params, &mut |line| warn(line))?;
         prepare(&env, &params)?;
         if agents::are_configured(&params) {

@@ -60,7 +60,7 @@ struct EnvWhat {
 
 /// `scr env`.
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
-    let job = JobContext::of(&args.job)?;
+    let job = JobContext::on(&args.job, None)?;
     let what = &args.what;
     let nodes = || hostlist::compress(&job.allocation.nodes);
     let end = || job.allocation.end_time.map(|end| end.to_string());
@@ -178,7 +178,7 @@ pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let params = environment::params(&env);
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
-    let context = JobContext::of(&job)
+    let context = JobContext::on(&job, None)
         .inspect_err(|error| {
             warn(format_args!("nothing is known of the allocation, so only the halt file counts: {error:#}"));
         })
