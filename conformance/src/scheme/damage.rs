@@ -35,11 +35,6 @@ fn is_found(kit: &mut Kit<'_>, set: &SetUp, place: impl FnOnce() -> String) -> T
 /// The survivors' redundancy is that of an older dataset, whose data had the same lengths; or the set was one of
 /// other processes.
 pub(super) fn other_dataset(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "stale redundancy: that of another dataset or another set is found out",
-        "Write a header at the start of the redundancy with the dataset's id and the world ranks of all members. \
-         Compare all of it in `rebuild`, and return `Corrupt` where it differs.",
-    )?;
     for set in sets(kit) {
         let size = set.members.len();
         let mut later = losing_first(&set);
@@ -66,10 +61,6 @@ pub(super) fn other_dataset(kit: &mut Kit<'_>) -> Tried {
 
 /// Which bytes name the dataset is found by protecting the same data as another one.
 pub(super) fn flipped_identity(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "flipped bits in what names the dataset are found",
-        "Compare every byte of the header in `rebuild`, not only a part of it.",
-    )?;
     for set in sets(kit) {
         let size = set.members.len();
         let mut later = set.clone();
@@ -93,11 +84,6 @@ pub(super) fn flipped_identity(kit: &mut Kit<'_>) -> Tried {
 /// Bits flipped in a survivor's files. The host knows the checksums and finds what comes out wrong, marks the
 /// survivor lost and tries again; the scheme must neither panic nor hang nor spoil anybody's files on the way.
 pub(super) fn flipped_bits(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "flipped bits in data and redundancy: no panic, no hang, and a second try without the culprit",
-        "Check every length and number that is read from the redundancy before it is used, and write to lost \
-         members only.",
-    )?;
     let promises = kit.promises.clone();
     for set in sets(kit) {
         let size = set.members.len();

@@ -11,11 +11,6 @@ const END: &str =
 
 /// A member fails or dies at any of its calls while redundancy is made.
 pub(super) fn in_protect(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "failures and deaths in protect: everybody comes to an end",
-        "Return the error of every call of the host at once, with `?`, and do not call `exchange` again after one \
-         of its errors.",
-    )?;
     for data in kinds(kit) {
         let Some(set) = kit.set(data).ok() else { continue };
         let clean_run = kit.call(&set, Call::Protect);
@@ -26,10 +21,6 @@ pub(super) fn in_protect(kit: &mut Kit<'_>) -> Tried {
 
 /// A member fails or dies at any of its calls while lost files are recovered; after that it must still be possible.
 pub(super) fn in_rebuild(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "failures and deaths in rebuild: everybody comes to an end, and another try succeeds",
-        "Return the error of every call of the host at once, with `?`, and write to lost members only.",
-    )?;
     let call = Call::Rebuild(kit.limits.format);
     for data in kinds(kit) {
         let Some(set) = kit.protected(data) else { continue };
@@ -46,10 +37,6 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) -> Tried {
 
 /// The user cancels: the member that learns of it gives up, and takes the others with it.
 pub(super) fn cancelled(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "cancelled: everybody comes to an end",
-        "Return the error of `progress` unchanged. The other members then get `Aborted`.",
-    )?;
     for data in kinds(kit) {
         let Some(set) = kit.protected(data) else { continue };
         try_cancel(kit, &set, Call::Protect)?;

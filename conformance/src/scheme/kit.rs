@@ -67,6 +67,12 @@ impl<'a> Kit<'a> {
         self.go_on()
     }
 
+    /// Nothing was promised that the check could try.
+    pub(super) fn leave_out(&mut self) -> Tried {
+        self.report.checks.pop();
+        None
+    }
+
     /// Records how one try went; an error is what came instead.
     pub(super) fn record(
         &mut self,

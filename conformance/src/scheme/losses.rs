@@ -9,11 +9,6 @@ const RETURN: &str = "every file of every member to come back byte for byte";
 
 /// Protect, then rebuild with nothing lost.
 pub(super) fn round_trip(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "round trip: protect leaves the data alone, and rebuild has nothing to do",
-        "Let `protect` only read the data, let `rebuild` write nothing where nobody is lost, and receive every \
-         message with exactly the length that was sent.",
-    )?;
     for (size, _) in kit.sizes(|_| true) {
         let set = kit.protected(plain(size))?;
         comes_back(kit, &set, &vec![false; size as usize])?;
@@ -23,10 +18,6 @@ pub(super) fn round_trip(kit: &mut Kit<'_>) -> Tried {
 
 /// Every pattern of losses that the scheme promises to survive.
 pub(super) fn promised(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "promised losses: every pattern comes back",
-        "Restore data and redundancy of every lost member, or promise fewer losses. Write to lost members only.",
-    )?;
     for (size, promise) in kit.sizes(|_| true) {
         let set = kit.protected(plain(size))?;
         for lost in patterns(size, 1..=promise) {
@@ -43,11 +34,7 @@ pub(super) fn promised(kit: &mut Kit<'_>) -> Tried {
 
 /// The promise that users read in the manifest: every pattern of this many losses, also where the scheme itself promises fewer.
 pub(super) fn tolerated(kit: &mut Kit<'_>) -> Tried {
-    let tolerates = kit.limits.tolerates?;
-    kit.begin(
-        "tolerated losses: members are rebuilt as the manifest says",
-        "Let `tolerates` in the manifest be what `losses_survived` returns for sets that are large enough.",
-    )?;
+    let Some(tolerates) = kit.limits.tolerates else { return kit.leave_out() };
     let large_enough = kit.sizes(|size| size > tolerates);
     if large_enough.is_empty() {
         let came = Err(format!("none is, of {:?}", kit.limits.set_sizes));
@@ -68,11 +55,6 @@ pub(super) fn tolerated(kit: &mut Kit<'_>) -> Tried {
 
 /// One loss more than promised, and the loss of all: either the scheme says that it can, and does, or it refuses.
 pub(super) fn beyond(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "beyond the promise: refused, and nothing invented",
-        "Compare `lost` with what is needed before anything is written, and return `TooManyLost` on all members. \
-         Let `recoverable` say the same.",
-    )?;
     for (size, promise) in kit.sizes(|_| true) {
         let set = kit.protected(plain(size))?;
         let more = patterns(size, promise + 1..=promise + 1);
@@ -91,11 +73,6 @@ pub(super) fn beyond(kit: &mut Kit<'_>) -> Tried {
 
 /// Empty, tiny and very different lengths.
 pub(super) fn uneven(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "uneven and empty files: every promised loss comes back",
-        "Take the lengths from `data_len` for every member; pad with zeros in memory, and never write past the \
-         end of a file.",
-    )?;
     for (size, promise) in kit.sizes(|size| size <= 5) {
         for lens in lengths(size as usize) {
             let Some(set) = kit.protected(members(lens)) else {
@@ -126,10 +103,6 @@ fn lengths(size: usize) -> Vec<Vec<usize>> {
 
 /// Enough data that a scheme has to work in blocks, with lengths around powers of two.
 pub(super) fn much(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "much data: promised losses come back",
-        "Check the arithmetic of blocks at their ends: the last block of a member may be shorter or missing.",
-    )?;
     let much = kit.limits.much;
     for (size, promise) in kit.sizes(|size| size == 2 || size == 4) {
         let power = (much / 2).next_power_of_two();

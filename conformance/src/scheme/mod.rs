@@ -30,30 +30,60 @@ pub use kit::{Factory, Limits};
 pub use set::{Call, Ended, Injected, Outcome, SetUp, Stored};
 
 use crate::Report;
-use kit::Kit;
+use kit::{Kit, Tried};
+
+/// What tries a check, its name, and what usually helps where it fails.
+type Check = (fn(&mut Kit<'_>) -> Tried, &'static str, &'static str);
+
+macro_rules! checks {
+    ($($check:path: $name:literal, $cure:literal;)*) => { &[$(($check, $name, $cure)),*] };
+}
+
+const CHECKS: &[Check] = checks! {
+    promises::set_sizes: "set sizes: taken with a sensible promise, or refused with a reason",
+        "Let `losses_survived` return less than the size of the set, or `Refused` with a text that says which sizes \
+         work. Compute `redundancy_len` from the shape and the options alone.";
+    promises::set_of_one: "set of one: nothing promised, nothing invented",
+        "Promise no loss in a set of one. If its member is lost, let `rebuild` return `TooManyLost` before it \
+         writes anything.";
+    losses::round_trip: "round trip: protect leaves the data alone, and rebuild has nothing to do",
+        "Let `protect` only read the data, let `rebuild` write nothing where nobody is lost, and receive every \
+         message with exactly the length that was sent.";
+    losses::promised: "promised losses: every pattern comes back",
+        "Restore data and redundancy of every lost member, or promise fewer losses. Write to lost members only.";
+    losses::tolerated: "tolerated losses: members are rebuilt as the manifest says",
+        "Let `tolerates` in the manifest be what `losses_survived` returns for sets that are large enough.";
+    losses::beyond: "beyond the promise: refused, and nothing invented",
+        "Compare `lost` with what is needed before anything is written, and return `TooManyLost` on all members. \
+         Let `recoverable` say the same.";
+    losses::uneven: "uneven and empty files: every promised loss comes back",
+        "Take the lengths from `data_len` for every member; pad with zeros in memory, and never write past the end \
+         of a file.";
+    losses::much: "much data: promised losses come back",
+        "Check the arithmetic of blocks at their ends: the last block of a member may be shorter or missing.";
+    damage::other_dataset: "stale redundancy: that of another dataset or another set is found out",
+        "Write a header at the start of the redundancy with the dataset's id and the world ranks of all members. \
+         Compare all of it in `rebuild`, and return `Corrupt` where it differs.";
+    damage::flipped_identity: "flipped bits in what names the dataset are found",
+        "Compare every byte of the header in `rebuild`, not only a part of it.";
+    damage::flipped_bits: "flipped bits in data and redundancy: no panic, no hang, and a second try without the culprit",
+        "Check every length and number that is read from the redundancy before it is used, and write to lost \
+         members only.";
+    faults::in_protect: "failures and deaths in protect: everybody comes to an end",
+        "Return the error of every call of the host at once, with `?`, and do not call `exchange` again after one \
+         of its errors.";
+    faults::in_rebuild: "failures and deaths in rebuild: everybody comes to an end, and another try succeeds",
+        "Return the error of every call of the host at once, with `?`, and write to lost members only.";
+    faults::cancelled: "cancelled: everybody comes to an end",
+        "Return the error of `progress` unchanged. The other members then get `Aborted`.";
+};
 
 /// Puts a scheme through all checks. After a call that hangs no more is tried, since its threads are still about.
 pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
     let mut kit = Kit::new(factory, limits);
-    let checks = [
-        promises::set_sizes,
-        promises::set_of_one,
-        losses::round_trip,
-        losses::promised,
-        losses::tolerated,
-        losses::beyond,
-        losses::uneven,
-        losses::much,
-        damage::other_dataset,
-        damage::flipped_identity,
-        damage::flipped_bits,
-        faults::in_protect,
-        faults::in_rebuild,
-        faults::cancelled,
-    ];
-    for check in checks {
+    for (check, name, cure) in CHECKS {
         // One that ends early hinders no other.
-        let _ = check(&mut kit);
+        _ = kit.begin(name, cure).and_then(|()| check(&mut kit));
     }
     kit.into_report()
 }

@@ -7,11 +7,6 @@ use scr_plugin_api::{PluginErrorKind, SetShape};
 
 /// Every size is taken or refused in order; what is promised makes sense and is the same whoever asks.
 pub(super) fn set_sizes(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "set sizes: taken with a sensible promise, or refused with a reason",
-        "Let `losses_survived` return less than the size of the set, or `Refused` with a text that says which \
-         sizes work. Compute `redundancy_len` from the shape and the options alone.",
-    )?;
     for size in kit.limits.set_sizes.clone() {
         let answer = kit.ask(move |scheme| scheme.losses_survived(size));
         let result = match answer {
@@ -60,11 +55,6 @@ fn same_length(kit: &mut Kit<'_>, size: u32) -> Result<(), String> {
 
 /// A set of one cannot be protected, and a job on a single node should run anyway.
 pub(super) fn set_of_one(kit: &mut Kit<'_>) -> Tried {
-    kit.begin(
-        "set of one: nothing promised, nothing invented",
-        "Promise no loss in a set of one. If its member is lost, let `rebuild` return `TooManyLost` before it \
-         writes anything.",
-    )?;
     match kit.ask(|scheme| scheme.losses_survived(1)) {
         Ok(Err(error)) if error.kind == PluginErrorKind::Refused => {
             kit.warn(format!("a set of one is refused, so a job on one node cannot use the scheme: {error}"));

@@ -5,44 +5,24 @@ use super::{Case, Subject};
 use scr_plugin_api::{CopyItem, CopyState};
 use std::fs;
 
-pub(super) const ALL: &[Case] = &[
-    Case {
-        name: "files of every size arrive",
-        cure: "Copy until the source ends, and let `Done` come only when the last byte is written.",
-        run: sizes,
-    },
-    Case {
-        name: "many files arrive in one job",
-        cure: "Let `wait` return only when every item of the job is copied.",
-        run: many,
-    },
-    Case { name: "a job without files is done", cure: "Treat a job without items as done.", run: nothing },
-    Case {
-        name: "a sparse file arrives",
-        cure: "Give the destination the length of the source, also where it ends with zeros.",
-        run: sparse,
-    },
-    Case {
-        name: "a checksum is that of the bytes",
-        cure: "Return the CRC32 of the bytes that were read, or `None`; also `None` for a foreign ticket.",
-        run: checksum,
-    },
-    Case {
-        name: "every block size works",
-        cure: "Take `block_bytes` as a hint: use at least one byte and at most what fits into memory.",
-        run: blocks,
-    },
-    Case {
-        name: "a name that is not text works",
-        cure: "Pass paths as `Path` or bytes, never as `str`.",
-        run: odd_names,
-    },
-    Case {
-        name: "an older destination is replaced",
-        cure: "Truncate the destination when you open it.",
-        run: replaced,
-    },
-];
+cases! {
+    sizes: "files of every size arrive",
+        "Copy until the source ends, and let `Done` come only when the last byte is written.";
+    many: "many files arrive in one job",
+        "Let `wait` return only when every item of the job is copied.";
+    nothing: "a job without files is done",
+        "Treat a job without items as done.";
+    sparse: "a sparse file arrives",
+        "Give the destination the length of the source, also where it ends with zeros.";
+    checksum: "a checksum is that of the bytes",
+        "Return the CRC32 of the bytes that were read, or `None`; also `None` for a foreign ticket.";
+    blocks: "every block size works",
+        "Take `block_bytes` as a hint: use at least one byte and at most what fits into memory.";
+    odd_names: "a name that is not text works",
+        "Pass paths as `Path` or bytes, never as `str`.";
+    replaced: "an older destination is replaced",
+        "Truncate the destination when you open it.";
+}
 
 fn sizes(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();

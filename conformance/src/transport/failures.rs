@@ -5,54 +5,26 @@ use super::{Case, Subject};
 use scr_plugin_api::PluginErrorKind;
 use std::fs;
 
-pub(super) const ALL: &[Case] = &[
-    Case {
-        name: "a source of another size is an error",
-        cure: "Compare the length of the source with `bytes`, and name the source in the error.",
-        run: wrong_size,
-    },
-    Case {
-        name: "a missing source is an error",
-        cure: "Let the job fail with the error of opening the source, and name the source in it.",
-        run: missing,
-    },
-    Case {
-        name: "a source that cannot be read is an error",
-        cure: "Let the job fail with the error of reading, and name the source in it.",
-        run: unreadable,
-    },
-    Case {
-        name: "a missing folder is an error",
-        cure: "Do not create folders: the host does. Name the destination in the error.",
-        run: no_folder,
-    },
-    Case {
-        name: "a destination that cannot be written is an error",
-        cure: "Let the job fail with the error of creating the destination, and name it.",
-        run: unwritable,
-    },
-    Case {
-        name: "a read-only destination is an error",
-        cure: "Return errors of creating and writing as `Io`, and name the destination.",
-        run: read_only,
-    },
-    Case {
-        name: "a full destination is an error and the next job works",
-        cure:
-            "Return errors of writing and syncing as `Io`, name the destination, and free what the job held.",
-        run: full,
-    },
-    Case {
-        name: "one bad file does not spoil the next job",
-        cure: "Keep the state of a job apart from that of others.",
-        run: next_job,
-    },
-    Case {
-        name: "what has failed can be started again",
-        cure: "Let `start` begin again if a job of the same token has failed.",
-        run: again,
-    },
-];
+cases! {
+    wrong_size: "a source of another size is an error",
+        "Compare the length of the source with `bytes`, and name the source in the error.";
+    missing: "a missing source is an error",
+        "Let the job fail with the error of opening the source, and name the source in it.";
+    unreadable: "a source that cannot be read is an error",
+        "Let the job fail with the error of reading, and name the source in it.";
+    no_folder: "a missing folder is an error",
+        "Do not create folders: the host does. Name the destination in the error.";
+    unwritable: "a destination that cannot be written is an error",
+        "Let the job fail with the error of creating the destination, and name it.";
+    read_only: "a read-only destination is an error",
+        "Return errors of creating and writing as `Io`, and name the destination.";
+    full: "a full destination is an error and the next job works",
+        "Return errors of writing and syncing as `Io`, name the destination, and free what the job held.";
+    next_job: "one bad file does not spoil the next job",
+        "Keep the state of a job apart from that of others.";
+    again: "what has failed can be started again",
+        "Let `start` begin again if a job of the same token has failed.";
+}
 
 fn wrong_size(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();

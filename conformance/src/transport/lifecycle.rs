@@ -7,53 +7,26 @@ use super::{Case, Subject};
 use scr_plugin_api::{CopyItem, CopyState, PluginErrorKind, Transport};
 use std::fs;
 
-pub(super) const ALL: &[Case] = &[
-    Case {
-        name: "progress is counted in bytes",
-        cure: "Count the bytes that are at the destination, at most once each.",
-        run: progress,
-    },
-    Case {
-        name: "the same job twice is one copy",
-        cure: "Let the ticket follow from the token, and begin no copy where that job is known.",
-        run: twice,
-    },
-    Case {
-        name: "a token does not stand for two jobs",
-        cure: "Compare the items where a token is known, and refuse another job.",
-        run: reused,
-    },
-    Case {
-        name: "a foreign ticket is an error",
-        cure: "Look the whole ticket up, or check all of it, before anything else.",
-        run: foreign,
-    },
-    Case {
-        name: "nothing is written after cancel",
-        cure: "Let `cancel` return only when the copy has stopped.",
-        run: cancel,
-    },
-    Case {
-        name: "cancelling what is done changes nothing",
-        cure: "Let `cancel` leave a job alone that is done.",
-        run: late_cancel,
-    },
-    Case {
-        name: "what was cancelled can be started again",
-        cure: "Let `start` begin again if a job of the same token was cancelled.",
-        run: resume,
-    },
-    Case {
-        name: "another instance continues with a ticket",
-        cure: "Put all that a job needs into its ticket or on disk, or do not set `survives-job` in the manifest.",
-        run: handed_over,
-    },
-    Case {
-        name: "jobs of several threads do not mix",
-        cure: "Guard what jobs share, and look jobs up by their whole token.",
-        run: threads,
-    },
-];
+cases! {
+    progress: "progress is counted in bytes",
+        "Count the bytes that are at the destination, at most once each.";
+    twice: "the same job twice is one copy",
+        "Let the ticket follow from the token, and begin no copy where that job is known.";
+    reused: "a token does not stand for two jobs",
+        "Compare the items where a token is known, and refuse another job.";
+    foreign: "a foreign ticket is an error",
+        "Look the whole ticket up, or check all of it, before anything else.";
+    cancel: "nothing is written after cancel",
+        "Let `cancel` return only when the copy has stopped.";
+    late_cancel: "cancelling what is done changes nothing",
+        "Let `cancel` leave a job alone that is done.";
+    resume: "what was cancelled can be started again",
+        "Let `start` begin again if a job of the same token was cancelled.";
+    handed_over: "another instance continues with a ticket",
+        "Put all that a job needs into its ticket or on disk, or do not set `survives-job` in the manifest.";
+    threads: "jobs of several threads do not mix",
+        "Guard what jobs share, and look jobs up by their whole token.";
+}
 
 fn twice(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     let transport = (subject.make)();

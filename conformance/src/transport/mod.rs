@@ -7,13 +7,20 @@
 //! ```
 //! # use scr_conformance::transport::run_in_a_folder;
 //! # fn check(make: &dyn Fn() -> Box<dyn scr_plugin_api::Transport>) {
-//! let failures = run_in_a_folder(make, false).unwrap();
-//! assert!(failures.is_empty(), "{failures:#?}");
+//! let report = run_in_a_folder(make, false).unwrap();
+//! assert!(report.passed(), "{report}");
 //! # }
 //! ```
 //!
 //! A job is resumed by its ticket, also in another instance if a copy survives its process. A failed or cancelled job is started
 //! again with the same token.
+
+/// A table of rules: the function that tries each, its name and its cure.
+macro_rules! cases {
+    ($($run:ident: $name:literal, $cure:literal;)*) => {
+        pub(super) const ALL: &[Case] = &[$(Case { name: $name, cure: $cure, run: $run }),*];
+    };
+}
 
 mod cases;
 mod failures;
@@ -61,58 +68,33 @@ pub struct Case {
     run: fn(&Subject<'_>, &mut Stage) -> Result<(), String>,
 }
 
-/// A rule that is not kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Failure {
-    /// The rule.
-    pub case: &'static str,
-    /// The finding instead.
-    pub found: String,
-    /// The usual cure.
-    pub cure: &'static str,
-}
-
-/// How each rule was kept, of which these were not.
-pub fn report(failures: Vec<Failure>) -> Report {
-    let mut checks: Vec<_> =
-        all().map(|case| Check { name: case.name.to_owned(), ..Check::default() }).collect();
-    for Failure { case, found, cure } in failures {
-        checks
-            .iter_mut()
-            .filter(|check| check.name == case)
-            .for_each(|check| check.fail(found.clone(), cure));
-    }
-    Report { checks }
-}
-
 /// All rules.
 pub fn all() -> impl Iterator<Item = &'static Case> {
     cases::ALL.iter().chain(failures::ALL).chain(lifecycle::ALL)
 }
 
-/// Puts a transport through all rules, and gives those it does not keep. After a call that does not return no more is tried.
-pub fn run(subject: &Subject<'_>) -> Vec<Failure> {
+/// Puts a transport through all rules. After a call that does not return no more is tried.
+pub fn run(subject: &Subject<'_>) -> Report {
     let (hung, limit) = (Hung::default(), subject.call);
     let make = || -> Box<dyn Transport> {
         Box::new(Limited { transport: (subject.make)().into(), limit, hung: Arc::clone(&hung) })
     };
     let subject = Subject { make: &make, ..*subject };
     let try_case = |case: &Case| match hung.load(Ordering::Relaxed) {
-        true => {
-            let found = "it was not tried, as a call before has not returned".to_owned();
-            Err(Failure { case: case.name, found, cure: "let the call before return" })
-        }
+        true => case.check(Err(NOT_TRIED.to_owned()), "let the call before return"),
         false => case.run(&subject),
     };
-    all().filter_map(|case| try_case(case).err()).collect()
+    Report { checks: all().map(try_case).collect() }
 }
+
+const NOT_TRIED: &str = "it was not tried, as a call before has not returned";
 
 /// The same in a folder for temporary files, with a full and a read-only file system where they can be mounted. To mount
 /// them takes root. A call may take [`CALL`].
 ///
 /// # Errors
 /// The folder could not be made.
-pub fn run_in_a_folder(make: &dyn Fn() -> Box<dyn Transport>, survives: bool) -> io::Result<Vec<Failure>> {
+pub fn run_in_a_folder(make: &dyn Fn() -> Box<dyn Transport>, survives: bool) -> io::Result<Report> {
     run_within(make, survives, CALL)
 }
 
@@ -124,7 +106,7 @@ pub fn run_within(
     make: &dyn Fn() -> Box<dyn Transport>,
     survives: bool,
     call: Duration,
-) -> io::Result<Vec<Failure>> {
+) -> io::Result<Report> {
     let folder = tempfile::tempdir()?;
     let mounted = |name: &str| {
         let point = folder.path().join(name);
@@ -146,15 +128,15 @@ pub const CALL: Duration = Duration::from_secs(60);
 
 impl Case {
     /// Puts a transport through this rule.
-    ///
-    /// # Errors
-    /// The rule is not kept, or its folder could not be made.
-    pub fn run(&self, subject: &Subject<'_>) -> Result<(), Failure> {
+    pub fn run(&self, subject: &Subject<'_>) -> Check {
         let folder = subject.folder.join(self.name.replace(' ', "_"));
-        std::fs::create_dir_all(&folder)
-            .map_err(|error| format!("the folder {} could not be made: {error}", folder.display()))
-            .and_then(|()| (self.run)(subject, &mut Stage::new(&folder)?))
-            .map_err(|found| Failure { case: self.name, found, cure: self.cure })
+        self.check(Stage::new(&folder).and_then(|mut stage| (self.run)(subject, &mut stage)), self.cure)
+    }
+
+    fn check(&self, kept: Result<(), String>, cure: &str) -> Check {
+        let mut check = Check { name: self.name.to_owned(), ..Check::default() };
+        kept.unwrap_or_else(|found| check.fail(found, cure));
+        check
     }
 }
 

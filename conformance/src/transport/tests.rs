@@ -205,13 +205,14 @@ fn with<T>(wrong: Wrong, examine: impl FnOnce(&dyn Fn() -> Box<dyn Transport>) -
     examine(&|| Box::new(Simple { wrong, jobs: jobs() }))
 }
 
-fn failures_of(wrong: Wrong) -> Vec<Failure> {
+fn report_of(wrong: Wrong) -> Report {
     with(wrong, |make| run_in_a_folder(make, true)).unwrap()
 }
 
 #[test]
 fn a_transport_that_keeps_the_rules_passes() {
-    assert_eq!(failures_of(Nothing), []);
+    let report = report_of(Nothing);
+    assert!(report.passed(), "{report}");
 }
 
 #[test]
@@ -251,8 +252,7 @@ fn each_fault_is_found() {
             let (folder, call) = (folder.path(), CALL);
             case.run(&Subject { make, folder, full: None, read_only: None, survives: true, call })
         });
-        let Err(failure) = outcome else { panic!("{wrong:?} passes: {rule}") };
-        assert!(!failure.cure.is_empty(), "{failure:?}");
+        assert!(outcome.failed == 1 && outcome.cure.is_some(), "{wrong:?}: {outcome}");
     }
 }
 
@@ -282,12 +282,11 @@ impl Transport for Endless {
 #[test]
 fn a_call_that_does_not_return_is_named_and_nothing_else_is_tried() {
     // So long the call that hangs is waited for, and so long the others have, also on a busy machine.
-    let failures = run_within(&|| Box::new(Endless), false, Duration::from_secs(2)).unwrap();
-    assert_eq!(failures.len(), all().count());
-    let hung: Vec<_> =
-        failures.iter().filter(|failure| failure.found.contains("wait has not returned within")).collect();
-    assert!(hung.len() == 1 && failures[0] == *hung[0], "{failures:#?}");
-    assert!(failures[1..].iter().all(|failure| failure.found.contains("not tried")), "{failures:#?}");
+    let report = run_within(&|| Box::new(Endless), false, Duration::from_secs(2)).unwrap();
+    let found: Vec<_> = report.checks.iter().flat_map(|check| &check.failures).collect();
+    assert_eq!(found.len(), all().count());
+    assert!(found[0].contains("wait has not returned within"), "{report}");
+    assert!(found[1..].iter().all(|found| found.contains("not tried")), "{report}");
 }
 
 #[test]
@@ -304,11 +303,11 @@ fn full_and_read_only_file_systems_are_tested_if_they_can_be_mounted() {
     let mut mount = Command::new("mount");
     let source = format!("scr-conformance-{}", dead.id());
     assert!(mount.args(["-t", "tmpfs", &source]).arg(left.path()).status().unwrap().success());
-    let rules: Vec<_> = failures_of(SkipsWhatItCannotWrite).iter().map(|failure| failure.case).collect();
+    let report = report_of(SkipsWhatItCannotWrite);
     for rule in
         ["a read-only destination is an error", "a full destination is an error and the next job works"]
     {
-        assert!(rules.contains(&rule), "{rules:?}");
+        assert!(report.broken().contains(&rule), "{report}");
     }
     let is_mounted = |path: &Path| {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap();

@@ -9,7 +9,7 @@ use anyhow::{bail, Context, Result};
 use scr_base::message::span;
 use scr_conformance::scheme::Limits;
 use scr_conformance::Report;
-use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind};
+use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind, PluginLoadError};
 use scr_plugin_api::KvTree;
 use serde_json::json;
 use std::ffi::OsStr;
@@ -81,14 +81,17 @@ fn within<T>(limit: Duration, what: &'static str, work: impl FnOnce() -> T) -> T
     result
 }
 
-fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {
-    let new = || within(limit, "making one with its options", || open.scheme(options));
-    // The kit makes one for every member of every set; whether it can be made at all is asked before.
+/// The kit makes one for every member of every set, or for every rule; whether it can be made at all is asked before.
+fn maker<T>(limit: Duration, new: impl Fn() -> Result<T, PluginLoadError>) -> Result<impl Fn() -> T> {
+    let new = move || within(limit, "making one with its options", &new);
     new()?;
-    let make = || match new() {
-        Ok(scheme) => scheme,
-        Err(error) => panic!("the scheme was made before, and now: {}", scr_base::describe(&error)),
-    };
+    Ok(move || {
+        new().unwrap_or_else(|error| panic!("it was made before, and now: {}", scr_base::describe(&error)))
+    })
+}
+
+fn scheme(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {
+    let make = maker(limit, || open.scheme(options))?;
     let tolerates = tolerates(open, options)?;
     let limits = Limits { format: open.formats().1, call: limit, tolerates, ..Limits::default() };
     Ok(scr_conformance::scheme::run(&make, &limits))
@@ -105,13 +108,8 @@ fn tolerates(open: &OpenPlugin, options: &KvTree) -> Result<Option<u32>> {
 }
 
 fn transport(open: &OpenPlugin, options: &KvTree, limit: Duration) -> Result<Report> {
-    let new = || within(limit, "making one with its options", || open.transport(options));
-    new()?;
-    let make = || match new() {
-        Ok(transport) => transport,
-        Err(error) => panic!("the transport was made before, and now: {}", scr_base::describe(&error)),
-    };
+    let make = maker(limit, || open.transport(options))?;
     let survives = open.manifest.capabilities.survives_job;
-    let failures = scr_conformance::transport::run_within(&make, survives, limit);
-    Ok(scr_conformance::transport::report(failures.context("cannot make a folder to copy in")?))
+    let report = scr_conformance::transport::run_within(&make, survives, limit);
+    report.context("cannot make a folder to copy in")
 }
