@@ -203,7 +203,10 @@ impl Redundancies {
         for mut descriptor in list {
             let index = descriptor.index;
             if let (true, Some(other)) = (descriptor.output, marked) {
-                problems.push(Problem::new(&descriptor.origin, Cause::TwoOutputs { index, other }));
+                let message = format!(
+                    "CKPT={index} and CKPT={other} both have OUTPUT=1; CKPT={other} is used for output"
+                );
+                problems.push(Problem::new(&descriptor.origin, message));
                 descriptor.output = false;
             }
             if descriptor.output {
@@ -251,23 +254,29 @@ pub(super) fn build(
     let scheme = params.get(&param::COPY_TYPE);
     if scheme != param::FROM_LINES {
         if let Some(line) = params.lines("CKPT").next() {
-            builder
-                .problems
-                .push(Problem::new(&line.origin, Cause::LinesUnused { copy_type: scheme.clone() }));
+            let message = format!(
+                "the CKPT descriptors are not used with SCR_COPY_TYPE={scheme}; set SCR_COPY_TYPE=FILE to use them"
+            );
+            builder.problems.push(Problem::new(&line.origin, message));
         }
         return Redundancies { every: builder.implied(scheme), others: Vec::new() };
     }
     let list = builder.described();
     Redundancies::from_list(list, builder.problems).unwrap_or_else(|mut others| {
-        let (origin, cause) = match params.lines("CKPT").next() {
-            Some(first) => (&first.origin, Cause::NoIntervalOne),
-            None => (params.origin(&param::COPY_TYPE), Cause::NoDescriptors),
+        let (origin, message) = match params.lines("CKPT").next() {
+            Some(first) => (&first.origin, NO_INTERVAL_1),
+            None => (params.origin(&param::COPY_TYPE), NO_DESCRIPTORS),
         };
-        builder.fatal.push(Problem::new(origin, cause));
+        builder.fatal.push(Problem::new(origin, message.to_owned()));
         let every = others.pop().unwrap_or_else(|| builder.implied("XOR".to_owned()));
         Redundancies { every, others }
     })
 }
+
+const NO_INTERVAL_1: &str =
+    "no CKPT descriptor in use has INTERVAL=1; give one of them INTERVAL=1, so that every checkpoint has one";
+const NO_DESCRIPTORS: &str =
+    "SCR_COPY_TYPE=FILE asks for CKPT descriptors and there is none; add CKPT=0 TYPE=XOR, or set SCR_COPY_TYPE=XOR";
 
 struct Builder<'a> {
     params: &'a Params,
@@ -291,9 +300,8 @@ impl<'a> Builder<'a> {
         let path = params.get(&param::CACHE_BASE);
         let store = self.stores.iter().find(|store| store.path == path);
         if store.is_none_or(|store| !store.enabled) {
-            let name = param::CACHE_BASE.info().name.to_string();
-            let cause = Cause::StoreDisabled { name, store: path.display().to_string() };
-            self.fatal.push(Problem::new(params.origin(&param::CACHE_BASE), cause));
+            let message = disabled(param::CACHE_BASE.info().name, &path);
+            self.fatal.push(Problem::new(params.origin(&param::CACHE_BASE), message));
         }
         let mut redundancy = Redundancy {
             index: 0,
@@ -410,8 +418,8 @@ impl<'a> Builder<'a> {
             return None;
         };
         if !store.enabled {
-            let cause = Cause::StoreDisabled { name: format!("CKPT={index}"), store: shown };
-            self.problems.push(Problem::new(&line.origin_of("STORE"), cause));
+            let message = disabled(&format!("CKPT={index}"), &path);
+            self.problems.push(Problem::new(&line.origin_of("STORE"), message));
         }
         Some(store)
     }
@@ -458,11 +466,20 @@ impl<'a> Builder<'a> {
     ) {
         let Some(store) = store.filter(|store| store.count == 0) else { return };
         if !redundancy.bypass {
-            let store = store.path.display().to_string();
-            self.problems.push(Problem::new(origin, Cause::NoRoom { name: name.to_string(), store }));
+            let message = format!(
+                "{name} keeps no dataset in {} (a count of 0) and does not bypass the cache either; bypass is used, set BYPASS=1 or \
+                 a count of at least 1",
+                store.path.display()
+            );
+            self.problems.push(Problem::new(origin, message));
             redundancy.bypass = true;
         }
     }
+}
+
+fn disabled(name: &str, store: &Path) -> String {
+    let store = store.display();
+    format!("{name} names the store {store}, which has ENABLED=0; enable the store or name another one")
 }
 
 /// The scheme of a line. It takes over that of `SCR_COPY_TYPE`, which is `FILE` here, so that it is the default.

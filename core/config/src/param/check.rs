@@ -5,123 +5,65 @@
 use super::origin::Origin;
 use super::params::Params;
 use super::problem::Problem;
-use super::table::{self, Info, Param};
+use super::table::{
+    Info, Param, CACHE_PURGE, CURRENT, DISTRIBUTE, FETCH, FLUSH_ASYNC, FLUSH_POSTSTAGE, FLUSH_TYPE,
+    GLOBAL_RESTART, LOG_DB_ENABLE, LOG_DB_HOST, LOG_ENABLE, PREFIX_PURGE, REQUIRE_RESTART, WATCHDOG,
+    WATCHDOG_TIMEOUT, WATCHDOG_TIMEOUT_PFS,
+};
+
+/// A table: when two parameters contradict each other, which, and why with what to do about it.
+macro_rules! rules {
+    ($($wrong:expr => $first:ident, $second:ident: $why:expr;)*) => {
+        [$(($wrong, $first.info(), $second.info(), $why)),*]
+    };
+}
 
 /// Every pair of parameters that contradict each other. Descriptors are checked where they are built.
 pub(super) fn contradictions(params: &Params) -> Vec<Problem> {
-    let mut check = Check { params, problems: Vec::new() };
-    check.flush_and_fetch();
-    check.watchdog();
-    check.log();
-    check.purge();
-    check.problems
+    let on = |param: &Param<bool>| params.get(param);
+    // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
+    let of_user = [&WATCHDOG_TIMEOUT, &WATCHDOG_TIMEOUT_PFS].map(|time| is_of_user(params.origin(time)));
+    let unwatched = !params.origin(&WATCHDOG).is_set();
+    let untimed = params.get(&WATCHDOG_TIMEOUT).or(params.get(&WATCHDOG_TIMEOUT_PFS)).is_none();
+    let rules = rules! {
+        on(&FLUSH_ASYNC) && params.get(&FLUSH_TYPE) == "SYNC" => FLUSH_ASYNC, FLUSH_TYPE:
+            "this transport copies while the application waits; set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous";
+        on(&FLUSH_POSTSTAGE) && !on(&FLUSH_ASYNC) => FLUSH_POSTSTAGE, FLUSH_ASYNC:
+            "only an asynchronous flush can be finished after the job; set SCR_FLUSH_ASYNC=1, or nothing is left to do after the job";
+        on(&GLOBAL_RESTART) && !on(&FETCH) => GLOBAL_RESTART, FETCH:
+            "a restart from the prefix directory has to fetch; set SCR_FETCH=1, or SCR_FLUSH_ON_RESTART=1 if the application reads \
+             its files without SCR";
+        on(&WATCHDOG) && untimed => WATCHDOG, WATCHDOG_TIMEOUT:
+            "the watchdog does not know how long is too long; set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing";
+        unwatched && of_user[0] => WATCHDOG_TIMEOUT, WATCHDOG: UNWATCHED;
+        unwatched && of_user == [false, true] => WATCHDOG_TIMEOUT_PFS, WATCHDOG: UNWATCHED;
+        on(&LOG_ENABLE) && on(&LOG_DB_ENABLE) && params.get(&LOG_DB_HOST).is_none() => LOG_DB_ENABLE, LOG_DB_HOST:
+            "the database needs a server; set SCR_LOG_DB_HOST, or nothing is logged to a database";
+        on(&LOG_DB_ENABLE) && !on(&LOG_ENABLE) => LOG_DB_ENABLE, LOG_ENABLE:
+            "nothing is logged at all; set SCR_LOG_ENABLE=1 to log to the database";
+        on(&PREFIX_PURGE) && params.get(&CURRENT).is_some() => PREFIX_PURGE, CURRENT:
+            "the dataset to start from is deleted with all others; unset one of the two";
+        on(&REQUIRE_RESTART) && on(&CACHE_PURGE) => REQUIRE_RESTART, CACHE_PURGE: DELETED;
+        on(&REQUIRE_RESTART) && !on(&DISTRIBUTE) => REQUIRE_RESTART, DISTRIBUTE: DELETED;
+    };
+    let wrong = rules.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+    wrong.map(|(_, first, second, why)| problem(params, first, second, why)).collect()
 }
 
-/// The settings, and what was found in them.
-struct Check<'p> {
-    params: &'p Params,
-    problems: Vec<Problem>,
-}
+const UNWATCHED: &str =
+    "no watchdog looks at the time; set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so";
+const DELETED: &str = "what is in cache is deleted before it can be restarted from; unset one of the two, or only checkpoints that \
+                       were flushed count";
 
-impl Check<'_> {
-    fn flush_and_fetch(&mut self) {
-        self.report(
-            self.on(&table::FLUSH_ASYNC) && self.params.get(&table::FLUSH_TYPE) == "SYNC",
-            table::FLUSH_ASYNC.info(),
-            table::FLUSH_TYPE.info(),
-            "this transport copies while the application waits",
-            "set SCR_FLUSH_TYPE=PTHREAD, or flushes are synchronous",
-        );
-        self.report(
-            self.on(&table::FLUSH_POSTSTAGE) && !self.on(&table::FLUSH_ASYNC),
-            table::FLUSH_POSTSTAGE.info(),
-            table::FLUSH_ASYNC.info(),
-            "only an asynchronous flush can be finished after the job",
-            "set SCR_FLUSH_ASYNC=1, or nothing is left to do after the job",
-        );
-        self.report(
-            self.on(&table::GLOBAL_RESTART) && !self.on(&table::FETCH),
-            table::GLOBAL_RESTART.info(),
-            table::FETCH.info(),
-            "a restart from the prefix directory has to fetch",
-            "set SCR_FETCH=1, or SCR_FLUSH_ON_RESTART=1 if the application reads its files without SCR",
-        );
-    }
-
-    fn watchdog(&mut self) {
-        let timeouts = [&table::WATCHDOG_TIMEOUT, &table::WATCHDOG_TIMEOUT_PFS];
-        self.report(
-            self.on(&table::WATCHDOG) && timeouts.iter().all(|timeout| self.params.get(*timeout).is_none()),
-            table::WATCHDOG.info(),
-            table::WATCHDOG_TIMEOUT.info(),
-            "the watchdog does not know how long is too long",
-            "set SCR_WATCHDOG_TIMEOUT and SCR_WATCHDOG_TIMEOUT_PFS, or it does nothing",
-        );
-        // The user guide sets the times alone. A site may set them for users who switch a watchdog on.
-        if let Some(timeout) = timeouts.into_iter().find(|timeout| is_of_user(self.params.origin(timeout))) {
-            self.report(
-                !self.params.origin(&table::WATCHDOG).is_set(),
-                timeout.info(),
-                table::WATCHDOG.info(),
-                "no watchdog looks at the time",
-                "set SCR_WATCHDOG=1 and start the job with scr_run, or SCR_WATCHDOG=0 to say so",
-            );
-        }
-    }
-
-    fn log(&mut self) {
-        self.report(
-            self.on(&table::LOG_ENABLE)
-                && self.on(&table::LOG_DB_ENABLE)
-                && self.params.get(&table::LOG_DB_HOST).is_none(),
-            table::LOG_DB_ENABLE.info(),
-            table::LOG_DB_HOST.info(),
-            "the database needs a server",
-            "set SCR_LOG_DB_HOST, or nothing is logged to a database",
-        );
-        self.report(
-            self.on(&table::LOG_DB_ENABLE) && !self.on(&table::LOG_ENABLE),
-            table::LOG_DB_ENABLE.info(),
-            table::LOG_ENABLE.info(),
-            "nothing is logged at all",
-            "set SCR_LOG_ENABLE=1 to log to the database",
-        );
-    }
-
-    fn purge(&mut self) {
-        self.report(
-            self.on(&table::PREFIX_PURGE) && self.params.get(&table::CURRENT).is_some(),
-            table::PREFIX_PURGE.info(),
-            table::CURRENT.info(),
-            "the dataset to start from is deleted with all others",
-            "unset one of the two",
-        );
-        let deleted = "what is in cache is deleted before it can be restarted from";
-        let flushed = "unset one of the two, or only checkpoints that were flushed count";
-        let required = self.on(&table::REQUIRE_RESTART);
-        let (purge, distribute) = (self.on(&table::CACHE_PURGE), self.on(&table::DISTRIBUTE));
-        for (deletes, by) in [(purge, &table::CACHE_PURGE), (!distribute, &table::DISTRIBUTE)] {
-            self.report(required && deletes, table::REQUIRE_RESTART.info(), by.info(), deleted, flushed);
-        }
-    }
-
-    fn on(&self, param: &Param<bool>) -> bool {
-        self.params.get(param)
-    }
-
-    /// A problem of the setting that `first` names, if it is `wrong`.
-    fn report(&mut self, wrong: bool, first: &Info, second: &Info, why: &str, now: &str) {
-        if !wrong {
-            return;
-        }
-        let parameter = |info: &Info| self.params.named(info.name);
-        let text = |info: &Info| {
-            parameter(info).map_or_else(|| info.name.to_string(), |found| format!("{}={found}", info.name))
-        };
-        let origin = parameter(first).map_or(Origin::Default, |found| found.origin.clone());
-        let message = format!("{} and {} contradict each other: {why}; {now}", text(first), text(second));
-        self.problems.push(Problem { origin, cause: message.into() });
-    }
+/// A problem of the setting that `first` names.
+fn problem(params: &Params, first: &Info, second: &Info, why: &str) -> Problem {
+    let parameter = |info: &Info| params.named(info.name);
+    let text = |info: &Info| {
+        parameter(info).map_or_else(|| info.name.to_string(), |found| format!("{}={found}", info.name))
+    };
+    let origin = parameter(first).map_or(Origin::Default, |found| found.origin.clone());
+    let message = format!("{} and {} contradict each other: {why}", text(first), text(second));
+    Problem { origin, cause: message.into() }
 }
 
 fn is_of_user(origin: &Origin) -> bool {

@@ -270,42 +270,6 @@ pub enum Cause {
         /// The line that locks it.
         by: FileLine,
     },
-    /// Two descriptors are marked for output.
-    #[error("CKPT={index} and CKPT={other} both have OUTPUT=1; CKPT={other} is used for output")]
-    TwoOutputs {
-        /// The one whose mark is ignored.
-        index: u32,
-        /// The one that is used.
-        other: u32,
-    },
-    /// No descriptor can hold any checkpoint.
-    #[error("no CKPT descriptor in use has INTERVAL=1; give one of them INTERVAL=1, so that every checkpoint has one")]
-    NoIntervalOne,
-    /// Descriptors are asked for, and there is none.
-    #[error("SCR_COPY_TYPE=FILE asks for CKPT descriptors and there is none; add CKPT=0 TYPE=XOR, or set SCR_COPY_TYPE=XOR")]
-    NoDescriptors,
-    /// There are descriptors, and they are not used.
-    #[error("the CKPT descriptors are not used with SCR_COPY_TYPE={copy_type}; set SCR_COPY_TYPE=FILE to use them")]
-    LinesUnused {
-        /// The value of SCR_COPY_TYPE.
-        copy_type: String,
-    },
-    /// The store is there but may not be used.
-    #[error("{name} names the store {store}, which has ENABLED=0; enable the store or name another one")]
-    StoreDisabled {
-        /// The parameter or descriptor.
-        name: String,
-        /// The store.
-        store: String,
-    },
-    /// The store keeps no dataset, but datasets go there.
-    #[error("{name} keeps no dataset in {store} (a count of 0) and does not bypass the cache either; bypass is used, set BYPASS=1 or a count of at least 1")]
-    NoRoom {
-        /// The parameter or descriptor.
-        name: String,
-        /// The store.
-        store: String,
-    },
     /// A fault of which only the message is of use.
     #[error("{0}")]
     Other(String),
