@@ -124,7 +124,7 @@ pub fn amount(bytes: u64) -> String {
     // 1023.6 would be shown as 1024 of the smaller unit.
     let power = (0..UNITS.len()).take_while(|&power| in_unit(power) >= 1023.5).count();
     match UNITS.get(power.wrapping_sub(1)) {
-        None => format!("{bytes} byte{}", if bytes == 1 { "" } else { "s" }),
+        None => count(bytes, "byte"),
         Some(unit) => format!("{} {unit}", three_digits(in_unit(power))),
     }
 }
@@ -172,6 +172,11 @@ fn scientific(value: u64) -> String {
     let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
     let exponent: i32 = exponent.parse().unwrap_or(0);
     format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs())
+}
+
+/// `1 run`, `2 runs`.
+pub fn count(number: u64, noun: &str) -> String {
+    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! at once where nothing fails, so that thousands of years take seconds.
 
 use super::gaps::{Gaps, Random};
-use super::model::{writes, Machine, Plan, PlanError, Recovery, MOST_LEVELS};
+use super::model::{writes, Level, Machine, Plan, PlanError, Recovery, MOST_LEVELS};
 
 /// The record of a simulated job.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +36,7 @@ pub fn simulate(
         let failures = vec![0; machine.levels().len()];
         return Ok(Outcome { efficiency: 0.0, error: 0.0, failures, seconds: 0.0 });
     }
-    let mut job = Job::new(machine, plan, gaps, seed);
-    job.horizon = seconds;
+    let mut job = Job::new(machine, plan, gaps, seed, seconds);
     let mut marks = vec![(0.0, 0.0)];
     for batch in 1..=BATCHES {
         // Rounded, the last one must not lie beyond the end, which is never passed without a failure.
@@ -54,7 +53,8 @@ pub fn simulate(
     let squares: f64 = marks.windows(2).map(|pair| residual(pair).powi(2)).sum();
     let batches = f64::from(BATCHES);
     let error = (squares * batches / (batches - 1.0)).sqrt() / clock.max(f64::MIN_POSITIVE);
-    Ok(Outcome { efficiency, error, failures: job.failures, seconds: clock })
+    let failures = job.sources.iter().map(|source| source.count).collect();
+    Ok(Outcome { efficiency, error, failures, seconds: clock })
 }
 
 /// Parts of the time, whose spread says how exact the mean is.
@@ -70,10 +70,7 @@ struct Job<'a> {
     every: Vec<u64>,
     /// Seconds of a whole pattern in which nothing fails.
     pattern: f64,
-    random: Vec<Random>,
-    scales: Vec<f64>,
-    /// When the next failure of each level happens.
-    next: Vec<f64>,
+    sources: Vec<Source>,
     clock: f64,
     /// When the simulation ends, also for a job that never gets on.
     horizon: f64,
@@ -82,11 +79,19 @@ struct Job<'a> {
     /// The newest checkpoint of the highest level: when it is there, and which one is there until then.
     arrives: f64,
     arrived: u64,
-    failures: Vec<u64>,
+}
+
+/// The failures of a level.
+struct Source {
+    random: Random,
+    scale: f64,
+    /// When the next one happens.
+    next: f64,
+    count: u64,
 }
 
 impl<'a> Job<'a> {
-    fn new(machine: &'a Machine, plan: &'a Plan, gaps: Gaps, seed: u64) -> Self {
+    fn new(machine: &'a Machine, plan: &'a Plan, gaps: Gaps, seed: u64, horizon: f64) -> Self {
         let levels = machine.levels();
         let writes = writes(machine, plan);
         let every: Vec<u64> = (1..=levels.len()).map(|level| plan.every(level)).collect();
@@ -96,41 +101,27 @@ impl<'a> Job<'a> {
         let pattern = all as f64 * plan.interval + waits;
         // Each level has numbers of its own, so that a plan does not change what fails when.
         let mut seeds = Random::new(seed);
-        let mut random: Vec<_> = levels.iter().map(|_| seeds.fork()).collect();
-        let scales: Vec<_> = levels.iter().map(|level| gaps.scale(1.0 / level.rate)).collect();
-        let next = random.iter_mut().zip(&scales).map(|(random, scale)| scale * gaps.draw(random)).collect();
-        let failures = vec![0; levels.len()];
-        let (clock, horizon, done, arrives, arrived) = (0.0, 0.0, 0, 0.0, 0);
-        Self {
-            machine,
-            plan,
-            gaps,
-            writes,
-            every,
-            pattern,
-            random,
-            scales,
-            next,
-            clock,
-            horizon,
-            done,
-            arrives,
-            arrived,
-            failures,
-        }
+        let source = |level: &Level| {
+            let (mut random, scale) = (seeds.fork(), gaps.scale(1.0 / level.rate));
+            Source { next: scale * gaps.draw(&mut random), random, scale, count: 0 }
+        };
+        let sources = levels.iter().map(source).collect();
+        let (clock, done, arrives, arrived) = (0.0, 0, 0.0, 0);
+        Self { machine, plan, gaps, writes, every, pattern, sources, clock, horizon, done, arrives, arrived }
     }
 
     /// The next failure: when, and its level from 0.
     fn next_failure(&self) -> (f64, usize) {
-        let all = self.next.iter().copied().zip(0..);
+        let all = self.sources.iter().map(|source| source.next).zip(0..);
         all.min_by(|one, other| one.0.total_cmp(&other.0)).unwrap_or((f64::INFINITY, 0))
     }
 
     /// The failure at hand happens; the next one of its level is known from now on.
     fn fail(&mut self, level: usize) {
-        self.clock = self.next[level];
-        self.failures[level] += 1;
-        self.next[level] += self.scales[level] * self.gaps.draw(&mut self.random[level]);
+        let source = &mut self.sources[level];
+        self.clock = source.next;
+        source.count += 1;
+        source.next += source.scale * self.gaps.draw(&mut source.random);
     }
 
     /// Computes up to the next failure, and goes back; or to the end.

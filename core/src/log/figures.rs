@@ -1,7 +1,7 @@
 //! The cost of a job: the one owner of these figures. The block at the end of a job, `scr report`, `scr ckpt-interval` and the
 //! metrics read them; [`Account`](super::Account) fills them in from the entries of the log.
 
-use scr_base::message::{amount, span};
+use scr_base::message::{amount, count, span};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -234,6 +234,11 @@ pub struct Figures {
     pub newest_in_prefix: u64,
 }
 
+/// Adds fields of one value to those of another.
+macro_rules! sum {
+    ($one:ident, $other:ident, $add:ident: $($field:ident)*) => { $($add(&mut $one.$field, $other.$field);)* };
+}
+
 impl Figures {
     /// Microseconds of a class.
     pub fn time(&self, class: Class) -> u64 {
@@ -289,37 +294,15 @@ impl Figures {
         for (one, other) in self.times.iter_mut().zip(other.times) {
             *one += other;
         }
-        let spent = [
-            (&mut self.computing, other.computing),
-            (&mut self.checkpoints, other.checkpoints),
-            (&mut self.outputs, other.outputs),
-            (&mut self.flushes_sync, other.flushes_sync),
-            (&mut self.output_flushes_sync, other.output_flushes_sync),
-            (&mut self.flushes_async, other.flushes_async),
-            (&mut self.flush_waits, other.flush_waits),
-            (&mut self.fetches, other.fetches),
-            (&mut self.rebuilds, other.rebuilds),
-            (&mut self.restarts, other.restarts),
-            (&mut self.scavenged, other.scavenged),
-        ];
-        spent.into_iter().for_each(|(one, other)| sums(one, other));
-        let counts = [
-            (&mut self.runs, other.runs),
-            (&mut self.failures, other.failures),
-            (&mut self.lost_nodes, other.lost_nodes),
-            (&mut self.unsaved, other.unsaved),
-            (&mut self.failed_checkpoints, other.failed_checkpoints),
-            (&mut self.failed_flushes, other.failed_flushes),
-            (&mut self.failed_restarts, other.failed_restarts),
-            (&mut self.rebuilt_processes, other.rebuilt_processes),
-            (&mut self.damaged_bytes, other.damaged_bytes),
-        ];
-        counts.into_iter().for_each(|(one, other)| *one = one.saturating_add(other));
+        sum! { self, other, sums: computing checkpoints outputs flushes_sync output_flushes_sync flushes_async flush_waits fetches
+        rebuilds restarts scavenged }
+        let counts = |one: &mut u64, other: u64| *one = one.saturating_add(other);
+        sum! { self, other, counts: runs failures lost_nodes unsaved failed_checkpoints failed_flushes failed_restarts
+        rebuilt_processes damaged_bytes }
         self.run_seconds += other.run_seconds;
         for (level, other) in &other.moved {
             let one = self.moved.entry(level.clone()).or_default();
-            one.bytes = one.bytes.saturating_add(other.bytes);
-            one.files = one.files.saturating_add(other.files);
+            sum! { one, other, counts: bytes files }
             sums(&mut one.spent, other.spent);
         }
         for (kind, other) in &other.kinds {
@@ -340,13 +323,13 @@ impl Figures {
             self.goodput().map_or_else(|| "-".to_owned(), |share| format!("{:.1} %", share * 100.0));
         let failures = match self.failures {
             0 => String::new(),
-            failures => format!(", {}", counted(failures, "failure")),
+            failures => format!(", {}", count(failures, "failure")),
         };
         let levels: Vec<String> = self.moved.iter().map(|(level, moved)| in_words(level, *moved)).collect();
         let levels = if levels.is_empty() { "none".to_owned() } else { levels.join("; ") };
         let elapsed = span(Duration::from_micros(elapsed));
         [
-            format!("goodput: {goodput} of {elapsed} ({}{failures})", counted(self.runs, "run")),
+            format!("goodput: {goodput} of {elapsed} ({}{failures})", count(self.runs, "run")),
             format!("checkpoints: {} in {}", self.checkpoints.count, time(Class::Checkpoint)),
             format!("waiting for flushes: {}", time(Class::Flush)),
             format!("restarts and rebuilds: {}; computed twice: {}", time(Class::Restart), time(Class::Lost)),
@@ -361,9 +344,4 @@ fn in_words(level: &Level, moved: Moved) -> String {
         0.0 => format!("{name} {}", amount(moved.bytes)),
         rate => format!("{name} {} at {}/s", amount(moved.bytes), amount(rate as u64)),
     }
-}
-
-/// `1 run`, `2 runs`.
-fn counted(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }

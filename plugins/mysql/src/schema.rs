@@ -10,7 +10,7 @@ use mysql::Conn;
 struct Table {
     name: &'static str,
     columns: &'static [(&'static str, &'static str)],
-    added: &'static [(&'static str, &'static str)],
+    added: &'static [&'static [(&'static str, &'static str)]],
     keys: &'static str,
 }
 
@@ -69,7 +69,7 @@ const TABLES: &[Table] = &[
             ("from", "BLOB NOT NULL"),
             ("to", "BLOB NOT NULL"),
         ],
-        added: OF_ENTRY,
+        added: &[OF_ENTRY],
         keys: ENTRY_KEYS,
     },
     Table {
@@ -84,15 +84,7 @@ const TABLES: &[Table] = &[
             ("secs", "DOUBLE NULL"),
             ("note", "BLOB NULL"),
         ],
-        added: &[
-            OF_ENTRY[0],
-            OF_ENTRY[1],
-            OF_ENTRY[2],
-            OF_ENTRY[3],
-            OF_ENTRY[4],
-            ("procs", "INT UNSIGNED NULL"),
-            ("nodes", "INT UNSIGNED NULL"),
-        ],
+        added: &[OF_ENTRY, &[("procs", "INT UNSIGNED NULL"), ("nodes", "INT UNSIGNED NULL")]],
         keys: ENTRY_KEYS,
     },
 ];
@@ -130,9 +122,9 @@ impl Table {
             connection.query_drop(self.creation())?;
             return Ok(Some(format!("made the table {}", self.name)));
         }
-        let missing =
-            self.added.iter().filter(|(name, _)| !known.iter().any(|known| known.eq_ignore_ascii_case(name)));
-        let missing: Vec<_> = missing.collect();
+        let is_known = |name: &str| known.iter().any(|known| known.eq_ignore_ascii_case(name));
+        let missing: Vec<_> =
+            self.added.iter().copied().flatten().filter(|(name, _)| !is_known(name)).collect();
         if missing.is_empty() {
             return Ok(None);
         }
@@ -144,7 +136,7 @@ impl Table {
     }
 
     fn creation(&self) -> String {
-        let columns = self.columns.iter().chain(self.added);
+        let columns = self.columns.iter().chain(self.added.iter().copied().flatten());
         let columns: Vec<_> = columns.map(|(name, kind)| format!("`{name}` {kind}")).collect();
         // Names that differ in case only are different names.
         format!(
