@@ -8,7 +8,7 @@ use crate::environment;
 use crate::machine::health::{asked, command_here, nodes_with_data, own_names};
 use crate::machine::process::{Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{print, print_line, show, warn, Answer};
+use crate::output::{print, print_line, show, warn, Answer, Say};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
@@ -105,14 +105,14 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
 
 /// The nodes that are asked, and the inventories of those that answer. Parts on the others count as lost.
 fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<Inventory>)> {
-    let (allocation, mut say) = (&job.allocation, |line: &str| warn(line));
+    let (allocation, say): (_, Say) = (&job.allocation, |line| warn(line));
     let nodes = match args.up.is_some() || args.jobset.is_some() {
         true => allocation.nodes.clone(),
-        false => nodes_with_data(allocation, job.params.get(&param::NODE_NAME), &mut say),
+        false => nodes_with_data(allocation, job.params.get(&param::NODE_NAME), say),
     };
     let mut down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
     if !allocation.is_here_alone() {
-        down = own_names(down, "--down", allocation, &mut say);
+        down = own_names(down, "--down", allocation, say);
     }
     let nodes: Vec<_> = nodes.into_iter().filter(|node| hostlist::find(node, &down).is_none()).collect();
     let mut inventories = Vec::new();

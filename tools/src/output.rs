@@ -4,6 +4,7 @@ use crate::colour;
 use crate::progress;
 use anyhow::Result;
 use scr_base::env::to_stderr;
+pub(crate) use scr_base::message::count;
 use scr_base::message::without_error_numbers;
 use serde_json::{Map, Value};
 use std::fmt::Display;
@@ -32,6 +33,9 @@ impl From<bool> for Answer {
 
 /// The version of the JSON that commands print. It grows when something that was there changes; fields may be added.
 const JSON_VERSION: u32 = 1;
+
+/// Says a line to the user.
+pub(crate) type Say = fn(&str);
 
 /// Prints what was asked for.
 pub(crate) fn print(text: impl AsRef<str>) -> Result<()> {
@@ -92,11 +96,6 @@ pub(crate) fn is_closed_pipe(error: &anyhow::Error) -> bool {
 pub(crate) fn on_one_line(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
-}
-
-/// `1 file`, `2 files`.
-pub(crate) fn count(number: u64, noun: &str) -> String {
-    format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
 #[cfg(test)]

@@ -160,6 +160,13 @@ pub(crate) fn seconds_or_back(text: &str) -> Result<u64, String> {
     text.trim().parse().or_else(back)
 }
 
+/// The moment that an option gives, in microseconds since the epoch; a length of time leads back.
+pub(crate) fn given(option: &str, text: Option<&str>) -> anyhow::Result<Option<u64>> {
+    let moment = text.map(|text| moment(text, Looks::Back, &Zoned::now())).transpose();
+    let moment = moment.map_err(|why| anyhow::anyhow!("{option} cannot be understood: {why}"))?;
+    Ok(moment.map(|moment| micros(&moment)))
+}
+
 /// The first moment at which clocks here show this time, or, where none does because they were put forward, a later one.
 pub(crate) fn of_local_time(time: DateTime) -> Zoned {
     let zoned = TimeZone::system().to_ambiguous_zoned(time).compatible();

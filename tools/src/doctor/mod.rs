@@ -88,7 +88,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     let mut checks = installation::check(&env, &params, &manifests);
     checks.extend(node::check(&env, &params));
     let allocation =
-        Allocation::find(&env, &params, &manifests, &Overrides::default(), &mut |message| warn(message));
+        Allocation::find(&env, &params, &manifests, &Overrides::default(), |message| warn(message));
     match allocation {
         Ok(allocation) => checks.extend(node::check_all(&env, &params, &allocation)),
         Err(error) => checks.push(Check::of("allocation", Err(error))),

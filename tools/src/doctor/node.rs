@@ -16,7 +16,7 @@ use scr_config::param::Params;
 use scr_core::plugin::{check_library, Trusted};
 use serde::{Deserialize, Serialize};
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 /// The report of a node on itself.
 #[derive(Serialize, Deserialize)]
@@ -24,13 +24,17 @@ struct NodeReport {
     /// The SHA-256 of its libraries, where there are some.
     library: Option<String>,
     /// Seconds since the epoch.
-    clock: u64,
+    clock: i64,
     checks: Vec<Check>,
 }
 
 /// Checks this node, and prints the report for the doctor.
 pub(super) fn print_report(env: &Env, params: &Params) -> Result<Answer> {
-    print_answer(&NodeReport { library: library(env), clock: now(), checks: check(env, params) })
+    print_answer(&NodeReport {
+        library: library(env),
+        clock: environment::now(env),
+        checks: check(env, params),
+    })
 }
 
 fn library(env: &Env) -> Option<String> {
@@ -39,10 +43,6 @@ fn library(env: &Env) -> Option<String> {
         .into_iter()
         .map(|path| check_library(&*env.files, &path, &Trusted::by(env)).ok().map(|checked| checked.sha256));
     sums.collect::<Option<Vec<_>>>().map(|sums| sums.join(" "))
-}
-
-fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }
 
 /// The stores of this node.
@@ -94,9 +94,9 @@ pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> 
     }
     let Some(scr) = command_here() else { return Vec::new() };
     let command = [scr.clone(), "doctor".to_owned(), "--node".to_owned()];
-    let before = now();
+    let before = environment::now(env);
     let answers = allocation.on_nodes().run(&allocation.nodes, &command, Limit::Total(TIMEOUT));
-    let (after, own) = (now(), library(env));
+    let (after, own) = (environment::now(env), library(env));
     let (mut checks, mut reached) = (Vec::new(), Vec::new());
     for (node, answer) in allocation.nodes.iter().zip(answers) {
         let subject = format!("node {node}");
@@ -112,7 +112,7 @@ pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> 
     checks
 }
 
-fn compared(subject: &str, report: NodeReport, own: Option<&str>, (before, after): (u64, u64)) -> Vec<Check> {
+fn compared(subject: &str, report: NodeReport, own: Option<&str>, (before, after): (i64, i64)) -> Vec<Check> {
     let mut checks = report.checks;
     checks.retain(|check| check.verdict == Verdict::Bad);
     if report.library.as_deref() != own {
@@ -137,5 +137,5 @@ fn compared(subject: &str, report: NodeReport, own: Option<&str>, (before, after
 }
 
 /// Clocks that differ by no more are good enough to order what happens.
-const CLOCK_SKEW: u64 = 5;
+const CLOCK_SKEW: i64 = 5;
 const TIMEOUT: Duration = Duration::from_secs(60);

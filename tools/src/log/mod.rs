@@ -16,10 +16,9 @@ pub(crate) use sources::last_failure;
 
 use crate::environment;
 use crate::output::{self, print, warn, Answer};
-use crate::time::{self, Looks, GRAMMAR};
-use anyhow::{anyhow, bail, Result};
+use crate::time::{self, GRAMMAR};
+use anyhow::{bail, Result};
 use clap::{Args, Subcommand};
-use jiff::Zoned;
 use scr_base::env::Env;
 use scr_base::message::span;
 use scr_config::param::{self, nearest};
@@ -131,14 +130,8 @@ pub(crate) fn after_help() -> String {
 }
 
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
-    let now = Zoned::now();
-    let moment = |text: &Option<String>, option: &str| {
-        let moment = text
-            .as_ref()
-            .map(|text| time::moment(text, Looks::Back, &now).map(|moment| time::micros(&moment)));
-        moment.transpose().map_err(|why| anyhow!("{option} cannot be understood: {why}"))
-    };
-    let (since, until) = (moment(&args.since, "--since")?, moment(&args.until, "--until")?);
+    let since = time::given("--since", args.since.as_deref())?;
+    let until = time::given("--until", args.until.as_deref())?;
     if let (Some(since), Some(until)) = (since, until) {
         if since >= until {
             let late = Duration::from_micros(since - until);

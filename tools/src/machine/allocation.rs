@@ -5,6 +5,7 @@ use super::on_nodes::OnNodes;
 use super::query::About;
 use super::read_text;
 use crate::environment::as_setting;
+use crate::output::Say;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist;
@@ -60,7 +61,7 @@ impl Allocation {
         params: &Params,
         manifests: &Manifests,
         overrides: &Overrides,
-        warn: &mut dyn FnMut(&str),
+        warn: Say,
     ) -> Result<Self> {
         let manager = manifests.resource_manager(overrides.resource_manager.as_deref(), env)?.clone();
         let job_id = job_id(env, params, &manager, warn);
@@ -155,7 +156,7 @@ impl Allocation {
 }
 
 /// The parameter where somebody has set it, or else what the resource manager says.
-fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: &mut dyn FnMut(&str)) -> String {
+fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: Say) -> String {
     let id = params.get(&param::JOB_ID);
     if *params.origin(&param::JOB_ID) != Origin::Default {
         return id;
@@ -175,7 +176,7 @@ fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: &mut dyn 
 /// The descriptions of resource managers cannot be read.
 pub(crate) fn current_job_id(env: &Env, params: &Params, manifests: &Manifests) -> Result<String> {
     let manager = manifests.resource_manager(None, env)?;
-    Ok(job_id(env, params, manager, &mut |message| crate::output::warn(message)))
+    Ok(job_id(env, params, manager, |message| crate::output::warn(message)))
 }
 
 /// Lines of a host file, and whether they are the user's own. None: this machine alone.
@@ -229,17 +230,20 @@ mod tests {
     use scr_base::fs::RealFiles;
     use scr_config::param::{AppConfig, Settings};
     use scr_test_kit::TestEnv;
+    use std::cell::RefCell;
     use std::sync::Arc;
+
+    thread_local! {
+        static WARNINGS: RefCell<Vec<String>> = RefCell::default();
+    }
 
     fn find(env: &TestEnv, overrides: &Overrides) -> Result<(Allocation, Vec<String>)> {
         let env = env.env();
         let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
-        let mut warnings = Vec::new();
-        let manifests = Manifests::load(&env)?;
-        let found = Allocation::find(&env, &params, &manifests, overrides, &mut |text| {
-            warnings.push(text.to_owned());
-        })?;
-        Ok((found, warnings))
+        WARNINGS.take();
+        let warn = |text: &str| WARNINGS.with_borrow_mut(|all| all.push(text.to_owned()));
+        let found = Allocation::find(&env, &params, &Manifests::load(&env)?, overrides, warn)?;
+        Ok((found, WARNINGS.take()))
     }
 
     fn world() -> TestEnv {

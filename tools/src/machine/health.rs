@@ -6,7 +6,7 @@
 use super::process::Limit;
 use super::Allocation;
 use crate::environment;
-use crate::output::{warn, Answer};
+use crate::output::{warn, Answer, Say};
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
@@ -38,7 +38,7 @@ pub(crate) fn bad_nodes(
     allocation: &Allocation,
     excluded: &[String],
     before: &[BadNode],
-    warn: &mut dyn FnMut(&str),
+    warn: Say,
 ) -> Vec<BadNode> {
     let mut bad = before.to_vec();
     let mut add = |nodes: Vec<String>, why: &str| {
@@ -63,11 +63,7 @@ pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String
 
 /// The nodes that may hold data of a job: all but those that the resource manager reports down, with a warning for each of
 /// these. A node may hold data although no job is to run there. `own` is this one.
-pub(crate) fn nodes_with_data(
-    allocation: &Allocation,
-    own: String,
-    warn: &mut dyn FnMut(&str),
-) -> Vec<String> {
+pub(crate) fn nodes_with_data(allocation: &Allocation, own: String, warn: Say) -> Vec<String> {
     if allocation.is_here_alone() {
         return vec![own];
     }
@@ -89,7 +85,7 @@ pub(crate) fn asked(nodes: &[String]) -> String {
     format!("asked {nodes}; to ask others, name them in SCR_NODELIST")
 }
 
-fn reported_down(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<String> {
+fn reported_down(allocation: &Allocation, warn: Say) -> Vec<String> {
     allocation.reported_down().unwrap_or_else(|error| {
         warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager.name));
         Vec::new()
@@ -97,11 +93,7 @@ fn reported_down(allocation: &Allocation, warn: &mut dyn FnMut(&str)) -> Vec<Str
 }
 
 /// Those of the nodes that answer, with a warning for each of the others.
-pub(crate) fn answering(
-    allocation: &Allocation,
-    nodes: Vec<String>,
-    warn: &mut dyn FnMut(&str),
-) -> Vec<String> {
+pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>, warn: Say) -> Vec<String> {
     let Some(scr) = command_here() else { return nodes };
     let command = [scr, "--version".to_owned()];
     let answers = allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
@@ -121,11 +113,7 @@ pub(crate) fn answering(
 ///
 /// # Errors
 /// The parameter is no list of nodes.
-pub(crate) fn excluded(
-    allocation: &Allocation,
-    params: &Params,
-    warn: &mut dyn FnMut(&str),
-) -> Result<Vec<String>> {
+pub(crate) fn excluded(allocation: &Allocation, params: &Params, warn: Say) -> Result<Vec<String>> {
     let list = params.get(&param::EXCLUDE_NODES).unwrap_or_default();
     let list = hostlist::expand(&list).context("in SCR_EXCLUDE_NODES")?;
     Ok(own_names(list, "SCR_EXCLUDE_NODES", allocation, warn))
@@ -133,12 +121,7 @@ pub(crate) fn excluded(
 
 /// These nodes under the names that the allocation has for them, with a warning that names their `source` for those that are no
 /// nodes of it.
-pub(crate) fn own_names(
-    nodes: Vec<String>,
-    source: &str,
-    allocation: &Allocation,
-    warn: &mut dyn FnMut(&str),
-) -> Vec<String> {
+pub(crate) fn own_names(nodes: Vec<String>, source: &str, allocation: &Allocation, warn: Say) -> Vec<String> {
     let (ours, others): (Vec<_>, Vec<_>) =
         nodes.into_iter().partition(|node| hostlist::find(node, &allocation.nodes).is_some());
     if !others.is_empty() && !allocation.is_here_alone() {
@@ -152,7 +135,7 @@ pub(crate) fn own_names(
 }
 
 /// Lets every node check itself.
-fn failing_check(allocation: &Allocation, nodes: &[String], warn: &mut dyn FnMut(&str)) -> Vec<BadNode> {
+fn failing_check(allocation: &Allocation, nodes: &[String], warn: Say) -> Vec<BadNode> {
     if allocation.is_here_alone() {
         return Vec::new();
     }

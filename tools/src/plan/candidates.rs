@@ -1,6 +1,7 @@
 //! The plans that a site can choose from: which schemes protect the cache, and for each the best interval and flushes.
 
 use super::site::{Kind, Scheme, Site};
+use scr_base::message::amount;
 use scr_plan::{best_plan, Level, Machine, Plan, Recovery};
 
 /// A plan, and what it leads to.
@@ -117,7 +118,7 @@ fn room(site: &Site, schemes: &[&Scheme], wants_async: bool) -> Result<u64, Stri
         bytes * (kept + schemes.iter().map(|scheme| scheme.kind.stored()).fold(0.0, f64::max))
     };
     let least =
-        || format!("needs {} on each node, which has {}", super::bytes(stored(1)), super::bytes(memory));
+        || format!("needs {} on each node, which has {}", amount(stored(1) as u64), amount(memory as u64));
     (1..=wanted).rev().find(|&count| stored(count) <= memory).ok_or_else(least)
 }
 

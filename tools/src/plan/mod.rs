@@ -161,31 +161,3 @@ fn years(text: &str) -> Result<f64, String> {
 fn number(text: &str, least: f64, most: f64) -> Option<f64> {
     text.parse().ok().filter(|number| (least..=most).contains(number))
 }
-
-/// Bytes for people.
-fn bytes(bytes: f64) -> String {
-    const UNITS: [&str; 6] = ["bytes", "KB", "MB", "GB", "TB", "PB"];
-    let (mut value, mut unit) = (bytes, 0);
-    while value >= 1000.0 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    if value >= 100.0 || unit == 0 {
-        format!("{value:.0} {}", UNITS[unit])
-    } else {
-        format!("{value:.1} {}", UNITS[unit])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_readable() {
-        assert_eq!(
-            [1.0, 999.0, 1024.0, 5e9, 1e20].map(bytes),
-            ["1 bytes", "999 bytes", "1.0 KB", "4.7 GB", "88818 PB"]
-        );
-    }
-}

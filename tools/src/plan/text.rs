@@ -1,11 +1,11 @@
 //! A plan for the terminal: the tables, a curve in letters, and the settings.
 
-use super::bytes;
 use super::candidates::{self, Candidate};
 use super::report::{Change, Report, Simulated, YEAR};
 use super::site::Site;
 use crate::page::{grouped, percent, time};
 use crate::table::Table;
+use scr_base::message::amount;
 
 /// Everything.
 pub(super) fn report(report: &Report) -> String {
@@ -22,7 +22,8 @@ pub(super) fn report(report: &Report) -> String {
 
 /// The machine in one line.
 pub(super) fn machine(site: &Site) -> String {
-    let size = site.checkpoint.map(|size| format!(" with {} each to save", bytes(size))).unwrap_or_default();
+    let size =
+        site.checkpoint.map(|size| format!(" with {} each to save", amount(size as u64))).unwrap_or_default();
     let nodes = if site.nodes == 1 { "node" } else { "nodes" };
     let count = grouped(site.nodes as f64);
     format!("{}: {count} {nodes}{size}, a failure every {}", site.name, time(1.0 / site.rate()))

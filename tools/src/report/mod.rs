@@ -11,10 +11,9 @@ mod text;
 use crate::environment;
 use crate::log::sources;
 use crate::output::{or_show_error, show, warn, Answer};
-use crate::time::{self, Looks, GRAMMAR};
-use anyhow::{anyhow, Context, Result};
+use crate::time::{self, GRAMMAR};
+use anyhow::{Context, Result};
 use clap::Args;
-use jiff::Zoned;
 use scr_base::env::Env;
 use scr_base::parallel::at_a_time;
 use scr_config::param::{self, Params};
@@ -71,11 +70,7 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
 
 fn report(args: &ReportArgs) -> Result<Answer> {
     let env = environment::env()?;
-    let since = args
-        .since
-        .as_ref()
-        .map(|text| time::moment(text, Looks::Back, &Zoned::now()).map(|moment| time::micros(&moment)));
-    let since = since.transpose().map_err(|why| anyhow!("--since cannot be understood: {why}"))?.unwrap_or(0);
+    let since = time::given("--since", args.since.as_deref())?.unwrap_or(0);
     let mut dirs = args.dirs.clone();
     if dirs.is_empty() {
         dirs.push(environment::prefix(&env, None)?.dir().to_owned());

@@ -59,7 +59,7 @@ impl<'a> Job<'a> {
         pause: Option<Duration>,
     ) -> Result<Self> {
         let manifests = Manifests::load(env)?;
-        let allocation = Allocation::find(env, params, &manifests, overrides, &mut |line| warn(line))?;
+        let allocation = Allocation::find(env, params, &manifests, overrides, warn)?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
         if allocation.is_here_alone() {
             let of_nodes = [param::MIN_NODES.info(), param::EXCLUDE_NODES.info()].into_iter();
@@ -81,7 +81,7 @@ impl<'a> Job<'a> {
                 program.to_string_lossy()
             ));
         }
-        let excluded = excluded(&allocation, params, &mut |line| warn(line))?;
+        let excluded = excluded(&allocation, params, warn)?;
         Ok(Self {
             excluded,
             log: Log::of_command(env, params, "scr run", &prefix),
@@ -218,7 +218,7 @@ impl<'a> Job<'a> {
     }
 
     fn look_at_nodes(&mut self) -> Result<()> {
-        let bad = bad_nodes(&self.allocation, &self.excluded, &self.bad, &mut |line| warn(line));
+        let bad = bad_nodes(&self.allocation, &self.excluded, &self.bad, warn);
         for new in &bad[self.bad.len()..] {
             warn(&format!("node {} is left out: {}", new.node, new.why));
             let note = format!("{}: {}", new.node, new.why);

@@ -213,8 +213,7 @@ impl JobContext {
     pub(crate) fn in_env(env: Env, overrides: &Overrides) -> Result<Self> {
         let params = environment::params(&env);
         let manifests = crate::machine::Manifests::load(&env)?;
-        let allocation =
-            crate::machine::Allocation::find(&env, &params, &manifests, overrides, &mut |line| warn(line))?;
+        let allocation = crate::machine::Allocation::find(&env, &params, &manifests, overrides, warn)?;
         Ok(Self { env, params, allocation })
     }
 }

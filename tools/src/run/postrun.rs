@@ -9,7 +9,7 @@ use crate::inspect::ask;
 use crate::machine::health::{answering, asked, command_here, nodes_with_data};
 use crate::machine::process::{Activity, Finished, Limit};
 use crate::machine::Allocation;
-use crate::output::{self, count, print, Answer};
+use crate::output::{self, count, print, Answer, Say};
 use crate::poststage;
 use crate::report;
 use anyhow::Result;
@@ -67,9 +67,6 @@ pub(super) struct PostrunOutcome {
     /// If there was nothing to save or to say: the nodes, where they were asked.
     found_nothing: Option<Option<Vec<String>>>,
 }
-
-/// A printer of lines for the user, with the name of the command that the user has called.
-type Say = fn(&str);
 
 /// Saves the datasets that are in cache only, and says so with `warn`.
 ///
@@ -155,10 +152,9 @@ impl Scavenge<'_> {
 
     /// The nodes that answer. Whether a job could run there does not matter for what they hold.
     fn nodes(&self) -> &[String] {
-        let warn = &mut |line: &str| (self.warn)(line);
         self.nodes.get_or_init(|| {
-            let nodes = nodes_with_data(self.allocation, self.env.host.clone(), warn);
-            answering(self.allocation, nodes, warn)
+            let nodes = nodes_with_data(self.allocation, self.env.host.clone(), self.warn);
+            answering(self.allocation, nodes, self.warn)
         })
     }
 

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     let params = environment::params(&env);
     if params.get(&param::ENABLE) {
         let JobContext { allocation, .. } = JobContext::on(&args.job, None)?;
-        health::excluded(&allocation, &params, &mut |line| warn(line))?;
+        health::excluded(&allocation, &params, warn)?;
         prepare(&env, &params)?;
         if agents::are_configured(&params) {
             // They stay when this process ends; `scr postrun` ends them.

@@ -149,15 +149,14 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
 
 /// The nodes of the allocation that cannot be used, with those of them that are known to be down.
 pub(super) fn bad(job: &JobContext, known: &[BadNode]) -> Result<Vec<BadNode>> {
-    let warn = &mut |message: &str| warn(message);
-    let excluded = excluded(&job.allocation, &job.params, warn)?;
-    Ok(bad_nodes(&job.allocation, &excluded, known, warn))
+    let excluded = excluded(&job.allocation, &job.params, |line| warn(line))?;
+    Ok(bad_nodes(&job.allocation, &excluded, known, |line| warn(line)))
 }
 
 /// The nodes that the option `--down` of a command names.
 pub(super) fn known_down(job: &JobContext, list: Option<&str>) -> Result<Vec<BadNode>> {
     let nodes = hostlist::expand(list.unwrap_or_default()).context("in --down")?;
-    let nodes = own_names(nodes, "--down", &job.allocation, &mut |message| warn(message));
+    let nodes = own_names(nodes, "--down", &job.allocation, |line| warn(line));
     Ok(nodes.into_iter().map(|node| BadNode { node, why: "--down names it".to_owned() }).collect())
 }
 

@@ -221,7 +221,7 @@ impl Facts {
         let job = self.known(context(env, overrides, self.run.as_ref()))?;
         let mut answers = Answers::default();
         let mut inventories = Vec::new();
-        let up = nodes_with_data(&job.allocation, job.params.get(&param::NODE_NAME), &mut |_| ());
+        let up = nodes_with_data(&job.allocation, job.params.get(&param::NODE_NAME), |_| ());
         let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
         let why = format!("{} reports it down", job.allocation.manager.name);
         answers.silent.extend(down.map(|node| (node.clone(), why.clone())));

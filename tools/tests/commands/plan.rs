@@ -155,7 +155,7 @@ fn room_decides_which_schemes_there_are_and_whether_a_flush_is_hidden() {
     let excluded = scarce["excluded"].as_array().unwrap();
     let partner =
         excluded.iter().find(|excluded| excluded["schemes"] == serde_json::json!(["PARTNER"])).unwrap();
-    assert_eq!(partner["why"], "needs 40.0 GB on each node, which has 24.0 GB");
+    assert_eq!(partner["why"], "needs 40 GiB on each node, which has 24 GiB");
     assert!(scarce["best"]["efficiency"].as_f64() < ample["best"]["efficiency"].as_f64());
     let none = plan("5GB");
     assert_eq!(
