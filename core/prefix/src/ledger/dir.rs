@@ -71,11 +71,7 @@ impl<'a> LedgerDir<'a> {
     /// # Errors
     /// The index cannot be read or replaced, or is of another version.
     pub fn index(&self) -> Result<Index, PrefixError> {
-        let index = self.healed(|| self.index_as_it_is())?;
-        match index.entries().is_empty() && self.heals_missing()? {
-            true => self.index_as_it_is(),
-            false => Ok(index),
-        }
+        self.look(Index::clone)
     }
 
     /// The same without a new index in the place of a damaged one, for a command that only looks.
@@ -97,18 +93,14 @@ impl<'a> LedgerDir<'a> {
         }
     }
 
-    /// Makes a new index if it is missing though there are complete datasets, and gives whether that was so.
-    fn heals_missing(&self) -> Result<bool, PrefixError> {
+    /// Makes a new index if it is missing though there are complete datasets.
+    fn heal_missing(&self) -> Result<(), PrefixError> {
         if !self.is_missing()? {
-            return Ok(false);
+            return Ok(());
         }
-        let path = self.prefix.index_file();
-        match self.transact(&Request::Confirm) {
-            Ok(_) => Ok(true),
-            Err(why) => {
-                Err(PrefixError::Unhealed { damage: PrefixError::Missing { path }.into(), why: why.into() })
-            }
-        }
+        let damage = || PrefixError::Missing { path: self.prefix.index_file() };
+        let healed = self.transact(&Request::Confirm).map(drop);
+        healed.map_err(|why| PrefixError::Unhealed { damage: damage().into(), why: why.into() })
     }
 
     /// Whether there is no index, though there are complete datasets.
@@ -133,7 +125,7 @@ impl<'a> LedgerDir<'a> {
             match done {
                 Some(done) => return Ok(done),
                 None => {
-                    self.heals_missing()?;
+                    self.heal_missing()?;
                     may_be_missing = false;
                 }
             }
