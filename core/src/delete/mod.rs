@@ -33,6 +33,9 @@ pub struct Deleting<'a> {
 /// A note for the user on a deleted dataset: why files of it may remain.
 pub(crate) type Note = Option<String>;
 
+/// The files that each rank removes.
+type Shares = Vec<(Rank, Vec<PrefixFile>)>;
+
 impl Deleting<'_> {
     /// Deletes a dataset. All ranks call it, with the same id; each removes its share of the files.
     pub fn run(&self, id: u64) -> Collective<Note> {
@@ -62,7 +65,7 @@ impl Deleting<'_> {
             Ok(fence)
         });
         let fence = agree_at(self.comm, self.node, opened)?;
-        let shares: Vec<(Rank, Vec<PrefixFile>)> = route_values(self.comm, &shares)?;
+        let shares: Shares = route_values(self.comm, &shares)?;
         let mine: Vec<PrefixFile> = shares.into_iter().flat_map(|(_, list)| list).collect();
         agree_at(self.comm, self.node, self.remove(id, &mine, fence))?;
         for file in &mine {
@@ -74,7 +77,7 @@ impl Deleting<'_> {
     }
 
     /// Invalidates the dataset, and distributes its files over the ranks.
-    fn open(&self, id: u64) -> Result<(Note, Vec<(Rank, Vec<PrefixFile>)>), PrefixError> {
+    fn open(&self, id: u64) -> Result<(Note, Shares), PrefixError> {
         let listed = Rank2File::read(self.files, self.prefix, id);
         if let Ok(own) = &listed {
             let names = own.by_rank().iter().flatten().map(|file| &file.name);
