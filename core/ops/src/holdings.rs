@@ -155,15 +155,19 @@ impl Held {
         held
     }
 
+    /// How many of its parts are to be rebuilt, after a comma.
+    pub fn losses_in_words(&self) -> String {
+        let ranks = self.entry.dataset.ranks.filter(|_| self.lost > 0);
+        ranks.map_or_else(String::new, |ranks| format!(", {} of {ranks} parts to be rebuilt", self.lost))
+    }
+
     /// Where it is, and whether it can be made whole there.
     pub fn in_words(&self) -> String {
-        let cache = match (&self.copy, self.entry.dataset.ranks) {
-            (Copy::Whole, Some(ranks)) if self.lost > 0 => {
-                format!("in cache, {} of {ranks} parts to be rebuilt", self.lost)
-            }
-            (Copy::None | Copy::Whole, _) => return self.holding().in_words(),
-            (Copy::Refused, _) => "refused by the application, in cache".to_owned(),
-            (copy, _) => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
+        let cache = match &self.copy {
+            Copy::Whole if self.lost > 0 => format!("in cache{}", self.losses_in_words()),
+            Copy::None | Copy::Whole => return self.holding().in_words(),
+            Copy::Refused => "refused by the application, in cache".to_owned(),
+            copy => format!("{} in cache: {}", copy.in_words().0, copy.in_words().1),
         };
         format!("{cache}, {}", self.holding().prefix.in_words())
     }

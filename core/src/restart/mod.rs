@@ -453,8 +453,8 @@ fn is_newer_there(from: &Fetcher<'_>, in_prefix: &PrefixState, cached: &Checkpoi
 /// Warns of a checkpoint in cache that is newer than the one to restart from, and that the application cannot read, since it
 /// reads in the prefix directory. Gives its name.
 fn report_unread(job: &Job, cache: &Cache, loaded: Option<&CheckpointId>) -> Option<String> {
-    let all = cache.datasets().iter().filter(|cached| cached.holding().is_wanted());
-    let newest = all.max_by_key(|cached| cached.seq())?;
+    let newest = holdings::next(&cache.holdings(), Goal::Restart { in_prefix: false });
+    let newest = cache.dataset(newest.filter(Holding::is_wanted)?.id)?;
     if loaded.is_some_and(|loaded| newest.seq() <= loaded.seq) {
         return None;
     }

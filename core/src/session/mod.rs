@@ -53,7 +53,7 @@ use crate::metrics::{Metrics, Now};
 use crate::rebuild::{self, OfOtherRanks, Rebuild};
 use crate::redundancy::background::Background;
 use crate::redundancy::schemes::Schemes;
-use crate::restart::Restart;
+use crate::restart::{newest_cached, Restart};
 use auto::AutoInterval;
 use encode_async::Retry;
 use folders::Folders;
@@ -205,7 +205,7 @@ impl Session {
         let Some(metrics) = metrics.as_mut().filter(|metrics| !is_running || metrics.is_due(job)) else {
             return;
         };
-        let newest = cache.datasets().iter().rev().find(|cached| cached.holding().is_restartable());
+        let newest = newest_cached(job, cache, |_| true).and_then(|newest| cache.dataset(newest.id));
         let survives = newest.and_then(CachedDataset::survives_now).map(|survives| match survives {
             Survives::Nodes(nodes) => u64::from(nodes),
             Survives::All => job.nodes.count() as u64,

@@ -122,13 +122,7 @@ fn in_cache(facts: &Facts) -> String {
             "nothing: checkpoints go straight to the prefix directory".to_owned()
         }
         (None, None) => format!("nothing{}", of_others(facts, facts.of_others[0].as_ref())),
-        (Some(newest), None) => {
-            let lost = match (newest.lost, newest.entry.dataset.ranks) {
-                (0, _) | (_, None) => String::new(),
-                (lost, Some(ranks)) => format!(", {lost} of {ranks} parts to be rebuilt"),
-            };
-            format!("{}{lost}", checkpoint(facts, newest))
-        }
+        (Some(newest), None) => checkpoint(facts, newest) + &newest.losses_in_words(),
     }
 }
 

@@ -56,6 +56,12 @@ fn line(output: &Output, label: &str) -> String {
     found.unwrap_or_else(|| panic!("{label}: {text}{}", err(output))).to_owned()
 }
 
+/// What `--why` says of the datasets.
+fn why_of(job: &FinishedJob, arguments: &[&str]) -> Vec<String> {
+    let text = out(&command(job, arguments).arg("--why").arg(job.prefix()).output().unwrap());
+    text.lines().filter(|line| line.starts_with("ckpt.")).map(str::to_owned).collect()
+}
+
 /// It did not call `SCR_Finalize`.
 #[test]
 fn a_job_that_has_died_is_protected_as_its_nodes_say() {
@@ -80,7 +86,10 @@ fn a_job_that_has_died_is_protected_as_its_nodes_say() {
     assert_eq!(line(&one_lost, "protected"), why);
     assert!(line(&one_lost, "in cache").contains(", 1 of 2 parts to be rebuilt"), "{}", out(&one_lost));
     assert_eq!(line(&one_lost, "as of"), "now, on 1 node; n1 did not answer: no route to host");
+    let why = "ckpt.1: in cache, 1 of 2 parts to be rebuilt, not in the prefix directory";
+    assert_eq!(why_of(&job, &[]), [why]);
     let json = json_of(&status(&job, &["--json"]));
+    assert_eq!(json["why"], serde_json::json!([why]));
     assert_eq!(json["silent"][0]["node"], "n1");
     assert_eq!((&json["safe"], &json["state"]), (&false.into(), &"died".into()));
     assert_eq!(json["in_cache"]["lost_parts"], 1);
@@ -93,6 +102,8 @@ fn a_job_that_has_died_is_protected_as_its_nodes_say() {
     assert_eq!(code(&unknown), 1);
     assert_eq!(line(&unknown, "in cache"), "ckpt.1 is not known: n1 did not answer: no route to host");
     assert_eq!(line(&unknown, "protected"), "not known: ckpt.1 may be whole");
+    let why = "not known in cache: n1 did not answer: no route to host, not in the prefix directory";
+    assert_eq!(why_of(&job, &[]), [format!("ckpt.1: {why}")]);
     let json = json_of(&status(&job, &["--json"]));
     assert_eq!((&json["lost_in_cache"], &json["unknown_in_cache"]["name"]), (&Value::Null, &"ckpt.1".into()));
 
@@ -156,6 +167,11 @@ fn the_checkpoint_that_is_named_is_the_one_that_a_run_takes() {
         LedgerDir::new(&RealFiles, &prefix).make_current(name.as_bytes()).unwrap();
         let chosen = status(&job, &[]);
         assert!(line(&chosen, "in prefix").starts_with(&format!("{name}, ")), "{}", out(&chosen));
+        let why = why_of(&job, &[]);
+        assert!(
+            why.iter().any(|why| why.starts_with(name) && why.ends_with("in the prefix directory")),
+            "{why:?}"
+        );
         assert_eq!(line(&chosen, "lost with"), format!("1 node or more: nothing more, back to {name}"));
     }
 
@@ -179,6 +195,8 @@ fn a_checkpoint_that_was_refused_is_no_checkpoint_and_is_not_saved() {
         let why = "ckpt.1 is refused: the application could not restart from it";
         assert_eq!(line(&refused, "in cache"), why);
         assert_eq!(line(&refused, "protected"), "against nothing: there is no checkpoint");
+        let why = why_of(&job, arguments);
+        assert_eq!(why, ["ckpt.1: refused by the application, in cache, not in the prefix directory"]);
     }
     let json = json_of(&status(&job, &["--json"]));
     assert_eq!(json["postrun"]["saves"], serde_json::json!([]));
