@@ -31,6 +31,8 @@ mod inspect;
 
 mod saving;
 pub mod scrub;
+#[cfg(test)]
+mod tests;
 mod unsaved;
 
 pub use deleting::delete_dataset;

@@ -70,23 +70,19 @@ impl Saving {
         Self(all)
     }
 
-    /// The datasets with this plan.
-    pub fn planned(&self, plan: Plan) -> impl Iterator<Item = &FlushEntry> {
-        self.0.iter().filter(move |(_, of)| *of == plan).map(|(dataset, _)| dataset)
-    }
-
-    /// Goes through the datasets to save, in order: `save` says whether it could save one. Returns whether everything is saved
-    /// that has to be.
+    /// Goes through the datasets to save, in order: `save` says whether it could save one, which it cannot if that is elsewhere.
+    /// Returns whether everything is saved that has to be.
     pub fn carry_out<'s>(&'s self, mut save: impl FnMut(&'s FlushEntry, Plan) -> bool) -> bool {
         let (mut saved, mut is_safe): (Vec<RestartPoint>, _) = (Vec::new(), true);
         for (dataset, plan) in &self.0 {
-            let (point, is_newest) = (dataset.restart_point(), *plan == Plan::Newest);
+            let point = dataset.restart_point();
             // An older one is better than none.
-            if is_newest && saved.iter().any(|newer| newer.replaces(point)) {
+            let is_spare = !dataset.output && *plan != Plan::PassedOver;
+            if is_spare && saved.iter().any(|newer| newer.replaces(point)) {
                 continue;
             }
-            let is_saved = *plan != Plan::Elsewhere && save(dataset, *plan);
-            saved.extend((is_saved && is_newest).then_some(point));
+            let is_saved = save(dataset, *plan);
+            saved.extend((is_saved && dataset.checkpoint).then_some(point));
             is_safe &= is_saved;
         }
         is_safe
@@ -96,7 +92,7 @@ impl Saving {
     pub fn saved(&self, mut is_whole: impl FnMut(&FlushEntry) -> bool) -> Vec<(&FlushEntry, Plan)> {
         let mut saved = Vec::new();
         self.carry_out(|dataset, plan| {
-            let whole = is_whole(dataset);
+            let whole = plan != Plan::Elsewhere && is_whole(dataset);
             saved.extend(whole.then_some((dataset, plan)));
             whole
         });
@@ -140,7 +136,7 @@ mod tests {
     }
 
     fn ids(saving: &Saving, plan: Plan) -> Vec<u64> {
-        saving.planned(plan).map(|entry| entry.id).collect()
+        saving.0.iter().filter(|(_, of)| *of == plan).map(|(entry, _)| entry.id).collect()
     }
 
     /// The command said that there was nothing to save.

@@ -96,12 +96,13 @@ pub(super) fn finish(
         warn(&format!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
     let is_safe = saving.carry_out(|dataset, plan| {
-        if plan == Plan::PassedOver {
-            warn(&passed_over(dataset));
+        match plan {
+            Plan::PassedOver => warn(&passed_over(dataset)),
+            Plan::Elsewhere => warn(&out_of_reach(dataset)),
+            Plan::Output | Plan::Newest => (),
         }
-        scavenge.save(dataset)
+        plan != Plan::Elsewhere && scavenge.save(dataset)
     });
-    saving.planned(Plan::Elsewhere).for_each(|dataset| warn(&out_of_reach(dataset)));
     if scavenge.has_begun.get() {
         log.add_entry(Record::event(Event::PostrunEnd));
     }
