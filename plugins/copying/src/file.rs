@@ -100,13 +100,15 @@ pub fn copy_part(
         }
         let destination = open_destination(item, &source, part.from)?;
         let has_holes = has_holes(&source, item)?;
+        // A beginning that is not there any more counts for nothing.
+        let before = if part.from > 0 { part.crc } else { 0 };
         let mut copier = Copier {
             item,
             source,
             destination,
             control,
             block_bytes: control.pace().block_bytes(how.block_bytes),
-            checksum: how.take_crc.then(|| Hasher::new_with_initial_len(part.crc, part.from)),
+            checksum: how.take_crc.then(|| Hasher::new_with_initial_len(before, part.from)),
             has_holes,
             in_kernel: (!how.take_crc && !has_holes).then_some(in_kernel as InKernel),
             flushed: part.from,
