@@ -129,8 +129,7 @@ impl ScavengedRepair<'_> {
         // One rank may know of a loss that others have only been told of.
         if let Some(lost) = results.iter().position(|result| result.as_ref().is_err_and(RepairError::is_loss))
         {
-            results.swap(0, lost);
-            return results.swap_remove(0).map(|_| Vec::new());
+            results.swap_remove(lost)?;
         }
         let mut rebuilt = Vec::new();
         for (&rank, result) in ranks.iter().zip(results) {
