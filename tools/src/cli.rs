@@ -15,7 +15,7 @@ use crate::index;
 use crate::inspect;
 use crate::log;
 use crate::machine;
-use crate::output::{print_to_stderr, Answer};
+use crate::output::{print, print_to_stderr, Answer};
 use crate::pages;
 use crate::plan;
 use crate::plugin;
@@ -220,6 +220,11 @@ fn end(mut error: clap::Error) -> ! {
     if error.kind() == ErrorKind::UnknownArgument {
         // A word with a dash is a mistyped option, and no file of such a name.
         error.remove(ContextKind::Suggested);
+    }
+    if !error.use_stderr() && !std::io::stdout().is_terminal() {
+        // Whoever asked for help and does not read it has no use for an error.
+        let _unread = print(error.render().to_string());
+        std::process::exit(0)
     }
     let Some((why, plain)) = in_words(&error) else { error.exit() };
     let text = error.render();

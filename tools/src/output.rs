@@ -8,7 +8,7 @@ pub(crate) use scr_base::message::count;
 use scr_base::message::without_error_numbers;
 use serde_json::{Map, Value};
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 
 /// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,14 +38,12 @@ const JSON_VERSION: u32 = 1;
 pub(crate) type Say = fn(&str);
 
 /// Prints what was asked for.
-pub(crate) fn print(text: impl AsRef<str>) -> Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_ref().as_bytes())?;
-    Ok(out.flush()?)
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
+    Ok(scr_base::env::print(text.as_ref())?)
 }
 
 /// Prints what was asked for: the fields of `json` for programs, or else the text for people.
-pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<str>) -> Result<()> {
+pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<[u8]>) -> Result<()> {
     if !as_json {
         return print(text);
     }

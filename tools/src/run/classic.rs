@@ -31,7 +31,7 @@ pub(crate) struct PrintArgs {
 pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
     let tree = environment::env()?.files.read_tree(&args.file)?;
     let tree = tree.with_context(|| format!("there is no file {}", args.file.display()))?;
-    std::io::stdout().lock().write_all(&tree.to_text())?;
+    print(tree.to_text())?;
     Ok(Answer::Yes)
 }
 

@@ -2,6 +2,7 @@
 
 use crate::answer::{code, err, json_of, out};
 use crate::finished_job::FinishedJob;
+use crate::installation::put_command;
 use scr_base::fs::RealFiles;
 use scr_ops::drop_dataset;
 use scr_prefix::Prefix;
@@ -91,7 +92,7 @@ fn an_epilog_and_a_prolog_of_root_find_what_a_job_with_settings_of_its_own_has_l
     let tree = job.path().join("tree");
     fs::create_dir_all(tree.join("bin")).unwrap();
     fs::create_dir_all(tree.join("etc")).unwrap();
-    fs::copy(env!("CARGO_BIN_EXE_scr"), tree.join("bin/scr")).unwrap();
+    put_command(&tree.join("bin/scr"));
     let known = job.path().join("record");
     fs::write(tree.join("etc/scr.conf"), format!("SCR_CNTL_BASE={0}\nSCR_CACHE_BASE={0}\n", known.display()))
         .unwrap();

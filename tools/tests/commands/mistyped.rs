@@ -2,6 +2,7 @@
 
 use crate::answer::{code, err, out};
 use crate::installation::Installation;
+use std::io::{Read, Write};
 use std::process::Output;
 
 fn run(scr: &Installation, words: &str) -> Output {
@@ -100,6 +101,28 @@ fn tables_for_a_pipe_have_a_line_for_each_row_and_help_has_80_columns() {
     }
     assert_eq!(output("plugin list", Some("1000")), output("plugin list", None));
     assert!(longest(&output("plugin list", None)) > 80);
+}
+
+/// A pipe that does not block, as other programs leave it, is full before its reader comes.
+#[test]
+fn what_a_command_prints_waits_for_the_reader_of_a_full_pipe() {
+    let scr = Installation::with_system_file("");
+    for words in ["config", "--help"] {
+        let whole = out(&run(&scr, words));
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        rustix::fs::fcntl_setfl(&writer, rustix::fs::OFlags::NONBLOCK).expect("it is ours");
+        while (&writer).write(&[b'.'; 4096]).is_ok() {}
+        let mut command = scr.in_prefix(&[words]).stdout(writer).spawn().expect("the command starts");
+        let stat = format!("/proc/{}/stat", command.id());
+        // It waits, or has given up.
+        while std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") R ")) {
+            std::thread::yield_now();
+        }
+        let mut text = String::new();
+        reader.read_to_string(&mut text).expect("text");
+        assert!(command.wait().expect("it is a child").success());
+        assert_eq!(text.trim_start_matches('.'), whole, "{words}");
+    }
 }
 
 /// A node that was named twice got a file of hosts that launchers read in different ways, and any MPI was tried with the

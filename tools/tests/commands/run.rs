@@ -1,6 +1,7 @@
 //! `scr run` and its like as users type them: launchers and resource managers are stand-ins on PATH.
 
 use crate::finished_job::FinishedJob;
+use crate::installation::put_command;
 use rustix::process::{kill_process, Pid, Signal};
 use scr_base::fs::RealFiles;
 use scr_prefix::{DatasetDescriptor, FlushFile, Halt, LastRun, Location, Prefix};
@@ -141,7 +142,7 @@ fn a_job_that_fails_is_started_again_until_it_succeeds_or_has_no_runs_left() {
 fn a_job_is_started_again_after_the_program_of_scr_run_was_replaced() {
     let replaces = "cp $HERE/bin/scr $HERE/bin/new && mv $HERE/bin/new $HERE/bin/scr; exit 1";
     let world = World::new().launcher("mpirun", replaces);
-    std::fs::copy(env!("CARGO_BIN_EXE_scr"), world.path("bin/scr")).expect("a copy");
+    put_command(&world.path("bin/scr"));
     let command = Command::new(world.path("bin/scr"));
     let nodes = [("SCR_NODELIST", "localhost"), ("SCR_RUNS", "2")];
     let run = world.prepare(command, &["run", "mpirun", "./app"], &nodes).output().expect("it starts");

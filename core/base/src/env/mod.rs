@@ -13,7 +13,7 @@ mod standard;
 mod trust;
 mod watch;
 
-pub use standard::to_stderr;
+pub use standard::{print, to_stderr};
 pub use trust::{Distrust, Trusted};
 pub use watch::Watch;
 pub use watch::{WatchStatus, Watched};

@@ -5,6 +5,7 @@
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use rustix::io::{write, Errno};
 use scr_plugin_api::held;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
@@ -30,6 +31,14 @@ pub(super) fn to_stdout(line: &str) {
     OUTPUT.write(rustix::stdio::stdout(), line, PATIENCE);
 }
 
+/// Writes what a command was asked for to standard output, however long its reader takes.
+///
+/// # Errors
+/// The system's, such as a reader that has gone.
+pub fn print(text: &[u8]) -> io::Result<()> {
+    Ok(write_all(rustix::stdio::stdout(), text, Duration::MAX)?)
+}
+
 impl Stream {
     /// One write for a line, so that those of many ranks stay whole. Where nobody can read it, it goes nowhere.
     fn write(&self, to: BorrowedFd<'_>, line: &str, patience: Duration) {
@@ -41,30 +50,32 @@ impl Stream {
                 (format!("\nscr: lines that nobody read before this one: {many}\n{line}\n"), Duration::ZERO)
             }
         };
-        *lost = if has_room(to, text.as_bytes(), patience) { 0 } else { *lost + 1 };
+        // After any other error there is no reader.
+        *lost = if write_all(to, text.as_bytes(), patience) == Err(Errno::AGAIN) { *lost + 1 } else { 0 };
     }
 }
 
-/// Writes all of a text, or gives up where there is no room for so long. Any other error counts as written: there is no reader.
+/// Writes all of a text. It fails with `AGAIN` where there is no room for so long.
 #[expect(clippy::disallowed_methods, reason = "a line has no clock of its environment")]
-fn has_room(to: BorrowedFd<'_>, mut text: &[u8], patience: Duration) -> bool {
+fn write_all(to: BorrowedFd<'_>, mut text: &[u8], patience: Duration) -> Result<(), Errno> {
     let began = Instant::now();
     while !text.is_empty() {
-        let left =
-            PollTimeout::try_from(patience.saturating_sub(began.elapsed())).unwrap_or(PollTimeout::ZERO);
-        match poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], left) {
-            Ok(0) => return false,
-            Err(nix::Error::EINTR) => continue,
+        let left = patience.saturating_sub(began.elapsed());
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        // A stream that blocks is not written to before it has room.
+        match poll(&mut [PollFd::new(to.as_fd(), PollFlags::POLLOUT)], timeout) {
+            Ok(0) if left.is_zero() => return Err(Errno::AGAIN),
+            Ok(0) | Err(nix::Error::EINTR) => continue,
             _ => (),
         }
         match write(to, text) {
             Ok(written) => text = text.get(written..).unwrap_or_default(),
-            Err(Errno::AGAIN) if began.elapsed() >= patience => return false,
+            Err(Errno::AGAIN) if left.is_zero() => return Err(Errno::AGAIN),
             Err(Errno::AGAIN | Errno::INTR) => (),
-            Err(_) => return true,
+            Err(error) => return Err(error),
         }
     }
-    true
+    Ok(())
 }
 
 #[cfg(test)]

@@ -27,11 +27,7 @@ impl Installation {
         }
         let bin = scr.path("bin");
         fs::create_dir(&bin).expect("a folder for the command");
-        // A second name where that can be had: a copy takes its time.
-        let program = Path::new(env!("CARGO_BIN_EXE_scr"));
-        fs::hard_link(program, bin.join("scr"))
-            .or_else(|_| fs::copy(program, bin.join("scr")).map(drop))
-            .expect("the command");
+        put_command(&bin.join("scr"));
         // Folders and manifests that others may write are refused, and the umask may be anything.
         for folder in ["etc", "etc/scr", "etc/scr/plugins.d", "lib/scr/plugins"] {
             fs::set_permissions(scr.path(folder), fs::Permissions::from_mode(0o755)).expect("it is ours");
@@ -67,4 +63,14 @@ impl Installation {
         command.args(arguments).current_dir(self.path("prefix")).env("COLUMNS", "1000");
         command
     }
+}
+
+/// Makes the command under another path: a second name where that can be had, as a copy takes its time. It is another process that
+/// copies: one that this process starts at the same time would hold a file open that is being written, which nobody can run then.
+pub(crate) fn put_command(path: &Path) {
+    let program = Path::new(env!("CARGO_BIN_EXE_scr"));
+    fs::hard_link(program, path).unwrap_or_else(|_| {
+        let copied = Command::new("cp").arg(program).arg(path).status().expect("cp starts");
+        assert!(copied.success(), "{}", path.display());
+    });
 }
