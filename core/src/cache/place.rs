@@ -156,26 +156,35 @@ pub(crate) fn expect_unchanged(files: &dyn Files, path: &Path, file: &FileRecord
     }
 }
 
-/// A file that was written to after the dataset was complete: its time or its length has changed, and its bytes too, where there
-/// is a checksum.
+/// A file that is no longer, or not provably, what it was when the dataset was complete.
+pub(crate) enum Late {
+    /// It has other bytes, or another length.
+    Written(PathBuf),
+    /// It has another time, and there is no checksum to compare its bytes with. Some file systems set times after a close.
+    Touched(PathBuf),
+}
+
+/// A file that was written to after the dataset was complete, as far as its time, its length and its checksum tell.
 pub(crate) fn written_late(
     files: &dyn Files,
     place: &dyn PartPlace,
     record: &RankRecord,
     block_bytes: u64,
-) -> Option<PathBuf> {
-    let is_late = |path: &Path, file: &FileRecord| {
-        matches!(expect_unchanged(files, path, file), Err(Flaw::Changed { .. } | Flaw::Length { .. }))
-            && (file.crc.is_none() || {
-                let same = expect_bytes(files, path, file.bytes, file.crc, block_bytes);
+) -> Option<Late> {
+    record.files.iter().find_map(|file| {
+        let path = place.file(record, file);
+        let flaw = expect_unchanged(files, &path, file).err()?;
+        match (flaw, file.crc) {
+            (Flaw::Changed { .. }, None) => Some(Late::Touched(path)),
+            (Flaw::Length { .. }, None) => Some(Late::Written(path)),
+            (Flaw::Changed { .. } | Flaw::Length { .. }, crc) => {
+                let same = expect_bytes(files, &path, file.bytes, crc, block_bytes);
                 matches!(same, Err(FileError::Size { .. } | FileError::Checksum { .. }))
-            })
-    };
-    record
-        .files
-        .iter()
-        .map(|file| (place.file(record, file), file))
-        .find_map(|(path, file)| is_late(&path, file).then_some(path))
+                    .then_some(Late::Written(path))
+            }
+            _ => None,
+        }
+    })
 }
 
 fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {

@@ -40,7 +40,7 @@ mod settings_report;
 pub use crate::error::Error;
 pub use late_ranks::LateRanks;
 
-use crate::cache::place::written_late;
+use crate::cache::place::{written_late, Late};
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
 use crate::cache::{Cache, CachedDataset};
@@ -243,13 +243,22 @@ impl Session {
     fn tell_of_late_writes(&mut self) {
         let Some(cached) = self.last_completed.and_then(|id| self.cache.dataset(id)) else { return };
         let block_bytes = self.job.params.get(&param::FILE_BUF_SIZE);
-        if let Some(path) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
-            self.job.report.error_here(&format!(
-                "{} was written to after SCR_Complete_output of {}, and what it holds now is not that checkpoint; let the \
-                 application write and close its files before that call",
-                path.display(),
-                cached.record.label()
-            ));
+        if let Some(late) = written_late(self.job.files(), &cached.part, &cached.record, block_bytes) {
+            let label = cached.record.label();
+            let text = match late {
+                Late::Written(path) => format!(
+                    "{} was written to after SCR_Complete_output of {label}, and what it holds now is not that checkpoint",
+                    path.display()
+                ),
+                Late::Touched(path) => format!(
+                    "the time of {} has changed since SCR_Complete_output of {label}: it was written to, or its file system sets \
+                     times after a close; without a checksum nothing proves that it still is that checkpoint",
+                    path.display()
+                ),
+            };
+            self.job
+                .report
+                .error_here(&format!("{text}; let the application write and close its files before that call"));
             self.last_completed = None;
         }
     }

@@ -10,7 +10,7 @@ use crate::cache::filemap::Filemap;
 use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
 use scr_base::fs::verify::{expect_bytes, FileError};
-use scr_base::fs::How;
+use scr_base::fs::{How, Kind};
 use scr_config::param;
 use scr_plugin_api::Call;
 use scr_prefix::{FileName, PrefixError};
@@ -240,12 +240,15 @@ fn plain_name(job: &Job, path: &Path) -> Option<PathBuf> {
     }
 }
 
-/// The path of a file that this process can read.
+/// The path of a file that this process can read. The application may wait for ever at anything else, such as a pipe.
 fn readable(job: &Job, path: &Path) -> Result<Vec<u8>, Error> {
-    job.files()
-        .open(path, How::Read)
-        .map_err(|error| Error::Argument { what: format!("{} cannot be read: {error}", path.display()) })?;
-    path_bytes(path)
+    let found = job.files().open(path, How::Read).and_then(|file| file.status());
+    let why = match found {
+        Ok(status) if status.kind == Kind::File => return path_bytes(path),
+        Ok(status) => format!("it is {}", status.kind.name()),
+        Err(error) => error.to_string(),
+    };
+    Err(Error::Argument { what: format!("{} cannot be read: {why}", path.display()) })
 }
 
 /// A path as the application gets it.

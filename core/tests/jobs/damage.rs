@@ -24,8 +24,11 @@ fn some(rank: Rank) -> Vec<usize> {
 /// server may after the file is closed, is not late.
 #[test]
 fn a_file_that_the_application_writes_to_too_late_is_named_in_its_next_call() {
-    for (bypass, changes) in [("0", true), ("0", false), ("1", true)] {
-        let world = World::new(4, 4).set("SCR_CACHE_BYPASS", bypass).set("SCR_FLUSH", "10");
+    for (bypass, crc, changes) in
+        [("0", "1", true), ("0", "1", false), ("1", "1", true), ("1", "1", false), ("1", "0", false)]
+    {
+        let world = World::new(4, 4).set("SCR_CACHE_BYPASS", bypass).set("SCR_CRC_ON_FLUSH", crc);
+        let world = world.set("SCR_FLUSH", "10");
         let file = match bypass {
             "1" => world.prefix().join("ckpt.1/rank_0.0"),
             _ => world.node("n0").join("user1/scr.defjobid/scr.dataset.1/r0/rank_0.0"),
@@ -45,8 +48,11 @@ fn a_file_that_the_application_writes_to_too_late_is_named_in_its_next_call() {
         let told = |what: &str| run.lines.iter().filter(|line| line.contains(what)).count();
         assert_eq!(
             told("was written to after SCR_Complete_output of dataset 1 `ckpt.1'"),
-            usize::from(changes)
+            usize::from(changes && crc == "1")
         );
+        // Nobody knows: some file systems set times after a close.
+        let touched = "the time of {} has changed since SCR_Complete_output of dataset 1 `ckpt.1': it was written to, or its";
+        assert_eq!(told(&touched.replace("{}", &file.display().to_string())), usize::from(crc == "0"));
         let is_named = told("copying failed") == told("rank_0.0 was written to after SCR_Complete_output;");
         assert!(is_named, "{:?}", run.lines);
     }

@@ -328,6 +328,32 @@ fn bypass() -> World {
     job().set("SCR_CACHE_BYPASS", "1").set("SCR_FLUSH", "10")
 }
 
+/// Who opens a pipe waits for ever, in a call that is not of this library.
+#[test]
+fn a_pipe_in_the_place_of_a_file_is_not_given_to_the_application() {
+    let world = bypass();
+    let refused = |path: Result<Vec<u8>, Error>| {
+        let why = path.unwrap_err().to_string();
+        assert!(why.contains("is neither file nor folder"), "{why}");
+    };
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        let name = file_name(1, application.rank, 0);
+        let path = world.prefix().join(&name);
+        let pipe_instead = || {
+            std::fs::remove_file(&path).unwrap();
+            assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+        };
+        application.session().start_restart().unwrap();
+        pipe_instead();
+        refused(application.session().route_file(name.as_bytes()));
+        application.session().complete_restart(false).unwrap_err();
+        application.begin(1).unwrap();
+        refused(application.session().route_file(name.as_bytes()));
+        application.session().complete_output(true).unwrap_err();
+    });
+}
+
 #[test]
 fn in_bypass_mode_files_are_in_the_prefix_directory_all_along() {
     let world = bypass();

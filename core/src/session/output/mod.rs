@@ -126,13 +126,18 @@ impl Output {
 
     /// Before the application gets the path of a file in the prefix directory: if it is there, an older dataset must not count
     /// with it any more, whenever this run dies.
-    fn expect_replaced(&mut self, job: &Job, name: &FileName, path: &Path) -> Result<(), FsError> {
-        match job.files().status(path) {
+    fn expect_replaced(&mut self, job: &Job, name: &FileName, path: &Path) -> Result<(), Error> {
+        let found = match job.files().status(path) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 return Ok(())
             }
             found => found.at("look at", path)?,
         };
+        if found.kind == Kind::Other {
+            // A pipe, say: who opens it waits for its reader.
+            let what = format!("{} is {}; remove what is in its place", path.display(), found.kind.name());
+            return Err(Error::Argument { what });
+        }
         self.may_replace = true;
         if is_recorded(true, self.is_older_at_risk) {
             Overwritten::record(job.files(), &job.prefix, name, self.record.seq())?;
