@@ -256,9 +256,9 @@ impl Session {
                     path.display()
                 ),
             };
-            self.job
-                .report
-                .error_here(&format!("{text}; let the application write and close its files before that call"));
+            self.job.report.error_here(&format!(
+                "{text}; let the application write and close its files before that call"
+            ));
             self.last_completed = None;
         }
     }

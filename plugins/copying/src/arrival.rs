@@ -2,8 +2,8 @@
 
 use crate::file::{io_error, open_destination, open_source};
 use crate::CopyError;
-use rustix::fs::{Mode, OFlags};
-use scr_plugin_api::CopyItem;
+use rustix::fs::{fsync, Mode, OFlags};
+use scr_plugin_api::{uninterrupted, CopyItem};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
@@ -42,7 +42,7 @@ pub fn confirm(item: &CopyItem, mode: u32) -> Result<(), CopyError> {
             0,
         ))?;
     }
-    file.sync_all().map_err(io_error("syncing", path, 0))
+    uninterrupted(|| Ok(fsync(&file)?)).map_err(io_error("syncing", path, 0))
 }
 
 #[cfg(test)]

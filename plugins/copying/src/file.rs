@@ -7,8 +7,8 @@
 
 use crate::{Buffer, Control, CopyError};
 use crc32fast::Hasher;
-use rustix::fs::{copy_file_range, fadvise, Advice, Mode, OFlags};
-use scr_plugin_api::{above_standard, repeat, with_limit, CopyItem, Handle};
+use rustix::fs::{copy_file_range, fadvise, fsync, ftruncate, Advice, Mode, OFlags};
+use scr_plugin_api::{above_standard, repeat, uninterrupted, with_limit, write_all, CopyItem, Handle};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
@@ -59,7 +59,8 @@ impl Written {
     }
 
     fn sync_once(self) -> Result<Option<u32>, CopyError> {
-        self.file.get().and_then(File::sync_all).map_err(io_error("syncing", &self.path, 0))?;
+        let synced = self.file.get().and_then(|file| uninterrupted(|| Ok(fsync(file)?)));
+        synced.map_err(io_error("syncing", &self.path, 0))?;
         Ok(self.crc)
     }
 }
@@ -184,7 +185,7 @@ pub(crate) fn open_destination(
         return Err(CopyError::WrongSize { path: path.clone(), expected: keep, found: here.len() });
     }
     if here.is_file() && here.len() > keep {
-        file.set_len(keep).map_err(io_error("shortening", path, keep))?;
+        uninterrupted(|| Ok(ftruncate(&file, keep)?)).map_err(io_error("shortening", path, keep))?;
     }
     Handle::new(file).map_err(io_error("examining", path, 0))
 }
@@ -223,6 +224,11 @@ struct Copier<'a> {
     counted: u64,
 }
 
+/// Writes all bytes at an offset.
+fn write_at(file: &File, bytes: &[u8], offset: u64) -> io::Result<()> {
+    write_all(bytes, |rest, done| file.write_at(rest, offset + done))
+}
+
 impl Copier<'_> {
     fn run(&mut self, part: Part, buffer: &mut Buffer) -> Result<(), CopyError> {
         let len = self.item.bytes.min(part.to);
@@ -230,7 +236,11 @@ impl Copier<'_> {
         if self.has_holes {
             // It may end with one.
             let destination = self.destination(len)?;
-            destination.set_len(len).map_err(io_error("extending", &self.item.destination, len))?;
+            uninterrupted(|| Ok(ftruncate(destination, len)?)).map_err(io_error(
+                "extending",
+                &self.item.destination,
+                len,
+            ))?;
         }
         self.write_out(len, 1);
         check_source(self.source(len)?, self.item)
@@ -284,7 +294,8 @@ impl Copier<'_> {
 
     /// Gives how many bytes were read, and how many were written.
     fn copy_block(&mut self, offset: u64, block: &mut [u8]) -> Result<(u64, u64), CopyError> {
-        let count = match self.source(offset)?.read_at(block, offset) {
+        let source = self.source(offset)?;
+        let count = match uninterrupted(|| source.read_at(block, offset)) {
             Ok(0) => {
                 let item = self.item;
                 return Err(CopyError::WrongSize {
@@ -294,13 +305,12 @@ impl Copier<'_> {
                 });
             }
             Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
             Err(cause) => return Err(io_error("reading", &self.item.source, offset)(cause)),
         };
         let block = &block[..count];
         let written = match self.has_holes {
             true => self.write_all_but_zeros(offset, block),
-            false => self.destination(offset)?.write_all_at(block, offset).map(|()| count as u64),
+            false => write_at(self.destination(offset)?, block, offset).map(|()| count as u64),
         };
         let written = written.map_err(io_error("writing", &self.item.destination, offset))?;
         self.checksum.iter_mut().for_each(|checksum| checksum.update(block));
@@ -314,7 +324,7 @@ impl Copier<'_> {
         for run in pages.chunk_by(|before, after| before.1 == after.1) {
             let (bytes, after) = rest.split_at(run.iter().map(|(page, _)| page.len()).sum());
             if !run[0].1 {
-                self.destination.get()?.write_all_at(bytes, offset)?;
+                write_at(self.destination.get()?, bytes, offset)?;
                 written += bytes.len() as u64;
             }
             offset += bytes.len() as u64;

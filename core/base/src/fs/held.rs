@@ -11,8 +11,7 @@
 use super::limit::open_with_room;
 use super::{File, IsMeant};
 use rustix::fs::{fstatfs, openat, openat2, statfs, Mode, OFlags, ResolveFlags, StatFs, CWD};
-use rustix::io::retry_on_intr;
-use scr_plugin_api::{held, Handle};
+use scr_plugin_api::{held, uninterrupted, Handle};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -185,7 +184,7 @@ impl Place<'_> {
     pub(super) fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
         let below = if self.held.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
         let (flags, mode) = (flags | below | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
-        self.at(|folder, name| open_with_room(|| Ok(retry_on_intr(|| openat(folder, name, flags, mode))?)))
+        self.at(|folder, name| open_with_room(|| uninterrupted(|| Ok(openat(folder, name, flags, mode)?))))
     }
 
     /// The file system that it lies in.

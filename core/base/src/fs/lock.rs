@@ -6,8 +6,10 @@ use super::{File, Status};
 use crate::build::FILE_LOCK;
 use nix::fcntl::{fcntl, FcntlArg};
 use rustix::fs::{flock, FlockOperation};
-use rustix::io::{retry_on_intr, Errno};
+use rustix::io::Errno;
+use scr_plugin_api::uninterrupted;
 use std::fs;
+use std::io::{self, ErrorKind};
 
 /// The answer to an attempt to take a lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,10 +25,10 @@ pub enum LockAttempt {
 impl LockAttempt {
     /// File systems say in many ways that they have no locks: Cray DVS with an error that has no name. Only one answer says that
     /// somebody has the lock.
-    pub fn of(done: Result<(), Errno>) -> Self {
+    pub fn of(done: io::Result<()>) -> Self {
         match done {
             Ok(()) => Self::Taken,
-            Err(Errno::WOULDBLOCK) => Self::Held,
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Self::Held,
             Err(_) => Self::NoLocks,
         }
     }
@@ -58,13 +60,14 @@ impl Kind {
     }
 
     fn attempt(self, file: &fs::File) -> LockAttempt {
-        LockAttempt::of(retry_on_intr(|| match self {
-            Kind::Flock => flock(file, FlockOperation::NonBlockingLockExclusive),
+        LockAttempt::of(uninterrupted(|| match self {
+            Kind::Flock => Ok(flock(file, FlockOperation::NonBlockingLockExclusive)?),
             // It may say that somebody has the lock in another way, by which flock says that nobody can have it.
             Kind::Fcntl => {
-                whole(file).map_err(|error| if error == Errno::ACCESS { Errno::WOULDBLOCK } else { error })
+                Ok(whole(file)
+                    .map_err(|error| if error == Errno::ACCESS { Errno::WOULDBLOCK } else { error })?)
             }
-            Kind::None => Err(Errno::NOLCK),
+            Kind::None => Err(Errno::NOLCK.into()),
         }))
     }
 }
@@ -159,9 +162,9 @@ mod tests {
             Errno::ACCESS,
         ];
         for answer in answers.into_iter().chain([Errno::from_raw_os_error(OF_DVS)]) {
-            assert_eq!(LockAttempt::of(Err(answer)), LockAttempt::NoLocks, "{answer}");
+            assert_eq!(LockAttempt::of(Err(answer.into())), LockAttempt::NoLocks, "{answer}");
         }
-        assert_eq!(LockAttempt::of(Err(Errno::WOULDBLOCK)), LockAttempt::Held);
+        assert_eq!(LockAttempt::of(Err(Errno::WOULDBLOCK.into())), LockAttempt::Held);
     }
 
     #[test]

@@ -13,16 +13,17 @@ use super::mapped::{LeaseKind, Mapped, Mapping};
 use super::{forked, lock, mapped, File, Files, How, IsMeant, Kind, LockAttempt, Space, Status, Writer};
 use crate::env::to_stderr;
 use rustix::fs::{
-    fstat, fstatfs, futimens, linkat, major, minor, mkdirat, renameat, statat, statx, unlinkat, utimensat,
-    AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec, Timestamps,
+    fdatasync, fstat, fstatfs, fsync, ftruncate, futimens, linkat, major, minor, mkdirat, renameat, statat,
+    statx, unlinkat, utimensat, AtFlags, FileType, Mode, OFlags, Stat, StatFs, StatxFlags, Timespec,
+    Timestamps,
 };
-use rustix::io::Errno;
-use scr_plugin_api::{names_in, paths_in, Handle};
+use rustix::io::{pread, pwrite, write, Errno};
+use scr_plugin_api::{names_in, paths_in, uninterrupted, write_all, Handle};
 use std::ffi::OsStr;
 use std::fs::{self, Permissions};
-use std::io::{self, Write};
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -214,14 +215,12 @@ fn is_mapped_to_write(file: &fs::Metadata) -> bool {
 
 impl File for RealFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut done = 0;
+        let (file, mut done) = (self.file.get()?, 0);
         while let Some(rest) = buffer.get_mut(done..).filter(|rest| !rest.is_empty()) {
             let place = offset.checked_add(done as u64).ok_or(io::ErrorKind::InvalidInput)?;
-            match self.file.get()?.read_at(rest, place) {
-                Ok(0) => break,
-                Ok(count) => done += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => (),
-                Err(error) => return Err(error),
+            match uninterrupted(|| Ok(pread(file, &mut *rest, place)?))? {
+                0 => break,
+                count => done += count,
             }
         }
         Ok(done)
@@ -232,20 +231,22 @@ impl File for RealFile {
             // Linux would append, wherever we ask it to write.
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        self.file.get()?.write_all_at(bytes, offset)
+        let file = self.file.get()?;
+        write_all(bytes, |rest, done| Ok(pwrite(file, rest, offset.saturating_add(done))?))
     }
 
     fn append(&self, bytes: &[u8]) -> io::Result<()> {
-        let mut file = self.file.get()?;
+        let file = self.file.get()?;
         if self.appends() {
-            file.write_all(bytes)
+            write_all(bytes, |rest, _| Ok(write(file, rest)?))
         } else {
-            file.write_all_at(bytes, file.metadata()?.len())
+            self.write_at(file.metadata()?.len(), bytes)
         }
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.get()?.set_len(len)
+        let file = self.file.get()?;
+        uninterrupted(|| Ok(ftruncate(file, len)?))
     }
 
     fn status(&self) -> io::Result<Status> {
@@ -253,10 +254,11 @@ impl File for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        match self.how {
-            How::Folder => self.file.get()?.sync_all(),
-            _ => self.file.get()?.sync_data(),
-        }
+        let file = self.file.get()?;
+        uninterrupted(|| match self.how {
+            How::Folder => Ok(fsync(file)?),
+            _ => Ok(fdatasync(file)?),
+        })
     }
 
     fn set_mode(&self, mode: u32) -> io::Result<()> {

@@ -623,7 +623,7 @@ impl File for FaultyFile {
     fn try_lock(&self) -> LockAttempt {
         match self.files.pass(What::Lock, &self.path, None) {
             Ok(()) => self.inner.try_lock(),
-            Err(error) => LockAttempt::of(Err(Errno::from_io_error(&error).unwrap_or(Errno::NOLCK))),
+            Err(error) => LockAttempt::of(Err(error)),
         }
     }
 
