@@ -92,6 +92,7 @@ pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
     let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
     expect_dir(&dir)?;
     let prefix = Prefix::at(&*env.files, &dir);
+    prefix.expect_no_hidden_link(&*env.files)?;
     held(&USED).push(prefix.clone());
     Ok(prefix)
 }

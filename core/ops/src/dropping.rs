@@ -89,11 +89,6 @@ fn drop_named(
 
 /// The datasets of the flush file; none if it is damaged.
 fn known(files: &dyn Files, prefix: &Prefix) -> Result<Vec<FlushEntry>, PrefixError> {
-    match FlushFile::read(files, prefix) {
-        Err(error) if error.is_damage() => Ok(Vec::new()),
-        flush => {
-            let flush = flush?;
-            Ok(flush.entries().into_iter().chain(flush.lost()).collect())
-        }
-    }
+    let flush = FlushFile::read_undamaged(files, prefix)?;
+    Ok(flush.entries().into_iter().chain(flush.lost()).collect())
 }

@@ -261,7 +261,8 @@ impl Import<'_> {
 
     fn new_id(&self) -> Result<u64, PrefixError> {
         let (files, prefix) = (self.files(), self.prefix);
-        let listed = self.ledger().index()?.highest_id().max(FlushFile::read(files, prefix)?.highest_id());
+        let listed =
+            self.ledger().index()?.highest_id().max(FlushFile::read_undamaged(files, prefix)?.highest_id());
         let highest = prefix.dataset_ids(files)?.into_iter().fold(listed.unwrap_or(0), u64::max);
         self.ledger().reserve(highest.saturating_add(1), 1)
     }

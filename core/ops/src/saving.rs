@@ -2,11 +2,14 @@
 
 use super::holdings::{Copy, Held};
 use scr_base::fs::Files;
-use scr_prefix::{FlushEntry, Halt, LastRun, Location, Prefix, RestartPoint};
+use scr_prefix::{FlushEntry, FlushFile, Halt, LastRun, Location, Prefix, RestartPoint};
 
 /// Whether the nodes may have datasets that neither the flush file nor the index lists: the last run has not called
 /// `SCR_Finalize`. Without the record that a run makes of itself, no node has anything.
 pub fn may_lack_entries(files: &dyn Files, prefix: &Prefix, job_id: &str) -> bool {
+    if FlushFile::read(files, prefix).is_err_and(|error| error.is_damage()) {
+        return true;
+    }
     let Some(run) = LastRun::read(files, prefix).ok().flatten() else { return false };
     // The halt file says it of the last run, which may be that of another allocation.
     let halt = Halt::read(files, prefix).ok().flatten().filter(|_| run.job_id == job_id);

@@ -232,19 +232,37 @@ impl FlushFile {
         Ok(shared::read(files, prefix)?.unwrap_or_default())
     }
 
+    /// The same for who can do without it, as by what the nodes have: a damaged one is empty. It is not synced, so that the power
+    /// may leave it so.
+    ///
+    /// # Errors
+    /// It cannot be read.
+    pub fn read_undamaged(files: &dyn Files, prefix: &Prefix) -> Result<Self, PrefixError> {
+        match Self::read(files, prefix) {
+            Err(error) if error.is_damage() => {
+                let why = scr_base::describe(&error);
+                prefix.note(format!(
+                    "{why}; it counts as empty, and what the nodes and the index have is used"
+                ));
+                Ok(Self::default())
+            }
+            read => read,
+        }
+    }
+
     /// The same, as far as the prefix directory has the datasets now. Those are missing there that the index does not have, as
     /// they were dropped, replaced, or found damaged since; and one of which files are gone, if it is still in cache, or is
     /// `asked` for. Those are there that the index has, even if a process was killed before this file said so. A dataset whose
     /// name a newer one has in the index is replaced: no copy of it can be saved.
     ///
     /// # Errors
-    /// This file is damaged or cannot be read, or the index, and this file says that datasets are in the prefix directory.
+    /// This file cannot be read, or the index, and this file says that datasets are in the prefix directory.
     pub fn read_as_it_is(
         files: &dyn Files,
         prefix: &Prefix,
         asked: Option<u64>,
     ) -> Result<Self, PrefixError> {
-        let mut file = Self::read(files, prefix)?;
+        let mut file = Self::read_undamaged(files, prefix)?;
         let names_prefix = |file: &Self| file.entries().iter().any(|entry| entry.is_at(Location::Prefix));
         match Index::read(files, prefix) {
             Err(_) if !names_prefix(&file) => (),
@@ -273,23 +291,11 @@ impl FlushFile {
         }
     }
 
-    /// Reads, changes and writes, while no other process does.
+    /// Reads, changes and writes, while no other process does. A damaged one is replaced by a new one.
     ///
     /// # Errors
-    /// As for [`read`](Self::read); where it cannot be written, the old one is still there.
+    /// As for [`read_undamaged`](Self::read_undamaged); where it cannot be written, the old one is still there.
     pub fn update<R>(
-        files: &dyn Files,
-        prefix: &Prefix,
-        change: impl FnOnce(&mut FlushFile) -> R,
-    ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, false, change)
-    }
-
-    /// The same at the start of a run, which knows all that the file should say: a damaged one is replaced by a new one.
-    ///
-    /// # Errors
-    /// As for [`update`](Self::update), but for damage.
-    pub fn renew<R>(
         files: &dyn Files,
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,

@@ -272,18 +272,30 @@ impl Prefix {
         self.make_scr_dir(files)
     }
 
+    /// Expects that the hidden folder is none that a symbolic link leads to.
+    ///
+    /// # Errors
+    /// [`PrefixError::Linked`].
+    pub fn expect_no_hidden_link(&self, files: &dyn Files) -> Result<(), PrefixError> {
+        let path = self.scr_dir();
+        match files.status(&path) {
+            Ok(status) if status.kind == Kind::Link => {
+                Err(PrefixError::Linked { path, fault: LinkFault::Hidden })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Makes the hidden folder, where it is not there. A prefix directory that is gone was renamed or removed while it was used,
     /// and is not made again: what is written there would be taken for the original.
     ///
     /// # Errors
     /// It cannot be made, [`PrefixError::Linked`], and [`PrefixError::Missing`].
     pub fn make_scr_dir(&self, files: &dyn Files) -> Result<(), PrefixError> {
+        self.expect_no_hidden_link(files)?;
         let path = self.scr_dir();
         match files.status(&path) {
             Ok(status) if status.kind == Kind::Dir => Ok(()),
-            Ok(status) if status.kind == Kind::Link => {
-                Err(PrefixError::Linked { path, fault: LinkFault::Hidden })
-            }
             _ if !self.is_there(files) => Err(PrefixError::Missing { path: self.dir.clone() }),
             Err(error) if !matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
                 Ok(Err(error).at("look at", &path)?)

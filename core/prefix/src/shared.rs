@@ -340,7 +340,7 @@ mod tests {
     fn a_damaged_flush_file_is_begun_anew_though_there_is_nothing_to_record() {
         let (_dir, prefix) = scratch();
         RealFiles.open(&prefix.flush_file(), How::Create(0o644)).unwrap();
-        FlushFile::renew(&RealFiles, &prefix, |_| ()).unwrap();
+        FlushFile::update(&RealFiles, &prefix, |_| ()).unwrap();
         FlushFile::update(&RealFiles, &prefix, |file| file.record(&dataset(1), Location::Cache)).unwrap();
         assert!(FlushFile::read(&RealFiles, &prefix).unwrap().entry(1).is_some());
     }

@@ -42,6 +42,14 @@ impl Summary {
         Ok(Some(summary))
     }
 
+    /// Reads the summary of a dataset that counts as complete.
+    ///
+    /// # Errors
+    /// As for [`read`](Self::read), and [`PrefixError::Missing`].
+    pub fn require(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Self, PrefixError> {
+        Self::read(files, prefix, id)?.ok_or_else(|| PrefixError::Missing { path: prefix.summary_file(id) })
+    }
+
     /// When the summary of a dataset was written, which is when the dataset became complete: seconds and nanoseconds.
     ///
     /// # Errors

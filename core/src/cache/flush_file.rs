@@ -92,7 +92,7 @@ impl Cache {
     pub(crate) fn list(&mut self, job: &Job, news: News<'_>) {
         let listed = self.to_be_listed();
         let recorded = match job.rank() {
-            Rank(0) => FlushFile::renew(job.files(), &job.prefix, |flush| {
+            Rank(0) => FlushFile::update(job.files(), &job.prefix, |flush| {
                 flush.set_prefix_id(job.run.prefix.as_ref());
                 self.write_into(flush, job, &listed, &news);
             }),

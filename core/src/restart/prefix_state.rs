@@ -8,10 +8,11 @@ use crate::error::Error;
 use crate::holdings::InPrefix;
 use crate::job::Job;
 use scr_base::fs::verify::{expect_bytes, FileError};
+use scr_comm::Rank;
 use scr_config::param;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::{
-    DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, Overwritten, PrefixError, Seq, Withdrawal,
+    DatasetDescriptor, FlushEntry, FlushFile, IndexEntry, Overwritten, PrefixError, Seq, Summary, Withdrawal,
     Withdrawn,
 };
 use serde::{Deserialize, Serialize};
@@ -247,12 +248,10 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
             continue;
         }
         let suspect = ledger::is_suspect(in_prefix.last_begun, cached.seq());
-        if !suspect && !global {
-            continue;
-        }
-        let same = match global {
-            true => is_same_in_prefix(job, &cached.record, suspect),
-            false => expect_not_given_out(job, &cached.record),
+        let same = match (global, suspect) {
+            (true, _) => is_same_in_prefix(job, &cached.record, suspect).map_err(PrefixError::from),
+            (false, true) => expect_not_given_out(job, &cached.record).map_err(PrefixError::from),
+            (false, false) => expect_summary(job, &cached.record),
         };
         if let Err(error) = job.agree(same) {
             let why = error.agreed()?;
@@ -262,6 +261,15 @@ pub(crate) fn compare_flushed(job: &Job, cache: &mut Cache, in_prefix: &PrefixSt
         }
     }
     Ok(())
+}
+
+/// Rank 0 looks: without it no run fetches the dataset, and nobody else may notice before the caches are gone.
+fn expect_summary(job: &Job, record: &RankRecord) -> Result<(), PrefixError> {
+    let look = || Summary::require(job.files(), &job.prefix, record.id_in_prefix);
+    match (job.rank() == Rank(0)).then(look) {
+        Some(Err(error)) if error.is_damage() => Err(error),
+        _ => Ok(()),
+    }
 }
 
 fn expect_not_given_out(job: &Job, record: &RankRecord) -> Result<(), FileError> {

@@ -256,8 +256,9 @@ impl<'a> Builder<'a> {
             }
         }
         match scan {
-            Some(scan) => self.complete(&scan),
-            None => self.relist(id, entry.as_ref()),
+            // Its files have their names, and were perhaps taken out of the index since.
+            Some(scan) if self.has_files(&scan) || !self.is_described(id) => self.complete(&scan),
+            _ => self.relist(id, entry.as_ref()),
         }
     }
 

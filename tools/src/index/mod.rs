@@ -247,7 +247,7 @@ fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Ans
 
 fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
     let (index, flush) =
-        (LedgerDir::new(&*env.files, prefix).index()?, FlushFile::read(&*env.files, prefix)?);
+        (LedgerDir::new(&*env.files, prefix).index()?, FlushFile::read_undamaged(&*env.files, prefix)?);
     let listed = index.entries().into_iter().map(|entry| entry.name);
     let names: BTreeSet<_> = listed.chain(flush.entries().into_iter().map(|entry| entry.name)).collect();
     let dropped = names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name));

@@ -87,7 +87,8 @@ pub(super) fn finish(
     let found = may_lack.then(|| scavenge.look(params));
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
     let found = found.as_deref().map(|datasets| Found { datasets, user, job_id, silent: None });
-    let flush = FlushFile::read(&*env.files, &prefix)?;
+    let flush = FlushFile::read_undamaged(&*env.files, &prefix)?;
+    prefix.take_notes().iter().for_each(|note| warn(note));
     // A damaged index is replaced by a new one.
     let index = LedgerDir::new(&*env.files, &prefix).index()?;
     let holdings = holdings(&*env.files, &prefix, &flush, Some(&index), found);
@@ -170,7 +171,7 @@ impl Scavenge<'_> {
     /// started for the job end.
     fn end_flushes(&self, has_agents: bool) -> Result<()> {
         let (files, prefix) = (&*self.env.files, self.prefix);
-        let entries = FlushFile::read(files, prefix)?;
+        let entries = FlushFile::read_undamaged(files, prefix)?;
         let is_begun = |id| entries.entry(id).is_some_and(|entry| entry.is_at(Location::Flushing));
         let goes_on = flushes_under_way(files, prefix)?.iter().any(|flush| is_begun(flush.dataset.id));
         if goes_on {

@@ -3,6 +3,9 @@
 //! A path that begins with that of such a directory is resolved part by part: the folders between it and the last part are opened
 //! without following links, and the operation uses the last part relative to its folder. So changes of the names above do not
 //! matter any more, unless whoever holds the directory [wants to know](IsMeant) of them.
+//!
+//! Where none is held, a [hidden folder](HIDDEN) and what is below it are reached through no link either: others may have put one
+//! there, and who follows it changes what is not ours.
 #![expect(
     clippy::disallowed_types,
     reason = "what is opened here becomes a `Handle` or a `RealFile`, or is closed at once"
@@ -64,6 +67,9 @@ struct Opened {
     dir: Arc<dyn File>,
     identity: Option<(u64, u64)>,
 }
+
+/// The name of the folders in which everything is ours.
+const HIDDEN: &str = ".scr";
 
 /// This many folders stay open: those of the newest dataset and of the one before.
 const MOST_FOLDERS: usize = 8;
@@ -140,8 +146,28 @@ impl Place<'_> {
     pub(super) fn at<R>(&self, work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>) -> io::Result<R> {
         match self.held {
             Some(held) => self.within(held, &*held.dir()?, work),
-            None => work(CWD, self.path.as_os_str()),
+            None => match self.hidden() {
+                Some((above, below)) => {
+                    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+                    let above = open_with_room(|| Ok(openat(CWD, above, flags, Mode::empty())?))?;
+                    let name = below.file_name().unwrap_or(below.as_os_str());
+                    match below.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+                        Some(folder) => {
+                            work(open_with_room(|| open_below(above.as_fd(), folder))?.as_fd(), name)
+                        }
+                        None => work(above.as_fd(), name),
+                    }
+                }
+                None => work(CWD, self.path.as_os_str()),
+            },
         }
+    }
+
+    /// The folder above the last hidden one of a path that lies in no held directory, and the rest of the path.
+    fn hidden(&self) -> Option<(&Path, &Path)> {
+        let hidden = self.path.ancestors().find(|above| above.file_name() == Some(OsStr::new(HIDDEN)))?;
+        let above = hidden.parent().filter(|above| self.held.is_none() && above.is_absolute())?;
+        Some((above, self.path.strip_prefix(above).ok()?))
     }
 
     /// The same in the open directory, which has been looked at.
@@ -180,9 +206,10 @@ impl Place<'_> {
         }
     }
 
-    /// Opens it; through a link only where no directory is held, unless the flags say otherwise.
+    /// Opens it; through a link only where no directory is held and none is hidden, unless the flags say otherwise.
     pub(super) fn open(&self, flags: OFlags, mode: u32) -> io::Result<OwnedFd> {
-        let below = if self.held.is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
+        let below =
+            if self.held.is_some() || self.hidden().is_some() { OFlags::NOFOLLOW } else { OFlags::empty() };
         let (flags, mode) = (flags | below | OFlags::CLOEXEC, Mode::from_raw_mode(mode));
         self.at(|folder, name| open_with_room(|| uninterrupted(|| Ok(openat(folder, name, flags, mode)?))))
     }

@@ -18,7 +18,7 @@ pub(crate) use write::write_maps;
 pub use write::FAN_OUT;
 
 use super::error::Rank2FileFault;
-use super::{FileName, FileNameFault, Prefix, PrefixError, MAX_NAME_BYTES};
+use super::{FileName, FileNameFault, Prefix, PrefixError, Summary, MAX_NAME_BYTES};
 use scr_base::fs::verify::{open_whole, FileError};
 use scr_base::fs::Files;
 use scr_base::parallel::at_a_time;
@@ -83,13 +83,13 @@ impl Rank2File {
         write::write(files, prefix, id, &self.by_rank, write::FAN_OUT)
     }
 
-    /// Why a dataset that counts as complete is not whole in place, if its lists or a file are missing, or a file has another
+    /// Why a dataset that counts as complete is not whole in place, if its summary, its lists or a file are missing, or a file has another
     /// length. The index does not say so: anybody may have removed files since. No byte is read.
     ///
     /// # Errors
     /// The lists that are there cannot be looked at.
     pub fn loss(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Option<String>, PrefixError> {
-        let lists = match Self::read(files, prefix, id) {
+        let lists = match Summary::require(files, prefix, id).and_then(|_| Self::read(files, prefix, id)) {
             Err(error) if error.is_damage() => return Ok(Some(scr_base::describe(&error))),
             lists => lists?,
         };

@@ -118,12 +118,17 @@ fn death() -> impl Strategy<Value = Death> {
     (operation(), area(), any::<bool>()).prop_map(|(at, area, torn)| Death { at, area, torn })
 }
 
+/// How often an operation is tried that fails with an error that may pass.
+const TRIES: u64 = 4;
+
 fn stumble() -> impl Strategy<Value = Stumble> {
     let many = prop_oneof![4 => Just(1_u64), 3 => 2..9_u64, 1 => Just(u64::MAX)];
     let rank = prop_oneof![2 => Just(0_usize), 3 => 0..4_usize];
     let kind = (any::<bool>(), any::<bool>(), any::<bool>());
     let somewhere =
         (rank, operation(), many, area(), kind).prop_map(|(rank, at, many, area, (reads, passes, tears))| {
+            // What may pass is tried again: so it lasts until the last try, but for the shortest.
+            let many = if passes && (many > 1 || tears) { many.saturating_mul(TRIES) } else { many };
             Stumble { rank, at, many, reads, area, passes, tears }
         });
     let kind = (any::<bool>(), any::<bool>());
