@@ -1,6 +1,6 @@
 //! Values of any type between ranks.
 
-use scr_comm::collective::{broadcast, gather, route};
+use scr_comm::collective::{broadcast, first_rank, gather, route};
 use scr_comm::{Comm, CommError, Rank};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
@@ -16,6 +16,19 @@ pub(crate) fn broadcast_value<T: Serialize + DeserializeOwned>(
     let packed = own.as_ref().map(pack).transpose()?;
     let packed = broadcast(comm, Rank(0), packed.unwrap_or_default())?;
     own.map_or_else(|| unpack(Rank(0), &packed), Ok)
+}
+
+/// Gives all ranks the value of the first rank that has one.
+///
+/// # Errors
+/// As for [`broadcast_value`].
+pub(crate) fn first_value<T: Serialize + DeserializeOwned>(
+    comm: &dyn Comm,
+    own: Option<&T>,
+) -> Result<Option<T>, CommError> {
+    let Some(root) = first_rank(comm, own.is_some())? else { return Ok(None) };
+    let packed = broadcast(comm, root, own.map(pack).transpose()?.unwrap_or_default())?;
+    unpack(root, &packed).map(Some)
 }
 
 /// Sends values to ranks. Gives those that have come, by sender.

@@ -6,7 +6,7 @@
 
 pub use super::agree::{agree, agree_at, same_everywhere};
 use super::frame::{self, Reader, Writer};
-pub use super::route::{route, route_trees};
+pub use super::route::route;
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag, Watch};
 use std::ops::Range;
 

@@ -4,8 +4,6 @@
 //! remaining distance has bit k set. After as many rounds as the number of ranks has bits, every message has arrived, and each
 //! rank has sent one frame per round.
 
-use scr_plugin_api::KvTree;
-
 use super::collective::{distances, neighbours, COLLECTIVE};
 use super::frame::{self, Reader, Writer};
 use super::{Comm, CommError, Rank};
@@ -37,19 +35,6 @@ pub fn route(comm: &dyn Comm, messages: Vec<(Rank, Vec<u8>)>) -> Result<Vec<(Ran
         Some(rank) => Err(CommError::NoSuchRank { rank, size }),
         None => Ok(parcels.into_iter().map(|parcel| (parcel.from, parcel.bytes)).collect()),
     }
-}
-
-/// [`route`] for trees.
-///
-/// # Errors
-/// As for [`route`], and [`CommError::Malformed`] for what is no tree.
-pub fn route_trees(comm: &dyn Comm, trees: Vec<(Rank, KvTree)>) -> Result<Vec<(Rank, KvTree)>, CommError> {
-    let packed = trees.into_iter().map(|(to, tree)| (to, tree.pack())).collect();
-    let unpack = |(from, bytes): (Rank, Vec<u8>)| match KvTree::unpack(&bytes) {
-        Ok(tree) => Ok((from, tree)),
-        Err(_) => Err(CommError::Malformed { from, what: "a tree" }),
-    };
-    route(comm, packed)?.into_iter().map(unpack).collect()
 }
 
 pub(super) struct Parcel {

@@ -1,6 +1,6 @@
 //! The descriptor of a dataset in the index, in summaries, in the flush file and in cache.
 
-use super::fields::{flag, set_flag, set_or_remove, set_text};
+use super::fields::{as_text, flag, set_flag, set_or_remove, set_text};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
@@ -56,6 +56,7 @@ pub struct DatasetDescriptor {
     /// Number of the run that wrote it, 0 where it is not known: C SCR does not number runs.
     pub run: u64,
     /// Its name, any bytes without NUL.
+    #[serde(with = "as_text")]
     pub name: Vec<u8>,
     /// Whether a job can restart from it.
     pub checkpoint: bool,

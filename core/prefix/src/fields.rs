@@ -21,7 +21,7 @@ pub fn set_crc(tree: &mut KvTree, crc: impl Into<Option<u32>>) {
 }
 
 /// A checksum, where it is written.
-pub fn crc(tree: &KvTree) -> Result<Option<u32>, FieldError> {
+pub(crate) fn crc(tree: &KvTree) -> Result<Option<u32>, FieldError> {
     let Some(text) = tree.parse::<String>("CRC")? else { return Ok(None) };
     let value = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
@@ -74,6 +74,36 @@ pub fn json<T: DeserializeOwned>(tree: &KvTree, key: &str) -> Result<T, FieldErr
     let text: String = tree.require(key)?;
     let value = serde_json::from_str(&text);
     value.map_err(|error| FieldError::malformed(key, error.to_string(), "what this release writes there"))
+}
+
+/// A tree in a value of ours.
+pub mod packed {
+    use scr_plugin_api::KvTree;
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<S: Serializer>(tree: &KvTree, to: S) -> Result<S::Ok, S::Error> {
+        tree.pack().serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<KvTree, D::Error> {
+        KvTree::unpack(&Vec::deserialize(from)?).map_err(D::Error::custom)
+    }
+}
+
+/// Bytes in a value of ours, as a character for each: they need not be UTF-8.
+pub mod as_text {
+    use serde::de::Error as _;
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    pub fn serialize<S: Serializer>(bytes: &[u8], to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(&bytes.iter().copied().map(char::from).collect::<String>())
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u8>, D::Error> {
+        let text = String::deserialize(from)?;
+        text.chars().map(|one| u8::try_from(one).map_err(D::Error::custom)).collect()
+    }
 }
 
 #[cfg(test)]

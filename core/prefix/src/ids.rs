@@ -23,10 +23,10 @@
 //! another one, so datasets of the old one that are left in cache are not restored. The index and the flush file have copies, in
 //! case this file is lost.
 
+use super::fields::packed;
 use super::shared::{self, Shared};
 use super::{Between, FlushFile, Index, Prefix, PrefixError, Seq};
 use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind};
-use scr_plugin_api::kvtree::UnpackError;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -332,22 +332,7 @@ impl Withdrawal {
 
 /// The datasets that no run may restart from, unless somebody has listed them again since.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(into = "Vec<u8>", try_from = "Vec<u8>")]
-pub struct Withdrawn(pub KvTree);
-
-impl From<Withdrawn> for Vec<u8> {
-    fn from(Withdrawn(tree): Withdrawn) -> Self {
-        tree.pack()
-    }
-}
-
-impl TryFrom<Vec<u8>> for Withdrawn {
-    type Error = UnpackError;
-
-    fn try_from(packed: Vec<u8>) -> Result<Self, UnpackError> {
-        KvTree::unpack(&packed).map(Self)
-    }
-}
+pub struct Withdrawn(#[serde(with = "packed")] pub KvTree);
 
 impl Withdrawn {
     /// Whether the dataset at this place is one, and why. Output is not given up where somebody goes back.

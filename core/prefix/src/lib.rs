@@ -62,7 +62,7 @@ pub use container::{Contents, Member};
 pub use descriptor::{Between, RANKS};
 pub use descriptor::{DatasetDescriptor, RestartPoint, Seq};
 pub use error::{LinkFault, PrefixError, Rank2FileFault};
-pub use fields::{crc, json, set_crc, set_json};
+pub use fields::{as_text, json, packed, set_crc, set_json};
 pub use file_name::staging_file;
 pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, InCache, Location};

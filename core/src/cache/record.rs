@@ -8,16 +8,18 @@ use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use scr_prefix::{
-    crc, set_crc, DatasetDescriptor, FileName, FileNameError, PrefixId, RestartPoint, Seq, RANKS,
+    as_text, json, packed, set_json, DatasetDescriptor, FileName, PrefixId, RestartPoint, Seq, RANKS,
 };
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One rank's part of one dataset.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self")]
 pub struct RankRecord {
     /// The descriptor of the whole dataset.
     pub dataset: DatasetDescriptor,
@@ -28,6 +30,7 @@ pub struct RankRecord {
     /// When it was put into cache, in microseconds since the epoch: a dataset that is fetched twice is not mixed up.
     pub(crate) begun: u64,
     /// The prefix directory it belongs to, absolute.
+    #[serde(with = "as_text")]
     pub prefix: Vec<u8>,
     /// The random id of that one, where it had any: another directory may have its path by now.
     pub(crate) prefix_id: Option<PrefixId>,
@@ -69,7 +72,7 @@ impl DatasetKey {
 }
 
 /// How a dataset is stored and protected, as it was when it was written.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Protection {
     /// The scheme's name, as in `TYPE=`.
     pub scheme: String,
@@ -78,6 +81,7 @@ pub struct Protection {
     /// Version of the plugin that wrote it.
     pub(crate) version: String,
     /// The scheme's options, complete.
+    #[serde(with = "packed")]
     pub(crate) options: KvTree,
     /// The store's name: its base as it was configured, before variables are expanded.
     pub(crate) store: String,
@@ -101,7 +105,7 @@ pub struct FileRecord {
 }
 
 /// A rank's redundancy file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedundancyRecord {
     /// Length.
     pub bytes: u64,
@@ -195,67 +199,38 @@ impl RankRecord {
         }
     }
 
-    /// As a tree, to be kept or sent.
+    /// As a tree, to be kept.
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
-        tree.put("DSETDESC", self.dataset.to_tree());
-        tree.set_known("PREFIX_ID", Some(self.id_in_prefix).filter(|&id| id != self.dataset.id));
-        tree.set_known("READ_BY", self.read_by);
-        tree.set("BEGUN", self.begun);
-        tree.set_bytes("PREFIX", &self.prefix);
-        tree.set_known(PREFIX_RANDOM_ID, self.prefix_id.as_ref());
-        tree.set("RANK", self.rank);
-        tree.set("NODE", &self.node);
-        tree.put("PROTECTION", self.protection.to_tree());
-        let members = tree.child("SET");
-        for (place, member) in self.members.iter().enumerate() {
-            members.entry(place.to_string(), member).set_known("NODE", self.nodes.get(place));
-        }
-        let files = tree.child("FILE");
-        for file in &self.files {
-            files.put(&file.name, file.to_tree());
-        }
-        tree.set_known("LOCAL", self.local.as_ref());
-        if let Some(redundancy) = self.redundancy {
-            let entry = tree.child("REDUNDANCY");
-            entry.set("SIZE", redundancy.bytes);
-            set_crc(entry, redundancy.crc);
-        }
+        set_json(&mut tree, RECORD, self);
         tree
     }
 
-    /// From a tree.
+    /// From a tree. One of an earlier release is refused.
     ///
     /// # Errors
     /// Names the field that is missing or malformed.
     pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let part = |key: &str| tree.get(key).ok_or_else(|| FieldError::Missing { key: key.to_owned() });
-        let prefix = tree.value("PREFIX").ok_or_else(|| FieldError::Missing { key: "PREFIX".to_owned() })?;
-        let set = part("SET")?;
-        let members = (0..set.len()).map(|place| set.require(place.to_string()).map(Rank));
-        let dataset = DatasetDescriptor::from_tree(part("DSETDESC")?)?;
-        let record = Self {
-            id_in_prefix: tree.parse("PREFIX_ID")?.unwrap_or(dataset.id),
-            dataset,
-            read_by: tree.parse("READ_BY")?,
-            begun: tree.require("BEGUN")?,
-            prefix: prefix.to_vec(),
-            prefix_id: prefix_id(tree)?,
-            rank: Rank(tree.require("RANK")?),
-            node: tree.require("NODE")?,
-            protection: Protection::from_tree(part("PROTECTION")?)?,
-            members: members.collect::<Result<_, _>>()?,
-            nodes: set.iter().filter_map(|(_, member)| node(member)).collect(),
-            files: files(tree)?,
-            redundancy: redundancy(tree)?,
-            local: tree.parse("LOCAL")?,
-        };
-        record.check()?;
-        Ok(record)
+        json(tree, RECORD)
     }
 
     /// The conditions between the fields, so that nothing that uses them needs to ask again.
     fn check(&self) -> Result<(), FieldError> {
+        if let Err(error) =
+            self.files.iter().try_for_each(|file| FileName::parse(file.name.as_bytes()).map(drop))
+        {
+            // A record with a name that leads elsewhere is damaged as a whole.
+            return Err(FieldError::malformed(
+                "FILE",
+                &error.name,
+                "the name of a file below the prefix directory",
+            ));
+        }
+        if let Some(id) = self.prefix_id.as_ref().filter(|id| PrefixId::parse(&id.to_string()).is_none()) {
+            // It would match any directory at that path.
+            let expected = "the random id of a prefix directory";
+            return Err(FieldError::malformed("PREFIX_RANDOM_ID", id.to_string(), expected));
+        }
         let total = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
         if total.is_none() {
             return Err(FieldError::malformed("FILE", "more bytes than can be", "a set of files"));
@@ -284,82 +259,23 @@ impl RankRecord {
     }
 }
 
-impl Protection {
-    fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set("TYPE", &self.scheme);
-        tree.set("FORMAT", self.format);
-        tree.set("VERSION", &self.version);
-        tree.put("OPTIONS", self.options.clone());
-        tree.set("STORE", &self.store);
-        tree.set("BYPASS", u8::from(self.bypass));
-        tree
-    }
-
-    fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        Ok(Self {
-            scheme: tree.require("TYPE")?,
-            format: tree.require("FORMAT")?,
-            version: tree.require("VERSION")?,
-            options: tree.get("OPTIONS").cloned().unwrap_or_default(),
-            store: tree.require("STORE")?,
-            bypass: tree.require::<u8>("BYPASS")? != 0,
-        })
+/// Nothing gets a record that contradicts itself.
+impl<'de> Deserialize<'de> for RankRecord {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let record = Self::deserialize(from)?;
+        record.check().map_err(D::Error::custom)?;
+        Ok(record)
     }
 }
 
-impl FileRecord {
-    fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set("SIZE", self.bytes);
-        tree.set("MODE", self.mode);
-        tree.set("MTIME_SECS", self.mtime.0);
-        tree.set("MTIME_NSECS", self.mtime.1);
-        set_crc(&mut tree, self.crc);
-        tree
-    }
-
-    fn from_tree(name: &[u8], tree: &KvTree) -> Result<Self, FieldError> {
-        Ok(Self {
-            name: FileName::parse(name).map_err(|error| malformed_name(&error))?,
-            bytes: tree.require("SIZE")?,
-            mode: tree.require("MODE")?,
-            mtime: (tree.require("MTIME_SECS")?, tree.require("MTIME_NSECS")?),
-            crc: crc(tree)?,
-        })
+impl Serialize for RankRecord {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, to)
     }
 }
 
-/// A record with a name that leads elsewhere is damaged as a whole.
-fn malformed_name(error: &FileNameError) -> FieldError {
-    FieldError::malformed("FILE", &error.name, "the name of a file below the prefix directory")
-}
-
-fn files(tree: &KvTree) -> Result<Vec<FileRecord>, FieldError> {
-    let Some(files) = tree.get("FILE") else { return Ok(Vec::new()) };
-    files.iter().map(|(name, file)| FileRecord::from_tree(name, file)).collect()
-}
-
-/// With an invalid id the record would match any directory at that path.
-fn prefix_id(tree: &KvTree) -> Result<Option<PrefixId>, FieldError> {
-    let Some(text) = tree.parse::<String>(PREFIX_RANDOM_ID)? else { return Ok(None) };
-    let expected = "the random id of a prefix directory";
-    PrefixId::parse(&text).map(Some).ok_or(FieldError::malformed(PREFIX_RANDOM_ID, text, expected))
-}
-
-const PREFIX_RANDOM_ID: &str = "PREFIX_RANDOM_ID";
-
-/// The node of a member of the set.
-fn node(member: &KvTree) -> Option<String> {
-    let (_, entry) = member.iter().next()?;
-    entry.text("NODE").map(str::to_owned)
-}
-
-fn redundancy(tree: &KvTree) -> Result<Option<RedundancyRecord>, FieldError> {
-    let Some(entry) = tree.get("REDUNDANCY") else { return Ok(None) };
-    let crc = crc(entry)?.ok_or_else(|| FieldError::Missing { key: "REDUNDANCY/CRC".to_owned() })?;
-    Ok(Some(RedundancyRecord { bytes: entry.require("SIZE")?, crc }))
-}
+/// The one key of its tree. An earlier release had many.
+const RECORD: &str = "RANK_RECORD";
 
 #[cfg(test)]
 pub(crate) mod tests {
@@ -422,6 +338,12 @@ pub(crate) mod tests {
             RankRecord::from_tree(&record.to_tree()).expect_err("it must be refused").to_string()
         };
         assert!(broken(|record| record.dataset.ranks = Some(1)).contains("RANK"));
+        assert!(
+            broken(|record| record.files[0].name = FileName::from_rank(b".scr/x").unwrap()).contains("FILE")
+        );
+        let mut tree = sample(1).to_tree();
+        tree.set(RECORD, tree.text(RECORD).unwrap().replace("0af1", "0AF1"));
+        assert!(RankRecord::from_tree(&tree).unwrap_err().to_string().contains("PREFIX_RANDOM_ID"));
         assert!(broken(|record| record.nodes = sample(1).nodes[1..].to_vec()).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(0), Rank(2)]).contains("SET"));
         assert!(broken(|record| record.members = vec![Rank(1), Rank(1)]).contains("SET"));

@@ -31,7 +31,7 @@ use scr_base::describe;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{retried, Files};
-use scr_comm::collective::{agree_at, all_reduce, any, in_turn, route_trees, Op};
+use scr_comm::collective::{agree_at, all_reduce, any, in_turn, Op};
 use scr_comm::placement::Placement;
 use scr_comm::{AnyError, CollectiveError, Comm, CommError, Rank, RankErrors};
 pub(crate) use scr_prefix::ledger::Candidate;
@@ -308,9 +308,9 @@ impl Fetch<'_> {
         let id = candidate.seq.id;
         let malformed = |from| CommError::Malformed { from, what: "a list of files" };
         let (mut lists, mut read) = (Vec::new(), Ok(()));
-        let to_readers = leaves.iter().map(|leaf| (self.readers().of(leaf.reader), leaf.to_tree())).collect();
-        for (from, tree) in route_trees(self.comm, to_readers)? {
-            let leaf = Leaf::from_tree(self.prefix, id, &tree).ok_or_else(|| malformed(from))?;
+        let to_readers = leaves.iter().map(|leaf| (self.readers().of(leaf.reader), leaf.to_message()));
+        for (from, message) in route_values(self.comm, &to_readers.collect::<Vec<_>>())? {
+            let leaf = Leaf::from_message(self.prefix, id, &message).ok_or_else(|| malformed(from))?;
             match leaf.read(self.files) {
                 Ok(more) => lists.extend(more),
                 Err(error) => read = Err(error),

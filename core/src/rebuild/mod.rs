@@ -30,14 +30,13 @@ use crate::cache::stale::StalePart;
 use crate::cache::verify::{verify_redundancy, Verified};
 use crate::cache::Cache;
 use crate::job::Job;
-use crate::redundancy::repair::first_known;
 use crate::redundancy::schemes::Schemes;
+use crate::typed::first_value;
 use parts::LocalPart;
 pub(crate) use recover::Restored;
 use recover::{Recovered, Unrecovered};
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{Comm, CommError};
-use scr_plugin_api::KvTree;
 use scr_prefix::{DatasetDescriptor, Seq};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -98,8 +97,7 @@ impl OfOtherRanks {
     /// Packs what one rank knows, to be sent to all.
     fn of(job: &Job, what: String, refused: bool, local: &[&LocalPart]) -> Result<Option<Self>, CommError> {
         let own = local.iter().find_map(|part| part.map.record.as_ref());
-        let packed = first_known(&*job.comm, own.map(|record| record.to_tree().pack()))?;
-        let record = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
+        let record = first_value(&*job.comm, own)?;
         let parts = local.iter().map(|part| (*part).clone()).collect();
         let (has_copy, is_read_here) = (false, false);
         Ok(record.map(|record| Self { what, record, refused, has_copy, is_read_here, parts }))
@@ -128,9 +126,9 @@ impl FoundDatasets {
             Unrecovered::NotTried => {
                 let checkpoint = local.iter().filter_map(|part| part.map.record.as_ref());
                 let checkpoint = checkpoint.map(|record| &record.dataset).find(|dataset| dataset.checkpoint);
-                let name = first_known(&*job.comm, checkpoint.map(|dataset| dataset.name.clone()))?;
-                let known = (!name.is_empty()).then(|| String::from_utf8_lossy(&name).into_owned());
-                self.not_tried.extend(known.map(|name| (Seq { run: key.run, id: key.id }, name)));
+                let name = first_value(&*job.comm, checkpoint.map(|dataset| &dataset.name))?;
+                let name = name.map(|name| String::from_utf8_lossy(&name).into_owned());
+                self.not_tried.extend(name.map(|name| (Seq { run: key.run, id: key.id }, name)));
             }
             Unrecovered::TooMuchLost { damage, .. } => {
                 self.damaged.extend(damage.map(|why| (Seq { run: key.run, id: key.id }, why)));
@@ -288,11 +286,9 @@ impl Sorted {
         let mut left: BTreeSet<Vec<u8>> = BTreeSet::new();
         loop {
             let mut paths = self.of_twins.iter().filter_map(LocalPart::prefix);
-            let path = first_known(comm, paths.find(|path| !left.contains(*path)).map(<[u8]>::to_vec))?;
-            if path.is_empty() {
-                return Ok(());
-            }
-            let is_of_it = |part: &mut LocalPart| part.prefix() == Some(&*path);
+            let path = first_value(comm, paths.find(|path| !left.contains(*path)))?;
+            let Some(path) = path else { return Ok(()) };
+            let is_of_it = |part: &mut LocalPart| part.prefix() == Some(&path);
             self.of_twins.extend(self.ours.extract_if(.., is_of_it));
             left.insert(path);
         }
@@ -343,15 +339,18 @@ impl Listed {
         let Some(newest) = keys.first() else { return Ok(None) };
         let mut records = parts.iter().filter_map(|part| part.map.record.as_ref());
         let record = records.find(|record| DatasetKey::of(record) == *newest);
-        let name = first_known(&*job.comm, record.map(|record| record.dataset.name.clone()))?;
-        let prefix = first_known(&*job.comm, record.map(|record| record.prefix.clone()))?;
+        let Some(record) = first_value(&*job.comm, record)? else { return Ok(None) };
         let others = match keys.len() - 1 {
             0 => "belongs".to_owned(),
             more => format!("and {more} more in cache belong"),
         };
         Ok(Some(Self {
-            belonging: format!("dataset {} `{}' {others}", newest.id, String::from_utf8_lossy(&name)),
-            prefix: String::from_utf8_lossy(&prefix).into_owned(),
+            belonging: format!(
+                "dataset {} `{}' {others}",
+                newest.id,
+                String::from_utf8_lossy(&record.dataset.name)
+            ),
+            prefix: String::from_utf8_lossy(&record.prefix).into_owned(),
             ids: keys.iter().map(|key| key.id).collect(),
         }))
     }

@@ -7,11 +7,11 @@ use crate::cache::place;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
 use crate::job::Job;
+use crate::typed::route_values;
 use scr_base::fs::Files;
-use scr_comm::collective::route_trees;
 use scr_comm::{Comm, CommError, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::DatasetDescriptor;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
 /// A part in a cache that this rank can reach, and which it reports.
@@ -27,7 +27,7 @@ pub(crate) struct LocalPart {
 }
 
 /// The information that a rank gets on its own part.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct PartReport {
     /// The rank that reports it.
     pub(crate) holder: Rank,
@@ -46,8 +46,8 @@ impl LocalPart {
     }
 
     /// The path of its prefix directory, where the filemap says it.
-    pub(super) fn prefix(&self) -> Option<&[u8]> {
-        self.map.record.as_ref().map(|record| &*record.prefix)
+    pub(super) fn prefix(&self) -> Option<&Vec<u8>> {
+        self.map.record.as_ref().map(|record| &record.prefix)
     }
 
     /// As a part of a dataset that cannot be rebuilt.
@@ -114,34 +114,21 @@ pub(crate) fn exchange(
     files: &dyn Files,
     local: &mut [LocalPart],
 ) -> Result<BTreeMap<DatasetKey, Vec<PartReport>>, CommError> {
-    let mut messages: Vec<(Rank, KvTree)> = Vec::new();
+    let mut messages = Vec::new();
     for part in local.iter_mut().filter(|part| part.map.state >= PartState::Prepared) {
         part.inspect(files);
         let own = part.map.record.iter().map(|record| (record, part.has_data(), part.loss.as_ref()));
         let kept = part.map.neighbours.iter().map(|record| (record, false, None));
         for (record, has_data, loss) in own.chain(kept) {
             if record.rank.0 < comm.size() {
-                let mut report = KvTree::new();
-                report.set("DATA", u8::from(has_data));
-                report.set_known("LOSS", loss.map(|loss| &loss.why));
-                report.put("RECORD", record.to_tree());
-                messages.push((record.rank, report));
+                let (holder, loss, record) = (comm.rank(), loss.cloned(), record.clone());
+                messages.push((record.rank, PartReport { holder, has_data, loss, record }));
             }
         }
     }
     let mut reports: BTreeMap<_, Vec<_>> = BTreeMap::new();
-    for (holder, tree) in route_trees(comm, messages)? {
-        let Some(record) = tree.get("RECORD").and_then(|record| RankRecord::from_tree(record).ok()) else {
-            continue;
-        };
-        let key = DatasetKey::of(&record);
-        let has_data = tree.text("DATA") == Some("1");
-        let loss = tree.text("LOSS").map(|why| match record.local {
-            _ if !has_data => Loss::of_data(why),
-            Some(_) => Loss::of_protection(),
-            None => Loss::of_redundancy(why),
-        });
-        reports.entry(key).or_default().push(PartReport { holder, has_data, loss, record });
+    for (_, report) in route_values(comm, &messages)? {
+        reports.entry(DatasetKey::of(&report.record)).or_default().push(report);
     }
     Ok(reports)
 }

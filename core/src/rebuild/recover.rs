@@ -19,10 +19,10 @@ use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::redundancy::repair::{Repair, Repaired};
 use crate::redundancy::RedundancyError;
+use crate::typed::route_values;
 use scr_base::fs::{retried, At, FsError};
-use scr_comm::collective::{all_reduce, any, route, Op};
+use scr_comm::collective::{all_reduce, any, Op};
 use scr_comm::{Collective, CommError, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::ledger::Request;
 use std::cell::Cell;
 use std::collections::BTreeSet;
@@ -249,16 +249,6 @@ enum Occupant {
     Unknown,
 }
 
-/// Asks the holder of a copy for it.
-fn asking_for(copy: &PartReport) -> Vec<u8> {
-    let mut tree = KvTree::new();
-    tree.put("RECORD", copy.record.to_tree());
-    if copy.loss.is_some() {
-        tree.set("BARE", 1);
-    }
-    tree.pack()
-}
-
 impl<'a> Recovery<'a> {
     fn new(
         on: Rebuild<'a>,
@@ -336,8 +326,8 @@ impl<'a> Recovery<'a> {
         let (mut moved, mut tries) = (0, 0);
         loop {
             let from = self.copy.filter(|_| !is_here);
-            let requests = from.map(|copy| (copy.holder, asking_for(copy))).into_iter().collect();
-            let wanted = route(&*job.comm, requests)?;
+            let request = from.map(|copy| (copy.holder, (copy.record.clone(), copy.loss.is_some())));
+            let wanted = route_values(&*job.comm, request.as_slice())?;
             let mut count = [wanted.len() as u64];
             all_reduce(&*job.comm, &mut count, Op::Sum)?;
             if count == [0] {
@@ -345,8 +335,8 @@ impl<'a> Recovery<'a> {
             }
             moved = moved.max(count[0]);
             tries += 1;
-            let departing = wanted.iter().map(|(owner, request)| self.asked(*owner, request));
-            let departing = departing.collect::<Result<Vec<_>, _>>()?;
+            let departing = wanted.into_iter().map(|(owner, request)| self.asked(owner, request));
+            let departing: Vec<_> = departing.collect();
             let begun = from.map_or(Ok(()), |_| self.begin_anew(record, part));
             let arriving = from.map(|copy| {
                 let (part, record, bare) = (part.clone(), record.clone(), copy.loss.is_some());
@@ -474,16 +464,12 @@ impl<'a> Recovery<'a> {
 
     /// The part that a rank asks for. The bytes that are sent are those that it waits for, whatever lies here: those that are
     /// missing count as unreadable.
-    fn asked(&self, by: Rank, request: &[u8]) -> Result<Moving, CommError> {
-        let tree = KvTree::unpack(request).ok();
-        let record = tree.as_ref().and_then(|tree| RankRecord::from_tree(tree.get("RECORD")?).ok());
-        let malformed = CommError::Malformed { from: by, what: "a request for a part" };
-        let (tree, record) = tree.zip(record).ok_or(malformed)?;
+    fn asked(&self, by: Rank, (record, bare): (RankRecord, bool)) -> Moving {
         let part = match self.local_copy(by, Some(&record)) {
             Some(copy) => copy.part.clone(),
             None => self.on.cache.part_of(&record),
         };
-        Ok(Moving { rank: by, part, record, bare: tree.has("BARE") })
+        Moving { rank: by, part, record, bare }
     }
 
     /// The place of this rank's part, present or future: where it lies already, though that may be the folder of another node on

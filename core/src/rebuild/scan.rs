@@ -77,7 +77,9 @@ fn read(job: &Job, cache: &Cache, (store, folder, id, owner): Dealt) -> Option<L
     let map = Filemap::read(job.files(), &part).or_else(|_| Filemap::read(job.files(), &part));
     let flaw = match &map {
         Err(error) => Some(scr_base::describe(error)),
-        Ok(map) if map.damaged => Some(format!("{} is damaged", part.filemap().display())),
+        Ok(map) if map.damaged => {
+            Some(format!("{} is damaged, or another release of scr wrote it", part.filemap().display()))
+        }
         Ok(_) => None,
     };
     if let Some(flaw) = flaw {

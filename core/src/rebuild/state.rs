@@ -2,9 +2,9 @@
 
 use super::parts::LocalPart;
 use crate::cache::filemap::{Filemap, PartState};
-use crate::cache::record::DatasetKey;
+use crate::cache::record::{DatasetKey, RankRecord};
 use crate::job::Job;
-use crate::redundancy::repair::first_known;
+use crate::typed::first_value;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::CommError;
 
@@ -60,11 +60,8 @@ impl DatasetState {
         local: &[&LocalPart],
     ) -> Result<String, CommError> {
         let record = local.iter().find_map(|part| part.map.record.as_ref());
-        let known = first_known(&*job.comm, record.map(|record| record.label().into_bytes()))?;
-        Ok(match known.is_empty() {
-            true => format!("dataset {}", key.id),
-            false => String::from_utf8_lossy(&known).into_owned(),
-        })
+        let known = first_value(&*job.comm, record.map(RankRecord::label).as_ref())?;
+        Ok(known.unwrap_or_else(|| format!("dataset {}", key.id)))
     }
 }
 

@@ -15,11 +15,12 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{verify, Damage, Extent, Verified};
 use crate::job::Job;
 use crate::log::{Event, Record};
+use crate::typed::first_value;
 use scr_base::describe;
 use scr_base::fs::FsError;
-use scr_comm::collective::{all_reduce, broadcast, first_rank, route, Op};
-use scr_comm::{Collective, CollectiveError, Comm, CommError, Rank, RankErrors};
-use scr_plugin_api::{KvTree, Scheme};
+use scr_comm::collective::{all_reduce, route, Op};
+use scr_comm::{Collective, CollectiveError, CommError, Rank, RankErrors};
+use scr_plugin_api::Scheme;
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -294,9 +295,8 @@ impl Repair<'_> {
         own: Option<Lost>,
     ) -> Result<Option<RankErrors>, CommError> {
         let losses = Losses::gather(&*self.job.comm, own)?;
-        let packed = first_known(&*self.job.comm, record.map(|record| record.to_tree().pack()))?;
-        let known = KvTree::unpack(&packed).ok().and_then(|tree| RankRecord::from_tree(&tree).ok());
-        let Some(protection) = known.map(|record| record.protection) else { return Ok(None) };
+        let known = first_value(&*self.job.comm, record.map(|record| &record.protection))?;
+        let Some(protection) = known else { return Ok(None) };
         let scheme = match (self.scheme)(&protection) {
             Ok(scheme) => scheme,
             Err(error) => return error.agreed().map(|_| None),
@@ -345,14 +345,6 @@ impl Repair<'_> {
 const MOST_REPEATED: u32 = 2;
 /// A rank finds out at most so often that it has lost something: its redundancy, and then its data.
 const MOST_ROUNDS_A_RANK: u32 = 2;
-
-/// The value of the first rank that has one.
-pub(crate) fn first_known(comm: &dyn Comm, known: Option<Vec<u8>>) -> Result<Vec<u8>, CommError> {
-    match first_rank(comm, known.is_some())? {
-        Some(root) => broadcast(comm, root, known.unwrap_or_default()),
-        None => Ok(Vec::new()),
-    }
-}
 
 fn list<'a>(ranks: impl Iterator<Item = &'a Rank>) -> String {
     let texts: Vec<_> = ranks.map(ToString::to_string).collect();

@@ -267,9 +267,9 @@ pub(crate) mod tests {
         let folder = prefix.dataset_dir(7);
         damage(folder.join("2.scrfilemap"), |tree| {
             let part = tree.entry("RANK", 2).entry("DSET", 7);
-            let files = part.entry("NEIGHBOUR", 1).child("FILE");
-            let file = files.remove("ckpt.7/rank_0").unwrap();
-            files.put("../x", file);
+            let record = part.entry("NEIGHBOUR", 1);
+            let text = record.text("RANK_RECORD").unwrap().replace("ckpt.7/rank_0", "../x");
+            record.set("RANK_RECORD", text);
         });
         std::fs::copy(folder.join("2.scrfilemap"), folder.join("1.scrfilemap")).unwrap();
         std::fs::write(folder.join("0.scrfilemap"), b"no tree").unwrap();

@@ -10,8 +10,8 @@ use crate::error::Doing as _;
 use crate::flush::Flushes;
 use crate::log::{Event, Record};
 use crate::redundancy::background::{Failure, LocalPart, NotProtected, Protected};
-use crate::redundancy::repair::first_known;
 use crate::restart::record_refused;
+use crate::typed::first_value;
 use scr_config::descriptor::protects;
 use std::time::Duration;
 
@@ -97,16 +97,14 @@ impl Session {
             Protected::No(NotProtected { why, is_changed }) => {
                 let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
                 let label = cached.record.label();
-                let why = first_known(&*self.job.comm, (!why.is_empty()).then(|| why.into_bytes()))?;
-                if !why.is_empty() {
+                if let Some(why) = first_value(&*self.job.comm, Some(&why).filter(|why| !why.is_empty()))? {
                     // The next call says what then becomes of one that was changed.
                     let next = match is_changed {
                         true => "",
                         false => "; it is local, and the next call of SCR_Start_output or SCR_Finalize tries again to protect it",
                     };
                     self.job.report.error(&format!(
-                        "{label} could not be protected while the application computes: {}{next}",
-                        String::from_utf8_lossy(&why)
+                        "{label} could not be protected while the application computes: {why}{next}"
                     ));
                 }
                 Ok(())

@@ -5,12 +5,12 @@
 
 use crate::job::Job;
 use crate::session::Error;
-use scr_comm::collective::{all_reduce, route_trees, Op};
+use crate::typed::route_values;
+use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{CommError, Rank};
-use scr_plugin_api::KvTree;
 use scr_prefix::FileName;
 use std::collections::{BTreeMap, HashMap};
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -38,9 +38,7 @@ impl MeantPaths {
         if *known == meant {
             return Ok(());
         }
-        let bytes = |path: &Option<PathBuf>| path.as_ref().map(|path| path.as_os_str().as_bytes().to_vec());
-        let of_rank = |path| (job.rank(), bytes(path));
-        Err(ApartError::of(job, name.as_bytes(), [of_rank(known), of_rank(&meant)]))
+        Err(ApartError::of(job, name, [(job.rank(), known.clone()), (job.rank(), meant)]))
     }
 
     /// The kinds of paths that this rank means, to be summed up over all ranks.
@@ -80,29 +78,22 @@ impl MeantPaths {
 
     /// The checksum of a name selects the rank that compares all paths that are meant by it.
     fn differing(&self, job: &Job) -> Result<Result<(), ApartError>, CommError> {
-        let mut to: BTreeMap<Rank, KvTree> = BTreeMap::new();
-        for (name, path) in &self.paths {
+        let question = |(name, path): (&FileName, &Option<PathBuf>)| {
             let asked = Rank(crc32fast::hash(name.as_bytes()) % job.comm.size());
-            let named = to.entry(asked).or_default().child(name);
-            path.iter().for_each(|path| named.set_bytes(PATH, path.as_os_str().as_bytes()));
-        }
-        let asked = route_trees(&*job.comm, to.into_iter().collect())?;
+            (asked, (name.clone(), path.clone().map(PathBuf::into_os_string)))
+        };
+        let asked = route_values(&*job.comm, &self.paths.iter().map(question).collect::<Vec<_>>())?;
         let mut first = HashMap::new();
-        for (rank, names) in &asked {
-            for (name, known) in names.iter() {
-                let path = known.value(PATH).map(<[u8]>::to_vec);
-                let (other, meant) = first.entry(name).or_insert_with(|| (*rank, path.clone()));
-                if *meant != path {
-                    let two = [(*other, meant.clone()), (*rank, path)];
-                    return Ok(Err(ApartError::of(job, name, two)));
-                }
+        for (rank, (name, path)) in &asked {
+            let (other, meant) = first.entry(name).or_insert((*rank, path));
+            if *meant != path {
+                let of_rank = |rank, path: &Option<OsString>| (rank, path.clone().map(PathBuf::from));
+                return Ok(Err(ApartError::of(job, name, [of_rank(*other, meant), of_rank(*rank, path)])));
             }
         }
         Ok(Ok(()))
     }
 }
-
-const PATH: &str = "PATH";
 
 /// One file would stand for two.
 #[derive(Debug, thiserror::Error)]
@@ -126,12 +117,10 @@ impl From<ApartError> for Error {
 
 impl ApartError {
     /// Two ranks mean these paths by a name; where there is none, the file of this name below the prefix directory.
-    fn of(job: &Job, name: &[u8], meant: [(Rank, Option<Vec<u8>>); 2]) -> Self {
-        let file = job.prefix.dir().join(OsStr::from_bytes(name));
-        let path = |meant: &Option<Vec<u8>>| {
-            meant.as_ref().map_or_else(|| file.clone(), |path| PathBuf::from(OsStr::from_bytes(path)))
-        };
+    fn of(job: &Job, name: &FileName, meant: [(Rank, Option<PathBuf>); 2]) -> Self {
+        let file = job.prefix.file(name);
         let [(rank, one), (other, another)] = meant;
-        Self { ranks: [rank, other], paths: [path(&one), path(&another)], file }
+        let path = |meant: Option<PathBuf>| meant.unwrap_or_else(|| file.clone());
+        Self { ranks: [rank, other], paths: [path(one), path(another)], file }
     }
 }

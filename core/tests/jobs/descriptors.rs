@@ -52,16 +52,22 @@ fn filemap(world: &World, store: &str, id: u64, rank: Rank) -> Option<KvTree> {
     path.exists().then(|| scrub::filemap(&RealFiles, &path).unwrap())
 }
 
-/// The value of a key, wherever below it stands.
-fn value_of(tree: &KvTree, key: &str) -> Option<String> {
-    tree.text(key).map(str::to_owned).or_else(|| tree.iter().find_map(|(_, below)| value_of(below, key)))
+/// How a part is protected, by its record.
+fn protection(tree: &KvTree) -> serde_json::Value {
+    let record = tree.get("RECORD").unwrap().text("RANK_RECORD").unwrap();
+    serde_json::from_str::<serde_json::Value>(record).unwrap()["protection"].take()
+}
+
+fn scheme(tree: &KvTree) -> String {
+    protection(tree)["scheme"].as_str().unwrap().to_owned()
 }
 
 /// In which store a dataset is, by which scheme, and whether its files are only accounted for.
 fn kept(world: &World, id: u64, rank: Rank) -> Vec<(&'static str, String, String)> {
     let of = |store: &'static str| {
         let tree = filemap(world, store, id, rank)?;
-        Some((store, value_of(&tree, "TYPE")?, value_of(&tree, "BYPASS")?))
+        let bypass = protection(&tree)["bypass"].as_bool().unwrap();
+        Some((store, scheme(&tree), u8::from(bypass).to_string()))
     };
     ["shm", "ssd"].into_iter().filter_map(of).collect()
 }
@@ -126,7 +132,7 @@ fn a_restart_uses_datasets_in_cache_after_a_change_of_configuration() {
         application.checkpoint(14, uneven).unwrap();
         let wanted = ("shm/other", "PARTNER".to_owned());
         let tree = filemap(&world, wanted.0, 14, application.rank).unwrap();
-        assert_eq!(value_of(&tree, "TYPE"), Some(wanted.1));
+        assert_eq!(scheme(&tree), wanted.1);
     });
     world.lose("n4");
     world.run(|application| application.restart(uneven)).all_gave(&Some(14));

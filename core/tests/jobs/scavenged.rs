@@ -782,7 +782,9 @@ fn a_filemap_with_an_impossible_rank_count_does_not_exhaust_memory() {
         }
         let mut tree = KvTree::from_file_bytes(&std::fs::read(&path).unwrap()).unwrap();
         let part = tree.child("RANK").child("0").child("DSET").child("1");
-        part.child("RECORD").child("DSETDESC").set("RANKS", u32::MAX);
+        let record = part.child("RECORD");
+        let text = record.text("RANK_RECORD").unwrap().replace("\"ranks\":4", "\"ranks\":4294967295");
+        record.set("RANK_RECORD", text);
         part.remove("NEIGHBOUR");
         std::fs::write(&path, tree.to_file_bytes()).unwrap();
     }

@@ -303,7 +303,7 @@ fn rewrite(filemap: &Path, old: &[u8], new: &[u8]) {
     while let Some(at) = bytes.windows(old.len()).position(|part| part == old) {
         bytes[at..at + new.len()].copy_from_slice(new);
     }
-    let mut begin = b"scrfmap\x01".len();
+    let mut begin = b"scrfmap\x02".len();
     while begin + 8 <= bytes.len() {
         let len = u32::from_be_bytes(bytes[begin..begin + 4].try_into().unwrap()) as usize;
         let crc = crc32fast::hash(&bytes[begin + 8..begin + 8 + len]);

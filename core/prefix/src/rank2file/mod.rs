@@ -12,7 +12,7 @@
 mod read;
 mod write;
 
-pub use read::{leaves, ranks, Leaf};
+pub use read::{leaves, ranks, Leaf, LeafMessage};
 pub use read::{lists_in, parts_in};
 pub(crate) use write::write_maps;
 pub use write::FAN_OUT;

@@ -11,6 +11,7 @@ use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::{BTreeMap, HashSet};
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +31,9 @@ pub struct Leaf {
     pub ranks: u32,
 }
 
+/// Its name, offset, reader and ranks.
+pub type LeafMessage = (OsString, u64, Rank, u32);
+
 impl Leaf {
     /// The files of some of the ranks, in no order. The leaves read apart may have a rank, or a name, twice.
     ///
@@ -40,23 +44,16 @@ impl Leaf {
     }
 
     /// To be sent to its reader.
-    pub fn to_tree(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        tree.set_bytes("NAME", self.path.file_name().unwrap_or_default().as_bytes());
-        tree.set("OFFSET", self.offset);
-        tree.set("READER", self.reader);
-        tree.set("RANKS", self.ranks);
-        tree
+    pub fn to_message(&self) -> LeafMessage {
+        let name = self.path.file_name().unwrap_or_default().to_owned();
+        (name, self.offset, self.reader, self.ranks)
     }
 
     /// As it came.
-    pub fn from_tree(prefix: &Prefix, id: u64, tree: &KvTree) -> Option<Self> {
-        Some(Self {
-            path: EntryName::parse(tree.value("NAME")?)?.below(&prefix.dataset_dir(id)),
-            offset: tree.require("OFFSET").ok()?,
-            reader: Rank(tree.require("READER").ok()?),
-            ranks: tree.require("RANKS").ok()?,
-        })
+    pub fn from_message(prefix: &Prefix, id: u64, message: &LeafMessage) -> Option<Self> {
+        let (name, offset, reader, ranks) = message;
+        let path = EntryName::parse(name.as_bytes())?.below(&prefix.dataset_dir(id));
+        Some(Self { path, offset: *offset, reader: *reader, ranks: *ranks })
     }
 }
 

@@ -310,15 +310,11 @@ fn while_the_top_is_missing_nothing_is_read_and_a_second_attempt_succeeds() {
 #[test]
 fn a_leaf_that_another_rank_names_lies_in_the_folder_of_its_dataset() {
     let (_dir, prefix) = scratch();
-    let mut tree = KvTree::new();
-    for (key, value) in [("OFFSET", 0), ("READER", 2), ("RANKS", 4)] {
-        tree.set(key, value);
-    }
     for (name, is_taken) in
         [("rank2file", true), ("rank2file.0.2", true), ("/etc/passwd", false), ("../x", false), ("", false)]
     {
-        tree.set("NAME", name);
-        let leaf = Leaf::from_tree(&prefix, 7, &tree);
-        assert_eq!(leaf.as_ref().map(Leaf::to_tree).as_ref(), is_taken.then_some(&tree), "{name}");
+        let message = (name.into(), 0, Rank(2), 4);
+        let leaf = Leaf::from_message(&prefix, 7, &message);
+        assert_eq!(leaf.map(|leaf| leaf.to_message()), is_taken.then_some(message), "{name}");
     }
 }

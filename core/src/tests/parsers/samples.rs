@@ -19,7 +19,7 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
     match parser.name {
         "kvtree_file" => return of_c_scr(&|_| true, &|tree| tree.to_file_bytes()),
         "kvtree" => trees.push(record(1)),
-        "filemap" => return vec![b"scrfmap\x01".to_vec(), journal()],
+        "filemap" => return vec![b"scrfmap\x02".to_vec(), journal()],
         "rank_record" => trees.extend([record(0), record(3)]),
         "transfer_record" => trees.push(crate::flush::detached::record::tests::sample_tree()),
         "pending_flush" => trees.push(sample_flush().to_tree()),

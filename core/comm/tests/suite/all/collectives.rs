@@ -2,10 +2,9 @@
 
 use scr_comm::collective::{
     agree, agree_at, all_gather, all_reduce, barrier, broadcast, gather, gather_to_leaders, route,
-    route_trees, same_everywhere, Op,
+    same_everywhere, Op,
 };
 use scr_comm::{Comm, CommError, Mismatch, Rank, RankErrors, RankValues};
-use scr_plugin_api::KvTree;
 
 use super::{payload, ranks, Case, Random};
 
@@ -15,7 +14,6 @@ pub(super) const CASES: &[Case] = &[
     ("gathered bytes come by rank to any root", gathers),
     ("routed messages come to whom they are for, sorted and in order", routes),
     ("a message to no rank is an error there, and all others arrive", route_to_nobody),
-    ("trees are routed", routed_trees),
     ("agreeing keeps each rank's value where all are well", agreeing),
     ("all ranks get the same error of what failed", differing_results),
     ("the first rank that differs is named", differing),
@@ -112,19 +110,6 @@ fn route_to_nobody(comm: &dyn Comm) {
     } else {
         assert_eq!(result, Ok(vec![]));
     }
-}
-
-fn routed_trees(comm: &dyn Comm) {
-    let me = comm.rank();
-    let tree = |from: Rank, to: Rank| {
-        let mut tree = KvTree::new();
-        tree.set("FROM", from);
-        tree.set("TO", to);
-        tree
-    };
-    let all = ranks(comm).map(|to| (to, tree(me, to))).collect();
-    let expected: Vec<(Rank, KvTree)> = ranks(comm).map(|from| (from, tree(from, me))).collect();
-    assert_eq!(route_trees(comm, all).unwrap(), expected);
 }
 
 fn agreeing(comm: &dyn Comm) {
