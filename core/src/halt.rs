@@ -63,7 +63,7 @@ impl HaltConditions {
         self.logged = false;
         self.log(job, Halt::FINALIZED);
         if job.rank() == Rank(0) {
-            let stopped_in_time = matches!(own_reason(job, 0), Some(HaltReason::AllocationEnds { .. }));
+            let stopped_in_time = matches!(outlook(job, 0).reason, Some(HaltReason::AllocationEnds { .. }));
             let ended = Halt::end(job.files(), &job.prefix, halt_seconds(job), stopped_in_time);
             if let Err(error) = ended {
                 job.report.error(&scr_base::describe(&error));
@@ -98,22 +98,13 @@ pub(crate) fn reason(job: &Job) -> Result<Option<String>, CommError> {
 }
 
 fn on_rank_0(job: &Job, completed: u64) -> Option<HaltReason> {
-    if job.rank() == Rank(0) {
-        own_reason(job, completed)
-    } else {
-        None
-    }
+    (job.rank() == Rank(0)).then(|| outlook(job, completed).reason).flatten()
 }
 
 fn agreed(job: &Job, own: Option<HaltReason>) -> Result<Option<String>, CommError> {
     let own = own.map_or_else(String::new, |reason| reason.to_string());
     let reason = broadcast(&*job.comm, Rank(0), own.into_bytes())?;
     Ok(Some(String::from_utf8_lossy(&reason).into_owned()).filter(|reason| !reason.is_empty()))
-}
-
-/// Why the job should halt, after `completed` more checkpoints; on rank 0 only. A halt file that cannot be read halts nothing.
-pub(crate) fn own_reason(job: &Job, completed: u64) -> Option<HaltReason> {
-    look_ahead(job, completed).reason
 }
 
 /// The known facts about the end of a job.
@@ -125,12 +116,9 @@ pub(crate) struct Outlook {
     pub(crate) left: Option<Duration>,
 }
 
-/// The same now, and how long the allocation lasts; on rank 0 only.
-pub(crate) fn outlook(job: &Job) -> Outlook {
-    look_ahead(job, 0)
-}
-
-fn look_ahead(job: &Job, completed: u64) -> Outlook {
+/// Why the job should halt, after `completed` more checkpoints, and how long its allocation lasts; on rank 0 only. A halt file that
+/// cannot be read halts nothing.
+pub(crate) fn outlook(job: &Job, completed: u64) -> Outlook {
     let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
     let (job_id, time) = (job.params.get(&param::JOB_ID), job.params.get(&param::END_TIME));
     let allocation = KnownEnd { job_id: &job_id, time: time.and_then(|time| i64::try_from(time).ok()) };

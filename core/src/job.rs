@@ -18,7 +18,7 @@ use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD}
 use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
 use scr_prefix::commit::Commit;
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, PrefixId, RunId};
+use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, RunId};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -204,16 +204,14 @@ impl Job {
     /// of room.
     pub(crate) fn count_run(&mut self, seen: u64) -> Result<(), Error> {
         let begun = self.on_first(|| self.begin_run(seen));
-        let (prefix, number, is_counted): (Option<String>, _, _) =
-            begun.map_err(|error| error.doing("recording this run in the prefix directory"))?;
-        let prefix = prefix.as_deref().and_then(PrefixId::parse);
-        self.run = RunId { prefix, number, is_counted, is_second: self.run.is_second };
+        let run = begun.map_err(|error| error.doing("recording this run in the prefix directory"))?;
+        self.run = RunId { is_second: self.run.is_second, ..run };
         Ok(())
     }
 
-    fn begin_run(&self, seen: u64) -> Result<(Option<String>, u64, bool), UnpreparedError> {
+    fn begin_run(&self, seen: u64) -> Result<RunId, UnpreparedError> {
         let seen = seen.max(self.env.least_run());
-        let run = match self.ledger().begin_run(seen) {
+        match self.ledger().begin_run(seen) {
             Ok((run, damage)) => {
                 if let Some(damage) = damage {
                     self.report.error(&format!(
@@ -221,14 +219,13 @@ impl Job {
                         scr_base::describe(&damage)
                     ));
                 }
-                run
+                Ok(run)
             }
             Err(error) => {
                 self.accept_want_of_room(error)?;
-                self.ledger().last_run(seen).map_err(UnpreparedError::Prefix)?
+                self.ledger().last_run(seen).map_err(UnpreparedError::Prefix)
             }
-        };
-        Ok((run.prefix.map(|id| id.to_string()), run.number, run.is_counted))
+        }
     }
 
     /// Without room a run begins anyway: there may be some at the next flush, and a run can restart from cache without.

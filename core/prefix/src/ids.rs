@@ -82,7 +82,7 @@ impl fmt::Display for PrefixId {
 }
 
 /// A run, and the prefix directory that it runs in.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunId {
     /// `None` if none could be kept, so that every record of this path counts.
     pub prefix: Option<PrefixId>,

@@ -84,7 +84,8 @@ pub(crate) struct Cache {
     control: OwnedDir,
     /// The file layer in which none of these directories is held.
     unheld: Arc<dyn Files>,
-    open: Arc<KeptOpen>,
+    /// Redundancy files that are kept open.
+    pub(crate) open: Arc<KeptOpen>,
     freeing: Freeing,
     /// The complete datasets, oldest first.
     datasets: Vec<CachedDataset>,
@@ -197,11 +198,6 @@ impl Cache {
     /// The control directory of this node.
     pub(crate) fn control(&self) -> &Path {
         self.control.path()
-    }
-
-    /// Redundancy files that are kept open.
-    pub(crate) fn kept_open(&self) -> &Arc<KeptOpen> {
-        &self.open
     }
 
     /// Place of a store in the list; one that is not configured counts as the first.

@@ -81,9 +81,6 @@ pub(crate) enum Flaw {
         /// Which file.
         path: PathBuf,
     },
-    /// Its checksums were to be computed after the machine was started again.
-    #[error("its node was started again before it was protected, and its files may lack bytes")]
-    Rebooted,
     /// A newer dataset was to replace it.
     #[error("{} was given to the application to write over, for a later dataset that was not completed", path.display())]
     Overwritten {
@@ -108,11 +105,12 @@ pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecor
         return Some(Loss::of_data(scr_base::describe(&flaw)));
     }
     if record.local.is_some() {
-        let is_gone = is_of_earlier_boot(files, record);
-        return Some(if is_gone {
-            Loss::of_data(scr_base::describe(&Flaw::Rebooted))
-        } else {
-            Loss::of_protection()
+        return Some(match is_of_earlier_boot(files, record) {
+            // Its checksums were to be computed after that.
+            true => Loss::of_data(
+                "its node was started again before it was protected, and its files may lack bytes",
+            ),
+            false => Loss::of_protection(),
         });
     }
     let flaw = record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes).err());

@@ -77,7 +77,7 @@ pub(super) fn transport_of(
     }
     let wanted = flush_by(job, &cache.stores()[cached.store].name);
     let of_host = |manifest: &Manifest| host_options(job, cache, &wanted, manifest);
-    schemes.plugins().transport(job, &wanted, &of_host)
+    schemes.plugins.transport(job, &wanted, &of_host)
 }
 
 /// The transport of a store, which may be one that is no longer described.

@@ -176,7 +176,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
             continue;
         }
         let reports = reports.get(&key).map_or(&[][..], Vec::as_slice);
-        on.schemes.plugins().forget_failures();
+        on.schemes.plugins.forget_failures();
         match recover::recover(on, key, &local, reports, &lost)? {
             Recovered::Restored(restored) => found.whole.push(*restored),
             Recovered::Removed => continue,

@@ -285,7 +285,7 @@ impl<'a> Recovery<'a> {
         let on = self.on;
         let scheme_fails = Rc::clone(&self.scheme_fails);
         let scheme = |protection: &Protection| {
-            on.schemes.scheme(on.job, protection).inspect_err(|_| scheme_fails.set(true))
+            on.schemes.plugins.scheme(on.job, protection).inspect_err(|_| scheme_fails.set(true))
         };
         let (job, extent) = (on.job, self.extent);
         let (wrong_bytes, is_lost) = (Cell::default(), Cell::default());

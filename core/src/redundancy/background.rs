@@ -42,13 +42,9 @@ pub(crate) struct LocalPart {
     pub(crate) scheme: Arc<dyn Scheme>,
 }
 
-/// The outcome for a local part on this rank; the same on all ranks but for its record.
-pub(crate) enum Protected {
-    /// It is protected, and this is its record now. It took so long.
-    Yes(Box<RankRecord>, Duration),
-    /// It is still local.
-    No(NotProtected),
-}
+/// The outcome for a local part on this rank, the same on all ranks but for its record: it is protected, and this is its record
+/// now, and it took so long; or it is still local.
+pub(crate) type Protected = Result<(RankRecord, Duration), NotProtected>;
 
 /// Why a local part could not be protected.
 #[derive(Debug, Default)]
@@ -192,9 +188,9 @@ impl Background {
         let own = match &mut self.mode {
             Mode::Threads(worker) if wait => Some(worker.wait_for(id)),
             Mode::Threads(worker) => worker.take(id),
-            Mode::InCalls | Mode::Off => Some(Protected::No(NotProtected::default())),
+            Mode::InCalls | Mode::Off => Some(Err(NotProtected::default())),
         };
-        let mut words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Protected::Yes(..))))];
+        let mut words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Ok(_))))];
         all_reduce(&*job.comm, &mut words, Op::Min)?;
         let [have_ended, are_protected] = words;
         let Some(own) = own else { return Ok(None) };
@@ -205,15 +201,12 @@ impl Background {
             return Ok(None);
         }
         self.local.pop_front();
-        let all = match own {
-            Protected::Yes(..) if are_protected == 0 => Protected::No(NotProtected::default()),
-            own => own,
-        };
-        if are_protected == 0 {
-            self.has_failed = matches!(self.mode, Mode::Threads(_));
-            self.unprotected.push(id);
+        if are_protected > 0 {
+            return Ok(Some((id, own)));
         }
-        Ok(Some((id, all)))
+        self.has_failed = matches!(self.mode, Mode::Threads(_));
+        self.unprotected.push(id);
+        Ok(Some((id, own.and(Err(NotProtected::default())))))
     }
 
     /// Whether there are datasets that no thread could protect.
@@ -254,13 +247,10 @@ impl Worker {
                 // No thread takes a processor from a rank that is about to return to its application.
                 let all_return = barrier(&*job.comm).map_err(Failure::from);
                 let protected = all_return.and_then(|()| protect(&job, &open, &longest, local));
-                let (protected, is_broken) = match protected {
-                    Ok(record) => (Protected::Yes(Box::new(record), job.elapsed() - began), false),
-                    Err(Failure { error, is_changed }) => {
-                        let is_broken = matches!(error, CollectiveError::Comm(_));
-                        (Protected::No(NotProtected { why: error.to_string(), is_changed }), is_broken)
-                    }
-                };
+                let is_broken = matches!(&protected, Err(Failure { error: CollectiveError::Comm(_), .. }));
+                let protected = protected.map(|record| (record, job.elapsed() - began)).map_err(
+                    |Failure { error, is_changed }| NotProtected { why: error.to_string(), is_changed },
+                );
                 // The others wait for this rank no longer once its communicator is dropped.
                 if ends.send((id, protected)).is_err() || is_broken {
                     return;
@@ -294,7 +284,7 @@ impl Worker {
                 Ok((id, protected)) => _ = self.ended.insert(id, protected),
                 Err(_) => {
                     let why = "its thread has ended".to_owned();
-                    break Protected::No(NotProtected { why, is_changed: false });
+                    break Err(NotProtected { why, is_changed: false });
                 }
             }
         };

@@ -33,7 +33,8 @@ pub(crate) struct TransportInUse {
 
 /// The plugins in use.
 pub(crate) struct Plugins {
-    host: PluginHost,
+    /// Their source.
+    pub(crate) host: PluginHost,
     /// By name, on-disk format and packed options.
     schemes: RefCell<SchemesInUse>,
     /// By name and options as they were written.
@@ -57,11 +58,6 @@ impl Plugins {
     pub(crate) fn forget_failures(&self) {
         self.schemes.borrow_mut().retain(|_, loaded| loaded.is_ok());
         self.transports.borrow_mut().retain(|_, loaded| loaded.is_ok());
-    }
-
-    /// Their source.
-    pub(crate) fn host(&self) -> &PluginHost {
-        &self.host
     }
 
     /// Finds and loads a plugin on all ranks.

@@ -15,21 +15,21 @@ use crate::cache::Cache;
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::job::Job;
-use crate::plugin::{check_plugins, PluginHost};
+use crate::plugin::check_plugins;
 use crate::redundancy::plugins::Plugins;
 use scr_base::fs::At;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::placement::{Placement, Survives};
 use scr_comm::{Collective, CommError, Rank};
 use scr_config::descriptor::{protects, Redundancy};
-use scr_plugin_api::{Scheme, SetShape};
+use scr_plugin_api::SetShape;
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 /// The schemes in use, and the sets of ranks that protect each other.
 pub(crate) struct Schemes {
-    plugins: Plugins,
+    /// The plugins in use.
+    pub(crate) plugins: Plugins,
     /// How ranks are placed, for each failure group.
     placements: BTreeMap<String, Placement>,
     /// This rank's set for each redundancy descriptor whose scheme has been loaded, by its place.
@@ -51,7 +51,7 @@ impl Schemes {
         let plugins = Plugins::new(&job.env, &job.params);
         let mut wrong = Vec::new();
         if job.rank() == Rank(0) {
-            let problems = check_plugins(plugins.host(), &job.params, &job.descriptors, &mut wrong);
+            let problems = check_plugins(&plugins.host, &job.params, &job.descriptors, &mut wrong);
             problems.iter().for_each(|problem| job.report.warn(&problem.to_string()));
         }
         let wrong: Vec<_> = wrong.iter().map(ToString::to_string).collect();
@@ -183,7 +183,7 @@ impl Schemes {
         if protection.bypass || cache.outlives_nodes(&protection.store) {
             return Ok(Survives::All);
         }
-        let scheme = self.scheme(job, protection)?;
+        let scheme = self.plugins.scheme(job, protection)?;
         let size = u32::try_from(members.len()).unwrap_or(u32::MAX);
         let holders: Vec<_> =
             members.iter().map(|&member| Some(vec![job.nodes.number(member) as usize])).collect();
@@ -196,7 +196,7 @@ impl Schemes {
     /// # Errors
     /// The scheme cannot be loaded.
     pub(crate) fn owed_bytes(&self, job: &Job, record: &RankRecord) -> Collective<u64> {
-        let scheme = self.scheme(job, &record.protection)?;
+        let scheme = self.plugins.scheme(job, &record.protection)?;
         let member = record.members.iter().position(|&member| member == record.rank).unwrap_or(0);
         let data_lens = vec![record.data_bytes(); record.members.len()];
         let shape = SetShape { rank: u32::try_from(member).unwrap_or(0), data_lens: &data_lens };
@@ -219,11 +219,6 @@ impl Schemes {
         Ok(())
     }
 
-    /// The scheme that a dataset was written with. Collective the first time.
-    pub(crate) fn scheme(&self, job: &Job, protection: &Protection) -> Collective<Arc<dyn Scheme>> {
-        self.plugins.scheme(job, protection)
-    }
-
     /// Protects this rank's part of a dataset, of which some files may be open already, and records it as prepared.
     /// Collective.
     ///
@@ -238,10 +233,10 @@ impl Schemes {
         journal: &Journal,
         opened: Opened,
     ) -> Collective<()> {
-        let scheme = self.scheme(job, &record.protection)?;
+        let scheme = self.plugins.scheme(job, &record.protection)?;
         let (name, created) = (&record.protection.scheme, record.dataset.created);
         let phase = SchemePhase::begin(job, name, created, &self.longest);
-        let protect = Protect { job, open: cache.kept_open(), scheme: &*scheme, phase: &phase };
+        let protect = Protect { job, open: &cache.open, scheme: &*scheme, phase: &phase };
         let kept = protect.encode_part(part, record, opened);
         job.agree(kept.and_then(|kept| prepare(job, record, &kept, part, journal)))
     }
@@ -273,9 +268,9 @@ impl Schemes {
         record: &RankRecord,
         part: &PartDir,
     ) -> Result<RankRecord, background::Failure> {
-        let scheme = self.scheme(job, &record.protection)?;
+        let scheme = self.plugins.scheme(job, &record.protection)?;
         let local = LocalPart { record: record.clone(), part: part.clone(), scheme };
-        background::protect(job, cache.kept_open(), &self.longest, local)
+        background::protect(job, &cache.open, &self.longest, local)
     }
 
     /// Gives this rank's record to its neighbours, and gets theirs. Collective.
@@ -284,7 +279,7 @@ impl Schemes {
         job: &Job,
         record: &RankRecord,
     ) -> Collective<Result<Vec<RankRecord>, RedundancyError>> {
-        let scheme = self.scheme(job, &record.protection)?;
+        let scheme = self.plugins.scheme(job, &record.protection)?;
         Ok(in_set(&*job.comm, &record.members, |set| {
             neighbours::exchange(set, record, scheme.losses_survived(set.size())?)
         }))
@@ -296,16 +291,6 @@ impl Schemes {
         job.agree(kept.and_then(|kept| {
             Ok(Journal::add(job.files(), part, &[Entry::Prepared(record, &kept), Entry::Complete])?)
         }))
-    }
-
-    /// The plugins in use.
-    pub(crate) fn plugins(&self) -> &Plugins {
-        &self.plugins
-    }
-
-    /// The folders of plugins.
-    pub(crate) fn plugin_host(&self) -> &PluginHost {
-        self.plugins.host()
     }
 
     /// The ranks of this rank's redundancy set under a descriptor whose [`protection`](Self::protection_of) is known, and their

@@ -67,10 +67,10 @@ impl Session {
     pub(super) fn protect_behind(&mut self, id: u64) -> Result<(), Error> {
         self.cache.list(&self.job, News::None);
         if self.background.is_broken() {
-            self.background.start(&self.job, self.cache.kept_open())?;
+            self.background.start(&self.job, &self.cache.open)?;
         }
         let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
-        let scheme = self.schemes.scheme(&self.job, &cached.record.protection);
+        let scheme = self.schemes.plugins.scheme(&self.job, &cached.record.protection);
         let scheme = scheme.map_err(|error| error.doing(format!("protecting {}", cached.record.label())))?;
         let (record, part) = (cached.record.clone(), cached.part.clone());
         self.background.begin(LocalPart { record, part, scheme });
@@ -93,8 +93,8 @@ impl Session {
 
     fn end_protection(&mut self, (id, ended): (u64, Protected)) -> Result<(), Error> {
         match ended {
-            Protected::Yes(record, took) => self.record_protected(id, *record, took),
-            Protected::No(NotProtected { why, is_changed }) => {
+            Ok((record, took)) => self.record_protected(id, record, took),
+            Err(NotProtected { why, is_changed }) => {
                 let Some(cached) = self.cache.dataset(id) else { return Ok(()) };
                 let label = cached.record.label();
                 if let Some(why) = first_value(&*self.job.comm, Some(&why).filter(|why| !why.is_empty()))? {

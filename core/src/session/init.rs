@@ -76,7 +76,7 @@ impl Session {
         let _call = Call::begin();
         env.files.forget_unread();
         let (mut session, is_shared) = Self::open(comm, env, app, recovers)?;
-        let (control, host) = (session.cache.control(), session.schemes.plugin_host());
+        let (control, host) = (session.cache.control(), &session.schemes.plugins.host);
         let left_whole = resolve_pending_flushes(&session.job, control, host, &session.running)?;
         if session.job.purges(&param::PREFIX_PURGE) {
             delete::all(&session.job)?;
@@ -90,7 +90,7 @@ impl Session {
         session.with_flushes(Flushes::flush_restored)?;
         session.load_first(&in_prefix, left_whole)?;
         session.schemes.load(&session.job, &session.cache)?;
-        session.background.start(&session.job, session.cache.kept_open())?;
+        session.background.start(&session.job, &session.cache.open)?;
         session.slide_windows()?;
         session.count_from_restart();
         session.with_flushes(Flushes::flush_recovered)?;
@@ -108,7 +108,7 @@ impl Session {
         let (running, is_shared) = begin_running(&job)?;
         job.run.is_second = running.is_second();
         let mut schemes = Schemes::new(&job)?;
-        job.log.add_database(job.rank(), &job.params, schemes.plugin_host());
+        job.log.add_database(job.rank(), &job.params, &schemes.plugins.host);
         let cache = Cache::open(&mut job)?;
         bases::record(&job);
         schemes.place_ranks(&mut job, &cache)?;

@@ -116,7 +116,7 @@ impl Session {
     /// Whether a checkpoint is due, as one byte, and one of how many is to be flushed where that is planned.
     fn own_answer(&mut self, wanted: &Wanted) -> Vec<u8> {
         let now = self.job.env.clock.elapsed();
-        let Outlook { reason, left } = halt::outlook(&self.job);
+        let Outlook { reason, left } = halt::outlook(&self.job, 0);
         let mut due = reason.is_some() || self.times.is_due(now, wanted);
         let mut flush_every = None;
         if auto::is_wanted(&self.job) {

@@ -41,7 +41,7 @@ impl Session {
         }
         self.poll(Retry::Now)?;
         self.let_protection_catch_up()?;
-        self.schemes.plugins().forget_failures();
+        self.schemes.plugins.forget_failures();
         self.verify_redundancy()?;
         let wanted = Wanted { name, flags, checkpoint: self.last_checkpoint.saturating_add(1) };
         let descriptor = wanted.descriptor(&self.job).clone();
