@@ -307,15 +307,7 @@ impl<'a> Builder<'a> {
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
         let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
         self.prefix.expect_all_unlinked(self.files(), self.env.uid, names)?;
-        let repair = ScavengedRepair {
-            env: self.env,
-            prefix: self.prefix,
-            plugins: self.plugins,
-            level: self.level,
-            scan,
-            label: &label,
-        };
-        let outcome = match repair.run() {
+        let outcome = match (ScavengedRepair { builder: self, scan, label: &label }).run() {
             Ok(rebuilt) => self.list(scan, &rebuilt)?,
             Err(error) => {
                 self.list_incomplete(&scan.any.dataset_in_prefix())?;

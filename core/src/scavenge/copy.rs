@@ -92,10 +92,8 @@ impl Copier<'_> {
     /// The prefix directory cannot be read or written. Problems of a part are in its entry.
     pub fn dataset(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {
         let held = held(self.files, caches);
-        let Self { prefix, uid, node, block_bytes, width, progress, .. } = *self;
         let files = held.as_deref().unwrap_or(self.files);
-        let copier = Copier { files, prefix, uid, node, block_bytes, width, progress };
-        copier.dataset_in(caches, id)
+        Copier { files, ..*self }.dataset_in(caches, id)
     }
 
     fn dataset_in(&self, caches: &[OwnedDir], id: u64) -> Result<Copied, PrefixError> {

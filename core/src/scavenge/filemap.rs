@@ -150,14 +150,6 @@ pub fn read_own(
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Saved((u64, u64), (i64, u32));
 
-/// The contents of the filemaps of a scavenged dataset.
-#[derive(Debug, Default)]
-pub(super) struct FoundMaps {
-    pub(super) maps: Vec<ScavengedMap>,
-    /// Those that cannot be used, and why.
-    pub(super) unusable: Vec<(PathBuf, UnusablePart)>,
-}
-
 /// Why a part, or what is known of it, is useless.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusablePart {
@@ -185,19 +177,25 @@ pub enum UnusablePart {
 }
 
 /// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have
-/// been moved.
-pub(super) fn read_all(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<FoundMaps, FsError> {
+/// been moved. Says also which cannot be used, and why.
+pub(super) fn read_all(
+    files: &dyn Files,
+    prefix: &Prefix,
+    id: u64,
+) -> Result<(Vec<ScavengedMap>, Vec<String>), FsError> {
     let folder = prefix.dataset_dir(id);
     let names = files.list(&folder).at("list", &folder)?;
-    let mut found = FoundMaps::default();
+    let (mut maps, mut unusable) = (Vec::new(), Vec::new());
     for name in names.iter().filter(|name| name.as_os_str().as_bytes().ends_with(ENDING.as_bytes())) {
         let path = folder.join(name);
         match read(files, prefix, &path, id) {
-            Ok(map) => found.maps.push(map),
-            Err(why) => found.unusable.push((path, why)),
+            Ok(map) => maps.push(map),
+            Err(why) => {
+                unusable.push(format!("{} cannot be used: {}", path.display(), scr_base::describe(&why)));
+            }
         }
     }
-    Ok(found)
+    Ok((maps, unusable))
 }
 
 fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, UnusablePart> {
@@ -254,9 +252,9 @@ pub(crate) mod tests {
             (Some("12"), Some("FULL"), Some("0xdeadbeef"))
         );
         let found = read_all(&RealFiles, &prefix, 7).unwrap();
-        assert_eq!((found.maps.len(), found.unusable.len()), (1, 0));
-        assert_eq!(found.maps[0].record.prefix, prefix.dir().as_os_str().as_bytes());
-        assert_eq!((found.maps[0].complete, found.maps[0].neighbours.len()), (true, 1));
+        assert_eq!((found.0.len(), found.1.len()), (1, 0));
+        assert_eq!(found.0[0].record.prefix, prefix.dir().as_os_str().as_bytes());
+        assert_eq!((found.0[0].complete, found.0[0].neighbours.len()), (true, 1));
     }
 
     #[test]
@@ -274,6 +272,6 @@ pub(crate) mod tests {
         std::fs::copy(folder.join("2.scrfilemap"), folder.join("1.scrfilemap")).unwrap();
         std::fs::write(folder.join("0.scrfilemap"), b"no tree").unwrap();
         let found = read_all(&RealFiles, &prefix, 7).unwrap();
-        assert_eq!((found.maps.len(), found.unusable.len()), (0, 3));
+        assert_eq!((found.0.len(), found.1.len()), (0, 3));
     }
 }

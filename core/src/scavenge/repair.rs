@@ -1,6 +1,7 @@
 //! Rebuilds lost parts of a scavenged dataset with threads in the place of the ranks that wrote it, with the scheme and the
 //! code of a restart.
 
+use super::build::Builder;
 use super::place::ScavengedPart;
 use super::scan::Scan;
 use crate::cache::loss::{Loss, Lost};
@@ -8,17 +9,16 @@ use crate::cache::place::{visible_loss, PartPlace};
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{verify, Extent};
 use crate::job::Job;
-use crate::plugin::{PluginHost, PluginKind};
+use crate::plugin::PluginKind;
 use crate::redundancy::plugins::{readable_scheme, UseError};
 use crate::redundancy::repair::Repair;
 use scr_base::describe;
-use scr_base::env::Env;
 use scr_base::fs::{Durability, Files, FsError};
 use scr_base::parallel::at_a_time;
 use scr_comm::thread::{self, RunError, ThreadComm};
 use scr_comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
 use scr_plugin_api::Scheme;
-use scr_prefix::{Prefix, DIR_MODE};
+use scr_prefix::DIR_MODE;
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -26,11 +26,7 @@ use std::sync::{Arc, OnceLock};
 
 /// Makes a scavenged dataset whole.
 pub(super) struct ScavengedRepair<'a> {
-    pub(super) env: &'a Env,
-    pub(super) prefix: &'a Prefix,
-    pub(super) plugins: &'a PluginHost,
-    /// `SCR_DEBUG`.
-    pub(super) level: u64,
+    pub(super) builder: &'a Builder<'a>,
     pub(super) scan: &'a Scan,
     /// The dataset as messages name it.
     pub(super) label: &'a str,
@@ -79,7 +75,7 @@ impl ScavengedRepair<'_> {
         if ranks as usize / FEWEST_KNOWN > known {
             return Err(RepairError::TooFewKnown { known, ranks });
         }
-        let width = self.env.processors;
+        let width = self.builder.env.processors;
         let all: Vec<Rank> = (0..ranks).map(Rank).collect();
         let is_whole = |loss: &Loss| loss.lost == Lost::Protection;
         let may_be_whole = at_a_time(width, &all, |&rank| self.loss(rank).as_ref().is_none_or(is_whole));
@@ -107,7 +103,7 @@ impl ScavengedRepair<'_> {
         let mut sets = BTreeSet::new();
         let mut unknown = BTreeSet::new();
         for rank in lost {
-            match &self.scan.part(rank).record {
+            match self.scan.record(rank) {
                 Some(record) => _ = sets.insert(record.members.clone()),
                 None => _ = unknown.insert(rank),
             }
@@ -131,19 +127,16 @@ impl ScavengedRepair<'_> {
         {
             results.swap_remove(lost)?;
         }
-        let mut rebuilt = Vec::new();
-        for (&rank, result) in ranks.iter().zip(results) {
-            if result? {
-                rebuilt.push(rank);
-            }
-        }
-        Ok(rebuilt)
+        let of_rank = |(&rank, result): (&Rank, Result<bool, _>)| {
+            result.map(|is_rebuilt| is_rebuilt.then_some(rank)).transpose()
+        };
+        ranks.iter().zip(results).filter_map(of_rank).collect()
     }
 
     /// One rank's share; returns whether its part was rebuilt.
     fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Result<bool, RepairError> {
         let rank = comm.own_rank();
-        let job = Job::of_command(Rc::new(comm), self.env, self.prefix, self.level)
+        let job = Job::of_command(Rc::new(comm), self.builder.env, self.builder.prefix, self.builder.level)
             .map_err(|error| CollectiveError::from(RankErrors::known_to_all(describe(&error))))?;
         let scheme = |protection: &Protection| self.scheme(protection, loaded);
         let (label, extent) = (self.label, Extent::All);
@@ -163,7 +156,7 @@ impl ScavengedRepair<'_> {
     }
 
     fn repair_part(&self, repair: &Repair<'_>, rank: Rank) -> Collective<bool> {
-        let (part, known) = (self.part(rank), self.scan.part(rank).record.as_ref());
+        let (part, known) = (self.part(rank), self.scan.record(rank));
         let loss = self.loss(rank);
         let record = repair.agree_on_record(known, loss.as_ref().map(|loss| loss.lost))?;
         let mut rebuilt = false;
@@ -175,12 +168,13 @@ impl ScavengedRepair<'_> {
     }
 
     fn part(&self, rank: Rank) -> ScavengedPart<'_> {
-        ScavengedPart { prefix: self.prefix, id: self.scan.any.id_in_prefix, rank }
+        ScavengedPart { prefix: self.builder.prefix, id: self.scan.any.id_in_prefix, rank }
     }
 
     fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {
         let load = || {
-            let plugin = self.plugins.open(PluginKind::Scheme, &protection.scheme).map_err(UseError::from);
+            let plugin =
+                self.builder.plugins.open(PluginKind::Scheme, &protection.scheme).map_err(UseError::from);
             let scheme = plugin.and_then(|plugin| readable_scheme(&plugin, protection));
             scheme.map(Arc::from).map_err(|error| RankErrors::known_to_all(describe(&error)))
         };
@@ -189,25 +183,25 @@ impl ScavengedRepair<'_> {
 
     /// Why a part is not whole, if so. A file without a known checksum could be any file.
     fn loss(&self, rank: Rank) -> Option<Loss> {
-        let known = self.scan.part(rank);
-        let Some(record) = known.record.as_ref().filter(|_| known.own) else {
+        let Some(record) = self.scan.own_record(rank) else {
             return Some(Loss::of_data("no node has saved it"));
         };
         if let Some(file) = record.files.iter().find(|file| file.crc.is_none()) {
             return Some(Loss::of_data(format!("no checksum of {} is known", file.name)));
         }
-        visible_loss(&*self.env.files, &self.part(rank), record)
+        visible_loss(&*self.builder.env.files, &self.part(rank), record)
     }
 
     /// Reads a part. Its set reports what is wrong with it.
     fn is_verified(&self, rank: Rank) -> bool {
-        let record = self.scan.part(rank).record.as_ref();
-        record
-            .is_some_and(|record| verify(&*self.env.files, &self.part(rank), record, 1, Extent::All).is_ok())
+        let record = self.scan.record(rank);
+        record.is_some_and(|record| {
+            verify(&*self.builder.env.files, &self.part(rank), record, 1, Extent::All).is_ok()
+        })
     }
 
     fn make_room(&self, record: &RankRecord, part: &ScavengedPart<'_>) -> Result<(), FsError> {
-        let files: &dyn Files = &*self.env.files;
+        let files: &dyn Files = &*self.builder.env.files;
         record
             .files
             .iter()
