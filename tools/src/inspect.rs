@@ -68,7 +68,7 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
     let (asked, inventories) = of_nodes(args, &job)?;
-    let is_all = inventories.len() == asked.len() && inventories.iter().all(|one| one.unread().is_empty());
+    let is_all = inventories.len() == asked.len() && inventories.iter().all(|one| one.unread.is_empty());
     let found = inspect(inventories, &environment::plugin_host(&job.env, None));
     if args.from.is_some() {
         return print_ids(&found);
@@ -119,7 +119,7 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<In
     for (node, answer) in nodes.iter().zip(ask(allocation, &job.params, &nodes, &args.cache, TIMEOUT)?) {
         match answer {
             Ok(inventory) => {
-                inventory.unread().iter().for_each(|line| warn(format_args!("node {node}: {line}")));
+                inventory.unread.iter().for_each(|line| warn(format_args!("node {node}: {line}")));
                 inventories.push(inventory);
             }
             Err(why) if allocation.is_here_alone() => bail!("{why}"),

@@ -2,23 +2,25 @@
 //!
 //! Nothing is changed, and no job need run. Exit codes: 0 nothing is wrong, 1 something is, 2 it could not be checked.
 //!
-//! - `targets`: where to look
-//! - `report`: what was found, as text and as JSON
-
-mod report;
-mod targets;
+//! Fields of the JSON are only ever added, unless its version grows.
 
 use crate::environment;
-use crate::output::{or_show_error, show, Answer};
+use crate::output::{count, or_show_error, show, warn, Answer};
 use crate::progress::Progress;
+use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
-use report::ScrubReport;
 use scr_base::env::Env;
-use scr_base::fs::Files;
-use scr_ops::scrub::{Plan, Wanted};
-use std::path::PathBuf;
-use targets::Target;
+use scr_base::fs::{unless_missing, At, Files, OwnedDir};
+use scr_base::message::amount;
+use scr_config::param;
+use scr_ops::scrub::{find_caches, Dataset, Item, Plan, Report, Verdict};
+use serde::Serialize;
+use serde_json::{json, Value};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "Exit codes: 0 nothing is wrong, 1 something is, 2 error.";
@@ -48,13 +50,13 @@ pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
 }
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
-    let wanted = args.dataset.clone().map_or(Wanted::All, Wanted::One);
-    let (targets, files) = targets::find(env, args)?;
+    let wanted = args.dataset.as_deref();
+    let (targets, files) = find_targets(env, args)?;
     let files = &*files;
     let progress = Progress::new("reading what is recorded");
     let mut plans = Vec::new();
     for target in targets {
-        let plan = plan(files, &target, &wanted)?;
+        let plan = plan(files, &target, wanted)?;
         plans.push((target, plan));
     }
     if let Some(name) = &args.dataset {
@@ -76,10 +78,263 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
     Ok(report)
 }
 
-fn plan(files: &dyn Files, target: &Target, wanted: &Wanted) -> Result<Plan> {
+fn plan(files: &dyn Files, target: &Target, wanted: Option<&str>) -> Result<Plan> {
     let plan = match target {
         Target::Cache(dir) => Plan::of_cache(files, dir, wanted),
         Target::Prefix(dir) => Plan::of_prefix(files, dir, wanted),
     };
     plan.with_context(|| format!("cannot look at {target}"))
+}
+
+/// The findings, target by target.
+#[derive(Default)]
+struct ScrubReport(Vec<(Target, Report)>);
+
+/// How many files there are, and what is known of them.
+#[derive(Default, Serialize)]
+struct Totals {
+    files: u64,
+    bytes: u64,
+    unverified: u64,
+    wrong: u64,
+}
+
+/// A dataset for programs.
+#[derive(Serialize)]
+struct DatasetRow<'a> {
+    #[serde(flatten)]
+    dataset: &'a Dataset,
+    #[serde(flatten)]
+    totals: Totals,
+}
+
+/// The same of a file that is not known to be as recorded.
+#[derive(Serialize)]
+struct Finding<'a> {
+    dataset: Option<u64>,
+    #[serde(flatten)]
+    item: &'a Item,
+}
+
+impl ScrubReport {
+    /// Whether nothing is wrong.
+    fn is_intact(&self) -> bool {
+        self.0.iter().all(|(_, report)| report.is_intact())
+    }
+
+    fn totals(&self) -> Totals {
+        Totals::of(self.0.iter().flat_map(|(_, report)| report.items()))
+    }
+
+    /// A table for each target, what is wrong, and a last line.
+    fn text(&self) -> String {
+        let mut text: String = self.0.iter().map(|(target, report)| target_text(target, report)).collect();
+        text.extend(self.repairable().map(repair_text));
+        let Totals { files, bytes, unverified, wrong } = self.totals();
+        let all = format!("{} ({})", count(files, "file"), amount(bytes));
+        text + &match (wrong, unverified) {
+            (0, 0) => format!("all {all} are as they were recorded\n"),
+            (0, _) => format!("nothing is wrong in {all}; {unverified} of them are unverified\n"),
+            _ => format!("{wrong} of {} are wrong; {unverified} are unverified\n", count(files, "file")),
+        }
+    }
+
+    /// The datasets of prefix directories that are wrong there, and of which this node has intact parts in cache.
+    fn repairable(&self) -> impl Iterator<Item = &Dataset> {
+        let in_places = |kind: &'static str| {
+            let places = self.0.iter().filter(move |(target, _)| target.kind() == kind);
+            places.flat_map(|(_, report)| &report.datasets)
+        };
+        let is_wrong = |dataset: &Dataset| Totals::of(&dataset.items).wrong > 0;
+        let is_intact_in_cache = move |wanted: &Dataset| {
+            let is_it = |cached: &&Dataset| (cached.id, &cached.name) == (wanted.id, &wanted.name);
+            in_places("cache").find(is_it).is_some_and(|cached| !is_wrong(cached))
+        };
+        in_places("prefix").filter(move |dataset| is_wrong(dataset) && is_intact_in_cache(dataset))
+    }
+
+    fn json(&self) -> Value {
+        let dataset = |dataset| DatasetRow { dataset, totals: Totals::of(&dataset.items) };
+        let places = self.0.iter().map(|(target, report)| {
+            json!({
+                "kind": target.kind(),
+                "path": target.path().display().to_string(),
+                "datasets": report.datasets.iter().map(dataset).collect::<Vec<_>>(),
+                "findings": suspects(report).map(|(dataset, item)| Finding { dataset, item }).collect::<Vec<_>>(),
+            })
+        });
+        let mut all = json!(self.totals());
+        all["intact"] = self.is_intact().into();
+        all["places"] = places.collect();
+        all
+    }
+}
+
+impl Totals {
+    fn of<'a>(items: impl IntoIterator<Item = &'a Item>) -> Self {
+        items.into_iter().fold(Self::default(), |sum, item| Self {
+            files: sum.files + 1,
+            bytes: sum.bytes.saturating_add(item.bytes),
+            unverified: sum.unverified + u64::from(matches!(item.verdict, Verdict::Unverified { .. })),
+            wrong: sum.wrong + u64::from(matches!(item.verdict, Verdict::Wrong { .. })),
+        })
+    }
+}
+
+/// The files that are not known to be as recorded, with the dataset that they belong to.
+fn suspects(report: &Report) -> impl Iterator<Item = (Option<u64>, &Item)> {
+    let of_datasets = report
+        .datasets
+        .iter()
+        .flat_map(|dataset| dataset.items.iter().map(move |item| (Some(dataset.id), item)));
+    let general = report.general.iter().map(|item| (None, item));
+    general.chain(of_datasets).filter(|(_, item)| item.verdict != Verdict::Intact)
+}
+
+fn target_text(target: &Target, report: &Report) -> String {
+    let mut text = format!("{target}\n");
+    if report.datasets.is_empty() && suspects(report).next().is_none() {
+        return text + "no datasets\n\n";
+    }
+    let row = |Dataset { id, name, state, items }: &Dataset| {
+        let name = if name.is_empty() { "-" } else { name };
+        let Totals { files, bytes, unverified, wrong } = Totals::of(items);
+        let [id, files, unverified, wrong] = [*id, files, unverified, wrong].map(|number| number.to_string());
+        [id, name.to_owned(), state.clone(), files, amount(bytes), unverified, wrong]
+    };
+    let head = ["DATASET", "NAME", "STATE", "FILES", "SIZE", "UNVERIFIED", "WRONG"];
+    text += &Table::of(&head, report.datasets.iter().map(row)).text();
+    text.extend(suspects(report).filter_map(|(id, item)| wrong_text(id, item)));
+    text + &unverified_text(report) + "\n"
+}
+
+fn wrong_text(dataset: Option<u64>, item: &Item) -> Option<String> {
+    let Verdict::Wrong { found, now } = &item.verdict else { return None };
+    let owner = match (dataset, item.rank) {
+        (Some(id), Some(rank)) => format!("dataset {id}, rank {rank}: "),
+        (Some(id), None) => format!("dataset {id}: "),
+        (None, _) => String::new(),
+    };
+    Some(format!("wrong: {owner}{found}; {now}\n"))
+}
+
+fn repair_text(dataset: &Dataset) -> String {
+    format!(
+        "this node has dataset {id} `{}' in cache: to repair it, remove the files that are wrong, run `scr copy --id {id}' on each \
+         node of the job, and then `scr index --build {id}'\n",
+        dataset.name,
+        id = dataset.id
+    )
+}
+
+/// There may be very many unverified files, for the same few reasons.
+fn unverified_text(report: &Report) -> String {
+    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    for (_, item) in suspects(report) {
+        let Verdict::Unverified { why } = &item.verdict else { continue };
+        match reasons.iter_mut().find(|(known, _)| known == why) {
+            Some((_, number)) => *number += 1,
+            None => reasons.push((why, 1)),
+        }
+    }
+    reasons
+        .into_iter()
+        .map(|(why, number)| format!("unverified: {}, {why}\n", count(number, "file")))
+        .collect()
+}
+
+/// A directory to look at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Target {
+    /// A cache directory of this node.
+    Cache(PathBuf),
+    /// A prefix directory.
+    Prefix(PathBuf),
+}
+
+impl Target {
+    fn kind(&self) -> &'static str {
+        match self {
+            Self::Cache(_) => "cache",
+            Self::Prefix(_) => "prefix",
+        }
+    }
+
+    fn path(&self) -> &Path {
+        match self {
+            Self::Cache(dir) | Self::Prefix(dir) => dir,
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.path().display())
+    }
+}
+
+/// The directories, and the file layer to look at them with.
+fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+    if args.cache.is_empty() && args.prefix.is_empty() {
+        return of_a_job(env);
+    }
+    let mut targets = Vec::new();
+    for dir in &args.cache {
+        let dir = std::path::absolute(dir)?;
+        let found =
+            find_caches(&*env.files, &dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+        if found.is_empty() {
+            bail!("there is no dataset in {}, nor in the folders in it", dir.display());
+        }
+        targets.extend(found.into_iter().map(Target::Cache));
+    }
+    for dir in &args.prefix {
+        targets.push(Target::Prefix(std::path::absolute(dir)?));
+    }
+    Ok((targets, Arc::clone(&env.files)))
+}
+
+/// The user's caches on this node, and the prefix directory if there is one. Folders that another user has planted are skipped.
+fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
+    environment::expect_places(env)?;
+    let params = environment::params(env);
+    let descriptors = environment::descriptors(&params)?;
+    let user = params.get(&param::USER_NAME);
+    let bases: BTreeSet<PathBuf> =
+        descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect();
+    let (mut targets, mut files, mut unread) = (Vec::new(), Arc::clone(&env.files), Vec::new());
+    for base in &bases {
+        match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
+            Ok(None) => (),
+            Ok(Some(owned)) => {
+                files = owned.held_in(&*files);
+                match find_caches(&*files, owned.path()) {
+                    Ok(caches) => targets.extend(caches.into_iter().map(Target::Cache)),
+                    Err(error) => unread.push(error),
+                }
+            }
+            Err(error) if error.is_not_found() => (),
+            Err(error) => unread.push(error),
+        }
+    }
+    let prefix = params.get(&param::PREFIX);
+    let folder = prefix.join(".scr");
+    match unless_missing(files.status(&folder).at("look at", &folder)) {
+        Ok(found) => targets.extend(found.map(|_| Target::Prefix(prefix.clone()))),
+        Err(error) => unread.push(error),
+    }
+    unread.iter().for_each(|error| warn(format_args!("not checked: {}", scr_base::describe(error))));
+    if targets.is_empty() && !unread.is_empty() {
+        bail!("nothing was checked, and there may be datasets");
+    }
+    if targets.is_empty() {
+        let bases: Vec<_> = bases.iter().map(|base| base.join(&user).display().to_string()).collect();
+        bail!(
+            "there is nothing to look at: no dataset below {}, and no folder .scr in {}; \
+             say where with --cache or --prefix",
+            bases.join(", "),
+            prefix.display()
+        );
+    }
+    Ok((targets, files))
 }

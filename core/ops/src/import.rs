@@ -185,7 +185,7 @@ impl Import<'_> {
             }
             let name = (*name).clone();
             let file = PrefixFile { name: name.clone(), bytes: Some(after.len), crc: Some(crc) };
-            Ok((name, ReadFile { file, version }))
+            Ok((name, (file, version)))
         };
         at_a_time(self.env.processors, names, one).into_iter().collect()
     }
@@ -200,7 +200,7 @@ impl Import<'_> {
         if let Some(line) = running.newcomer() {
             return Err(job_runs(&line));
         }
-        for ReadFile { file, version: then } in read.values() {
+        for (file, then) in read.values() {
             let path = self.prefix.file(&file.name);
             let now = self.files().status(&path).at("look at", &path)?;
             refuse_linked(&path, &now)?;
@@ -220,7 +220,7 @@ impl Import<'_> {
     ) -> Result<Imported, OpsError> {
         let (files, prefix) = (self.files(), self.prefix);
         let list = |names: &Vec<FileName>| {
-            names.iter().filter_map(|name| read.get(name).map(|read| read.file.clone())).collect()
+            names.iter().filter_map(|name| read.get(name).map(|(file, _)| file.clone())).collect()
         };
         let lists: Vec<Vec<PrefixFile>> = names.iter().map(list).collect();
         let (run, _) = self.ledger().begin_run(self.env.least_run())?;
@@ -286,11 +286,8 @@ impl Import<'_> {
     }
 }
 
-/// A file, as it was read.
-struct ReadFile {
-    file: PrefixFile,
-    version: Version,
-}
+/// A file as it was read, and the version that was read.
+type ReadFile = (PrefixFile, Version);
 
 /// Which file it is, its length, and when it was changed.
 type Version = ((u64, u64), u64, (i64, u32));

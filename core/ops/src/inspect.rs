@@ -33,9 +33,9 @@ pub struct Inventory {
     parts: Vec<Part>,
     spoilers: Vec<Spoiler>,
     /// Bytes that may still be written to the store with the least room.
-    room: Option<u64>,
+    pub room: Option<u64>,
     /// What could not be read: parts that lie there are not known.
-    unread: Vec<String>,
+    pub unread: Vec<String>,
 }
 
 /// A part in cache.
@@ -139,16 +139,6 @@ impl Inventory {
         self.room = rooms.map(|room| room.bytes).min();
     }
 
-    /// Bytes that may still be written to the store with the least room, where that was measured.
-    pub fn room(&self) -> Option<u64> {
-        self.room
-    }
-
-    /// What could not be read.
-    pub fn unread(&self) -> &[String] {
-        &self.unread
-    }
-
     /// On one line, to be sent to who looks at all of them.
     pub fn to_line(&self) -> String {
         let part = |part: &Part| (part.map.to_tree().to_file_bytes(), part.lost, part.is_wrong);
@@ -235,50 +225,45 @@ struct Dataset {
 impl Dataset {
     /// `None` where no part is known to have been prepared.
     fn judge(&self, nodes: usize, plugins: &PluginHost) -> Option<Inspected> {
-        let scan = Scan::of(&self.maps, Vec::new())?;
-        let mut inspected = judge(&scan, &self.found, &DatasetState::of(&self.states), plugins);
-        if inspected.is_whole() {
-            inspected.kept.survives = survives(&scan, &self.found, nodes, plugins);
+        let (scan, found, state) =
+            (&Scan::of(&self.maps, Vec::new())?, &self.found, DatasetState::of(&self.states));
+        let any = &scan.any;
+        let mut losses: BTreeMap<Rank, Option<Lost>> =
+            (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
+        for Found { rank, lost, .. } in found {
+            // The better one of two copies counts.
+            losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
         }
-        Some(inspected)
-    }
-}
-
-fn judge(scan: &Scan, found: &[Found], state: &DatasetState, plugins: &PluginHost) -> Inspected {
-    let any = &scan.any;
-    let mut losses: BTreeMap<Rank, Option<Lost>> =
-        (0..any.ranks()).map(|rank| (Rank(rank), Some(Lost::Data))).collect();
-    for Found { rank, lost, .. } in found {
-        // The better one of two copies counts.
-        losses.entry(*rank).and_modify(|known| *known = (*known).min(*lost));
-    }
-    let losses: BTreeMap<Rank, Lost> =
-        losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
-    let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
-    let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
-    let beyond_repair = if state.is_unfinished(any.ranks()) {
-        Some("it was never complete, and the next run removes it".to_owned())
-    } else if state.refused {
-        Some("the application could not restart from it".to_owned())
-    } else if lost.is_empty() {
-        None
-    } else {
-        let wrong = found.iter().filter(|found| found.is_wrong && losses.contains_key(&found.rank));
-        let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
-        why_beyond_repair(scan, &losses, plugins).map(|why| format!("{why}{}", found_wrong(&wrong)))
-    };
-    let bypass = any.protection.bypass;
-    Inspected {
-        dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset_in_prefix() },
-        kept: InCache {
-            bypass,
-            scheme: (!bypass).then(|| any.protection.scheme.clone()),
-            is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
-            damage: beyond_repair,
-            ..InCache::default()
-        },
-        lost: lost.iter().map(|rank| rank.0).collect(),
-        is_refused: state.refused,
+        let losses: BTreeMap<Rank, Lost> =
+            losses.into_iter().filter_map(|(rank, lost)| Some((rank, lost?))).collect();
+        let lost = losses.iter().filter(|(_, lost)| **lost != Lost::Protection);
+        let lost: Vec<Rank> = lost.map(|(&rank, _)| rank).collect();
+        let beyond_repair = if state.is_unfinished(any.ranks()) {
+            Some("it was never complete, and the next run removes it".to_owned())
+        } else if state.refused {
+            Some("the application could not restart from it".to_owned())
+        } else if lost.is_empty() {
+            None
+        } else {
+            let wrong = found.iter().filter(|found| found.is_wrong && losses.contains_key(&found.rank));
+            let wrong: BTreeSet<Rank> = wrong.map(|found| found.rank).collect();
+            why_beyond_repair(scan, &losses, plugins).map(|why| format!("{why}{}", found_wrong(&wrong)))
+        };
+        let bypass = any.protection.bypass;
+        let is_whole = beyond_repair.is_none();
+        Some(Inspected {
+            dataset: DatasetDescriptor { ranks: Some(any.ranks()), ..any.dataset_in_prefix() },
+            kept: InCache {
+                bypass,
+                scheme: (!bypass).then(|| any.protection.scheme.clone()),
+                is_local: found.iter().any(|found| found.lost == Some(Lost::Protection)),
+                damage: beyond_repair,
+                survives: is_whole.then(|| survives(scan, found, nodes, plugins)).flatten(),
+                ..InCache::default()
+            },
+            lost: lost.iter().map(|rank| rank.0).collect(),
+            is_refused: state.refused,
+        })
     }
 }
 

@@ -4,8 +4,7 @@
 //! | part | what it is |
 //! |---|---|
 //! | `holdings` | the datasets, as far as they are known without a job |
-//! | `saving` | which datasets `scr postrun` saves |
-//! | `unsaved` | which datasets would be lost with a cache directory |
+//! | `saving` | which datasets `scr postrun` saves, and which would be lost with a cache directory |
 //! | `dropping` | takes a dataset out of the index |
 //! | `deleting` | the same, with its files |
 //! | `error` | why a command has not done what it was asked for |
@@ -33,7 +32,6 @@ mod saving;
 pub mod scrub;
 #[cfg(test)]
 mod tests;
-mod unsaved;
 
 pub use deleting::delete_dataset;
 pub use dropping::{drop_dataset, drop_later, Dropped};
@@ -43,5 +41,4 @@ pub use holdings::{holdings, Copy, Found, Held};
 pub use import::{Import, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
-pub use saving::{may_lack_entries, Plan, Saving};
-pub use unsaved::unsaved;
+pub use saving::{may_lack_entries, unsaved, Plan, Saving};

@@ -392,10 +392,9 @@ fn a_dataset_in_containers_is_added_to_the_index_again() {
 
 #[test]
 fn a_scrub_reads_containers_and_finds_damage_in_them() {
-    use scr_ops::scrub::{Plan, Wanted};
+    use scr_ops::scrub::Plan;
     let world = flushed(&[]);
-    let scrub =
-        || Plan::of_prefix(&RealFiles, &world.prefix(), &Wanted::All).unwrap().run(&RealFiles, &mut |_| ());
+    let scrub = || Plan::of_prefix(&RealFiles, &world.prefix(), None).unwrap().run(&RealFiles, &mut |_| ());
     assert!(scrub().is_intact());
     let path = container(&world, 2, 0);
     let whole = std::fs::read(&path).unwrap();

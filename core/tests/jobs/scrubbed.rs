@@ -3,7 +3,7 @@
 use super::world::World;
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
-use scr_ops::scrub::{find_caches, Item, ItemKind, Plan, Report, Verdict, Wanted};
+use scr_ops::scrub::{find_caches, Item, ItemKind, Plan, Report, Verdict};
 use scr_test_kit::faulty::{Failure, FaultyFiles, What};
 use std::path::{Path, PathBuf};
 
@@ -40,14 +40,14 @@ fn a_folder_that_cannot_be_listed_now_is_not_taken_for_an_empty_one() {
 fn scrub_cache(world: &World, node: &str) -> Report {
     let caches = caches(world, node);
     assert_eq!(caches.len(), 1, "{caches:?}");
-    let plan = Plan::of_cache(&RealFiles, &caches[0], &Wanted::All).expect("it can be listed");
+    let plan = Plan::of_cache(&RealFiles, &caches[0], None).expect("it can be listed");
     let (expected, mut read) = (plan.bytes(), 0);
     let report = plan.run(&RealFiles, &mut |bytes| read += bytes);
     assert!(!report.is_intact() || read == expected, "{read} of {expected} bytes");
     report
 }
 
-fn scrub_prefix(world: &World, wanted: &Wanted) -> Report {
+fn scrub_prefix(world: &World, wanted: Option<&str>) -> Report {
     let plan = Plan::of_prefix(&RealFiles, &world.prefix(), wanted).expect("it is a prefix directory");
     plan.run(&RealFiles, &mut |_| ())
 }
@@ -148,14 +148,14 @@ fn an_unfinished_dataset_of_a_dead_run_is_not_reported_as_damaged() {
 #[test]
 fn a_prefix_directory_is_checked_file_by_file() {
     let world = job(&[]);
-    let report = scrub_prefix(&world, &Wanted::All);
+    let report = scrub_prefix(&world, None);
     assert!(report.items().all(|item| item.verdict == Verdict::Intact), "{report:?}");
     // A summary, the lists, and two files of each rank.
     assert_eq!(report.items().count(), 10);
 
     let file = world.prefix().join("ckpt.2/rank_3.1");
     change(&file, |bytes| bytes[0] ^= 1);
-    let report = scrub_prefix(&world, &Wanted::One("ckpt.2".to_owned()));
+    let report = scrub_prefix(&world, Some("ckpt.2"));
     let found = wrong(&report);
     assert_eq!(found.len(), 1, "{found:?}");
     assert_eq!((found[0].0.rank, &found[0].0.path), (Some(3), &file));
@@ -174,19 +174,19 @@ fn damaged_records_of_a_prefix_directory_are_found_too() {
     for (path, kind) in cases {
         let before = std::fs::read(&path).expect("it is there");
         change(&path, |bytes| bytes[30] ^= 1);
-        let report = scrub_prefix(&world, &Wanted::All);
+        let report = scrub_prefix(&world, None);
         let found = wrong(&report);
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!(found[0].0.kind, kind);
         assert!(found[0].1.contains(&path.display().to_string()), "{found:?}");
         std::fs::write(&path, before).expect("it can be written");
     }
-    assert!(scrub_prefix(&world, &Wanted::All).is_intact());
+    assert!(scrub_prefix(&world, None).is_intact());
 }
 
 #[test]
 fn a_dataset_is_found_by_name_and_by_number_and_another_is_not_there() {
     let world = job(&[]);
-    let count = |wanted: &str| scrub_prefix(&world, &Wanted::One(wanted.to_owned())).datasets.len();
+    let count = |wanted: &str| scrub_prefix(&world, Some(wanted)).datasets.len();
     assert_eq!((count("ckpt.2"), count("2"), count("ckpt.1"), count("7")), (1, 1, 0, 0));
 }

@@ -6,7 +6,7 @@ use scr_base::fs::{OwnedDir, RealFiles};
 use scr_comm::Rank;
 use scr_core::plugin::PluginHost;
 use scr_core::scavenge::{Builder, Copied, Copier};
-use scr_ops::scrub::{find_caches, Plan, Wanted};
+use scr_ops::scrub::{find_caches, Plan};
 use scr_prefix::Prefix;
 use scr_test_kit::faulty::{FaultyFiles, What};
 use std::collections::BTreeSet;
@@ -263,7 +263,7 @@ fn any_node_saves_and_scrubs_the_data_of_a_dead_job_on_the_path() {
     let world = shared(6, 3, "VIEW=GLOBAL", "TYPE=SINGLE");
     world.run(|application| application.checkpoint(1, uneven).unwrap());
     let scrubbed = find_caches(&RealFiles, &bb(&world)).unwrap();
-    let plans = scrubbed.iter().map(|cache| Plan::of_cache(&RealFiles, cache, &Wanted::All).unwrap());
+    let plans = scrubbed.iter().map(|cache| Plan::of_cache(&RealFiles, cache, None).unwrap());
     let reports: Vec<_> = plans.map(|plan| plan.run(&RealFiles, &mut |_| ())).collect();
     assert_eq!(reports.iter().map(|report| report.items().count()).collect::<Vec<_>>(), [8, 8, 8]);
     let prefix = Prefix::new(world.prefix());

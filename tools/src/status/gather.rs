@@ -229,9 +229,9 @@ impl Facts {
         for (node, answer) in up.into_iter().zip(found) {
             match answer {
                 Ok(inventory) => {
-                    let unread = inventory.unread().first();
+                    let unread = inventory.unread.first();
                     answers.silent.extend(unread.map(|why| (node.clone(), why.clone())));
-                    answers.room.push((node, inventory.room()));
+                    answers.room.push((node, inventory.room));
                     inventories.push(inventory);
                 }
                 Err(why) => answers.silent.push((node, why)),

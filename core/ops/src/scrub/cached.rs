@@ -1,6 +1,6 @@
 //! The files that the filemaps of a cache directory record.
 
-use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
+use super::{is_wanted, Dataset, Item, ItemKind, Plan, Read, Verdict};
 use scr_base::fs::{At, Files, FsError, MAX_TREE_BYTES};
 use scr_comm::Rank;
 use scr_core::cache::filemap::{Filemap, PartState};
@@ -50,7 +50,7 @@ impl Plan {
     ///
     /// # Errors
     /// If the folder cannot be listed.
-    pub fn of_cache(files: &dyn Files, cache: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+    pub fn of_cache(files: &dyn Files, cache: &Path, wanted: Option<&str>) -> Result<Self, FsError> {
         files.list(cache).at("list", cache)?;
         let mut there = look_through(files, cache);
         if let Some(error) = there.errors.pop() {
@@ -61,25 +61,20 @@ impl Plan {
             let ranks = there.parts.iter().filter(|(dataset, _)| *dataset == id).map(|&(_, rank)| rank);
             let maps: Vec<_> = ranks.map(|rank| Part::look(files, cache, id, rank)).collect();
             let name = maps.iter().find_map(|part| part.map.record.as_ref()).map(label).unwrap_or_default();
-            if wanted.takes(id, &name) {
-                plan.datasets.push(planned(id, name, maps));
+            if is_wanted(wanted, id, &name) {
+                plan.datasets.push(planned(id, name, &maps));
             }
         }
         Ok(plan)
     }
 }
 
-fn planned(id: u64, name: String, parts: Vec<Part>) -> Planned {
+fn planned(id: u64, name: String, parts: &[Part]) -> (Dataset, Vec<Read>) {
     let state = parts.iter().map(|part| part.map.state).max().unwrap_or_default();
-    let dataset = Dataset { id, name, state: in_words(state).to_owned(), items: Vec::new() };
-    let mut planned = Planned { dataset, reads: Vec::new() };
-    for part in parts {
-        planned.dataset.items.push(part.item());
-        if let Some(record) = part.map.record.as_ref().filter(|_| part.map.state >= PartState::Prepared) {
-            planned.reads.extend(reads(&part.dir, record));
-        }
-    }
-    planned
+    let items = parts.iter().map(Part::item).collect();
+    let prepared = parts.iter().filter(|part| part.map.state >= PartState::Prepared);
+    let reads = prepared.flat_map(|part| part.map.record.iter().flat_map(|record| reads(&part.dir, record)));
+    (Dataset { id, name, state: in_words(state).to_owned(), items }, reads.collect())
 }
 
 /// One rank's part.

@@ -7,24 +7,23 @@
 //! |---|---|
 //! | `cached` | what the filemaps of a cache directory record |
 //! | `prefixed` | what the index, the summaries and the file lists of a prefix directory record |
-//! | `read` | reads one file and compares it |
 
 mod cached;
 mod prefixed;
-mod read;
 
+pub use cached::find_caches;
+use scr_base::fs::verify::{checksum_with, compare, open_whole, FileError};
 use scr_base::fs::{Files, FsError, MAX_TREE_BYTES};
 use scr_core::cache::filemap::{self as journal, Filemap};
 use scr_plugin_api::KvTree;
 use serde::{Serialize, Serializer};
 use std::path::{Path, PathBuf};
 
-pub use cached::find_caches;
-
 /// The files to read, and the findings so far.
 #[derive(Debug, Clone, Default)]
 pub struct Plan {
-    datasets: Vec<Planned>,
+    /// Each that has been inspected, with the files of it that are still to be read.
+    datasets: Vec<(Dataset, Vec<Read>)>,
     general: Vec<Item>,
 }
 
@@ -113,22 +112,6 @@ pub enum Verdict {
     },
 }
 
-/// Which dataset is wanted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Wanted {
-    /// All of them.
-    All,
-    /// That of this name, or of this number.
-    One(String),
-}
-
-/// A dataset that has been inspected, with the files of it that are still to be read.
-#[derive(Debug, Clone)]
-struct Planned {
-    dataset: Dataset,
-    reads: Vec<Read>,
-}
-
 /// A file that is still to be read.
 #[derive(Debug, Clone)]
 struct Read {
@@ -149,7 +132,7 @@ impl Plan {
 
     /// The bytes that [`run`](Self::run) will read.
     pub fn bytes(&self) -> u64 {
-        let reads = self.datasets.iter().flat_map(|planned| &planned.reads);
+        let reads = self.datasets.iter().flat_map(|(_, reads)| reads);
         reads
             .filter(|read| read.crc.is_some())
             .fold(0, |sum, read| sum.saturating_add(read.bytes.unwrap_or(0)))
@@ -158,8 +141,8 @@ impl Plan {
     /// Reads everything, and calls `progress` with the number of bytes that have just been read.
     pub fn run(self, files: &dyn Files, progress: &mut dyn FnMut(u64)) -> Report {
         let mut report = Report { datasets: Vec::new(), general: self.general };
-        for Planned { mut dataset, reads } in self.datasets {
-            dataset.items.extend(reads.into_iter().map(|wanted| read::check(files, wanted, progress)));
+        for (mut dataset, reads) in self.datasets {
+            dataset.items.extend(reads.into_iter().map(|wanted| compare_with(files, wanted, progress)));
             report.datasets.push(dataset);
         }
         report
@@ -178,13 +161,9 @@ impl Report {
     }
 }
 
-impl Wanted {
-    fn takes(&self, id: u64, name: &str) -> bool {
-        match self {
-            Self::All => true,
-            Self::One(wanted) => *wanted == name || wanted.parse() == Ok(id),
-        }
-    }
+/// Whether a dataset is the wanted one, by its name or its number; where none is named, all are wanted.
+fn is_wanted(wanted: Option<&str>, id: u64, name: &str) -> bool {
+    wanted.is_none_or(|wanted| wanted == name || wanted.parse() == Ok(id))
 }
 
 /// A filemap as the tree of the developer's manual, for people to read.
@@ -194,3 +173,25 @@ impl Wanted {
 pub fn filemap(files: &dyn Files, path: &Path) -> Result<KvTree, FsError> {
     Ok(journal::as_tree(&Filemap::parse(&files.read_all(path, MAX_TREE_BYTES)?)))
 }
+
+/// Compares length and checksum, as far as they are recorded.
+fn compare_with(files: &dyn Files, wanted: Read, progress: &mut dyn FnMut(u64)) -> Item {
+    let verdict = match look(files, &wanted, progress) {
+        Ok(verdict) => verdict,
+        Err(error) => Verdict::Wrong { found: error.to_string(), now: wanted.now },
+    };
+    let bytes = wanted.bytes.unwrap_or(0);
+    Item { path: wanted.path, kind: wanted.kind, rank: Some(wanted.rank), bytes, verdict }
+}
+
+fn look(files: &dyn Files, wanted: &Read, progress: &mut dyn FnMut(u64)) -> Result<Verdict, FileError> {
+    let (file, _) = open_whole(files, &wanted.path, wanted.bytes)?;
+    let Some(expected) = wanted.crc else {
+        let what = if wanted.bytes.is_some() { "only its length is recorded" } else { "nothing is recorded" };
+        return Ok(Verdict::Unverified { why: format!("no checksum: {what}") });
+    };
+    let found = checksum_with(&*file, &wanted.path, BLOCK_BYTES, progress)?;
+    compare(&wanted.path, Some(expected), Some(found)).map(|()| Verdict::Intact)
+}
+
+const BLOCK_BYTES: u64 = 1 << 20;

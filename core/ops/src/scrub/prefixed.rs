@@ -1,6 +1,6 @@
 //! The files that the index, the summaries and the file lists of a prefix directory record.
 
-use super::{Dataset, Item, ItemKind, Plan, Planned, Read, Verdict, Wanted};
+use super::{is_wanted, Dataset, Item, ItemKind, Plan, Read, Verdict};
 use scr_base::fs::{At, Files, FsError};
 use scr_prefix::container::{read_all, totals};
 use scr_prefix::ledger::LedgerDir;
@@ -13,7 +13,7 @@ impl Plan {
     ///
     /// # Errors
     /// It has no folder `.scr`, or that cannot be read.
-    pub fn of_prefix(files: &dyn Files, dir: &Path, wanted: &Wanted) -> Result<Self, FsError> {
+    pub fn of_prefix(files: &dyn Files, dir: &Path, wanted: Option<&str>) -> Result<Self, FsError> {
         let prefix = Prefix::new(dir);
         files.list(&prefix.scr_dir()).at("list", &prefix.scr_dir())?;
         let mut plan = Self::default();
@@ -28,7 +28,7 @@ impl Plan {
         };
         for entry in entries.into_iter().rev() {
             let name = String::from_utf8_lossy(&entry.name).into_owned();
-            if wanted.takes(entry.id, &name) {
+            if is_wanted(wanted, entry.id, &name) {
                 plan.datasets.push(planned(files, &prefix, &entry, name));
             }
         }
@@ -36,29 +36,28 @@ impl Plan {
     }
 }
 
-fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String) -> Planned {
-    let dataset = Dataset { id: entry.id, name, state: state(entry), items: Vec::new() };
-    let mut planned = Planned { dataset, reads: Vec::new() };
+fn planned(files: &dyn Files, prefix: &Prefix, entry: &IndexEntry, name: String) -> (Dataset, Vec<Read>) {
+    let mut dataset = Dataset { id: entry.id, name, state: state(entry), items: Vec::new() };
     // A dataset that was never complete, or is overwritten, is known not to be whole.
     if !entry.complete || entry.superseded {
-        return planned;
+        return (dataset, Vec::new());
     }
     let summary = look_at_summary(files, prefix, entry.id);
     let is_intact = summary.verdict == Verdict::Intact;
-    planned.dataset.items.push(summary);
+    dataset.items.push(summary);
     match Rank2File::read(files, prefix, entry.id) {
         Ok(lists) => {
-            planned.dataset.items.push(compare_totals(files, prefix, entry, &lists));
-            planned.reads = reads(prefix, &lists);
+            dataset.items.push(compare_totals(files, prefix, entry, &lists));
+            return (dataset, reads(prefix, &lists));
         }
         // If the folder of the dataset is gone, once is enough.
         Err(_) if !is_intact && files.status(&prefix.dataset_dir(entry.id)).is_err() => (),
         Err(error) => {
             let path = prefix.rank2file(entry.id);
-            planned.dataset.items.push(wrong(path, ItemKind::FileList, scr_base::describe(&error), REFUSED));
+            dataset.items.push(wrong(path, ItemKind::FileList, scr_base::describe(&error), REFUSED));
         }
     }
-    planned
+    (dataset, Vec::new())
 }
 
 fn state(entry: &IndexEntry) -> String {
