@@ -2,24 +2,21 @@
 //! runs on every remaining node; then `scr index --build` runs once. See the guide's section "Scavenge".
 //!
 //! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
-//!
-//! - `report`: what was copied, as text and as JSON
-
-mod report;
 
 use crate::environment;
 use crate::flush_file;
-use crate::output::{show, warn, Answer};
+use crate::output::{count, show, warn, Answer};
 use crate::progress::{Heartbeat, Progress};
 use anyhow::{Context, Result};
 use clap::Args;
-use report::CopyReport;
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::fs::{FsError, OwnedDir};
+use scr_base::message::amount;
 use scr_config::param::{self, Params};
 use scr_core::job_folder;
-use scr_core::scavenge::Copier;
+use scr_core::scavenge::{Copied, CopiedPart, Copier};
+use serde_json::{json, Value};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -99,9 +96,9 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     drop(progress);
     let mut copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
     copied.passed_over.extend(caches.refused);
-    let report = CopyReport { node: &node, id, caches: &caches.paths, copied: &copied };
-    report.warnings().iter().for_each(warn);
-    show(args.json, report.json(), report.text())?;
+    let paths: Vec<_> = caches.paths.iter().map(|path| path.display().to_string()).collect();
+    warnings(id, &paths, &copied).iter().for_each(warn);
+    show(args.json, json(&node, id, &paths, &copied), text(&node, &copied))?;
     Ok(Answer::from(copied.is_whole()))
 }
 
@@ -147,4 +144,60 @@ impl Caches {
             Err(error) => self.refused.push(describe(&error)),
         }
     }
+}
+
+/// The problems, a line each.
+fn warnings(id: u64, caches: &[String], copied: &Copied) -> Vec<String> {
+    let wrong = copied.parts.iter().flat_map(|part| {
+        part.wrong.iter().map(|why| format!("the part of rank {} counts as lost: {why}", part.rank))
+    });
+    let mut lines: Vec<String> = copied.passed_over.iter().cloned().chain(wrong).collect();
+    if copied.dataset.is_none() {
+        lines.push(format!(
+            "there is nothing of dataset {} in {}; `scr flush-file' shows the datasets of the allocation, and --cache names \
+             another directory",
+            id,
+            caches.join(", ")
+        ));
+    }
+    lines
+}
+
+fn text(node: &str, copied: &Copied) -> String {
+    let Some((id, name)) = &copied.dataset else { return String::new() };
+    let label = format!("{}: dataset {id} `{}'", node, String::from_utf8_lossy(name));
+    if copied.already {
+        return format!("{label} is complete in the prefix directory already; nothing is copied\n");
+    }
+    let elsewhere = match copied.elsewhere.as_slice() {
+        [] => String::new(),
+        ranks => format!("; other nodes have copied the ranks {}", list(ranks)),
+    };
+    let sum = |of: fn(&CopiedPart) -> u64| copied.parts.iter().map(of).sum();
+    let (files, bytes) = (sum(|part| part.files), sum(|part| part.bytes));
+    let ranks: Vec<u32> = copied.parts.iter().map(|part| part.rank).collect();
+    let (files, bytes) = (count(files, "file"), amount(bytes));
+    format!("{label}: copied {files} ({bytes}) of the ranks {}{elsewhere}\n", list(&ranks))
+}
+
+/// `whole`: whether the prefix directory has all that this node had.
+fn json(node: &str, asked: u64, caches: &[String], copied: &Copied) -> Value {
+    let Copied { dataset, already, parts, elsewhere, passed_over } = copied;
+    let part = |part: &CopiedPart| json!({ "rank": part.rank, "files": part.files, "bytes": part.bytes, "wrong": part.wrong });
+    json!({
+        "node": node,
+        "id": asked,
+        "id_in_prefix": dataset.as_ref().map(|(id, _)| id),
+        "name": dataset.as_ref().map(|(_, name)| String::from_utf8_lossy(name)),
+        "already": already,
+        "whole": copied.is_whole(),
+        "parts": parts.iter().map(part).collect::<Vec<_>>(),
+        "elsewhere": elsewhere,
+        "passed_over": passed_over,
+        "caches": caches,
+    })
+}
+
+fn list(ranks: &[u32]) -> String {
+    ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

@@ -4,28 +4,28 @@
 //! There is one for each node and allocation. It is started as its own job step, or detached: by the first process of the
 //! application that finds none, or by a script. It ends by itself; see [`mod@run`] for the rule. Exit codes: 0 done, 1 no (an
 //! agent is there already, or none is), 2 an error.
-//!
-//! - `run`: the work of the process
-//! - `detach`: detaches it from its parent
-//! - `status`: its progress
 
-mod detach;
 mod run;
-mod status;
-
-pub(crate) use status::under_way;
 
 use crate::environment;
-use crate::output::{print, warn, Answer};
+use crate::output::{print, show, warn, Answer};
 use crate::progress::Heartbeat;
-use anyhow::{Context, Result};
+use crate::table::Table;
+use anyhow::{bail, Context, Result};
 use clap::Args;
-use scr_agent::{AgentPresence, Transfer};
+use nix::sys::signal::SigSet;
+use scr_agent::{list, AgentPresence, Outcome, Transfer};
 use scr_base::env::Env;
 use scr_base::fs::OwnedDir;
+use scr_base::message::amount;
 use scr_core::make_control_dir;
+use serde::Serialize;
+use serde_json::json;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str =
@@ -77,7 +77,7 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
     let control = control(&env, args)?;
     let threads = usize::try_from(args.threads)?;
     match &args.action {
-        Action { detach: true, .. } => detach::detach(control.path(), args.threads),
+        Action { detach: true, .. } => detach(control.path(), args.threads),
         Action { drain: true, .. } => {
             let heartbeat = Heartbeat::new(args.heartbeat);
             request(control.path(), run::DRAIN, &heartbeat)?;
@@ -99,10 +99,10 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
             });
             Ok(Answer::from(process.is_some()))
         }
-        Action { status: true, .. } => status::run(control.path(), args.json),
+        Action { status: true, .. } => print_status(control.path(), args.json),
         _ => {
             if args.own_session {
-                detach::leave_session();
+                leave_session();
             }
             let became =
                 run::until(&env, &control, threads, run::Until::TheJobIsOver, &Heartbeat::new(false))?;
@@ -152,6 +152,158 @@ fn print_line(line: &str) {
 /// How often to look.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+#[derive(Serialize)]
+struct TransferStatus {
+    token: String,
+    /// `waiting` for an agent, or for one that has time; `waiting for its turn` among the nodes; `running`, `done`, `failed`.
+    state: &'static str,
+    files: usize,
+    bytes: u64,
+    written: u64,
+    bytes_per_second: u64,
+    percent: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+/// How many transfers of a control directory an agent has not ended yet; none where no agent runs.
+pub(crate) fn under_way(control: &Path) -> usize {
+    if AgentPresence::find(control).is_none() {
+        return 0;
+    }
+    let transfers = list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
+    transfers.filter(|transfer| transfer.outcome.is_none()).count()
+}
+
+/// Yes if an agent runs.
+fn print_status(control: &Path, as_json: bool) -> Result<Answer> {
+    let pid = AgentPresence::find(control);
+    let transfers = list(control);
+    let transfers = transfers.iter().filter_map(|path| Some(of(&Transfer::read(path).ok()??, pid.is_some())));
+    let transfers: Vec<_> = transfers.collect();
+    let json = json!({ "control": control.display().to_string(), "pid": pid, "transfers": transfers });
+    show(as_json, json, text(control, pid, &transfers))?;
+    Ok(Answer::from(pid.is_some()))
+}
+
+fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> String {
+    let control = control.display();
+    let first = match pid {
+        Some(pid) => format!("an agent runs for {control}, process {pid}\n"),
+        None => format!("no agent runs for {control}\n"),
+    };
+    let row = |transfer: &TransferStatus| {
+        let done = format!("{} of {}", amount(transfer.written), amount(transfer.bytes));
+        let error = transfer.error.clone().unwrap_or_default();
+        [label(&transfer.token), transfer.state.to_owned(), done, error]
+    };
+    first + &Table::of(&[], transfers.iter().map(row)).text()
+}
+
+/// The owner of the files that a transfer copies. Its token is that of the flush, which begins with the number of the dataset,
+/// and then the rank.
+fn label(token: &str) -> String {
+    let numbers = token.split_once('.').zip(token.rsplit_once('.'));
+    let numbers = numbers.map(|((id, _), (_, rank))| (id.parse::<u64>(), rank.parse::<u32>()));
+    match numbers {
+        Some((Ok(id), Ok(rank))) => format!("dataset {id}, rank {rank}"),
+        _ => token.to_owned(),
+    }
+}
+
+fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
+    let (state, error) = match &transfer.outcome {
+        Some(Outcome::Done) => ("done", None),
+        Some(Outcome::Failed(error)) => ("failed", Some(error.text.clone())),
+        // An agent that was killed has left it as it was.
+        None if !agent_runs => ("waiting", None),
+        None if transfer.running => ("running", None),
+        None if transfer.slots.is_some() => ("waiting for its turn", None),
+        None => ("waiting", None),
+    };
+    TransferStatus {
+        token: transfer.token.clone(),
+        state,
+        files: transfer.files.len(),
+        bytes: transfer.bytes(),
+        written: transfer.written(),
+        bytes_per_second: transfer.limits.bytes_per_second,
+        percent: transfer.limits.percent,
+        error,
+    }
+}
+
+/// An agent that does not show itself for so long hangs, and whoever waits for it shall not.
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// Returns once an agent runs that does not end with this process. Its messages go to `agent.log` in the control
+/// directory.
+fn detach(control: &Path, threads: u32) -> Result<Answer> {
+    if AgentPresence::find(control).is_some() {
+        return Ok(Answer::Yes);
+    }
+    let path = control.join("agent.log");
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let log = log.with_context(|| format!("cannot write {}", path.display()))?;
+    close_on_exec();
+    let mut command = Command::new(environment::program()?);
+    command
+        .args(["agent", "--own-session", "--control"])
+        .arg(control)
+        .arg("--threads")
+        .arg(threads.to_string());
+    command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir("/");
+    let mut child = command.spawn().context("cannot start the agent")?;
+    let started = Instant::now();
+    loop {
+        if AgentPresence::find(control).is_some() {
+            return Ok(Answer::Yes);
+        }
+        if let Some(status) = child.try_wait()? {
+            // Another one may have been quicker, or this one was and had nothing to do.
+            if status.success() || AgentPresence::find(control).is_some() {
+                return Ok(Answer::Yes);
+            }
+            bail!("the agent has ended with {status}; {} may say why", path.display());
+        }
+        if started.elapsed() > START_LIMIT {
+            drop(child.kill());
+            bail!(
+                "the agent was not there after {} s; {} may say why",
+                START_LIMIT.as_secs(),
+                path.display()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+/// The process gets a session of its own, so that no signal to the job reaches it, and takes those that are meant for it:
+/// whoever has started it may have blocked them.
+fn leave_session() {
+    take_signals();
+    if let Err(error) = rustix::process::setsid() {
+        warn(format_args!("the agent has no session of its own: {error}"));
+    }
+}
+
+fn take_signals() {
+    if let Err(error) = SigSet::empty().thread_set_mask() {
+        warn(format_args!("signals to the agent stay blocked: {error}"));
+    }
+}
+
+/// Descriptors that the MPI library has left open belong to the application: its launcher waits until all of it is closed.
+#[allow(unsafe_code, reason = "files that are open only as numbers")]
+fn close_on_exec() {
+    // SAFETY: only a flag of each open file is set; none is closed here, and files of this process all have it already.
+    let result = unsafe { libc::close_range(3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC as libc::c_int) };
+    if result != 0 {
+        let error = std::io::Error::last_os_error();
+        warn(format_args!("files of the application stay open in the agent: {error}"));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -177,5 +329,55 @@ mod tests {
             drop(agent);
             drains.join().unwrap();
         });
+    }
+}
+
+#[cfg(test)]
+mod status_tests {
+    use super::*;
+    use scr_agent::Slots;
+
+    #[test]
+    fn a_transfer_runs_only_where_an_agent_does_and_waits_for_its_turn_where_nodes_take_turns() {
+        let state = |agent_runs, running, slots: bool| {
+            let slots = slots.then(|| Slots { folder: "/slots".into(), count: 1 });
+            of(&Transfer { running, slots, ..transfer() }, agent_runs).state
+        };
+        assert_eq!([state(true, true, true), state(true, false, true)], ["running", "waiting for its turn"]);
+        assert_eq!([state(true, false, false), state(false, true, true)], ["waiting", "waiting"]);
+    }
+
+    /// It was a row of hexadecimal digits.
+    #[test]
+    fn a_transfer_is_named_by_its_dataset_and_its_rank() {
+        assert_eq!(label("736.18ea92c9271c1d7d.bb76f7ad.12"), "dataset 736, rank 12");
+        assert_eq!(label("t"), "t");
+    }
+
+    fn transfer() -> Transfer {
+        Transfer {
+            path: "/control/transfer.t.scr".into(),
+            token: "t".to_owned(),
+            files: Vec::new(),
+            block_bytes: 1,
+            take_crc: true,
+            limits: Default::default(),
+            width: 0,
+            slots: None,
+            running: false,
+            outcome: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod detach_tests {
+    use super::*;
+
+    #[test]
+    fn an_agent_takes_signals_that_whoever_started_it_has_blocked() {
+        SigSet::all().thread_set_mask().unwrap();
+        take_signals();
+        assert_eq!(SigSet::thread_get_mask().unwrap(), SigSet::empty());
     }
 }

@@ -12,7 +12,7 @@ use scr_agent::{AgentPresence, Application, Executor, Slots, TakeSlot};
 use scr_base::env::Env;
 use scr_base::fs::{Files, OwnedDir};
 use scr_core::flush::{poll_transfers, PollResult, SharedSlots, Transports};
-use std::path::Path;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -56,7 +56,6 @@ pub(super) fn until(
         let mut watch = Watch {
             env,
             owned,
-            control,
             executor: &executor,
             until,
             heartbeat,
@@ -76,7 +75,6 @@ pub(super) fn until(
 struct Watch<'a> {
     env: &'a Env,
     owned: &'a OwnedDir,
-    control: &'a Path,
     executor: &'a Executor,
     until: Until,
     heartbeat: &'a Heartbeat,
@@ -93,17 +91,17 @@ impl Watch<'_> {
         let transports = Transports::new(&host, self.env, &environment::params(self.env));
         let mut looked_at = None::<Instant>;
         loop {
-            if self.control.join(EXIT).exists() {
+            if self.owned.path().join(EXIT).exists() {
                 return Ok(None);
             }
             let copying = self.executor.has_work();
             if looked_at.is_none_or(|at| at.elapsed() >= BETWEEN_LOOKS) || !copying && self.last.unfinished {
                 self.look(&transports);
                 looked_at = Some(Instant::now());
-                self.heartbeat.report(|| bytes_written(self.control));
+                self.heartbeat.report(|| bytes_written(self.owned.path()));
             }
             if !copying && !self.last.unfinished {
-                if let JobEnd::Reached(nobody_comes) = self.is_over(&transports)? {
+                if let ControlFlow::Break(nobody_comes) = self.is_over(&transports)? {
                     return Ok(nobody_comes);
                 }
             }
@@ -119,24 +117,24 @@ impl Watch<'_> {
     }
 
     /// Whether nobody needs an agent any more. Then it clears up, while no application can come.
-    fn is_over(&mut self, transports: &Transports<'_>) -> Result<JobEnd> {
+    fn is_over(&mut self, transports: &Transports<'_>) -> Result<ControlFlow<Option<Application>>> {
         self.came |= self.executor.has_seen_any();
-        let nobody = Application::none_is_there(self.control)
-            .with_context(|| format!("cannot use {}", self.control.display()))?;
+        let nobody = Application::none_is_there(self.owned.path())
+            .with_context(|| format!("cannot use {}", self.owned.path().display()))?;
         self.came |= nobody.is_none();
-        let drains = self.until == Until::NothingIsLeft || self.control.join(DRAIN).exists();
+        let drains = self.until == Until::NothingIsLeft || self.owned.path().join(DRAIN).exists();
         if !drains && (nobody.is_none() || !self.came) {
-            return Ok(JobEnd::NotYet);
+            return Ok(ControlFlow::Continue(()));
         }
         // An application that has gone since the last look may have left copies, and they may be done by now.
         self.look(transports);
         if self.last.unfinished || self.executor.has_work() {
-            return Ok(JobEnd::NotYet);
+            return Ok(ControlFlow::Continue(()));
         }
         if nobody.is_some() {
             self.executor.clear_away();
         }
-        Ok(JobEnd::Reached(nobody))
+        Ok(ControlFlow::Break(nobody))
     }
 }
 
@@ -153,12 +151,6 @@ impl std::fmt::Debug for NodeThrottle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("NodeThrottle")
     }
-}
-
-/// Whether the agent is to end.
-enum JobEnd {
-    Reached(Option<Application>),
-    NotYet,
 }
 
 /// Says nothing twice.

@@ -98,19 +98,13 @@ impl Liveness {
         folders: &[JobFolder],
         choice: Choice,
     ) -> Result<Option<InUse>> {
-        match self.process_using(id, folders)? {
-            Some(pid) => Ok(Some(InUse {
-                why: format!("process {pid} of allocation {id} runs on this node"),
-                is_known: true,
-            })),
-            None => Ok(match held_part(folders) {
-                Some(part) => Some(InUse {
-                    why: format!("a process that cannot be seen from here holds {}", part.display()),
-                    is_known: true,
-                }),
-                None => self.may_still_run(id, folders, choice),
-            }),
-        }
+        let using = self.process_using(id, folders)?;
+        let process = using.map(|pid| format!("process {pid} of allocation {id} runs on this node"));
+        let holds =
+            |part: PathBuf| format!("a process that cannot be seen from here holds {}", part.display());
+        let why = process.or_else(|| held_part(folders).map(holds));
+        let known = why.map(|why| InUse { why, is_known: true });
+        Ok(known.or_else(|| self.may_still_run(id, folders, choice)))
     }
 
     /// A process that uses an allocation, for as long as this looks.

@@ -1,28 +1,26 @@
 //! `scr config`: what counts for a job that starts here, and where it comes from; what a parameter means; what is wrong
 //! with a file. See the user guide's section "Configure a job".
 //!
-//! - `configuration`: parameters, descriptors and what is wrong, from the sources that a job reads
 //! - `cautions`: settings that are valid and probably unwanted
-//! - `show`: all of them, as a table and as JSON
-//! - `explain`: one of them in full
-//! - `check`: files before there is a job
-//! - `finding`: what is wrong, as lines and as JSON
+//! - `show`: all of them, as a table and as JSON, or one in full
+//!
+//! With `--check` files before there is a job: each is read alone, as a user's file beside the system file or as a system file.
 
 mod cautions;
-mod check;
-mod configuration;
-mod explain;
-mod finding;
 mod show;
 
 use crate::environment;
-use crate::output::{warn, Answer};
+use crate::output::{count, show, warn, Answer};
 use anyhow::Result;
 use clap::Args;
-use configuration::Configuration;
 use scr_base::env::Env;
+use scr_config::descriptor::{hostlist, Descriptors};
 use scr_config::param;
-use std::path::PathBuf;
+use scr_config::param::{FileOf, Origin, Params, Problem, Settings};
+use scr_core::log::check_logger;
+use scr_core::plugin::check_plugins;
+use serde_json::{json, Value};
+use std::path::{Path, PathBuf};
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
@@ -55,7 +53,7 @@ pub(crate) struct ConfigArgs {
 pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
     let env = environment::env_at(args.prefix.as_deref())?;
     if !args.check.is_empty() {
-        return check::run(&env, &args.check, args.system, args.json);
+        return check_files(&env, &args.check, args.system, args.json);
     }
     let configuration = Configuration::of(&env, &environment::settings(&env));
     let prefix = configuration.params.get(&param::PREFIX);
@@ -66,7 +64,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
         ));
     }
     match &args.explain {
-        Some(name) => explain::run(&configuration, name, args.json),
+        Some(name) => show::explain(&configuration, name, args.json),
         None => show::run(&configuration, args.set, args.json),
     }
 }
@@ -74,5 +72,144 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
 /// The mistakes in the configuration of a job that starts here, a line each.
 pub(crate) fn problems(env: &Env) -> Vec<String> {
     let configuration = Configuration::of(env, &environment::settings(env));
-    configuration.findings.iter().map(finding::Finding::text).collect()
+    configuration.findings.iter().map(Finding::text).collect()
+}
+
+/// Something that is wrong.
+struct Finding {
+    problem: Problem,
+    effect: Effect,
+}
+
+/// Its effect on a job.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// Perhaps nothing: it depends on the host.
+    None,
+    Ignored,
+    /// No job starts with it.
+    Stops,
+}
+
+impl Finding {
+    /// Whether it is a mistake on every host.
+    fn is_mistake(&self) -> bool {
+        self.effect != Effect::None
+    }
+
+    /// File and line, for an order in which people fix things.
+    fn place(&self) -> Option<(&Path, u32)> {
+        self.problem.origin.place().map(|place| (&*place.file, place.line))
+    }
+
+    fn text(&self) -> String {
+        match self.effect {
+            Effect::None => format!("{} (note)", self.problem),
+            Effect::Ignored => self.problem.to_string(),
+            Effect::Stops => format!("{} (no job starts with this)", self.problem),
+        }
+    }
+
+    /// The same for programs.
+    fn json(&self) -> Value {
+        json!({
+            "from": origin_json(&self.problem.origin),
+            "text": self.problem.cause.to_string(),
+            "stops": self.effect == Effect::Stops,
+            "note": !self.is_mistake(),
+        })
+    }
+}
+
+/// The place of a setting, for programs.
+fn origin_json(origin: &Origin) -> Value {
+    let source = match origin {
+        Origin::Environment => "environment",
+        Origin::UserFile(_) => "user file",
+        Origin::Application => "application",
+        Origin::SystemFile(_) => "system file",
+        Origin::Build => "build",
+        Origin::Default => "default",
+        _ => "other",
+    };
+    let mut json = json!({ "source": source });
+    if let Some(place) = origin.place() {
+        json["file"] = place.file.display().to_string().into();
+        if place.line > 0 {
+            json["line"] = place.line.into();
+        }
+    }
+    json
+}
+
+fn jsons(findings: &[Finding]) -> Vec<Value> {
+    findings.iter().map(Finding::json).collect()
+}
+
+/// Parameters and descriptors, and what is wrong with them.
+struct Configuration {
+    params: Params,
+    /// `None` where no job starts with this configuration.
+    descriptors: Option<Descriptors>,
+    findings: Vec<Finding>,
+}
+
+impl Configuration {
+    /// The configuration of these settings. The manifests of plugins are read, their libraries are not opened.
+    fn of(env: &Env, settings: &Settings) -> Self {
+        let (params, mut problems) = Params::resolve(settings, env);
+        let mut fatal = Vec::new();
+        let descriptors = Descriptors::of_what_is_good(&params, &mut problems, &mut fatal);
+        problems.extend(check_logger(&params));
+        problems.extend(hostlist::check(&params));
+        let (stops, ignored): (Vec<_>, Vec<_>) = problems.into_iter().partition(Problem::stops);
+        fatal.extend(stops);
+        let mut findings = Vec::new();
+        let mut add = |effect: Effect, problems: Vec<Problem>| {
+            findings.extend(problems.into_iter().map(|problem| Finding { problem, effect }));
+        };
+        add(Effect::Ignored, ignored);
+        let is_good = fatal.is_empty();
+        let host = environment::plugin_host_of(env, &params, None);
+        let ignored = check_plugins(&host, &params, &descriptors, &mut fatal);
+        add(Effect::Stops, fatal);
+        add(Effect::Ignored, ignored);
+        add(Effect::Ignored, cautions::find(&params, &descriptors));
+        add(Effect::None, cautions::missing_bases(&params));
+        findings.sort_by(|one, other| one.place().cmp(&other.place()));
+        Self { params, descriptors: is_good.then_some(descriptors), findings }
+    }
+}
+
+/// Checks the files. The answer is yes where nothing is wrong with any.
+fn check_files(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result<Answer> {
+    let whose = if system { FileOf::Site } else { FileOf::User };
+    let checked: Vec<_> = files.iter().map(|file| (file, problems_in(env, file, whose))).collect();
+    let is_valid = checked.iter().all(|(_, findings)| !findings.iter().any(Finding::is_mistake));
+    let report = json!({
+        "valid": is_valid,
+        "files": checked
+            .iter()
+            .map(|(file, findings)| json!({ "file": file.display().to_string(), "problems": jsons(findings) }))
+            .collect::<Vec<_>>(),
+    });
+    show(json, report, checked.iter().map(|(file, findings)| of_file(file, findings)).collect::<String>())?;
+    Ok(Answer::from(is_valid))
+}
+
+fn problems_in(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {
+    let mut findings = Configuration::of(env, &Settings::of_file(env, file, whose)).findings;
+    // A problem of the system file cannot be fixed in a user's file.
+    findings
+        .retain(|finding| whose == FileOf::Site || !matches!(finding.problem.origin, Origin::SystemFile(_)));
+    findings
+}
+
+fn of_file(file: &Path, findings: &[Finding]) -> String {
+    let file = file.display();
+    let lines: String = findings.iter().map(|finding| finding.text() + "\n").collect();
+    match findings.iter().filter(|finding| finding.is_mistake()).count() as u64 {
+        0 => format!("{lines}{file}: nothing is wrong\n"),
+        many => format!("{lines}{file}: {}\n", count(many, "problem")),
+    }
 }

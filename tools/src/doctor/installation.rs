@@ -26,7 +26,7 @@ pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Ch
     checks.push(Check::of("plugins", plugins(env)));
     checks.extend(settings(env, params));
     checks.push(prefix(params));
-    let mpis: Vec<Mpi> = libraries.iter().filter_map(|path| mpi_of(path)).collect();
+    let mpis: Vec<_> = libraries.iter().filter_map(|path| mpi_of(path)).collect();
     if !mpis.is_empty() {
         checks.push(launcher(&mpis, manifests));
     }
@@ -52,7 +52,7 @@ pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
 
 fn library(env: &Env, path: &Path) -> Result<String> {
     let checked = check_library(&*env.files, path, &Trusted::by(env))?;
-    let mpi = mpi_of(path).map_or("no MPI that is known", Mpi::name);
+    let mpi = mpi_of(path).unwrap_or("no MPI that is known");
     Ok(format!("{}, {}, for {mpi}", path.display(), amount(checked.bytes)))
 }
 
@@ -109,35 +109,22 @@ fn prefix(params: &Params) -> Check {
     Check::of(subject, writable.map(|_| format!("{} can be written", path.display())))
 }
 
-/// Implementations of MPI, which cannot be mixed.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Mpi {
-    OpenMpi,
-    Mpich,
-}
-
-impl Mpi {
-    fn name(self) -> &'static str {
-        match self {
-            Self::OpenMpi => "Open MPI",
-            Self::Mpich => "MPICH",
-        }
-    }
-}
+const OPEN_MPI: &str = "Open MPI";
+const MPICH: &str = "MPICH";
 
 /// The MPI that a library is linked with, by the name of the library that it needs.
-fn mpi_of(library: &Path) -> Option<Mpi> {
+fn mpi_of(library: &Path) -> Option<&'static str> {
     let bytes = std::fs::read(library).ok()?;
     let mut names = bytes.split(|byte| *byte == 0).filter(|name| name.starts_with(b"libmpi"));
     names.find_map(|name| match name {
-        name if name.starts_with(b"libmpich.so") || name.starts_with(b"libmpi.so.12") => Some(Mpi::Mpich),
-        name if name.starts_with(b"libmpi.so") => Some(Mpi::OpenMpi),
+        name if name.starts_with(b"libmpich.so") || name.starts_with(b"libmpi.so.12") => Some(MPICH),
+        name if name.starts_with(b"libmpi.so") => Some(OPEN_MPI),
         _ => None,
     })
 }
 
 /// Whether the launcher that users find first starts programs of a library's MPI.
-fn launcher(mpis: &[Mpi], manifests: &Manifests) -> Check {
+fn launcher(mpis: &[&str], manifests: &Manifests) -> Check {
     let subject = "launcher";
     let programs = ["mpirun", "mpiexec"].map(str::to_owned);
     let known = programs.iter().filter(|program| manifests.launcher(&[program.as_str().into()]).is_some());
@@ -146,22 +133,21 @@ fn launcher(mpis: &[Mpi], manifests: &Manifests) -> Check {
             continue;
         };
         let found = match text.as_str() {
-            text if text.contains("Open MPI") || text.contains("OpenRTE") => Mpi::OpenMpi,
-            text if text.contains("HYDRA") || text.contains("MPICH") => Mpi::Mpich,
+            text if text.contains("Open MPI") || text.contains("OpenRTE") => OPEN_MPI,
+            text if text.contains("HYDRA") || text.contains("MPICH") => MPICH,
             _ => continue,
         };
-        let found_name = found.name();
-        let name = mpis.iter().map(|mpi| mpi.name()).collect::<Vec<_>>().join(" and ");
+        let name = mpis.join(" and ");
         return match mpis.contains(&found) {
             true => {
-                Check::new(Verdict::Good, subject, format!("{program} is that of {found_name}, as is the library"))
+                Check::new(Verdict::Good, subject, format!("{program} is that of {found}, as is the library"))
             }
             false => Check::new(
                 Verdict::Bad,
                 subject,
                 format!(
-                    "{program} is that of {found_name}, and the library is for {name}; put the {program} of {name} first on \
-                     PATH, or use the installation for {found_name}"
+                    "{program} is that of {found}, and the library is for {name}; put the {program} of {name} first on \
+                     PATH, or use the installation for {found}"
                 ),
             ),
         };

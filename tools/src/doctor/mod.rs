@@ -1,12 +1,10 @@
 //! `scr doctor`: checks an installation, and the allocation that it runs in, and says what to fix.
 //!
 //! - `installation`: library, plugins, launcher, settings
-//! - `logout`: whether a logout takes datasets away
 //! - `network`: whether the nodes reach each other
 //! - `node`: what can be checked on each node, and its comparison
 
 mod installation;
-mod logout;
 mod network;
 mod node;
 

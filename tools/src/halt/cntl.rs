@@ -1,8 +1,7 @@
 //! `scr halt-cntl`, and C SCR's name for it: sets, unsets and lists the conditions of one halt file, for scripts. `scr halt` is
 //! what people use.
 
-use super::change;
-use super::show::HaltStatus;
+use super::{change, HaltStatus};
 use crate::environment;
 use crate::output::{print, Answer};
 use crate::time;

@@ -1,12 +1,12 @@
 //! The allocation of a job: its id, its nodes and its end, from the parameters or from the resource manager.
 
-use super::manifest::{Manifests, ResourceManager};
+use super::manifest::{About, Manifests, ResourceManager};
 use super::on_nodes::OnNodes;
-use super::query::About;
 use super::read_text;
 use crate::environment::as_setting;
 use crate::output::Say;
 use anyhow::{Context, Result};
+use clap::Args;
 use scr_base::env::Env;
 use scr_config::descriptor::hostlist;
 use scr_config::param::{self, Origin, Params};
@@ -14,13 +14,16 @@ use scr_prefix::KnownEnd;
 use std::path::{Path, PathBuf};
 
 /// The user's values, which replace those of the resource manager.
-#[derive(Debug, Default, Clone)]
+#[derive(Args, Debug, Default, Clone)]
 pub(crate) struct Overrides {
-    /// The name of a resource manager.
+    /// The resource manager [default: the one whose variables are set]
+    #[arg(long, value_name = "NAME")]
     pub(crate) resource_manager: Option<String>,
-    /// A file with a node on each line.
+    /// A file with the nodes of the job, one per line [default: SCR_NODELIST, or the resource manager's list]
+    #[arg(long, value_name = "FILE")]
     pub(crate) hostfile: Option<PathBuf>,
     /// The nodes themselves.
+    #[arg(skip)]
     pub(crate) nodes: Option<Vec<String>>,
 }
 

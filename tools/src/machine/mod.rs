@@ -1,7 +1,6 @@
 //! The machine that a job runs on: its allocation, the state of its nodes, and how to run something on them.
 //!
-//! - `manifest`: resource managers and launchers, as files describe them
-//! - `query`: what is asked of a resource manager, and how its answers read
+//! - `manifest`: resource managers and launchers, as files describe them; what is asked of a manager, and how its answers read
 //! - `allocation`: id, nodes and end of the allocation
 //! - `on_nodes`: one command on many nodes
 //! - `health`: which nodes are not to be used, and why; the check that runs on each of them
@@ -12,7 +11,6 @@ pub(crate) mod health;
 mod manifest;
 mod on_nodes;
 pub(crate) mod process;
-mod query;
 
 pub(crate) use allocation::{current_job_id, Allocation, Overrides};
 pub(crate) use health::{BadNode, CheckNodeArgs};

@@ -2,23 +2,21 @@
 //!
 //! They are made from the data of the command itself, its arguments and the table of parameters, and from `sections.toml`.
 //!
-//! - `settings`: scr.conf(5)
-//! - `sections`: EXAMPLES, ENVIRONMENT and FILES
 //! - `completions`: values and classic names in completions
 
 pub(crate) mod completions;
-mod sections;
-mod settings;
 
 use crate::cli;
 use crate::output::Answer;
 use anyhow::{Context, Result};
 use clap::{Args, Command};
 use clap_complete::Shell;
-use clap_mangen::roff::{roman, Roff};
+use clap_mangen::roff::{bold, line_break, roman, Roff};
 use clap_mangen::Man;
+use scr_config::param::{Info, TABLE};
 use scr_plugin_api::paths_in;
-use sections::Texts;
+use serde::Deserialize;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +40,7 @@ pub(crate) fn run(args: &PagesArgs) -> Result<Answer> {
         // Each has its subcommand's page.
         write(&commands, &format!("{name}.1"), format!(".so man1/scr-{subcommand}.1\n").as_bytes())?;
     }
-    write(&formats, "scr.conf.5", &settings::page(&texts).into_bytes())?;
+    write(&formats, "scr.conf.5", &settings_page(&texts).into_bytes())?;
     write_completions(&mut visible(&command), &args.dir.join("share"), &classic)?;
     Ok(Answer::Yes)
 }
@@ -128,4 +126,97 @@ fn write(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
     fs::create_dir_all(folder)
         .and_then(|()| fs::write(&path, text))
         .with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The texts of all pages.
+#[derive(Deserialize)]
+struct Texts {
+    /// Variables that matter to every command.
+    environment: Vec<[String; 2]>,
+    /// Files, and what is in them.
+    files: Vec<[String; 2]>,
+    /// The sections of scr.conf(5), each a heading and its paragraphs.
+    settings: Vec<Vec<String>>,
+    pages: BTreeMap<String, Page>,
+}
+
+/// The text of a page beyond the options of its command.
+#[derive(Deserialize)]
+struct Page {
+    /// Commands, and what they do.
+    examples: Vec<[String; 2]>,
+    /// Files that the command reads or writes.
+    files: Vec<String>,
+}
+
+impl Texts {
+    fn read() -> Result<Self> {
+        Ok(toml::from_str(include_str!("sections.toml"))?)
+    }
+
+    /// The sections of a page, such as `scr-index`.
+    fn of(&self, page: &str) -> Roff {
+        let mut roff = Roff::new();
+        let Some(page) = self.pages.get(page) else { return roff };
+        list(&mut roff, "EXAMPLES", page.examples.iter());
+        list(&mut roff, "ENVIRONMENT", self.environment.iter());
+        roff.text([roman("Every parameter in scr.conf(5) can be set as a variable.")]);
+        let is_meant = |name: &String| OF_ALL.contains(&name.as_str()) || page.files.contains(name);
+        list(&mut roff, "FILES", self.files.iter().filter(|[name, _]| is_meant(name)));
+        roff
+    }
+}
+
+/// Files that matter to every command.
+const OF_ALL: [&str; 2] = [".scrconf", "etc/scr.conf"];
+
+fn list<'a>(roff: &mut Roff, heading: &str, rows: impl Iterator<Item = &'a [String; 2]>) {
+    roff.control("SH", [heading]);
+    for [name, text] in rows {
+        roff.control("TP", []).text([bold(name)]).text([roman(text)]);
+    }
+}
+
+/// The page.
+fn settings_page(texts: &Texts) -> String {
+    let mut roff = Roff::new();
+    roff.control("TH", ["scr.conf", "5", &today(), SOURCE, "scr"]);
+    for (heading, paragraphs) in texts.settings.iter().filter_map(|section| section.split_first()) {
+        roff.control("SH", [heading.as_str()]);
+        for (position, paragraph) in paragraphs.iter().enumerate() {
+            if position > 0 {
+                roff.control("PP", []);
+            }
+            roff.text([roman(paragraph)]);
+        }
+    }
+    roff.control("SH", ["PARAMETERS"]);
+    TABLE.iter().for_each(|info| parameter(&mut roff, info));
+    roff.extend([see_also("scr(1), scr-config(1), scr-run(1)")]);
+    roff.render()
+}
+
+fn parameter(roff: &mut Roff, info: &Info) {
+    let (value, default, set) = (info.kind.expected(), info.default.in_words(""), info.scope.label());
+    let facts = format!("Value: {value}. Default: {default}. Set: {set}.");
+    roff.control("TP", []).text([bold(info.name)]).text([roman(info.help), line_break(), roman(facts)]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_example_is_a_command_line_that_is_understood_and_every_file_is_described() {
+        let texts = Texts::read().unwrap();
+        for page in texts.pages.values() {
+            for [command, _] in &page.examples {
+                let words = shlex::split(command).unwrap();
+                assert!(crate::cli::is_understood(&words), "{command}");
+            }
+            for file in &page.files {
+                assert!(texts.files.iter().any(|[name, _]| name == file), "{file}");
+            }
+        }
+    }
 }

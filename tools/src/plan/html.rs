@@ -2,7 +2,7 @@
 
 use super::report::Report;
 use super::text;
-use crate::page::chart::over_intervals;
+use crate::page::over_intervals;
 use crate::page::{self, escape, percent, table, time};
 use crate::table::Table;
 

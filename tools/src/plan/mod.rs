@@ -1,27 +1,23 @@
 //! `scr plan`: how to write checkpoints on a machine, so that most of the time brings the job forward.
 //!
-//! - `forms`: numbers with their units
-//! - `single`: one plan by the published model
 //! - `site`: the description of a machine
-//! - `candidates`: the plans to choose from
-//! - `report`: everything that is said of the best one; `text`, `html`: for people
+//! - `report`: the plans to choose from, and everything that is said of the best one; `text`, `html`: for people
 
-mod candidates;
-mod forms;
 mod html;
 mod report;
-mod single;
 mod site;
 mod text;
 
 use crate::environment;
 use crate::output::{or_show_error, show, Answer};
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
 use report::{Report, Simulation};
+use scr_config::document::Document;
+use scr_plan::{Level, Machine, Plan, Recovery, MOST_LEVELS};
 use scr_plugin_api::paths_in;
 use serde_json::json;
-use site::Site;
+use site::{rate, seconds, Site};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -42,7 +38,7 @@ pub(crate) struct PlanArgs {
     #[arg(long, value_name = "FILE", requires = "interval", requires = "counts")]
     model: Option<PathBuf>,
     /// For --model: seconds of computing between two checkpoints
-    #[arg(long, value_name = "SECONDS", requires = "model", conflicts_with = "machine", value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", requires = "model", conflicts_with = "machine", value_parser = number(" of seconds", 0.0, 1e12))]
     interval: Option<f64>,
     /// For --model: how many checkpoints of each level are taken between two of the next level, from the lowest level up; the
     /// last number is 1
@@ -54,18 +50,8 @@ pub(crate) struct PlanArgs {
         value_delimiter = ','
     )]
     counts: Vec<u32>,
-    /// Let a job run with this plan, with exponential and with Weibull gaps between failures
-    #[arg(long)]
-    simulate: bool,
-    /// The shape of the Weibull distribution; below 1 failures come in bursts
-    #[arg(long, value_name = "SHAPE", requires = "simulate", default_value_t = 0.7, value_parser = shape)]
-    shape: f64,
-    /// How long that job runs [default: until about 200,000 failures]
-    #[arg(long, value_name = "YEARS", requires = "simulate", value_parser = years)]
-    years: Option<f64>,
-    /// The seed of its random numbers
-    #[arg(long, value_name = "N", requires = "simulate", default_value_t = 1)]
-    seed: u64,
+    #[command(flatten)]
+    simulation: Simulation,
     /// Write everything as one page that needs no network
     #[arg(long, value_name = "FILE", conflicts_with = "model")]
     html: Option<PathBuf>,
@@ -85,13 +71,10 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Answer> {
 }
 
 fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
-    let machine = single::read(file, &read(file)?)?;
-    let plan = single::plan(args, machine.levels().len())?;
+    let machine = machine_of(file, &read(file)?)?;
+    let plan = plan_of(args, machine.levels().len())?;
     let forecast = machine.forecast(&plan)?;
-    let simulated = match simulation(args) {
-        Some(simulation) => simulation.run(&machine, &plan)?,
-        None => Vec::new(),
-    };
+    let simulated = args.simulation.run(&machine, &plan)?;
     let mut json = json!({ "efficiency": forecast.efficiency });
     if !simulated.is_empty() {
         json["simulated"] = simulated.iter().map(report::Simulated::json).collect();
@@ -104,16 +87,12 @@ fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
 fn run_machine(args: &PlanArgs, machine: &Path) -> Result<Answer> {
     let file = find(machine)?;
     let site = Site::read(&file, &read(&file)?)?;
-    let report = Report::new(site, simulation(args).as_ref())?;
+    let report = Report::new(site, &args.simulation)?;
     if let Some(page) = &args.html {
         fs::write(page, html::page(&report)).with_context(|| format!("cannot write {}", page.display()))?;
     }
     show(args.json, report.json(), text::report(&report))?;
     Ok(Answer::from(report.best().efficiency > 0.0))
-}
-
-fn simulation(args: &PlanArgs) -> Option<Simulation> {
-    args.simulate.then_some(Simulation { shape: args.shape, years: args.years, seed: args.seed })
 }
 
 /// The folder of machines in an installation.
@@ -146,18 +125,96 @@ fn read(file: &Path) -> Result<String> {
     crate::machine::read_text(file).with_context(|| format!("cannot read {}", file.display()))
 }
 
-fn interval(text: &str) -> Result<f64, String> {
-    number(text, 0.0, 1e12).ok_or_else(|| "not a number of seconds from 0 to 1e12".to_owned())
+/// Reads the number of an option, which is one of something.
+fn number(what: &'static str, least: f64, most: f64) -> impl Fn(&str) -> Result<f64, String> + Clone {
+    move |text| {
+        let number = text.parse().ok().filter(|number| (least..=most).contains(number));
+        number.ok_or_else(|| match most {
+            1e6.. => format!("not a number{what} from {least} to {most:e}"),
+            _ => format!("not a number{what} from {least} to {most}"),
+        })
+    }
 }
 
-fn shape(text: &str) -> Result<f64, String> {
-    number(text, 0.1, 10.0).ok_or_else(|| "not a number from 0.1 to 10".to_owned())
+/// The machine of a file with `[[level]]` tables, from the lowest level to the highest.
+fn machine_of(path: &Path, text: &str) -> Result<Machine> {
+    let document = Document { path, text };
+    let table = document.parse()?;
+    let root = document.root(&table).only(&["level"])?;
+    let mut levels = Vec::new();
+    for section in root.sections("level")? {
+        let section = section.only(&["cost", "rate", "recover"])?;
+        let write = section.required("cost", &seconds())?;
+        let recover = section.optional("recover", &seconds())?.unwrap_or(write);
+        levels.push(Level { write, recover, hidden: 0.0, rate: section.required("rate", &rate())? });
+    }
+    let what = "there is no [[level]]; each has a `cost' in seconds and a `rate' in failures per second";
+    ensure!(!levels.is_empty(), root.error(what));
+    ensure!(
+        levels.len() <= MOST_LEVELS,
+        root.error(format_args!("there are {} [[level]] tables; the most is {MOST_LEVELS}", levels.len()))
+    );
+    Ok(Machine::new(levels, Recovery::OfCheckpoint).map_err(|error| root.error(error))?)
 }
 
-fn years(text: &str) -> Result<f64, String> {
-    number(text, 1e-3, 1e9).ok_or_else(|| "not a number of years from 0.001 to 1e9".to_owned())
+/// The plan of the options. The last count is the one of the highest level, which ends the pattern.
+fn plan_of(args: &PlanArgs, levels: usize) -> Result<Plan> {
+    let (last, counts) = args.counts.split_last().map_or((0, &[][..]), |(last, counts)| (*last, counts));
+    let given = args.counts.len();
+    ensure!(
+        given == levels,
+        "--counts has {given} numbers; the machine has {levels} levels, so give {levels} of them"
+    );
+    ensure!(last == 1, "--counts ends with {last}; it must end with 1, for the checkpoint of the highest level that ends a pattern");
+    Ok(Plan { interval: args.interval.unwrap_or(0.0), counts: counts.to_vec() })
 }
 
-fn number(text: &str, least: f64, most: f64) -> Option<f64> {
-    text.parse().ok().filter(|number| (least..=most).contains(number))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(text: &str) -> String {
+        machine_of(Path::new("m.toml"), text).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn the_levels_of_a_file_are_read_from_the_lowest() {
+        let machine = machine_of(
+            Path::new("m"),
+            "[[level]]\ncost = 15\nrate = 8.54e-7\n[[level]]\ncost = \"30m\"\nrate = 2e-7\nrecover = 7\n",
+        );
+        let levels = machine.unwrap().levels().to_vec();
+        assert_eq!((levels[0].write, levels[0].recover, levels[0].rate), (15.0, 15.0, 8.54e-7));
+        assert_eq!((levels[1].write, levels[1].recover), (1800.0, 7.0));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said_with_its_line() {
+        let cases = [
+            ("", "m.toml:1: there is no [[level]]; each has a `cost' in seconds and a `rate' in failures per second"),
+            ("level = 3", "m.toml:1: `level' is 3; it must be tables [[level]]"),
+            ("level = [3]", "m.toml:1: `level' is [3]; it must be tables [[level]]"),
+            ("[[level]]\ncost = 1\n", "m.toml:1: the key `level.rate' is missing: failures per second"),
+            ("[[level]]\nrate = 1e-6\n\n[[level]]\n", "m.toml:1: the key `level.cost' is missing: "),
+            ("[[level]]\ncsot = 1\n", "m.toml:2: unknown key `level.csot'; did you mean `cost'?"),
+            ("[[level]]\nbananas = 1\n", "m.toml:2: unknown key `level.bananas'; known are cost, rate, recover"),
+            ("\nlevels = 3", "m.toml:2: unknown key `levels'; did you mean `level'?"),
+            ("[[level]]\ncost = -1\nrate = 1e-6", "m.toml:2: `level.cost' is -1; it must be seconds, "),
+            ("[[level]]\ncost = nan\nrate = 1e-6", "m.toml:2: `level.cost' is nan; it must be seconds, "),
+            ("[[level]]\ncost = inf\nrate = 1e-6", "m.toml:2: `level.cost' is inf; it must be seconds, "),
+            ("[[level]]\ncost = 1e300\nrate = 1e-6", "m.toml:2: `level.cost' is 1e300; it must be seconds, "),
+            ("[[level]]\ncost = \"soon\"\nrate = 1e-6", "m.toml:2: `level.cost' is \"soon\"; it must be seconds, "),
+            ("[[level]]\ncost = 1\nrate = true", "m.toml:3: `level.rate' is true; it must be failures per second, "),
+            ("[[level]]\ncost = 1\nrate = 0", "m.toml:1: the rates of all levels are 0; "),
+            ("[[level]\ncost = 1", "m.toml:1: "),
+            ("x = ", "m.toml:1: "),
+        ];
+        for (text, expected) in cases {
+            let error = error(text);
+            assert!(error.starts_with(expected), "{text:?}: {error}");
+            assert!(!error.contains('\n'), "{error:?}");
+        }
+        let many = "[[level]]\ncost = 1\nrate = 1e-6\n".repeat(9);
+        assert_eq!(error(&many), "m.toml:1: there are 9 [[level]] tables; the most is 8");
+    }
 }

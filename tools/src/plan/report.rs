@@ -1,10 +1,12 @@
-//! The report on the best plan: the other plans, how it depends on the interval and on what was assumed, the settings that make
-//! a job follow it, and the results of a simulation.
+//! The plans that a site can choose from, and the report on the best one: the other plans, how it depends on the interval and on
+//! what was assumed, the settings that make a job follow it, and the results of a simulation.
 
-use super::candidates::{self, Candidate, Excluded, Factors, AS_STATED, MOST_BETWEEN};
-use super::site::{Kind, Site};
+use super::number;
+use super::site::{Kind, Scheme, Site};
 use anyhow::{ensure, Context, Result};
-use scr_plan::{best_plan, simulate, Gaps, Machine, Outcome, Plan};
+use clap::Args;
+use scr_base::message::amount;
+use scr_plan::{best_plan, simulate, Gaps, Level, Machine, Outcome, Plan, Recovery};
 use serde_json::{json, Value};
 
 /// Everything that `scr plan` says of a machine.
@@ -36,10 +38,21 @@ pub(super) struct Simulated {
 }
 
 /// The parameters of a simulation.
+#[derive(Args)]
 pub(super) struct Simulation {
-    pub(super) shape: f64,
-    pub(super) years: Option<f64>,
-    pub(super) seed: u64,
+    /// Let a job run with this plan, with exponential and with Weibull gaps between failures
+    #[arg(long)]
+    simulate: bool,
+    /// The shape of the Weibull distribution; below 1 failures come in bursts
+    #[arg(long, value_name = "SHAPE", requires = "simulate", default_value_t = 0.7,
+          value_parser = number("", 0.1, 10.0))]
+    shape: f64,
+    /// How long that job runs [default: until about 200,000 failures]
+    #[arg(long, value_name = "YEARS", requires = "simulate", value_parser = number(" of years", 1e-3, 1e9))]
+    years: Option<f64>,
+    /// The seed of its random numbers
+    #[arg(long, value_name = "N", requires = "simulate", default_value_t = 1)]
+    seed: u64,
 }
 
 pub(super) const YEAR: f64 = 365.25 * 86400.0;
@@ -55,7 +68,11 @@ const MOST_EVENTS: f64 = 2e9;
 
 impl Simulation {
     /// Lets a job run with failures of both kinds.
+    /// No results where none are asked for.
     pub(super) fn run(&self, machine: &Machine, plan: &Plan) -> Result<Vec<Simulated>> {
+        if !self.simulate {
+            return Ok(Vec::new());
+        }
         let seconds =
             self.years.map_or((FAILURES / machine.rate()).min(MOST_YEARS * YEAR), |years| years * YEAR);
         let failures = seconds * machine.rate();
@@ -79,17 +96,17 @@ impl Simulation {
 }
 
 impl Report {
-    pub(super) fn new(site: Site, simulation: Option<&Simulation>) -> Result<Self> {
-        let (candidates, excluded) = candidates::all(&site);
+    pub(super) fn new(site: Site, simulation: &Simulation) -> Result<Self> {
+        let (candidates, excluded) = candidates_of(&site);
         let best = candidates
             .first()
             .context("nothing of this machine ever fails, so that it needs no checkpoints")?;
-        let simulated = simulation.map(|simulation| simulation.run(&best.machine, &best.plan)).transpose()?;
+        let simulated = simulation.run(&best.machine, &best.plan)?;
         Ok(Self {
             curve: curve(best),
             sensitivity: sensitivity(&site, best),
             settings: settings(best),
-            simulated: simulated.unwrap_or_default(),
+            simulated,
             site,
             candidates,
             excluded,
@@ -252,4 +269,150 @@ fn several(best: &Candidate, kinds: &[Kind]) -> Vec<String> {
         lines.push(format!("CKPT={at} INTERVAL={every} STORE={} TYPE={}{options}", store(*kind), kind.name));
     }
     lines
+}
+
+/// A plan, and what it leads to.
+#[derive(Debug, Clone)]
+pub(super) struct Candidate {
+    /// The schemes in cache, from the one that survives least. None: every checkpoint goes to the prefix directory.
+    pub(super) kinds: Vec<Kind>,
+    /// Complete checkpoints of each scheme that the cache keeps.
+    pub(super) count: u64,
+    /// Whether the job computes during a flush.
+    pub(super) is_async: bool,
+    pub(super) machine: Machine,
+    pub(super) plan: Plan,
+    pub(super) efficiency: f64,
+}
+
+/// Schemes that a site cannot use, and why.
+#[derive(Debug)]
+pub(super) struct Excluded {
+    pub(super) kinds: Vec<Kind>,
+    pub(super) why: String,
+}
+
+/// How much dearer or more frequent things are than the file says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Factors {
+    pub(super) failures: f64,
+    pub(super) cache: f64,
+    pub(super) flush: f64,
+}
+
+pub(super) const AS_STATED: Factors = Factors { failures: 1.0, cache: 1.0, flush: 1.0 };
+
+/// Most checkpoints of a kind between two of the next.
+pub(super) const MOST_BETWEEN: u32 = 10_000;
+
+impl Candidate {
+    fn new(site: &Site, schemes: &[&Scheme], count: u64, is_async: bool) -> Option<Self> {
+        let kinds: Vec<Kind> = schemes.iter().map(|scheme| scheme.kind).collect();
+        let machine = machine(site, &kinds, is_async, AS_STATED)?;
+        let (plan, efficiency) = best_plan(&machine, MOST_BETWEEN);
+        // Without checkpoints of the first scheme alone it is the plan with the other one.
+        let is_mixed = kinds.len() < 2 || plan.counts[0] > 0;
+        is_mixed.then_some(Self { kinds, count, is_async, machine, plan, efficiency })
+    }
+
+    /// The same machine with other costs or rates.
+    pub(super) fn with(&self, site: &Site, factors: Factors) -> Option<Machine> {
+        machine(site, &self.kinds, self.is_async, factors)
+    }
+
+    /// The efficiency of the plan in the published model: there every restart costs as much as the level of the checkpoint says,
+    /// and no flush is hidden.
+    pub(super) fn published(&self) -> f64 {
+        let levels = self.machine.levels().iter().map(|level| Level { hidden: 0.0, ..*level }).collect();
+        let machine = Machine::new(levels, Recovery::OfCheckpoint);
+        let forecast = machine.ok().and_then(|machine| machine.forecast(&self.plan).ok());
+        forecast.map_or(0.0, |forecast| forecast.efficiency)
+    }
+
+    /// Its schemes, for people.
+    pub(super) fn name(&self) -> String {
+        joined(&self.kinds)
+    }
+
+    /// Every how many checkpoints one is flushed.
+    pub(super) fn flush_every(&self) -> u64 {
+        self.plan.every(self.machine.levels().len())
+    }
+}
+
+pub(super) fn joined(kinds: &[Kind]) -> String {
+    match kinds {
+        [] => "no cache".to_owned(),
+        kinds => kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(" + "),
+    }
+}
+
+/// All plans, the best first, and what has no room.
+pub(super) fn candidates_of(site: &Site) -> (Vec<Candidate>, Vec<Excluded>) {
+    let schemes = &site.schemes;
+    let single = schemes.iter().find(|scheme| scheme.kind == Kind::SINGLE);
+    let alone = schemes.iter().map(|scheme| vec![scheme]);
+    // Checkpoints that are cheap, and fewer that survive the loss of a node.
+    let others = schemes.iter().filter(|scheme| scheme.kind != Kind::SINGLE);
+    let mixed = others.filter_map(|scheme| Some(vec![single?, scheme]));
+    let mut candidates: Vec<Candidate> = Candidate::new(site, &[], 0, false).into_iter().collect();
+    let mut excluded = Vec::new();
+    for schemes in alone.chain(mixed) {
+        let wants_async = site.flush.hidden > 0.0;
+        match room(site, &schemes, wants_async) {
+            Ok(count) => candidates.extend(Candidate::new(site, &schemes, count, wants_async && count > 1)),
+            Err(why) => {
+                excluded.push(Excluded { kinds: schemes.iter().map(|scheme| scheme.kind).collect(), why });
+            }
+        }
+    }
+    candidates.sort_by(|one, other| {
+        // Without a difference, the simpler plan wins.
+        let rounded = |candidate: &Candidate| (candidate.efficiency * 1e4).round();
+        let by_efficiency = rounded(other).total_cmp(&rounded(one));
+        by_efficiency.then_with(|| one.kinds.len().cmp(&other.kinds.len()))
+    });
+    (candidates, excluded)
+}
+
+/// How many complete checkpoints of each scheme to keep: two where a flush goes on while the next one is written, if there is
+/// room. One more is being written.
+fn room(site: &Site, schemes: &[&Scheme], wants_async: bool) -> Result<u64, String> {
+    let wanted = if wants_async { 2 } else { 1 };
+    let (Some(memory), Some(bytes)) = (site.memory, site.checkpoint) else { return Ok(wanted) };
+    let stored = |count: u64| {
+        let kept: f64 = schemes.iter().map(|scheme| scheme.kind.stored() * count as f64).sum();
+        bytes * (kept + schemes.iter().map(|scheme| scheme.kind.stored()).fold(0.0, f64::max))
+    };
+    let least =
+        || format!("needs {} on each node, which has {}", amount(stored(1) as u64), amount(memory as u64));
+    (1..=wanted).rev().find(|&count| stored(count) <= memory).ok_or_else(least)
+}
+
+/// The levels of checkpoints with these schemes. `None`: nothing ever fails.
+fn machine(site: &Site, kinds: &[Kind], is_async: bool, factors: Factors) -> Option<Machine> {
+    let mut survived = vec![0.0; site.failures.len()];
+    let mut levels = Vec::new();
+    for kind in kinds {
+        let scheme = site.schemes.iter().find(|scheme| scheme.kind == *kind)?;
+        let mut rate = 0.0;
+        for (failure, survived) in site.failures.iter().zip(&mut survived) {
+            let share = kind.survives(failure.loses, site.nodes).max(*survived);
+            rate += failure.rate * (share - *survived);
+            *survived = share;
+        }
+        let (write, recover) = (scheme.cost * factors.cache, scheme.recover * factors.cache);
+        levels.push(Level { write, recover, hidden: 0.0, rate: rate * factors.failures });
+    }
+    let rest: f64 =
+        site.failures.iter().zip(&survived).map(|(failure, survived)| failure.rate * (1.0 - survived)).sum();
+    let flush = site.flush.cost * factors.flush;
+    let hidden = if is_async { flush * site.flush.hidden } else { 0.0 };
+    levels.push(Level {
+        write: levels.last().map_or(0.0, |level: &Level| level.write) + flush - hidden,
+        recover: site.flush.recover * factors.flush,
+        hidden,
+        rate: rest * factors.failures,
+    });
+    Machine::new(levels, Recovery::OfFailure).ok()
 }

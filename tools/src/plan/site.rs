@@ -1,10 +1,12 @@
 //! A machine as a file describes it: nodes, sizes, costs, and what fails how often. `docs/user/planning.md` explains every key.
 
-use super::forms::{bytes, gap, seconds, share};
 use anyhow::{bail, ensure, Result};
-use scr_config::document::{flag, text, whole, Document, Form, Section};
+use scr_config::document::{flag, integer, text, whole, Document, Form, Section};
+use scr_config::param;
 use scr_plan::{partner_survival, survival};
+use std::ops::RangeInclusive;
 use std::path::Path;
+use toml::de::DeValue;
 
 /// A machine, or the part of it that a job uses.
 #[derive(Debug)]
@@ -304,6 +306,50 @@ fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
     let cure = "nothing fails; give `node', `any-node', `processes', `all' or [[failures.several]]";
     ensure!(!failures.is_empty(), section.error(cure));
     Ok(failures)
+}
+
+/// Seconds: up to a hundred thousand years.
+pub(super) fn seconds() -> Form<'static, f64> {
+    time(0.0)
+}
+
+/// A time between two failures.
+pub(super) fn gap() -> Form<'static, f64> {
+    time(1e-3)
+}
+
+/// Bytes.
+pub(super) fn bytes() -> Form<'static, f64> {
+    let size = |text: &str| param::Kind::Bytes { least: 0 }.value::<u64>(text).map(|bytes| bytes as f64);
+    number("bytes, or a size such as \"2GB\"", 1.0..=1e18, size)
+}
+
+/// Failures per second.
+pub(super) fn rate() -> Form<'static, f64> {
+    number("failures per second", 0.0..=1e3, |_| None)
+}
+
+/// A part of a whole.
+pub(super) fn share() -> Form<'static, f64> {
+    number("a share", 0.0..=1.0, |_| None)
+}
+
+fn time(least: f64) -> Form<'static, f64> {
+    let length = |text: &str| crate::time::length(text).ok().map(|time| time.as_secs_f64());
+    number("seconds, or a time such as \"30m\" or \"5years\"", least..=3.2e12, length)
+}
+
+/// A number in its range; `read` reads one that is a text.
+fn number(what: &str, range: RangeInclusive<f64>, read: fn(&str) -> Option<f64>) -> Form<'static, f64> {
+    let what = format!("{what}, from {} to {}", range.start(), range.end());
+    Form::new(what, move |value| {
+        let number = match value {
+            DeValue::Float(number) => number.as_str().parse().ok(),
+            DeValue::String(text) => read(text),
+            value => integer(value).map(|number| number as f64),
+        };
+        number.filter(|number| range.contains(number))
+    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! A plan for the terminal: the tables, a curve in letters, and the settings.
 
-use super::candidates::{self, Candidate};
-use super::report::{Change, Report, Simulated, YEAR};
+use super::report::{joined, Candidate, Change, Excluded, Report, Simulated, YEAR};
 use super::site::Site;
 use crate::page::{grouped, percent, time};
 use crate::table::Table;
@@ -84,8 +83,7 @@ pub(super) fn plans<'c>(plans: impl IntoIterator<Item = &'c Candidate>) -> Table
 
 /// The schemes that have no room.
 pub(super) fn excluded(report: &Report) -> Vec<String> {
-    let line =
-        |excluded: &candidates::Excluded| format!("{}: {}", candidates::name(&excluded.kinds), excluded.why);
+    let line = |excluded: &Excluded| format!("{}: {}", joined(&excluded.kinds), excluded.why);
     report.excluded.iter().map(line).collect()
 }
 

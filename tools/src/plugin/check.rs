@@ -1,8 +1,9 @@
 //! `scr plugin check FILE`: from the outside, then in a process of its own.
+//!
+//! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
 
-use super::apart::ask;
-use super::report::{CheckReport, Step};
-use super::{isolated, CheckArgs};
+use super::apart::{answer, ask};
+use super::CheckArgs;
 use crate::environment;
 use crate::output::{or_show_error, show, Answer};
 use crate::table::Table;
@@ -10,14 +11,51 @@ use anyhow::{bail, Result};
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::message::amount;
-use scr_core::plugin::{check_library, CheckedLibrary, FoundPlugin, Manifest, Trusted};
-use scr_plugin_api::paths_in;
+use scr_core::plugin::{
+    check_library, load, CheckedLibrary, FoundPlugin, Manifest, OpenPlugin, PluginKind, Trusted,
+};
+use scr_plugin_api::abi::LoadedPlugin;
+use scr_plugin_api::{paths_in, KvTree};
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+/// The answer of `check`.
+#[derive(Debug, Serialize, Deserialize)]
+struct CheckReport {
+    library: Option<String>,
+    manifest: Option<String>,
+    good: bool,
+    /// The checks made, in order, up to the first that failed.
+    steps: Vec<Step>,
+}
+
+/// One check.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Step {
+    step: String,
+    good: bool,
+    text: String,
+}
+
+impl CheckReport {
+    fn new() -> Self {
+        Self { library: None, manifest: None, good: true, steps: Vec::new() }
+    }
+
+    /// Adds a step, and returns whether it was good.
+    fn add(&mut self, step: &str, outcome: Result<String, String>) -> bool {
+        let good = outcome.is_ok();
+        let text = outcome.unwrap_or_else(|error| error);
+        self.good &= good;
+        self.steps.push(Step { step: step.to_owned(), good, text });
+        good
+    }
+}
+
 pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
     if args.here {
-        return isolated::run(&args.file);
+        return run_here(&args.file);
     }
     let report = or_show_error(args.json, environment::env().and_then(|env| examine(&env, args)))?;
     show(args.json, serde_json::to_value(&report)?, text(&report))?;
@@ -105,4 +143,78 @@ fn text(report: &CheckReport) -> String {
     let verdict = |step: &Step| if step.good { "good" } else { "BAD " };
     let row = |step: &Step| [verdict(step).to_owned(), format!("{:8}", step.step), step.text.clone()];
     Table::of(&[], report.steps.iter().map(row)).text()
+}
+
+/// Tries a manifest with its library, or a library that has no manifest.
+pub(super) fn run_here(file: &Path) -> Result<Answer> {
+    let mut report = CheckReport::new();
+    let env = environment::env()?;
+    match is_manifest(file) {
+        true => try_plugin(&env, file, &mut report)?,
+        false => try_library(&env, file, &mut report)?,
+    }
+    answer(&report)?;
+    Ok(Answer::from(report.good))
+}
+
+fn try_library(env: &Env, library: &Path, report: &mut CheckReport) -> Result<()> {
+    let library = check_library(&*env.files, library, &Trusted::by(env))?;
+    report.add("load", load(&library).map(|plugin| loaded(&plugin)).map_err(|error| error.to_string()));
+    Ok(())
+}
+
+fn loaded(plugin: &LoadedPlugin) -> String {
+    let (oldest, newest) = plugin.formats();
+    let kinds = [
+        (plugin.has_scheme(), "a scheme"),
+        (plugin.has_transport(), "a transport"),
+        (plugin.has_log(), "a log sink"),
+    ];
+    let kinds: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| *kind).collect();
+    let version = plugin.api_version();
+    format!("{}, plugin interface {version}, formats {oldest} to {newest}", kinds.join(" and "))
+}
+
+fn try_plugin(env: &Env, manifest: &Path, report: &mut CheckReport) -> Result<()> {
+    match FoundPlugin::at(env, manifest)?.0.open(env) {
+        Ok(open) => {
+            let (oldest, newest) = open.formats();
+            report.add("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));
+            report.add("make", make(&open));
+        }
+        Err(error) => {
+            report.add("load", Err(describe(&error)));
+        }
+    }
+    Ok(())
+}
+
+/// Makes what the plugin is for with the defaults of its options, and asks it something that touches no file.
+fn make(open: &OpenPlugin) -> Result<String, String> {
+    let options = open.manifest.options([]).map_err(|error| describe(&error))?;
+    match open.manifest.kind {
+        PluginKind::Scheme => make_scheme(open, &options),
+        PluginKind::Transport => open
+            .transport(&options)
+            .map(|_| "a transport with its defaults".to_owned())
+            .map_err(|error| describe(&error)),
+        // Only a configuration knows the destination of its entries, and a sink may well refuse to have none.
+        PluginKind::Log => Ok(match open.log_sink(&options) {
+            Ok(_) => "a log sink with its defaults".to_owned(),
+            Err(error) => format!("its defaults are not enough: {}", describe(&error)),
+        }),
+    }
+}
+
+fn make_scheme(open: &OpenPlugin, options: &KvTree) -> Result<String, String> {
+    let scheme = open.scheme(options).map_err(|error| describe(&error))?;
+    let sizes = 1..=8_u32;
+    let survives: Vec<_> =
+        sizes.filter_map(|size| Some((size, scheme.losses_survived(size).ok()?))).collect();
+    match (survives.first(), survives.last()) {
+        (Some((least, few)), Some((most, many))) => Ok(format!(
+            "with its defaults a set of {least} survives {few}, a set of {most} survives {many} losses"
+        )),
+        _ => Err("with its defaults it refuses sets of every size from 1 to 8".to_owned()),
+    }
 }

@@ -1,20 +1,16 @@
 //! `scr plugin`: which redundancy schemes, flush transports and log sinks there are, and whether a library is good.
 //!
 //! - `new`: writes a crate to begin with
-//! - `list`, `info`: read manifests, and check their libraries as far as that is possible without loading them
-//! - `check`: opens a library, in a process of its own (`isolated`), since a bad one may end that process
+//! - `list`: `scr plugin list` and `info`, which read manifests, and check their libraries as far as that is possible without loading them
+//! - `check`: opens a library, in a process of its own, since a bad one may end that process
 //! - `conformance`: puts a plugin through the kit, in a process of its own too
 //! - `apart`: how both have a process of their own answer
-//! - `report`: the JSON of all of them
 
 mod apart;
 mod check;
 mod conformance;
-mod info;
-mod isolated;
 mod list;
 mod new;
-mod report;
 
 use crate::output::Answer;
 use crate::time;
@@ -145,7 +141,7 @@ impl From<Kind> for PluginKind {
 pub(crate) fn run(command: &Command) -> Result<Answer> {
     match command {
         Command::List(args) => list::run(args),
-        Command::Info(args) => info::run(args),
+        Command::Info(args) => list::info(args),
         Command::Check(args) => check::run(args),
         Command::Conformance(args) => conformance::run(args),
         Command::New(args) => new::run(args),

@@ -2,8 +2,8 @@
 
 use super::interval::Choice;
 use super::{text, total, Job};
-use crate::page::chart::{over_intervals, Chart, Timeline};
 use crate::page::{self, escape, percent, table, time, times_along};
+use crate::page::{over_intervals, Chart, Timeline};
 use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, Level};
 use std::fmt::Write as _;

@@ -1,7 +1,6 @@
 //! Starts a job repeatedly until it has finished or must stop.
 
 use super::agents::Agents;
-use super::command::{can_leave_out, run_command};
 use super::end_watch::{self, EndWatch};
 use super::restart_policy::{JobState, NodeRequirement, StopReason};
 use super::signals::Signals;
@@ -10,7 +9,7 @@ use super::warn;
 use super::watchdog::{Timeouts, Watchdog};
 use crate::environment;
 use crate::machine::health::{bad_nodes, excluded, good_nodes};
-use crate::machine::{Allocation, BadNode, Launcher, Manifests, Overrides};
+use crate::machine::{process, Allocation, BadNode, Launcher, Manifests, Overrides};
 use crate::output::Answer;
 use crate::report;
 use anyhow::Result;
@@ -21,7 +20,9 @@ use scr_config::param::{self, Parameter, Params};
 use scr_core::log::{Event, Log, Record};
 use scr_prefix::{ChangedEnd, Halt, HaltReason, Nodes, Prefix};
 use std::ffi::OsString;
+use std::io::Write;
 use std::time::Duration;
+use tempfile::NamedTempFile;
 
 /// The job, between its first run and its last.
 pub(super) struct Job<'a> {
@@ -235,9 +236,10 @@ impl<'a> Job<'a> {
     }
 
     fn start(&mut self) -> Result<()> {
-        let command = run_command(self.command, self.launcher.as_ref(), &self.allocation, &self.bad)?;
+        let (words, _hostfile) =
+            run_command(self.command, self.launcher.as_ref(), &self.allocation, &self.bad)?;
         self.runs += 1;
-        self.log_start(&command.words);
+        self.log_start(&words);
         let now = || self.env.clock.elapsed();
         let files = &*self.env.files;
         // The watchdog would take it for the end of this run.
@@ -266,7 +268,7 @@ impl<'a> Job<'a> {
                     .map(KillReason::Hung),
             }
         };
-        let ended = supervise(&command.words, &variables, &self.signals, &mut look)?;
+        let ended = supervise(&words, &variables, &self.signals, &mut look)?;
         self.log_end(ended, now().saturating_sub(began));
         self.last = Some(ended);
         Ok(())
@@ -338,4 +340,76 @@ type Written = ((u64, u64), (i64, u32));
 /// Which file has the number of nodes: each run writes a new one.
 fn written(env: &Env, prefix: &Prefix) -> Option<Written> {
     env.files.status(&prefix.nodes_file()).ok().map(|status| (status.identity, status.mtime))
+}
+
+/// The user's command with the options that its launcher needs, and the file of nodes that it names, until it ends. Nodes are named only where they have to be: where some are not
+/// to be used, or where the launcher cannot know of them.
+///
+/// # Errors
+/// The file with the nodes cannot be written.
+fn run_command(
+    command: &[OsString],
+    launcher: Option<&Launcher>,
+    allocation: &Allocation,
+    bad: &[BadNode],
+) -> Result<(Vec<OsString>, Option<NamedTempFile>)> {
+    let Some(launcher) = launcher else {
+        return Ok((command.to_vec(), None));
+    };
+    let mut for_each_part = Vec::new();
+    if !bad.is_empty() {
+        let nodes: Vec<_> = bad.iter().map(|bad| bad.node.clone()).collect();
+        let (list, plain) = (hostlist::compress(&nodes), nodes.join(","));
+        for_each_part.extend(
+            launcher.exclude.iter().map(|word| word.replace("{nodes}", &list).replace("{nodes,}", &plain)),
+        );
+    }
+    let names_nodes = !launcher.hostfile.is_empty() && (!bad.is_empty() || allocation.nodes_are_ours);
+    let hostfile = names_nodes.then(|| hostfile(allocation, bad)).transpose()?;
+    let path = hostfile.as_ref().map(|file| file.path().to_string_lossy());
+    let names_file =
+        path.iter().flat_map(|path| launcher.hostfile.iter().map(|word| word.replace("{file}", path)));
+    let own = 1 + usize::from(launcher.subcommand.is_some());
+    let mut options = launcher.always.clone();
+    let is_in_parts = launcher.parts && command[own..].iter().any(|word| word == PART);
+    if is_in_parts && takes_file_once(command, launcher) {
+        options.extend(names_file);
+    } else {
+        for_each_part.extend(names_file);
+    }
+    let mut words = command[..own].to_vec();
+    words.extend(options.into_iter().chain(for_each_part.iter().cloned()).map(OsString::from));
+    for word in &command[own..] {
+        words.push(word.clone());
+        if is_in_parts && word == PART {
+            words.extend(for_each_part.iter().map(OsString::from));
+        }
+    }
+    Ok((words, hostfile))
+}
+
+/// Whether a launcher refuses a second file with nodes.
+fn takes_file_once(command: &[OsString], launcher: &Launcher) -> bool {
+    let Some(sign) = &launcher.file_once_if else { return false };
+    let program = command[0].to_string_lossy().into_owned();
+    let version = process::output_of(&[program, "--version".to_owned()], &[], LONGEST_VERSION);
+    version.is_ok_and(|version| version.contains(sign.as_str()))
+}
+
+/// Begins another part of a command line, for another program.
+const PART: &str = ":";
+const LONGEST_VERSION: Duration = Duration::from_secs(20);
+
+/// Whether a launcher has an option to leave nodes out.
+fn can_leave_out(launcher: Option<&Launcher>) -> bool {
+    launcher.is_some_and(|launcher| !launcher.exclude.is_empty() || !launcher.hostfile.is_empty())
+}
+
+fn hostfile(allocation: &Allocation, bad: &[BadNode]) -> Result<NamedTempFile> {
+    let mut file = tempfile::Builder::new().prefix("scr-hosts.").tempfile()?;
+    let good = allocation.host_lines.iter().filter(|(node, _)| bad.iter().all(|bad| bad.node != *node));
+    for (_, line) in good {
+        writeln!(file, "{line}")?;
+    }
+    Ok(file)
 }

@@ -4,7 +4,6 @@
 //! where the job was not started at all, 2 where it could not be.
 //!
 //! - `restart_policy`: whether to start
-//! - `command`: the launcher's command line, with the nodes to use
 //! - `supervise`: one run, from its start to its end
 //! - `end_watch`: the end of the allocation, which may change
 //! - `signals`: what this command does with signals
@@ -16,7 +15,6 @@
 
 mod agents;
 pub(crate) mod classic;
-mod command;
 mod end_watch;
 mod job;
 pub(crate) mod postrun;
@@ -74,12 +72,8 @@ pub(crate) struct JobArgs {
     /// The prefix directory [default: SCR_PREFIX, or the current folder]
     #[arg(short, long, value_name = "DIR")]
     pub(crate) prefix: Option<PathBuf>,
-    /// The resource manager [default: the one whose variables are set]
-    #[arg(long, value_name = "NAME")]
-    resource_manager: Option<String>,
-    /// A file with the nodes of the job, one per line [default: SCR_NODELIST, or the resource manager's list]
-    #[arg(long, value_name = "FILE")]
-    hostfile: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
 }
 
 /// Options that C SCR's commands have and that say nothing here: scripts that were written for C SCR give them.
@@ -117,12 +111,7 @@ impl JobArgs {
     pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
         let env = environment::env_at(self.prefix.as_deref())?;
         environment::expect_places(&env)?;
-        let overrides = Overrides {
-            resource_manager: self.resource_manager.clone(),
-            hostfile: self.hostfile.clone(),
-            nodes: None,
-        };
-        Ok((env, overrides))
+        Ok((env, self.overrides.clone()))
     }
 }
 
