@@ -2,8 +2,7 @@
 //! the intervals of Young and Daly.
 
 use scr_plan::{
-    daly, simulate, young, Auto, Belief, CacheCosts, Costs, Experience, Fixed, Gaps, Kind, Machine, Plan,
-    Stated,
+    daly, simulate, young, Auto, Belief, CacheCosts, Costs, Experience, Gaps, Kind, Machine, Plan, Stated,
 };
 
 /// Costs of a job with one kind of checkpoint in cache, in seconds.
@@ -66,7 +65,7 @@ impl Case {
     /// Simulates about so many failures for each plan, the same ones for all.
     pub(crate) fn compare(&self, gaps: Gaps, failures: f64) -> Compared {
         let machine = self.costs().machine(Belief::rate).expect("costs in their range");
-        let auto = self.experience().plan(&self.stated(), Fixed::default()).expect("costs in their range");
+        let auto = self.experience().plan(&self.stated(), None).expect("costs in their range");
         let counts = vec![u32::try_from(auto.flush_every - 1).expect("one of its counts")];
         let plan = Plan { interval: auto.interval, counts };
         let efficiency = |plan: &Plan| run(&machine, plan, gaps, failures);

@@ -3,10 +3,10 @@
 //! A site states how long a node lasts, and how long the whole system. That weighs as much as one failure of each. The failures
 //! of the job itself then weigh more and more.
 
-use super::costs::{CacheCosts, Costs, CostsError};
 use super::gaps::Belief;
-use super::model::{Machine, Plan, Recovery};
+use super::model::{Level, Machine, MachineError, Plan, Recovery};
 use super::search::best_interval;
+use thiserror::Error;
 
 /// A kind of checkpoint that a job writes to cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -53,13 +53,6 @@ pub struct Stated {
     pub nodes: u64,
 }
 
-/// The choices that the settings have already made.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Fixed {
-    /// One of this many checkpoints is flushed; 0 for none.
-    pub flush_every: Option<u64>,
-}
-
 /// When to write checkpoints, and which to flush.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Auto {
@@ -74,23 +67,23 @@ pub struct Auto {
 }
 
 impl Experience {
-    /// The plan that loses least time.
+    /// The plan that loses least time. The settings may have fixed that one of `flush_every` checkpoints is flushed; 0 for none.
     ///
     /// # Errors
     /// [`CostsError`]: a time is negative or no number.
-    pub fn plan(&self, stated: &Stated, fixed: Fixed) -> Result<Auto, CostsError> {
+    pub fn plan(&self, stated: &Stated, flush_every: Option<u64>) -> Result<Auto, CostsError> {
         let costs = self.costs(stated);
         let machine = |rate: fn(Belief) -> f64| -> Result<Machine, CostsError> {
             let machine = costs.machine(rate)?;
             let cached = machine.levels().len() - 1;
-            if fixed.flush_every != Some(0) || cached == 0 {
+            if flush_every != Some(0) || cached == 0 {
                 return Ok(machine);
             }
             // No interval helps against failures after which everything is lost.
             Ok(Machine::new(machine.levels()[..cached].to_vec(), Recovery::OfFailure)?)
         };
         let expected = machine(Belief::rate)?;
-        let flushes: Vec<u32> = match fixed.flush_every {
+        let flushes: Vec<u32> = match flush_every {
             _ if self.kinds.is_empty() => vec![0],
             Some(every) => vec![between(self.per_flush(every))],
             None => FLUSHES.to_vec(),
@@ -109,7 +102,7 @@ impl Experience {
         let every = counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
         Ok(Auto {
             interval,
-            flush_every: fixed.flush_every.filter(|_| !self.kinds.is_empty()).unwrap_or(every),
+            flush_every: flush_every.filter(|_| !self.kinds.is_empty()).unwrap_or(every),
             efficiency,
             between: (with(|belief| belief.bounds().1)?, with(|belief| belief.bounds().0)?),
         })
@@ -161,7 +154,7 @@ fn best_of_an_hour(machine: &Machine, counts: &[u32]) -> (f64, f64) {
         return best;
     }
     let longest = Plan { interval: LONGEST, counts: counts.to_vec() };
-    (LONGEST, machine.forecast(&longest).map_or(0.0, |forecast| forecast.efficiency))
+    (LONGEST, machine.forecast(&longest).unwrap_or(0.0))
 }
 
 /// Checkpoints between two of every so many; without any, as if there were very few.
@@ -177,9 +170,88 @@ const NEVER: Belief = Belief::of_a_century();
 /// How many checkpoints between two flushes are tried. The efficiency is flat around the best one.
 const FLUSHES: [u32; 22] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 17, 21, 26, 32, 40, 50, 63, 80, 126, 251, 999];
 
+/// The cost of checkpoints of one kind in cache, in seconds, and their purpose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CacheCosts {
+    /// For how long a checkpoint stops the job.
+    pub checkpoint: f64,
+    /// How long a restart takes.
+    pub restart: f64,
+    /// Failures that it survives, and that one of the kind below does not.
+    pub survives: Belief,
+}
+
+/// The measurements of a job, in seconds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Costs {
+    /// Checkpoints in cache, from the kind that survives least.
+    pub cache: Vec<CacheCosts>,
+    /// How long a flush takes.
+    pub flush: f64,
+    /// The share of it during which the job computes, from 0 to 1.
+    pub hidden: f64,
+    /// How long a restart from the prefix directory takes.
+    pub fetch: f64,
+    /// Failures that no checkpoint in cache survives.
+    pub fatal: Belief,
+}
+
+/// Why there is no plan.
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum CostsError {
+    /// The share of the flush is none.
+    #[error("the hidden share of a flush is {0}; it must be between 0 and 1")]
+    Hidden(f64),
+    /// Something else is not in its range.
+    #[error(transparent)]
+    Machine(#[from] MachineError),
+}
+
+impl Costs {
+    /// The machine as the job sees it, for the expected failure rates, or others.
+    ///
+    /// # Errors
+    /// [`CostsError`]: a number is not in its range.
+    pub fn machine(&self, rate: impl Fn(Belief) -> f64) -> Result<Machine, CostsError> {
+        if !(0.0..=1.0).contains(&self.hidden) {
+            return Err(CostsError::Hidden(self.hidden));
+        }
+        let level = |kind: &CacheCosts| Level {
+            write: kind.checkpoint,
+            recover: kind.restart,
+            hidden: 0.0,
+            rate: rate(kind.survives),
+        };
+        let mut levels: Vec<Level> = self.cache.iter().map(level).collect();
+        // Each flushed checkpoint is a checkpoint of the highest kind in cache first.
+        let cached = self.cache.last().map_or(0.0, |kind| kind.checkpoint);
+        levels.push(Level {
+            write: cached + self.flush * (1.0 - self.hidden),
+            recover: self.fetch,
+            hidden: self.flush * self.hidden,
+            rate: rate(self.fatal),
+        });
+        Ok(Machine::new(levels, Recovery::OfFailure)?)
+    }
+}
+
+/// Seconds between two checkpoints that cost `cost` each, where a failure comes every `mean` seconds, by J. W. Young, "A First
+/// Order Approximation to the Optimum Checkpoint Interval" (1974).
+pub fn young(cost: f64, mean: f64) -> f64 {
+    (2.0 * cost * mean).sqrt()
+}
+
+/// The same by J. T. Daly, "A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps" (2004), equation 37.
+pub fn daly(cost: f64, mean: f64) -> f64 {
+    if cost >= 2.0 * mean {
+        return mean;
+    }
+    let share = cost / (2.0 * mean);
+    young(cost, mean) * (1.0 + share.sqrt() / 3.0 + share / 9.0) - cost
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::costs::daly;
     use super::super::search::best_plan;
     use super::*;
 
@@ -197,7 +269,7 @@ mod tests {
     #[test]
     fn in_bypass_mode_the_interval_is_dalys() {
         let job = Experience { flush: 20.0, restart: 60.0, fetch: 60.0, ..Experience::default() };
-        let plan = job.plan(&Stated { nodes: 4000, ..stated() }, Fixed::default()).unwrap();
+        let plan = job.plan(&Stated { nodes: 4000, ..stated() }, None).unwrap();
         // Twice as many failures as nodes are lost, and those of the system.
         let rate = 2.0 * 4000.0 / (5.0 * 365.25 * DAY) + 1.0 / (30.0 * DAY);
         let best = daly(20.0, 1.0 / rate);
@@ -208,7 +280,7 @@ mod tests {
     #[test]
     fn with_one_kind_in_cache_it_is_as_good_as_the_best_plan() {
         let job = cached();
-        let plan = job.plan(&stated(), Fixed::default()).unwrap();
+        let plan = job.plan(&stated(), None).unwrap();
         let best = best_plan(&job.costs(&stated()).machine(Belief::rate).unwrap(), 10_000);
         assert!(plan.efficiency > best.1 - 1e-4, "{plan:?} beside {best:?}");
         assert!(plan.interval < LONGEST && plan.flush_every > 1);
@@ -217,7 +289,7 @@ mod tests {
 
     #[test]
     fn dearer_checkpoints_and_fewer_failures_make_it_longer_up_to_an_hour() {
-        let interval = |job: &Experience| job.plan(&stated(), Fixed::default()).unwrap().interval;
+        let interval = |job: &Experience| job.plan(&stated(), None).unwrap().interval;
         let job = cached();
         let dearer = Experience { kinds: vec![Kind { checkpoint: 8.0, ..job.kinds[0] }], ..job.clone() };
         assert!(interval(&dearer) > 1.5 * interval(&job));
@@ -232,12 +304,12 @@ mod tests {
         let kinds = vec![Kind { checkpoint: 60.0, protects: true, every: 1 }];
         let job = Experience { kinds, flush: 600.0, restart: 120.0, ..cached() };
         let rare = Stated { node: 400.0 * DAY, system: 70.0 * DAY, nodes: 50 };
-        let plan = job.plan(&rare, Fixed::default()).unwrap();
+        let plan = job.plan(&rare, None).unwrap();
         assert_eq!(plan.interval, LONGEST);
         let machine = job.costs(&rare).machine(Belief::rate).unwrap();
         let efficiency = |every: u64| {
             let plan = Plan { interval: LONGEST, counts: vec![between(every)] };
-            machine.forecast(&plan).unwrap().efficiency
+            machine.forecast(&plan).unwrap()
         };
         assert!((plan.efficiency - efficiency(plan.flush_every)).abs() < 1e-9, "{plan:?}");
         let best = (1..30).map(efficiency).fold(0.0, f64::max);
@@ -250,7 +322,7 @@ mod tests {
             let kinds = vec![Kind { checkpoint: 0.5, protects: true, every: 1 }];
             let job = Experience { kinds, restart: 60.0, ..cached() };
             let often = Stated { node: 2.0 * mean, system: 30.0 * DAY, nodes: 1 };
-            let plan = job.plan(&often, Fixed { flush_every: Some(0) }).unwrap();
+            let plan = job.plan(&often, Some(0)).unwrap();
             assert!((plan.interval / daly(0.5, mean) - 1.0).abs() < 0.02, "{mean}: {plan:?}");
         }
     }
@@ -259,31 +331,42 @@ mod tests {
     fn what_the_settings_fix_is_kept() {
         let job = cached();
         for (fixed, every) in [(Some(7), 7), (Some(1), 1), (Some(0), 0)] {
-            let plan = job.plan(&stated(), Fixed { flush_every: fixed }).unwrap();
+            let plan = job.plan(&stated(), fixed).unwrap();
             assert_eq!(plan.flush_every, every);
         }
         let strong = Kind { checkpoint: 6.0, protects: true, every: 5 };
         let weak = Kind { checkpoint: 1.0, protects: false, every: 1 };
         let both = Experience { kinds: vec![weak, strong], ..job };
-        let plan = both.plan(&stated(), Fixed::default()).unwrap();
+        let plan = both.plan(&stated(), None).unwrap();
         assert_eq!(plan.flush_every % 5, 0, "{plan:?}");
-        assert_eq!(both.plan(&stated(), Fixed { flush_every: Some(20) }).unwrap().flush_every, 20);
+        assert_eq!(both.plan(&stated(), Some(20)).unwrap().flush_every, 20);
     }
 
     #[test]
     fn nodes_without_protection_are_lost_with_their_data() {
         let weak =
             Experience { kinds: vec![Kind { checkpoint: 2.0, protects: false, every: 1 }], ..cached() };
-        let (weak, strong) =
-            (weak.plan(&stated(), Fixed::default()), cached().plan(&stated(), Fixed::default()));
+        let (weak, strong) = (weak.plan(&stated(), None), cached().plan(&stated(), None));
         assert!(weak.unwrap().flush_every < strong.unwrap().flush_every);
     }
 
     #[test]
     fn times_that_are_none_are_refused_and_a_site_that_states_nothing_is_no_harm() {
         let wrong = Experience { flush: f64::NAN, ..cached() };
-        assert!(wrong.plan(&stated(), Fixed::default()).is_err());
+        assert!(wrong.plan(&stated(), None).is_err());
         let nothing = Stated { node: 0.0, system: f64::INFINITY, nodes: 0 };
-        assert!(cached().plan(&nothing, Fixed::default()).unwrap().interval > 0.0);
+        assert!(cached().plan(&nothing, None).unwrap().interval > 0.0);
+    }
+}
+
+#[cfg(test)]
+mod costs_tests {
+    use super::*;
+
+    #[test]
+    fn the_models_of_one_level_give_their_authors_figures() {
+        assert!((young(4.0, 100.0) - 28.284).abs() < 0.001);
+        assert!((daly(4.0, 100.0) - 25.680).abs() < 0.001);
+        assert_eq!(daly(200.0, 100.0), 100.0);
     }
 }

@@ -5,12 +5,10 @@
 //! - `search`: the best plan for a machine
 //! - `gaps`: times between failures, and what is known of their rate
 //! - `simulate`: a job with its failures, event by event
-//! - `costs`: the machine that a job has measured; models that know one level
-//! - `auto`: the plan of a running job
+//! - `auto`: the machine that a job has measured, and its plan; models that know one level
 //! - `losses`: which losses of nodes a redundancy scheme survives
 
 mod auto;
-mod costs;
 mod gaps;
 mod losses;
 mod model;
@@ -18,10 +16,9 @@ mod search;
 mod simulate;
 mod stage;
 
-pub use auto::{Auto, Experience, Fixed, Kind, Stated};
-pub use costs::{daly, young, CacheCosts, Costs, CostsError};
+pub use auto::{daly, young, Auto, CacheCosts, Costs, CostsError, Experience, Kind, Stated};
 pub use gaps::{Belief, Gaps, Random};
 pub use losses::{partner_survival, survival};
-pub use model::{Forecast, Level, Machine, MachineError, Plan, PlanError, Recovery, MOST_LEVELS};
+pub use model::{Level, Machine, MachineError, Plan, PlanError, Recovery, MOST_LEVELS};
 pub use search::{best_interval, best_plan};
 pub use simulate::{simulate, Outcome};

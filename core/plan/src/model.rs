@@ -52,17 +52,6 @@ pub struct Plan {
     pub counts: Vec<u32>,
 }
 
-/// The result of a plan.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Forecast {
-    /// The share of the time that brings the job forward.
-    pub efficiency: f64,
-    /// The expected time from one checkpoint of the highest level to the next, in seconds; 0 for a plan that is hopeless.
-    pub seconds: f64,
-    /// How many intervals that are.
-    pub intervals: f64,
-}
-
 /// Why a machine cannot be modelled.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum MachineError {
@@ -161,22 +150,21 @@ impl Machine {
         Ok(())
     }
 
-    /// The result of a plan.
+    /// The share of the time that brings the job forward with a plan; 0 for one that is hopeless.
     ///
     /// # Errors
     /// [`PlanError`]: the plan does not fit the machine.
-    pub fn forecast(&self, plan: &Plan) -> Result<Forecast, PlanError> {
+    pub fn forecast(&self, plan: &Plan) -> Result<f64, PlanError> {
         self.check(plan)?;
         let top = self.levels.len();
         let chain = Chain::new(self, plan);
         let pattern = chain.before_recovery(top, top);
-        let intervals: f64 = plan.counts.iter().map(|&count| f64::from(count) + 1.0).product();
         if pattern.done.probability < HOPELESS {
-            return Ok(Forecast { efficiency: 0.0, seconds: 0.0, intervals });
+            return Ok(0.0);
         }
+        let intervals: f64 = plan.counts.iter().map(|&count| f64::from(count) + 1.0).product();
         let seconds = chain.with_recovery(top, &pattern).done.mean_time();
-        let efficiency = if seconds > 0.0 { intervals * plan.interval / seconds } else { 0.0 };
-        Ok(Forecast { efficiency, seconds, intervals })
+        Ok(if seconds > 0.0 { intervals * plan.interval / seconds } else { 0.0 })
     }
 }
 

@@ -23,10 +23,8 @@ pub fn best_interval(machine: &Machine, counts: &[u32]) -> (f64, f64) {
 
 /// The best interval that is at most `2^reach` times as long or as short as this one.
 fn near(machine: &Machine, counts: &[u32], guess: f64, reach: i32) -> (f64, f64) {
-    let efficiency = |interval: f64| {
-        let forecast = machine.forecast(&Plan { interval, counts: counts.to_vec() });
-        forecast.map_or(0.0, |forecast| forecast.efficiency)
-    };
+    let efficiency =
+        |interval: f64| machine.forecast(&Plan { interval, counts: counts.to_vec() }).unwrap_or(0.0);
     let grid = |step: i32| guess * 2.0_f64.powi(step);
     let found = (-reach..=reach).map(|step| (step, efficiency(grid(step))));
     match found.max_by(|one, other| one.1.total_cmp(&other.1)) {

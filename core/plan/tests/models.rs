@@ -7,7 +7,7 @@
 mod compare;
 
 use compare::{Case, Compared};
-use scr_plan::{simulate, Auto, Belief, Costs, Experience, Fixed, Gaps, Level, Machine, Plan, Recovery};
+use scr_plan::{simulate, Auto, Belief, Costs, Experience, Gaps, Level, Machine, Plan, Recovery};
 use std::sync::LazyLock;
 
 fn machine(costs: &[f64], rates: &[f64], hidden: f64, recovery: Recovery) -> Machine {
@@ -35,7 +35,7 @@ fn the_model_gives_the_published_figures_to_six_digits() {
         let machine = machine(&[9.0, 50.0, 438.0 * row[0]], &rates, 0.0, Recovery::OfCheckpoint);
         let efficiency = |interval: f64| {
             let plan = Plan { interval, counts: vec![row[2] as u32, row[3] as u32] };
-            machine.forecast(&plan).unwrap().efficiency
+            machine.forecast(&plan).unwrap()
         };
         let intervals = [500.0, 1000.0, 1500.0, 2500.0, 5000.0, 10000.0, 20000.0, 40000.0];
         for (interval, published) in intervals.into_iter().zip(&row[6..]) {
@@ -67,7 +67,7 @@ fn the_simulation_agrees_with_the_model_within_its_error() {
         for recovery in [Recovery::OfCheckpoint, Recovery::OfFailure] {
             let machine = machine(costs, rates, 0.0, recovery);
             let plan = Plan { interval, counts: counts.to_vec() };
-            let model = machine.forecast(&plan).unwrap().efficiency;
+            let model = machine.forecast(&plan).unwrap();
             let run = simulate(&machine, &plan, Gaps::Exponential, 2e4 / machine.rate(), 1).unwrap();
             assert!(
                 (run.efficiency - model).abs() < 3.5 * run.error,
@@ -89,7 +89,7 @@ fn a_flush_that_is_hidden_costs_what_the_simulation_says() {
     for (rates, flush, interval, counts) in cases {
         let machine = machine(&[15.0, 60.0], &rates, flush, Recovery::OfFailure);
         let plan = Plan { interval, counts: vec![counts] };
-        let model = machine.forecast(&plan).unwrap().efficiency;
+        let model = machine.forecast(&plan).unwrap();
         let run = simulate(&machine, &plan, Gaps::Exponential, 4e4 / machine.rate(), 2).unwrap();
         let difference = (run.efficiency - model).abs();
         assert!(difference < 3.5 * run.error + 0.001, "{flush}: {model} {run:?}");
@@ -162,7 +162,7 @@ fn the_plan_of_auto_is_better_than_the_intervals_of_young_and_daly_where_there_a
 #[test]
 fn the_plan_of_auto_names_bounds_that_failures_narrow() {
     let case = Case { mean: 86400.0, fatal: 0.1, checkpoint: 10.0, flush: 600.0, hidden: 0.9 };
-    let plan = |job: Experience| -> Auto { job.plan(&case.stated(), Fixed::default()).unwrap() };
+    let plan = |job: Experience| -> Auto { job.plan(&case.stated(), None).unwrap() };
     let stated = plan(case.experience());
     let (low, high) = stated.between;
     assert!(low < stated.interval && stated.interval < high && high / low > 2.5, "{stated:?}");

@@ -9,7 +9,7 @@ use crate::job::Job;
 use crate::log::{Class, Event, Figures, Record};
 use scr_config::descriptor::{protects, Descriptors};
 use scr_config::param::{self, Interval};
-use scr_plan::{Auto, Experience, Fixed, Kind, Stated};
+use scr_plan::{Auto, Experience, Kind, Stated};
 use std::time::Duration;
 
 /// The measurements of the run, and the plan that follows from them.
@@ -126,7 +126,7 @@ impl AutoInterval {
             system: params.get(&param::MTBF_SYSTEM).as_secs_f64(),
             nodes: job.nodes.count() as u64,
         };
-        let fixed = Fixed { flush_every: (!self.plans_flushes(job)).then(|| params.get(&param::FLUSH)) };
+        let fixed = (!self.plans_flushes(job)).then(|| params.get(&param::FLUSH));
         match experience.plan(&stated, fixed) {
             Ok(auto) => {
                 let why = explain(&experience, &auto);

@@ -3,7 +3,7 @@
 use super::world::{Application, World, SECONDS_OF_A_RUN};
 use scr_base::fs::RealFiles;
 use scr_comm::Rank;
-use scr_plan::{Experience, Fixed, Kind, Stated};
+use scr_plan::{Experience, Kind, Stated};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::Prefix;
 
@@ -47,7 +47,7 @@ fn planned(cost: f64, seconds: f64) -> f64 {
     let kinds = vec![Kind { checkpoint: cost, protects: true, every: 1 }];
     let job = Experience { kinds, flush: cost, restart: 60.0, fetch: 60.0, seconds, ..Experience::default() };
     let stated = Stated { node: DAY, system: 10.0 * DAY, nodes: 2 };
-    job.plan(&stated, Fixed { flush_every: Some(10) }).unwrap().interval
+    job.plan(&stated, Some(10)).unwrap().interval
 }
 
 #[test]

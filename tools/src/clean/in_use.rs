@@ -2,7 +2,7 @@
 //!
 //! If that is uncertain, it counts as running.
 
-use super::folders::JobFolder;
+use super::JobFolder;
 use crate::environment;
 use crate::machine::{process, Manifests};
 use anyhow::Result;

@@ -4,10 +4,8 @@
 //! It never touches a folder of another user, nor one of an allocation that may still run. A dataset that is in cache only
 //! is kept unless a flag gives it up.
 //!
-//! - `folders`: the folders of allocations, and their safe removal
 //! - `in_use`: whether an allocation may still run
 
-mod folders;
 mod in_use;
 
 use crate::environment;
@@ -15,16 +13,19 @@ use crate::machine::{current_job_id, Manifests};
 use crate::output::{count, show, warn, Answer};
 use anyhow::{ensure, Context, Result};
 use clap::Args;
-use folders::JobFolder;
 use in_use::{Choice, Liveness, NO_ALLOCATION};
 use scr_base::env::Env;
-use scr_config::param::{self, Params};
-use scr_core::metrics;
+use scr_base::fs::{Files, FsError, Kind, OwnedDir};
+use scr_config::param::{self, Origin, Params};
+use scr_core::{metrics, recorded_bases};
 use scr_ops::unsaved;
 use serde_json::{json, Value};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str = "\
@@ -84,7 +85,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     };
     let mut by_job: BTreeMap<String, Vec<JobFolder>> = BTreeMap::new();
     let mut refused = Vec::new();
-    for folder in folders::find(&env, &params, wanted.as_deref(), &mut refused)? {
+    for folder in job_folders(&env, &params, wanted.as_deref(), &mut refused)? {
         by_job.entry(folder.job_id.clone()).or_default().push(folder);
     }
     let mut liveness = Liveness::find(&env, &manifests)?;
@@ -143,7 +144,7 @@ fn for_all_users(env: &Env, params: &Params, job_id: Option<&str>) -> Result<Ans
     let program = environment::program()?;
     let arguments = || std::env::args_os().skip(1).filter(|word| word != "--all-users");
     let mut worst = 0;
-    for (user, uid, gid) in folders::users(env, &folders::bases(env, params, job_id)?) {
+    for (user, uid, gid) in users(env, &bases(env, params, job_id)?) {
         let mut command = Command::new(&program);
         command.args(arguments()).uid(uid).gid(gid).current_dir("/").stdin(Stdio::null());
         command.env("USER", &user).env("SCR_USER_NAME", environment::as_setting(&user));
@@ -202,4 +203,132 @@ fn json(outcome: &Outcome) -> Value {
         "removed": outcome.kept.is_none(),
         "kept": outcome.kept.as_ref().map(|(why, _)| why),
     })
+}
+
+/// The folder of an allocation, `<base>/<user>/scr.<allocation>`. It belongs to the user. Anybody may write to a base such as
+/// `/dev/shm`, so everything below it is reached through an [`OwnedDir`].
+struct JobFolder {
+    job_id: String,
+    /// The user's folder.
+    parent: OwnedDir,
+    dir: OwnedDir,
+}
+
+/// All folders of allocations of this user, or of one of them, in every store and the control base, and in the bases that jobs
+/// have recorded. A folder that belongs to somebody else, or is a link, is none. A folder that others have planted in the place
+/// of the user's is `refused`; it does not keep what is in other bases.
+///
+/// # Errors
+/// A folder cannot be listed.
+fn job_folders(
+    env: &Env,
+    params: &Params,
+    job_id: Option<&str>,
+    refused: &mut Vec<FsError>,
+) -> Result<Vec<JobFolder>> {
+    let mut bases = bases(env, params, job_id)?;
+    let is_wanted = |folder: &JobFolder| job_id.is_none_or(|id| id == folder.job_id);
+    let mut folders = in_bases(env, params, &bases, refused)?;
+    folders.retain(is_wanted);
+    let recorded = folders.iter().flat_map(|folder| recorded_bases(&**folder.files(), folder.path()));
+    let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
+    folders.extend(in_bases(env, params, &further, refused)?.into_iter().filter(is_wanted));
+    Ok(folders)
+}
+
+/// The bases of the settings, and for one allocation also the one where jobs leave their records, unless somebody who knows the
+/// job has named a control directory.
+fn bases(env: &Env, params: &Params, job_id: Option<&str>) -> Result<BTreeSet<PathBuf>> {
+    let descriptors = environment::descriptors(params)?;
+    let stores = descriptors.stores.iter().chain([&descriptors.control]).map(|store| store.path.clone());
+    let knows_job = *params.origin(&param::CNTL_BASE) == Origin::Environment;
+    let record_base = env.record_base.clone().filter(|_| job_id.is_some() && !knows_job);
+    Ok(stores.chain(record_base).collect())
+}
+
+fn in_bases(
+    env: &Env,
+    params: &Params,
+    bases: &BTreeSet<PathBuf>,
+    refused: &mut Vec<FsError>,
+) -> Result<Vec<JobFolder>> {
+    let user = params.get(&param::USER_NAME);
+    let mut folders = Vec::new();
+    for base in bases {
+        let parent = match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
+            Ok(Some(parent)) => parent,
+            Ok(None) => continue,
+            Err(error) if error.is_not_found() => continue,
+            Err(error) => {
+                refused.push(error);
+                continue;
+            }
+        };
+        let names = parent.files().list(parent.path());
+        for name in names.with_context(|| format!("cannot list {}", parent.path().display()))? {
+            let job_id = name.to_str().and_then(|name| name.strip_prefix("scr.")).filter(|id| !id.is_empty());
+            let Some(job_id) = job_id.map(str::to_owned) else { continue };
+            match parent.find_below(&name, env.uid) {
+                Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
+                Ok(None) => (),
+                Err(error) => warn(format_args!("not checked: {}", scr_base::describe(&error))),
+            }
+        }
+    }
+    Ok(folders)
+}
+
+/// The users that have folders of allocations in these bases: the name of the folder, and who owns it.
+fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeSet<(String, u32, u32)> {
+    let mut users = BTreeSet::new();
+    for base in bases {
+        for name in env.files.list(base).unwrap_or_default() {
+            let path = base.join(&name);
+            let Ok(status) = env.files.status(&path) else { continue };
+            let jobs = || env.files.list(&path).unwrap_or_default();
+            let is_of_scr =
+                || jobs().iter().any(|job| job.to_str().is_some_and(|job| job.starts_with("scr.")));
+            if let (Kind::Dir, Some(name), true) = (status.kind, name.to_str(), is_of_scr()) {
+                users.insert((name.to_owned(), status.uid, status.gid));
+            }
+        }
+    }
+    users
+}
+
+impl JobFolder {
+    fn path(&self) -> &Path {
+        self.dir.path()
+    }
+
+    /// The name of the user, as the job has it.
+    fn user(&self) -> Option<String> {
+        Some(self.path().parent()?.file_name()?.to_string_lossy().into_owned())
+    }
+
+    /// The file layer for what is in it.
+    fn files(&self) -> &Arc<dyn Files> {
+        self.dir.files()
+    }
+
+    /// When something in it was changed last, as far as it can be read.
+    fn last_change(&self) -> Option<SystemTime> {
+        newest(&**self.files(), self.path())
+    }
+
+    /// Removes it and everything in it. Links are removed, not followed.
+    ///
+    /// # Errors
+    /// Something cannot be removed.
+    fn remove(&self) -> Result<()> {
+        Ok(self.parent.files().remove_tree(self.path())?)
+    }
+}
+
+fn newest(files: &dyn Files, path: &Path) -> Option<SystemTime> {
+    let status = files.status(path).ok()?;
+    let below = (status.kind == Kind::Dir).then(|| files.list(path).ok()).flatten().unwrap_or_default();
+    let seconds = u64::try_from(status.mtime.0).unwrap_or(0);
+    let own = UNIX_EPOCH + Duration::from_secs(seconds);
+    below.iter().filter_map(|name| newest(files, &path.join(name))).chain([own]).max()
 }

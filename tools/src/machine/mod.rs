@@ -1,21 +1,18 @@
 //! The machine that a job runs on: its allocation, the state of its nodes, and how to run something on them.
 //!
 //! - `manifest`: resource managers and launchers, as files describe them; what is asked of a manager, and how its answers read
-//! - `allocation`: id, nodes and end of the allocation
-//! - `on_nodes`: one command on many nodes
+//! - `allocation`: id, nodes and end of the allocation, and one command on many of its nodes
 //! - `health`: which nodes are not to be used, and why; the check that runs on each of them
 //! - `process`: commands with a time limit
 
 mod allocation;
 pub(crate) mod health;
 mod manifest;
-mod on_nodes;
 pub(crate) mod process;
 
-pub(crate) use allocation::{current_job_id, Allocation, Overrides};
+pub(crate) use allocation::{current_job_id, Allocation, Overrides, AT_ONCE};
 pub(crate) use health::{BadNode, CheckNodeArgs};
 pub(crate) use manifest::{Launcher, Manifests};
-pub(crate) use on_nodes::AT_ONCE;
 
 use anyhow::{ensure, Result};
 use std::fs::File;

@@ -73,13 +73,13 @@ pub(crate) fn run(args: &PlanArgs) -> Result<Answer> {
 fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
     let machine = machine_of(file, &read(file)?)?;
     let plan = plan_of(args, machine.levels().len())?;
-    let forecast = machine.forecast(&plan)?;
+    let efficiency = machine.forecast(&plan)?;
     let simulated = args.simulation.run(&machine, &plan)?;
-    let mut json = json!({ "efficiency": forecast.efficiency });
+    let mut json = json!({ "efficiency": efficiency });
     if !simulated.is_empty() {
         json["simulated"] = simulated.iter().map(report::Simulated::json).collect();
     }
-    let text = format!("efficiency: {:.6}\n{}", forecast.efficiency, text::simulated(&simulated).text());
+    let text = format!("efficiency: {:.6}\n{}", efficiency, text::simulated(&simulated).text());
     show(args.json, json, text)?;
     Ok(Answer::Yes)
 }

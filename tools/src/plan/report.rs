@@ -191,14 +191,13 @@ fn curve(best: &Candidate) -> Vec<(f64, f64)> {
     let at = |step: i32| {
         let interval = best.plan.interval * 2.0_f64.powf(f64::from(step) / 8.0);
         let plan = Plan { interval, counts: best.plan.counts.clone() };
-        (interval, best.machine.forecast(&plan).map_or(0.0, |forecast| forecast.efficiency))
+        (interval, best.machine.forecast(&plan).unwrap_or(0.0))
     };
     (-24..=24).map(at).collect()
 }
 
 fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
-    let efficiency =
-        |machine: &Machine, plan: &Plan| machine.forecast(plan).map_or(0.0, |found| found.efficiency);
+    let efficiency = |machine: &Machine, plan: &Plan| machine.forecast(plan).unwrap_or(0.0);
     let otherwise = [
         ("failures are twice as frequent", Factors { failures: 2.0, ..AS_STATED }),
         ("failures are half as frequent", Factors { failures: 0.5, ..AS_STATED }),
@@ -325,8 +324,7 @@ impl Candidate {
     pub(super) fn published(&self) -> f64 {
         let levels = self.machine.levels().iter().map(|level| Level { hidden: 0.0, ..*level }).collect();
         let machine = Machine::new(levels, Recovery::OfCheckpoint);
-        let forecast = machine.ok().and_then(|machine| machine.forecast(&self.plan).ok());
-        forecast.map_or(0.0, |forecast| forecast.efficiency)
+        machine.ok().and_then(|machine| machine.forecast(&self.plan).ok()).unwrap_or(0.0)
     }
 
     /// Its schemes, for people.

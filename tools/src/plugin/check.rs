@@ -2,8 +2,8 @@
 //!
 //! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
 
-use super::apart::{answer, ask};
 use super::CheckArgs;
+use super::{answer, ask};
 use crate::environment;
 use crate::output::{or_show_error, show, Answer};
 use crate::table::Table;

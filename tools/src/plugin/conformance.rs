@@ -1,8 +1,8 @@
 //! `scr plugin conformance FILE`: puts a plugin through the conformance kit, in a process of its own.
 
-use super::apart::{answer, ask};
 use super::check::manifest_of;
 use super::ConformanceArgs;
+use super::{answer, ask};
 use crate::environment;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};

@@ -4,20 +4,26 @@
 //! - `list`: `scr plugin list` and `info`, which read manifests, and check their libraries as far as that is possible without loading them
 //! - `check`: opens a library, in a process of its own, since a bad one may end that process
 //! - `conformance`: puts a plugin through the kit, in a process of its own too
-//! - `apart`: how both have a process of their own answer
 
-mod apart;
 mod check;
 mod conformance;
 mod list;
 mod new;
 
-use crate::output::Answer;
+use crate::environment;
+use crate::machine::process;
+use crate::output::{print, Answer};
 use crate::time;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
+use scr_base::message::span;
 use scr_core::plugin::PluginKind;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
+use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
 /// The questions about plugins.
@@ -145,5 +151,48 @@ pub(crate) fn run(command: &Command) -> Result<Answer> {
         Command::Check(args) => check::run(args),
         Command::Conformance(args) => conformance::run(args),
         Command::New(args) => new::run(args),
+    }
+}
+
+/// Begins the line of the answer, among all that a library may print.
+const ANSWER: &str = "scr-plugin-answer: ";
+
+/// A library runs code as soon as it is loaded, and that code may crash, hang or end the process. So it is loaded in a child, and
+/// only a printed answer counts: an exit code of 0 alone proves nothing.
+///
+/// Has `scr plugin` with these arguments answer in a process of its own, within the limit if there is one. Gives the answer, or how
+/// the process ended without one.
+fn ask<T: DeserializeOwned>(
+    arguments: impl IntoIterator<Item = impl AsRef<OsStr>>,
+    limit: Option<Duration>,
+) -> Result<Result<T, String>> {
+    // A file and not a pipe: a child that prints a lot waits for nobody, and nobody waits for a child of it that goes on.
+    let mut output = process::file_for_output()?;
+    let mut command = std::process::Command::new(environment::program()?);
+    command.arg("plugin").args(arguments).stdin(Stdio::null()).stdout(output.try_clone()?);
+    let mut child = command.spawn().context("cannot start a process to load the library in")?;
+    let status = match limit {
+        Some(limit) => process::wait(&mut child, limit)?,
+        None => Some(child.wait()?),
+    };
+    let Some(status) = status else {
+        return Ok(Err(format!("did not end within {}", span(limit.unwrap_or_default()))));
+    };
+    let text = process::text(&mut output)?;
+    let answer = text.lines().rev().find_map(|line| line.strip_prefix(ANSWER));
+    let answer = answer.and_then(|json| serde_json::from_str(json).ok());
+    Ok(answer.ok_or_else(|| how_it_ended(status)))
+}
+
+/// Answers, in the child.
+fn answer<T: Serialize>(answer: &T) -> Result<()> {
+    print(format!("\n{ANSWER}{}\n", serde_json::to_string(answer)?))
+}
+
+fn how_it_ended(status: ExitStatus) -> String {
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("ended the process with signal {signal}"),
+        (None, Some(code)) => format!("ended the process with exit code {code}"),
+        (None, None) => "ended the process".to_owned(),
     }
 }

@@ -32,10 +32,8 @@ impl Choice {
         let machine = machine(figures)?;
         let between = u32::try_from(flush_every - 1).unwrap_or(u32::MAX);
         let counts = vec![between; machine.levels().len() - 1];
-        let loss = |interval: f64| {
-            let forecast = machine.forecast(&Plan { interval, counts: counts.clone() });
-            1.0 - forecast.map_or(0.0, |forecast| forecast.efficiency)
-        };
+        let loss =
+            |interval: f64| 1.0 - machine.forecast(&Plan { interval, counts: counts.clone() }).unwrap_or(0.0);
         let best = best_interval(&machine, &counts).0;
         let (low, high) = (best.min(interval) / 4.0, best.max(interval) * 4.0);
         let at = |step: i32| low * (high / low).powf(f64::from(step) / f64::from(STEPS));

@@ -5,17 +5,13 @@
 //!
 //! - `restart_policy`: whether to start
 //! - `supervise`: one run, from its start to its end
-//! - `end_watch`: the end of the allocation, which may change
 //! - `signals`: what this command does with signals
 //! - `watchdog`: a run that hangs
-//! - `agents`: the agents of the nodes, where they are job steps
 //! - `prerun`, `postrun`: what comes before and after, also as commands of their own
 //! - `classic`: small commands of C SCR
 //! - `queries`: `scr env`, `list-down-nodes`, `retries-halt` and `glob-hosts`, for scripts that do all this themselves
 
-mod agents;
 pub(crate) mod classic;
-mod end_watch;
 mod job;
 pub(crate) mod postrun;
 pub(crate) mod prerun;
@@ -26,7 +22,9 @@ mod supervise;
 mod watchdog;
 
 use crate::environment;
-use crate::machine::{process, Overrides};
+use crate::machine::health::command_here;
+use crate::machine::process::Started;
+use crate::machine::{process, Allocation, Overrides};
 use crate::output::{print_to_stderr, Answer};
 use crate::time;
 use anyhow::{bail, ensure, Context, Result};
@@ -35,11 +33,12 @@ use job::Job;
 use restart_policy::StopReason;
 use scr_base::env::Env;
 use scr_config::param::{self, Params};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Text below the help.
 pub(crate) const EXIT_CODES: &str =
@@ -206,3 +205,65 @@ impl JobContext {
         Ok(Self { env, params, allocation })
     }
 }
+
+/// The agents that this process has started, by their nodes: each in a job step of its own, so that they outlive the application's
+/// step under a resource manager that ends all processes of a step.
+///
+/// They are started here only if the settings let agents flush and the resource manager's description asks for steps.
+/// Elsewhere the first process of a node that flushes starts the agent.
+#[derive(Default)]
+struct Agents {
+    steps: BTreeMap<String, Started>,
+}
+
+/// Whether the settings of a job let agents flush.
+fn are_configured(params: &Params) -> bool {
+    let by_store = || {
+        let stores =
+            environment::descriptors(params).map(|descriptors| descriptors.stores).unwrap_or_default();
+        stores.iter().any(|store| store.flush_by().transport.eq_ignore_ascii_case(AGENT))
+    };
+    params.get(&param::FLUSH_ASYNC)
+        && (params.get(&param::FLUSH_TYPE).eq_ignore_ascii_case(AGENT) || by_store())
+}
+
+impl Agents {
+    /// Starts an agent on each of these nodes that has none, where agents need job steps of their own, and waits for them.
+    /// If that fails it warns; the application starts an agent there.
+    fn start_missing(&mut self, params: &Params, allocation: &Allocation, nodes: &[String]) {
+        if !allocation.wants_agent_steps() || !are_configured(params) {
+            return;
+        }
+        let Some(scr) = command_here() else { return };
+        let command = [scr, "agent".to_owned()];
+        self.steps.retain(|_, step| !step.has_ended());
+        let new: Vec<_> = nodes.iter().filter(|node| !self.steps.contains_key(*node)).cloned().collect();
+        for node in &new {
+            match allocation.on_nodes().start(node, &command) {
+                Ok(step) => _ = self.steps.insert(node.clone(), step),
+                Err(error) => warn(&format!("no agent on node {node}: {error:#}")),
+            }
+        }
+        let until = Instant::now() + START_TIMEOUT;
+        for (node, step) in self.steps.iter_mut().filter(|(node, _)| new.contains(node)) {
+            if !step.prints_a_line(until.saturating_duration_since(Instant::now())) {
+                warn(&format!("no agent on node {node}: {}", step.failure()));
+            }
+        }
+    }
+
+    /// Ends the agents that are still there. They have been asked to end.
+    fn end(&mut self) {
+        let until = Instant::now() + END_TIMEOUT;
+        for step in self.steps.values_mut() {
+            step.end_within(until.saturating_duration_since(Instant::now()));
+        }
+        self.steps.clear();
+    }
+}
+
+/// The transport that agents copy for.
+const AGENT: &str = "AGENT";
+/// How long to wait for agents that start, and for those that have been asked to end.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+const END_TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,7 +3,7 @@
 //! It waits for detached flushes and finishes them. Then it saves the datasets that are only in the caches of the nodes:
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
-use super::{agents, IgnoredOptions, JobArgs, JobContext};
+use super::{are_configured, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::inspect::ask;
 use crate::machine::health::{answering, asked, command_here, nodes_with_data};
@@ -82,7 +82,7 @@ pub(super) fn finish(
     let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
     let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun, warn };
-    scavenge.end_flushes(agents::are_configured(params) && allocation.wants_agent_steps())?;
+    scavenge.end_flushes(are_configured(params) && allocation.wants_agent_steps())?;
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
     let found = may_lack.then(|| scavenge.look(params));
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);

@@ -1,7 +1,6 @@
 //! `scr prerun`: prepares a prefix directory before the first run of a job. The v1.1 manual's section 11.3.3.
 
-use super::agents::{self, Agents};
-use super::{warn, IgnoredOptions, JobArgs, JobContext};
+use super::{are_configured, warn, Agents, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health;
 use crate::output::{print, Answer};
@@ -33,7 +32,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
         let JobContext { allocation, .. } = JobContext::on(&args.job, None)?;
         health::excluded(&allocation, &params, warn)?;
         prepare(&env, &params)?;
-        if agents::are_configured(&params) {
+        if are_configured(&params) {
             // They stay when this process ends; `scr postrun` ends them.
             Agents::default().start_missing(&params, &allocation, &allocation.nodes);
         }
