@@ -370,7 +370,7 @@ fn dataset_id(name: &Path) -> Option<u64> {
 mod tests {
     use super::*;
     use crate::fixtures::{scratch_copy, JOBS};
-    use scr_base::fs::RealFiles;
+    use scr_base::fs::{How, RealFiles};
 
     #[test]
     fn the_paths_are_those_of_the_user_guide() {
@@ -418,6 +418,38 @@ mod tests {
         prefix.make_scr_dir(&RealFiles).unwrap();
         prefix.make_dataset_dir(&RealFiles, 7).unwrap();
         assert_eq!(prefix.dataset_ids(&RealFiles).unwrap(), [7]);
+    }
+
+    /// Commands of root changed and gave away what another user's link led to.
+    #[test]
+    fn nothing_in_a_hidden_folder_is_reached_through_a_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let (theirs, root) = (dir.path().join("theirs"), dir.path().join("prefix"));
+        std::fs::create_dir_all(theirs.join("scr.dataset.2")).unwrap();
+        std::fs::write(theirs.join("index.scr"), "precious").unwrap();
+        std::fs::write(theirs.join("scr.dataset.2/index.scr"), "precious").unwrap();
+        std::fs::create_dir(&root).unwrap();
+        let prefix = Prefix::new(&root);
+        let expect_untouched = |path: &Path| {
+            let new = path.with_file_name("new");
+            assert!(RealFiles.open(path, How::Read).is_err() && RealFiles.status(path).is_err());
+            assert!(
+                RealFiles.open(&new, How::Create(0o666)).is_err() && RealFiles.make_dir(&new, 0o777).is_err()
+            );
+            assert!(RealFiles.remove_file(path).is_err() && RealFiles.rename(path, &new).is_err());
+            assert!(RealFiles.list(path.parent().unwrap()).is_err());
+            for folder in [&theirs, &theirs.join("scr.dataset.2")] {
+                assert_eq!(std::fs::read(folder.join("index.scr")).unwrap(), b"precious");
+                assert!(!folder.join("new").exists());
+            }
+        };
+        std::os::unix::fs::symlink(&theirs, prefix.scr_dir()).unwrap();
+        expect_untouched(&prefix.index_file());
+        expect_untouched(&prefix.dataset_dir(2).join("index.scr"));
+        std::fs::remove_file(prefix.scr_dir()).unwrap();
+        prefix.make_scr_dir(&RealFiles).unwrap();
+        std::os::unix::fs::symlink(theirs.join("scr.dataset.2"), prefix.dataset_dir(2)).unwrap();
+        expect_untouched(&prefix.dataset_dir(2).join("index.scr"));
     }
 
     /// A run began, and each of its flushes failed.

@@ -200,11 +200,7 @@ fn a_checkpoint_that_was_refused_is_no_checkpoint_and_is_not_saved() {
     }
     let json = json_of(&status(&job, &["--json"]));
     assert_eq!(json["postrun"]["saves"], serde_json::json!([]));
-    let hosts = job.path().join("hosts");
-    fs::write(&hosts, "n0\nn1\n").unwrap();
-    let mut postrun = scr(&job);
-    let ended = postrun.args(["postrun", "--prefix"]).arg(job.prefix()).arg("--hostfile").arg(hosts).output();
-    let ended = ended.unwrap();
+    let ended = postrun(&job);
     assert_eq!(code(&ended), 0, "{}", err(&ended));
     assert!(!job.prefix().join("ckpt.1").exists() && !err(&ended).contains("could not be saved"));
 }
@@ -411,4 +407,62 @@ fn a_checkpoint_that_another_number_of_ranks_wrote_does_not_count() {
     LastRun { ranks: 3, any_ranks: true, ..last }.write(&RealFiles, &prefix).unwrap();
     let any = status(&job, &[]);
     assert_eq!((code(&any), line(&any, "lost with").as_str()), (0, "1 node: nothing more, back to ckpt.1"));
+}
+
+fn postrun(job: &FinishedJob) -> Output {
+    let hosts = job.path().join("hosts");
+    fs::write(&hosts, "n0\nn1\n").unwrap();
+    scr(job).args(["postrun", "--prefix"]).arg(job.prefix()).arg("--hostfile").arg(hosts).output().unwrap()
+}
+
+fn expect_saved(job: &FinishedJob, ended: &Output) {
+    assert_eq!(code(ended), 0, "{}", err(ended));
+    for rank in 0..2 {
+        assert!(fs::read(job.prefix().join(format!("ckpt.1/rank_{rank}"))).unwrap() == [b'x'; 1000]);
+    }
+    assert!(line(&status(job, &[]), "in prefix").starts_with("ckpt.1"));
+}
+
+/// The file is not synced, so that the power may leave it without bytes. Nothing was saved.
+#[test]
+fn what_is_in_cache_is_saved_though_the_flush_file_is_damaged() {
+    let damages: [fn(&mut Vec<u8>); 3] =
+        [Vec::clear, |bytes| bytes.truncate(20), |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1)];
+    for damage in damages {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+        let file = job.prefix().join(".scr/flush.scr");
+        let mut bytes = fs::read(&file).unwrap();
+        damage(&mut bytes);
+        fs::write(&file, bytes).unwrap();
+        let ended = postrun(&job);
+        assert!(err(&ended).contains("it counts as empty, and what the nodes"), "{}", err(&ended));
+        expect_saved(&job, &ended);
+    }
+}
+
+/// Its filemaps stay where it was saved, and were taken for those of one that is still to be given its names.
+#[test]
+fn what_was_saved_can_be_dropped_and_listed_again() {
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    expect_saved(&job, &postrun(&job));
+    for again in [["--add", "ckpt.1"], ["--build", "1"]] {
+        for arguments in [["--drop", "ckpt.1"], again] {
+            let ended =
+                scr(&job).args(["index", "--prefix"]).arg(job.prefix()).args(arguments).output().unwrap();
+            assert_eq!(code(&ended), 0, "{arguments:?}: {}", err(&ended));
+        }
+        assert!(line(&status(&job, &[]), "in prefix").starts_with("ckpt.1"));
+    }
+}
+
+/// The nodes still have it, and nobody noticed until they were gone.
+#[test]
+fn a_checkpoint_without_its_summary_is_saved_again() {
+    let job = FinishedJob::new();
+    let summary = job.prefix().join(".scr/scr.dataset.1/summary.scr");
+    for damage in [|path: &Path| fs::remove_file(path), |path: &Path| fs::write(path, "x")] {
+        damage(&summary).unwrap();
+        expect_saved(&job, &postrun(&job));
+        assert!(fs::metadata(&summary).unwrap().len() > 100);
+    }
 }
