@@ -159,7 +159,7 @@ pub(super) fn join<'a>(values: impl Iterator<Item = &'a str>) -> Option<String> 
     (!values.is_empty()).then(|| values.join(" "))
 }
 
-pub(super) fn refused(cause: Cause) -> ConfigError {
+pub(super) fn refused(cause: impl Into<Cause>) -> ConfigError {
     Problem::new(&Origin::Application, cause).into()
 }
 

@@ -96,16 +96,6 @@ pub enum Cause {
         /// The name to use instead.
         advice: &'static str,
     },
-    /// A value that former versions had.
-    #[error("{name}={former} is of a former version and means {now} today; write {name}={now}")]
-    Renamed {
-        /// The parameter or key.
-        name: String,
-        /// The value that was found.
-        former: String,
-        /// The meaning.
-        now: String,
-    },
     /// The value does not read as what it should be.
     #[error("{name} holds `{}', which is not {expected}; it is ignored", quote(found))]
     Malformed {
@@ -188,20 +178,6 @@ pub enum Cause {
         /// The text that follows.
         rest: String,
     },
-    /// A parameter is to be changed where it can only be asked for.
-    #[error("`{}' sets a parameter, which is possible before SCR_Init only; it is ignored", quote(text))]
-    NotAQuery {
-        /// The question.
-        text: String,
-    },
-    /// A kind of descriptor line was asked for of which there are several.
-    #[error("there are several {name} lines, {values}, so there is no one value; ask for a key of one, such as `{name}={first} {key}'", values = values.join(" "), first = values.first().map_or("", String::as_str), key = if name == "CKPT" { "TYPE" } else { "COUNT" })]
-    SeveralValues {
-        /// `STORE`, `CKPT` or `GROUPS`.
-        name: String,
-        /// Their first values.
-        values: Vec<String>,
-    },
     /// A quote is not closed.
     #[error("a {quote} is opened and not closed; the line is ignored")]
     Unterminated {
@@ -246,14 +222,6 @@ pub enum Cause {
         /// The places where it can be set.
         allowed: &'static str,
     },
-    /// The prefix directory cannot be changed by the file that was found in it.
-    #[error("SCR_PREFIX cannot be changed to {} by the file found in {}; set it in the environment", found.display(), prefix.display())]
-    PrefixMoved {
-        /// The value in the file.
-        found: PathBuf,
-        /// The prefix directory.
-        prefix: PathBuf,
-    },
     /// Somebody else could have made the setting, and it names a program, a library or a directory.
     #[error("{} can make scr use files of somebody else and does not count here: {why}", quote(name))]
     Untrusted {
@@ -261,14 +229,6 @@ pub enum Cause {
         name: String,
         /// Why it is not trusted.
         why: String,
-    },
-    /// The site does not let users set this parameter.
-    #[error("{name} is set by the site and cannot be changed (locked by {by}); it is ignored")]
-    Locked {
-        /// The parameter.
-        name: String,
-        /// The line that locks it.
-        by: FileLine,
     },
     /// A fault of which only the message is of use.
     #[error("{0}")]

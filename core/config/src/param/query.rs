@@ -4,7 +4,8 @@ use super::app::{refused, Action, AppConfig, Query, Request};
 use super::expand::expand_path;
 use super::file::DESCRIPTORS;
 use super::params::Params;
-use super::problem::{Cause, ConfigError};
+use super::problem::ConfigError;
+use super::quote::quote;
 use super::settings::Settings;
 use scr_base::env::Env;
 
@@ -13,7 +14,7 @@ impl AppConfig {
     /// files and what was set so far. `None` where nobody has set it, whether it has a default or not.
     ///
     /// # Errors
-    /// As for [`Request::parse`], [`Cause::NotAQuery`] for a text that sets something, and [`Cause::SeveralValues`].
+    /// As for [`Request::parse`], for a text that sets something, and where there are several values.
     pub fn query(
         &self,
         params: Option<&Params>,
@@ -21,7 +22,10 @@ impl AppConfig {
         text: &str,
     ) -> Result<Option<String>, ConfigError> {
         let Action::Query(query) = Request::parse(text)?.0 else {
-            return Err(refused(Cause::NotAQuery { text: text.trim().to_string() }));
+            let text = quote(text.trim());
+            return Err(refused(format!(
+                "`{text}' sets a parameter, which is possible before SCR_Init only; it is ignored"
+            )));
         };
         let found = match params {
             Some(params) => effective(params, &query)?,
@@ -44,7 +48,13 @@ fn effective(params: &Params, query: &Query) -> Result<Option<String>, ConfigErr
         let mut values: Vec<String> = params.lines(name).map(|line| line.value.clone()).collect();
         return match values.len() {
             0 | 1 => Ok(values.pop()),
-            _ => Err(refused(Cause::SeveralValues { name: name.clone(), values })),
+            _ => {
+                let (first, key) = (&values[0], if name == "CKPT" { "TYPE" } else { "COUNT" });
+                Err(refused(format!(
+                    "there are several {name} lines, {}, so there is no one value; ask for a key of one, such as `{name}={first} {key}'",
+                    values.join(" ")
+                )))
+            }
         };
     }
     Ok(params.named(name).filter(|parameter| parameter.is_set()).and_then(|parameter| parameter.text.clone()))

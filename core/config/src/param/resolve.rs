@@ -113,7 +113,9 @@ impl Locks {
         if matches!(setting.origin, Origin::SystemFile(_) | Origin::Build | Origin::Default) {
             return true;
         }
-        let cause = Cause::Locked { name: setting.name.clone(), by: by.clone() };
+        let name = &setting.name;
+        let cause =
+            format!("{name} is set by the site and cannot be changed (locked by {by}); it is ignored");
         problems.push(Problem::new(&setting.origin, cause));
         false
     }
@@ -220,7 +222,6 @@ pub(crate) fn scheme_name(name: &str, text: String) -> (String, Option<Cause>) {
     if !text.eq_ignore_ascii_case("LOCAL") {
         return (text, None);
     }
-    let now = "SINGLE".to_string();
-    let cause = Cause::Renamed { name: name.to_string(), former: text, now: now.clone() };
-    (now, Some(cause))
+    let cause = format!("{name}={text} is of a former version and means SINGLE today; write {name}=SINGLE");
+    ("SINGLE".to_string(), Some(cause.into()))
 }

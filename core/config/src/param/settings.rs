@@ -321,7 +321,10 @@ fn check_prefix(env: &Env, user: &Source, prefix: &Path, problems: &mut Vec<Prob
     let Some(setting) = user.get(table::PREFIX.info().name, "") else { return };
     let found = normalise(&env.current_dir.join(&setting.value));
     if found != prefix {
-        let cause = Cause::PrefixMoved { found, prefix: prefix.to_path_buf() };
+        let (found, prefix) = (found.display(), prefix.display());
+        let cause = format!(
+            "SCR_PREFIX cannot be changed to {found} by the file found in {prefix}; set it in the environment"
+        );
         problems.push(Problem::new(&setting.origin, cause));
     }
 }
@@ -388,7 +391,8 @@ mod tests {
         let env = world_of(&[("/pfs/run1/.scrconf", "SCR_PREFIX=/elsewhere\n")]).env();
         let settings = Settings::load(&env, &AppConfig::default());
         assert_eq!(settings.prefix(), Path::new("/pfs/run1"));
-        assert!(matches!(settings.problems(), [Problem { cause: Cause::PrefixMoved { .. }, .. }]));
+        let [Problem { cause, .. }] = settings.problems() else { panic!("{:?}", settings.problems()) };
+        assert!(cause.to_string().starts_with("SCR_PREFIX cannot be changed to /elsewhere by"), "{cause}");
     }
 
     #[test]
