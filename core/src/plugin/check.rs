@@ -1,6 +1,6 @@
 //! A library is checked before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
-use super::elf::{self, ElfProblem};
+use super::elf;
 use super::trust::{self, TrustError};
 use scr_base::env::{Distrust, Trusted};
 use scr_base::fs::{retried, zeroed, File, Files, How, Status};
@@ -35,14 +35,6 @@ pub enum CheckError {
         /// The error of the system.
         source: io::Error,
     },
-    /// It is a folder, a pipe or the like.
-    #[error("the library {} is {found}, not a file", path.display())]
-    NotAFile {
-        /// Which.
-        path: PathBuf,
-        /// Its kind.
-        found: &'static str,
-    },
     /// Others may write it.
     #[error("the library {} is refused: {reason}", path.display())]
     Distrusted {
@@ -51,27 +43,13 @@ pub enum CheckError {
         /// The problem.
         reason: Distrust,
     },
-    /// It is too large to be one.
-    #[error("the library {} has {found} bytes, more than the {MAX_LIBRARY_BYTES} that a plugin may have", path.display())]
-    TooLarge {
-        /// Which.
+    /// It is none that can be loaded here.
+    #[error("the library {} {why}", path.display())]
+    Unfit {
+        /// Its path.
         path: PathBuf,
-        /// Its length in bytes.
-        found: u64,
-    },
-    /// The dynamic linker opens the very file that was checked, by its number in `/proc`.
-    #[error("the library {} cannot be loaded, as /proc is not mounted here; mount it, also in a container or a chroot", path.display())]
-    NoProc {
-        /// Which.
-        path: PathBuf,
-    },
-    /// It is no whole library for this machine.
-    #[error("the library {} cannot be loaded: {problem}", path.display())]
-    Elf {
-        /// Which.
-        path: PathBuf,
-        /// The problem.
-        problem: ElfProblem,
+        /// Why not.
+        why: String,
     },
 }
 
@@ -89,22 +67,31 @@ pub fn check_library(
     let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
     let opened = trust::open(files, path, trusted).map_err(|error| match error {
         TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
-        TrustError::NotAFile(found) => CheckError::NotAFile { path: real(), found },
+        TrustError::NotAFile(found) => {
+            CheckError::Unfit { path: real(), why: format!("is {found}, not a file") }
+        }
         TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
     });
     let (file, real, status) = opened?;
+    // The dynamic linker opens the very file that was checked, by its number there.
     if files.status(Path::new("/proc/self/fd")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
-        return Err(CheckError::NoProc { path: real });
+        let why = "cannot be loaded, as /proc is not mounted here; mount it, also in a container or a chroot";
+        return Err(CheckError::Unfit { path: real, why: why.to_owned() });
     }
     if status.len > MAX_LIBRARY_BYTES {
-        return Err(CheckError::TooLarge { path: real, found: status.len });
+        let found = status.len;
+        let why = format!("has {found} bytes, more than the {MAX_LIBRARY_BYTES} that a plugin may have");
+        return Err(CheckError::Unfit { path: real, why });
     }
     if let Some(sha256) = known().get(&identity(&status)).cloned() {
         return Ok(CheckedLibrary { file, path: real, bytes: status.len, sha256, status });
     }
     let bytes = retried(files, |_| read_all(&*file, status.len))
         .map_err(|source| CheckError::Unreadable { path: real.clone(), source })?;
-    elf::check(&bytes).map_err(|problem| CheckError::Elf { path: real.clone(), problem })?;
+    elf::check(&bytes).map_err(|problem| CheckError::Unfit {
+        path: real.clone(),
+        why: format!("cannot be loaded: {problem}"),
+    })?;
     let sha256 = hexadecimal(&Sha256::digest(&bytes));
     known().insert(identity(&status), sha256.clone());
     let bytes = bytes.len() as u64;

@@ -7,45 +7,10 @@ use object::elf::{FileHeader64, ET_DYN, PT_DYNAMIC, PT_LOAD, SHT_NOBITS};
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader};
 use object::Endianness;
 
-/// Why a file is no library that can be loaded here.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum ElfProblem {
-    /// It is something else, such as a program or an object file.
-    #[error("it is {found}, not a shared library")]
-    NotLibrary {
-        /// Its apparent kind.
-        found: &'static str,
-    },
-    /// It was built for another machine.
-    #[error("it was built for {found}, and this machine is {expected}")]
-    OtherMachine {
-        /// The machine that it was built for.
-        found: String,
-        /// The kind of this machine.
-        expected: String,
-    },
-    /// A part of it is missing.
-    #[error("it is cut short: its {part} should reach to byte {end}, and the file has {len}; copy it again")]
-    CutShort {
-        /// The missing part.
-        part: String,
-        /// The offset at which that should end.
-        end: u64,
-        /// Length of the file.
-        len: u64,
-    },
-    /// Its headers contradict themselves.
-    #[error("its headers are damaged: {text}")]
-    Damaged {
-        /// In what way.
-        text: String,
-    },
-}
-
 type Header = FileHeader64<Endianness>;
 
 /// Checks that `bytes` are a whole shared library for this machine.
-pub(crate) fn check(bytes: &[u8]) -> Result<(), ElfProblem> {
+pub(crate) fn check(bytes: &[u8]) -> Result<(), String> {
     check_ident(bytes)?;
     let header = Header::parse(bytes).map_err(|error| damaged(&error))?;
     let endian = header.endian().map_err(|error| damaged(&error))?;
@@ -57,9 +22,9 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), ElfProblem> {
 }
 
 /// The first bytes: the magic ones, the width and the byte order of the machine.
-fn check_ident(bytes: &[u8]) -> Result<(), ElfProblem> {
+fn check_ident(bytes: &[u8]) -> Result<(), String> {
     if !bytes.starts_with(b"\x7fELF") {
-        return Err(ElfProblem::NotLibrary { found: looks_like(bytes) });
+        return Err(not_library(looks_like(bytes)));
     }
     if bytes.len() < size_of::<Header>() {
         return Err(cut_short("header", size_of::<Header>() as u64, bytes.len() as u64));
@@ -70,9 +35,9 @@ fn check_ident(bytes: &[u8]) -> Result<(), ElfProblem> {
         (Some(class), Some(order)) => {
             let order = if *order == 2 { "big-endian" } else { "little-endian" };
             let found = format!("a {order} machine of {} bits", if *class == 1 { "32" } else { "64" });
-            Err(ElfProblem::OtherMachine { found, expected: std::env::consts::ARCH.to_owned() })
+            Err(other_machine(&found))
         }
-        _ => Err(ElfProblem::NotLibrary { found: "too short" }),
+        _ => Err(not_library("too short")),
     }
 }
 
@@ -99,7 +64,7 @@ const MACHINES: [(u16, &str); 8] = [
     (object::elf::EM_ARM, "arm"),
 ];
 
-fn check_machine(number: u16) -> Result<(), ElfProblem> {
+fn check_machine(number: u16) -> Result<(), String> {
     let expected = std::env::consts::ARCH;
     let name = MACHINES.iter().find(|(known, _)| *known == number).map(|(_, name)| *name);
     // A machine that the list does not know is left to the linker.
@@ -107,10 +72,10 @@ fn check_machine(number: u16) -> Result<(), ElfProblem> {
         return Ok(());
     }
     let found = name.map_or_else(|| format!("machine {number}"), str::to_owned);
-    Err(ElfProblem::OtherMachine { found, expected: expected.to_owned() })
+    Err(other_machine(&found))
 }
 
-fn check_type(number: u16) -> Result<(), ElfProblem> {
+fn check_type(number: u16) -> Result<(), String> {
     let found = match number {
         ET_DYN => return Ok(()),
         object::elf::ET_EXEC => "a program",
@@ -118,11 +83,11 @@ fn check_type(number: u16) -> Result<(), ElfProblem> {
         object::elf::ET_CORE => "a core dump",
         _ => "an ELF file of an unknown type",
     };
-    Err(ElfProblem::NotLibrary { found })
+    Err(not_library(found))
 }
 
 /// Both tables of headers lie inside the file.
-fn check_tables(header: &Header, endian: Endianness, len: u64) -> Result<(), ElfProblem> {
+fn check_tables(header: &Header, endian: Endianness, len: u64) -> Result<(), String> {
     let sections = (header.e_shoff(endian), header.e_shentsize(endian), header.e_shnum(endian));
     let segments = (header.e_phoff(endian), header.e_phentsize(endian), header.e_phnum(endian));
     for (part, (offset, entry, count)) in [("program headers", segments), ("section headers", sections)] {
@@ -131,7 +96,7 @@ fn check_tables(header: &Header, endian: Endianness, len: u64) -> Result<(), Elf
     Ok(())
 }
 
-fn check_segments(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), ElfProblem> {
+fn check_segments(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), String> {
     let segments = header.program_headers(endian, bytes).map_err(|error| damaged(&error))?;
     let mut loadable = false;
     let mut dynamic = false;
@@ -141,17 +106,16 @@ fn check_segments(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(
         loadable |= segment.p_type(endian) == PT_LOAD;
         dynamic |= segment.p_type(endian) == PT_DYNAMIC;
         if segment.p_type(endian) == PT_LOAD && segment.p_memsz(endian) < file_bytes {
-            let text = format!("segment {number} has more bytes in the file than in memory");
-            return Err(ElfProblem::Damaged { text });
+            return Err(damaged(&format!("segment {number} has more bytes in the file than in memory")));
         }
     }
     match loadable && dynamic {
         true => Ok(()),
-        false => Err(ElfProblem::Damaged { text: "nothing in it can be loaded".to_owned() }),
+        false => Err(damaged(&"nothing in it can be loaded")),
     }
 }
 
-fn check_sections(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), ElfProblem> {
+fn check_sections(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(), String> {
     let sections = header.section_headers(endian, bytes).map_err(|error| damaged(&error))?;
     for (number, section) in sections.iter().enumerate() {
         if section.sh_type(endian) != SHT_NOBITS && section.sh_type(endian) != object::elf::SHT_NULL {
@@ -162,7 +126,7 @@ fn check_sections(header: &Header, endian: Endianness, bytes: &[u8]) -> Result<(
     Ok(())
 }
 
-fn check_range(part: &str, offset: u64, bytes: u64, len: u64) -> Result<(), ElfProblem> {
+fn check_range(part: &str, offset: u64, bytes: u64, len: u64) -> Result<(), String> {
     let end = offset.saturating_add(bytes);
     if end > len {
         Err(cut_short(part, end, len))
@@ -171,12 +135,20 @@ fn check_range(part: &str, offset: u64, bytes: u64, len: u64) -> Result<(), ElfP
     }
 }
 
-fn cut_short(part: &str, end: u64, len: u64) -> ElfProblem {
-    ElfProblem::CutShort { part: part.to_owned(), end, len }
+fn cut_short(part: &str, end: u64, len: u64) -> String {
+    format!("it is cut short: its {part} should reach to byte {end}, and the file has {len}; copy it again")
 }
 
-fn damaged(error: &object::read::Error) -> ElfProblem {
-    ElfProblem::Damaged { text: error.to_string() }
+fn damaged(why: &dyn std::fmt::Display) -> String {
+    format!("its headers are damaged: {why}")
+}
+
+fn not_library(found: &str) -> String {
+    format!("it is {found}, not a shared library")
+}
+
+fn other_machine(found: &str) -> String {
+    format!("it was built for {found}, and this machine is {}", std::env::consts::ARCH)
 }
 
 #[cfg(test)]
@@ -188,7 +160,7 @@ mod tests {
         std::fs::read("/proc/self/exe").unwrap()
     }
 
-    fn problem(bytes: &[u8]) -> ElfProblem {
+    fn problem(bytes: &[u8]) -> String {
         check(bytes).unwrap_err()
     }
 
@@ -204,7 +176,7 @@ mod tests {
         for cut in [1, 4, 5, 16, 63, 64, 65, 500, 4096, len / 3, len / 2, len - 4097, len - 65, len - 1] {
             assert!(check(&whole[..cut]).is_err(), "cut to {cut} of {len}");
         }
-        let text = problem(&whole[..len - 1]).to_string();
+        let text = problem(&whole[..len - 1]);
         assert!(text.starts_with("it is cut short: its section headers should reach to byte"), "{text}");
     }
 
@@ -217,7 +189,7 @@ mod tests {
             (b"!<arch>\n", "it is a static library, not a shared library"),
             (b"\0\x01\x02", "it is something else, not a shared library"),
         ] {
-            assert_eq!(problem(bytes).to_string(), text);
+            assert_eq!(problem(bytes), text);
         }
     }
 
@@ -227,7 +199,7 @@ mod tests {
         let with = |place: usize, value: u8| {
             let mut bytes = whole.clone();
             bytes[place] = value;
-            problem(&bytes).to_string()
+            problem(&bytes)
         };
         let here = std::env::consts::ARCH;
         assert_eq!(with(18, 22), format!("it was built for s390x, and this machine is {here}"));

@@ -2,10 +2,10 @@
 
 use super::check::{check_library, CheckError, CheckedLibrary};
 use super::checked_scheme::CheckedScheme;
-use super::load::{load, LoadError};
+use super::load::load;
 use super::manifest::{Manifest, PluginKind};
 use super::search::{Discovery, FoundPlugin, PassedOver, PATH_VARIABLE};
-use super::{ManifestError, OptionError};
+use super::ManifestError;
 use scr_base::env::{Env, Trusted};
 use scr_base::fs::MayPass;
 use scr_config::param::{self, nearest, Params};
@@ -46,44 +46,17 @@ pub enum PluginLoadError {
     /// Its manifest cannot be used.
     #[error(transparent)]
     Manifest(#[from] ManifestError),
-    /// It was built for another version of the plugin interface, as its manifest says.
-    #[error(
-        "{}: the {kind} {name} was built for version {found} of the plugin interface, and this scr has {API_VERSION}",
-        path.display()
-    )]
-    OtherVersion {
-        /// The manifest.
-        path: PathBuf,
-        /// Its kind.
-        kind: PluginKind,
-        /// Its name.
-        name: String,
-        /// The version it was built for.
-        found: scr_plugin_api::abi::ApiVersion,
-    },
     /// Its library must not be loaded.
     #[error(transparent)]
     Check(#[from] CheckError),
-    /// Its library cannot be loaded.
-    #[error(transparent)]
-    Load(#[from] LoadError),
-    /// Manifest and library contradict each other.
-    #[error("{}: the manifest says {claimed}, and the library {} {found}; install the two that belong together", path.display(), library.display())]
-    Contradiction {
-        /// The manifest.
-        path: PathBuf,
-        /// The library.
-        library: PathBuf,
-        /// The value in the manifest.
-        claimed: String,
-        /// The value in the library.
-        found: String,
-    },
+    /// It cannot be loaded, or is not what its manifest says.
+    #[error("{0}")]
+    Unusable(String),
     /// Its options are not allowed.
-    #[error("{}", errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    #[error("{}", errors.join("; "))]
     Options {
         /// The fault of each.
-        errors: Vec<OptionError>,
+        errors: Vec<String>,
     },
     /// The plugin itself refuses.
     #[error("the {kind} {name} refuses: {error}")]
@@ -208,8 +181,10 @@ impl FoundPlugin {
         if API_VERSION.works_with(abi) {
             return Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?);
         }
-        let (path, name) = (self.manifest_path.clone(), name.clone());
-        Err(PluginLoadError::OtherVersion { path, kind, name, found: abi })
+        Err(PluginLoadError::Unusable(format!(
+            "{}: the {kind} {name} was built for version {abi} of the plugin interface, and this scr has {API_VERSION}",
+            self.manifest_path.display()
+        )))
     }
 
     /// Checks and loads it on this process alone.
@@ -227,7 +202,7 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn load(manifest: &Manifest, path: &Path, library: &CheckedLibrary) -> Result<Self, PluginLoadError> {
-        let plugin = load(library)?;
+        let plugin = load(library).map_err(PluginLoadError::Unusable)?;
         let open = Self {
             manifest: manifest.clone(),
             path: library.path.clone(),
@@ -236,10 +211,11 @@ impl OpenPlugin {
         };
         match open.contradiction() {
             None => Ok(open),
-            Some((claimed, found)) => {
-                let (path, library) = (path.to_owned(), open.path);
-                Err(PluginLoadError::Contradiction { path, library, claimed, found })
-            }
+            Some((claimed, found)) => Err(PluginLoadError::Unusable(format!(
+                "{}: the manifest says {claimed}, and the library {} {found}; install the two that belong together",
+                path.display(),
+                open.path.display()
+            ))),
         }
     }
 

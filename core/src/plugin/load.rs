@@ -15,68 +15,10 @@ use nix::unistd::gettid;
 use scr_base::fs::Status;
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
 use scr_plugin_api::held;
+use std::fmt::Display;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Mutex;
-
-/// Why a library that passed the checks could not be loaded.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum LoadError {
-    /// The dynamic linker refuses it.
-    #[error("the library {} cannot be loaded: {text}", path.display())]
-    Linker {
-        /// Which.
-        path: PathBuf,
-        /// The error of the linker.
-        text: String,
-    },
-    /// It is a library, but no plugin.
-    #[error("the library {} is no scr plugin: it does not export one (see export_scheme! in scr-plugin-api)", path.display())]
-    NotAPlugin {
-        /// Which.
-        path: PathBuf,
-    },
-    /// It was built against another version of the boundary.
-    #[error(
-        "the plugin {} was built for version {found} of the plugin interface, and this scr has {API_VERSION}; \
-         get a plugin for {}.x",
-        path.display(), API_VERSION.major
-    )]
-    OtherVersion {
-        /// Which.
-        path: PathBuf,
-        /// The version it was built for.
-        found: String,
-    },
-    /// It says the right version, but its types are other ones.
-    #[error("the plugin {} does not fit the plugin interface {API_VERSION}: {summary}", path.display())]
-    OtherLayout {
-        /// Which.
-        path: PathBuf,
-        /// The kind of mismatch and where it was found.
-        summary: String,
-    },
-    /// It failed when it was asked what it offers.
-    #[error("the plugin {} failed while it was loaded: {text}", path.display())]
-    Failed {
-        /// Which.
-        path: PathBuf,
-        /// How.
-        text: String,
-    },
-    /// This process has loaded the same file when it held something else.
-    #[error("the library {} was changed after this process had loaded it; start the process again", path.display())]
-    Changed {
-        /// Which.
-        path: PathBuf,
-    },
-    /// The file is on no file system that the linker could read.
-    #[error("the library {} is not a file of the system, so it cannot be loaded", path.display())]
-    NoDescriptor {
-        /// Which.
-        path: PathBuf,
-    },
-}
 
 /// A library in the linker's list.
 struct Loaded {
@@ -93,17 +35,17 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 /// Loads a library and gives the plugin in it. A library that is loaded already is not loaded, nor looked at, again.
 ///
 /// # Errors
-/// [`LoadError`] with the path and the reason.
-pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
-    let path = || library.path.clone();
+/// A text with the path and the reason.
+pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, String> {
+    let path = library.path.display();
     // Held while loading, so that two threads cannot both load the same file.
     let mut loaded = held(&LOADED);
     let known = loaded.iter().position(|known| known.status.identity == library.status.identity);
     let at = match known {
         Some(at) => at,
         None => {
-            let descriptor =
-                library.file.descriptor().map_err(|_| LoadError::NoDescriptor { path: path() })?;
+            let none = |_| format!("the library {path} is not a file of the system, so it cannot be loaded");
+            let descriptor = library.file.descriptor().map_err(none)?;
             let header = open(&library.path, descriptor)?;
             let (status, sha256) = (library.status, library.sha256.clone());
             loaded.push(Loaded { status, sha256, header, plugin: None });
@@ -112,7 +54,9 @@ pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
     };
     let known = &mut loaded[at];
     if known.sha256 != library.sha256 {
-        return Err(LoadError::Changed { path: path() });
+        return Err(format!(
+            "the library {path} was changed after this process had loaded it; start the process again"
+        ));
     }
     match known.plugin {
         Some(plugin) => Ok(plugin),
@@ -120,18 +64,18 @@ pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, LoadError> {
     }
 }
 
-fn plugin_of(path: &Path, header: &LibHeader) -> Result<LoadedPlugin, LoadError> {
+fn plugin_of(path: &Path, header: &LibHeader) -> Result<LoadedPlugin, String> {
     let version = check_version(path, header)?;
     let plugin = LoadedPlugin::of_library(header, version).map_err(|error| explain(path, &error))?;
     if API_VERSION.works_with(plugin.api_version()) {
         Ok(plugin)
     } else {
-        Err(LoadError::OtherVersion { path: path.to_owned(), found: plugin.api_version().to_string() })
+        Err(other_version(path, &plugin.api_version()))
     }
 }
 
 /// Has the linker load the file open as `descriptor`, forever.
-fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, LoadError> {
+fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, String> {
     let name = linker_name(descriptor);
     // All symbols are bound now: a missing one is an error here rather than the end of the process later.
     // SAFETY: initialisers of the library run. It is a whole library that only trusted users could have written,
@@ -139,12 +83,18 @@ fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, L
     let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL) };
     let library = library.map_err(|error| {
         let text = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        LoadError::Linker { path: path.to_owned(), text: text.replace(&name, &path.display().to_string()) }
+        let path = path.display().to_string();
+        format!("the library {path} cannot be loaded: {}", text.replace(&name, &path))
     })?;
     // SAFETY: the symbol of this name, made by the loader's own scheme, is a static that begins with an `AbiHeader`;
     // a reference to it is what `AbiHeaderRef` is.
     let symbol = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) };
-    let header = symbol.map(|symbol| *symbol).map_err(|_| LoadError::NotAPlugin { path: path.to_owned() });
+    let header = symbol.map(|symbol| *symbol).map_err(|_| {
+        format!(
+            "the library {} is no scr plugin: it does not export one (see export_scheme! in scr-plugin-api)",
+            path.display()
+        )
+    });
     // Its code may run from now on for as long as the process, also where the library turned out to be none of ours.
     std::mem::forget(library);
     header?.upgrade().map_err(|error| explain(path, &error))
@@ -161,7 +111,7 @@ fn linker_name(descriptor: BorrowedFd<'_>) -> String {
 }
 
 /// Compares the version first: a description of differing layouts helps nobody.
-fn check_version(path: &Path, header: &LibHeader) -> Result<ApiVersion, LoadError> {
+fn check_version(path: &Path, header: &LibHeader) -> Result<ApiVersion, String> {
     let found = header.version_strings().version.as_str();
     let mut numbers = found.split('.').map(str::parse::<u32>);
     let version = match (numbers.next(), numbers.next()) {
@@ -170,23 +120,33 @@ fn check_version(path: &Path, header: &LibHeader) -> Result<ApiVersion, LoadErro
     };
     match version {
         Some(version) if API_VERSION.works_with(version) => Ok(version),
-        _ => Err(LoadError::OtherVersion { path: path.to_owned(), found: found.to_owned() }),
+        _ => Err(other_version(path, &found)),
     }
 }
 
-fn explain(path: &Path, error: &LibraryError) -> LoadError {
-    let path = path.to_owned();
-    match error {
-        LibraryError::AbiInstability(text) => {
-            LoadError::OtherLayout { path, summary: last_lines(&text.to_string()) }
-        }
+fn other_version(path: &Path, found: &dyn Display) -> String {
+    format!(
+        "the plugin {} was built for version {found} of the plugin interface, and this scr has {API_VERSION}; \
+         get a plugin for {}.x",
+        path.display(),
+        API_VERSION.major
+    )
+}
+
+fn explain(path: &Path, error: &LibraryError) -> String {
+    let path = path.display();
+    let summary = match error {
+        LibraryError::AbiInstability(text) => last_lines(&text.to_string()),
         LibraryError::InvalidAbiHeader(header) => {
-            let found = format!("{}.{}", header.abi_major, header.abi_minor);
-            LoadError::OtherLayout { path, summary: format!("it was built with abi_stable {found}") }
+            format!("it was built with abi_stable {}.{}", header.abi_major, header.abi_minor)
         }
-        LibraryError::RootModule { .. } => LoadError::Failed { path, text: one_line(&error.to_string()) },
-        other => LoadError::OtherLayout { path, summary: last_lines(&other.to_string()) },
-    }
+        LibraryError::RootModule { .. } => {
+            let text = one_line(&error.to_string());
+            return format!("the plugin {path} failed while it was loaded: {text}");
+        }
+        other => last_lines(&other.to_string()),
+    };
+    format!("the plugin {path} does not fit the plugin interface {API_VERSION}: {summary}")
 }
 
 /// The end of a text that may have a hundred thousand letters: there the mismatch itself stands.

@@ -28,11 +28,10 @@ mod trust;
 
 pub use agree::open_together;
 pub use check::{check_library, CheckError, CheckedLibrary};
-pub use elf::ElfProblem;
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
-pub use load::{load, LoadError};
+pub use load::load;
 pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
 pub use named::check_plugins;
-pub use options::{OptionError, OptionSpec, OptionType};
+pub use options::{OptionSpec, OptionType};
 pub use scr_base::env::{Distrust, Trusted};
 pub use search::{Discovery, FoundPlugin, PassedOver, PluginFolder, Shadowed};

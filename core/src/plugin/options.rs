@@ -38,47 +38,6 @@ pub enum OptionType {
     Text,
 }
 
-/// Why a line's options are not a plugin's.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum OptionError {
-    /// The plugin has no such option.
-    #[error("{name}={value}: {plugin} has no option of this name{}", hint(nearest.as_deref(), known))]
-    Unknown {
-        /// As the user wrote it.
-        name: String,
-        /// The value that was set.
-        value: String,
-        /// Kind and name of the plugin.
-        plugin: String,
-        /// The option that was perhaps meant.
-        nearest: Option<String>,
-        /// All options of the plugin.
-        known: Vec<String>,
-    },
-    /// The value is not one of those that the plugin takes.
-    #[error("{name}={value}: {plugin} takes {allowed} here")]
-    NotAllowed {
-        /// Name of the option.
-        name: String,
-        /// The value that was set.
-        value: String,
-        /// Kind and name of the plugin.
-        plugin: String,
-        /// The allowed values.
-        allowed: String,
-    },
-    /// The option is there twice.
-    #[error("{name}={value}: {name} is set already, to {first}; remove one of the two")]
-    Twice {
-        /// Name of the option.
-        name: String,
-        /// The second value.
-        value: String,
-        /// The first value.
-        first: String,
-    },
-}
-
 fn hint(nearest: Option<&str>, known: &[String]) -> String {
     match (nearest, known) {
         (Some(nearest), _) => format!("; did you mean {nearest}?"),
@@ -95,7 +54,7 @@ pub(super) fn read_given<'a>(
     options: &[OptionSpec],
     plugin: &str,
     given: impl IntoIterator<Item = (&'a str, &'a str)>,
-) -> Result<KvTree, Vec<OptionError>> {
+) -> Result<KvTree, Vec<String>> {
     let (mut tree, mut errors) = (KvTree::new(), Vec::new());
     for (name, value) in given {
         errors.extend(take(options, plugin, &mut tree, name, value).err());
@@ -116,21 +75,19 @@ fn take(
     tree: &mut KvTree,
     name: &str,
     value: &str,
-) -> Result<(), OptionError> {
-    let (plugin, value) = (plugin.to_owned(), value.to_owned());
+) -> Result<(), String> {
     let Some(option) = options.iter().find(|option| option.is_called(name)) else {
         let known: Vec<_> = options.iter().map(|option| option.name.clone()).collect();
         let nearest = nearest(name, known.iter().map(String::as_str));
-        return Err(OptionError::Unknown { name: name.to_owned(), value, plugin, nearest, known });
+        let hint = hint(nearest.as_deref(), &known);
+        return Err(format!("{name}={value}: {plugin} has no option of this name{hint}"));
     };
-    let name = option.name.clone();
-    if let Some(first) = tree.text(&name) {
-        return Err(OptionError::Twice { name, value, first: first.to_owned() });
+    let name = &option.name;
+    if let Some(first) = tree.text(name) {
+        return Err(format!("{name}={value}: {name} is set already, to {first}; remove one of the two"));
     }
-    let Some(read) = option.read(&value) else {
-        return Err(OptionError::NotAllowed { name, value, plugin, allowed: option.allowed() });
-    };
-    tree.set(&name, read);
+    let none = || format!("{name}={value}: {plugin} takes {} here", option.allowed());
+    tree.set(name, option.read(value).ok_or_else(none)?);
     Ok(())
 }
 

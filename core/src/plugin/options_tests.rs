@@ -27,7 +27,7 @@ fn errors(given: &[(&str, &str)]) -> Vec<String> {
     let Err(PluginLoadError::Options { errors }) = manifest().options(given.iter().copied()) else {
         panic!("they are taken");
     };
-    errors.iter().map(ToString::to_string).collect()
+    errors
 }
 
 #[test]
