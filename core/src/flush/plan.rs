@@ -133,7 +133,10 @@ impl Flush<'_> {
 
     fn status_of_target(&self, target: &Path) -> Result<Option<Status>, StepError> {
         match self.files().status(target) {
-            Ok(status) if status.kind == Kind::Dir => Err(StepError::InTheWay { path: target.to_owned() }),
+            Ok(status) if status.kind == Kind::Dir => Err(StepError::Other(format!(
+                "{} is a folder, and a file of that name is to be written",
+                target.display()
+            ))),
             Ok(status) => Ok(Some(status)),
             // A problem with the folder is found when it is made.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
@@ -166,15 +169,22 @@ impl Flush<'_> {
             copy.file.record.crc = copy.file.crc.or_else(|| owners.sums.get(&copy.file.name).copied());
         }
         let alike = match (owners.differing.clone(), owners.is_folder.clone()) {
-            (Some((name, first)), _) => Err(StepError::SharedName { name, ranks: [first, me] }),
-            (None, Some((name, other))) => Err(StepError::FolderOfOthers { name, ranks: [me, other] }),
+            (Some((name, first)), _) => Err(format!(
+                "ranks {first} and {me} have different files named {name}; give each rank its own"
+            )),
+            (None, Some((name, other))) => Err(format!(
+                "rank {me} has a file named {name}, and rank {other} files in a folder of that name; give each its own"
+            )),
             (None, None) => match owners.twins.clone().filter(|_| self.ignores_case()) {
-                Some(names) => Err(StepError::Twins { names }),
+                Some([one, other]) => Err(format!(
+                    "the file system of the prefix directory takes {one} and {other} for one file, as it ignores case; give each \
+                     another name"
+                )),
                 None => Ok(()),
             },
         };
         let mut own = owners.folders.iter().flatten();
-        let real = alike.and_then(|()| {
+        let real = alike.map_err(StepError::Other).and_then(|()| {
             Ok(own.try_for_each(|folder| {
                 self.job.prefix.expect_unlinked(self.files(), self.job.env.uid, folder)
             })?)

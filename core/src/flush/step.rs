@@ -3,12 +3,10 @@
 use super::{Flush, FlushError};
 use scr_base::fs::verify::FileError;
 use scr_base::fs::FsError;
-use scr_comm::{AnyError, Rank};
+use scr_comm::AnyError;
 use scr_plugin_api::PluginError;
 use scr_prefix::ledger::Close;
-use scr_prefix::{DatasetDescriptor, FileName, PrefixError};
-use std::path::PathBuf;
-use std::time::Duration;
+use scr_prefix::{DatasetDescriptor, PrefixError};
 
 /// The steps in their order, as messages name them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -65,66 +63,12 @@ pub(crate) enum StepError {
     /// The transport.
     #[error(transparent)]
     Transport(#[from] PluginError),
-    /// Two ranks have different files of one name.
-    #[error("ranks {} and {} have different files named {name}; give each rank its own", ranks[0], ranks[1])]
-    SharedName {
-        /// The file.
-        name: FileName,
-        /// The two.
-        ranks: [Rank; 2],
-    },
-    /// A rank has a file where another one has a folder.
-    #[error(
-        "rank {} has a file named {name}, and rank {} files in a folder of that name; give each its own",
-        ranks[0],
-        ranks[1]
-    )]
-    FolderOfOthers {
-        /// The name.
-        name: FileName,
-        /// The two.
-        ranks: [Rank; 2],
-    },
-    /// The file system takes two names for one.
-    #[error(
-        "the file system of the prefix directory takes {} and {} for one file, as it ignores case; give each another name",
-        names[0],
-        names[1]
-    )]
-    Twins {
-        /// The two.
-        names: [FileName; 2],
-    },
-    /// A folder lies where a file of the dataset belongs.
-    #[error("{} is a folder, and a file of that name is to be written", path.display())]
-    InTheWay {
-        /// The folder.
-        path: PathBuf,
-    },
-    /// No thread could be started for the flush.
-    #[error("no thread could be started: {0}")]
-    Thread(std::io::Error),
-    /// The thread of the flush panicked.
-    #[error("the thread of the flush panicked, which is an error in this library")]
-    Panicked,
     /// Another rank failed, or the flush is not wanted any more.
     #[error("it was cancelled")]
     Cancelled,
-    /// A transfer monitor found an error; its record has only the text.
+    /// Of which only the text is of use.
     #[error("{0}")]
-    Transfer(String),
-    /// The transfers of this node could not be polled.
-    #[error("the transfers in {} could not be polled", control.display())]
-    Unpolled {
-        /// Its control directory.
-        control: PathBuf,
-    },
-    /// The transfers of this node do not get on.
-    #[error("nothing has been copied for {} s: the agent hangs, or a file system", waited.as_secs())]
-    Standing {
-        /// So long.
-        waited: Duration,
-    },
+    Other(String),
 }
 
 impl From<FileError> for StepError {

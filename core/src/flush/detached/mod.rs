@@ -75,7 +75,10 @@ impl Flush<'_> {
             let limit = limit
                 .get_or_insert_with(|| WaitLimit::begin(Duration::MAX, MOST_STANDING, waited, all_moved));
             if !limit.lasts(waited, all_moved) {
-                break if running { Err(StepError::Standing { waited: MOST_STANDING }) } else { Ok(()) };
+                let waited = MOST_STANDING.as_secs();
+                let why =
+                    format!("nothing has been copied for {waited} s: the agent hangs, or a file system");
+                break if running { Err(StepError::Other(why)) } else { Ok(()) };
             }
             if waited >= SILENCE && !std::mem::replace(&mut is_said, true) {
                 self.job.report.notice(&format!(
@@ -117,20 +120,23 @@ impl Flush<'_> {
     /// How the part of this rank has ended. It need not have ended where any has failed.
     fn detached_arrived(&self, run: &RunningFlush, failed: bool) -> Result<(), StepError> {
         if let Running::Detached(Some(Err(error))) = &run.running {
-            return Err(StepError::Transfer(scr_base::describe(error)));
+            return Err(StepError::Other(scr_base::describe(error)));
         }
         let token = &run.record.token;
         let record = record::read(self.files(), self.control, token, self.job.rank().0)?;
         match record.map(|record| record.state) {
             // If it is forgotten, the flush is over, and its outcome stands below the prefix directory.
             None | Some(TransferState::Arrived) => Ok(()),
-            Some(TransferState::Failed(why)) => Err(StepError::Transfer(why)),
+            Some(TransferState::Failed(why)) => Err(StepError::Other(why)),
             Some(TransferState::Copying) if failed => Ok(()),
             Some(TransferState::Copying) => {
                 let ticket = run.ticket.as_deref().unwrap_or_default();
                 match self.transport().poll(ticket)? {
                     CopyState::Failed(error) => Err(error.into()),
-                    _ => Err(StepError::Unpolled { control: self.control.to_owned() }),
+                    _ => Err(StepError::Other(format!(
+                        "the transfers in {} could not be polled",
+                        self.control.display()
+                    ))),
                 }
             }
         }

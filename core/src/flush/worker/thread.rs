@@ -46,7 +46,9 @@ impl RunningWorker {
         });
         self.state = match thread {
             Ok(thread) => WorkerState::Running(thread),
-            Err(error) => WorkerState::Refused(StepError::Thread(error)),
+            Err(error) => {
+                WorkerState::Refused(StepError::Other(format!("no thread could be started: {error}")))
+            }
         };
     }
 
@@ -94,7 +96,10 @@ impl RunningWorker {
     /// Waits for the thread.
     pub(super) fn join(&mut self) -> Result<TaskEnd, StepError> {
         match std::mem::replace(&mut self.state, WorkerState::Joined) {
-            WorkerState::Running(thread) => thread.join().map_err(|_| StepError::Panicked),
+            WorkerState::Running(thread) => thread.join().map_err(|_| {
+                let why = "the thread of the flush panicked, which is an error in this library";
+                StepError::Other(why.to_owned())
+            }),
             WorkerState::Refused(error) => Err(error),
             WorkerState::Ready(_) | WorkerState::Joined => Err(StepError::Cancelled),
         }
