@@ -12,75 +12,58 @@ use scr_base::env::local_time;
 use scr_base::fs::{Files, How};
 use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
 use scr_prefix::FILE_MODE;
-use std::fmt::{Display, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
 /// An entry as a line of `.scr/log`, without its end.
 pub fn line(entry: &LogEntry) -> String {
-    let mut line = String::with_capacity(USUAL_LINE);
-    let _ = write!(line, "{}: host={}, jobid={}", entry.local_time, plain(&entry.host), plain(&entry.job_id));
-    add_fields(&mut line, entry);
-    line
+    joined(&entry.local_time, entry, fields_of(entry).into_iter())
 }
 
 /// An entry as a line of `.scr/events`, without its end. Only the first entry of a run says who runs it.
 pub fn exact_line(entry: &LogEntry) -> String {
-    let mut line = String::with_capacity(USUAL_LINE);
-    line.push_str(&exact_time(entry.micros));
-    let _ = write!(line, ": host={}, jobid={}", plain(&entry.host), plain(&entry.job_id));
-    if let Some(run) = entry.run {
-        let _ = write!(line, ", run={run}");
-    }
-    if [Event::Start, Event::RunStart].iter().any(|begin| entry.name == begin.name()) {
-        let of_run = [("user", &entry.user), ("jobname", &entry.job_name), ("cluster", &entry.cluster)];
-        for (key, text) in of_run.into_iter().filter(|(_, text)| !text.is_empty()) {
-            let _ = write!(line, ", {key}={}", quoted(text));
-        }
-    }
-    add_fields(&mut line, entry);
-    if let Some(scheme) = &entry.scheme {
-        let _ = write!(line, ", scheme={}", quoted(scheme));
-    }
-    line
+    let begins = [Event::Start, Event::RunStart].iter().any(|begin| entry.name == begin.name());
+    let of_run = |text: &String| (begins && !text.is_empty()).then(|| quoted(text));
+    let before = [
+        ("run", entry.run.map(|run| run.to_string())),
+        ("user", of_run(&entry.user)),
+        ("jobname", of_run(&entry.job_name)),
+        ("cluster", of_run(&entry.cluster)),
+    ];
+    let scheme = [("scheme", entry.scheme.as_deref().map(quoted))];
+    joined(&exact_time(entry.micros), entry, before.into_iter().chain(fields_of(entry)).chain(scheme))
 }
 
-/// Room for a line with two paths.
-const USUAL_LINE: usize = 256;
+fn joined(
+    time: &str,
+    entry: &LogEntry,
+    fields: impl Iterator<Item = (&'static str, Option<String>)>,
+) -> String {
+    let begin = format!("{time}: host={}, jobid={}", plain(&entry.host), plain(&entry.job_id));
+    let given = fields.filter_map(|(key, value)| Some(format!(", {key}={}", value?)));
+    given.fold(begin, |line, field| line + &field)
+}
 
-fn add_fields(line: &mut String, entry: &LogEntry) {
-    let mut add = |key: &str, value: &dyn Display| {
-        let _ = write!(line, ", {key}={value}");
-    };
-    add(if entry.kind == LogKind::Event { EVENT } else { TRANSFER }, &plain(&entry.name));
-    if let Some(note) = &entry.note {
-        add("note", &quoted(note));
-    }
-    for (key, place) in [("from", &entry.from), ("to", &entry.to)] {
-        if let Some(place) = place {
-            add(key, &plain(place));
-        }
-    }
-    if let Some(id) = entry.dataset {
-        add("dset", &id);
-    }
-    if let Some(name) = &entry.dataset_name {
-        add("name", &quoted(name));
-    }
-    if let Some(seconds) = entry.seconds {
-        add("secs", &format_args!("{seconds:.6}"));
-    }
-    if let Some(bytes) = entry.bytes {
+/// The fields that both logs have, in the order of C SCR.
+fn fields_of(entry: &LogEntry) -> [(&'static str, Option<String>); 11] {
+    let place = |place: &Option<String>| place.as_deref().map(plain);
+    let text = |text: &Option<String>| text.as_deref().map(quoted);
+    let count = |count: Option<u64>| count.map(|count| count.to_string());
+    [
+        (if entry.kind == LogKind::Event { EVENT } else { TRANSFER }, Some(plain(&entry.name))),
+        ("note", text(&entry.note)),
+        ("from", place(&entry.from)),
+        ("to", place(&entry.to)),
+        ("dset", count(entry.dataset)),
+        ("name", text(&entry.dataset_name)),
+        ("secs", entry.seconds.map(|seconds| format!("{seconds:.6}"))),
         // C SCR counts them in floating point.
-        add("bytes", &format_args!("{bytes}.000000"));
-    }
-    let counts = [("files", entry.files), ("procs", entry.processes), ("nodes", entry.nodes)];
-    for (key, count) in counts {
-        if let Some(count) = count {
-            add(key, &count);
-        }
-    }
+        ("bytes", entry.bytes.map(|bytes| format!("{bytes}.000000"))),
+        ("files", count(entry.files)),
+        ("procs", count(entry.processes)),
+        ("nodes", count(entry.nodes)),
+    ]
 }
 
 /// `2026-11-21T02:28:24.123456Z`, of microseconds since the epoch.
@@ -113,23 +96,9 @@ pub enum LineError {
     /// It does not begin with a time.
     #[error("it does not begin with a time such as 2026-11-21T03:28:24")]
     NoTime,
-    /// It says neither event nor transfer.
-    #[error("it names neither an event nor a transfer")]
-    NoName,
-    /// A part of it is no `key=value` that is known.
-    #[error("`{text}' is no field of the log")]
-    NotAField {
-        /// That part, and what follows.
-        text: String,
-    },
-    /// A field is no number.
-    #[error("{key} holds `{found}', which is not a number")]
-    NotANumber {
-        /// The field.
-        key: String,
-        /// The text that was found.
-        found: String,
-    },
+    /// A field of it is none, or is missing.
+    #[error("{0}")]
+    Field(String),
 }
 
 /// Reads a line of either log. Fields that it does not have are empty in the entry; one of `.scr/log` has no
@@ -169,7 +138,7 @@ fn fields(mut entry: LogEntry, rest: &str) -> Result<LogEntry, LineError> {
         rest = after;
     }
     if entry.name.is_empty() {
-        return Err(LineError::NoName);
+        return Err(LineError::Field("it names neither an event nor a transfer".to_owned()));
     }
     Ok(entry)
 }
@@ -184,7 +153,7 @@ fn micros_of(text: &str) -> Option<u64> {
 
 /// The first field, and what follows it. Its key may be one of a later version, which is none of [`KEYS`].
 fn field(text: &str) -> Result<(&str, String, &str), LineError> {
-    let none = || LineError::NotAField { text: text.to_owned() };
+    let none = || LineError::Field(format!("`{text}' is no field of the log"));
     let (key, rest) = text.split_once('=').ok_or_else(none)?;
     if key.is_empty() || !key.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'_') {
         return Err(none());
@@ -230,7 +199,7 @@ fn next_field(text: &str) -> usize {
 }
 
 fn take(entry: &mut LogEntry, key: &str, value: String) -> Result<(), LineError> {
-    let bad = || LineError::NotANumber { key: key.to_owned(), found: value.clone() };
+    let bad = || LineError::Field(format!("{key} holds `{value}', which is not a number"));
     let count = || value.parse::<u64>().map(Some).map_err(|_| bad());
     match key {
         "host" => entry.host = value,
