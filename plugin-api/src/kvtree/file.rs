@@ -25,62 +25,9 @@ const CRC_LEN: usize = 4;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileFormError {
-    /// Not even a header.
-    #[error("the file has {found} bytes, and its header alone takes {least}")]
-    TooShort {
-        /// Bytes that are there.
-        found: usize,
-        /// Bytes of the header.
-        least: usize,
-    },
-    /// Some other kind of file.
-    #[error("the file begins with {found:#010x} where an SCR file begins with {expected:#010x}")]
-    Magic {
-        /// The value that was found.
-        found: u32,
-        /// The expected value.
-        expected: u32,
-    },
-    /// An SCR file that holds no tree.
-    #[error("the file is of type {found}, and a tree is of type {expected}")]
-    Type {
-        /// The value that was found.
-        found: u16,
-        /// The expected value.
-        expected: u16,
-    },
-    /// Written by a release to come.
-    #[error("the file has format version {found}, and this release reads version {expected}")]
-    Version {
-        /// The value that was found.
-        found: u16,
-        /// The expected value.
-        expected: u16,
-    },
-    /// The length is not what the header says.
-    #[error("the file has {found} bytes, and its header says {expected}")]
-    Size {
-        /// Bytes that are there.
-        found: u64,
-        /// The value in the header.
-        expected: u64,
-    },
-    /// Flags that this release does not know.
-    #[error("the file has flags {found:#x}, and this release knows {known:#x}")]
-    Flags {
-        /// The value that was found.
-        found: u32,
-        /// The supported value.
-        known: u32,
-    },
-    /// The checksum is wrong.
-    #[error("the file's bytes have CRC32 {found:#010x}, and {expected:#010x} was stored with them")]
-    Crc {
-        /// The checksum of the bytes.
-        found: u32,
-        /// As stored.
-        expected: u32,
-    },
+    /// A field of the header, the length or the checksum is wrong.
+    #[error("{0}")]
+    Form(String),
     /// The bytes between header and checksum are no tree.
     #[error("the file's header is right, but what follows is not a tree")]
     Tree(#[from] UnpackError),
@@ -112,7 +59,7 @@ impl KvTree {
     pub fn from_file_bytes(bytes: &[u8]) -> Result<KvTree, FileFormError> {
         let (tree, used) = Self::from_file_prefix(bytes)?;
         if used != bytes.len() {
-            return Err(FileFormError::Size { found: bytes.len() as u64, expected: used as u64 });
+            return Err(wrong_size(bytes, used as u64));
         }
         Ok(tree)
     }
@@ -127,24 +74,35 @@ impl KvTree {
     pub fn from_file_prefix(bytes: &[u8]) -> Result<(KvTree, usize), FileFormError> {
         let header = Header::read(bytes)?;
         let file = usize::try_from(header.size).ok().and_then(|size| bytes.get(..size));
-        let Some(file) = file else {
-            return Err(FileFormError::Size { found: bytes.len() as u64, expected: header.size });
-        };
-        let too_short = FileFormError::TooShort { found: file.len(), least: HEADER_LEN + header.crc_len() };
+        let file = file.ok_or_else(|| wrong_size(bytes, header.size))?;
         let end = file.len().checked_sub(header.crc_len()).filter(|&end| end >= HEADER_LEN);
-        let (checked, stored) = file.split_at(end.ok_or(too_short)?);
+        let (checked, stored) =
+            file.split_at(end.ok_or_else(|| too_short(file, HEADER_LEN + header.crc_len()))?);
         if let Ok(stored) = stored.try_into() {
             let (found, expected) = (crc32fast::hash(checked), u32::from_be_bytes(stored));
             if found != expected {
-                return Err(FileFormError::Crc { found, expected });
+                return Err(FileFormError::Form(format!(
+                    "the file's bytes have CRC32 {found:#010x}, and {expected:#010x} was stored with them"
+                )));
             }
         }
         if header.flags & !FLAG_CRC != 0 {
-            return Err(FileFormError::Flags { found: header.flags, known: FLAG_CRC });
+            let found = header.flags;
+            return Err(FileFormError::Form(format!(
+                "the file has flags {found:#x}, and this release knows {FLAG_CRC:#x}"
+            )));
         }
         let tree = Self::unpack(checked.get(HEADER_LEN..).unwrap_or_default())?;
         Ok((tree, file.len()))
     }
+}
+
+fn wrong_size(bytes: &[u8], expected: u64) -> FileFormError {
+    FileFormError::Form(format!("the file has {} bytes, and its header says {expected}", bytes.len()))
+}
+
+fn too_short(bytes: &[u8], least: usize) -> FileFormError {
+    FileFormError::Form(format!("the file has {} bytes, and its header alone takes {least}", bytes.len()))
 }
 
 /// The variable fields of the header.
@@ -156,20 +114,26 @@ struct Header {
 impl Header {
     fn read(bytes: &[u8]) -> Result<Header, FileFormError> {
         let Some(header) = bytes.first_chunk::<HEADER_LEN>() else {
-            return Err(FileFormError::TooShort { found: bytes.len(), least: HEADER_LEN });
+            return Err(too_short(bytes, HEADER_LEN));
         };
         let [m0, m1, m2, m3, t0, t1, v0, v1, size @ .., f0, f1, f2, f3] = *header;
         let magic = u32::from_be_bytes([m0, m1, m2, m3]);
         if magic != MAGIC {
-            return Err(FileFormError::Magic { found: magic, expected: MAGIC });
+            return Err(FileFormError::Form(format!(
+                "the file begins with {magic:#010x} where an SCR file begins with {MAGIC:#010x}"
+            )));
         }
         let file_type = u16::from_be_bytes([t0, t1]);
         if file_type != TYPE_TREE {
-            return Err(FileFormError::Type { found: file_type, expected: TYPE_TREE });
+            return Err(FileFormError::Form(format!(
+                "the file is of type {file_type}, and a tree is of type {TYPE_TREE}"
+            )));
         }
         let version = u16::from_be_bytes([v0, v1]);
         if version != VERSION {
-            return Err(FileFormError::Version { found: version, expected: VERSION });
+            return Err(FileFormError::Form(format!(
+                "the file has format version {version}, and this release reads version {VERSION}"
+            )));
         }
         Ok(Header { size: u64::from_be_bytes(size), flags: u32::from_be_bytes([f0, f1, f2, f3]) })
     }

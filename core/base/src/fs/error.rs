@@ -282,7 +282,10 @@ mod tests {
         let path = || PathBuf::from("/dev/shm/user1");
         let errors = [
             FsError::TooLarge { path: path(), found: 9, most: 8 },
-            FsError::Tree { path: path(), source: FileFormError::TooShort { found: 0, least: 20 } },
+            FsError::Tree {
+                path: path(),
+                source: FileFormError::Form("the file has 0 bytes, and its header alone takes 20".to_owned()),
+            },
             FsError::Field {
                 doing: "use",
                 path: path(),
