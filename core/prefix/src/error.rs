@@ -3,7 +3,6 @@
 use crate::ledger::Refusal;
 use scr_base::fs::verify::FileError;
 use scr_base::fs::FsError;
-use scr_comm::Rank;
 use std::path::PathBuf;
 
 /// Why a file below the prefix directory could not be read or written.
@@ -100,94 +99,7 @@ pub enum PrefixError {
         /// Which file.
         path: PathBuf,
         /// The fault.
-        reason: Rank2FileFault,
-    },
-}
-
-/// The fault of a list of files.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Rank2FileFault {
-    /// Written by another number of ranks than another part says, or than was asked for.
-    #[error("it was written by {found} ranks where {expected} are expected")]
-    Ranks {
-        /// As written.
-        found: u32,
-        /// As expected.
-        expected: u32,
-    },
-    /// A rank that the run did not have.
-    #[error("it lists rank {rank}, and the run had {ranks} ranks")]
-    NoSuchRank {
-        /// The rank, as written.
-        rank: String,
-        /// Number of ranks.
-        ranks: u32,
-    },
-    /// A rank is in two of the lists.
-    #[error("rank {rank} is listed twice")]
-    RankTwice {
-        /// Which.
-        rank: Rank,
-    },
-    /// Some ranks are in no list.
-    #[error("{missing} of {ranks} ranks are not listed, the first is rank {first}")]
-    RanksMissing {
-        /// How many.
-        missing: u32,
-        /// The number of all ranks.
-        ranks: u32,
-        /// The lowest of them.
-        first: Rank,
-    },
-    /// The list is on another level than the one above it says.
-    #[error("it has level {found} where {expected} is expected")]
-    Level {
-        /// As written.
-        found: u32,
-        /// As expected.
-        expected: String,
-    },
-    /// A list below would not be one of the dataset's own.
-    #[error("it leads to `{name}', which is not the name of a list of files")]
-    PartName {
-        /// The name, as written.
-        name: String,
-    },
-    /// Two lists lead to the same one.
-    #[error("the list `{name}' is led to twice")]
-    PartTwice {
-        /// The name, as written.
-        name: String,
-    },
-    /// A file's name leads out of the prefix directory, or nowhere.
-    #[error("rank {rank} has the file `{name}', which is not a path below the prefix directory")]
-    NameOutside {
-        /// The owner of the file.
-        rank: Rank,
-        /// Its name.
-        name: String,
-    },
-    /// A file's name is too long for C SCR to read.
-    #[error("rank {rank} has a file with a name of {found} bytes, and {most} are allowed: `{name}'")]
-    NameTooLong {
-        /// The owner of the file.
-        rank: Rank,
-        /// Its name.
-        name: String,
-        /// Its length.
-        found: usize,
-        /// The limit.
-        most: usize,
-    },
-    /// One name refers to two files.
-    #[error("the file `{name}' is listed for rank {first} and for rank {second}, not with the same size and checksum")]
-    NameTwice {
-        /// The name.
-        name: String,
-        /// One rank.
-        first: Rank,
-        /// The other one; it may be the same.
-        second: Rank,
+        reason: String,
     },
 }
 
@@ -259,7 +171,7 @@ mod tests {
             PrefixError::Version { path: path(), found: 3, expected: 2 },
             PrefixError::WrongDataset { path: path(), found: 3, expected: 2 },
             PrefixError::Missing { path: path() },
-            PrefixError::Rank2File { path: path(), reason: Rank2FileFault::RankTwice { rank: Rank(7) } },
+            PrefixError::Rank2File { path: path(), reason: crate::rank2file::rank_twice(scr_comm::Rank(7)) },
         ];
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(
@@ -274,37 +186,6 @@ mod tests {
         // The first is what a later release has written.
         let damage: Vec<_> = errors.iter().map(PrefixError::is_damage).collect();
         assert_eq!(damage, [false, true, true, true]);
-    }
-
-    #[test]
-    fn every_fault_of_a_list_of_files_names_what_it_found() {
-        let name = || "a/b".to_owned();
-        let faults = [
-            Rank2FileFault::Ranks { found: 4, expected: 8 },
-            Rank2FileFault::NoSuchRank { rank: "x".to_owned(), ranks: 4 },
-            Rank2FileFault::RanksMissing { missing: 2, ranks: 4, first: Rank(1) },
-            Rank2FileFault::Level { found: 3, expected: "0".to_owned() },
-            Rank2FileFault::PartName { name: name() },
-            Rank2FileFault::PartTwice { name: name() },
-            Rank2FileFault::NameOutside { rank: Rank(1), name: name() },
-            Rank2FileFault::NameTooLong { rank: Rank(1), name: name(), found: 2000, most: 1023 },
-            Rank2FileFault::NameTwice { name: name(), first: Rank(1), second: Rank(2) },
-        ];
-        let texts: Vec<_> = faults.iter().map(ToString::to_string).collect();
-        assert_eq!(
-            texts,
-            [
-                "it was written by 4 ranks where 8 are expected",
-                "it lists rank x, and the run had 4 ranks",
-                "2 of 4 ranks are not listed, the first is rank 1",
-                "it has level 3 where 0 is expected",
-                "it leads to `a/b', which is not the name of a list of files",
-                "the list `a/b' is led to twice",
-                "rank 1 has the file `a/b', which is not a path below the prefix directory",
-                "rank 1 has a file with a name of 2000 bytes, and 1023 are allowed: `a/b'",
-                "the file `a/b' is listed for rank 1 and for rank 2, not with the same size and checksum",
-            ]
-        );
     }
 }
 

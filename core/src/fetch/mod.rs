@@ -38,8 +38,7 @@ pub(crate) use scr_prefix::ledger::Candidate;
 use scr_prefix::ledger::{self, Candidates, Committed, Doubts, LedgerDir, Proof, Request};
 use scr_prefix::rank2file::{self, Leaf};
 use scr_prefix::{
-    DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Rank2FileFault, Seq,
-    Summary,
+    DatasetDescriptor, FileName, Index, Overwritten, Prefix, PrefixError, PrefixFile, Seq, Summary,
 };
 use serde::{Deserialize, Serialize};
 use shared::Mine;
@@ -354,8 +353,8 @@ impl Fetch<'_> {
         let twice =
             || writers.windows(2).find(|two| two[0] == two[1]).map_or(self.comm.rank(), |two| Rank(two[0]));
         let reason = match missing {
-            Some(first) => Rank2FileFault::RanksMissing { missing: 1, ranks, first },
-            None => Rank2FileFault::RankTwice { rank: twice() },
+            Some(first) => rank2file::ranks_missing(1, ranks, first),
+            None => rank2file::rank_twice(twice()),
         };
         PrefixError::Rank2File { path: self.prefix.rank2file(id), reason }
     }

@@ -17,7 +17,6 @@ pub use read::{lists_in, parts_in};
 pub(crate) use write::write_maps;
 pub use write::FAN_OUT;
 
-use super::error::Rank2FileFault;
 use super::{FileName, FileNameFault, Prefix, PrefixError, Summary, MAX_NAME_BYTES};
 use scr_base::fs::verify::{open_whole, FileError};
 use scr_base::fs::Files;
@@ -138,22 +137,39 @@ impl Rank2File {
 /// More at a time from each of many nodes make a file system no faster.
 const LOOKS_AT_A_TIME: u32 = 8;
 
-fn fault(path: &Path, reason: Rank2FileFault) -> PrefixError {
+fn fault(path: &Path, reason: String) -> PrefixError {
     PrefixError::Rank2File { path: path.to_owned(), reason }
 }
 
 /// Checks that a name refers to one file only.
+/// The fault of lists that lack ranks.
+pub fn ranks_missing(missing: u32, ranks: u32, first: Rank) -> String {
+    format!("{missing} of {ranks} ranks are not listed, the first is rank {first}")
+}
+
+/// The fault of lists that have a rank twice.
+pub fn rank_twice(rank: Rank) -> String {
+    format!("rank {rank} is listed twice")
+}
+
+fn other_ranks(found: u32, expected: u32) -> String {
+    format!("it was written by {found} ranks where {expected} are expected")
+}
+
 #[derive(Default)]
 struct Names {
     seen: HashMap<FileName, (Rank, Option<u64>, Option<u32>)>,
 }
 
 impl Names {
-    fn add(&mut self, rank: Rank, file: &PrefixFile) -> Result<(), Rank2FileFault> {
+    fn add(&mut self, rank: Rank, file: &PrefixFile) -> Result<(), String> {
         match self.seen.insert(file.name.clone(), (rank, file.bytes, file.crc)) {
             // An application may write one file from all ranks, but no rank has it twice.
             Some((first, bytes, crc)) if first == rank || (bytes, crc) != (file.bytes, file.crc) => {
-                Err(Rank2FileFault::NameTwice { name: file.name.to_string(), first, second: rank })
+                Err(format!(
+                    "the file `{}' is listed for rank {first} and for rank {rank}, not with the same size and checksum",
+                    file.name
+                ))
             }
             _ => Ok(()),
         }
@@ -161,12 +177,17 @@ impl Names {
 }
 
 /// A name that a list has for a rank, in whichever form.
-fn listed_name(rank: Rank, name: &[u8]) -> Result<FileName, Rank2FileFault> {
+fn listed_name(rank: Rank, name: &[u8]) -> Result<FileName, String> {
     FileName::parse_listed(name).or_else(|_| FileName::shortened(name)).map_err(|error| match error.fault {
-        FileNameFault::TooLong => {
-            Rank2FileFault::NameTooLong { rank, name: error.name, found: name.len(), most: MAX_NAME_BYTES }
-        }
-        _ => Rank2FileFault::NameOutside { rank, name: error.name },
+        FileNameFault::TooLong => format!(
+            "rank {rank} has a file with a name of {} bytes, and {MAX_NAME_BYTES} are allowed: `{}'",
+            name.len(),
+            error.name
+        ),
+        _ => format!(
+            "rank {rank} has the file `{}', which is not a path below the prefix directory",
+            error.name
+        ),
     })
 }
 

@@ -2,8 +2,7 @@
 //! may lead out of the prefix directory.
 
 use super::write::is_part_name;
-use super::{fault, listed_name, Names, PrefixFile, Rank2File};
-use crate::error::Rank2FileFault;
+use super::{fault, listed_name, other_ranks, rank_twice, ranks_missing, Names, PrefixFile, Rank2File};
 use crate::fields::crc;
 use crate::{FileName, Prefix, PrefixError};
 use scr_base::fs::{At, EntryName, Files, FsError, MAX_TREE_BYTES};
@@ -71,8 +70,7 @@ pub fn leaves(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Vec<Leaf>, 
         parts = below;
     }
     if parts.is_empty() {
-        let reason = Rank2FileFault::RanksMissing { missing: ranks, ranks, first: Rank(0) };
-        return Err(fault(&top, reason));
+        return Err(fault(&top, ranks_missing(ranks, ranks, Rank(0))));
     }
     parts.sort_by_key(|leaf| leaf.reader);
     Ok(parts)
@@ -94,11 +92,10 @@ fn parts_of_top(
     let level = tree.require("LEVEL").at("use", top)?;
     let ranks = tree.require("RANKS").at("use", top)?;
     if !(1..=MAX_LEVELS).contains(&level) {
-        let expected = format!("1 to {MAX_LEVELS}");
-        return Err(fault(top, Rank2FileFault::Level { found: level, expected }));
+        return Err(fault(top, format!("it has level {level} where 1 to {MAX_LEVELS} is expected")));
     }
     if ranks == 0 {
-        return Err(fault(top, Rank2FileFault::Ranks { found: 0, expected: 1 }));
+        return Err(fault(top, other_ranks(0, 1)));
     }
     Ok((level, ranks, children(tree, top, top, ranks, seen)?))
 }
@@ -140,7 +137,7 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
                 names.add(rank, file).map_err(|reason| fault(&leaf.path, reason))?;
             }
             if by_rank.insert(rank, list).is_some() {
-                return Err(fault(&leaf.path, Rank2FileFault::RankTwice { rank }));
+                return Err(fault(&leaf.path, rank_twice(rank)));
             }
         }
     }
@@ -148,7 +145,7 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
     let found = u32::try_from(by_rank.len()).unwrap_or(u32::MAX);
     if found < ranks {
         let first = (0..).map(Rank).find(|rank| !by_rank.contains_key(rank)).unwrap_or(Rank(0));
-        return Err(fault(&top, Rank2FileFault::RanksMissing { missing: ranks - found, ranks, first }));
+        return Err(fault(&top, ranks_missing(ranks - found, ranks, first)));
     }
     Ok(Rank2File::new(by_rank.into_values().collect()))
 }
@@ -156,13 +153,13 @@ pub(super) fn read(files: &dyn Files, prefix: &Prefix, id: u64) -> Result<Rank2F
 /// A part that a map leads to, which must be on this level and of the same run.
 fn read_level(files: &dyn Files, part: &Leaf, level: u32) -> Result<KvTree, PrefixError> {
     let tree = read_part(files, &part.path, part.offset)?;
-    let found = tree.require("LEVEL").at("use", &part.path)?;
+    let found: u32 = tree.require("LEVEL").at("use", &part.path)?;
     if found != level {
-        return Err(fault(&part.path, Rank2FileFault::Level { found, expected: level.to_string() }));
+        return Err(fault(&part.path, format!("it has level {found} where {level} is expected")));
     }
     let found = tree.require("RANKS").at("use", &part.path)?;
     if found != part.ranks {
-        return Err(fault(&part.path, Rank2FileFault::Ranks { found, expected: part.ranks }));
+        return Err(fault(&part.path, other_ranks(found, part.ranks)));
     }
     Ok(tree)
 }
@@ -190,10 +187,11 @@ fn children(
         let name: String = below.require("FILE").at("use", path)?;
         let offset = below.require("OFFSET").at("use", path)?;
         if !is_part_name(&name) {
-            return Err(fault(path, Rank2FileFault::PartName { name }));
+            let reason = format!("it leads to `{name}', which is not the name of a list of files");
+            return Err(fault(path, reason));
         }
         if !seen.insert(name.clone()) {
-            return Err(fault(path, Rank2FileFault::PartTwice { name }));
+            return Err(fault(path, format!("the list `{name}' is led to twice")));
         }
         let mut part = top.as_os_str().to_owned();
         part.push(&name);
@@ -203,10 +201,10 @@ fn children(
 }
 
 /// Only the way we write a rank counts, or one rank could be listed twice.
-fn rank(key: &[u8], ranks: u32) -> Result<Rank, Rank2FileFault> {
+fn rank(key: &[u8], ranks: u32) -> Result<Rank, String> {
     let text = String::from_utf8_lossy(key);
     let rank = text.parse().ok().filter(|rank: &u32| *rank < ranks && rank.to_string() == text);
-    rank.map(Rank).ok_or_else(|| Rank2FileFault::NoSuchRank { rank: text.into_owned(), ranks })
+    rank.map(Rank).ok_or_else(|| format!("it lists rank {text}, and the run had {ranks} ranks"))
 }
 
 fn file(name: FileName, below: &KvTree) -> Result<PrefixFile, FieldError> {

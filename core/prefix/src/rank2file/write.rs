@@ -2,7 +2,6 @@
 //! first rank, and the maps by rank 0.
 
 use super::{fault, LeafLists, Names, PrefixFile};
-use crate::error::Rank2FileFault;
 use crate::fields::set_crc;
 use crate::{Prefix, PrefixError, FILE_MODE};
 use scr_base::fs::{At, Durability, Files};
@@ -86,7 +85,7 @@ pub(crate) fn write_maps(
     fan_out: u32,
 ) -> Result<(), PrefixError> {
     if ranks == 0 {
-        return Err(fault(&prefix.rank2file(id), Rank2FileFault::Ranks { found: 0, expected: 1 }));
+        return Err(fault(&prefix.rank2file(id), super::other_ranks(0, 1)));
     }
     let all = u64::from(ranks);
     let starts = |span: u64| (0..all).step_by(usize::try_from(span).unwrap_or(usize::MAX));
