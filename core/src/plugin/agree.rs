@@ -61,8 +61,9 @@ pub fn open_together(
     };
     let word = broadcast_among(comm, mates, word)?;
     let checked = checked.unwrap_or_else(|| take_word(host, &notice, &word));
-    let opened = checked
-        .and_then(|(found, library)| Ok(OpenPlugin::load(&found.manifest, &found.manifest_path, &library)?));
+    let opened = checked.and_then(|(found, library)| {
+        Ok(OpenPlugin::load(&*host.env().files, &found.manifest, &found.manifest_path, &library)?)
+    });
     agree_at(comm, host.node(), opened).or_else(|error| Err(CollectiveError::from(unusable(error.agreed()?))))
 }
 

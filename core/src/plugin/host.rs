@@ -7,7 +7,7 @@ use super::manifest::{Manifest, PluginKind};
 use super::search::{Discovery, FoundPlugin, PassedOver, PATH_VARIABLE};
 use super::ManifestError;
 use scr_base::env::{Env, Trusted};
-use scr_base::fs::MayPass;
+use scr_base::fs::{Files, MayPass};
 use scr_config::param::{self, nearest, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
 use scr_plugin_api::{held, KvTree, LogSink, PluginError, Scheme, Transport};
@@ -192,7 +192,7 @@ impl FoundPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn open(&self, env: &Env) -> Result<OpenPlugin, PluginLoadError> {
-        OpenPlugin::load(&self.manifest, &self.manifest_path, &self.check(env)?)
+        OpenPlugin::load(&*env.files, &self.manifest, &self.manifest_path, &self.check(env)?)
     }
 }
 
@@ -201,8 +201,13 @@ impl OpenPlugin {
     ///
     /// # Errors
     /// [`PluginLoadError`].
-    pub fn load(manifest: &Manifest, path: &Path, library: &CheckedLibrary) -> Result<Self, PluginLoadError> {
-        let plugin = load(library).map_err(PluginLoadError::Unusable)?;
+    pub fn load(
+        files: &dyn Files,
+        manifest: &Manifest,
+        path: &Path,
+        library: &CheckedLibrary,
+    ) -> Result<Self, PluginLoadError> {
+        let plugin = load(files, library).map_err(PluginLoadError::Unusable)?;
         let open = Self {
             manifest: manifest.clone(),
             path: library.path.clone(),

@@ -12,9 +12,9 @@ use super::check::CheckedLibrary;
 use abi_stable::library::{AbiHeaderRef, LibHeader, LibraryError, ROOT_MODULE_LOADER_NAME_WITH_NUL};
 use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
 use nix::unistd::gettid;
-use scr_base::fs::Status;
+use scr_base::fs::{Files, Status};
 use scr_plugin_api::abi::{ApiVersion, LoadedPlugin, API_VERSION};
-use scr_plugin_api::held;
+use scr_plugin_api::{held, repeat};
 use std::fmt::Display;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::path::Path;
@@ -36,7 +36,7 @@ static LOADED: Mutex<Vec<Loaded>> = Mutex::new(Vec::new());
 ///
 /// # Errors
 /// A text with the path and the reason.
-pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, String> {
+pub fn load(files: &dyn Files, library: &CheckedLibrary) -> Result<LoadedPlugin, String> {
     let path = library.path.display();
     // Held while loading, so that two threads cannot both load the same file.
     let mut loaded = held(&LOADED);
@@ -46,7 +46,7 @@ pub fn load(library: &CheckedLibrary) -> Result<LoadedPlugin, String> {
         None => {
             let none = |_| format!("the library {path} is not a file of the system, so it cannot be loaded");
             let descriptor = library.file.descriptor().map_err(none)?;
-            let header = open(&library.path, descriptor)?;
+            let header = open(files, &library.path, descriptor)?;
             let (status, sha256) = (library.status, library.sha256.clone());
             loaded.push(Loaded { status, sha256, header, plugin: None });
             loaded.len() - 1
@@ -75,17 +75,22 @@ fn plugin_of(path: &Path, header: &LibHeader) -> Result<LoadedPlugin, String> {
 }
 
 /// Has the linker load the file open as `descriptor`, forever.
-fn open(path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, String> {
-    let name = linker_name(descriptor);
-    // All symbols are bound now: a missing one is an error here rather than the end of the process later.
-    // SAFETY: initialisers of the library run. It is a whole library that only trusted users could have written,
-    // and the user's configuration names it.
-    let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL) };
-    let library = library.map_err(|error| {
-        let text = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-        let path = path.display().to_string();
-        format!("the library {path} cannot be loaded: {}", text.replace(&name, &path))
-    })?;
+fn open(files: &dyn Files, path: &Path, descriptor: BorrowedFd<'_>) -> Result<&'static LibHeader, String> {
+    let open = || {
+        let name = linker_name(descriptor);
+        // All symbols are bound now: a missing one is an error here rather than the end of the process later.
+        // SAFETY: initialisers of the library run. It is a whole library that only trusted users could have written,
+        // and the user's configuration names it.
+        let library = unsafe { Library::open(Some(&name), RTLD_NOW | RTLD_LOCAL) };
+        library.map_err(|error| {
+            let text =
+                std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+            let path = path.display().to_string();
+            format!("the library {path} cannot be loaded: {}", text.replace(&name, &path))
+        })
+    };
+    // The linker has read the file anew, and does not say which errors may pass.
+    let library = repeat(|_| true, |time| files.pause(time), open)?;
     // SAFETY: the symbol of this name, made by the loader's own scheme, is a static that begins with an `AbiHeader`;
     // a reference to it is what `AbiHeaderRef` is.
     let symbol = unsafe { library.get::<AbiHeaderRef>(ROOT_MODULE_LOADER_NAME_WITH_NUL.as_bytes()) };

@@ -159,7 +159,10 @@ pub(super) fn run_here(file: &Path) -> Result<Answer> {
 
 fn try_library(env: &Env, library: &Path, report: &mut CheckReport) -> Result<()> {
     let library = check_library(&*env.files, library, &Trusted::by(env))?;
-    report.add("load", load(&library).map(|plugin| loaded(&plugin)).map_err(|error| error.to_string()));
+    report.add(
+        "load",
+        load(&*env.files, &library).map(|plugin| loaded(&plugin)).map_err(|error| error.to_string()),
+    );
     Ok(())
 }
 
