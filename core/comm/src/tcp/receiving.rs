@@ -6,7 +6,7 @@
 
 use super::batch::Inbox;
 use super::handshake::{random, Nonce, Parties, Secret, HELLO, PROOF, WELCOME};
-use super::socket::{read, set_up, write_all, Connection, Few};
+use super::socket::{read, set_up, write_all, Connection, Few, Patient};
 use super::Limits;
 use crate::{Rank, Tag};
 use std::io::{self, ErrorKind, Read};
@@ -216,7 +216,7 @@ impl Frame {
 /// Reads so many bytes more at most, and says whether there may be more.
 fn grow(bytes: &mut Vec<u8>, most: usize, stream: &Connection) -> io::Result<bool> {
     let start = bytes.len();
-    match stream.get()?.take(most as u64).read_to_end(bytes) {
+    match Patient(stream.get()?).take(most as u64).read_to_end(bytes) {
         Ok(0) => Err(ErrorKind::ConnectionAborted.into()),
         Ok(_) => Ok(true),
         // The bytes that have come are kept.

@@ -6,7 +6,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{
     connect, setsockopt, socket, sockopt, AddressFamily, SockFlag, SockType, SockaddrStorage,
 };
-use scr_plugin_api::{above_standard, Handle};
+use scr_plugin_api::{above_standard, uninterrupted, Handle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd};
@@ -109,13 +109,22 @@ pub(super) fn read(connection: &Connection, bytes: &mut [u8]) -> io::Result<Opti
 }
 
 /// `None` if the call would have to wait.
-fn unless_it_waits<T>(mut call: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
-    loop {
-        match call() {
-            Err(error) if error.kind() == ErrorKind::Interrupted => (),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
-            other => return other.map(Some),
-        }
+fn unless_it_waits<T>(call: impl FnMut() -> io::Result<T>) -> io::Result<Option<T>> {
+    match uninterrupted(call) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        other => other.map(Some),
+    }
+}
+
+/// A connection for the standard library, which repeats an interrupted read for ever.
+pub(super) struct Patient<'a>(pub(super) &'a TcpStream);
+
+impl Read for Patient<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        uninterrupted(|| self.0.read(bytes)).map_err(|error| match error.kind() {
+            ErrorKind::Interrupted => ErrorKind::TimedOut.into(),
+            _ => error,
+        })
     }
 }
 
