@@ -19,11 +19,11 @@ use crate::error::Error;
 use crate::fetch::{Fetcher, Search};
 use crate::holdings::{self, Goal, Holding, Standing};
 use crate::job::Job;
+use scr_base::message::count;
 use scr_comm::collective::any;
 use scr_comm::Rank;
 use scr_config::param;
-use scr_prefix::ledger::Candidate;
-use scr_prefix::ledger::{Dropping, Leave, Request, Whose};
+use scr_prefix::ledger::{Candidate, Dropping, Event, Leave, Request, Whose};
 use scr_prefix::{Between, DatasetDescriptor, Seq};
 
 /// The checkpoint that the application can restart from.
@@ -519,11 +519,14 @@ impl WentBack {
         }
         match job.ledger().transact(&Request::Drop { which, run: job.run.number }) {
             Ok(dropped) if dropped.events.is_empty() => (),
-            Ok(dropped) => job.report.notice(&format!(
-                "SCR_DROP_AFTER_CURRENT=1: {} checkpoints newer than dataset {} are dropped from the index",
-                dropped.events.len(),
-                seq.id
-            )),
+            Ok(dropped) => {
+                let left = dropped.events.iter().filter(|event| matches!(event, Event::Left(_))).count();
+                job.report.notice(&format!(
+                    "SCR_DROP_AFTER_CURRENT=1: dropped from the index: {} newer than dataset {}",
+                    count(left as u64, "checkpoint"),
+                    seq.id
+                ));
+            }
             Err(error) => job.report.error(&scr_base::describe(&error)),
         }
     }
