@@ -215,7 +215,8 @@ impl Job {
             Ok((run, damage)) => {
                 if let Some(damage) = damage {
                     self.report.error(&format!(
-                        "{}; a new file is started, with numbers above all that are known",
+                        "{}; a new file is started, with numbers above all that are known. What was dropped or refused, and is \
+                         still in cache, may be offered again",
                         scr_base::describe(&damage)
                     ));
                 }

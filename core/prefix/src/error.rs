@@ -77,6 +77,19 @@ pub enum PrefixError {
         /// The obstacle.
         why: String,
     },
+    /// The lists of another dataset cannot be read, and it may have files of this one.
+    #[error(
+        "whether dataset {id} `{name}' has files of it is not known: {why}; if that stays so, `scr index --drop {name}' gives \
+         dataset {id} up"
+    )]
+    OfOther {
+        /// The number of the other dataset.
+        id: u64,
+        /// Its name.
+        name: String,
+        /// The obstacle.
+        why: String,
+    },
     /// A folder below the prefix directory is a symbolic link.
     #[error("{} is a symbolic link{fault}", path.display())]
     Linked {
@@ -142,6 +155,7 @@ impl PrefixError {
             PrefixError::Fs(error) => error.is_damage(),
             PrefixError::File(error) => error.is_damage(),
             PrefixError::NotItsTurn { .. }
+            | PrefixError::OfOther { .. }
             | PrefixError::Refused(Refusal::InUse { .. } | Refusal::Written { .. })
             | PrefixError::Elsewhere { .. } => false,
             // A file of a later release is valid for that release.

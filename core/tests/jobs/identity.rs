@@ -245,7 +245,7 @@ fn numbers_that_are_damaged_lost_or_old_are_begun_anew_above_all_that_are_known(
             assert_eq!(application.restart(some), Some(3), "way {way}");
             application.checkpoint(4, some).unwrap();
         });
-        assert_eq!(outcome.has_line_with("a new file is started"), way == 0);
+        assert_eq!(outcome.has_line_with("a new file is started"), way < 2);
         world.run(|application| application.restart(some)).all_gave(&Some(4));
     }
 }

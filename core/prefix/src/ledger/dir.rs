@@ -9,7 +9,7 @@ use super::{
     Whose,
 };
 use crate::rank2file::{write_maps, LeafLists};
-use crate::shared::{self, Held, Locked};
+use crate::shared::{self, Held, Locked, Shared as _};
 use crate::{
     DatasetDescriptor, FileName, Ids, Index, IndexEntry, Prefix, PrefixError, PrefixFile, PrefixId,
     Rank2File, RunId, Running, Summary,
@@ -282,6 +282,13 @@ impl<'a> LedgerDir<'a> {
             Err(error) if error.is_damage() => {
                 *damage = Some(error);
                 Ok(Held::new(Ids::default()))
+            }
+            // Each index that a run has written has the id of the directory, and that run had written these numbers before.
+            Ok(held) if held.content == Ids::default() => {
+                let index = Index::read(self.files, self.prefix);
+                let was_there = index.is_ok_and(|index| index.prefix_id().is_some());
+                *damage = was_there.then(|| PrefixError::Missing { path: Ids::path(self.prefix) });
+                Ok(held)
             }
             read => read,
         }

@@ -199,7 +199,12 @@ impl CommonFiles {
         if let Some(&known) = self.known.get(&key) {
             return Ok(known);
         }
-        let shares = match names_of(files, prefix, other.id)? {
+        let theirs = names_of(files, prefix, other.id).map_err(|error| PrefixError::OfOther {
+            id: other.id,
+            name: String::from_utf8_lossy(&other.name).into_owned(),
+            why: scr_base::describe(&error),
+        })?;
+        let shares = match theirs {
             Some(theirs) => {
                 if self.own.is_none() {
                     self.own = Some(names_of(files, prefix, id)?.unwrap_or_default());
@@ -223,5 +228,27 @@ pub(super) fn names_of(
         Ok(lists) => Ok(Some(lists.by_rank().iter().flatten().map(|file| file.name.clone()).collect())),
         Err(error) if error.is_damage() => Ok(None),
         Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixtures::{scratch, ChangeIndex as _};
+    use scr_base::fs::RealFiles;
+
+    /// No flush got through any more, and the message named the new dataset as the one to drop.
+    #[test]
+    fn lists_of_another_dataset_that_cannot_be_read_are_an_error_that_names_it() {
+        let (_dir, prefix) = scratch();
+        prefix.make_dataset_dir(&RealFiles, 2).unwrap();
+        std::fs::create_dir(prefix.rank2file(2)).unwrap();
+        let mut index = Index::default();
+        let other = DatasetDescriptor { id: 2, name: b"slot.0".to_vec(), ..DatasetDescriptor::default() };
+        index.record(&other, true);
+        let other = index.entry(2).unwrap();
+        let shares = CommonFiles::of(&[]).with(&RealFiles, &prefix, 3, &other);
+        let error = shares.unwrap_err();
+        assert!(!error.is_damage() && error.to_string().contains("`scr index --drop slot.0'"), "{error}");
     }
 }

@@ -97,7 +97,7 @@ fn a_lost_or_damaged_counter_starts_above_the_index_with_the_id_of_the_index() {
         damaged.iter().for_each(|text| std::fs::write(&path, text).unwrap());
         let (again, damage) = LedgerDir::new(&RealFiles, &prefix).begin_run(0).unwrap();
         assert_eq!(again, RunId { number: 8, ..run.clone() }, "{damaged:?}");
-        assert_eq!(damage.is_some(), damaged.is_some());
+        assert!(damage.is_some(), "{damaged:?}");
     }
     // A file of a later release is not replaced.
     let mut tree = KvTree::from_file_bytes(&std::fs::read(&path).unwrap()).unwrap();
