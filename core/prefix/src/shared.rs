@@ -76,8 +76,12 @@ impl Known {
         held(&self.0).files.insert(path, (bytes, tree));
     }
 
+    /// The same thing may come up at each read of a file.
     pub(super) fn note(&self, note: String) {
-        held(&self.0).notes.push(note);
+        let notes = &mut held(&self.0).notes;
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
     }
 
     pub(super) fn take_notes(&self) -> Vec<String> {

@@ -147,17 +147,7 @@ impl Place<'_> {
         match self.held {
             Some(held) => self.within(held, &*held.dir()?, work),
             None => match self.hidden() {
-                Some((above, below)) => {
-                    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-                    let above = open_with_room(|| Ok(openat(CWD, above, flags, Mode::empty())?))?;
-                    let name = below.file_name().unwrap_or(below.as_os_str());
-                    match below.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-                        Some(folder) => {
-                            work(open_with_room(|| open_below(above.as_fd(), folder))?.as_fd(), name)
-                        }
-                        None => work(above.as_fd(), name),
-                    }
-                }
+                Some((above, below)) => below_hidden(above, below, work),
                 None => work(CWD, self.path.as_os_str()),
             },
         }
@@ -253,6 +243,21 @@ impl Holding for HeldDirs {
 
 fn was_removed(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::StaleNetworkFileHandle)
+}
+
+/// Does `work` with the folder and the name of the path `below` a folder, without following a link from that folder on.
+fn below_hidden<R>(
+    above: &Path,
+    below: &Path,
+    work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>,
+) -> io::Result<R> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = open_with_room(|| Ok(openat(CWD, above, flags, Mode::empty())?))?;
+    let name = below.file_name().unwrap_or(below.as_os_str());
+    match below.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        Some(folder) => work(open_with_room(|| open_below(above.as_fd(), folder))?.as_fd(), name),
+        None => work(above.as_fd(), name),
+    }
 }
 
 /// Opens a folder below another one and follows no link. One call does it, unless the kernel lacks it, or a part is missing or a
