@@ -32,9 +32,8 @@ impl Env {
             user,
             uid,
             is_privileged: is_privileged(),
-            processors: std::thread::available_parallelism()
-                .map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX)),
-            began: began().unwrap_or_else(SystemTime::now),
+            processors: processors(&*files),
+            began: began(&*files).unwrap_or_else(SystemTime::now),
             install_dir,
             record_base: Some(build::CNTL_BASE.unwrap_or(build::LOCAL_BASE).into()),
             files: Retrying::around(files),
@@ -58,9 +57,17 @@ fn variables(all: impl Iterator<Item = (OsString, OsString)>) -> BTreeMap<String
     .collect()
 }
 
+/// How many threads can run at a time. The standard library reads the limits of this process, and tries for ever where a signal
+/// seems to interrupt that each time.
+fn processors(files: &dyn Files) -> u32 {
+    let limits = files.read_about_system("/proc/self/cgroup");
+    let count = limits.and_then(|_| std::thread::available_parallelism().ok());
+    count.map_or(1, |count| u32::try_from(count.get()).unwrap_or(u32::MAX))
+}
+
 /// When this process began.
-fn began() -> Option<SystemTime> {
-    let since_boot = ticks_of_beginning(&std::fs::read_to_string("/proc/self/stat").ok()?)?;
+fn began(files: &dyn Files) -> Option<SystemTime> {
+    let since_boot = ticks_of_beginning(&files.read_about_system("/proc/self/stat")?)?;
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = Duration::new(now.tv_sec.try_into().ok()?, now.tv_nsec.try_into().ok()?);
     let age = now.checked_sub(Duration::from_millis(since_boot.checked_mul(1000 / TICKS_PER_SECOND)?))?;
@@ -149,7 +156,7 @@ mod tests {
         let stat = "7 (a) b (c) S 1 7 7 0 -1 4 1 2 3 4 5 6 7 8 20 0 1 0 4711 99 1";
         assert_eq!(ticks_of_beginning(stat), Some(4711));
         assert_eq!(ticks_of_beginning("7 (a"), None);
-        let age = began().unwrap().elapsed().unwrap();
+        let age = began(&crate::fs::RealFiles).unwrap().elapsed().unwrap();
         assert!(age < Duration::from_secs(86_400), "{age:?}");
     }
 

@@ -111,7 +111,7 @@ impl<T: Holding> Files for T {
     fn umask(&self) -> u32 {
         static UMASK: OnceLock<u32> = OnceLock::new();
         *UMASK.get_or_init(|| {
-            let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+            let status = about_system("/proc/self/status");
             let umask = status.lines().find_map(|line| line.strip_prefix("Umask:"));
             umask.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(0)
         })
@@ -119,7 +119,7 @@ impl<T: Holding> Files for T {
 
     fn machine(&self) -> Vec<u8> {
         static BOOT: OnceLock<Vec<u8>> = OnceLock::new();
-        BOOT.get_or_init(|| fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default()).clone()
+        BOOT.get_or_init(|| about_system("/proc/sys/kernel/random/boot_id").into_bytes()).clone()
     }
 
     fn pause(&self, time: Duration) {
@@ -129,6 +129,11 @@ impl<T: Holding> Files for T {
     fn notice(&self, line: &str) {
         to_stderr(&format!("scr: {line}"));
     }
+}
+
+/// What a file below `/proc` says; empty where that cannot be read.
+fn about_system(path: impl AsRef<Path>) -> String {
+    (&RealFiles as &dyn Files).read_about_system(path).unwrap_or_default()
 }
 
 /// When what is below a folder was made. A link is not followed.
@@ -195,7 +200,7 @@ fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
     let mut same = open_in(process, file)?;
     Some(same.any(|number| {
         let number = number.file_name().unwrap_or_default();
-        let info = fs::read_to_string(process.join("fdinfo").join(number)).unwrap_or_default();
+        let info = about_system(process.join("fdinfo").join(number));
         let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
         let flags = flags.and_then(|octal| i32::from_str_radix(octal.trim(), 8).ok());
         flags.is_some_and(|flags| flags & libc::O_ACCMODE != libc::O_RDONLY)
@@ -205,7 +210,7 @@ fn has_open_to_write(process: &Path, file: &fs::Metadata) -> Option<bool> {
 /// Whether this process has a file mapped so that it can write there.
 fn is_mapped_to_write(file: &fs::Metadata) -> bool {
     let device = format!("{:02x}:{:02x}", major(file.dev()), minor(file.dev()));
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = about_system("/proc/self/maps");
     maps.lines().any(|line| {
         let mut words = line.split_ascii_whitespace().skip(1);
         let is_shared = words.next().is_some_and(|rights| rights.contains('w') && rights.ends_with('s'));
@@ -306,13 +311,13 @@ impl File for RealFile {
         let processes = paths_in(Path::new("/proc")).ok()?;
         let mut others = processes.iter().filter(is_other);
         let other = others.find(|process| has_open_to_write(process, &own) == Some(true))?;
-        let program = fs::read_to_string(other.join("comm")).unwrap_or_default();
+        let program = about_system(other.join("comm"));
         Some(format!("{} ({})", number(other)?, program.trim()))
     }
 
     fn is_open_in(&self, process: u32) -> bool {
         let process = Path::new("/proc").join(process.to_string());
-        let status = fs::read_to_string(process.join("status")).unwrap_or_default();
+        let status = about_system(process.join("status"));
         let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
         let is_killed = |hex: &str| u64::from_str_radix(hex.trim(), 16).is_ok_and(|set| set & KILLED != 0);
         let own = self.file.get().and_then(fs::File::metadata);

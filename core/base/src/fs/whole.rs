@@ -57,7 +57,7 @@ impl dyn Files + '_ {
 
     /// The text of a file such as `/proc/meminfo` in which the system describes itself, if it does.
     pub fn read_about_system(&self, path: impl AsRef<Path>) -> Option<String> {
-        String::from_utf8(self.read_all(path.as_ref(), 1 << 20).ok()?).ok()
+        String::from_utf8(self.read_all(path.as_ref(), 1 << 24).ok()?).ok()
     }
 
     /// Makes a file hold `bytes` in one step: under a temporary name first, then renamed. A new file gets `mode`

@@ -360,7 +360,7 @@ impl TcpComm {
                 }
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
                 Err(error) => {
-                    let is_full = !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted);
+                    let is_full = error.kind() != ErrorKind::WouldBlock;
                     match is_full && is_waited_for(&self.listener) {
                         true => _ = state.full.get_or_insert_with(|| (now, error.to_string())),
                         false => state.full = None,

@@ -6,6 +6,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{
     connect, setsockopt, socket, sockopt, AddressFamily, SockFlag, SockType, SockaddrStorage,
 };
+use rustix::net::{accept_with, SocketFlags};
 use scr_plugin_api::{above_standard, uninterrupted, Handle};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -28,7 +29,8 @@ pub(super) fn listen(ip: IpAddr) -> io::Result<(TcpListener, SocketAddr)> {
 /// Takes a connection that somebody has made.
 pub(super) fn accept(listener: &Listener) -> io::Result<Connection> {
     let listener = listener.get()?;
-    Handle::new(above_standard(|| listener.accept())?.0)
+    let taken = uninterrupted(|| above_standard(|| Ok(accept_with(listener, SocketFlags::CLOEXEC)?)))?;
+    Handle::new(taken.into())
 }
 
 /// Whether somebody has made a connection that was not taken yet.

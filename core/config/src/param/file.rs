@@ -12,6 +12,7 @@ use indexmap::map::Entry;
 use indexmap::IndexMap;
 use scr_base::fs::{Files, How, Kind, Status};
 use serde::{Deserialize, Serialize};
+use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -76,9 +77,10 @@ impl Setting {
     }
 }
 
-/// The settings of one source: each thing is set once, in the order in which it was first set.
+/// The settings of one source: each thing is set once, in the order in which it was first set. It needs no random number: a
+/// process in which there is none has settings all the same, and gets an error of the call.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) struct Source(IndexMap<(String, String), Setting>);
+pub(crate) struct Source(IndexMap<(String, String), Setting, BuildHasherDefault<DefaultHasher>>);
 
 impl Source {
     /// Adds a setting; the later one counts. Gives what it changed, and where that was set before.
