@@ -8,7 +8,7 @@
 //! the bytes that the first one has lost. [`retried`] repeats such work as a whole, with files of another name.
 
 use super::limit::is_of_too_many_open;
-use super::optional::{is_refusal, Optional};
+use super::optional::Optional;
 use super::{File, Files, How, IsMeant, MayPass, Space, Status};
 use rustix::io::Errno;
 use scr_plugin_api::held;
@@ -58,7 +58,7 @@ impl Unread {
     /// The outcome of an operation that scr does without where it is refused.
     fn without(&self, what: Optional, path: &Path, done: io::Result<()>) -> io::Result<()> {
         let Err(error) = done else { return Ok(()) };
-        if !is_refusal(&error) {
+        if !what.is_refused(&error) {
             return Err(error);
         }
         let mut refused = held(&self.refused);
