@@ -649,6 +649,7 @@ class Tests:
         with tempfile.TemporaryDirectory(dir="/dev/shm", prefix="mutant-") as scratch:
             env = dict(os.environ, TMPDIR=scratch, SCR_TEST_MUTANT=str(mutant))
             command = ["nice", "-n", "5", self.programs[kind], "--exact", "--test-threads", threads, *names]
+            command += ["--include-ignored"] if kind == "jobs" else []
             run = subprocess.Popen(command, cwd=self.folder(kind), env=env, stdout=subprocess.PIPE,
                                    stderr=subprocess.DEVNULL, text=True, start_new_session=True)
             late = threading.Event()

@@ -52,13 +52,16 @@ run_jobs() { # run_jobs GREP_OPTION...: the jobs of these names, one at a time: 
 }
 run_others() {
     local status=0 folder program
-    while read -r folder program; do run "$folder" "$program" || status=1; done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
+    while read -r folder program; do
+        run "$folder" "$program" $(grep -qE "$long" <<<"$folder $program" && echo --include-ignored) || status=1
+    done < <(grep -vE "$of_mpi|$jobs" target/tests/programs)
     named "$cargo" test --locked --workspace --exclude scr --doc || status=1
     named "$cargo" test --locked --manifest-path examples/vendor-scheme/Cargo.toml --target-dir target || status=1
     return $status
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
+long="^$top/core .*/jobs-"   # on threads; `make check` leaves out those that take seconds
 of_users="^(book|documents|installed_pages|languages|new_plugin)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do

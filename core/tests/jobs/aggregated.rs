@@ -60,6 +60,7 @@ fn flushed(settings: &[(&str, &str)]) -> World {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_restart_on_other_nodes_gets_every_byte_out_of_the_containers() {
     let settings: [&[(&str, &str)]; 6] = [
         &[],
@@ -139,6 +140,7 @@ fn containers_stay_as_they_are_where_a_failed_dataset_in_place_has_taken_the_nam
 }
 
 #[test]
+#[ignore = "long"]
 fn a_damaged_container_costs_one_checkpoint_and_a_message_says_so() {
     let len = |path: &PathBuf| std::fs::metadata(path).unwrap().len() as usize;
     type Damage = fn(&PathBuf, usize);

@@ -79,6 +79,7 @@ pub(super) fn read_all(application: &mut Application) -> Option<(u64, u32)> {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_checkpoint_in_the_prefix_directory_is_read_by_any_number_of_ranks() {
     for writers in 1..=8 {
         for readers in 1..=8 {
@@ -353,6 +354,7 @@ fn of_a_checkpoint_of_which_too_much_is_lost_an_older_one_takes_the_place() {
 }
 
 #[test]
+#[ignore = "long"]
 fn no_run_begins_at_zero_over_what_another_number_of_ranks_has_in_cache_where_nothing_can_be_written() {
     // ENOSPC, EROFS, EACCES; in the caches of the nodes first, or in the prefix directory at once.
     for (number, global) in [28, 30, 13].into_iter().flat_map(|number| [(number, "0"), (number, "1")]) {
@@ -448,6 +450,7 @@ fn a_checkpoint_in_cache_that_the_user_names_is_taken_over_though_there_is_a_new
 /// Every file operation of the run is a moment at which it dies, with a node in every second case. Those who wrote the
 /// checkpoint, or as many ranks as died, come after it.
 #[test]
+#[ignore = "long"]
 fn a_run_that_dies_at_any_operation_takes_no_checkpoint_away_from_any_number_of_ranks() {
     let life = |mut application: Application| match try_read_all(&mut application) {
         Ok(Some((1, 4))) if application.checkpoint(2, sizes).is_ok() => 2,
@@ -601,6 +604,7 @@ fn outcome(application: &mut Application) -> String {
 }
 
 #[test]
+#[ignore = "long"]
 fn an_operation_that_fails_on_one_rank_is_one_outcome_for_all_and_costs_nobody_the_checkpoint() {
     for victim in [Rank(0), Rank(2)] {
         let fails_at = |at: Option<u64>| {

@@ -562,6 +562,7 @@ fn nothing_has_changed_where_the_index_cannot_say_what_the_application_goes_back
 
 /// The call failed, though the checkpoint was complete and flushed.
 #[test]
+#[ignore = "long"]
 fn an_index_that_cannot_be_read_to_delete_what_is_too_much_fails_no_call() {
     const WORDS: &str = "reading the index of the prefix directory";
     let mut is_reported = false;

@@ -204,21 +204,25 @@ fn without_its_setting_no_effect_is_seen() {
 }
 
 #[test]
+#[ignore = "long"]
 fn set_in_the_environment_each_parameter_has_its_effect() {
     all_have_their_effect(Source::Environment);
 }
 
 #[test]
+#[ignore = "long"]
 fn set_in_the_users_file_each_parameter_has_its_effect() {
     all_have_their_effect(Source::UserFile);
 }
 
 #[test]
+#[ignore = "long"]
 fn set_by_the_application_each_parameter_has_its_effect() {
     all_have_their_effect(Source::Application);
 }
 
 #[test]
+#[ignore = "long"]
 fn set_in_the_system_file_each_parameter_has_its_effect() {
     all_have_their_effect(Source::SystemFile);
 }

@@ -139,6 +139,7 @@ fn run_behind<T: Send>(
 }
 
 #[test]
+#[ignore = "long"]
 fn where_no_node_reaches_another_one_what_is_in_cache_comes_by_way_of_the_prefix_directory() {
     for (firewall, why) in [
         (Firewall::Refuses, "a firewall refuses what is sent there"),
@@ -165,6 +166,7 @@ fn where_no_node_reaches_another_one_what_is_in_cache_comes_by_way_of_the_prefix
 
 /// The threads that stood for those who wrote it could still talk.
 #[test]
+#[ignore = "long"]
 fn where_a_file_cannot_come_from_another_node_it_is_read_in_the_prefix_directory_or_that_is_an_error() {
     for (firewall, why) in [
         (Firewall::Refuses, "a firewall refuses what is sent there"),

@@ -242,6 +242,7 @@ fn an_import_warns_if_it_cannot_detect_a_running_job() {
 }
 
 #[test]
+#[ignore = "long"]
 fn an_import_that_was_killed_counts_only_if_the_index_listed_it() {
     let mut cut_short = 0;
     for at in 1.. {
@@ -277,6 +278,7 @@ fn an_import_that_was_killed_counts_only_if_the_index_listed_it() {
 
 /// Also where only the sync of the index has failed.
 #[test]
+#[ignore = "long"]
 fn an_import_that_fails_counts_only_if_the_index_lists_it() {
     let (mut listed_anyway, mut refused) = (0, 0);
     for at in 1.. {

@@ -11,6 +11,7 @@ fn large(rank: Rank) -> Vec<usize> {
 }
 
 #[test]
+#[ignore = "long"]
 fn mapped_files_are_protected_and_rebuilt() {
     let test = "large_pages::mapped_files_are_protected_and_rebuilt";
     in_own_mounts(test, "mount -t tmpfs -o huge=always tmpfs /dev/shm", || {

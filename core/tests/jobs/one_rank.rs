@@ -154,6 +154,7 @@ fn two_checkpoints(world: &mut World) {
 }
 
 #[test]
+#[ignore = "long"]
 fn while_checkpoints_are_taken() {
     ONCE.run(nothing, |application| checkpoints(application, 1..=2, Application::begin));
 }
@@ -167,6 +168,7 @@ fn while_checkpoints_are_taken_and_the_device_runs_full() {
 
 /// All nodes are lost as well: what was said to be in the prefix directory is fetched.
 #[test]
+#[ignore = "long"]
 fn while_checkpoints_are_flushed() {
     let settings = &[("SCR_FLUSH", "1")];
     Trouble { settings, lost: Some(""), ..ONCE }
@@ -174,6 +176,7 @@ fn while_checkpoints_are_flushed() {
 }
 
 #[test]
+#[ignore = "long"]
 fn while_flushes_are_detached_and_the_device_runs_full() {
     let settings = &[("SCR_FLUSH", "1"), ("SCR_FLUSH_ASYNC", "1"), ("SCR_FLUSH_TYPE", "PTHREAD")];
     Trouble { settings, reads: false, lasting: Some(ErrorKind::StorageFull), ..ONCE }
@@ -181,11 +184,13 @@ fn while_flushes_are_detached_and_the_device_runs_full() {
 }
 
 #[test]
+#[ignore = "long"]
 fn while_a_run_restarts_from_cache() {
     RESTART.run(two_checkpoints, restart);
 }
 
 #[test]
+#[ignore = "long"]
 fn while_a_lost_node_is_rebuilt() {
     let before = |world: &mut World| {
         two_checkpoints(world);
@@ -195,6 +200,7 @@ fn while_a_lost_node_is_rebuilt() {
 }
 
 #[test]
+#[ignore = "long"]
 fn while_files_move_to_the_nodes_their_ranks_run_on_now() {
     let before = |world: &mut World| {
         two_checkpoints(world);
@@ -204,6 +210,7 @@ fn while_files_move_to_the_nodes_their_ranks_run_on_now() {
 }
 
 #[test]
+#[ignore = "long"]
 fn while_a_checkpoint_is_fetched() {
     let before = |world: &mut World| {
         two_checkpoints(world);

@@ -149,6 +149,7 @@ fn goes_on(application: &mut Application) -> Option<u64> {
 const EVERY_POINT: [At; 5] = [At::Start, At::Write, At::Complete, At::Restart, At::Finalize];
 
 #[test]
+#[ignore = "long"]
 fn a_new_rank_takes_the_place_of_a_dead_one_wherever_it_died() {
     for scheme in ["XOR", "PARTNER", "RS"] {
         for at in EVERY_POINT {

@@ -132,6 +132,7 @@ fn rs_brings_back_every_loss_of_up_to_three_of_four_nodes() {
 }
 
 #[test]
+#[ignore = "long"]
 fn rs_brings_back_every_loss_of_one_and_of_two_of_six_nodes() {
     for failures in 1..=2 {
         Job::rs(6, 1, failures).survives(failures);
@@ -139,11 +140,13 @@ fn rs_brings_back_every_loss_of_one_and_of_two_of_six_nodes() {
 }
 
 #[test]
+#[ignore = "long"]
 fn rs_brings_back_every_loss_of_up_to_three_of_six_nodes() {
     Job::rs(6, 1, 3).survives(3);
 }
 
 #[test]
+#[ignore = "long"]
 fn rs_brings_back_every_loss_of_one_and_of_two_of_nine_nodes() {
     for failures in 1..=2 {
         Job::rs(9, 1, failures).survives(failures);
@@ -151,6 +154,7 @@ fn rs_brings_back_every_loss_of_one_and_of_two_of_nine_nodes() {
 }
 
 #[test]
+#[ignore = "long"]
 fn rs_brings_back_losses_of_up_to_three_of_nine_nodes() {
     Job::rs(9, 1, 3).survives(3);
 }
@@ -177,6 +181,7 @@ fn long(rank: Rank) -> Vec<usize> {
 }
 
 #[test]
+#[ignore = "long"]
 fn mapped_and_read_ranges_give_the_same_files() {
     for scheme in ["XOR", "RS", "PARTNER"] {
         // The memory of the first redundancy file is written over by the third.
@@ -260,6 +265,7 @@ fn partner_brings_back_what_it_promises() {
 }
 
 #[test]
+#[ignore = "long"]
 fn partner_brings_back_lucky_losses_and_refuses_the_others() {
     let job = Job::partner(6, 1);
     for losses in 2..=3 {
@@ -278,6 +284,7 @@ fn partner_brings_back_lucky_losses_and_refuses_the_others() {
 }
 
 #[test]
+#[ignore = "long"]
 fn partner_with_two_copies_brings_back_more_than_it_promises_where_a_copy_is_left() {
     let job = Job::partner(7, 2);
     for pattern in job.patterns(3) {

@@ -38,6 +38,7 @@ fn harm_redundancy(world: &World, ranks: &[u32], harm: Harm) {
 
 /// More redundancy than the scheme survives losses counted as lost data, and the checkpoint was given up.
 #[test]
+#[ignore = "long"]
 fn redundancy_is_made_again_however_much_of_it_is_lost_as_long_as_all_data_is_there() {
     for scheme in ["XOR", "RS", "PARTNER"] {
         for (what, harm) in HARMS {
@@ -160,6 +161,7 @@ fn watch(world: &mut World, rank: Rank, at: u64) -> FaultyFiles {
 
 /// Any error in a rebuild gave the dataset up, though all that was needed for it was still there.
 #[test]
+#[ignore = "long"]
 fn an_error_that_passes_while_a_lost_part_is_rebuilt_costs_nothing() {
     let lost = |moves: bool| {
         let (mut world, _) = written("XOR");

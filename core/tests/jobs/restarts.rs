@@ -800,6 +800,7 @@ fn a_checkpoint_from_which_the_application_dies_is_given_up_after_so_many_attemp
 
 /// The filemaps of all ranks said it until the last of them had written what it rebuilt, and none did so for a moment.
 #[test]
+#[ignore = "long"]
 fn a_refused_checkpoint_stays_refused_when_the_job_dies_while_a_lost_part_of_it_is_rebuilt() {
     let world = || {
         let faulty = FaultyFiles::new(RealFiles);

@@ -693,6 +693,7 @@ fn a_copy_that_dies_beside_another_one_takes_nothing_from_that() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeated() {
     let dead = Dead::xor(4, 4);
     with_every_crash(
@@ -713,6 +714,7 @@ fn a_build_that_dies_at_any_moment_lists_nothing_that_is_not_whole_and_is_repeat
 
 /// The second build said that the dataset was complete already, and the flush file said for ever that it had to be copied.
 #[test]
+#[ignore = "long"]
 fn a_build_that_dies_after_the_index_is_written_leaves_no_wrong_flush_file() {
     let dead = Dead::xor(4, 4);
     let written = FlushFile::read(&RealFiles, &dead.prefix()).unwrap();

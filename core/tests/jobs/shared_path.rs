@@ -329,6 +329,7 @@ fn unknown_data_of_nodes_outside_the_job_is_kept() {
 
 /// Any single failure during the inspection of the path has one outcome for all, and loses no checkpoint.
 #[test]
+#[ignore = "long"]
 fn a_failure_to_inspect_the_path_has_one_outcome_on_all_ranks() {
     let looks = |what: What, path: &Path| {
         let name = path.to_string_lossy();
