@@ -358,7 +358,6 @@ impl TcpComm {
                     state.full = None;
                     state.receiving.extend(Receiving::new(stream, now, &self.limits));
                 }
-                Err(error) if error.kind() == ErrorKind::ConnectionAborted => (),
                 Err(error) => {
                     let is_full = error.kind() != ErrorKind::WouldBlock;
                     match is_full && is_waited_for(&self.listener) {
