@@ -25,7 +25,9 @@ pub fn may_lack_entries(files: &dyn Files, prefix: &Prefix, job_id: &str) -> boo
     let Some(run) = LastRun::read(files, prefix).ok().flatten() else { return false };
     // The halt file says it of the last run, which may be that of another allocation.
     let halt = Halt::read(files, prefix).ok().flatten().filter(|_| run.job_id == job_id);
-    !halt.is_some_and(|halt| halt.is_finalized())
+    // A run writes its list before it says that it has finished, so a missing one was lost.
+    let is_lost = files.status(&prefix.flush_file()).is_err();
+    is_lost || !halt.is_some_and(|halt| halt.is_finalized())
 }
 
 /// The datasets that are in cache only and matter, and what becomes of them, in the order in which it does.
@@ -199,7 +201,11 @@ mod tests {
         LastRun { job_id: "78".to_owned(), nodes: vec!["n0".to_owned()], ..LastRun::default() }
             .write(&RealFiles, &prefix)
             .unwrap();
-        assert_eq!(["77", "78"].map(|job| may_lack_entries(&RealFiles, &prefix, job)), [true, false]);
+        let lacks = || ["77", "78"].map(|job| may_lack_entries(&RealFiles, &prefix, job));
+        assert_eq!(lacks(), [true, true], "its list is lost");
+        let dataset = DatasetDescriptor::default();
+        FlushFile::update(&RealFiles, &prefix, |file| file.record(&dataset, Location::Prefix)).unwrap();
+        assert_eq!(lacks(), [true, false]);
     }
 
     fn ids(saving: &Saving, plan: Plan) -> Vec<u64> {

@@ -423,9 +423,9 @@ fn expect_saved(job: &FinishedJob, ended: &Output) {
     assert!(line(&status(job, &[]), "in prefix").starts_with("ckpt.1"));
 }
 
-/// The file is not synced, so that the power may leave it without bytes. Nothing was saved.
+/// The file is not synced, so that the power may leave it without bytes, or without its name. Nothing was saved.
 #[test]
-fn what_is_in_cache_is_saved_though_the_flush_file_is_damaged() {
+fn what_is_in_cache_is_saved_though_the_flush_file_is_damaged_or_lost() {
     let damages: [fn(&mut Vec<u8>); 3] =
         [Vec::clear, |bytes| bytes.truncate(20), |bytes| bytes.iter_mut().for_each(|byte| *byte ^= 1)];
     for damage in damages {
@@ -439,6 +439,11 @@ fn what_is_in_cache_is_saved_though_the_flush_file_is_damaged() {
         assert_eq!(said.matches("it counts as empty, and what the nodes").count(), 1, "{said}");
         expect_saved(&job, &ended);
     }
+    let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+    fs::remove_file(job.prefix().join(".scr/flush.scr")).unwrap();
+    let ended = postrun(&job);
+    assert!(err(&ended).contains("flush.scr lacks datasets that the nodes have"), "{}", err(&ended));
+    expect_saved(&job, &ended);
 }
 
 /// Its filemaps stay where it was saved, and were taken for those of one that is still to be given its names.
