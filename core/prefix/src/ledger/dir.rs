@@ -259,6 +259,12 @@ impl<'a> LedgerDir<'a> {
             }
             ledger.apply(event);
         }
+        // Before the next run marks it, the other two files that have the id may be lost.
+        if index.is_some() && ledger.index.prefix_id().is_none() && events.iter().any(Event::changes_index) {
+            let id = PrefixId::read(self.files, self.prefix).ok().flatten();
+            let own = id.filter(|id| ledger.index.wants_mark(id, 0));
+            own.into_iter().for_each(|prefix| ledger.apply(&Event::Marked { prefix, last: 0 }));
+        }
         // A dataset that is withdrawn and still listed counts as listed, so a process may die between the two.
         if let Some(mut held) = ids.filter(|_| changes_ids) {
             held.content = ledger.ids;

@@ -202,6 +202,20 @@ fn a_refused_checkpoint_that_is_flushed_later_is_listed_as_failed() {
     }
 }
 
+/// The caches of a first run counted as those of another directory.
+#[test]
+fn a_prefix_directory_is_known_again_by_its_index_alone() {
+    let (_dir, prefix) = scratch();
+    let first = begin(&prefix, 0);
+    let dataset = &DatasetDescriptor { id: 1, run: 1, name: b"ckpt".to_vec(), ..Default::default() };
+    let by = &By::Application;
+    let ledger = LedgerDir::new(&RealFiles, &prefix);
+    ledger.transact(&Request::TakeNames { dataset, by, closer: None }).unwrap();
+    std::fs::remove_file(prefix.scr_file("ids.scr")).unwrap();
+    assert_eq!(PrefixId::read(&RealFiles, &prefix).unwrap(), first.prefix);
+    assert_eq!(begin(&prefix, 0).prefix, first.prefix);
+}
+
 #[test]
 fn datasets_of_c_scr_are_ordered_between_the_runs_around_them() {
     let (_dir, prefix) = scratch_copy("xor-flush2");
