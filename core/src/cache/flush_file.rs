@@ -2,6 +2,7 @@
 
 use super::dataset::CachedDataset;
 use super::Cache;
+use crate::holdings::Lies;
 use crate::job::Job;
 use scr_comm::Rank;
 use scr_config::param;
@@ -134,7 +135,8 @@ impl Cache {
     pub(super) fn note_left(&mut self, cached: &CachedDataset) {
         let is_newer = |other: &CachedDataset| other.holding().counts() && other.seq() > cached.seq();
         let held = cached.holding();
-        let is_wanted = held.counts() && held.is_wanted() && !held.prefix.is_whole() && !held.is_of_others;
+        let was_here = held.cache != Lies::InPlace && !held.is_of_others;
+        let is_wanted = was_here && held.is_wanted() && !held.prefix.is_whole();
         if is_wanted && !self.datasets.iter().any(is_newer) {
             self.lost.push(cached.record.dataset.clone());
         }

@@ -145,6 +145,26 @@ fn a_store_without_room_for_all_that_it_is_to_keep_makes_room_for_the_next_datas
     assert!(outcome.has_line_with("a failure in between leaves fewer datasets in cache"));
 }
 
+/// The next run began at zero without a word.
+#[test]
+fn a_checkpoint_that_could_not_be_protected_and_had_to_make_room_is_named() {
+    let mut world = job().with_store("COUNT=1 EVICT=before").set("SCR_FLUSH", "0");
+    world.put("SCR_COPY_TYPE", "XOR");
+    world.put("SCR_ENCODE_ASYNC", "1");
+    let faulty = FaultyFiles::new(RealFiles);
+    faulty.only(|what, path| what == What::Write && path.to_string_lossy().contains("/redundancy_"));
+    faulty.fail_from(1, ErrorKind::StorageFull);
+    world.files = Arc::new(faulty);
+    world.run(|application| {
+        application.checkpoint(1, some).unwrap();
+        application.write(2, some).unwrap();
+    });
+    world.files = Arc::new(RealFiles);
+    let outcome = world.run(|application| application.restart(some));
+    outcome.all_gave(&None);
+    outcome.line_with(&["`ckpt.1' was complete and is lost", "never completed"]);
+}
+
 /// The next run went back to an older checkpoint, or to the beginning, without a word.
 #[test]
 fn a_checkpoint_that_had_to_make_room_for_one_that_was_never_completed_is_named_until_a_newer_one_is() {
