@@ -67,8 +67,8 @@ struct Which {
 
 /// Runs the command.
 pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
-    let env = environment::env()?;
-    let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+    let mut env = environment::env()?;
+    let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
     let params = environment::params_of(&env, &prefix);
     let id = match args.which.id {
         Some(id) => id,

@@ -2,7 +2,7 @@
 
 use anyhow::{bail, ensure, Context, Result};
 use scr_base::env::{Env, Output};
-use scr_base::fs::RealFiles;
+use scr_base::fs::{How, RealFiles};
 use scr_config::descriptor::Descriptors;
 use scr_config::param::{self, Params, Settings};
 use scr_core::plugin::PluginHost;
@@ -85,16 +85,30 @@ pub(crate) fn params(env: &Env) -> Params {
 }
 
 /// The prefix directory: the one given, or that of a job which is started here. It must be there, or a mistyped name
-/// would look like a simulation without datasets.
-pub(crate) fn prefix(env: &Env, given: Option<&Path>) -> Result<Prefix> {
+/// would look like a simulation without datasets. From here on the command reaches a directory of another user [safely](hold).
+pub(crate) fn prefix(env: &mut Env, given: Option<&Path>) -> Result<Prefix> {
     let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
     expect_places(&given.as_deref().map_or_else(|| env.clone(), |dir| at(env, dir)))?;
     let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
     expect_dir(&dir)?;
     let prefix = Prefix::at(&*env.files, &dir);
+    hold(env, prefix.dir())?;
     prefix.expect_no_hidden_link(&*env.files)?;
     held(&USED).push(prefix.clone());
     Ok(prefix)
+}
+
+/// Another user may put a link in the way at any moment, and what the command removes or writes then would be elsewhere. So what
+/// is below a directory of another user is reached through the directory that is open here, and through no link.
+pub(crate) fn hold(env: &mut Env, dir: &Path) -> Result<()> {
+    let opened = env.files.open(dir, How::Folder);
+    let folder = opened.with_context(|| format!("cannot open {}", dir.display()))?;
+    let owner = folder.status()?.uid;
+    if ![env.uid, 0].contains(&owner) {
+        let held = env.files.through(dir, folder.into(), None);
+        held.into_iter().for_each(|files| env.files = files);
+    }
+    Ok(())
 }
 
 /// Fails where there is no such prefix directory.
@@ -161,7 +175,30 @@ mod tests {
         let real = dir.path().canonicalize().unwrap().join("run");
         std::fs::create_dir(&real).unwrap();
         std::os::unix::fs::symlink("run", dir.path().join("link")).unwrap();
-        let found = prefix(&env().unwrap(), Some(&dir.path().join("link"))).unwrap();
+        let found = prefix(&mut env().unwrap(), Some(&dir.path().join("link"))).unwrap();
         assert_eq!(found.dir(), real);
+    }
+
+    /// It removed what a link led to that took the place of a folder while a command of root was at work.
+    #[test]
+    fn a_directory_of_another_user_is_reached_as_it_was_and_through_no_link() {
+        use std::fs;
+        let dir = tempfile::tempdir().unwrap();
+        let (theirs, ours) = (dir.path().canonicalize().unwrap().join("theirs"), dir.path().join("ours"));
+        [theirs.join("d"), ours.join("d")].iter().for_each(|folder| fs::create_dir_all(folder).unwrap());
+        fs::write(ours.join("d/file"), "ours").unwrap();
+        let is_of_other = std::os::unix::fs::chown(&theirs, Some(1234), None).is_ok();
+        let mut env = env().unwrap();
+        prefix(&mut env, Some(&theirs)).unwrap();
+        let file = theirs.join("d/file");
+        fs::rename(theirs.join("d"), theirs.join("d.old")).unwrap();
+        std::os::unix::fs::symlink(ours.join("d"), theirs.join("d")).unwrap();
+        assert_eq!(env.files.real_path(&file).is_err(), is_of_other);
+        assert_eq!(env.files.rename(&file, &theirs.join("taken")).is_err(), is_of_other);
+        // The directory itself is another one now.
+        fs::rename(&theirs, dir.path().join("old")).unwrap();
+        std::os::unix::fs::symlink(&ours, &theirs).unwrap();
+        assert_eq!(env.files.remove_file(&file).is_err(), true);
+        assert_eq!(ours.join("d/file").exists(), is_of_other);
     }
 }

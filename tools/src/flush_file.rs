@@ -64,8 +64,8 @@ struct Selection {
 
 /// Does what is answer.
 pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
-    let env = environment::env()?;
-    let prefix = environment::prefix(&env, args.dir.as_deref())?;
+    let mut env = environment::env()?;
+    let prefix = environment::prefix(&mut env, args.dir.as_deref())?;
     let reply = reply(&env, &prefix, &args.selection, args.before)?;
     show(args.json, reply.json(), &reply.text)?;
     Ok(Answer::from(reply.yes))

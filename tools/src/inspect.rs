@@ -92,8 +92,9 @@ fn print_ids(found: &[Inspected]) -> Result<Answer> {
 
 /// The inventory of this machine.
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
-    let (env, _) = args.job.environment()?;
-    let (params, prefix) = (environment::params(&env), environment::prefix(&env, None)?);
+    let (mut env, _) = args.job.environment()?;
+    let prefix = environment::prefix(&mut env, None)?;
+    let params = environment::params(&env);
     let caches = Caches::find(&env, &params, &args.cache)?;
     let mut inventory = Inventory::take(&*env.files, &prefix, &caches.found, caches.refused)
         .with_context(|| format!("cannot read {}", prefix.dir().display()))?;

@@ -32,8 +32,8 @@ pub(crate) struct PoststageArgs {
 
 /// `scr poststage`.
 pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
-    let env = environment::env()?;
-    let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+    let mut env = environment::env()?;
+    let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
     Ok(Answer::from(finish(&env, &prefix)?))
 }
 

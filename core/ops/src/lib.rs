@@ -41,4 +41,4 @@ pub use holdings::{holdings, Copy, Found, Held};
 pub use import::{Import, Imported};
 pub use inspect::{inspect, Inspected, Inventory};
 
-pub use saving::{may_lack_entries, unsaved, Plan, Saving};
+pub use saving::{is_list_lost, may_lack_entries, unsaved, Plan, Saving};

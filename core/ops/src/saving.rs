@@ -16,18 +16,24 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Whether the nodes may have datasets that neither the flush file nor the index lists: the last run has not called
+/// Whether the flush file, which is never synced, is lost or damaged: a run has recorded itself, and has written its list before it
+/// ended.
+pub fn is_list_lost(files: &dyn Files, prefix: &Prefix) -> bool {
+    let has_run = || LastRun::read(files, prefix).is_ok_and(|run| run.is_some());
+    FlushFile::read(files, prefix).is_err_and(|error| error.is_damage())
+        || files.status(&prefix.flush_file()).is_err() && has_run()
+}
+
+/// Whether the nodes may have datasets that neither the flush file nor the index lists: that is lost, or the last run has not called
 /// `SCR_Finalize`. Without the record that a run makes of itself, no node has anything.
 pub fn may_lack_entries(files: &dyn Files, prefix: &Prefix, job_id: &str) -> bool {
-    if FlushFile::read(files, prefix).is_err_and(|error| error.is_damage()) {
+    if is_list_lost(files, prefix) {
         return true;
     }
     let Some(run) = LastRun::read(files, prefix).ok().flatten() else { return false };
     // The halt file says it of the last run, which may be that of another allocation.
     let halt = Halt::read(files, prefix).ok().flatten().filter(|_| run.job_id == job_id);
-    // A run writes its list before it says that it has finished, so a missing one was lost.
-    let is_lost = files.status(&prefix.flush_file()).is_err();
-    is_lost || !halt.is_some_and(|halt| halt.is_finalized())
+    !halt.is_some_and(|halt| halt.is_finalized())
 }
 
 /// The datasets that are in cache only and matter, and what becomes of them, in the order in which it does.

@@ -103,8 +103,8 @@ struct Unset {
 /// Runs the command.
 pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     let dir = args.dir.as_deref().or(args.prefix.as_deref());
-    let env = environment::env_at(dir)?;
-    let prefix = environment::prefix(&env, dir)?;
+    let mut env = environment::env_at(dir)?;
+    let prefix = environment::prefix(&mut env, dir)?;
     if !environment::was_used(&prefix) {
         let holds =
             if args.list || args.remove { "" } else { "; the conditions hold for the next one that does" };

@@ -107,8 +107,8 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     if let (Some(word), None) = (args.files.first(), &args.action.import) {
         bail!(stray_word(word));
     }
-    let env = environment::quiet_env()?;
-    let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+    let mut env = environment::quiet_env()?;
+    let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
     match &args.action {
         Action { current: Some(name), .. } => {
             let ledger = LedgerDir::new(&*env.files, &prefix);

@@ -101,11 +101,11 @@ fn in_words(seconds: f64) -> String {
 
 /// Runs the command.
 pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
-    let env = environment::env_at(args.prefix.as_deref())?;
+    let mut env = environment::env_at(args.prefix.as_deref())?;
     let read = match &args.logfile {
         Some(file) => sources::text_of(&env.current_dir.join(file), &LogQuery::default())?,
         None => {
-            let prefix = environment::prefix(&env, args.prefix.as_deref())?;
+            let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
             sources::text(&env, &prefix, &LogQuery::default())?
         }
     };

@@ -169,8 +169,9 @@ pub(crate) struct CheckNodeArgs {}
 /// `scr check-node`: whether this node has the stores that a job would use. It reports a store that is missing, not
 /// writable, smaller than its description says, or in which another user is in the way.
 pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
-    let env = environment::env()?;
-    let params = environment::params_of(&env, &environment::prefix(&env, None)?);
+    let mut env = environment::env()?;
+    let prefix = environment::prefix(&mut env, None)?;
+    let params = environment::params_of(&env, &prefix);
     let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     let wrong: Vec<_> = stores

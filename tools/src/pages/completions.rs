@@ -35,7 +35,7 @@ enum Kind {
 
 /// Prints the values, a line each. Unknown ones are not offered.
 pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
-    let env = environment::quiet_env()?;
+    let mut env = environment::quiet_env()?;
     let values: Vec<String> = match args.kind {
         Kind::Parameters => TABLE.iter().map(|info| info.name.to_owned()).collect(),
         Kind::Events => names().into_iter().map(str::to_owned).collect(),
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
             host.discover().found.iter().map(|found| found.manifest.name.clone()).collect()
         }
         Kind::Datasets => {
-            let index = environment::prefix(&env, args.prefix.as_deref())
+            let index = environment::prefix(&mut env, args.prefix.as_deref())
                 .ok()
                 .and_then(|prefix| LedgerDir::new(&*env.files, &prefix).index().ok());
             let entries = index.map(|index| index.entries()).unwrap_or_default();

@@ -69,11 +69,11 @@ pub(crate) fn run(args: &ReportArgs) -> Result<Answer> {
 }
 
 fn report(args: &ReportArgs) -> Result<Answer> {
-    let env = environment::env()?;
+    let mut env = environment::env()?;
     let since = time::given("--since", args.since.as_deref())?.unwrap_or(0);
     let mut dirs = args.dirs.clone();
     if dirs.is_empty() {
-        dirs.push(environment::prefix(&env, None)?.dir().to_owned());
+        dirs.push(environment::prefix(&mut env, None)?.dir().to_owned());
     }
     let (mut all, notes) = read(&env, &dirs, args.job.as_deref())?;
     notes.iter().for_each(warn);

@@ -79,8 +79,8 @@ pub(crate) struct NodesFileArgs {
 
 /// `scr nodes-file`.
 pub(crate) fn nodes_file(args: &NodesFileArgs) -> Result<Answer> {
-    let env = environment::env()?;
-    let prefix = environment::prefix(&env, args.dir.as_deref())?;
+    let mut env = environment::env()?;
+    let prefix = environment::prefix(&mut env, args.dir.as_deref())?;
     print_line(Nodes::read(&*env.files, &prefix)?.map(|Nodes(nodes)| nodes))
 }
 

@@ -19,7 +19,7 @@ use scr_config::param::{self, Params};
 use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
-use scr_ops::{holdings, inspect, may_lack_entries, Found, Inspected, Plan, Saving};
+use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Found, Inspected, Plan, Saving};
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use std::cell::{Cell, OnceCell};
@@ -40,11 +40,11 @@ pub(crate) struct PostrunArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
-    let job = JobContext::on(&args.job, None)?;
+    let mut job = JobContext::on(&args.job, None)?;
     if !job.params.get(&param::ENABLE) {
         return Ok(Answer::Yes);
     }
-    let prefix = environment::prefix(&job.env, Some(&job.params.get(&param::PREFIX)))?;
+    let prefix = environment::prefix(&mut job.env, Some(&job.params.get(&param::PREFIX)))?;
     if !environment::was_used(&prefix) {
         print(format!("{}: there is nothing to save\n", environment::unused(&prefix)))?;
         return Ok(Answer::Yes);
@@ -79,7 +79,9 @@ pub(super) fn finish(
     log: &Log,
     warn: Say,
 ) -> Result<PostrunOutcome> {
-    let prefix = Prefix::at(&*env.files, &params.get(&param::PREFIX));
+    let (mut env, prefix) = (env.clone(), Prefix::at(&*env.files, &params.get(&param::PREFIX)));
+    environment::hold(&mut env, prefix.dir())?;
+    let env = &env;
     let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
     let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun, warn };
     scavenge.end_flushes(are_configured(params) && allocation.wants_agent_steps())?;
@@ -96,6 +98,13 @@ pub(super) fn finish(
     if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
         warn(&format!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
+    let is_known = !is_list_lost(&*env.files, &prefix) || !scavenge.nodes().is_empty();
+    if !is_known {
+        warn(&format!(
+            "{} is lost, and no node answers: it is not known what is in cache only; try again as long as the nodes are there",
+            prefix.flush_file().display()
+        ));
+    }
     let is_safe = saving.carry_out(|dataset, plan| {
         match plan {
             Plan::PassedOver => warn(&passed_over(dataset)),
@@ -107,8 +116,8 @@ pub(super) fn finish(
     if scavenge.has_begun.get() {
         log.add_entry(Record::event(Event::PostrunEnd));
     }
-    let found_nothing = saving.0.is_empty().then(|| scavenge.nodes.into_inner());
-    Ok(PostrunOutcome { is_safe, found_nothing })
+    let found_nothing = (is_known && saving.0.is_empty()).then(|| scavenge.nodes.into_inner());
+    Ok(PostrunOutcome { is_safe: is_safe && is_known, found_nothing })
 }
 
 /// Why a checkpoint is saved though there are newer ones.

@@ -7,9 +7,9 @@ use crate::output::{print, Answer};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use scr_base::env::Env;
+use scr_base::fs::{unique_number, Files, How};
 use scr_config::param::{self, Params};
 use scr_prefix::Prefix;
-use std::io::Write;
 use std::path::Path;
 
 /// Text below the help.
@@ -48,20 +48,23 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
 pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let in_vain = || format!("cannot use the prefix directory {}", prefix.dir().display());
+    let mut env = env.clone();
+    if prefix.dir().is_dir() {
+        environment::hold(&mut env, prefix.dir())?;
+    }
     let is_new = !prefix.is_there(&*env.files);
     prefix.make(&*env.files).with_context(in_vain)?;
     if is_new {
         warn(&prefix.was_made());
     }
-    expect_writable(&prefix.scr_dir()).with_context(in_vain)
+    expect_writable(&*env.files, &prefix.scr_dir()).with_context(in_vain)
 }
 
 /// Fails if no file can be made and written in a folder.
-fn expect_writable(folder: &Path) -> Result<()> {
-    let written = tempfile::NamedTempFile::new_in(folder).and_then(|mut probe| {
-        probe.write_all(b"scr prerun\n")?;
-        probe.flush()
-    });
+fn expect_writable(files: &dyn Files, folder: &Path) -> Result<()> {
+    let probe = folder.join(format!("prerun.{:x}", unique_number()));
+    let written = files.open(&probe, How::Create(0o600)).and_then(|file| file.write_at(0, b"scr prerun\n"));
+    let _ = files.remove_file(&probe);
     // The whole error has the random name of the file.
     written.map_err(|error| anyhow!("cannot write to {}: {}", folder.display(), error.kind()))
 }
@@ -69,13 +72,14 @@ fn expect_writable(folder: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_base::fs::RealFiles;
 
     /// The message had a random name, and "at path" in quotes.
     #[test]
     fn a_folder_that_cannot_be_written_to_is_named_and_no_file_in_it() {
-        let why = expect_writable(Path::new("/proc/self")).unwrap_err().to_string();
+        let why = expect_writable(&RealFiles, Path::new("/proc/self")).unwrap_err().to_string();
         let why = why.strip_prefix("cannot write to /proc/self: ").unwrap();
         assert!(!why.contains("/proc") && !why.contains("os error"), "{why}");
-        expect_writable(&std::env::temp_dir()).unwrap();
+        expect_writable(&RealFiles, &std::env::temp_dir()).unwrap();
     }
 }

@@ -15,7 +15,7 @@ use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::holdings::{next, Goal, Holding};
-use scr_ops::{holdings, inspect, may_lack_entries, Copy, Found, Held, Inspected, Saving};
+use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, Held, Inspected, Saving};
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate, LedgerDir};
 use scr_prefix::{
@@ -58,6 +58,8 @@ pub(super) struct Facts {
     pub(super) last_error: Option<LogEntry>,
     /// The answers of the nodes; `None` if they were not asked.
     pub(super) nodes: Option<Answers>,
+    /// Whether what a job has recorded of its caches is lost, and no node has said what it has.
+    pub(super) lacks_list: bool,
     /// When the job last changed where its datasets are.
     pub(super) recorded: Option<i64>,
     /// The facts that could not be found out, and why.
@@ -134,10 +136,12 @@ impl Facts {
         let recorded = holdings(files, prefix, &flush, index.as_ref(), None);
         let saving = Saving::of(&recorded, &job_id, may_lack);
         let is_in_cache_only = !saving.saved(|_| true).is_empty();
-        let found = match asks_nodes && (facts.state != State::Finished || is_in_cache_only) {
+        let is_lost = is_list_lost(files, prefix);
+        let found = match asks_nodes && (facts.state != State::Finished || is_in_cache_only || is_lost) {
             true => facts.ask_nodes(env, overrides),
             false => None,
         };
+        facts.lacks_list = is_lost && facts.nodes.as_ref().is_none_or(|nodes| nodes.room.is_empty());
         let (user, silent) = (params.get(&param::USER_NAME), facts.first_silent());
         let found = found.as_deref().map(|datasets| Found {
             datasets,

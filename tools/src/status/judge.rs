@@ -122,7 +122,7 @@ fn protection<'f>(facts: &'f Facts, newest: Option<&'f Held>) -> Protection<'f> 
         let is_newer = newest.is_none_or(|newest| newest.entry.seq() < held.entry.seq());
         is_newer && matches!(held.copy, Copy::Unknown(_))
     };
-    if facts.unusable.as_ref().is_some_and(is_unknown) {
+    if facts.lacks_list || facts.unusable.as_ref().is_some_and(is_unknown) {
         return Protection::Unknown;
     }
     let Some(checkpoint) = newest else { return Protection::Nothing(Why::NoCheckpoint) };

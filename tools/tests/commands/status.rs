@@ -446,6 +446,25 @@ fn what_is_in_cache_is_saved_though_the_flush_file_is_damaged_or_lost() {
     expect_saved(&job, &ended);
 }
 
+/// They said that nothing was to be saved, or protected by an older one.
+#[test]
+fn without_the_list_and_without_the_nodes_it_is_not_known_what_is_in_cache() {
+    for damage in [|path: &Path| fs::remove_file(path), |path: &Path| fs::write(path, "")] {
+        let job = FinishedJob::with_settings(&[("SCR_FLUSH", "0")]);
+        assert_eq!(code(&status(&job, &[])), 0);
+        damage(&job.prefix().join(".scr/flush.scr")).unwrap();
+        ["n0", "n1"].iter().for_each(|node| fs::write(job.path().join("lost").join(node), "").unwrap());
+        let silent = status(&job, &[]);
+        assert_eq!((code(&silent), line(&silent, "protected").as_str()), (1, "not known: no node answers"));
+        let ended = postrun(&job);
+        assert_eq!(code(&ended), 1, "{}", err(&ended));
+        assert!(!out(&ended).contains("nothing to save"), "{}", out(&ended));
+        assert!(err(&ended).contains("it is not known what is in cache only"), "{}", err(&ended));
+        ["n0", "n1"].iter().for_each(|node| fs::remove_file(job.path().join("lost").join(node)).unwrap());
+        expect_saved(&job, &postrun(&job));
+    }
+}
+
 /// Its filemaps stay where it was saved, and were taken for those of one that is still to be given its names.
 #[test]
 fn what_was_saved_can_be_dropped_and_listed_again() {

@@ -136,6 +136,11 @@ impl HeldDir {
 }
 
 impl Place<'_> {
+    /// Whether it lies in a directory that is held open, or is that.
+    pub(super) fn is_held(&self) -> bool {
+        self.held.is_some()
+    }
+
     fn is_held_itself(&self) -> bool {
         self.held.is_some() && self.path == Path::new(".")
     }

@@ -97,7 +97,12 @@ impl<T: Holding> Files for T {
     }
 
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
-        fs::canonicalize(path)
+        match self.place(path).is_ok_and(|place| place.is_held()) {
+            // No link is followed there.
+            true if self.status(path)?.kind == Kind::Link => Err(Errno::LOOP.into()),
+            true => Ok(path.to_owned()),
+            false => fs::canonicalize(path),
+        }
     }
 
     fn through(&self, path: &Path, dir: Arc<dyn File>, is_meant: Option<IsMeant>) -> Option<Arc<dyn Files>> {
