@@ -34,11 +34,11 @@ fn write_as_step_1(application: &mut Application, step: u64) {
 
 /// A run has flushed `ckpt.1`. The flush of a newer `ckpt.1` has arrived, and could not be closed. Its cache is gone.
 fn with_an_arrived_flush_of_the_same_name() -> (World, FaultyFiles) {
-    with_an_arrived_flush(1, |application| write_as_step_1(application, 7))
+    with_an_arrived_flush(|application| write_as_step_1(application, 7))
 }
 
-/// The same, of a checkpoint that is written so, and from the `at`-th change of the index on.
-fn with_an_arrived_flush(at: u64, write: fn(&mut Application)) -> (World, FaultyFiles) {
+/// The same, of a checkpoint that is written so. The index takes the change that begins the flush, and none after it.
+fn with_an_arrived_flush(write: fn(&mut Application)) -> (World, FaultyFiles) {
     let mut world = World::new(4, 2).set("SCR_FLUSH", "1").set("SCR_FETCH_BYPASS", "1");
     world.run(|application| application.checkpoint(1, one).unwrap());
     let faulty = FaultyFiles::new(RealFiles);
@@ -49,7 +49,7 @@ fn with_an_arrived_flush(at: u64, write: fn(&mut Application)) -> (World, Faulty
     let run = world.run(|application| {
         write(application);
         turns.wait();
-        let at = faulty.mutations() + at;
+        let at = faulty.mutations() + 2;
         turns.wait();
         faulty.fail_from(at, ErrorKind::TimedOut);
         application.session().complete_output(true).unwrap();
@@ -267,7 +267,7 @@ fn an_arrived_flush_of_the_name_that_the_user_goes_back_to_is_closed_later() {
 /// It was recorded before, so that the next run went on from the checkpoint that the user had gone back beyond.
 #[test]
 fn a_run_that_cannot_take_back_what_is_newer_records_nothing_of_what_the_user_goes_back_to() {
-    let (mut world, faulty) = with_an_arrived_flush(2, |application| application.write(2, one).unwrap());
+    let (mut world, faulty) = with_an_arrived_flush(|application| application.write(2, one).unwrap());
     faulty.heal();
     let is_record = |what, path: &Path| what == What::Rename && path.to_string_lossy().contains("/flush.");
     let_no_flush_be_closed(&mut world, is_record);
