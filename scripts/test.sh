@@ -42,11 +42,11 @@ run_matching() { # run_matching PATTERN ARGUMENT...: the programs whose lines ma
     while read -r folder program; do run "$folder" "$program" "$@" || status=1; done < <(grep -E "$pattern" target/tests/programs)
     return $status
 }
-run_jobs() { # run_jobs GREP_OPTION...: the jobs of these names, one at a time: ranks that share few cores wait long enough
+run_jobs() { # run_jobs GREP_OPTION...: the jobs of these names, two at a time: most of them wait, for launchers and deaths
     local status=0 folder program names
     while read -r folder program; do
         mapfile -t names < <("$program" --list | sed -n 's/: test$//p' | grep -E "$@")
-        run "$folder" "$program" --test-threads 1 --exact "${names[@]}" || status=1
+        run "$folder" "$program" --test-threads 2 --exact "${names[@]}" || status=1
     done < <(grep -E "$jobs" target/tests/programs)
     return $status
 }
@@ -61,7 +61,7 @@ run_others() {
 }
 of_mpi="^$top/ffi(/mpi)? "   # bound to an MPI
 jobs="^$top/tests .*/jobs-"  # launched by one
-long="^$top/core .*/jobs-"   # on threads; `make check` leaves out those that take seconds
+long="^$top/core "           # with tests that `make check` leaves out, as they take seconds
 of_users="^(book|documents|installed_pages|languages|new_plugin)::"
 
 for mpicc in mpicc.mpich mpicc.openmpi; do

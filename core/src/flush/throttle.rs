@@ -205,6 +205,7 @@ mod tests {
 
     /// Another job has the slot of the node, and its process is stopped.
     #[test]
+    #[ignore = "long"]
     fn a_slot_is_waited_for_unless_its_holder_is_stopped() {
         let dir = tempfile::tempdir().unwrap();
         let throttle = Throttle { own: dir.path().join("slot.0"), shared: None };

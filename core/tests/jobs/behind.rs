@@ -266,6 +266,7 @@ fn what_moves_to_a_node_that_sets_no_times_is_whole_in_the_next_run() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
     let settings = &[("SCR_ENCODE_ASYNC", "1")];
     Schedule { settings, keep: 2, ..XOR }.run(nothing, |application| checkpoints(application, 1..=3));
@@ -482,6 +483,7 @@ mod threads {
     }
 
     #[test]
+    #[ignore = "long"]
     fn a_job_that_dies_at_any_moment_has_its_local_checkpoint() {
         let settings = &[("SCR_ENCODE_ASYNC", "1")];
         Schedule { settings, keep: 2, ..XOR }

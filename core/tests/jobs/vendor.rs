@@ -32,6 +32,7 @@ fn world(folder: &Path, scheme: &str) -> World {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_vendors_scheme_brings_a_job_through_a_node_loss() {
     let (library, manifest) = vendor_scheme();
     let folder = folder(&library, &std::fs::read_to_string(manifest).unwrap());

@@ -214,6 +214,7 @@ fn stopped_at_each_operation(meanwhile: fn(&Nodes), after: impl Fn(&Nodes, u64))
 
 /// It took the name back for the older dataset, and gave files the names of the newer one.
 #[test]
+#[ignore = "long"]
 fn a_process_that_was_stopped_takes_nothing_from_a_newer_dataset_of_the_same_name() {
     let newer = |nodes: &Nodes| {
         finalize_arrived(&RealFiles, &nodes.stage.prefix, NOW).unwrap();

@@ -188,6 +188,7 @@ fn a_full_prefix_is_reported_and_nothing_is_lost() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
     for (name, prepare, flush) in CASES {
         let scene = Scene::new(prepare);
@@ -208,6 +209,7 @@ fn a_crash_at_any_moment_is_finished_or_cleared_away_by_the_next_run() {
 }
 
 #[test]
+#[ignore = "long"]
 fn a_crash_while_the_next_run_puts_things_in_order_is_put_in_order_too() {
     let mut finished = 0;
     let scene = Scene::new(reused);
