@@ -99,23 +99,8 @@ impl Job {
         let prefix = prefix_of(&*comm, &*env.files, &params)?;
         expect_one_prefix(&*comm, &env, &raw, &prefix)?;
         let folder = common_folder(&*comm, &env)?;
-        let (log, run) = (Log::silent(&env, &params, &report, &prefix), RunId::default());
-        let mut job = Self {
-            comm,
-            env,
-            report,
-            params,
-            descriptors,
-            prefix,
-            folder,
-            run,
-            log,
-            nodes,
-            processors,
-            launched,
-            is_recovery,
-            closed: AtomicBool::new(false),
-        };
+        let silent = Self::silent(comm, env, report, params, descriptors, prefix, nodes);
+        let mut job = Self { folder, processors, launched, is_recovery, ..silent };
         job.make_scr_dir()?;
         job.count_run(0)?;
         job.on_each_node(|| job.run.wait_for_prefix(job.files(), &job.prefix))
@@ -141,25 +126,37 @@ impl Job {
             .map_err(|error| Error::Config { why: error.to_string() })?;
         let report = Reporter::new(env.output.clone(), comm.rank(), &env.host, level);
         let nodes = Placement::of_one(env.host.clone(), comm.size());
-        let (env, prefix, log) = (env.clone(), prefix.clone(), Log::silent(env, &params, &report, prefix));
-        let (folder, run) = (Some(env.current_dir.clone()), RunId::default());
-        let (processors, launched, is_recovery) = (1, comm.size(), false);
-        Ok(Self {
+        let (folder, launched) = (Some(env.current_dir.clone()), comm.size());
+        let silent = Self::silent(comm, env.clone(), report, params, descriptors, prefix.clone(), nodes);
+        Ok(Self { folder, launched, ..silent })
+    }
+
+    /// A job of which nothing more is known, and that logs nothing.
+    fn silent(
+        comm: Rc<dyn Comm>,
+        env: Env,
+        report: Reporter,
+        params: Params,
+        descriptors: Descriptors,
+        prefix: Prefix,
+        nodes: Placement,
+    ) -> Self {
+        Self {
+            log: Log::silent(&env, &params, &report, &prefix),
             comm,
             env,
             report,
             params,
             descriptors,
             prefix,
-            folder,
-            run,
-            log,
+            folder: None,
+            run: RunId::default(),
             nodes,
-            processors,
-            launched,
-            is_recovery,
+            processors: 1,
+            launched: 1,
+            is_recovery: false,
             closed: AtomicBool::new(false),
-        })
+        }
     }
 
     /// The address of this node for threads that talk over TCP, and how long they wait for a node that does not answer.
@@ -179,21 +176,9 @@ impl Job {
         let (descriptors, prefix) = (self.descriptors.clone(), Prefix::new(self.prefix.dir()));
         let (folder, run, nodes) = (self.folder.clone(), self.run.clone(), self.nodes.clone());
         let (processors, launched, is_recovery) = (self.processors, self.launched, self.is_recovery);
-        move |comm| Job {
-            log: Log::silent(&env, &params, &report, &prefix),
-            comm,
-            env,
-            report,
-            params,
-            descriptors,
-            prefix,
-            folder,
-            run,
-            nodes,
-            processors,
-            launched,
-            is_recovery,
-            closed: AtomicBool::new(false),
+        move |comm| {
+            let silent = Job::silent(comm, env, report, params, descriptors, prefix, nodes);
+            Job { folder, run, processors, launched, is_recovery, ..silent }
         }
     }
 

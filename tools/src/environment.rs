@@ -198,7 +198,7 @@ mod tests {
         // The directory itself is another one now.
         fs::rename(&theirs, dir.path().join("old")).unwrap();
         std::os::unix::fs::symlink(&ours, &theirs).unwrap();
-        assert_eq!(env.files.remove_file(&file).is_err(), true);
+        env.files.remove_file(&file).unwrap_err();
         assert_eq!(ours.join("d/file").exists(), is_of_other);
     }
 }

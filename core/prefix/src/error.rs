@@ -95,8 +95,8 @@ pub enum PrefixError {
     Linked {
         /// The folder.
         path: PathBuf,
-        /// Why it cannot be used.
-        fault: LinkFault,
+        /// Why it cannot be used, and what to do.
+        fault: String,
     },
     /// A container, or a summary that leads to containers, is not what was written.
     #[error("{} is damaged: {reason}", path.display())]
@@ -201,35 +201,4 @@ mod tests {
         let damage: Vec<_> = errors.iter().map(PrefixError::is_damage).collect();
         assert_eq!(damage, [false, true, true, true]);
     }
-}
-
-/// Why a symbolic link below the prefix directory cannot be used.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum LinkFault {
-    /// Somebody else can let it lead elsewhere at any time.
-    #[error(
-        " of user {uid}, and scr follows only links of yours and of root; make a link or a folder of your own in its place"
-    )]
-    OfOther {
-        /// The owner.
-        uid: u32,
-    },
-    /// It leads to nothing.
-    #[error(" that leads to nothing; make the folder that it names, or remove the link")]
-    Nowhere,
-    /// It leads to a folder that has another name under the prefix directory.
-    #[error(
-        " that leads to a folder with another name under the prefix directory, and one file could belong to two datasets; use \
-         the names that the files have without the link"
-    )]
-    SecondName,
-    /// It leads to the same folder as another link.
-    #[error(" that leads to the same folder as another one, and one file could belong to two datasets; use the same link for both")]
-    Twice,
-    /// It stands for the folder of the library.
-    #[error(", and scr keeps its own files in a folder; put a folder in its place")]
-    Hidden,
-    /// Files would be removed through it.
-    #[error(", and scr removes nothing through one: its files may have been moved there to be kept; remove them yourself")]
-    Removes,
 }

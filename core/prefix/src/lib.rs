@@ -61,7 +61,7 @@ pub use attempts::Attempts;
 pub use container::{Contents, Member};
 pub use descriptor::{Between, RANKS};
 pub use descriptor::{DatasetDescriptor, RestartPoint, Seq};
-pub use error::{LinkFault, PrefixError};
+pub use error::PrefixError;
 pub use fields::{as_text, json, packed, set_crc, set_json};
 pub use file_name::staging_file;
 pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};

@@ -2,7 +2,7 @@
 
 use super::nodes::NodesFile;
 use super::shared::{Known, Shared};
-use super::{FileName, FlushFile, Index, LinkFault, PrefixError};
+use super::{FileName, FlushFile, Index, PrefixError};
 use scr_base::fs::{At, Durability, Files, Kind};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -58,7 +58,9 @@ impl Prefix {
         for above in path.ancestors() {
             let Ok(real) = files.real_path(above) else {
                 if files.status(above).is_ok_and(|status| status.kind == Kind::Link) {
-                    return Err(PrefixError::Linked { path: above.to_owned(), fault: LinkFault::Nowhere });
+                    let fault = " that leads to nothing; make the folder that it names, or remove the link"
+                        .to_owned();
+                    return Err(PrefixError::Linked { path: above.to_owned(), fault });
                 }
                 continue;
             };
@@ -193,7 +195,11 @@ impl Prefix {
         names: impl Iterator<Item = &'n FileName>,
     ) -> Result<(), PrefixError> {
         each_folder(names, |folder| match self.link_at(files, folder.below(&self.dir))? {
-            Some((path, _)) => Err(PrefixError::Linked { path, fault: LinkFault::Removes }),
+            Some((path, _)) => {
+                let fault = ", and scr removes nothing through one: its files may have been moved there to be kept; remove them \
+                             yourself";
+                Err(PrefixError::Linked { path, fault: fault.to_owned() })
+            }
             None => Ok(()),
         })
     }
@@ -208,7 +214,9 @@ impl Prefix {
         if self.is_own_link(files, uid, &path)? {
             let followed = self.follow(files, &path)?;
             if followed.is_none_or(|found| found.below.as_os_str().as_bytes() != folder.as_bytes()) {
-                return Err(PrefixError::Linked { path, fault: LinkFault::SecondName });
+                let fault = " that leads to a folder with another name under the prefix directory, and one file could belong to two \
+                             datasets; use the names that the files have without the link";
+                return Err(PrefixError::Linked { path, fault: fault.to_owned() });
             }
         }
         Ok(())
@@ -234,7 +242,11 @@ impl Prefix {
     pub fn is_own_link(&self, files: &dyn Files, uid: u32, path: &Path) -> Result<bool, PrefixError> {
         match self.link_at(files, path.to_owned())? {
             Some((path, owner)) if owner != uid && owner != 0 => {
-                Err(PrefixError::Linked { path, fault: LinkFault::OfOther { uid: owner } })
+                let fault = format!(
+                    " of user {owner}, and scr follows only links of yours and of root; make a link or a folder of your own in its \
+                     place"
+                );
+                Err(PrefixError::Linked { path, fault })
             }
             found => Ok(found.is_some()),
         }
@@ -280,7 +292,8 @@ impl Prefix {
         let path = self.scr_dir();
         match files.status(&path) {
             Ok(status) if status.kind == Kind::Link => {
-                Err(PrefixError::Linked { path, fault: LinkFault::Hidden })
+                let fault = ", and scr keeps its own files in a folder; put a folder in its place".to_owned();
+                Err(PrefixError::Linked { path, fault })
             }
             _ => Ok(()),
         }

@@ -5,11 +5,12 @@
 
 use super::check::read_all;
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
-use super::trust::{self, TrustError};
+use super::trust;
 use super::ManifestError;
 use scr_base::describe;
-use scr_base::env::{Distrust, Env, Trusted};
+use scr_base::env::{Env, Trusted};
 use scr_base::fs::{File, Kind};
+use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::{fmt, io};
 
@@ -93,7 +94,7 @@ impl FoundPlugin {
     pub fn at(env: &Env, manifest: &Path) -> Result<(Self, Vec<String>), PassedOver> {
         let folder = manifest.parent().unwrap_or(Path::new("/"));
         read(env, &Trusted::by(env), manifest, &place_at(folder))
-            .map_err(|error| PassedOver { path: manifest.to_owned(), reason: describe(&error) })
+            .map_err(|error| PassedOver { path: manifest.to_owned(), reason: describe(&*error) })
     }
 }
 
@@ -158,39 +159,21 @@ impl Discovery {
     }
 
     fn pass_over(&mut self, path: &Path, error: &NotTaken) {
-        self.passed_over.push(PassedOver { path: path.to_owned(), reason: describe(error) });
+        self.passed_over.push(PassedOver { path: path.to_owned(), reason: describe(&**error) });
     }
 }
 
 /// Why a folder or a manifest is not taken.
-#[derive(Debug, thiserror::Error)]
-enum NotTaken {
-    #[error("an empty entry of {PATH_VARIABLE} is not the current folder; remove it")]
-    EmptyEntry,
-    #[error("an entry of {PATH_VARIABLE} has to be an absolute path")]
-    RelativeEntry,
-    #[error("there is no such folder")]
-    NoFolder,
-    #[error("it is not a folder")]
-    NotAFolder,
-    #[error("cannot look into it: {0}")]
-    Folder(io::Error),
-    #[error(transparent)]
-    Distrust(#[from] Distrust),
-    #[error(transparent)]
-    File(#[from] TrustError),
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-}
+type NotTaken = Box<dyn Error>;
 
 /// The folder of an entry of `SCR_PLUGIN_PATH`.
 fn place_of(entry: &str) -> Result<PluginFolder, NotTaken> {
     let folder = Path::new(entry);
     if entry.is_empty() {
-        return Err(NotTaken::EmptyEntry);
+        return Err(format!("an empty entry of {PATH_VARIABLE} is not the current folder; remove it").into());
     }
     if !folder.is_absolute() {
-        return Err(NotTaken::RelativeEntry);
+        return Err(format!("an entry of {PATH_VARIABLE} has to be an absolute path").into());
     }
     Ok(place_at(folder))
 }
@@ -216,13 +199,13 @@ const LIBRARIES: &str = "lib/scr/plugins";
 fn manifests_in(env: &Env, trusted: &Trusted, folder: &Path) -> Result<Vec<PathBuf>, NotTaken> {
     let files = &*env.files;
     let no_folder = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => NotTaken::NoFolder,
-        _ => NotTaken::Folder(error),
+        io::ErrorKind::NotFound => "there is no such folder".to_owned(),
+        _ => format!("cannot look into it: {error}"),
     };
     let real = files.real_path(folder).map_err(no_folder)?;
     let status = files.status(&real).map_err(no_folder)?;
     if status.kind != Kind::Dir {
-        return Err(NotTaken::NotAFolder);
+        return Err("it is not a folder".into());
     }
     trusted.check(&real, &status)?;
     let names = files.list(&real).map_err(no_folder)?;

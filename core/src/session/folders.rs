@@ -5,7 +5,7 @@
 //! folder.
 
 use crate::job::Job;
-use scr_prefix::{Followed, LinkFault, PrefixError};
+use scr_prefix::{Followed, PrefixError};
 use std::collections::{BTreeMap, HashSet};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -65,7 +65,9 @@ impl Folders {
         }
         let first = self.outside.entry(found.real.clone()).or_insert_with(|| found.below.clone());
         if *first != found.below {
-            return Err(PrefixError::Linked { path: dir.join(&found.below), fault: LinkFault::Twice });
+            let fault = " that leads to the same folder as another one, and one file could belong to two datasets; use the same \
+                         link for both";
+            return Err(PrefixError::Linked { path: dir.join(&found.below), fault: fault.to_owned() });
         }
         Ok(())
     }

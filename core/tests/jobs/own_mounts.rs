@@ -20,7 +20,7 @@ pub(crate) fn in_own_mounts(test: &str, script: &str, inside: fn()) {
     let inside = Command::new("unshare")
         .args(["-m", "sh", "-c", &format!("set -e\n{script}\nexec \"$@\""), "sh"])
         .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
+        .args(["--exact", test, "--nocapture", "--include-ignored"])
         .env(INSIDE, "1")
         .output()
         .unwrap();

@@ -19,7 +19,8 @@ fn is_alone(test: &str) -> bool {
     }
     let mut again = Command::new(std::env::current_exe().unwrap());
     let name = format!("own_process::{test}");
-    let output = again.args(["--exact", &name, "--nocapture"]).env(CHILD, "1").output().unwrap();
+    let output =
+        again.args(["--exact", &name, "--nocapture", "--include-ignored"]).env(CHILD, "1").output().unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
     let why = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("1 passed"), "{:?}\n{said}\n{why}", output.status);
