@@ -1,6 +1,6 @@
 #!/bin/bash
 # test.sh: all tests. One build for everything; for the second MPI only what is bound to it is built again. Two lanes run side by
-# side, as most machines have two processors at least: the jobs on pretend nodes, one at a time, and what needs no MPI, then
+# side, as most machines have two processors at least: the jobs on pretend nodes, two at a time, and what needs no MPI, then
 # what users build with the tree.
 # Ends with one plain line of numbers, and with status 0 only if nothing failed.
 set -uo pipefail
