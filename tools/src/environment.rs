@@ -85,7 +85,7 @@ pub(crate) fn params(env: &Env) -> Params {
 }
 
 /// The prefix directory: the one given, or that of a job which is started here. It must be there, or a mistyped name
-/// would look like a simulation without datasets. From here on the command reaches a directory of another user [safely](hold).
+/// would look like a simulation without datasets. From here on root reaches a directory of another user [safely](hold).
 pub(crate) fn prefix(env: &mut Env, given: Option<&Path>) -> Result<Prefix> {
     let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
     expect_places(&given.as_deref().map_or_else(|| env.clone(), |dir| at(env, dir)))?;
@@ -98,13 +98,14 @@ pub(crate) fn prefix(env: &mut Env, given: Option<&Path>) -> Result<Prefix> {
     Ok(prefix)
 }
 
-/// Another user may put a link in the way at any moment, and what the command removes or writes then would be elsewhere. So what
-/// is below a directory of another user is reached through the directory that is open here, and through no link.
+/// The owner of a directory may put a link in the way at any moment, and what a command of root removes or writes then would be
+/// elsewhere. So root reaches what is below a directory of another user through the directory that is open here, and through no
+/// link.
 pub(crate) fn hold(env: &mut Env, dir: &Path) -> Result<()> {
     let opened = env.files.open(dir, How::Folder);
     let folder = opened.with_context(|| format!("cannot open {}", dir.display()))?;
     let owner = folder.status()?.uid;
-    if ![env.uid, 0].contains(&owner) {
+    if env.uid == 0 && owner != 0 {
         let held = env.files.through(dir, folder.into(), None);
         held.into_iter().for_each(|files| env.files = files);
     }
