@@ -102,10 +102,12 @@ pub(crate) fn prefix(env: &mut Env, given: Option<&Path>) -> Result<Prefix> {
 /// elsewhere. So root reaches what is below a directory of another user through the directory that is open here, and through no
 /// link.
 pub(crate) fn hold(env: &mut Env, dir: &Path) -> Result<()> {
+    if env.uid != 0 {
+        return Ok(());
+    }
     let opened = env.files.open(dir, How::Folder);
     let folder = opened.with_context(|| format!("cannot open {}", dir.display()))?;
-    let owner = folder.status()?.uid;
-    if env.uid == 0 && owner != 0 {
+    if folder.status()?.uid != 0 {
         let held = env.files.through(dir, folder.into(), None);
         held.into_iter().for_each(|files| env.files = files);
     }
