@@ -211,6 +211,8 @@ impl RunningJob {
         // Launchers break the lines of the one in the middle with those of the other.
         let errors = log.with_extension("err");
         let other = File::create(&errors).expect("a log can be made");
+        // Two launchers that start at once fail over the directory that Open MPI makes for all of a user's jobs.
+        command.env("OMPI_MCA_orte_tmpdir_base", cluster.scratch());
         let child = command.stdout(file).stderr(other).spawn().expect("the launcher can be started");
         let logs = [log, errors];
         cluster.logs.push((format!("{command:?}"), logs.clone()));

@@ -107,6 +107,7 @@ impl Reader {
         let command = command.env("PATH", format!("{home}/bin:{home}/scr/bin:{path}"));
         let command = command.env("SCR_JOB_ID", &self.allocation).env("DW_JOB_STRIPED", &home);
         let command = command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
+        let command = command.env("OMPI_MCA_orte_tmpdir_base", &home);
         command.status().expect("bash can be started").success()
     }
 }
