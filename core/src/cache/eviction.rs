@@ -18,8 +18,8 @@ use crate::job::Job;
 use scr_base::fs::verify::expect_bytes;
 use scr_base::fs::Files;
 use scr_base::message::amount;
-use scr_comm::collective::{all_reduce, any, barrier, first_rank, Op};
-use scr_comm::{CommError, Incoming, Outgoing, Tag, WaitControl};
+use scr_comm::collective::{all_reduce, any, barrier, broadcast, first_rank, Op};
+use scr_comm::{CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 use scr_config::descriptor::Evict;
 use scr_config::param;
 use scr_prefix::ledger::Request;
@@ -84,6 +84,17 @@ impl Cache {
             Holding { cache, is_offered: self.is_offered(cached), ..held }
         };
         self.datasets.iter().map(of).collect()
+    }
+
+    /// Expects that all ranks know the same of the datasets, since each decides by itself. In tests only. Collective.
+    ///
+    /// # Errors
+    /// The ranks cannot talk.
+    pub(crate) fn expect_alike(&self, job: &Job) -> Result<(), CommError> {
+        let own = format!("{:?}", self.holdings());
+        let first = broadcast(&*job.comm, Rank(0), own.clone().into_bytes())?;
+        assert_eq!(String::from_utf8_lossy(&first), own, "rank 0 and rank {} differ", job.rank());
+        Ok(())
     }
 
     /// Where the datasets from a place on are, and what was said of them, the newest first.

@@ -186,6 +186,9 @@ impl Session {
     ) -> Result<T, Error> {
         let Self { job, cache, schemes, flushes, .. } = self;
         let began = job.elapsed();
+        if cfg!(debug_assertions) {
+            cache.expect_alike(job)?;
+        }
         let outcome = work(flushes, &mut FlushSite { job, cache, schemes });
         let waited = job.elapsed().saturating_sub(began);
         if waited >= LEAST_WAIT {

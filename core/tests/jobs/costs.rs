@@ -39,6 +39,9 @@ fn rs_sends_one_chunk_less_than_there_are_members_in_each_stripe() {
     assert!((wanted..wanted + talk).contains(&bytes), "rank 0 sent {bytes} bytes, {wanted} of them chunks");
 }
 
+/// So many messages only debug builds send: three times rank 0 tells others what it knows of the datasets in cache.
+const COMPARED: u64 = if cfg!(debug_assertions) { 6 } else { 0 };
+
 #[test]
 fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c_scr() {
     let mut world = World::new(4, 4);
@@ -73,7 +76,7 @@ fn a_small_checkpoint_takes_few_messages_and_a_third_of_the_file_operations_of_c
     }
     let (messages, bytes) = sent(&run.lines, "start to complete")[2];
     // The names are those of the last checkpoint, so that no message finds out whether two ranks have one name of a file.
-    assert!(messages <= 20 && bytes <= 12 << 10, "rank 0 sent {messages} messages, {bytes} bytes");
+    assert!(messages <= 20 + COMPARED && bytes <= 13 << 10, "rank 0 sent {messages} messages, {bytes} bytes");
 }
 
 #[test]
@@ -96,7 +99,7 @@ fn the_first_checkpoint_loads_no_scheme() {
     });
     run.all_gave(&(true, 0));
     let messages: Vec<_> = sent(&run.lines, "start to complete").iter().map(|cost| cost.0).collect();
-    assert!(messages[0] <= 26, "the first checkpoint takes {messages:?} messages");
+    assert!(messages[0] <= 26 + COMPARED, "the first checkpoint takes {messages:?} messages");
 }
 
 #[test]
