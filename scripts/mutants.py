@@ -537,9 +537,7 @@ def write_copy(groups):
         else:
             text = source.read_bytes()
         if name in roots:
-            # After the comments and attributes at the top.
-            at = re.search(r"^(?!//|#!|[ \t]*$)", text, re.M).start()
-            text = "#![allow(warnings, clippy::all)]\n" + text[:at] + "mod mutant; " + text[at:]
+            text = "#![allow(warnings, clippy::all)]\n" + text + "mod mutant;\n"
         put(COPY / name, text)
         if os.access(source, os.X_OK):
             (COPY / name).chmod(0o755)
