@@ -26,7 +26,7 @@ pub struct Dropped {
 /// A flush could not be rolled back, a file of the prefix directory cannot be read or changed, or a run reads files of the name
 /// in place.
 pub fn drop_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<Dropped, PrefixError> {
-    drop_named(files, prefix, name, None)
+    drop_named(files, prefix, name, None, |_| Ok(Vec::new()))
 }
 
 /// The same for every dataset newer than the one of this name, the newest first: checkpoints and output, as C SCR does it. Gives
@@ -48,43 +48,53 @@ pub fn drop_later(
     let mut dropped: Vec<Dropped> = Vec::new();
     for (_, name) in later {
         if !dropped.iter().any(|other| other.name == name) {
-            dropped.push(drop_named(files, prefix, &name, Some(chosen.seq()))?);
+            dropped.push(drop_named(files, prefix, &name, Some(chosen.seq()), |_| {
+                Ok::<_, PrefixError>(Vec::new())
+            })?);
         }
     }
     Ok(Some(dropped))
 }
 
-/// Those of a name, or only those newer than a place: an older one keeps its name, if that still leads to it.
-fn drop_named(
+/// Those of a name, or only those newer than a place: an older one keeps its name, if that still leads to it. `delete` removes the
+/// files of these, and gives why any remain.
+pub(super) fn drop_named<E: From<PrefixError>>(
     files: &dyn Files,
     prefix: &Prefix,
     name: &[u8],
     after: Option<Seq>,
-) -> Result<Dropped, PrefixError> {
+    delete: impl FnOnce(&[u64]) -> Result<Vec<String>, E>,
+) -> Result<Dropped, E> {
     let which = after.map_or(Dropping::Named(name), |seq| Dropping::NamedAfter(name, seq));
     let ledger = LedgerDir { files, prefix };
-    let listed = ledger.index()?.entries();
-    let listed: Vec<IndexEntry> = listed.into_iter().filter(|entry| which.means(entry)).collect();
+    let index = ledger.index()?;
+    let listed: Vec<IndexEntry> = index.entries().into_iter().filter(|entry| which.means(entry)).collect();
     ledger.refuse_held(&listed, 0)?;
     let is_known = |entry: &FlushEntry| entry.name == name && after.is_none_or(|after| entry.seq() > after);
     let mut known = known(files, prefix)?;
     known.retain(is_known);
     let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
-    let (mut found, mut caution) = (false, None);
+    let (mut found, mut caution, mut notes, mut delete) =
+        (!listed.is_empty(), None, Vec::new(), Some(delete));
     for step in Leave::ORDER {
         match step {
             Leave::Record if seqs.is_empty() && listed.is_empty() => (),
             Leave::Record => {
                 ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
             }
-            Leave::Index => (found, caution) = ledger.drop_datasets(which, 0)?,
+            Leave::Index => {
+                let ids: Vec<u64> = listed.iter().map(|entry| entry.id).collect();
+                notes = delete.take().map_or(Ok(notes), |delete| delete(&ids))?;
+                let (is_any_left, warning) = ledger.drop_datasets(which, 0)?;
+                (found, caution) = (found || is_any_left, warning);
+            }
             Leave::Cache if known.is_empty() => (),
             Leave::Cache => found |= FlushFile::update(files, prefix, |flush| flush.drop_all(is_known))?,
         }
     }
     known.retain(FlushEntry::is_on_nodes);
     let in_cache = known.iter().map(|entry| entry.id).collect();
-    Ok(Dropped { name: name.to_vec(), found, in_cache, caution, notes: Vec::new() })
+    Ok(Dropped { name: name.to_vec(), found, in_cache, caution, notes })
 }
 
 /// The datasets of the flush file; none if it is damaged.

@@ -7,7 +7,7 @@ use scr_comm::Rank;
 use scr_core::plugin::PluginHost;
 use scr_core::scavenge::Builder;
 use scr_core::session::OutputFlags;
-use scr_ops::{drop_dataset, drop_later, Dropped};
+use scr_ops::{delete_dataset, drop_dataset, drop_later, Dropped};
 use scr_prefix::{Index, Prefix};
 use scr_test_kit::faulty::FaultyFiles;
 use std::sync::{Arc, Barrier};
@@ -664,6 +664,31 @@ fn what_the_command_drops_does_not_come_back_from_cache_unless_it_is_listed_agai
     let host = PluginHost::new(&env, None);
     assert!(Builder::new(&env, &prefix, &host, 0).add(b"ckpt.2").unwrap().outcome.is_complete());
     world.run(|application| application.restart(some)).all_gave(&Some(2));
+}
+
+/// It left the index first, and where flush.scr did not list it, or the command died then, nothing said that it was gone.
+#[test]
+fn what_the_command_deletes_stays_away_wherever_it_dies_and_whatever_flush_scr_says() {
+    for is_flush_file_lost in [false, true] {
+        for after in 0.. {
+            let world = job();
+            checkpoints(&world, 1..=3);
+            let prefix = Prefix::new(world.prefix());
+            if is_flush_file_lost {
+                std::fs::remove_file(prefix.flush_file()).unwrap();
+            }
+            let faulty = FaultyFiles::new(RealFiles);
+            faulty.stop_at(after);
+            let deleted = delete_dataset(&faulty, &prefix, b"ckpt.3");
+            let is_whole = index(&world).entry(3).is_some_and(|entry| entry.complete && !entry.superseded);
+            let expected = if is_whole { 3 } else { 2 };
+            world.run(|application| application.restart(some)).all_gave(&Some(expected));
+            if deleted.is_ok() {
+                assert!(!is_whole && after > 5, "it has ended after {after} changes");
+                break;
+            }
+        }
+    }
 }
 
 /// `SCR_Finalize` flushed it, and it was current again.
