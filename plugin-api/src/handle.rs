@@ -52,6 +52,11 @@ impl Call {
         }
         Self { is_outermost, _meanwhile: is_outermost.then(|| (WritesFail::begin(), Held::begin())) }
     }
+
+    /// Whether this thread is in one.
+    pub(crate) fn is_under_way() -> bool {
+        this_call() != NO_CALL
+    }
 }
 
 impl Drop for Call {

@@ -3,7 +3,7 @@
 //! An application, or who started it, may have closed one of them. The system gives the lowest free number to what is opened next,
 //! and what the application prints goes to that number. If it were a file or a socket of scr, the text would stand in there.
 
-use crate::handle::Handle;
+use crate::handle::{Call, Handle};
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::{fcntl_dupfd_cloexec, fcntl_getfd};
@@ -16,11 +16,11 @@ const FIRST: RawFd = 3;
 /// Does what opens something, with no number below 3 free meanwhile.
 ///
 /// So what is opened never has such a number, not even for a moment in which another thread prints, and a child that is started
-/// gets the streams that it was given. A whole [`Call`](crate::Call) is such a time, whatever opens something in it; this is for
+/// gets the streams that it was given. A whole [`Call`] is such a time, whatever opens something in it; this is for
 /// threads of scr, which run between calls. If two of them open at the same moment, one may find the number free that the other
 /// gives back: then it is the [`Handle`] that moves.
 pub fn above_standard<T>(open: impl FnOnce() -> T) -> T {
-    let _held = Held::begin();
+    let _held = (!Call::is_under_way()).then(Held::begin);
     open()
 }
 
@@ -71,7 +71,6 @@ fn is_one_closed() -> bool {
 mod tests {
     use super::*;
     use crate::alone::is_alone;
-    use crate::Call;
     use std::fs::File;
     use std::io::{Read, Write};
     use std::net::TcpListener;

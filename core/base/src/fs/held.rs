@@ -256,13 +256,15 @@ fn below_hidden<R>(
     below: &Path,
     work: impl Fn(BorrowedFd<'_>, &OsStr) -> io::Result<R>,
 ) -> io::Result<R> {
+    let name = below.file_name().unwrap_or(below.as_os_str());
+    let Some(folder) = below.parent().filter(|folder| !folder.as_os_str().is_empty()) else {
+        // No operation follows a link in the last part.
+        return work(CWD, above.join(name).as_os_str());
+    };
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let above = open_with_room(|| Ok(openat(CWD, above, flags, Mode::empty())?))?;
-    let name = below.file_name().unwrap_or(below.as_os_str());
-    match below.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        Some(folder) => work(open_with_room(|| open_below(above.as_fd(), folder))?.as_fd(), name),
-        None => work(above.as_fd(), name),
-    }
+    let folder = open_with_room(|| open_below(above.as_fd(), folder))?;
+    work(folder.as_fd(), name)
 }
 
 /// Opens a folder below another one and follows no link. One call does it, unless the kernel lacks it, or a part is missing or a
