@@ -48,7 +48,7 @@ pub(crate) struct FilesGiven {
 impl Cache {
     /// How many datasets a store keeps beside none that is being written.
     pub(crate) fn limit_after(&self, store: usize) -> Limit {
-        Limit { most: self.stores[store].count.max(1), keep_newest: true }
+        Limit::after(self.stores[store].count)
     }
 
     /// How many datasets a store keeps while another one is written to it, where it is crowded on any rank. The rank that is to
@@ -56,7 +56,7 @@ impl Cache {
     pub(crate) fn limit_before(&mut self, job: &Job, store: usize, warn: Option<Crowded>) -> Limit {
         let there = self.count_in(store);
         let here = &mut self.stores[store];
-        let most = here.count.min(there).saturating_sub(1);
+        let limit = Limit::before(here.count, there);
         let is_first = !std::mem::replace(&mut here.warned_crowded, true);
         if let Some(crowded) = warn.filter(|_| is_first) {
             let why = match crowded {
@@ -64,7 +64,7 @@ impl Cache {
                 Crowded::WasFull => "a dataset has failed there for want of room".to_owned(),
                 Crowded::Now(room) => format!("it has no room for both ({})", here.room_text(job, &room)),
             };
-            let left = if most == 0 { "no dataset" } else { "fewer datasets" };
+            let left = if limit.is_none() { "no dataset" } else { "fewer datasets" };
             job.report.warn_here(&format!(
                 "the store {} evicts an old dataset before the new one is complete, as {why}: \
                  a failure in between leaves {left} in cache. {CLEAN}",
@@ -72,7 +72,7 @@ impl Cache {
             ));
         }
         self.remove_spare(job, store);
-        Limit { most, keep_newest: false }
+        limit
     }
 
     /// What decides over each dataset, oldest first.

@@ -5,7 +5,13 @@
 //! | which checkpoint is restarted from, in cache, in the prefix directory or of another number of ranks? | [`Goal::Restart`] |
 //! | which dataset leaves a store that keeps too many? | [`Goal::Room`] |
 //! | which one makes way for a checkpoint that is fetched? | [`Goal::Way`] |
-//! | what is flushed, and when? | [`due`] |
+//! | how many may a store keep, and does the newest checkpoint stay? | [`Limit`] |
+//! | what is flushed, and when? | [`due`]; of another number of ranks: [`due_of_others`] |
+//!
+//! A dataset is one here once all ranks have their parts of it: this run wrote it, or they were found or rebuilt. Not among them
+//! are datasets that were dropped or deleted, which leave the caches when a run begins, those of which too much is lost, and those
+//! of another number of ranks that this run does not read. They are remains: no restart counts on them, and they leave for want of
+//! room, or once a newer checkpoint counts. [`is_spare`] says when what other ranks wrote may leave before.
 //!
 //! All of it is pure: no files, no ranks, and of the settings only what a goal names. `tests` looks at every state of three
 //! datasets.
@@ -31,7 +37,8 @@ pub struct Holding {
     pub cache: Lies,
     pub prefix: InPrefix,
     pub standing: Standing,
-    /// Whether another number of ranks wrote it, and its files lie in the parts of those.
+    /// Whether another number of ranks wrote it, and its files lie in the parts of those. It counts as any other, since this run
+    /// reads it there.
     pub is_of_others: bool,
     /// Whether it is output that the application is about to read back.
     pub is_offered: bool,
@@ -52,6 +59,12 @@ pub enum Lies {
 }
 
 /// The standing of a cached checkpoint as one to restart from.
+///
+/// | standing | who gives it | how long |
+/// |---|---|---|
+/// | `Chosen` | `SCR_CURRENT`, to the one that is loaded | until the application has written a checkpoint |
+/// | `WentBack` | `SCR_CURRENT` and `SCR_Current`, to all in between | for this run; for the next one while `SCR_CURRENT` is set in the same allocation; for good with `SCR_DROP_AFTER_CURRENT`, by which they leave |
+/// | `Refused` | the application, `SCR_RESTART_ATTEMPTS`, wrong bytes | for good: it stands in the part and in the ledger |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Standing {
     /// Nothing.
@@ -171,9 +184,27 @@ pub enum Goal {
 /// How many datasets may stay in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    pub most: u64,
+    most: u64,
     /// Whether the newest checkpoint that a run can restart from stays in any case.
-    pub keep_newest: bool,
+    keep_newest: bool,
+}
+
+impl Limit {
+    /// Once a new dataset is complete, in a store that keeps `count`.
+    pub fn after(count: u64) -> Self {
+        Self { most: count.max(1), keep_newest: true }
+    }
+
+    /// Before a new one begins, where `there` are and the store has no room beside them: then nothing stays in any case but output
+    /// that is nowhere else. If a dataset has failed there for want of room, what is due when a run ends is flushed before.
+    pub(crate) fn before(count: u64, there: u64) -> Self {
+        Self { most: count.min(there).saturating_sub(1), keep_newest: false }
+    }
+
+    /// Whether no dataset stays.
+    pub(crate) fn is_none(self) -> bool {
+        self.most == 0
+    }
 }
 
 /// The checkpoint of the prefix directory that a run takes, and not one in cache; `in_prefix` as for [`Goal::Restart`].
@@ -230,6 +261,7 @@ fn next_to_leave(all: &[Holding], store: usize, limit: Limit) -> Option<Holding>
     let taken = next(all, Goal::Restart { in_prefix: false }).filter(|_| limit.keep_newest);
     let kept = [taken, kept(|held| held.is_wanted() && held.counts()), strong];
     let may_leave = |held: &&Holding| {
+        // Whoever lets one leave that is on its way waits for that flush first, and asks again.
         let stays = held.is_offered || held.must_stay() && !held.prefix.is_under_way();
         !kept.contains(&Some(**held)) && !stays && !waits(held)
     };
@@ -248,7 +280,8 @@ pub(crate) fn waits(all: &[Holding], local: &Holding) -> bool {
 pub(crate) enum When<'a> {
     /// A run begins. The settings say which of those that earlier ones have left.
     Begin(&'a dyn Fn(u64) -> bool),
-    /// It ends, or the store is about to lose what it has. `SCR_FLUSH` says whether checkpoints are flushed.
+    /// It ends, or the store is about to lose what it has. `SCR_FLUSH` says whether checkpoints are flushed; if not, they stay in
+    /// cache for `scr postrun`.
     End { checkpoints: bool },
     /// Output could not be flushed when it was due.
     Again,
@@ -267,6 +300,13 @@ pub(crate) fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
         When::Again => held.is_output && !held.prefix.is_under_way(),
     };
     all.iter().filter(|held| held.is_unflushed()).filter(is_due).map(|held| held.id).collect()
+}
+
+/// The checkpoint of another number of ranks that must not be lost with the caches when a run ends: the newest of all, if it is
+/// nowhere else. This run makes it whole in the prefix directory.
+pub(crate) fn due_of_others(all: &[Holding]) -> Option<Seq> {
+    let newest = newest(all, Holding::is_wanted)?;
+    (newest.is_of_others && newest.prefix == InPrefix::Missing).then_some(newest.seq)
 }
 
 /// Whether no run restarts from a checkpoint by itself any more.

@@ -1,6 +1,8 @@
 //! Every state of three datasets, newer and older, and each goal: what is chosen keeps the promises.
 
-use super::{due, fetched, is_spare, next, waits, Goal, Holding, InPrefix, Lies, Limit, Standing, When};
+use super::{
+    due, due_of_others, fetched, is_spare, next, waits, Goal, Holding, InPrefix, Lies, Limit, Standing, When,
+};
 use scr_prefix::Seq;
 use scr_test_kit::promises::{Fate, Promise, Restart, Says, View};
 
@@ -122,7 +124,7 @@ fn nobody_restarts_from_what_was_refused_or_has_lost_its_files() {
 #[test]
 fn what_leaves_a_store_is_not_what_a_restart_takes_nor_output_that_is_nowhere_else() {
     each_three(|all| {
-        let room = |most| Goal::Room { store: 0, limit: Limit { most, keep_newest: true } };
+        let room = |most| Goal::Room { store: 0, limit: Limit::after(most) };
         let way = Goal::Way { store: 0, fetched: SEQS[2] };
         for (elsewhere, goal) in [(0, room(1)), (1, room(1)), (3, room(1)), (0, room(2)), (0, way), (2, way)]
         {
@@ -133,7 +135,7 @@ fn what_leaves_a_store_is_not_what_a_restart_takes_nor_output_that_is_nowhere_el
             let stays = |held: &&Holding| held.id != left.id;
             let stay: Vec<_> = all.iter().filter(stays).copied().collect();
             check(all, Holding::is_wanted, &stay);
-            if matches!(goal, Goal::Room { limit: Limit { most: 2, .. }, .. }) {
+            if matches!(goal, Goal::Room { limit, .. } if limit == Limit::after(2)) {
                 let survives =
                     |held: &&Holding| held.prefix.is_whole() || stays(held) && held.cache == Lies::Strong;
                 let survive: Vec<_> = all.iter().filter(survives).copied().collect();
@@ -146,7 +148,7 @@ fn what_leaves_a_store_is_not_what_a_restart_takes_nor_output_that_is_nowhere_el
 /// A job that dies while a new checkpoint is written, where the store has no room for both.
 #[test]
 fn before_a_new_dataset_the_one_that_a_restart_takes_leaves_last() {
-    let limit = Limit { most: 1, keep_newest: false };
+    let limit = Limit::before(2, 2);
     each_three(|all| {
         let Some(left) = next(all, Goal::Room { store: 0, limit }) else { return };
         let stay = || all.iter().filter(|held| held.must_stay() || held.is_offered).count();
@@ -157,7 +159,7 @@ fn before_a_new_dataset_the_one_that_a_restart_takes_leaves_last() {
 
 #[test]
 fn a_store_gets_down_to_its_limit_or_keeps_what_must_stay() {
-    let limit = Limit { most: 1, keep_newest: true };
+    let limit = Limit::after(1);
     each_three(|all| {
         let mut left = all.to_vec();
         while let Some(leaves) = next(&left, Goal::Room { store: 0, limit }) {
@@ -192,9 +194,13 @@ fn the_end_of_a_run_leaves_nothing_in_cache_only_that_is_needed() {
             assert!(!is_flushed(held) || held.is_output || !is_left, "a checkpoint comes back: {held:?}");
         }
         // The caches are lost.
-        let stays = |held: &&Holding| held.prefix.is_whole() || is_flushed(held);
+        let of_others = due_of_others(all);
+        let stays =
+            |held: &&Holding| held.prefix.is_whole() || is_flushed(held) || of_others == Some(held.seq);
         let stay: Vec<_> = all.iter().filter(stays).copied().collect();
-        let can_arrive = |held: &Holding| !held.prefix.is_superseded() && !held.is_of_others;
+        let can_arrive = |held: &Holding| {
+            !held.prefix.is_superseded() && !(held.is_of_others && held.prefix.is_under_way())
+        };
         check(all, |held| Some(*held) == wanted(all) && can_arrive(held), &stay);
     });
 }

@@ -15,11 +15,11 @@ use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::fetch::Fetcher;
 use crate::flush::is_due_at_start;
-use crate::holdings::{next, Goal, Holding, InPrefix};
+use crate::holdings::{due_of_others, next, Goal, Holding};
 use crate::job::Job;
 use crate::rebuild::{self, FoundDatasets, OfOtherRanks, Rebuild};
 use crate::redundancy::schemes::Schemes;
-use crate::restart::{newest_cached, PrefixState, Restart};
+use crate::restart::{PrefixState, Restart};
 use crate::scavenge::{Builder, Copier, Outcome};
 use scr_base::env::Link;
 use scr_comm::collective::any;
@@ -204,11 +204,7 @@ impl Session {
         if self.job.params.get(&param::FLUSH) == 0 {
             return Ok(());
         }
-        let newest = newest_cached(&self.job, &self.cache, |cached| !cached.is_gone_back_over());
-        let newest = newest.and_then(|newest| self.cache.dataset(newest.id));
-        let is_only_here =
-            |newest: &&CachedDataset| newest.is_of_other_ranks() && newest.prefix == InPrefix::Missing;
-        if let Some(seq) = newest.filter(is_only_here).map(CachedDataset::seq) {
+        if let Some(seq) = due_of_others(&self.cache.holdings()) {
             self.save_read_here(seq)?;
         }
         Ok(())

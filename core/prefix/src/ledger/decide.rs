@@ -4,6 +4,22 @@
 //!
 //! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way.
 //! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs.
+//!
+//! | what happens | request |
+//! |---|---|
+//! | a run begins, and wants numbers | `BeginRun`, `Reserve`, `GiveBack` |
+//! | a dataset is to be flushed, is written in place, is saved from caches | `Begin`, `BeginInPlace`, `List` |
+//! | all its bytes have arrived: names, then the entry that counts | `TakeNames`, `Complete`; for one that is whole already `ListWhole` |
+//! | a process ends a flush that it finds: [`ending`](super::ending) says what it asks for | `NameAgain`, `TakeBack`, `Release`, `Confirm` |
+//! | a run reads files where they lie | `Hold`, `Release`; whoever wants the names or the files asks `Facts::is_read` |
+//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`NamedAfter`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave) |
+//! | `SCR_Delete`, `scr index --delete` | `Withdraw`, then `BeginDeletion`, `EndDeletion` |
+//! | `SCR_PREFIX_SIZE`: [`window`](super::window) says which are too many | `BeginDeletion`, `EndDeletion` |
+//! | `SCR_PREFIX_PURGE`: output does not come back from a cache | `Purge`, then as for deletion |
+//! | the user goes back to an older checkpoint | `GoBack`, `MakeCurrent` |
+//! | a copy was read, could not be read, or the application could not use it | `Fetched`, `Fail`, `Refuse` |
+//!
+//! What a run that is dead was writing or reading holds nobody up: `Facts` look whether it may still run.
 
 use super::{
     By, Dropping, Event, Facts, Ledger, Life, MakeCurrent, Recorded, Refusal, Request, Verdict, Whose,

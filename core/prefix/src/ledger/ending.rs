@@ -7,13 +7,15 @@ use crate::FlushProgress;
 /// The wish of a process about a flush that is on record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
-    /// It ends now, one way or the other.
+    /// It ends now, one way or the other: a run that begins, once transfers of dead jobs have arrived or stand still, and whoever
+    /// has to wait for it ([`After`](super::Verdict::After)). Its job may live: it is refused when it takes its names, and has its
+    /// copy in cache.
     End,
-    /// It ends if every byte has arrived.
+    /// It ends if every byte has arrived: `scr poststage`, and the monitor of a node.
     EndArrived,
     /// Its own job has had an error.
     Resolve,
-    /// It is taken back, however far it is.
+    /// It is taken back, however far it is: its dataset is dropped, deleted, or gone back over.
     TakeBack,
 }
 
@@ -39,7 +41,7 @@ pub enum Do {
     Close,
     /// No process closes it any more, also where its dataset has taken its names, or only where it has not.
     Revoke { even_if_taken: bool },
-    /// The staging files go.
+    /// The staging files go, but for those that were saved from caches, of which the dataset can be built once more.
     RemoveStaging(Ended),
     /// The names of a flush that is revoked are free: no staging file of it is left.
     Release,
@@ -54,7 +56,8 @@ pub enum Do {
 pub enum Found {
     /// It is done.
     Done,
-    /// What is stored is itself wrong, or a newer dataset has the names, and how.
+    /// What is stored is itself wrong, or a newer dataset has the names, and how. That another run reads the files of an older one
+    /// may pass, and the flush stays on record.
     Damage(String),
     /// Its dataset has taken its names.
     Refused,
