@@ -12,7 +12,7 @@
 //!
 //! | part | what is in it |
 //! |---|---|
-//! | `closing` | the steps, in [`Commit::close`]: the one function that gives files the names of the application |
+//! | `closing` | the steps, in [`Commit::close`]: the one function that puts files in the place of others under the names of the application |
 //! | `lock` | the lock of the process that ends flushes; `names`: how files get their names |
 //! | `outcome` | what became of a flush |
 
