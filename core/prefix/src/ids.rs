@@ -6,6 +6,7 @@
 //! RUN/<number of the last run>
 //! NEXT/<first dataset id that no run has reserved>
 //! PURGED/<id of a dataset that SCR_PREFIX_PURGE has deleted> ...
+//! ATTEMPTS/<id of a checkpoint>/<its name>/<restarts from it since the last checkpoint was written>
 //! WITHDRAWN/<number of a run>/ID/<id of a dataset that was dropped or deleted> ...
 //! WITHDRAWN/<number of a run>/REFUSED/<id of a dataset that the application has refused> ...
 //! WITHDRAWN/BETWEEN/<n>/{RUN, ID}/<place of a checkpoint that somebody has gone back to>
@@ -262,6 +263,20 @@ impl Ids {
         self.tree.get(PURGED).map(|purged| purged.keys_as().collect()).unwrap_or_default()
     }
 
+    /// How many restarts from a checkpoint have begun since the last one was written.
+    pub fn attempts(&self, id: u64, name: &[u8]) -> u64 {
+        self.tree.find(ATTEMPTS, id).and_then(|of_id| of_id.parse(name).ok().flatten()).unwrap_or(0)
+    }
+
+    /// One more has begun, or a checkpoint was written.
+    pub(crate) fn count_attempt(&mut self, of: Option<(u64, &[u8])>) {
+        let begun = of.map(|(id, name)| (id, name, self.attempts(id, name)));
+        self.tree.remove(ATTEMPTS);
+        if let Some((id, name, begun)) = begun {
+            self.tree.entry(ATTEMPTS, id).set(name, begun.saturating_add(1));
+        }
+    }
+
     /// No run may restart from this dataset any more, whatever any cache has of it.
     pub(crate) fn withdraw(&mut self, seq: Seq, why: Withdrawal) {
         why.record(self.tree.child(WITHDRAWN), seq);
@@ -427,6 +442,7 @@ const PREFIX: &str = "PREFIX_RANDOM_ID";
 const RUN: &str = "RUN";
 const NEXT: &str = "NEXT";
 const PURGED: &str = "PURGED";
+const ATTEMPTS: &str = "ATTEMPTS";
 const WITHDRAWN: &str = "WITHDRAWN";
 const UP_TO: &str = "UP_TO";
 const BETWEEN: &str = "BETWEEN";

@@ -11,7 +11,6 @@
 //! | `halt.scr`: when the job should stop | [`Halt`] |
 //! | `flush.scr`: where the datasets of this allocation are | [`FlushFile`] |
 //! | `nodes.scr`: nodes of the last run | [`Nodes`] |
-//! | `attempts.scr`: restarts from a checkpoint | `attempts` |
 //! | `ids.scr`: which prefix directory this is, and which runs and dataset ids there were | `ids` |
 //! | `running`: who runs now | `running` |
 //! | `overwritten`: files that an application was given to write over | `overwritten` |
@@ -34,7 +33,6 @@
 // Tests make and look at real files; the rule is for what ships.
 #![cfg_attr(test, allow(clippy::disallowed_methods, clippy::disallowed_types))]
 
-mod attempts;
 pub mod commit;
 pub mod container;
 mod descriptor;
@@ -57,7 +55,6 @@ mod summary;
 mod tidy;
 mod unsynced;
 
-pub use attempts::Attempts;
 pub use container::{Contents, Member};
 pub use descriptor::{Between, RANKS};
 pub use descriptor::{DatasetDescriptor, RestartPoint, Seq};

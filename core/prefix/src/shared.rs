@@ -1,5 +1,5 @@
-//! Files below the prefix directory that jobs, agents and commands change at the same time: `index.scr`, `flush.scr`, `ids.scr`,
-//! `nodes.scr` and `attempts.scr`. (`halt.scr` is not one: C SCR locks and changes that file itself.)
+//! Files below the prefix directory that jobs, agents and commands change at the same time: `index.scr`, `flush.scr`, `ids.scr` and
+//! `nodes.scr`. (`halt.scr` is not one: C SCR locks and changes that file itself.)
 //!
 //! A reader gets one of three results: the file is absent, its contents, or it cannot be read. `fs::retrying` repeats what
 //! fails with a transient error, so that a file that the server did not deliver is never taken for a missing one.

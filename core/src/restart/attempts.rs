@@ -7,7 +7,8 @@ use crate::cache::CheckpointId;
 use crate::job::Job;
 use scr_comm::{CommError, Rank};
 use scr_config::param;
-use scr_prefix::{Attempts, PrefixError};
+use scr_prefix::ledger::Request;
+use scr_prefix::PrefixError;
 
 /// Whether as many restarts from a checkpoint have begun as the user allows. Collective.
 pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, CommError> {
@@ -15,8 +16,9 @@ pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, Co
     if most == 0 {
         return Ok(false);
     }
-    let read = || Attempts::read(job.files(), &job.prefix, checkpoint.seq.id, &checkpoint.name);
-    let begun = job.number_of_first(|| reported(job, read()).unwrap_or(0))?;
+    let counted =
+        || Some(reported(job, job.ledger().numbers())?.attempts(checkpoint.seq.id, &checkpoint.name));
+    let begun = job.number_of_first(|| counted().unwrap_or(0))?;
     if begun >= most {
         job.report.warn(&format!(
             "{begun} restarts from `{}' have begun and none has written a new checkpoint: it is given up \
@@ -27,18 +29,11 @@ pub(super) fn are_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, Co
     Ok(begun >= most)
 }
 
-/// The application begins to restart from a checkpoint.
-pub(super) fn record(job: &Job, checkpoint: &CheckpointId) {
-    if job.rank() != Rank(0) || job.params.get(&param::RESTART_ATTEMPTS) == 0 {
-        return;
-    }
-    reported(job, Attempts::add(job.files(), &job.prefix, checkpoint.seq.id, &checkpoint.name));
-}
-
-/// The application has written a checkpoint: what it restarted from was good.
-pub(super) fn forget(job: &Job) {
+/// The application begins to restart from this checkpoint, or it has written one, and what it restarted from was good.
+pub(super) fn count(job: &Job, of: Option<&CheckpointId>) {
     if job.rank() == Rank(0) && job.params.get(&param::RESTART_ATTEMPTS) > 0 {
-        reported(job, Attempts::forget(job.files(), &job.prefix));
+        let of = of.map(|checkpoint| (checkpoint.seq.id, &*checkpoint.name));
+        reported(job, job.ledger().transact(&Request::Attempt(of)));
     }
 }
 

@@ -315,7 +315,7 @@ impl Restart {
         replaced: &CheckpointId,
     ) -> Result<(), Error> {
         from.cache.supersede(replaced.id);
-        attempts::forget(from.job);
+        attempts::count(from.job, None);
         // The dataset that has replaced it may be complete by now.
         self.find(from, None, |seq| seq != replaced.seq)
     }
@@ -336,7 +336,7 @@ impl Restart {
         self.begun = true;
         self.chosen = None;
         if let Some(loaded) = &self.loaded {
-            attempts::record(job, loaded);
+            attempts::count(job, Some(loaded));
         }
     }
 
@@ -347,7 +347,7 @@ impl Restart {
         let chosen = cache.datasets_mut().iter_mut().find(|cached| cached.standing == Standing::Chosen);
         chosen.into_iter().for_each(|cached| cached.set_standing(Standing::Kept));
         cache.offer(None);
-        attempts::forget(job);
+        attempts::count(job, None);
         self.find_cached(job, cache);
     }
 
@@ -406,7 +406,7 @@ impl Restart {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn pass_over(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        attempts::forget(from.job);
+        attempts::count(from.job, None);
         self.passed_over = self.loaded.as_ref().map(CheckpointId::name_text);
         self.go_to_older(from)
     }

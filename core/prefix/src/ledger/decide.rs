@@ -61,6 +61,7 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
         }
         Request::GoBack(over) => commit([Event::WentBack(over)]),
         Request::Purge(ids) => commit(ids.iter().map(|&id| Event::Purged(id))),
+        Request::Attempt(of) => commit([Event::Attempted(of.map(|(id, name)| (id, name.to_owned())))]),
         Request::BeginDeletion { id, run } => match index.entry(id) {
             Some(entry) if facts.is_read(&entry, run) => Verdict::Refused(Refusal::InUse { id }),
             _ => commit([Event::Replaced(id), Event::Took { id, by: By::Deletion, closer: None }]),

@@ -49,6 +49,8 @@ pub enum Request<'a> {
     GoBack(Between),
     /// The datasets are about to be deleted, and copies of output in cache are not to come back.
     Purge(&'a [u64]),
+    /// The application begins to restart from the checkpoint of this id and name, or it has written one.
+    Attempt(Option<(u64, &'a [u8])>),
     /// The files of a dataset are about to be deleted.
     BeginDeletion { id: u64, run: u64 },
     /// They are gone.
@@ -79,13 +81,21 @@ impl Request<'_> {
                 | Self::Drop { .. }
                 | Self::GoBack(_)
                 | Self::Purge(_)
+                | Self::Attempt(_)
                 | Self::Refuse { .. }
         )
     }
 
     /// Whether the datasets matter: `index.scr`.
     pub(super) fn concerns_index(&self) -> bool {
-        !matches!(self, Self::Reserve { .. } | Self::GiveBack { .. } | Self::GoBack(_) | Self::Purge(_))
+        !matches!(
+            self,
+            Self::Reserve { .. }
+                | Self::GiveBack { .. }
+                | Self::GoBack(_)
+                | Self::Purge(_)
+                | Self::Attempt(_)
+        )
     }
 
     /// The datasets of which it matters who is at work on them, or reads them.
@@ -206,6 +216,8 @@ pub enum Event {
     WentBack(Between),
     /// Output of this id is not flushed again.
     Purged(u64),
+    /// One more restart from a checkpoint counts, or none counts any more.
+    Attempted(Option<(u64, Vec<u8>)>),
 }
 
 /// The answer to a request.

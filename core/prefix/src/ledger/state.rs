@@ -54,6 +54,7 @@ impl Ledger {
             Event::Withdrawn { seq, why } => ids.withdraw(*seq, *why),
             Event::WentBack(over) => ids.go_back(*over),
             Event::Purged(id) => ids.purge(*id),
+            Event::Attempted(of) => ids.count_attempt(of.as_ref().map(|(id, name)| (*id, &**name))),
             of_index => index.apply(of_index),
         }
     }
@@ -74,6 +75,7 @@ impl Event {
                 | Self::Withdrawn { .. }
                 | Self::WentBack(_)
                 | Self::Purged(_)
+                | Self::Attempted(_)
         )
     }
 }

@@ -8,7 +8,8 @@ use crate::{
 };
 use scr_base::fs::RealFiles;
 use scr_plugin_api::KvTree;
-use scr_test_kit::faulty::FaultyFiles;
+use scr_test_kit::faulty::{FaultyFiles, What};
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
@@ -32,6 +33,41 @@ fn runs_and_ids_only_count_up_and_the_prefix_directory_stays_the_same() {
     assert_eq!(begin(&prefix, 9).number, 10);
     let (_other, other) = scratch();
     assert_ne!(begin(&other, 0).prefix, first.prefix);
+}
+
+#[test]
+fn restarts_from_one_checkpoint_are_counted_until_one_is_written_and_each_run_knows_them() {
+    let (_dir, prefix) = scratch();
+    begin(&prefix, 0);
+    let ledger = LedgerDir::new(&RealFiles, &prefix);
+    let counted = |id, name: &str| ledger.numbers().unwrap().attempts(id, name.as_bytes());
+    let count = |of| ledger.transact(&Request::Attempt(of)).unwrap();
+    assert_eq!(counted(3, "a"), 0);
+    for attempts in 1..=2 {
+        count(Some((3, b"a")));
+        begin(&prefix, 0);
+        assert_eq!((counted(3, "a"), counted(4, "a"), counted(3, "b")), (attempts, 0, 0));
+    }
+    count(Some((4, b"a")));
+    assert_eq!((counted(3, "a"), counted(4, "a")), (0, 1));
+    let files = FaultyFiles::new(RealFiles);
+    files.only(|what, path| what == What::Read && path.ends_with("ids.scr"));
+    files.count_all();
+    files.never_pause();
+    files.fail_from(1, ErrorKind::TimedOut);
+    assert!(LedgerDir::new(&files, &prefix).transact(&Request::Attempt(Some((4, b"a")))).is_err());
+    files.fail_once(1, ErrorKind::TimedOut);
+    LedgerDir::new(&files, &prefix).transact(&Request::Attempt(Some((4, b"a")))).unwrap();
+    assert_eq!(counted(4, "a"), 2);
+    count(None);
+    assert_eq!(counted(4, "a"), 0);
+    // A damaged file is begun anew by a run, and by nobody else.
+    std::fs::write(prefix.scr_file("ids.scr"), "x").unwrap();
+    assert!(ledger.transact(&Request::Attempt(Some((4, b"a")))).unwrap_err().is_damage());
+    assert_eq!(counted(4, "a"), 0);
+    begin(&prefix, 0);
+    count(Some((4, b"a")));
+    assert_eq!(counted(4, "a"), 1);
 }
 
 /// It went on with ids that it had read before, and replaced datasets of the other process.
