@@ -129,8 +129,7 @@ fn leftovers(world: &World, keep: usize) -> Vec<PathBuf> {
     });
     let under_way = files_below(&world.prefix()).into_iter().filter(|path| {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let of_flush =
-            ["flush.", "revoked.", "done.", "recorded."].iter().any(|start| name.starts_with(start));
+        let of_flush = ["flush.", "revoked.", "done."].iter().any(|start| name.starts_with(start));
         // A process that died while it waited for a slot may leave a file for an hour: `<slot>.<16 digits>`.
         let is_slot =
             path.parent().is_some_and(|folder| folder.ends_with(".scr/slots")) && !name.contains('.');

@@ -4,11 +4,11 @@
 //! has synced its files leaves a mark, `done.<token>.<n>`. If all marks exist, every byte is safe in a staging file, and any
 //! process may repeat the renames. If one is missing, the staging files are useless and are removed. A process that gives a flush
 //! up for good first gives the record another name, `revoked.<token>`. From then on no process closes the flush, and any that
-//! finds the record removes what is left. `recorded.<token>` signals to the threads of other ranks that the record is synced.
+//! finds the record removes what is left.
 
 use super::{By, CommonFiles, LedgerDir, MakeCurrent, Recorded};
 use crate::{DatasetDescriptor, Prefix, FILE_MODE};
-use scr_base::fs::{unless_missing, At, Durability, FsError, How};
+use scr_base::fs::{unless_missing, At, Durability, FsError};
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::ffi::OsStr;
@@ -39,22 +39,6 @@ impl PendingFlush {
     pub fn write(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
         let path = flush_path(ledger.prefix, &self.token);
         ledger.files.write_tree(&path, &self.to_tree(), FILE_MODE, Durability::Synced)
-    }
-
-    /// Signals to the threads of other ranks that the record is synced.
-    pub fn mark_recorded(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
-        let path = self.recorded_mark(ledger.prefix);
-        ledger.files.open(&path, How::Create(FILE_MODE)).at("create", &path).map(drop)
-    }
-
-    /// The file that does.
-    pub fn recorded_mark(&self, prefix: &Prefix) -> PathBuf {
-        prefix.scr_file(&self.recorded_mark_name())
-    }
-
-    /// Its name.
-    pub fn recorded_mark_name(&self) -> String {
-        format!("recorded.{}", self.token)
     }
 
     /// Marks, durably, that all files of a node, or of the whole flush, are synced, with the checksums that became known.
@@ -122,7 +106,6 @@ impl PendingFlush {
     /// Forgets it; the dones go first, so that none is left without its flush.
     pub fn forget(&self, ledger: LedgerDir<'_>) -> Result<(), FsError> {
         self.remove_marks(ledger)?;
-        ledger.files.remove_if_there(&self.recorded_mark(ledger.prefix))?;
         ledger.files.remove_if_there(&self.path(ledger.prefix))?;
         sync(ledger)
     }

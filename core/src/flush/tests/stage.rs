@@ -358,7 +358,7 @@ impl Stage {
             for entry in fs::read_dir(folder).unwrap() {
                 let path = entry.unwrap().path();
                 let name = path.file_name().unwrap().to_string_lossy().into_owned();
-                let records = ["flush.", "revoked.", "done.", "recorded."];
+                let records = ["flush.", "revoked.", "done."];
                 let is_record = records.iter().any(|record| name.starts_with(record));
                 if path.is_dir() {
                     if name == "slots" {

@@ -26,7 +26,7 @@ use scr_comm::collective::{all_reduce, Op};
 use scr_prefix::DatasetDescriptor;
 use std::sync::Arc;
 use std::time::Duration;
-use task::Task;
+use task::{sign, Task};
 
 impl Flush<'_> {
     /// Begins a flush. A thread of each rank does everything but the agreement.
@@ -81,7 +81,7 @@ impl Flush<'_> {
             Err(error) => Err((Step::Copying, error)),
         };
         let arrived = self.agreed_step(&run.record.dataset, outcome);
-        let _ = self.files().remove_if_there(&self.control.join(run.record.recorded_mark_name()));
+        let _ = self.files().remove_if_there(&sign(self.control, &run.record));
         self.close(&mut run, arrived)
     }
 

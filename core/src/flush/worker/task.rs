@@ -1,8 +1,8 @@
 //! The work of a rank's thread: it records, copies, and checks the files that have arrived.
 //!
-//! The order is that of every flush: no rank makes a file before rank 0 has synced the record of the flush. Rank 0 signals this
-//! by a file below the prefix directory. Only one rank of each node polls for that file, and signals it to the others by a file
-//! in the control directory. If all ranks happen to be in a call, they learn it there.
+//! The order is that of every flush: no rank makes a file before the record of the flush is synced. Only one rank of each node
+//! polls for the record, syncs its name, which rank 0 may be about to do, and signals it to the others by a file in the control
+//! directory. If all ranks happen to be in a call, they learn it there.
 
 use super::flags::{Flags, SharedFlags};
 use crate::flush::file_copy::{self, FileCopy};
@@ -13,7 +13,7 @@ use rustix::process::setpriority_process;
 use scr_base::fs::{At, Files, How, Pauses};
 use scr_plugin_api::{held, Transport};
 use scr_prefix::commit::make_folders;
-use scr_prefix::ledger::pending::PendingFlush;
+use scr_prefix::ledger::pending::{flush_path, PendingFlush};
 use scr_prefix::ledger::{LedgerDir, RecordedLists};
 use scr_prefix::Prefix;
 use std::io::ErrorKind;
@@ -63,11 +63,8 @@ impl Task {
         make_folders(files, &self.folders_to_make).map_err(|error| (Step::Folders, error.into()))?;
         if let Some(lists) = self.lists.take() {
             let ledger = LedgerDir { files, prefix: &self.prefix };
-            let recorded = ledger
-                .record_pending(&mut self.record, &lists)
-                .map_err(StepError::from)
-                .and_then(|()| Ok(self.record.mark_recorded(ledger)?));
-            recorded.map_err(|error| (Step::Recording, error))?;
+            let recorded = ledger.record_pending(&mut self.record, &lists);
+            recorded.map_err(|error| (Step::Recording, error.into()))?;
         }
         held(flags).recorded = true;
         Ok(())
@@ -75,11 +72,13 @@ impl Task {
 
     /// Returns once the flush is on record.
     fn wait_until_recorded(&self, flags: &SharedFlags) -> Result<(), StepError> {
-        let of_node = self.control.join(self.record.recorded_mark_name());
+        let of_node = sign(&self.control, &self.record);
         if !self.leads {
             return self.wait_for(&of_node, LONGEST_PAUSE_OF_RANK, flags);
         }
-        self.wait_for(&self.record.recorded_mark(&self.prefix), LONGEST_PAUSE_OF_NODE, flags)?;
+        self.wait_for(&flush_path(&self.prefix, &self.record.token), LONGEST_PAUSE_OF_NODE, flags)?;
+        let folder = self.prefix.scr_dir();
+        self.files.sync_dir(&folder).at("sync", &folder)?;
         // If it cannot be made, the others learn that in their next call.
         let _ = self.files.open(&of_node, How::Ensure(PRIVATE));
         Ok(())
@@ -124,6 +123,11 @@ impl Task {
         });
         copied.unwrap_or(Err(StepError::Cancelled))
     }
+}
+
+/// The file by which the ranks of a node learn that a flush is on record.
+pub(super) fn sign(control: &Path, record: &PendingFlush) -> PathBuf {
+    control.join(format!("recorded.{}", record.token))
 }
 
 /// Between two looks for the sign at the most: by each rank on its own node, and by one rank of each node below the prefix
