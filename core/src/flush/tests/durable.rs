@@ -111,6 +111,20 @@ fn every_leaf_of_the_file_lists_is_safe_before_a_flush_is_on_record() {
     }
 }
 
+/// Nobody would find the staging files after a power failure.
+#[test]
+fn the_record_of_a_flush_is_safe_before_any_rank_makes_a_file() {
+    for (way, in_worker) in [("at once", false), ("in the worker", true)] {
+        let (stage, done) = flushed(5, in_worker);
+        let is_part = |path: &Path| path.extension().is_some_and(|end| end == "part");
+        let first = done.iter().position(|one| one.what == What::OpenToWrite && is_part(&one.path)).unwrap();
+        let record = Some(stage.prefix.scr_file("flush.1.x"));
+        assert!(done[..first].iter().any(|one| one.to == record), "{way}: it is on record");
+        let risk = at_risk(&done[..first]);
+        assert!(!risk.contains(&stage.prefix.scr_dir()), "{way}: not synced: {risk:?}");
+    }
+}
+
 /// In bypass mode the application has made the files and folders, and has synced none of them.
 #[test]
 fn files_and_folders_in_place_are_synced_before_a_dataset_counts() {
