@@ -186,14 +186,6 @@ impl RunState {
     }
 }
 
-/// The allocation of the run that began last in a prefix directory, as far as its line says.
-pub fn newest_allocation(files: &dyn Files, prefix: &Prefix) -> Option<String> {
-    let file = files.open(&paths(prefix).next()?, How::Read).ok()?;
-    let line = line_at(&*file, 0);
-    let (id, _) = line.strip_prefix("allocation ")?.split_once(", rank 0 ")?;
-    Some(id.to_owned())
-}
-
 /// The files that runs lock. Each exists only if those before it do.
 fn paths(prefix: &Prefix) -> impl Iterator<Item = PathBuf> + '_ {
     let later = (2..=MOST_RUNS).map(|number| format!("{RUNNING}.{number}"));

@@ -15,7 +15,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::env::Env;
 use scr_config::param;
-use scr_prefix::{newest_allocation, ChangedEnd, Halt, HaltReason, Prefix};
+use scr_prefix::{ChangedEnd, Halt, HaltReason, LastRun, Prefix};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -151,7 +151,8 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
 /// The end of the allocation whose job began last in the prefix directory, or else of the one that this command runs in.
 fn changed_end(env: &Env, prefix: &Prefix, time: i64) -> Result<ChangedEnd> {
     let here = || current_job_id(env, &environment::params(env), &Manifests::load(env)?);
-    let job_id = newest_allocation(&*env.files, prefix).map_or_else(here, Ok)?;
+    let last = LastRun::read(&*env.files, prefix).ok().flatten();
+    let job_id = last.map_or_else(here, |run| Ok(run.job_id))?;
     Ok(ChangedEnd { job_id, time })
 }
 

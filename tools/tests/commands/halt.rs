@@ -1,8 +1,9 @@
 //! `scr halt` as users type it.
 
-use std::process::Output;
-
 use crate::installation::Installation;
+use scr_base::fs::RealFiles;
+use scr_prefix::{LastRun, Prefix};
+use std::process::Output;
 
 fn halt(scr: &Installation, arguments: &[&str]) -> Output {
     scr.in_prefix(&["halt"]).args(arguments).env("TZ", "UTC").output().expect("the command starts")
@@ -191,7 +192,8 @@ fn a_changed_end_belongs_to_the_allocation_of_the_newest_job() {
     };
     set();
     assert_eq!(id().0.as_deref(), Some("defjobid"), "no job has begun");
-    scr.write("prefix/.scr/running", "allocation 77, rank 0 is process 4 on n0, since 2026\n");
+    let last = LastRun { job_id: "77".to_owned(), ..LastRun::default() };
+    last.write(&RealFiles, &Prefix::new(scr.path("prefix"))).unwrap();
     let list = String::from_utf8_lossy(&set().stdout).into_owned();
     assert!(list.contains("AllocationEnd:   Tue Jan  1 00:00:00 2126"), "{list}");
     assert_eq!(id(), (Some("77".to_owned()), Some("4922899200".to_owned())));
