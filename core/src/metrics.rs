@@ -117,6 +117,10 @@ fn escaped(text: &str) -> String {
 /// One metric: its name, its help, and its value. The name of one that only grows ends in `_total`.
 type Metric = (&'static str, &'static str, Option<f64>);
 
+macro_rules! metrics {
+    ($($name:literal = $value:expr, $help:literal;)*) => { vec![$(($name, $help, $value)),*] };
+}
+
 fn text(labels: &str, figures: &Figures, now: Now, micros: u64) -> String {
     let mut text = String::new();
     for (name, help, value) in all(figures, now, micros) {
@@ -144,87 +148,45 @@ fn all(figures: &Figures, now: Now, micros: u64) -> Vec<Metric> {
     let flush_seconds =
         figures.flushes_sync.seconds + figures.output_flushes_sync.seconds + figures.flushes_async.seconds;
     let seconds = |class| Some(figures.seconds(class));
-    vec![
-        ("scr_job_running", "Whether the job is at work: 0 once it has ended.", count(now.is_running.into())),
-        ("scr_job_start_timestamp_seconds", "When the first run of the job began.", time(figures.began)),
-        ("scr_job_update_timestamp_seconds", "When the job has written these metrics.", time(micros)),
-        ("scr_runs_total", "Runs of the job that have begun.", count(figures.runs)),
-        ("scr_failures_total", "Runs of the job that have failed.", count(figures.failures)),
-        (
-            "scr_goodput_ratio",
-            "Share of the elapsed time that has brought the job forward.",
-            figures.goodput(),
-        ),
-        ("scr_computing_seconds", "Computing that the job goes on from.", seconds(Class::Computing)),
-        ("scr_lost_seconds", "Computing that was lost with a failure.", seconds(Class::Lost)),
-        (
-            "scr_unsaved_seconds",
-            "Computing since the newest checkpoint, as of the last call.",
-            Some(figures.unsaved as f64 / 1e6),
-        ),
-        ("scr_checkpoints_total", "Checkpoints that were complete.", count(figures.checkpoints.count)),
-        ("scr_checkpoint_failures_total", "Datasets that have failed.", count(figures.failed_checkpoints)),
-        (
-            "scr_checkpoint_seconds_total",
-            "Time in which the application wrote datasets, and they were protected.",
-            seconds(Class::Checkpoint),
-        ),
-        (
-            "scr_checkpoint_bytes_total",
-            "Bytes that the application has written to datasets.",
-            bytes(|level| matches!(level, Level::Written(_))),
-        ),
-        (
-            "scr_last_checkpoint_cache_timestamp_seconds",
-            "When the newest checkpoint was complete in cache.",
-            time(figures.newest_in_cache),
-        ),
-        (
-            "scr_last_checkpoint_prefix_timestamp_seconds",
-            "When a checkpoint was last complete in the prefix directory.",
-            time(figures.newest_in_prefix),
-        ),
-        (
-            "scr_node_losses_survived",
-            "How many nodes may be lost with the newest checkpoint still there.",
-            now.survives.map(|nodes| nodes as f64),
-        ),
-        ("scr_flushes_total", "Flushes that have ended.", count(flushes)),
-        ("scr_flush_failures_total", "Flushes that have failed.", count(figures.failed_flushes)),
-        ("scr_flushes_running", "Flushes under way.", count(figures.flushing)),
-        ("scr_flush_seconds_total", "Time that flushes took.", Some(flush_seconds)),
-        (
-            "scr_flush_wait_seconds_total",
-            "Time for which the application waited for flushes.",
-            seconds(Class::Flush),
-        ),
-        (
-            "scr_flush_bytes_total",
-            "Bytes that were copied to the prefix directory.",
-            bytes(|level| matches!(level, Level::FlushedSync | Level::FlushedAsync)),
-        ),
-        (
-            "scr_fetch_bytes_total",
-            "Bytes that were copied from the prefix directory.",
-            bytes(|level| *level == Level::Fetched),
-        ),
-        (
-            "scr_restarts_total",
-            "Restarts of the application from a checkpoint.",
-            count(figures.restarts.count),
-        ),
-        ("scr_restart_seconds_total", "Time in which runs started.", seconds(Class::Restart)),
-        (
-            "scr_rebuilt_ranks_total",
-            "Processes whose part of a dataset was rebuilt.",
-            count(figures.rebuilt_processes),
-        ),
-        (
-            "scr_damaged_bytes_total",
-            "Bytes of parts that were damaged, and were rebuilt.",
-            count(figures.damaged_bytes),
-        ),
-    ]
+    metrics! {
+        "scr_job_running" = count(now.is_running.into()), "Whether the job is at work: 0 once it has ended.";
+        "scr_job_start_timestamp_seconds" = time(figures.began), "When the first run of the job began.";
+        "scr_job_update_timestamp_seconds" = time(micros), "When the job has written these metrics.";
+        "scr_runs_total" = count(figures.runs), "Runs of the job that have begun.";
+        "scr_failures_total" = count(figures.failures), "Runs of the job that have failed.";
+        "scr_goodput_ratio" = figures.goodput(), "Share of the elapsed time that has brought the job forward.";
+        "scr_computing_seconds" = seconds(Class::Computing), "Computing that the job goes on from.";
+        "scr_lost_seconds" = seconds(Class::Lost), "Computing that was lost with a failure.";
+        "scr_unsaved_seconds" = Some(figures.unsaved as f64 / 1e6),
+            "Computing since the newest checkpoint, as of the last call.";
+        "scr_checkpoints_total" = count(figures.checkpoints.count), "Checkpoints that were complete.";
+        "scr_checkpoint_failures_total" = count(figures.failed_checkpoints), "Datasets that have failed.";
+        "scr_checkpoint_seconds_total" = seconds(Class::Checkpoint),
+            "Time in which the application wrote datasets, and they were protected.";
+        "scr_checkpoint_bytes_total" = bytes(|level| matches!(level, Level::Written(_))),
+            "Bytes that the application has written to datasets.";
+        "scr_last_checkpoint_cache_timestamp_seconds" = time(figures.newest_in_cache),
+            "When the newest checkpoint was complete in cache.";
+        "scr_last_checkpoint_prefix_timestamp_seconds" = time(figures.newest_in_prefix),
+            "When a checkpoint was last complete in the prefix directory.";
+        "scr_node_losses_survived" = now.survives.map(|nodes| nodes as f64),
+            "How many nodes may be lost with the newest checkpoint still there.";
+        "scr_flushes_total" = count(flushes), "Flushes that have ended.";
+        "scr_flush_failures_total" = count(figures.failed_flushes), "Flushes that have failed.";
+        "scr_flushes_running" = count(figures.flushing), "Flushes under way.";
+        "scr_flush_seconds_total" = Some(flush_seconds), "Time that flushes took.";
+        "scr_flush_wait_seconds_total" = seconds(Class::Flush), "Time for which the application waited for flushes.";
+        "scr_flush_bytes_total" = bytes(|level| matches!(level, Level::FlushedSync | Level::FlushedAsync)),
+            "Bytes that were copied to the prefix directory.";
+        "scr_fetch_bytes_total" = bytes(|level| *level == Level::Fetched),
+            "Bytes that were copied from the prefix directory.";
+        "scr_restarts_total" = count(figures.restarts.count), "Restarts of the application from a checkpoint.";
+        "scr_restart_seconds_total" = seconds(Class::Restart), "Time in which runs started.";
+        "scr_rebuilt_ranks_total" = count(figures.rebuilt_processes),
+            "Processes whose part of a dataset was rebuilt.";
+        "scr_damaged_bytes_total" = count(figures.damaged_bytes),
+            "Bytes of parts that were damaged, and were rebuilt.";
+    }
 }
 
 #[cfg(test)]

@@ -441,13 +441,8 @@ impl Account {
         self.inherits
     }
 
-    /// Another job goes on from this checkpoint.
-    pub(super) fn is_continued_from(&mut self, id: u64) {
-        self.lose_after(id, self.figures.until);
-    }
-
     /// The work after this checkpoint is lost.
-    fn lose_after(&mut self, id: u64, now: u64) {
+    pub(super) fn lose_after(&mut self, id: u64, now: u64) {
         if let Some(class) = self.class {
             self.add(class, self.at.unwrap_or(now), now.min(self.figures.until));
         }
@@ -516,8 +511,8 @@ mod tests {
     }
 
     fn seconds(figures: &Figures) -> Vec<(Class, f64)> {
-        let all = Class::ALL.map(|class| (class, figures.seconds(class)));
-        all.into_iter().filter(|(_, seconds)| *seconds > 0.0).collect()
+        let all = Class::ALL.iter().map(|&class| (class, figures.seconds(class)));
+        all.filter(|(_, seconds)| *seconds > 0.0).collect()
     }
 
     /// Until the checkpoint of this number is complete, from a start at this second on: 2 seconds to start, 10 to compute, 3 for

@@ -1,59 +1,31 @@
 //! The cost of a job: the one owner of these figures. The block at the end of a job, `scr report`, `scr ckpt-interval` and the
 //! metrics read them; [`Account`](super::Account) fills them in from the entries of the log.
 
+use super::record::names;
 use scr_base::message::{amount, count, span};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A use of a job's time. Every microsecond between its first entry and its last belongs to one class.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Class {
+names! {
+    /// A use of a job's time. Every microsecond between its first entry and its last belongs to one class.
+    #[derive(Serialize, PartialOrd, Ord)]
+    #[serde(rename_all = "lowercase")]
+    Class:
     /// The application computes, and the job goes on from the result.
-    Computing,
+    Computing = "computing";
     /// The application computed, and its result was lost: a later run computes it again.
-    Lost,
+    Lost = "computed twice";
     /// The application writes a dataset, and it is protected.
-    Checkpoint,
+    Checkpoint = "checkpoints";
     /// The application waits for flushes.
-    Flush,
+    Flush = "waiting for flushes";
     /// A run starts: processes, `SCR_Init` with what it rebuilds and fetches, and reading the checkpoint.
-    Restart,
+    Restart = "restarts and rebuilds";
     /// No run: from the end of one to the start of the next.
-    Down,
+    Down = "between runs";
     /// `scr run` or `scr postrun` saves what is in cache.
-    Saving,
-}
-
-impl Class {
-    /// All of them, in the order in which they are shown.
-    pub const ALL: [Self; 7] =
-        [Self::Computing, Self::Lost, Self::Checkpoint, Self::Flush, Self::Restart, Self::Down, Self::Saving];
-
-    /// For people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Computing => "computing",
-            Self::Lost => "computed twice",
-            Self::Checkpoint => "checkpoints",
-            Self::Flush => "waiting for flushes",
-            Self::Restart => "restarts and rebuilds",
-            Self::Down => "between runs",
-            Self::Saving => "saving",
-        }
-    }
-
-    /// For programs.
-    pub fn key(self) -> &'static str {
-        match self {
-            Self::Computing => "computing",
-            Self::Lost => "lost",
-            Self::Checkpoint => "checkpoint",
-            Self::Flush => "flush",
-            Self::Restart => "restart",
-            Self::Down => "down",
-            Self::Saving => "saving",
-        }
-    }
+    Saving = "saving";
 }
 
 /// Seconds, and how often.
@@ -127,33 +99,21 @@ impl Moved {
     }
 }
 
-/// How a job stands, as far as its entries say.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum State {
+names! {
+    /// How a job stands, as far as its entries say.
+    #[derive(Default)]
+    State:
     /// No run has begun.
     #[default]
-    Waiting,
+    Waiting = "not started";
     /// A run goes on, or has died without a word.
-    Running,
+    Running = "running, or dead without a word";
     /// The last run has failed.
-    Failed,
+    Failed = "failed";
     /// The job was to halt, and its last run has ended.
-    Halted,
+    Halted = "halted";
     /// The application has called `SCR_Finalize`.
-    Finished,
-}
-
-impl State {
-    /// In a word or two.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Waiting => "not started",
-            Self::Running => "running, or dead without a word",
-            Self::Failed => "failed",
-            Self::Halted => "halted",
-            Self::Finished => "finished",
-        }
-    }
+    Finished = "finished";
 }
 
 /// Everything that is added up for a job: a life in one prefix directory and one allocation, with all runs until one has

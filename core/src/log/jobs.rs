@@ -67,7 +67,7 @@ fn pass_losses_on(accounts: &mut [Account]) {
         let began = later[0].figures().began;
         let before = earlier.iter_mut().filter(|job| job.figures().until <= began);
         if let Some(before) = before.max_by_key(|job| job.figures().until) {
-            before.is_continued_from(id);
+            before.lose_after(id, before.figures().until);
         }
     }
 }

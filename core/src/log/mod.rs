@@ -38,7 +38,7 @@ pub(crate) use text::TextSink;
 
 use crate::plugin::PluginHost;
 use events::EventLog;
-use queue::Queue;
+use queue::{Queue, DATABASE};
 use record::is_for_all;
 use scr_base::env::{local_time, Clock, Env};
 use scr_base::fs::Files;
@@ -64,16 +64,8 @@ pub struct Log {
     common: LogEntry,
 }
 
-/// A sink as the log reaches it.
-enum Sink {
-    /// In core, and quick. It has the name that messages give it.
-    Direct(String, Box<dyn LogSink>),
-    /// A plugin, which may be slow.
-    Queued(Queue),
-}
-
-/// As messages name it.
-const DATABASE: &str = "the database";
+/// A sink as the log reaches it: takes an entry, and says whether it takes more.
+type Sink = Box<dyn FnMut(&LogEntry) -> bool>;
 
 impl Log {
     /// The log of a command that works on a job from outside, such as `scr run`.
@@ -126,20 +118,18 @@ impl Log {
 
     /// A log without sinks.
     pub(crate) fn silent(env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
-        Self {
-            sinks: RefCell::default(),
-            events: RefCell::default(),
-            account: RefCell::default(),
-            clock: env.clock.clone(),
-            report: report.clone(),
-            common: common(params, prefix),
-        }
+        let (sinks, events, account) = Default::default();
+        let (clock, report, common) = (env.clock.clone(), report.clone(), common(params, prefix));
+        Self { sinks, events, account, clock, report, common }
     }
 
     /// Adds a sink, or says why it is not there.
     pub(crate) fn add(&self, name: &str, sink: Result<Box<dyn LogSink>, PluginError>) {
         match sink {
-            Ok(sink) => self.sinks.borrow_mut().push(Sink::Direct(name.to_owned(), sink)),
+            Ok(sink) => {
+                let (name, report) = (name.to_owned(), self.report.clone());
+                self.sinks.borrow_mut().push(Box::new(move |entry| write(&*sink, entry, &report, &name)));
+            }
             Err(error) => warn_failure(&self.report, name, &error),
         }
     }
@@ -152,11 +142,11 @@ impl Log {
             return;
         }
         let queue = match database(host, params) {
-            Ok(sink) => Queue::start(DATABASE, sink, &self.report).map_err(|error| error.to_string()),
+            Ok(sink) => Queue::start(sink, &self.report).map_err(|error| error.to_string()),
             Err(error) => Err(scr_base::describe(&error)),
         };
         match queue {
-            Ok(queue) => self.sinks.borrow_mut().push(Sink::Queued(queue)),
+            Ok(mut queue) => self.sinks.borrow_mut().push(Box::new(move |entry| queue.add(entry))),
             Err(why) => warn_failure(&self.report, DATABASE, &why),
         }
     }
@@ -166,7 +156,7 @@ impl Log {
         if !self.is_used() {
             return;
         }
-        let mut entry = self.complete(record.into_entry());
+        let mut entry = self.complete(record.0);
         if let Some(account) = &mut *self.account.borrow_mut() {
             account.take(&entry);
         }
@@ -176,13 +166,7 @@ impl Log {
             return;
         }
         entry.local_time = local_time(UNIX_EPOCH + Duration::from_micros(entry.micros));
-        sinks.retain_mut(|sink| match sink {
-            Sink::Direct(name, sink) => write(&**sink, &entry, &self.report, name),
-            Sink::Queued(queue) => {
-                queue.add(entry.clone());
-                true
-            }
-        });
+        sinks.retain_mut(|sink| sink(&entry));
     }
 
     /// Lets the event log do something, and reports an error.

@@ -18,10 +18,11 @@ pub(super) const ROOM: usize = 1024;
 /// How long the end of a run waits for what is still to be written.
 pub(super) const END_LIMIT: Duration = Duration::from_secs(5);
 
+/// As messages name the one sink that may be slow.
+pub(super) const DATABASE: &str = "the database";
+
 /// The way to a sink.
 pub(super) struct Queue {
-    /// As messages name it.
-    name: String,
     report: Reporter,
     /// `None` once nothing more goes there.
     entries: Option<SyncSender<LogEntry>>,
@@ -37,37 +38,36 @@ impl Queue {
     ///
     /// # Errors
     /// The system gives no thread.
-    pub(super) fn start(name: &str, sink: Box<dyn LogSink>, report: &Reporter) -> std::io::Result<Self> {
-        let (entries, incoming) = sync_channel(ROOM);
+    pub(super) fn start(sink: Box<dyn LogSink>, report: &Reporter) -> std::io::Result<Self> {
+        let (entries, incoming) = sync_channel::<LogEntry>(ROOM);
         let (alive, thread) = sync_channel::<()>(0);
         let waiting = Arc::new(AtomicU64::new(0));
-        let (done, reporter, sink_name) = (waiting.clone(), report.clone(), name.to_owned());
+        let (done, reporter) = (waiting.clone(), report.clone());
         parallel::start(Builder::new().name("scr-log".to_owned()), move || {
             let _alive = alive;
-            write_all(&incoming, &*sink, &done, &reporter, &sink_name);
+            let written = incoming.iter().take_while(|entry| write(&*sink, entry, &reporter, DATABASE));
+            written.for_each(|_| _ = done.fetch_sub(1, Ordering::Relaxed));
         })?;
-        let (name, report) = (name.to_owned(), report.clone());
-        Ok(Self { name, report, entries: Some(entries), thread, waiting, warned_full: false })
+        Ok(Self { report: report.clone(), entries: Some(entries), thread, waiting, warned_full: false })
     }
 
-    /// Takes an entry along, or drops it.
-    pub(super) fn add(&mut self, entry: LogEntry) {
-        let Some(entries) = &self.entries else { return };
+    /// Takes an entry along, or drops it. Says whether the thread lives, which reports why it ends.
+    pub(super) fn add(&mut self, entry: &LogEntry) -> bool {
+        let Some(entries) = &self.entries else { return false };
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        match entries.try_send(entry) {
+        match entries.try_send(entry.clone()) {
             Ok(()) => {}
-            // The thread has reported why it ended.
             Err(TrySendError::Disconnected(_)) => self.entries = None,
             Err(TrySendError::Full(_)) => {
                 self.waiting.fetch_sub(1, Ordering::Relaxed);
                 if !std::mem::replace(&mut self.warned_full, true) {
                     self.report.warn(&format!(
-                        "logging to {} is slower than the job: {ROOM} entries wait, and those that find no room are dropped",
-                        self.name
+                        "logging to {DATABASE} is slower than the job: {ROOM} entries wait, and those that find no room are dropped"
                     ));
                 }
             }
         }
+        self.entries.is_some()
     }
 }
 
@@ -78,28 +78,11 @@ impl Drop for Queue {
         }
         if self.thread.recv_timeout(END_LIMIT) == Err(RecvTimeoutError::Timeout) {
             self.report.warn(&format!(
-                "logging to {} has not ended within {} s: {} entries are missing there",
-                self.name,
+                "logging to {DATABASE} has not ended within {} s: {} entries are missing there",
                 END_LIMIT.as_secs(),
                 self.waiting.load(Ordering::Relaxed)
             ));
         }
-    }
-}
-
-/// Writes what comes, until no more comes or the sink fails.
-fn write_all(
-    incoming: &Receiver<LogEntry>,
-    sink: &dyn LogSink,
-    waiting: &AtomicU64,
-    report: &Reporter,
-    name: &str,
-) {
-    for entry in incoming {
-        if !write(sink, &entry, report, name) {
-            return;
-        }
-        waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -140,14 +123,14 @@ mod tests {
         let (go, gone) = sync_channel(2 * ROOM);
         let report = Reporter::new(world.env().output, Rank(0), "n0", 0);
         let sink = Box::new(Slow { begun, go: Mutex::new(gone) });
-        (Queue::start("the database", sink, &report).unwrap(), begins, go, world)
+        (Queue::start(sink, &report).unwrap(), begins, go, world)
     }
 
     #[test]
     fn queued_entries_are_written_in_order_before_the_end() {
         let (mut queue, begun, go, world) = slow();
         for name in ["a", "b", "c"] {
-            queue.add(entry(name));
+            queue.add(&entry(name));
             go.send(()).unwrap();
         }
         drop(queue);
@@ -159,9 +142,9 @@ mod tests {
     #[test]
     fn a_full_queue_drops_entries_without_waiting_and_says_so_once() {
         let (mut queue, begun, go, world) = slow();
-        queue.add(entry("first"));
+        queue.add(&entry("first"));
         assert_eq!(begun.recv().unwrap(), "first");
-        (0..ROOM + 3).for_each(|_| queue.add(entry("more")));
+        (0..ROOM + 3).for_each(|_| _ = queue.add(&entry("more")));
         let errors = world.output().take_errors();
         assert_eq!(errors.len(), 1, "{errors:?}");
         assert!(errors[0].contains("logging to the database is slower than the job"), "{errors:?}");
@@ -173,13 +156,13 @@ mod tests {
     #[test]
     fn a_failing_sink_is_reported_once_and_gets_no_more_entries() {
         let (mut queue, begun, go, world) = slow();
-        queue.add(entry("a"));
-        queue.add(entry("b"));
+        queue.add(&entry("a"));
+        queue.add(&entry("b"));
         drop(go);
         // The thread ends, and with it what it sends with.
         assert_eq!(begun.iter().collect::<Vec<_>>(), ["a"]);
-        queue.add(entry("c"));
-        queue.add(entry("d"));
+        queue.add(&entry("c"));
+        queue.add(&entry("d"));
         drop(queue);
         let errors = world.output().take_errors();
         assert_eq!(errors.len(), 1, "{errors:?}");
@@ -190,7 +173,7 @@ mod tests {
     #[ignore = "long"]
     fn a_server_that_never_answers_holds_the_end_up_for_the_limit_and_no_longer() {
         let (mut queue, begun, go, world) = slow();
-        ["a", "b"].iter().for_each(|name| queue.add(entry(name)));
+        ["a", "b"].iter().for_each(|name| _ = queue.add(&entry(name)));
         assert_eq!(begun.recv().unwrap(), "a");
         drop(queue);
         let errors = world.output().take_errors();

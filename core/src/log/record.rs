@@ -16,7 +16,7 @@ macro_rules! names {
             /// All of them.
             pub const ALL: &'static [Self] = &[$(Self::$id),*];
 
-            /// Its name in the log.
+            /// Its name, for people and in the log.
             pub fn name(self) -> &'static str {
                 match self { $(Self::$id => $name),* }
             }
@@ -28,6 +28,8 @@ macro_rules! names {
         }
     };
 }
+
+pub(super) use names;
 
 /// The note of [`Event::Start`] is this, and when the allocation ends, in seconds since the epoch.
 pub const ALLOCATION_END: &str = "allocation ends at @";
@@ -159,7 +161,7 @@ names! {
 
 /// An entry that is being put together.
 #[derive(Debug, Clone, Default)]
-pub struct Record(LogEntry);
+pub struct Record(pub LogEntry);
 
 impl Record {
     /// Something happened.
@@ -178,76 +180,48 @@ impl Record {
         })
     }
 
-    /// An entry that was made elsewhere. Its time is now if it gives none.
-    pub fn from_entry(entry: LogEntry) -> Self {
-        Self(entry)
-    }
-
     /// Adds the dataset.
     pub fn dataset(self, dataset: &DatasetDescriptor) -> Self {
         self.id(dataset.id).named(&dataset.name)
-    }
-
-    /// Adds the id of the dataset.
-    pub fn id(mut self, id: u64) -> Self {
-        self.0.dataset = Some(id);
-        self
-    }
-
-    /// Adds the name of the dataset.
-    pub fn named(mut self, name: &[u8]) -> Self {
-        self.0.dataset_name = Some(String::from_utf8_lossy(name).into_owned());
-        self
-    }
-
-    /// It took this long.
-    pub fn took(mut self, time: Duration) -> Self {
-        self.0.seconds = Some(time.as_secs_f64());
-        self
-    }
-
-    /// With this to say.
-    pub fn note(mut self, note: impl Into<String>) -> Self {
-        self.0.note = Some(note.into());
-        self
-    }
-
-    /// The number of bytes and of files.
-    pub fn size(mut self, bytes: u64, files: u64) -> Self {
-        (self.0.bytes, self.0.files) = (Some(bytes), Some(files));
-        self
-    }
-
-    /// With this redundancy scheme.
-    pub fn scheme(mut self, scheme: &str) -> Self {
-        self.0.scheme = Some(scheme.to_owned());
-        self
-    }
-
-    /// Sets the number of bytes.
-    pub fn bytes(mut self, bytes: u64) -> Self {
-        self.0.bytes = Some(bytes);
-        self
-    }
-
-    /// Sets the number of processes.
-    pub fn processes(mut self, processes: u64) -> Self {
-        self.0.processes = Some(processes);
-        self
-    }
-
-    /// By this many processes on this many nodes.
-    pub fn run(mut self, processes: u64, nodes: u64) -> Self {
-        (self.0.processes, self.0.nodes) = (Some(processes), Some(nodes));
-        self
     }
 
     /// In an allocation that ends at this time, in seconds since the epoch.
     pub(crate) fn until(self, end: u64) -> Self {
         self.note(format!("{ALLOCATION_END}{end}"))
     }
+}
 
-    pub(super) fn into_entry(self) -> LogEntry {
-        self.0
-    }
+macro_rules! setters {
+    ($($(#[$doc:meta])* $name:ident($($arg:ident: $type:ty),*): $($field:ident = $value:expr),*;)*) => {
+        impl Record {
+            $(
+                $(#[$doc])*
+                pub fn $name(mut self, $($arg: $type),*) -> Self {
+                    $(self.0.$field = Some($value);)*
+                    self
+                }
+            )*
+        }
+    };
+}
+
+setters! {
+    /// Adds the id of the dataset.
+    id(id: u64): dataset = id;
+    /// Adds the name of the dataset.
+    named(name: &[u8]): dataset_name = String::from_utf8_lossy(name).into_owned();
+    /// It took this long.
+    took(time: Duration): seconds = time.as_secs_f64();
+    /// With this to say.
+    note(note: impl Into<String>): note = note.into();
+    /// The number of bytes and of files.
+    size(bytes: u64, files: u64): bytes = bytes, files = files;
+    /// With this redundancy scheme.
+    scheme(scheme: &str): scheme = scheme.to_owned();
+    /// Sets the number of bytes.
+    bytes(bytes: u64): bytes = bytes;
+    /// Sets the number of processes.
+    processes(processes: u64): processes = processes;
+    /// By this many processes on this many nodes.
+    run(processes: u64, nodes: u64): processes = processes, nodes = nodes;
 }

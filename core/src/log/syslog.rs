@@ -5,8 +5,8 @@
 #![expect(clippy::disallowed_types, reason = "a socket for each entry")]
 
 use super::text;
-use scr_config::param::{self, Cause, Param, Params, Problem};
-use scr_plugin_api::{above_standard, LogEntry, LogSink, PluginError, PluginErrorKind};
+use scr_config::param::{self, Param, Params, Problem};
+use scr_plugin_api::{above_standard, LogEntry, LogSink, PluginError};
 use std::io;
 use std::os::unix::net::UnixDatagram;
 use std::path::PathBuf;
@@ -28,49 +28,36 @@ const LEVELS: &[&str] = &["EMERG", "ALERT", "CRIT", "ERR", "WARNING", "NOTICE", 
 /// # Errors
 /// There is no logger, or no such facility or level.
 pub(super) fn open(params: &Params) -> Result<SyslogSink, PluginError> {
-    let refused = |error: NotKnown| PluginError::new(PluginErrorKind::Refused, error.to_string());
-    let priority = facility(params).map_err(refused)? * 8 + level(params).map_err(refused)?;
+    let priority = facility(params).and_then(|facility| Ok(facility * 8 + level(params)?));
+    let priority = priority.map_err(PluginError::refused)?;
     SyslogSink::find(SOCKET.into(), priority, &params.get(&param::LOG_SYSLOG_PREFIX))
 }
 
 /// Problems of the parameters of syslog, for `scr config` to report before there is a job.
 pub fn check_logger(params: &Params) -> Vec<Problem> {
     let checks = [(&param::LOG_SYSLOG_FACILITY, facility(params)), (&param::LOG_SYSLOG_LEVEL, level(params))];
-    let problem = |(param, checked): (&Param<String>, Result<u8, NotKnown>)| {
-        let name = param.info().name.to_owned();
-        Some(Problem::new(params.origin(param), Cause::Unusable { name, why: checked.err()?.to_string() }))
+    let problem = |(param, checked): (&Param<String>, Result<u8, String>)| {
+        Some(Problem::new(params.origin(param), format!("{}: {}", param.info().name, checked.err()?)))
     };
     checks.into_iter().filter_map(problem).collect()
 }
 
-fn facility(params: &Params) -> Result<u8, NotKnown> {
-    let given = params.get(&param::LOG_SYSLOG_FACILITY);
-    number("facility", &given, FACILITIES)
+fn facility(params: &Params) -> Result<u8, String> {
+    number("facility", &params.get(&param::LOG_SYSLOG_FACILITY), FACILITIES)
 }
 
-fn level(params: &Params) -> Result<u8, NotKnown> {
-    let given = params.get(&param::LOG_SYSLOG_LEVEL);
-    number("level", &given, LEVELS)
+fn level(params: &Params) -> Result<u8, String> {
+    number("level", &params.get(&param::LOG_SYSLOG_LEVEL), LEVELS)
 }
 
 /// The number of the one that is named, or which there are.
-fn number(what: &'static str, given: &str, names: &[&str]) -> Result<u8, NotKnown> {
+fn number(what: &str, given: &str, names: &[&str]) -> Result<u8, String> {
     let known = || names.iter().zip(0..).filter(|(name, _)| !name.is_empty());
     let found = known().find(|(name, _)| is_named(given, name)).map(|(_, number)| number);
-    found.ok_or_else(|| NotKnown {
-        what,
-        given: given.to_owned(),
-        known: known().map(|(name, _)| format!("LOG_{name}")).collect(),
+    found.ok_or_else(|| {
+        let known: Vec<_> = known().map(|(name, _)| format!("LOG_{name}")).collect();
+        format!("there is no {what} `{given}'; there are {}", known.join(", "))
     })
-}
-
-/// No facility or level has this name.
-#[derive(Debug, thiserror::Error)]
-#[error("there is no {what} `{given}'; there are {}", known.join(", "))]
-struct NotKnown {
-    what: &'static str,
-    given: String,
-    known: Vec<String>,
 }
 
 /// With `LOG_` before it or without, in any case.
@@ -95,13 +82,10 @@ impl SyslogSink {
         let sink = Self { logger, priority, prefix: prefix.to_owned() };
         match sink.connect() {
             Ok(_) => Ok(sink),
-            Err(error) => Err(PluginError::new(
-                PluginErrorKind::Io,
-                format!(
-                    "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 if there is none",
-                    sink.logger.display()
-                ),
-            )),
+            Err(error) => Err(PluginError::io(format!(
+                "no logger listens at {}: {error}; set SCR_LOG_SYSLOG_ENABLE=0 if there is none",
+                sink.logger.display()
+            ))),
         }
     }
 
@@ -126,9 +110,8 @@ impl LogSink for SyslogSink {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
         let message = self.message(entry, std::process::id());
         let sent = self.connect().and_then(|socket| socket.send(message.as_bytes()));
-        sent.map(|_| Vec::new()).map_err(|error| {
-            PluginError::new(PluginErrorKind::Io, format!("cannot send to the system's logger: {error}"))
-        })
+        let failed = |error| PluginError::io(format!("cannot send to the system's logger: {error}"));
+        sent.map(|_| Vec::new()).map_err(failed)
     }
 }
 

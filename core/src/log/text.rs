@@ -10,7 +10,7 @@ use jiff::civil::DateTime;
 use jiff::Timestamp;
 use scr_base::env::local_time;
 use scr_base::fs::{Files, How};
-use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError, PluginErrorKind};
+use scr_plugin_api::{LogEntry, LogKind, LogSink, PluginError};
 use scr_prefix::FILE_MODE;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -254,7 +254,7 @@ impl LogSink for TextSink {
 }
 
 pub(super) fn failed(doing: &str, error: &std::io::Error) -> PluginError {
-    PluginError::new(PluginErrorKind::Io, format!("cannot {doing} it: {error}"))
+    PluginError::io(format!("cannot {doing} it: {error}"))
 }
 
 #[cfg(test)]

@@ -118,7 +118,7 @@ fn add(common: &Common, entry: LogEntry) -> Result<Answer> {
     }
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let log = Log::of_command(&env, &params, "scr log", &prefix);
-    log.add_entry(Record::from_entry(LogEntry {
+    log.add_entry(Record(LogEntry {
         name: common.name.clone(),
         micros: common.begun.map_or(0, |seconds| seconds.saturating_mul(1_000_000)),
         dataset: common.dset,

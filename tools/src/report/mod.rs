@@ -21,6 +21,7 @@ use scr_core::log::{jobs, Class, Figures, History};
 use scr_plugin_api::LogQuery;
 use scr_prefix::Prefix;
 use serde_json::{json, Value};
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -161,7 +162,7 @@ fn job_json(job: &Job, with_history: bool) -> Value {
         "newest_in_prefix_micros": figures.newest_in_prefix,
         "interval": interval::Choice::of(figures).map(|choice| choice.json()),
     });
-    let timeline = history.segments.iter().map(|part| json!([part.class.key(), part.from, part.until]));
+    let timeline = history.segments.iter().map(|part| json!([part.class, part.from, part.until]));
     let transfers = history.transfers.iter().map(|one| {
         json!({ "micros": one.at, "level": one.level.name(), "bytes": one.bytes, "seconds": one.seconds })
     });
@@ -181,8 +182,7 @@ fn job_json(job: &Job, with_history: bool) -> Value {
 
 /// The figures that can be added up.
 fn figures_json(figures: &Figures) -> Value {
-    let seconds: serde_json::Map<_, _> =
-        Class::ALL.iter().map(|class| (class.key().to_owned(), figures.seconds(*class).into())).collect();
+    let seconds: BTreeMap<_, _> = Class::ALL.iter().map(|class| (class, figures.seconds(*class))).collect();
     let levels = figures.moved.iter().map(|(level, moved)| {
         json!({
             "level": level.name(),
