@@ -13,10 +13,10 @@ use scr_core::cache::part::{look_through, PartDir};
 use scr_core::cache::place::{loss_in_place, visible_loss};
 use scr_core::cache::record::{DatasetKey, RankRecord};
 use scr_core::cache::room::{room, MemoryLimits};
-use scr_core::plugin::{PluginHost, PluginKind};
+use scr_core::plugin::{PluginHost, PluginKind, PluginLoadError};
 use scr_core::rebuild::state::{counted_state, DatasetState};
 use scr_core::redundancy::losses::Losses;
-use scr_core::redundancy::plugins::{readable_scheme, UseError};
+use scr_core::redundancy::plugins::readable_scheme;
 use scr_core::scavenge::copy::held;
 use scr_core::scavenge::filemap::{read_own, ScavengedMap, UnusablePart};
 use scr_core::scavenge::scan::Scan;
@@ -342,7 +342,7 @@ fn survives(scan: &Scan, found: &[Found], nodes: usize, plugins: &PluginHost) ->
     survived.min()
 }
 
-fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, UseError> {
+fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, PluginLoadError> {
     let protection = &scan.any.protection;
     let plugin = plugins.open(PluginKind::Scheme, &protection.scheme)?;
     readable_scheme(&plugin, protection)

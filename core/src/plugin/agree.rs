@@ -18,17 +18,6 @@ use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Why one rank cannot use what rank 0 found.
-#[derive(Debug, thiserror::Error)]
-enum HereError {
-    #[error(transparent)]
-    Load(#[from] PluginLoadError),
-    #[error("the library {} is another one than on rank 0 (sha256 {} here, {} there); install the same on all nodes", path.display(), short(found), short(expected))]
-    Different { path: PathBuf, found: String, expected: String },
-    #[error("what rank 0 sent of the plugin cannot be read: {0}")]
-    Garbled(String),
-}
-
 /// Finds and loads a plugin on all ranks of a job. All of them call it, and all get the same outcome. `mates` are the ranks of
 /// this node, in order; each gives the same ones.
 ///
@@ -61,17 +50,14 @@ pub fn open_together(
     };
     let word = broadcast_among(comm, mates, word)?;
     let checked = checked.unwrap_or_else(|| take_word(host, &notice, &word));
-    let opened = checked.and_then(|(found, library)| {
-        Ok(OpenPlugin::load(&*host.env().files, &found.manifest, &found.manifest_path, &library)?)
-    });
+    let opened = checked.and_then(|(found, library)| OpenPlugin::load(&*host.env().files, &found, &library));
     agree_at(comm, host.node(), opened).or_else(|error| Err(CollectiveError::from(unusable(error.agreed()?))))
 }
 
-fn resolve(
-    host: &PluginHost,
-    kind: PluginKind,
-    name: &str,
-) -> Result<(FoundPlugin, CheckedLibrary), PluginLoadError> {
+/// A plugin whose library may be loaded.
+type Checked = Result<(FoundPlugin, CheckedLibrary), PluginLoadError>;
+
+fn resolve(host: &PluginHost, kind: PluginKind, name: &str) -> Checked {
     let found = host.find(kind, name)?;
     let library = found.check(host.env())?;
     Ok((found, library))
@@ -98,31 +84,32 @@ impl Notice {
     }
 
     /// The plugin that rank 0 has chosen.
-    fn chosen(&self) -> Result<FoundPlugin, HereError> {
+    fn chosen(&self) -> Result<FoundPlugin, PluginLoadError> {
         let (manifest_path, text) = (PathBuf::from(&self.path), self.manifest.clone());
-        let (manifest, _) =
-            Manifest::parse(&manifest_path, &text).map_err(|error| HereError::Garbled(describe(&error)))?;
+        let (manifest, _) = Manifest::parse(&manifest_path, &text).map_err(|error| {
+            PluginLoadError::Unusable(format!("what rank 0 sent of the plugin cannot be read: {error}"))
+        })?;
         Ok(FoundPlugin { manifest, manifest_path, text, library: PathBuf::from(&self.library) })
     }
 }
 
 /// Checks that the library is here, and the same as on rank 0.
-fn check_here(host: &PluginHost, notice: &Notice) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
+fn check_here(host: &PluginHost, notice: &Notice) -> Checked {
     let found = notice.chosen()?;
     let library = found.check(host.env())?;
     if library.sha256 != notice.sha256 {
-        let (found, expected) = (library.sha256, notice.sha256.clone());
-        return Err(HereError::Different { path: library.path, found, expected });
+        return Err(PluginLoadError::Unusable(format!(
+            "the library {} is another one than on rank 0 (sha256 {} here, {} there); install the same on all nodes",
+            library.path.display(),
+            short(&library.sha256),
+            short(&notice.sha256)
+        )));
     }
     Ok((found, library))
 }
 
 /// The same with the word of the first rank of this node, if that has found it good and this rank finds the same file.
-fn take_word(
-    host: &PluginHost,
-    notice: &Notice,
-    word: &[u8],
-) -> Result<(FoundPlugin, CheckedLibrary), HereError> {
+fn take_word(host: &PluginHost, notice: &Notice, word: &[u8]) -> Checked {
     let env = host.env();
     match check::checked_by_mate(&*env.files, word, &Trusted::by(env)) {
         Some(library) => Ok((notice.chosen()?, library)),

@@ -1,8 +1,9 @@
 //! A library is checked before the dynamic linker touches it, through one descriptor that is then the one loaded.
 
 use super::elf;
+use super::host::PluginLoadError;
 use super::trust::{self, TrustError};
-use scr_base::env::{Distrust, Trusted};
+use scr_base::env::Trusted;
 use scr_base::fs::{retried, zeroed, File, Files, How, Status};
 use scr_plugin_api::held;
 use sha2::{Digest, Sha256};
@@ -17,40 +18,10 @@ pub struct CheckedLibrary {
     pub(super) file: Box<dyn File>,
     /// Its real path, after symbolic links.
     pub path: PathBuf,
-    /// Length in bytes.
-    pub bytes: u64,
     /// SHA-256 of its bytes, in hexadecimal.
     pub sha256: String,
-    pub(super) status: Status,
-}
-
-/// Why a library is not loaded.
-#[derive(Debug, thiserror::Error)]
-pub enum CheckError {
-    /// It cannot be read.
-    #[error("cannot read the library {}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// Others may write it.
-    #[error("the library {} is refused: {reason}", path.display())]
-    Distrusted {
-        /// Which.
-        path: PathBuf,
-        /// The problem.
-        reason: Distrust,
-    },
-    /// It is none that can be loaded here.
-    #[error("the library {} {why}", path.display())]
-    Unfit {
-        /// Its path.
-        path: PathBuf,
-        /// Why not.
-        why: String,
-    },
+    /// As it was when it was checked.
+    pub status: Status,
 }
 
 const MAX_LIBRARY_BYTES: u64 = 1 << 30;
@@ -58,44 +29,42 @@ const MAX_LIBRARY_BYTES: u64 = 1 << 30;
 /// Opens the library at `path` and checks it, without loading anything.
 ///
 /// # Errors
-/// [`CheckError`] with the path and the reason.
+/// [`PluginLoadError`] with the path and the reason.
 pub fn check_library(
     files: &dyn Files,
     path: &Path,
     trusted: &Trusted,
-) -> Result<CheckedLibrary, CheckError> {
+) -> Result<CheckedLibrary, PluginLoadError> {
     let real = || files.real_path(path).unwrap_or_else(|_| path.to_owned());
     let opened = trust::open(files, path, trusted).map_err(|error| match error {
-        TrustError::Unreadable(source) => CheckError::Unreadable { path: path.to_owned(), source },
-        TrustError::NotAFile(found) => {
-            CheckError::Unfit { path: real(), why: format!("is {found}, not a file") }
-        }
-        TrustError::Distrust(reason) => CheckError::Distrusted { path: real(), reason },
+        TrustError::Unreadable(source) => PluginLoadError::Unreadable { path: path.to_owned(), source },
+        TrustError::NotAFile(found) => unfit(&real(), &format!("is {found}, not a file")),
+        TrustError::Distrust(reason) => unfit(&real(), &format!("is refused: {reason}")),
     });
     let (file, real, status) = opened?;
     // The dynamic linker opens the very file that was checked, by its number there.
     if files.status(Path::new("/proc/self/fd")).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         let why = "cannot be loaded, as /proc is not mounted here; mount it, also in a container or a chroot";
-        return Err(CheckError::Unfit { path: real, why: why.to_owned() });
+        return Err(unfit(&real, why));
     }
     if status.len > MAX_LIBRARY_BYTES {
         let found = status.len;
         let why = format!("has {found} bytes, more than the {MAX_LIBRARY_BYTES} that a plugin may have");
-        return Err(CheckError::Unfit { path: real, why });
+        return Err(unfit(&real, &why));
     }
     if let Some(sha256) = known().get(&identity(&status)).cloned() {
-        return Ok(CheckedLibrary { file, path: real, bytes: status.len, sha256, status });
+        return Ok(CheckedLibrary { file, path: real, sha256, status });
     }
     let bytes = retried(files, |_| read_all(&*file, status.len))
-        .map_err(|source| CheckError::Unreadable { path: real.clone(), source })?;
-    elf::check(&bytes).map_err(|problem| CheckError::Unfit {
-        path: real.clone(),
-        why: format!("cannot be loaded: {problem}"),
-    })?;
+        .map_err(|source| PluginLoadError::Unreadable { path: real.clone(), source })?;
+    elf::check(&bytes).map_err(|problem| unfit(&real, &format!("cannot be loaded: {problem}")))?;
     let sha256 = hexadecimal(&Sha256::digest(&bytes));
     known().insert(identity(&status), sha256.clone());
-    let bytes = bytes.len() as u64;
-    Ok(CheckedLibrary { file, path: real, bytes, sha256, status })
+    Ok(CheckedLibrary { file, path: real, sha256, status })
+}
+
+fn unfit(library: &Path, why: &str) -> PluginLoadError {
+    PluginLoadError::Unusable(format!("the library {} {why}", library.display()))
 }
 
 /// The hashes of the libraries that this process has read, by [`identity`]: a library that nothing has changed is read once.
@@ -119,7 +88,7 @@ pub(super) fn checked_by_mate(files: &dyn Files, word: &[u8], trusted: &Trusted)
     let status = file.status().ok()?;
     trusted.check(&path, &status).ok()?;
     let is_the_same = file_there == identity(&status);
-    is_the_same.then_some(CheckedLibrary { file, path, bytes: status.len, sha256, status })
+    is_the_same.then_some(CheckedLibrary { file, path, sha256, status })
 }
 
 /// Which file it is, and everything that changes with its bytes, its owner or its mode.

@@ -1,17 +1,18 @@
 //! The plugin host: from a name in the configuration to a scheme, transport or log sink that can be used.
 
-use super::check::{check_library, CheckError, CheckedLibrary};
+use super::check::{check_library, CheckedLibrary};
 use super::checked_scheme::CheckedScheme;
 use super::load::load;
 use super::manifest::{Manifest, PluginKind};
-use super::search::{Discovery, FoundPlugin, PassedOver, PATH_VARIABLE};
-use super::ManifestError;
+use super::options::hint;
+use super::search::{Discovery, FoundPlugin, PATH_VARIABLE};
 use scr_base::env::{Env, Trusted};
 use scr_base::fs::{Files, MayPass};
-use scr_config::param::{self, nearest, Params};
+use scr_config::param::{self, Params};
 use scr_plugin_api::abi::{LoadedPlugin, API_VERSION};
 use scr_plugin_api::{held, KvTree, LogSink, PluginError, Scheme, Transport};
-use std::path::{Path, PathBuf};
+use std::io;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 /// Finds and opens plugins.
@@ -25,78 +26,34 @@ pub struct PluginHost {
 /// Why there is no plugin of a name.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginLoadError {
-    /// No manifest has that name.
-    #[error(
-        "there is no {kind} plugin named {name}{}; {}",
-        hint(name, known),
-        searched(places, passed_over)
-    )]
-    NotFound {
-        /// The kind of plugin.
-        kind: PluginKind,
-        /// Its name.
-        name: String,
-        /// The names that plugins of this kind have.
-        known: Vec<String>,
-        /// The folders that were searched.
-        places: Vec<PathBuf>,
-        /// The manifests that were skipped, and why.
-        passed_over: Vec<PassedOver>,
+    /// Its library cannot be read.
+    #[error("cannot read the library {}", path.display())]
+    Unreadable {
+        /// Which.
+        path: PathBuf,
+        /// The error of the system.
+        source: io::Error,
     },
-    /// Its manifest cannot be used.
-    #[error(transparent)]
-    Manifest(#[from] ManifestError),
-    /// Its library must not be loaded.
-    #[error(transparent)]
-    Check(#[from] CheckError),
-    /// It cannot be loaded, or is not what its manifest says.
+    /// There is none, its library must not be loaded or is not what its manifest says, its options are not allowed, or the
+    /// plugin itself refuses.
     #[error("{0}")]
     Unusable(String),
-    /// Its options are not allowed.
-    #[error("{}", errors.join("; "))]
-    Options {
-        /// The fault of each.
-        errors: Vec<String>,
-    },
-    /// The plugin itself refuses.
-    #[error("the {kind} {name} refuses: {error}")]
-    Refused {
-        /// Its kind.
-        kind: PluginKind,
-        /// Its name.
-        name: String,
-        /// Its error.
-        error: PluginError,
-    },
 }
 
 impl PluginLoadError {
     /// Whether the same may succeed later, as where a file system fails for a moment.
     pub(super) fn may_pass(&self) -> bool {
-        matches!(self, Self::Check(CheckError::Unreadable { source, .. }) if source.may_pass())
+        matches!(self, Self::Unreadable { source, .. } if source.may_pass())
     }
 }
 
-fn hint(name: &str, known: &[String]) -> String {
-    match nearest(name, known.iter().map(String::as_str)) {
-        Some(near) => format!("; did you mean {near}?"),
-        None if known.is_empty() => String::new(),
-        None => format!("; there are {}", known.join(", ")),
-    }
-}
-
-fn searched(places: &[PathBuf], passed_over: &[PassedOver]) -> String {
-    let mut text = match places {
+fn searched(discovery: &Discovery) -> String {
+    let places: Vec<_> = discovery.places.iter().map(|place| place.folder.display().to_string()).collect();
+    let searched = match places.as_slice() {
         [] => format!("there is no folder to look in: set {PATH_VARIABLE} to one with manifests"),
-        places => {
-            let places: Vec<_> = places.iter().map(|place| place.display().to_string()).collect();
-            format!("searched {}", places.join(", "))
-        }
+        places => format!("searched {}", places.join(", ")),
     };
-    for passed in passed_over {
-        text.push_str(&format!("; skipped {passed}"));
-    }
-    text
+    discovery.passed_over.iter().fold(searched, |text, passed| format!("{text}; skipped {passed}"))
 }
 
 /// A plugin that is loaded.
@@ -105,8 +62,6 @@ pub struct OpenPlugin {
     pub manifest: Manifest,
     /// The real path of its library.
     pub path: PathBuf,
-    /// SHA-256 of its library, in hexadecimal.
-    pub sha256: String,
     plugin: LoadedPlugin,
 }
 
@@ -147,18 +102,14 @@ impl PluginHost {
     /// system may fail for a moment.
     ///
     /// # Errors
-    /// [`PluginLoadError::NotFound`] with the folders, and what was skipped and why.
+    /// There is none: names the folders, and what was skipped and why.
     pub fn find(&self, kind: PluginKind, name: &str) -> Result<FoundPlugin, PluginLoadError> {
         let discovery = self.discover();
         discovery.find(kind, name).cloned().ok_or_else(|| {
             *held(&self.discovery) = None;
-            PluginLoadError::NotFound {
-                kind,
-                name: name.to_owned(),
-                known: discovery.names(&[kind]),
-                places: discovery.places.iter().map(|place| place.folder.clone()).collect(),
-                passed_over: discovery.passed_over.clone(),
-            }
+            let (hint, searched) =
+                (hint(name, &discovery.names(&[kind]), "there are", ""), searched(&discovery));
+            PluginLoadError::Unusable(format!("there is no {kind} plugin named {name}{hint}; {searched}"))
         })
     }
 
@@ -179,7 +130,7 @@ impl FoundPlugin {
     pub fn check(&self, env: &Env) -> Result<CheckedLibrary, PluginLoadError> {
         let Manifest { kind, ref name, abi, .. } = self.manifest;
         if API_VERSION.works_with(abi) {
-            return Ok(check_library(&*env.files, &self.library, &Trusted::by(env))?);
+            return check_library(&*env.files, &self.library, &Trusted::by(env));
         }
         Err(PluginLoadError::Unusable(format!(
             "{}: the {kind} {name} was built for version {abi} of the plugin interface, and this scr has {API_VERSION}",
@@ -192,33 +143,27 @@ impl FoundPlugin {
     /// # Errors
     /// [`PluginLoadError`].
     pub fn open(&self, env: &Env) -> Result<OpenPlugin, PluginLoadError> {
-        OpenPlugin::load(&*env.files, &self.manifest, &self.manifest_path, &self.check(env)?)
+        OpenPlugin::load(&*env.files, self, &self.check(env)?)
     }
 }
 
 impl OpenPlugin {
-    /// Loads a library that has been checked, and compares it with its manifest, which lies at `path`.
+    /// Loads a library that has been checked, and compares it with its manifest.
     ///
     /// # Errors
     /// [`PluginLoadError`].
     pub fn load(
         files: &dyn Files,
-        manifest: &Manifest,
-        path: &Path,
+        found: &FoundPlugin,
         library: &CheckedLibrary,
     ) -> Result<Self, PluginLoadError> {
         let plugin = load(files, library).map_err(PluginLoadError::Unusable)?;
-        let open = Self {
-            manifest: manifest.clone(),
-            path: library.path.clone(),
-            sha256: library.sha256.clone(),
-            plugin,
-        };
+        let open = Self { manifest: found.manifest.clone(), path: library.path.clone(), plugin };
         match open.contradiction() {
             None => Ok(open),
-            Some((claimed, found)) => Err(PluginLoadError::Unusable(format!(
-                "{}: the manifest says {claimed}, and the library {} {found}; install the two that belong together",
-                path.display(),
+            Some((claimed, has)) => Err(PluginLoadError::Unusable(format!(
+                "{}: the manifest says {claimed}, and the library {} {has}; install the two that belong together",
+                found.manifest_path.display(),
                 open.path.display()
             ))),
         }
@@ -251,7 +196,7 @@ impl OpenPlugin {
     /// Its scheme, with options as [`Manifest::options`](super::Manifest::options) gives them.
     ///
     /// # Errors
-    /// [`PluginLoadError::Refused`] with what the plugin says.
+    /// [`PluginLoadError`] with what the plugin says.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
         let scheme = self.plugin.scheme(options).map_err(|error| self.refused(error))?;
         Ok(Box::new(CheckedScheme { scheme, name: self.manifest.name.clone() }))
@@ -260,7 +205,7 @@ impl OpenPlugin {
     /// Its transport, with options as [`Manifest::options`](super::Manifest::options) gives them.
     ///
     /// # Errors
-    /// [`PluginLoadError::Refused`] with what the plugin says.
+    /// [`PluginLoadError`] with what the plugin says.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginLoadError> {
         self.plugin.transport(options).map_err(|error| self.refused(error))
     }
@@ -268,12 +213,13 @@ impl OpenPlugin {
     /// Its log sink, with options as [`Manifest::options`](super::Manifest::options) gives them.
     ///
     /// # Errors
-    /// [`PluginLoadError::Refused`] with what the plugin says.
+    /// [`PluginLoadError`] with what the plugin says.
     pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginLoadError> {
         self.plugin.log_sink(options).map_err(|error| self.refused(error))
     }
 
     fn refused(&self, error: PluginError) -> PluginLoadError {
-        PluginLoadError::Refused { kind: self.manifest.kind, name: self.manifest.name.clone(), error }
+        let Manifest { kind, name, .. } = &self.manifest;
+        PluginLoadError::Unusable(format!("the {kind} {name} refuses: {error}"))
     }
 }

@@ -118,15 +118,8 @@ fn linker_name(descriptor: BorrowedFd<'_>) -> String {
 /// Compares the version first: a description of differing layouts helps nobody.
 fn check_version(path: &Path, header: &LibHeader) -> Result<ApiVersion, String> {
     let found = header.version_strings().version.as_str();
-    let mut numbers = found.split('.').map(str::parse::<u32>);
-    let version = match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Some(ApiVersion { major, minor }),
-        _ => None,
-    };
-    match version {
-        Some(version) if API_VERSION.works_with(version) => Ok(version),
-        _ => Err(other_version(path, &found)),
-    }
+    let version = found.rsplit_once('.').and_then(|(version, _)| version.parse().ok());
+    version.filter(|&version| API_VERSION.works_with(version)).ok_or_else(|| other_version(path, &found))
 }
 
 fn other_version(path: &Path, found: &dyn Display) -> String {

@@ -36,31 +36,7 @@ use scr_plugin_api::abi::ApiVersion;
 use scr_plugin_api::KvTree;
 use serde::{Serialize, Serializer};
 use std::fmt;
-use std::path::{Path, PathBuf};
-
-/// Why a manifest cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum ManifestError {
-    /// It cannot be read.
-    #[error("cannot read {}", path.display())]
-    Unreadable {
-        /// Which.
-        path: PathBuf,
-        /// The system's error.
-        source: std::io::Error,
-    },
-    /// It is not text of a sensible size.
-    #[error("{} is not a manifest: {reason}", path.display())]
-    NotText {
-        /// Which.
-        path: PathBuf,
-        /// Its kind instead.
-        reason: String,
-    },
-    /// It is not TOML, or a key is missing or holds something else than it should.
-    #[error(transparent)]
-    Invalid(#[from] DocumentError),
-}
+use std::path::Path;
 
 /// The kind of a plugin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -154,8 +130,8 @@ impl Manifest {
     /// Reads the text of the manifest at `path`. Gives a line for each unknown key as well.
     ///
     /// # Errors
-    /// [`ManifestError`] with the file and the line.
-    pub fn parse(path: &Path, text: &str) -> Result<(Self, Vec<String>), ManifestError> {
+    /// [`DocumentError`] with the file and the line.
+    pub fn parse(path: &Path, text: &str) -> Result<(Self, Vec<String>), DocumentError> {
         let document = Document { path, text };
         let table = document.parse()?;
         let root = document.root(&table);
@@ -176,7 +152,7 @@ impl Manifest {
             ignored.extend(table.ignored(OPTION_KEYS));
             let option = option(&table)?;
             if manifest.option(&option.name).is_some() {
-                return Err(table.wrong("name", "the name of no other option").into());
+                return Err(table.wrong("name", "the name of no other option"));
             }
             manifest.options.push(option);
         }

@@ -27,10 +27,10 @@ mod search;
 mod trust;
 
 pub use agree::open_together;
-pub use check::{check_library, CheckError, CheckedLibrary};
+pub use check::{check_library, CheckedLibrary};
 pub use host::{OpenPlugin, PluginHost, PluginLoadError};
 pub use load::load;
-pub use manifest::{Capabilities, Format, Manifest, ManifestError, PluginKind};
+pub use manifest::{Capabilities, Format, Manifest, PluginKind};
 pub use named::check_plugins;
 pub use options::{OptionSpec, OptionType};
 pub use scr_base::env::{Distrust, Trusted};

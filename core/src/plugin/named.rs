@@ -5,7 +5,7 @@ use super::host::{PluginHost, PluginLoadError};
 use super::manifest::{Manifest, PluginKind};
 use super::options::read_given;
 use scr_config::descriptor::{meant, Descriptors, Redundancy, Store};
-use scr_config::param::{self, normalise, Cause, Line, Origin, Params, Problem};
+use scr_config::param::{self, normalise, quote, suggest, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -35,13 +35,13 @@ impl Manifest {
     /// those of the manifest.
     ///
     /// # Errors
-    /// [`PluginLoadError::Options`] with all that is wrong with them, each naming option, value and what is allowed.
+    /// [`PluginLoadError`] with all that is wrong with them, each naming option, value and what is allowed.
     pub fn options<'a>(
         &self,
         given: impl IntoIterator<Item = (&'a str, &'a str)>,
     ) -> Result<KvTree, PluginLoadError> {
         let read = read_given(&self.options, &format!("the {} {}", self.kind, self.name), given);
-        read.map_err(|errors| PluginLoadError::Options { errors })
+        read.map_err(|errors| PluginLoadError::Unusable(errors.join("; ")))
     }
 }
 
@@ -114,13 +114,15 @@ impl Check<'_> {
         let Some(line) = line else { return };
         let names = || manifest.options.iter().map(|option| option.name.as_str());
         for key in options.keys().filter(|key| manifest.option(key).is_none()) {
-            let cause = Cause::UnknownKey {
-                line: format!("{}={}", line.name, line.value),
-                key: key.clone(),
-                plugin: format!("the {} {}", manifest.kind, manifest.name),
-                nearest: meant(&line.name, key, names()),
-            };
-            self.problems.push(Problem { origin: line.origin_of(key), cause });
+            let Manifest { kind, name, .. } = manifest;
+            let hint = suggest(&meant(&line.name, key, names()));
+            let cause = format!(
+                "{}={} has no key {}{hint}, and the {kind} {name} has no such option; it is ignored",
+                line.name,
+                line.value,
+                quote(key)
+            );
+            self.problems.push(Problem::new(&line.origin_of(key), cause));
         }
     }
 
@@ -134,8 +136,7 @@ impl Check<'_> {
         so: &str,
     ) {
         let Err(error) = checked else { return };
-        let why = format!("{}{so}", scr_base::describe(&error));
-        let problem = Problem { origin: origin.clone(), cause: Cause::Unusable { name, why } };
+        let problem = Problem::new(origin, format!("{name}: {}{so}", scr_base::describe(&error)));
         let list = if is_needed && !error.may_pass() { &mut *self.fatal } else { &mut self.problems };
         if !list.contains(&problem) {
             list.push(problem);
@@ -149,6 +150,5 @@ fn check_folders(host: &PluginHost, params: &Params) -> Vec<Problem> {
     let discovery = host.discover();
     let skipped = discovery.passed_over.iter().filter(|passed| folders.contains(&passed.path));
     let (origin, name) = (params.origin(&param::PLUGIN_PATH), param::PLUGIN_PATH.info().name);
-    let cause = |passed| Cause::Unusable { name: name.to_owned(), why: format!("skipped {passed}") };
-    skipped.map(|passed| Problem { origin: origin.clone(), cause: cause(passed) }).collect()
+    skipped.map(|passed| Problem::new(origin, format!("{name}: skipped {passed}"))).collect()
 }

@@ -38,11 +38,12 @@ pub enum OptionType {
     Text,
 }
 
-fn hint(nearest: Option<&str>, known: &[String]) -> String {
-    match (nearest, known) {
-        (Some(nearest), _) => format!("; did you mean {nearest}?"),
-        (None, []) => "; it takes none".to_owned(),
-        (None, known) => format!("; it takes {}", known.join(", ")),
+/// The known name that is most like a name, or else all of them, after a verb.
+pub(super) fn hint(name: &str, known: &[String], verb: &str, none: &str) -> String {
+    match nearest(name, known.iter().map(String::as_str)) {
+        Some(near) => format!("; did you mean {near}?"),
+        None if known.is_empty() => none.to_owned(),
+        None => format!("; {verb} {}", known.join(", ")),
     }
 }
 
@@ -78,8 +79,7 @@ fn take(
 ) -> Result<(), String> {
     let Some(option) = options.iter().find(|option| option.is_called(name)) else {
         let known: Vec<_> = options.iter().map(|option| option.name.clone()).collect();
-        let nearest = nearest(name, known.iter().map(String::as_str));
-        let hint = hint(nearest.as_deref(), &known);
+        let hint = hint(name, &known, "it takes", "; it takes none");
         return Err(format!("{name}={value}: {plugin} has no option of this name{hint}"));
     };
     let name = &option.name;

@@ -1,6 +1,5 @@
 //! The options that a configuration line may give a plugin.
 
-use super::super::host::PluginLoadError;
 use super::super::manifest::Manifest;
 use super::*;
 use std::path::Path;
@@ -24,10 +23,7 @@ fn manifest() -> Manifest {
 }
 
 fn errors(given: &[(&str, &str)]) -> Vec<String> {
-    let Err(PluginLoadError::Options { errors }) = manifest().options(given.iter().copied()) else {
-        panic!("they are taken");
-    };
-    errors
+    read_given(&manifest().options, "the scheme MIRROR", given.iter().copied()).unwrap_err()
 }
 
 #[test]

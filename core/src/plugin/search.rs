@@ -6,7 +6,6 @@
 use super::check::read_all;
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
 use super::trust;
-use super::ManifestError;
 use scr_base::describe;
 use scr_base::env::{Env, Trusted};
 use scr_base::fs::{File, Kind};
@@ -230,14 +229,13 @@ fn read(
     Ok((FoundPlugin { manifest, manifest_path: path.to_owned(), text, library }, notes))
 }
 
-fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, ManifestError> {
-    let not_text = |reason| ManifestError::NotText { path: path.to_owned(), reason };
+fn text_of(file: &dyn File, path: &Path, len: u64) -> Result<String, NotTaken> {
+    let path = path.display();
     if len > MAX_MANIFEST_BYTES {
-        return Err(not_text(format!("it has {len} bytes")));
+        return Err(format!("{path} is not a manifest: it has {len} bytes").into());
     }
-    let unreadable = |source| ManifestError::Unreadable { path: path.to_owned(), source };
-    let bytes = read_all(file, len).map_err(unreadable)?;
-    String::from_utf8(bytes).map_err(|_| not_text("it is not UTF-8".to_owned()))
+    let bytes = read_all(file, len).map_err(|error| format!("cannot read {path}: {error}"))?;
+    String::from_utf8(bytes).map_err(|_| format!("{path} is not a manifest: it is not UTF-8").into())
 }
 
 /// The library that a manifest names: where it is there, or else where it should be.

@@ -47,31 +47,9 @@ pub(crate) enum RedundancyError {
     /// The set has failed.
     #[error(transparent)]
     Set(#[from] SetError),
-    /// A set has lost more parts than its scheme can rebuild.
-    #[error("the redundancy set of ranks {members} has lost the parts of ranks {lost}, and {scheme} survives {survived}")]
-    TooManyLost {
-        /// The ranks of the set.
-        members: String,
-        /// Those that have lost their parts, with the nodes they were written on.
-        lost: String,
-        /// The scheme.
-        scheme: String,
-        /// How many losses it survives in a set of this size.
-        survived: u32,
-    },
-    /// A set has lost parts before it was protected.
-    #[error(
-        "the parts of ranks {lost} are lost, and the redundancy set of ranks {members} was not protected yet"
-    )]
-    NotProtected {
-        /// The ranks of the set.
-        members: String,
-        /// Those that have lost their parts, with the nodes they were written on.
-        lost: String,
-    },
-    /// Redundancy that was made again from the same data is not what was recorded.
-    #[error("the scheme makes other redundancy of the same data than it did before; is another version of it installed?")]
-    OtherRedundancy,
+    /// The parts that are left do not give the lost ones, or not the same redundancy as before.
+    #[error("{0}")]
+    Lost(String),
     /// A neighbour sent something that is no record.
     #[error("member {member} of the redundancy set sent a record that cannot be read")]
     UnreadableRecord {

@@ -3,11 +3,12 @@
 use crate::cache::record::Protection;
 use crate::job::Job;
 use crate::plugin::{open_together, Manifest, OpenPlugin, PluginHost, PluginKind, PluginLoadError};
+use scr_base::describe;
 use scr_base::env::Env;
-use scr_comm::{Collective, CommError, RankErrors};
+use scr_comm::{AnyError, Collective, CommError, RankErrors};
 use scr_config::descriptor::{FlushBy, Redundancy};
 use scr_config::param::{Origin, Params};
-use scr_plugin_api::{KvTree, PluginError, Scheme, Transport};
+use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -45,12 +46,8 @@ pub(crate) struct Plugins {
 
 impl Plugins {
     pub(crate) fn new(env: &Env, params: &Params) -> Self {
-        Self {
-            host: PluginHost::configured(env, params),
-            schemes: RefCell::default(),
-            transports: RefCell::default(),
-            protections: RefCell::default(),
-        }
+        let (schemes, transports, protections) = Default::default();
+        Self { host: PluginHost::configured(env, params), schemes, transports, protections }
     }
 
     /// Forgets the plugins that could not be used, so that the next dataset tries again: the cause may have passed, such
@@ -79,7 +76,7 @@ impl Plugins {
         let plugin = self.open(job, PluginKind::Scheme, &descriptor.scheme)?;
         let made = || {
             let options = plugin.manifest.options_of(descriptor);
-            let options = options.map_err(|error| UseError::of_line(&descriptor.origin, error))?;
+            let options = options.map_err(|error| of_line(&descriptor.origin, error))?;
             let scheme = plugin.scheme(&options)?;
             let most = job.comm.size().min(LARGEST_LEAST);
             let least = (2..=most).find(|&size| scheme.losses_survived(size).is_ok());
@@ -94,7 +91,7 @@ impl Plugins {
             };
             Ok((protection, scheme))
         };
-        let (protection, scheme) = job.agree::<_, UseError>(made())?;
+        let (protection, scheme) = job.agree::<_, AnyError>(made())?;
         self.schemes.borrow_mut().insert(key(&protection), Ok(scheme.into()));
         self.protections.borrow_mut().insert(descriptor.index, protection.clone());
         Ok(protection)
@@ -139,7 +136,7 @@ impl Plugins {
                     plugin.transport(&options)
                 },
             );
-            job.agree(made.map_err(|error| UseError::of_line(&wanted.origin, error)))
+            job.agree(made.map_err(|error| of_line(&wanted.origin, error)))
         });
         let name = wanted.transport.clone();
         let in_use = |transport: Box<dyn Transport>| TransportInUse {
@@ -155,58 +152,34 @@ impl Plugins {
     }
 }
 
-/// Why a plugin cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum UseError {
-    /// It cannot be loaded, or does not take its options.
-    #[error(transparent)]
-    Load(#[from] PluginLoadError),
-    /// It does not take the options of a line.
-    #[error("{origin}")]
-    Line {
-        /// The place of the line.
-        origin: Origin,
-        /// The fault.
-        source: Box<PluginLoadError>,
-    },
-    /// The scheme does not read what it once wrote.
-    #[error(
-        "it was written in format {} by version {} of the scheme {}, and version {installed} reads the formats {} to {}; \
-         install the newer one", written.format, written.version, written.scheme, formats.0, formats.1
-    )]
-    Format {
-        /// How the dataset was written.
-        written: Box<Protection>,
-        /// The version of the scheme that is installed.
-        installed: String,
-        /// The formats that this one reads, from the oldest to the newest.
-        formats: (u32, u32),
-    },
-    /// The scheme refuses.
-    #[error(transparent)]
-    Scheme(#[from] PluginError),
-}
-
-impl UseError {
-    /// The faults of a plugin's options, with the places where they were written.
-    fn of_line(origin: &Origin, source: PluginLoadError) -> Self {
-        match origin {
-            Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {
-                Self::Line { origin: origin.clone(), source: Box::new(source) }
-            }
-            _ => source.into(),
+/// The faults of a plugin's options, with the places where they were written.
+fn of_line(origin: &Origin, error: PluginLoadError) -> AnyError {
+    match origin {
+        Origin::UserFile(_) | Origin::SystemFile(_) | Origin::Application => {
+            format!("{origin}: {}", describe(&error)).into()
         }
+        _ => error.into(),
     }
 }
 
 /// The scheme that a dataset was written with, where this plugin reads its format.
-pub fn readable_scheme(plugin: &OpenPlugin, protection: &Protection) -> Result<Box<dyn Scheme>, UseError> {
-    let formats = plugin.formats();
-    if !(formats.0..=formats.1).contains(&protection.format) {
-        let (written, installed) = (Box::new(protection.clone()), plugin.manifest.version.clone());
-        return Err(UseError::Format { written, installed, formats });
+///
+/// # Errors
+/// It does not, or refuses.
+pub fn readable_scheme(
+    plugin: &OpenPlugin,
+    protection: &Protection,
+) -> Result<Box<dyn Scheme>, PluginLoadError> {
+    let Protection { scheme, format, version, options, .. } = protection;
+    let (oldest, newest) = plugin.formats();
+    if (oldest..=newest).contains(format) {
+        return plugin.scheme(options);
     }
-    Ok(plugin.scheme(&protection.options)?)
+    Err(PluginLoadError::Unusable(format!(
+        "it was written in format {format} by version {version} of the scheme {scheme}, and version {} reads the formats {oldest} to \
+         {newest}; install the newer one",
+        plugin.manifest.version
+    )))
 }
 
 /// The result of loading a plugin, to be kept for the next time, except for a broken communicator.

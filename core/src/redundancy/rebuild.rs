@@ -98,7 +98,7 @@ impl SetRepair<'_> {
         }
         match compare(record, &host.data, &host.redundancy, job.processors, Extent::All) {
             // Nothing of the part is damaged: a newer version of the scheme writes another format.
-            Err(Damage::Redundancy(_)) => Err(RedundancyError::OtherRedundancy),
+            Err(Damage::Redundancy(_)) => Err(RedundancyError::Lost(OTHER_REDUNDANCY.to_owned())),
             compared => Ok((compared?, None)),
         }
     }
@@ -172,3 +172,6 @@ fn put_in_place(
 
 /// The bits of its recorded mode that a rebuilt file gets: never setuid, setgid or sticky.
 const PERMISSIONS: u32 = 0o777;
+
+const OTHER_REDUNDANCY: &str =
+    "the scheme makes other redundancy of the same data than it did before; is another version of it installed?";

@@ -276,15 +276,14 @@ impl Repair<'_> {
         let missing = all.iter().filter(|member| is_missing(member));
         let missing: Vec<_> = missing.map(|&member| record.member_name(member)).collect();
         let (members, lost) = (list(all.iter()), shortened(&missing, SHOWN));
-        if is_local {
-            return Err(RedundancyError::NotProtected { members, lost });
-        }
-        Err(RedundancyError::TooManyLost {
-            members,
-            lost,
-            scheme: record.protection.scheme.clone(),
-            survived: scheme.losses_survived(all.len() as u32).unwrap_or(0),
-        })
+        let (name, survived) =
+            (&record.protection.scheme, scheme.losses_survived(all.len() as u32).unwrap_or(0));
+        Err(RedundancyError::Lost(match is_local {
+            true => format!("the parts of ranks {lost} are lost, and the redundancy set of ranks {members} was not protected yet"),
+            false => {
+                format!("the redundancy set of ranks {members} has lost the parts of ranks {lost}, and {name} survives {survived}")
+            }
+        }))
     }
 
     /// Which set has lost more than its scheme survives, where a rank knows nothing of its own part any more: the

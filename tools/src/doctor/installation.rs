@@ -53,7 +53,7 @@ pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
 fn library(env: &Env, path: &Path) -> Result<String> {
     let checked = check_library(&*env.files, path, &Trusted::by(env))?;
     let mpi = mpi_of(path).unwrap_or("no MPI that is known");
-    Ok(format!("{}, {}, for {mpi}", path.display(), amount(checked.bytes)))
+    Ok(format!("{}, {}, for {mpi}", path.display(), amount(checked.status.len)))
 }
 
 fn plugins(env: &Env) -> Result<String> {

@@ -82,7 +82,8 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
             check_library(&*env.files, &library, &Trusted::by(env)).map_err(|error| describe(&error))
         }
     };
-    let in_words = |checked: CheckedLibrary| format!("{}, sha256 {}", amount(checked.bytes), checked.sha256);
+    let in_words =
+        |checked: CheckedLibrary| format!("{}, sha256 {}", amount(checked.status.len), checked.sha256);
     if report.add("file", checked.map(in_words)) {
         load_apart(&mut report, args.timeout)?;
     }
