@@ -90,27 +90,12 @@ impl Outcome {
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// Nothing is known of it.
-    #[error(
-        "there is no dataset {id}: {} is not there; save it with `scr copy' on the nodes that have it, or build all datasets \
-         with `scr index --build'",
-        folder.display()
-    )]
-    NoDataset {
-        /// Its number.
-        id: u64,
-        /// The folder that would have all that is known of it.
-        folder: PathBuf,
-    },
-    /// Nothing is known of it.
-    #[error(
-        "no summary below {} is that of a dataset named `{name}'; `scr index --import' makes a dataset of files",
-        folder.display()
-    )]
-    NoName {
-        /// Its name.
-        name: String,
-        /// The places that were searched.
-        folder: PathBuf,
+    #[error("{why}")]
+    Unknown {
+        /// Its number, if that was given.
+        id: Option<u64>,
+        /// What is not there.
+        why: String,
     },
     /// The prefix directory cannot be read or written.
     #[error(transparent)]
@@ -131,15 +116,8 @@ const TO_SAVE_AGAIN: &str =
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
-        Self {
-            env,
-            prefix,
-            plugins,
-            level,
-            lists_incomplete: true,
-            trusts_times: false,
-            replaces_failed: false,
-        }
+        let (lists_incomplete, trusts_times, replaces_failed) = (true, false, false);
+        Self { env, prefix, plugins, level, lists_incomplete, trusts_times, replaces_failed }
     }
 
     /// A builder for which files count that have changed since their dataset was complete.
@@ -214,7 +192,12 @@ impl<'a> Builder<'a> {
     pub fn build(&self, id: u64) -> Result<Built, BuildError> {
         let folder = self.prefix.dataset_dir(id);
         if self.files().status(&folder).is_err() {
-            return Err(BuildError::NoDataset { id, folder });
+            let why = format!(
+                "there is no dataset {id}: {} is not there; save it with `scr copy' on the nodes that have it, or build all datasets \
+                 with `scr index --build'",
+                folder.display()
+            );
+            return Err(BuildError::Unknown { id: Some(id), why });
         }
         let lock = folder.join("build.lock");
         let updated = self.files().exclusively_for_long(&lock, |_| {
@@ -311,8 +294,8 @@ impl<'a> Builder<'a> {
             Ok(rebuilt) => self.list(scan, &rebuilt)?,
             Err(error) => {
                 self.list_incomplete(&scan.any.dataset_in_prefix())?;
-                let why = scr_base::describe(&error);
-                if !error.is_loss() {
+                let why = error.why;
+                if !error.is_loss {
                     return Err(BuildError::Step(why));
                 }
                 Outcome::Incomplete { why }

@@ -56,7 +56,7 @@ pub struct Copied {
 }
 
 /// One rank's part.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CopiedPart {
     /// Its owner.
     pub rank: u32,
@@ -178,13 +178,7 @@ impl Copier<'_> {
         to: &ScavengedPart<'_>,
         progress: &dyn Fn(u64),
     ) -> Result<CopiedPart, PrefixError> {
-        let mut copied = CopiedPart {
-            rank: map.record.rank.0,
-            files: 0,
-            bytes: 0,
-            wrong: Vec::new(),
-            may_be_there: false,
-        };
+        let mut copied = CopiedPart { rank: map.record.rank.0, ..CopiedPart::default() };
         let mut folders = BTreeSet::from([self.prefix.dataset_dir(to.id)]);
         let record = map.record.clone();
         for file in &mut map.record.files {

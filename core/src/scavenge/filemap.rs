@@ -24,6 +24,7 @@ use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use scr_prefix::{set_crc, Prefix, PrefixId, FILE_MODE};
+use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -56,9 +57,10 @@ impl ScavengedMap {
         part: &PartDir,
         prefix_id: Option<&PrefixId>,
     ) -> Result<Self, UnusablePart> {
-        let map = Self::of(&read_own(files, prefix, part, prefix_id)?).ok_or(UnusablePart::NeverComplete)?;
+        let map = Self::of(&read_own(files, prefix, part, prefix_id)?).ok_or_else(never_complete)?;
         if is_of_earlier_boot(files, &map.record) {
-            return Err(UnusablePart::Rebooted);
+            let why = "its node was started again before it was protected, and its files may lack bytes";
+            return Err(UnusablePart::Useless(why.to_owned()));
         }
         Ok(map)
     }
@@ -70,7 +72,7 @@ impl ScavengedMap {
 
     /// Which file there has the place of this one, where one has.
     pub(super) fn saved(&self, files: &dyn Files, prefix: &Prefix) -> Option<Saved> {
-        files.status(&self.path(prefix)).ok().map(|status| Saved(status.identity, status.mtime))
+        files.status(&self.path(prefix)).ok().map(|status| (status.identity, status.mtime))
     }
 
     fn path(&self, prefix: &Prefix) -> PathBuf {
@@ -135,45 +137,38 @@ pub fn read_own(
     prefix_id: Option<&PrefixId>,
 ) -> Result<Filemap, UnusablePart> {
     let mut map = Filemap::parse(&files.read_all(&part.filemap(), MAX_TREE_BYTES)?);
-    let record = map.record.as_ref().ok_or(UnusablePart::NeverComplete)?;
-    let other = || String::from_utf8_lossy(&record.prefix).into_owned();
-    match Owner::of(record, files, prefix, prefix_id) {
-        Owner::This => map.belong_to(prefix),
-        Owner::Predecessor => return Err(UnusablePart::OfEarlierPrefix),
-        Owner::Twin => return Err(UnusablePart::OfTwin { other: other() }),
-        Owner::Other => return Err(UnusablePart::OfOtherPrefix { other: other() }),
-    }
-    Ok(map)
+    let record = map.record.as_ref().ok_or_else(never_complete)?;
+    let other = String::from_utf8_lossy(&record.prefix);
+    let why = match Owner::of(record, files, prefix, prefix_id) {
+        Owner::This => {
+            map.belong_to(prefix);
+            return Ok(map);
+        }
+        Owner::Predecessor => "this part belongs to a prefix directory that was there before this one".to_owned(),
+        Owner::Twin => format!(
+            "this part belongs to the prefix directory {other}, which is still there, and of which this one is a copy; save it \
+             there, or move that one away if this one is to take its place"
+        ),
+        Owner::Other => format!("this part belongs to the prefix directory {other}"),
+    };
+    Err(UnusablePart::Useless(why))
+}
+
+fn never_complete() -> UnusablePart {
+    let why = "this part was never complete, or the application could not restart from it";
+    UnusablePart::Useless(why.to_owned())
 }
 
 /// A filemap as it was written at some moment: each time it is another file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Saved((u64, u64), (i64, u32));
+type Saved = ((u64, u64), (i64, u32));
 
 /// Why a part, or what is known of it, is useless.
 #[derive(Debug, thiserror::Error)]
 pub enum UnusablePart {
     #[error(transparent)]
     Fs(#[from] FsError),
-    #[error(transparent)]
-    Field(#[from] FieldError),
-    #[error("it is gone")]
-    Gone,
-    #[error("it is that of rank {rank} of dataset {dataset}")]
-    OfOther { rank: Rank, dataset: u64 },
-    #[error("this part was never complete, or the application could not restart from it")]
-    NeverComplete,
-    #[error("its node was started again before it was protected, and its files may lack bytes")]
-    Rebooted,
-    #[error("this part belongs to the prefix directory {other}")]
-    OfOtherPrefix { other: String },
-    #[error(
-        "this part belongs to the prefix directory {other}, which is still there, and of which this one is a copy; save it there, \
-         or move that one away if this one is to take its place"
-    )]
-    OfTwin { other: String },
-    #[error("this part belongs to a prefix directory that was there before this one")]
-    OfEarlierPrefix,
+    #[error("{0}")]
+    Useless(String),
 }
 
 /// Reads all filemaps in the folder of a dataset. Their records are made those of this prefix directory, which may have
@@ -191,19 +186,19 @@ pub(super) fn read_all(
         match read(files, prefix, &path, id) {
             Ok(map) => maps.push(map),
             Err(why) => {
-                unusable.push(format!("{} cannot be used: {}", path.display(), scr_base::describe(&why)));
+                unusable.push(format!("{} cannot be used: {}", path.display(), scr_base::describe(&*why)));
             }
         }
     }
     Ok((maps, unusable))
 }
 
-fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, UnusablePart> {
-    let tree = files.read_tree(path)?.ok_or(UnusablePart::Gone)?;
+fn read(files: &dyn Files, prefix: &Prefix, path: &Path, id: u64) -> Result<ScavengedMap, Box<dyn Error>> {
+    let tree = files.read_tree(path)?.ok_or("it is gone")?;
     let mut map = ScavengedMap::from_tree(&tree)?;
     let (rank, dataset) = (map.record.rank, map.record.id_in_prefix);
     if dataset != id || path.file_name() != Some(OsStr::new(&format!("{rank}{ENDING}"))) {
-        return Err(UnusablePart::OfOther { rank, dataset });
+        return Err(format!("it is that of rank {rank} of dataset {dataset}").into());
     }
     for record in std::iter::once(&mut map.record).chain(&mut map.neighbours) {
         record.prefix = prefix.dir().as_os_str().as_bytes().to_vec();

@@ -5,6 +5,7 @@
 //! newer dataset was begun and is not complete, a file without one must not have changed since this one was complete.
 
 use super::build::{BuildError, Builder, Built, Outcome};
+use scr_base::describe;
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};
 use scr_base::fs::{Durability, FsError};
 use scr_prefix::container::{read_all, totals};
@@ -39,18 +40,18 @@ impl Builder<'_> {
                 _ => {}
             }
         }
-        let name = String::from_utf8_lossy(name).into_owned();
-        Err(BuildError::NoName { name, folder: self.prefix.scr_dir() })
+        let why = format!(
+            "no summary below {} is that of a dataset named `{}'; `scr index --import' makes a dataset of files",
+            self.prefix.scr_dir().display(),
+            String::from_utf8_lossy(name)
+        );
+        Err(BuildError::Unknown { id: None, why })
     }
 
     /// Lists a dataset that was never scavenged, if it is whole.
     pub(super) fn relist(&self, id: u64, entry: Option<&IndexEntry>) -> Result<Built, BuildError> {
-        let mut built = Built {
-            id,
-            name: entry.map(|entry| entry.name.clone()).unwrap_or_default(),
-            outcome: Outcome::Already,
-            notes: Vec::new(),
-        };
+        let name = entry.map(|entry| entry.name.clone()).unwrap_or_default();
+        let mut built = Built { id, name, outcome: Outcome::Already, notes: Vec::new() };
         if self.files().status(&self.prefix.import_mark(id)).is_ok() {
             let why = format!(
                 "its import was cut short; import the files again, and remove {}",
@@ -72,11 +73,11 @@ impl Builder<'_> {
                     }
                     Err(error) => {
                         self.list_incomplete(&evidence.dataset)?;
-                        error.to_string()
+                        describe(&*error)
                     }
                 }
             }
-            Err(error) if error.is_damage() => scr_base::describe(&error),
+            Err(error) if error.is_damage() => describe(&error),
             Err(error) => return Err(error.into()),
         };
         built.outcome = Outcome::Incomplete { why };
@@ -88,9 +89,9 @@ impl Builder<'_> {
         match self.evidence(entry.id, Some(entry)) {
             Ok(evidence) => {
                 let examined = self.examine(&evidence, &self.newer_names(&evidence.dataset)?);
-                Ok(examined.err().map(|error| error.to_string()))
+                Ok(examined.err().map(|error| describe(&*error)))
             }
-            Err(error) if error.is_damage() => Ok(Some(scr_base::describe(&error))),
+            Err(error) if error.is_damage() => Ok(Some(describe(&error))),
             Err(error) => Err(error.into()),
         }
     }
@@ -121,32 +122,33 @@ impl Builder<'_> {
     /// Compares all files with what is recorded. Returns whether every one has the right checksum, or what is wrong.
     fn examine(&self, evidence: &Evidence, newer: &HashMap<Newer, u64>) -> Result<bool, NotWhole> {
         if let Some(&newer) = newer.get(&Newer::Dataset(evidence.dataset.name.clone())) {
-            return Err(NotWhole::NameTaken { newer });
+            return Err(format!("its name belongs to dataset {newer}, which is newer").into());
         }
         let mut seen = HashSet::new();
         let (mut verified, mut count, mut bytes) = (true, 0_u64, 0_u64);
         for file in evidence.lists.by_rank().iter().flatten() {
-            let replaced = newer.get(&Newer::File(file.name.clone()));
-            let owner = evidence.dataset.seq();
-            let overwritten = Overwritten::since(self.files(), self.prefix, &file.name, owner);
-            if overwritten.map_err(FileError::from)? && file.crc.is_none() {
-                return Err(NotWhole::Overwritten { name: file.name.clone() });
+            let (name, proven) = (&file.name, file.crc.is_some());
+            let overwritten = Overwritten::since(self.files(), self.prefix, name, evidence.dataset.seq())?;
+            if overwritten && !proven {
+                let what = "was given to the application to write over, for a later dataset";
+                return Err(format!("{name} {what}, and has no checksum to prove it").into());
             }
-            let (length, changed) = self.compare(file, seen.insert(&file.name))?;
+            let (length, changed) = self.compare(file, seen.insert(name))?;
             (count, bytes) = (count + 1, bytes.saturating_add(length));
-            verified &= file.crc.is_some();
-            match (file.crc, replaced) {
-                (None, Some(&newer)) => {
-                    return Err(NotWhole::MayBeReplaced { newer, name: file.name.clone() });
+            verified &= proven;
+            let doubt = match newer.get(&Newer::File(name.clone())) {
+                _ if proven => continue,
+                Some(newer) => format!("dataset {newer}, which is newer, may have replaced {name}"),
+                None if evidence.doubted => {
+                    format!("nothing says that it was ever complete, and {name} has no checksum to prove it")
                 }
-                (None, None) if evidence.doubted => {
-                    return Err(NotWhole::Unproven { name: file.name.clone() });
-                }
-                (None, None) if evidence.unchanged_since.is_some_and(|since| changed > since) => {
-                    return Err(NotWhole::Changed { name: file.name.clone() });
-                }
-                _ => {}
-            }
+                None if evidence.unchanged_since.is_some_and(|since| changed > since) => format!(
+                    "{name} has changed since the dataset was complete, and has no checksum to prove it; if only its time has \
+                     changed, as a copy or `touch' does, run `scr index --add NAME --trust-times'"
+                ),
+                None => continue,
+            };
+            return Err(doubt.into());
         }
         let dataset = &evidence.dataset;
         if dataset.aggregated {
@@ -237,32 +239,7 @@ struct Evidence {
 }
 
 /// Why a dataset is not whole, as far as it is known.
-#[derive(Debug, thiserror::Error)]
-enum NotWhole {
-    #[error("its name belongs to dataset {newer}, which is newer")]
-    NameTaken { newer: u64 },
-    #[error("dataset {newer}, which is newer, may have replaced {name}")]
-    MayBeReplaced { newer: u64, name: FileName },
-    #[error("{name} was given to the application to write over, for a later dataset, and has no checksum to prove it")]
-    Overwritten { name: FileName },
-    #[error("nothing says that it was ever complete, and {name} has no checksum to prove it")]
-    Unproven { name: FileName },
-    #[error(
-        "{name} has changed since the dataset was complete, and has no checksum to prove it; if only its time has changed, as a \
-         copy or `touch' does, run `scr index --add NAME --trust-times'"
-    )]
-    Changed { name: FileName },
-    #[error("{}", scr_base::describe(.0))]
-    Prefix(PrefixError),
-    #[error(transparent)]
-    File(#[from] FileError),
-}
-
-impl From<PrefixError> for NotWhole {
-    fn from(error: PrefixError) -> Self {
-        Self::Prefix(error)
-    }
-}
+type NotWhole = Box<dyn std::error::Error>;
 
 /// A name that a newer dataset has.
 #[derive(PartialEq, Eq, Hash)]

@@ -10,13 +10,13 @@ use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{verify, Extent};
 use crate::job::Job;
 use crate::plugin::PluginKind;
-use crate::redundancy::plugins::{readable_scheme, UseError};
+use crate::redundancy::plugins::readable_scheme;
 use crate::redundancy::repair::Repair;
 use scr_base::describe;
 use scr_base::fs::{Durability, Files, FsError};
 use scr_base::parallel::at_a_time;
-use scr_comm::thread::{self, RunError, ThreadComm};
-use scr_comm::{Collective, CollectiveError, Comm, Rank, RankErrors};
+use scr_comm::thread::{self, ThreadComm};
+use scr_comm::{Collective, Comm, Rank, RankErrors};
 use scr_plugin_api::Scheme;
 use scr_prefix::DIR_MODE;
 use std::cell::Cell;
@@ -33,31 +33,15 @@ pub(super) struct ScavengedRepair<'a> {
 }
 
 /// Why a scavenged dataset cannot be made whole.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum RepairError {
-    /// The nodes have left too little of it.
-    #[error("something is known of the parts of {known} of {ranks} ranks only")]
-    TooFewKnown {
-        /// The number of parts with a record.
-        known: usize,
-        /// The number of ranks that wrote it.
-        ranks: u32,
-    },
-    /// The threads in the place of ranks have failed.
-    #[error(transparent)]
-    Threads(#[from] RunError),
-    /// The parts could not be rebuilt here and now.
-    #[error(transparent)]
-    Ranks(#[from] CollectiveError),
-    /// More is lost than can be rebuilt.
-    #[error(transparent)]
-    Lost(CollectiveError),
+pub(super) struct RepairError {
+    pub(super) why: String,
+    /// Whether data is lost, and it is not only that something could not be done here and now.
+    pub(super) is_loss: bool,
 }
 
-impl RepairError {
-    /// Whether it says that data is lost, and not only that something could not be done here and now.
-    pub(super) fn is_loss(&self) -> bool {
-        matches!(self, Self::TooFewKnown { .. } | Self::Lost(_))
+impl<E: std::error::Error> From<E> for RepairError {
+    fn from(error: E) -> Self {
+        Self { why: describe(&error), is_loss: false }
     }
 }
 
@@ -73,7 +57,8 @@ impl ScavengedRepair<'_> {
         let ranks = self.scan.any.ranks();
         let known = self.scan.records().count();
         if ranks as usize / FEWEST_KNOWN > known {
-            return Err(RepairError::TooFewKnown { known, ranks });
+            let why = format!("something is known of the parts of {known} of {ranks} ranks only");
+            return Err(RepairError { why, is_loss: true });
         }
         let width = self.builder.env.processors;
         let all: Vec<Rank> = (0..ranks).map(Rank).collect();
@@ -123,8 +108,8 @@ impl ScavengedRepair<'_> {
         let mut results =
             thread::run(threads, |comm| self.rank(comm.standing_for(Arc::clone(ranks)), loaded))?;
         // One rank may know of a loss that others have only been told of.
-        if let Some(lost) = results.iter().position(|result| result.as_ref().is_err_and(RepairError::is_loss))
-        {
+        let is_loss = |result: &Result<bool, RepairError>| result.as_ref().is_err_and(|error| error.is_loss);
+        if let Some(lost) = results.iter().position(is_loss) {
             results.swap_remove(lost)?;
         }
         let of_rank = |(&rank, result): (&Rank, Result<bool, _>)| {
@@ -136,23 +121,13 @@ impl ScavengedRepair<'_> {
     /// One rank's share; returns whether its part was rebuilt.
     fn rank(&self, comm: ThreadComm, loaded: &LoadedScheme) -> Result<bool, RepairError> {
         let rank = comm.own_rank();
-        let job = Job::of_command(Rc::new(comm), self.builder.env, self.builder.prefix, self.builder.level)
-            .map_err(|error| CollectiveError::from(RankErrors::known_to_all(describe(&error))))?;
-        let scheme = |protection: &Protection| self.scheme(protection, loaded);
-        let (label, extent) = (self.label, Extent::All);
-        let repair = Repair {
-            job: &job,
-            scheme: &scheme,
-            label,
-            extent,
-            wrong_bytes: Cell::default(),
-            is_lost: Cell::default(),
-        };
+        let job = &Job::of_command(Rc::new(comm), self.builder.env, self.builder.prefix, self.builder.level)?;
+        let scheme = &|protection: &Protection| self.scheme(protection, loaded);
+        let (label, extent, wrong_bytes, is_lost) =
+            (self.label, Extent::All, Cell::default(), Cell::default());
+        let repair = Repair { job, scheme, label, extent, wrong_bytes, is_lost };
         let repaired = self.repair_part(&repair, rank);
-        repaired.map_err(|error| match repair.is_lost.get() {
-            true => RepairError::Lost(error),
-            false => RepairError::Ranks(error),
-        })
+        repaired.map_err(|error| RepairError { is_loss: repair.is_lost.get(), ..error.into() })
     }
 
     fn repair_part(&self, repair: &Repair<'_>, rank: Rank) -> Collective<bool> {
@@ -173,8 +148,7 @@ impl ScavengedRepair<'_> {
 
     fn scheme(&self, protection: &Protection, loaded: &LoadedScheme) -> Collective<Arc<dyn Scheme>> {
         let load = || {
-            let plugin =
-                self.builder.plugins.open(PluginKind::Scheme, &protection.scheme).map_err(UseError::from);
+            let plugin = self.builder.plugins.open(PluginKind::Scheme, &protection.scheme);
             let scheme = plugin.and_then(|plugin| readable_scheme(&plugin, protection));
             scheme.map(Arc::from).map_err(|error| RankErrors::known_to_all(describe(&error)))
         };

@@ -410,12 +410,9 @@ struct Missing {
 impl BuildReport {
     /// Takes in what became of a dataset. That there is no such dataset is a result; other errors are passed on.
     fn add(&mut self, built: Result<Built, BuildError>) -> Result<(), BuildError> {
-        let missing = |id, error: BuildError| Err(Missing { id, why: error.to_string() });
         self.0.push(match built {
-            Ok(built) => Ok(built),
-            Err(error @ BuildError::NoDataset { id, .. }) => missing(Some(id), error),
-            Err(error @ BuildError::NoName { .. }) => missing(None, error),
-            Err(error) => return Err(error),
+            Err(BuildError::Unknown { id, why }) => Err(Missing { id, why }),
+            built => Ok(built?),
         });
         Ok(())
     }
