@@ -235,7 +235,7 @@ impl<'a> Fetcher<'a> {
         full: &mut Option<usize>,
     ) -> Result<CheckpointId, FetchError> {
         let job = self.job;
-        let descriptor = job.descriptors.choose(1, true, false);
+        let descriptor = job.descriptors.redundancy.choose(1, true, false);
         let mut protection = self.schemes.protection_of(job, self.cache, descriptor)?;
         let writers = self.writers(candidate)?;
         protection.bypass |= job.params.get(&param::FETCH_BYPASS) || job.params.get(&param::GLOBAL_RESTART);

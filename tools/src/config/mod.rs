@@ -14,7 +14,7 @@ use clap::Args;
 use scr_base::env::Env;
 use scr_comm::Rank;
 use scr_config::descriptor::{cautions, hostlist, Descriptors, NODE, WORLD};
-use scr_config::param::{self, Cause, FileOf, Origin, Params, Problem, Settings};
+use scr_config::param::{self, FileOf, Origin, Params, Problem, Settings};
 use scr_core::log::check_logger;
 use scr_core::plugin::check_plugins;
 use serde_json::{json, Value};
@@ -129,7 +129,6 @@ fn origin_json(origin: &Origin) -> Value {
         Origin::SystemFile(_) => "system file",
         Origin::Build => "build",
         Origin::Default => "default",
-        _ => "other",
     };
     let mut json = json!({ "source": source });
     if let Some(place) = origin.place() {
@@ -222,8 +221,8 @@ fn find_cautions(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
     problems
 }
 
-fn problem(origin: &Origin, name: &str, why: String) -> Problem {
-    Problem { origin: origin.clone(), cause: Cause::Unusable { name: name.to_owned(), why } }
+fn problem(origin: &Origin, name: &str, why: &str) -> Problem {
+    Problem::new(origin, format!("{name}: {why}"))
 }
 
 fn readable_password(params: &Params) -> Option<Problem> {
@@ -232,7 +231,7 @@ fn readable_password(params: &Params) -> Option<Problem> {
     let file = &origin.place()?.file;
     let mode = file.metadata().ok()?.permissions().mode();
     let why = format!("others can read the password in {0}; run `chmod go-r {0}'", file.display());
-    (mode & OTHERS_READ != 0).then(|| problem(origin, param::LOG_DB_PASS.info().name, why))
+    (mode & OTHERS_READ != 0).then(|| problem(origin, param::LOG_DB_PASS.info().name, &why))
 }
 
 /// Groups in use that no node of the job has, where its nodes are known.
@@ -252,7 +251,7 @@ fn groups_without_nodes(params: &Params, descriptors: &Descriptors) -> Vec<Probl
     let why = |group: &String| {
         format!("none of these nodes is in the group {group}, which is in use; add GROUPS lines for them")
     };
-    used.into_iter().map(|group| problem(origin, param::NODELIST.info().name, why(group))).collect()
+    used.into_iter().map(|group| problem(origin, param::NODELIST.info().name, &why(group))).collect()
 }
 
 /// Base folders that a file sets and that are not there: they may be on the nodes.
@@ -262,7 +261,7 @@ fn missing_bases(params: &Params) -> Vec<Problem> {
     let why = |path: &Path| {
         format!("there is no folder {} on this host; a job makes it where it may", path.display())
     };
-    missing.map(|base| problem(params.origin(base), base.info().name, why(&params.get(base)))).collect()
+    missing.map(|base| problem(params.origin(base), base.info().name, &why(&params.get(base)))).collect()
 }
 
 const OTHERS_READ: u32 = 0o044;

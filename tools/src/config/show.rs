@@ -51,7 +51,7 @@ fn table(shown: &[&Parameter]) -> String {
 pub(super) fn parameter_json(parameter: &Parameter) -> Value {
     json!({
         "name": parameter.info.name,
-        "value": parameter.has_value().then(|| parameter.to_string()),
+        "value": (parameter.value != param::Value::Unset).then(|| parameter.to_string()),
         "from": origin_json(&parameter.origin),
     })
 }

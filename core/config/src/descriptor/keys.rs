@@ -1,6 +1,6 @@
 //! The keys of a descriptor line as typed values: a value that cannot be used is reported and the default counts.
 
-use crate::param::{Cause, ConfigError, FromValue, Kind, Line, Origin, Problem};
+use crate::param::{quote, retired, Cause, ConfigError, FromValue, Kind, Line, Origin, Problem};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -14,6 +14,14 @@ impl Keys<'_> {
     /// Records a problem with this line.
     pub(super) fn warn(&mut self, cause: impl Into<Cause>) {
         self.problems.push(Problem::new(&self.line.origin, cause));
+    }
+
+    /// Records that it describes what another line has described.
+    pub(super) fn warn_twice(&mut self, name: &str, first: &Origin) {
+        if let Some(earlier) = first.place() {
+            let name = quote(name);
+            self.warn(format!("{name} is described a second time, after {earlier}; the line is ignored"));
+        }
     }
 
     /// Records a problem with a key of it.
@@ -55,8 +63,8 @@ impl Keys<'_> {
         let line = self.line;
         let mut options = BTreeMap::new();
         for item in line.items.iter().filter(|item| !known.contains(&item.key.as_str())) {
-            if let Some(advice) = crate::param::retired(&item.key) {
-                self.warn_of(&item.key, Cause::Retired { name: line.title(&item.key), advice });
+            if let Some(cause) = retired(&item.key, &line.title(&item.key)) {
+                self.warn_of(&item.key, cause);
                 continue;
             }
             options.insert(item.key.clone(), item.value.clone());

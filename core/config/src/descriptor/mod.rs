@@ -24,9 +24,8 @@ pub use meant::meant;
 pub use redundancy::{protects, Encode, Redundancies, Redundancy};
 pub use store::{Evict, FlushBy, Store, View};
 
-use crate::param::{self, Cause, ConfigError, Origin, Params, Problem};
+use crate::param::{self, ConfigError, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
-use std::collections::BTreeMap;
 use std::path::Path;
 
 /// All descriptors of a run, as one rank sees them.
@@ -64,15 +63,6 @@ impl Descriptors {
         Self { groups, stores, control, redundancy }
     }
 
-    /// The descriptor for a dataset.
-    ///
-    /// `checkpoint_id` counts checkpoints from 1. Output goes to the descriptor that is marked for it, if there is
-    /// one. Otherwise a checkpoint goes to the one with the largest interval that divides its id, and any other
-    /// dataset to the one with interval 1.
-    pub fn choose(&self, checkpoint_id: u64, is_checkpoint: bool, is_output: bool) -> &Redundancy {
-        self.redundancy.choose(checkpoint_id, is_checkpoint, is_output)
-    }
-
     /// Whether every dataset goes straight to the prefix directory.
     pub fn all_bypass(&self) -> bool {
         self.redundancy.all().iter().all(|descriptor| descriptor.bypass)
@@ -88,25 +78,21 @@ impl Descriptors {
     pub fn to_tree(&self) -> KvTree {
         let mut tree = KvTree::new();
         tree.put("GROUPS", self.groups.to_tree());
-        self.put_all(&mut tree, Store::to_tree);
+        for store in &self.stores {
+            tree.child("STORE").put(&store.name, store.to_tree());
+        }
+        for redundancy in self.redundancy.all() {
+            tree.child("CKPT").put(redundancy.index.to_string(), redundancy.to_tree());
+        }
         tree
     }
 
     /// The part that has to be the same on all ranks, or they would not take the same steps. The folder of a store, the name of a
     /// group and the options of a transport may differ from node to node.
     pub fn common(&self) -> KvTree {
-        let mut tree = KvTree::new();
-        self.put_all(&mut tree, |store| Store { options: BTreeMap::new(), ..store.clone() }.to_tree());
-        tree
-    }
-
-    fn put_all(&self, tree: &mut KvTree, of_store: impl Fn(&Store) -> KvTree) {
-        for store in &self.stores {
-            tree.child("STORE").put(&store.name, of_store(store));
-        }
-        for redundancy in self.redundancy.all() {
-            tree.child("CKPT").put(redundancy.index.to_string(), redundancy.to_tree());
-        }
+        let mut common = Self { groups: Groups::default(), ..self.clone() };
+        common.stores.iter_mut().for_each(|store| store.options.clear());
+        common.to_tree()
     }
 }
 
@@ -136,13 +122,12 @@ fn check_mixed(descriptors: &Descriptors, store: &Store) -> Option<Problem> {
         return None;
     }
     let (path, scheme) = (store.path.display(), &strong.scheme);
-    let why = format!(
-        "it keeps one dataset (COUNT={}), so the next one of CKPT={} ({}) evicts that of CKPT={} ({scheme}), which survives the loss \
+    let message = format!(
+        "STORE={path}: it keeps one dataset (COUNT={}), so the next one of CKPT={} ({}) evicts that of CKPT={} ({scheme}), which survives the loss \
          of a node: write `STORE={path} COUNT=2', or name another store in `CKPT={} STORE=/ssd ...'",
         store.count, weak.index, weak.scheme, strong.index, strong.index
     );
-    let cause = Cause::Unusable { name: format!("STORE={path}"), why };
-    Some(Problem { origin: store.origin.clone(), cause })
+    Some(Problem::new(&store.origin, message))
 }
 
 /// The problem of settings for the cache, if every dataset bypasses it and nobody has asked for that.
@@ -169,8 +154,7 @@ fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Prob
     let (origin, name) = parameters.chain(lines).find(|(origin, _)| origin.is_set())?;
     let why = "it has no effect while SCR_CACHE_BYPASS is not 0, because every dataset goes straight to the prefix \
                directory; set SCR_CACHE_BYPASS=0 to use the cache, or SCR_CACHE_BYPASS=1 to say that you do not";
-    let cause = Cause::Unusable { name, why: why.to_owned() };
-    Some(Problem { origin: origin.clone(), cause })
+    Some(Problem::new(origin, format!("{name}: {why}")))
 }
 
 #[cfg(test)]

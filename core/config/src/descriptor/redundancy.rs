@@ -9,7 +9,6 @@ use super::store::Store;
 use crate::param::{
     self, nearest, normalise, quote, scheme_name, suggest, Cause, Kind, Line, Origin, Params, Problem,
 };
-use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -111,48 +110,6 @@ impl Redundancy {
         }
         tree
     }
-
-    /// From what [`to_tree`](Self::to_tree) made.
-    ///
-    /// # Errors
-    /// A field is missing, or is not what it should be.
-    pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-        let mut options = BTreeMap::new();
-        for (key, _) in tree.get("OPTION").into_iter().flat_map(KvTree::iter) {
-            let value = tree.get("OPTION").map(|below| below.require(key)).transpose()?;
-            options.insert(String::from_utf8_lossy(key).into_owned(), value.unwrap_or_default());
-        }
-        Ok(Self {
-            index: tree.require("INDEX")?,
-            interval: positive(tree, "INTERVAL")?,
-            group: tree.require("GROUP")?,
-            store: tree.require("STORE")?,
-            scheme: tree.require("TYPE")?,
-            bypass: flag(tree, "BYPASS")?,
-            output: flag(tree, "OUTPUT")?,
-            encode: if tree.text("ENCODE").is_some() { Encode::Async } else { Encode::Sync },
-            set_size: tree.require("SET_SIZE")?,
-            set_failures: tree.require("SET_FAILURES")?,
-            options,
-            origin: Origin::Dataset,
-        })
-    }
-}
-
-fn flag(tree: &KvTree, key: &'static str) -> Result<bool, FieldError> {
-    let found: String = tree.require(key)?;
-    match found.as_str() {
-        "0" => Ok(false),
-        "1" => Ok(true),
-        _ => Err(FieldError::malformed(key, found, "0 or 1")),
-    }
-}
-
-fn positive(tree: &KvTree, key: &'static str) -> Result<u64, FieldError> {
-    match tree.require(key)? {
-        0 => Err(FieldError::malformed(key, "0", "a positive number")),
-        value => Ok(value),
-    }
 }
 
 /// The descriptors of a run. There is always one for every checkpoint.
@@ -166,7 +123,7 @@ pub struct Redundancies {
 
 impl Redundancies {
     /// See [`Descriptors::choose`](super::Descriptors::choose).
-    pub(super) fn choose(&self, checkpoint_id: u64, is_checkpoint: bool, is_output: bool) -> &Redundancy {
+    pub fn choose(&self, checkpoint_id: u64, is_checkpoint: bool, is_output: bool) -> &Redundancy {
         let marked = self.all().into_iter().find(|descriptor| descriptor.output);
         match marked.filter(|_| is_output) {
             Some(marked) => marked,
@@ -339,9 +296,7 @@ impl<'a> Builder<'a> {
                 continue;
             };
             if numbers.contains(&index) {
-                if let Some(earlier) = line.origin.place().cloned() {
-                    keys.warn(Cause::Twice { name: format!("CKPT={index}"), earlier });
-                }
+                keys.warn_twice(&format!("CKPT={index}"), &line.origin);
                 continue;
             }
             numbers.push(index);
@@ -371,6 +326,7 @@ impl<'a> Builder<'a> {
             self.fatal.push(Problem::new(&origin, self.groups.unknown(&name, &group)));
         }
         let scheme = scheme(&mut keys);
+        let (size, failures) = (&param::SET_SIZE, &param::SET_FAILURES);
         let mut redundancy = Redundancy {
             index,
             interval: keys.read("INTERVAL", INTERVAL, 1),
@@ -380,12 +336,8 @@ impl<'a> Builder<'a> {
             bypass: keys.read("BYPASS", Kind::Bool, self.params.get(&param::CACHE_BYPASS)),
             output: keys.read("OUTPUT", Kind::Bool, false),
             encode: keys.choice("ENCODE", ENCODES, Encode::by_default(self.params)),
-            set_size: keys.read("SET_SIZE", param::SET_SIZE.info().kind, self.params.get(&param::SET_SIZE)),
-            set_failures: keys.read(
-                "SET_FAILURES",
-                param::SET_FAILURES.info().kind,
-                self.params.get(&param::SET_FAILURES),
-            ),
+            set_size: keys.read("SET_SIZE", size.info().kind, self.params.get(size)),
+            set_failures: keys.read("SET_FAILURES", failures.info().kind, self.params.get(failures)),
             options: keys.options(KEYS),
             origin: line.origin.clone(),
         };

@@ -4,7 +4,7 @@
 
 use super::group::{Groups, NODE, WORLD};
 use super::keys::Keys;
-use crate::param::{self, normalise, Cause, Kind, Line, Origin, Params, Problem};
+use crate::param::{self, normalise, Kind, Line, Origin, Params, Problem};
 use scr_plugin_api::KvTree;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -155,9 +155,7 @@ pub(super) fn build(
         }
         let path = normalise(Path::new(&line.value));
         if let Some(earlier) = stores.iter().find(|store| store.path == path) {
-            if let Some(earlier) = earlier.origin.place().cloned() {
-                keys.warn(Cause::Twice { name: format!("STORE={}", line.value), earlier });
-            }
+            keys.warn_twice(&format!("STORE={}", line.value), &earlier.origin);
             continue;
         }
         let store = described(params, line, path, problems);

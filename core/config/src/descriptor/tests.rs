@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::param::tests::world_of;
-use crate::param::{AppConfig, Origin, Settings};
+use crate::param::{AppConfig, Settings};
 use proptest::prelude::*;
 use scr_base::Rank;
 
@@ -66,28 +66,32 @@ fn the_guides_stores_are_as_described() {
 #[test]
 fn the_guides_three_descriptors_share_sixteen_checkpoints() {
     let descriptors = clean(GUIDE);
-    let chosen: Vec<_> = (1..=16).map(|id| descriptors.choose(id, true, false).index).collect();
+    let chosen: Vec<_> = (1..=16).map(|id| descriptors.redundancy.choose(id, true, false).index).collect();
     assert_eq!(chosen, [0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 1, 0, 0, 0, 2]);
-    assert_eq!(descriptors.choose(3, true, true).index, 1, "output goes to the descriptor that is marked");
-    assert_eq!(descriptors.choose(8, false, true).index, 1);
-    assert_eq!(descriptors.choose(8, false, false).index, 0);
-    let second = descriptors.choose(4, true, false);
+    assert_eq!(
+        descriptors.redundancy.choose(3, true, true).index,
+        1,
+        "output goes to the descriptor that is marked"
+    );
+    assert_eq!(descriptors.redundancy.choose(8, false, true).index, 1);
+    assert_eq!(descriptors.redundancy.choose(8, false, false).index, 0);
+    let second = descriptors.redundancy.choose(4, true, false);
     assert_eq!((second.scheme.as_str(), second.set_size, second.set_failures), ("RS", 8, 3));
-    assert!(descriptors.choose(8, true, false).bypass);
+    assert!(descriptors.redundancy.choose(8, true, false).bypass);
 }
 
 #[test]
 fn without_a_mark_output_that_is_no_checkpoint_goes_to_interval_1() {
     let descriptors = clean("SCR_COPY_TYPE=FILE\nCKPT=0\nCKPT=1 INTERVAL=4\n");
-    assert_eq!(descriptors.choose(4, true, true).index, 1);
-    assert_eq!(descriptors.choose(4, false, true).index, 0);
+    assert_eq!(descriptors.redundancy.choose(4, true, true).index, 1);
+    assert_eq!(descriptors.redundancy.choose(4, false, true).index, 0);
 }
 
 #[test]
 fn a_descriptor_for_output_alone_may_share_an_interval() {
     let descriptors = clean("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR\nCKPT=1 TYPE=RS OUTPUT=1\n");
-    assert_eq!(descriptors.choose(5, true, false).index, 0);
-    assert_eq!(descriptors.choose(5, true, true).index, 1);
+    assert_eq!(descriptors.redundancy.choose(5, true, false).index, 0);
+    assert_eq!(descriptors.redundancy.choose(5, true, true).index, 1);
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn a_host_whose_line_lacks_the_group_is_named_with_its_line() {
 #[test]
 fn a_vendors_scheme_keeps_its_own_options() {
     let descriptors = clean("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=ACME MIRRORS=3 SET_FAILURES=2\n");
-    let only = descriptors.choose(1, true, false);
+    let only = descriptors.redundancy.choose(1, true, false);
     assert_eq!((only.scheme.as_str(), only.options["MIRRORS"].as_str()), ("ACME", "3"));
 }
 
@@ -183,14 +187,14 @@ fn keys_absent_from_a_line_default_to_the_parameters() {
         (one.store.clone(), one.scheme.clone(), one.group.clone(), one.set_size, one.set_failures, one.bypass)
     };
     let like = |store: &str, scheme: &str| (store.into(), scheme.into(), "WORLD".into(), 4, 3, false);
-    assert_eq!(of(described.choose(1, true, false)), like("/cache", "XOR"));
-    assert_eq!(of(described.choose(2, true, false)), like("/ssd", "RS"));
+    assert_eq!(of(described.redundancy.choose(1, true, false)), like("/cache", "XOR"));
+    assert_eq!(of(described.redundancy.choose(2, true, false)), like("/ssd", "RS"));
     // Without lines there is one descriptor, of the parameters alone.
     let implied = clean(&format!("{parameters}SCR_COPY_TYPE=RS\n"));
-    assert_eq!(of(implied.choose(2, true, true)), like("/cache", "RS"));
+    assert_eq!(of(implied.redundancy.choose(2, true, true)), like("/cache", "RS"));
     let bypassed = clean("SCR_COPY_TYPE=FILE\nCKPT=0\n");
     assert_eq!(
-        of(bypassed.choose(1, true, false)),
+        of(bypassed.redundancy.choose(1, true, false)),
         ("/dev/shm".into(), "XOR".into(), "NODE".into(), 8, 2, true)
     );
 }
@@ -206,37 +210,11 @@ fn a_store_with_a_variable_has_one_name_and_a_path_per_node() {
         let mut problems = Vec::new();
         let descriptors = Descriptors::build(&params, &mut problems).unwrap();
         assert_eq!(problems, []);
-        let chosen = descriptors.choose(1, true, false);
+        let chosen = descriptors.redundancy.choose(1, true, false);
         assert_eq!(chosen.store, "/tmp/$SCR_NODE_NAME");
         assert_eq!(descriptors.store(&chosen.store).unwrap().path, Path::new("/tmp").join(node));
         assert_eq!(descriptors.stores[0].path, Path::new("/ssd").join(node));
         assert_eq!(params.get(&param::NODE_NAME), node);
-    }
-}
-
-#[test]
-fn a_descriptor_is_recorded_and_read_back() {
-    let descriptors =
-        clean("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=ACME MIRRORS=3 A=b\nCKPT=1 INTERVAL=3 BYPASS=0 OUTPUT=1\n");
-    for descriptor in descriptors.redundancy.all() {
-        let read = Redundancy::from_tree(&descriptor.to_tree()).unwrap();
-        assert_eq!(read, Redundancy { origin: Origin::Dataset, ..descriptor.clone() });
-    }
-}
-
-#[test]
-fn a_record_with_a_missing_or_wrong_field_is_refused() {
-    let tree = clean("").redundancy.all()[0].to_tree();
-    for key in ["INDEX", "INTERVAL", "GROUP", "STORE", "TYPE", "BYPASS", "OUTPUT", "SET_SIZE", "SET_FAILURES"]
-    {
-        let mut without = tree.clone();
-        without.remove(key);
-        assert!(Redundancy::from_tree(&without).is_err(), "{key}");
-    }
-    for (key, value) in [("INTERVAL", "0"), ("BYPASS", "2"), ("SET_SIZE", "-1"), ("INDEX", "x")] {
-        let mut wrong = tree.clone();
-        wrong.set(key, value);
-        assert!(Redundancy::from_tree(&wrong).is_err(), "{key}={value}");
     }
 }
 
@@ -374,7 +352,7 @@ proptest! {
     ) {
         let text: String = pieces.concat();
         if let (Ok(descriptors), _) = built(&text) {
-            let chosen = descriptors.choose(id, true, false);
+            let chosen = descriptors.redundancy.choose(id, true, false);
             prop_assert_eq!(id % chosen.interval, 0);
             prop_assert!(descriptors.store(&chosen.store).is_some());
         }

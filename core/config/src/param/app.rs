@@ -238,7 +238,7 @@ fn check(setting: &Setting) -> Result<(), Cause> {
     }
     let Some(info) = find(&setting.name) else { return Ok(()) };
     if info.scope == Scope::SystemFile {
-        return Err(Cause::WrongPlace { name: setting.name.clone(), allowed: info.scope.allowed() });
+        return Err(info.wrong_place());
     }
     readable(setting)
 }

@@ -6,7 +6,7 @@
 use super::line::{self, name_of, Pair, Words};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
-use super::quote::nearest;
+use super::quote::{nearest, quote, suggest};
 use super::table::{find, retired, TABLE};
 use indexmap::map::Entry;
 use indexmap::IndexMap;
@@ -189,9 +189,7 @@ pub(crate) fn parse(
         });
         if let Some(setting) = setting {
             for (name, earlier) in settings.add(setting) {
-                if let Some(earlier) = earlier.place().cloned() {
-                    found.push(Cause::Duplicate { name, earlier });
-                }
+                found.extend(duplicate(&name, &earlier));
             }
         }
         let room = most.saturating_sub(problems.len());
@@ -285,6 +283,12 @@ fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Optio
     Some(setting)
 }
 
+/// That something was set before in the same file.
+fn duplicate(name: &str, earlier: &Origin) -> Option<Cause> {
+    let text = |place| format!("{} is set a second time, after {place}; the later one counts", quote(name));
+    Some(text(earlier.place()?).into())
+}
+
 fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems: &mut Vec<Cause>) {
     for pair in pairs {
         let name = format!("{}={} {}", setting.name, setting.value, pair.key);
@@ -295,8 +299,8 @@ fn take_items(setting: &mut Setting, pairs: impl Iterator<Item = Pair>, problems
         let has_room = setting.items.len() < MOST_KEYS;
         match setting.items.iter_mut().find(|own| own.key == pair.key) {
             Some(own) => {
-                if let (true, Some(earlier)) = (own.value != pair.value, setting.origin.place().cloned()) {
-                    problems.push(Cause::Duplicate { name, earlier });
+                if own.value != pair.value {
+                    problems.extend(duplicate(&name, &setting.origin));
                 }
                 own.value = pair.value;
             }
@@ -314,12 +318,12 @@ pub fn unknown(name: &str) -> Option<Cause> {
     if find(name).is_some() || DESCRIPTORS.contains(&name) {
         return None;
     }
-    if let Some(advice) = retired(name) {
-        return Some(Cause::Retired { name: name.to_string(), advice });
+    if let Some(cause) = retired(name, name) {
+        return Some(cause);
     }
     let known = || TABLE.iter().map(|info| info.name).chain(DESCRIPTORS.iter().copied());
     let nearest = nearest(name, known()).or_else(|| nearest(&format!("SCR_{name}"), known()));
-    Some(Cause::UnknownName { name: name.to_string(), nearest })
+    Some(format!("there is no parameter {}{}", quote(name), suggest(&nearest)).into())
 }
 
 #[cfg(test)]

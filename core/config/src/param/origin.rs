@@ -49,8 +49,6 @@ pub enum Origin {
     Application,
     /// The site's configuration file.
     SystemFile(FileLine),
-    /// The descriptor that a dataset was written with.
-    Dataset,
     /// The build of the library: another default than usual.
     Build,
     /// The default.
@@ -96,7 +94,6 @@ impl fmt::Display for Origin {
             Origin::Environment => f.write_str("environment"),
             Origin::UserFile(place) | Origin::SystemFile(place) => place.fmt(f),
             Origin::Application => f.write_str("SCR_Config"),
-            Origin::Dataset => f.write_str("dataset"),
             Origin::Build => f.write_str("build"),
             Origin::Default => f.write_str("default"),
         }

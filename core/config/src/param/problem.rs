@@ -3,10 +3,10 @@
 //! A [`Problem`] is reported and the run continues with the next source or the default. The same thing as a
 //! [`ConfigError`] stops the run.
 
-use super::origin::{FileLine, Origin};
-use super::quote::{of_value, quote, range, suggest};
+use super::origin::Origin;
+use super::quote::{of_value, quote, range};
 use super::table::{find, Info};
-use super::value::Rejected;
+use super::value::{Kind, Rejected};
 use std::fmt;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -64,38 +64,6 @@ impl From<Problem> for ConfigError {
 /// The kind of a problem. The texts end with the consequence, or with a remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Cause {
-    /// No parameter has this name.
-    #[error("there is no parameter {}{}", quote(name), suggest(nearest))]
-    UnknownName {
-        /// The name.
-        name: String,
-        /// The known name that is most like it.
-        nearest: Option<String>,
-    },
-    /// A key of a descriptor line is none of scr, nor an option of the plugin that the line is for.
-    #[error(
-        "{line} has no key {}{}, and {plugin} has no such option; it is ignored",
-        quote(key),
-        suggest(nearest)
-    )]
-    UnknownKey {
-        /// `STORE` or `CKPT`, with what it describes.
-        line: String,
-        /// The key.
-        key: String,
-        /// The plugin that the line is for.
-        plugin: String,
-        /// The known key that is most like it.
-        nearest: Option<String>,
-    },
-    /// A name of former versions.
-    #[error("{name} is of a former version and has no effect; {advice}")]
-    Retired {
-        /// The name.
-        name: String,
-        /// The name to use instead.
-        advice: &'static str,
-    },
     /// The value does not read as what it should be.
     #[error("{name} holds `{}', which is not {expected}; it is ignored", quote(found))]
     Malformed {
@@ -124,17 +92,6 @@ pub enum Cause {
         /// The parameter or key.
         name: String,
     },
-    /// The value names a variable that is not set.
-    #[error(
-        "{name} uses {}, which is not set and counts as empty; set it or write \\$ for a plain $",
-        of_value(name, variable)
-    )]
-    Undefined {
-        /// The parameter or key.
-        name: String,
-        /// The variable.
-        variable: String,
-    },
     /// The value is nothing but variables that are not set.
     #[error("{name} holds nothing but {}, which is not set; it is ignored", of_value(name, variable))]
     NothingLeft {
@@ -142,22 +99,6 @@ pub enum Cause {
         name: String,
         /// The first of the variables.
         variable: String,
-    },
-    /// The same thing was set before in the same file.
-    #[error("{} is set a second time, after {earlier}; the later one counts", quote(name))]
-    Duplicate {
-        /// The parameter or key.
-        name: String,
-        /// The place where it was set first.
-        earlier: FileLine,
-    },
-    /// The same thing is described twice.
-    #[error("{} is described a second time, after {earlier}; the line is ignored", quote(name))]
-    Twice {
-        /// Its name.
-        name: String,
-        /// The place of its first description.
-        earlier: FileLine,
     },
     /// A line, or what is left of it, has no `=`.
     #[error("`{}' has no `=', write KEY=value; it is ignored", quote(text))]
@@ -198,14 +139,6 @@ pub enum Cause {
         /// The parameter.
         name: String,
     },
-    /// A setting names something that cannot be used, such as a plugin that is not there or does not take its options.
-    #[error("{name}: {why}")]
-    Unusable {
-        /// The line or parameter.
-        name: String,
-        /// The fault.
-        why: String,
-    },
     /// A file cannot be read.
     #[error("the file {} cannot be read: {reason}; its settings do not count", file.display())]
     Unreadable {
@@ -213,22 +146,6 @@ pub enum Cause {
         file: PathBuf,
         /// The system's error.
         reason: String,
-    },
-    /// The parameter can be set, but not here.
-    #[error("{name} cannot be set here, only {allowed}; it is ignored")]
-    WrongPlace {
-        /// The parameter.
-        name: String,
-        /// The places where it can be set.
-        allowed: &'static str,
-    },
-    /// Somebody else could have made the setting, and it names a program, a library or a directory.
-    #[error("{} can make scr use files of somebody else and does not count here: {why}", quote(name))]
-    Untrusted {
-        /// The parameter or line.
-        name: String,
-        /// Why it is not trusted.
-        why: String,
     },
     /// A fault of which only the message is of use.
     #[error("{0}")]
@@ -276,7 +193,7 @@ impl Problem {
             Cause::Unreadable { .. } => true,
             // An application may pass on a variable that is not always set, except for a place.
             Cause::NothingLeft { name, .. } => {
-                is_irreplaceable(name) && find(name).is_some_and(Info::is_path)
+                is_irreplaceable(name) && find(name).is_some_and(|info| info.kind == Kind::Path)
             }
             cause => cause.ignored().is_some_and(is_irreplaceable),
         }
@@ -295,6 +212,7 @@ impl fmt::Display for Problem {
 
 #[cfg(test)]
 mod tests {
+    use super::super::origin::FileLine;
     use super::*;
 
     #[test]
@@ -311,17 +229,14 @@ mod tests {
         let rest = "SCR_FLUSH=1 SCR_LOG_DB_PASS=hunter2".into();
         let after = Cause::AfterValue { name: "SCR_DEBUG".into(), rest }.to_string();
         assert!(after.starts_with("`SCR_FLUSH=1 SCR_LOG_DB_PASS ...' after"), "{after}");
-        let undefined = Cause::Undefined { name: "SCR_LOG_DB_PASS".into(), variable: "hunter2".into() };
-        assert!(
-            undefined.to_string().starts_with("SCR_LOG_DB_PASS uses a variable, which is not set"),
-            "{undefined}"
-        );
+        let undefined = of_value("SCR_LOG_DB_PASS", "hunter2");
+        assert_eq!(undefined, "a variable");
     }
 
     #[test]
     fn a_problem_says_where_what_and_what_now() {
         let place = FileLine { file: std::path::Path::new("/p/.scrconf").into(), line: 7 };
-        let cause = Cause::UnknownName { name: "SCR_FLSH".into(), nearest: Some("SCR_FLUSH".into()) };
+        let cause = crate::param::unknown("SCR_FLSH").unwrap();
         let problem = Problem::new(&Origin::UserFile(place), cause);
         assert_eq!(
             problem.to_string(),

@@ -4,7 +4,7 @@ use super::table::{find, TABLE};
 use super::value::Kind;
 
 /// Text of a user on one short line, without secrets.
-pub(crate) fn quote(text: &str) -> String {
+pub fn quote(text: &str) -> String {
     const LONGEST: usize = 120;
     let mut quoted = String::new();
     if let Some(before) = before_secret(text) {
@@ -62,7 +62,7 @@ pub(super) fn of_value(name: &str, variable: &str) -> String {
     }
 }
 
-pub(crate) fn suggest(nearest: &Option<String>) -> String {
+pub fn suggest(nearest: &Option<String>) -> String {
     nearest.as_ref().map(|name| format!(", did you mean {name}?")).unwrap_or_default()
 }
 

@@ -6,6 +6,7 @@ use super::expand::expand_as;
 use super::file::{is_text, unknown, Setting};
 use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
+use super::quote::of_value;
 use super::safe::counts;
 use super::table::{self, DefaultValue, Info, Scope};
 use super::value::{normalise, Kind, Value};
@@ -29,11 +30,6 @@ pub struct Parameter {
 }
 
 impl Parameter {
-    /// Whether it has a value, set or by default.
-    pub fn has_value(&self) -> bool {
-        self.value != Value::Unset
-    }
-
     /// Whether somebody has set it.
     pub fn is_set(&self) -> bool {
         self.origin.is_set()
@@ -212,9 +208,13 @@ pub(super) fn undefined<'a>(
     origin: &'a Origin,
 ) -> impl Iterator<Item = Problem> + 'a {
     let missing: BTreeSet<_> = missing.into_iter().collect();
-    missing
-        .into_iter()
-        .map(move |variable| Problem::new(origin, Cause::Undefined { name: name.to_string(), variable }))
+    missing.into_iter().map(move |variable| {
+        let cause = format!(
+            "{name} uses {}, which is not set and counts as empty; set it or write \\$ for a plain $",
+            of_value(name, &variable)
+        );
+        Problem::new(origin, cause)
+    })
 }
 
 /// The name of a scheme. The name LOCAL of version 1 is replaced by SINGLE and reported.

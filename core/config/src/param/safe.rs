@@ -7,7 +7,8 @@
 
 use super::file::{Setting, Source, CKPT, STORE};
 use super::origin::Origin;
-use super::problem::{Cause, Problem};
+use super::problem::Problem;
+use super::quote::quote;
 use super::table::{self, find, Info};
 use super::value::Kind;
 use scr_base::env::{Distrust, Env};
@@ -28,8 +29,16 @@ pub(super) fn counts(info: &Info, env: &Env) -> bool {
 /// Reports a variable that does not count.
 pub(super) fn refused_variable(info: &Info, env: &Env) -> Option<Problem> {
     let why = "this program has more rights than the user who started it, so the environment is not trusted";
-    let cause = Cause::Untrusted { name: info.name.to_string(), why: why.to_string() };
-    (!counts(info, env)).then(|| Problem::new(&Origin::Environment, cause))
+    (!counts(info, env)).then(|| untrusted(&Origin::Environment, info.name, why))
+}
+
+/// That somebody else could have made a setting, which names a program, a library or a directory.
+fn untrusted(origin: &Origin, name: &str, why: &str) -> Problem {
+    let name = quote(name);
+    Problem::new(
+        origin,
+        format!("{name} can make scr use files of somebody else and does not count here: {why}"),
+    )
 }
 
 /// The prefix directories of other users that are trusted, with all below them.
@@ -63,7 +72,7 @@ impl SafePrefixes {
             false => format!("{what}, and this program has more rights than the user who started it"),
         };
         let mut refuse = |origin: &Origin, name: String| {
-            problems.push(Problem::new(origin, Cause::Untrusted { name, why: why.clone() }));
+            problems.push(untrusted(origin, &name, &why));
             false
         };
         source.retain(|setting| {

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 #[serde(into = "Sent", from = "Sent")]
 pub struct Settings {
     /// The one parameter that rank 0 resolves for all: the user file lies in this directory.
-    prefix: Parameter,
+    pub(super) prefix: Parameter,
     /// The first one of a name counts.
     settings: Vec<Setting>,
     problems: Vec<Problem>,
@@ -131,10 +131,6 @@ impl Settings {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter()
-    }
-
-    pub(super) fn prefix_parameter(&self) -> &Parameter {
-        &self.prefix
     }
 }
 
@@ -339,8 +335,7 @@ fn drop_misplaced(source: &mut Source, problems: &mut Vec<Problem>) {
             Scope::Anywhere | Scope::Node | Scope::Rank => true,
         };
         if !allowed {
-            let cause = Cause::WrongPlace { name: setting.name.clone(), allowed: info.scope.allowed() };
-            problems.push(Problem::new(&setting.origin, cause));
+            problems.push(Problem::new(&setting.origin, info.wrong_place()));
         }
         allowed
     });

@@ -3,6 +3,7 @@
 //! A constant per parameter carries the type of its value, so asking for another type does not compile:
 //! `params.get(&param::CACHE_SIZE)` is a `u64`. Documentation, `scr config` and `SCR_Config` read [`TABLE`].
 
+use super::problem::Cause;
 use super::value::{Interval, Kind};
 use scr_base::build;
 use std::marker::PhantomData;
@@ -62,9 +63,9 @@ impl Info {
         .any(|info| info.name == self.name)
     }
 
-    /// Whether its value is a path.
-    pub(super) fn is_path(&self) -> bool {
-        self.kind == Kind::Path
+    /// That it can be set, but not here.
+    pub(super) fn wrong_place(&self) -> Cause {
+        format!("{} cannot be set here, only {}; it is ignored", self.name, self.scope.allowed()).into()
     }
 }
 
@@ -164,9 +165,10 @@ const RETIRED: &[(&str, &str)] = &[
     ("CNTLDIR", "set SCR_CNTL_BASE"),
 ];
 
-/// Advice on a name of former versions.
-pub(crate) fn retired(name: &str) -> Option<&'static str> {
-    RETIRED.iter().find(|(retired, _)| *retired == name).map(|(_, advice)| *advice)
+/// That a name is one of former versions, if it is. Messages give it this title.
+pub(crate) fn retired(name: &str, title: &str) -> Option<Cause> {
+    let (_, advice) = RETIRED.iter().find(|(retired, _)| *retired == name)?;
+    Some(format!("{title} is of a former version and has no effect; {advice}").into())
 }
 
 /// Variables that start with `SCR_` and are no parameters: they belong to builds, modules and tests.

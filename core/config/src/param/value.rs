@@ -128,39 +128,35 @@ impl Kind {
         T::from_value(&self.read(text, Path::new("/")).ok()?)
     }
 
-    /// The form of a value, for the message on a wrong one.
+    /// What a value is, in words, after "which is not".
     pub fn expected(self) -> String {
         match self {
-            Kind::Bool => "0 or 1".to_string(),
-            Kind::Count { .. } | Kind::Whole { .. } => "a whole number".to_string(),
-            Kind::CountOrAuto => format!("a whole number or {AUTO}"),
-            Kind::Bytes { .. } => "a number of bytes such as 131072, 128KB or 1GB".to_string(),
-            Kind::Seconds => {
-                "a number of seconds such as 3600, or a length of time such as 1h30m".to_string()
-            }
-            Kind::Number { .. } => "a number".to_string(),
-            Kind::Text | Kind::Secret => "a text".to_string(),
-            Kind::Part => "a text without `/'".to_string(),
             Kind::Name { known } => format!("one of {} or the name of a plugin", known.join(", ")),
-            Kind::Path => "a path".to_string(),
-            Kind::Paths => "absolute paths separated by colons".to_string(),
+            _ => self.words().1.to_string(),
         }
     }
 
-    /// The kind in one or two words, for reference tables.
+    /// In a word or two, for tables.
     pub fn label(self) -> &'static str {
+        self.words().0
+    }
+
+    fn words(self) -> (&'static str, &'static str) {
         match self {
-            Kind::Bool => "0 or 1",
-            Kind::Count { .. } | Kind::Whole { .. } => "count",
-            Kind::CountOrAuto => "count or AUTO",
-            Kind::Bytes { .. } => "bytes",
-            Kind::Seconds => "seconds",
-            Kind::Number { .. } => "number",
-            Kind::Text | Kind::Part => "text",
-            Kind::Secret => "secret",
-            Kind::Name { .. } => "name",
-            Kind::Path => "path",
-            Kind::Paths => "paths",
+            Kind::Bool => ("0 or 1", "0 or 1"),
+            Kind::Count { .. } | Kind::Whole { .. } => ("count", "a whole number"),
+            Kind::CountOrAuto => ("count or AUTO", "a whole number or AUTO"),
+            Kind::Bytes { .. } => ("bytes", "a number of bytes such as 131072, 128KB or 1GB"),
+            Kind::Seconds => {
+                ("seconds", "a number of seconds such as 3600, or a length of time such as 1h30m")
+            }
+            Kind::Number { .. } => ("number", "a number"),
+            Kind::Text => ("text", "a text"),
+            Kind::Part => ("text", "a text without `/'"),
+            Kind::Secret => ("secret", "a text"),
+            Kind::Name { .. } => ("name", "a name"),
+            Kind::Path => ("path", "a path"),
+            Kind::Paths => ("paths", "absolute paths separated by colons"),
         }
     }
 

@@ -195,7 +195,7 @@ struct Agreed {
 impl Wanted<'_> {
     fn descriptor<'j>(&self, job: &'j Job) -> &'j Redundancy {
         let checkpoint = if self.flags.checkpoint { self.checkpoint } else { 0 };
-        job.descriptors.choose(checkpoint, self.flags.checkpoint, self.flags.output)
+        job.descriptors.redundancy.choose(checkpoint, self.flags.checkpoint, self.flags.output)
     }
 
     /// Makes sure that all ranks begin the same dataset.
