@@ -4,9 +4,8 @@
 //! of the job itself then weigh more and more.
 
 use super::gaps::Belief;
-use super::model::{Level, Machine, MachineError, Plan, Recovery};
+use super::model::{Level, Machine, Plan, PlanError, Recovery};
 use super::search::best_interval;
-use thiserror::Error;
 
 /// A kind of checkpoint that a job writes to cache.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -70,17 +69,17 @@ impl Experience {
     /// The plan that loses least time. The settings may have fixed that one of `flush_every` checkpoints is flushed; 0 for none.
     ///
     /// # Errors
-    /// [`CostsError`]: a time is negative or no number.
-    pub fn plan(&self, stated: &Stated, flush_every: Option<u64>) -> Result<Auto, CostsError> {
+    /// [`PlanError`]: a time is negative or no number.
+    pub fn plan(&self, stated: &Stated, flush_every: Option<u64>) -> Result<Auto, PlanError> {
         let costs = self.costs(stated);
-        let machine = |rate: fn(Belief) -> f64| -> Result<Machine, CostsError> {
+        let machine = |rate: fn(Belief) -> f64| -> Result<Machine, PlanError> {
             let machine = costs.machine(rate)?;
             let cached = machine.levels().len() - 1;
             if flush_every != Some(0) || cached == 0 {
                 return Ok(machine);
             }
             // No interval helps against failures after which everything is lost.
-            Ok(Machine::new(machine.levels()[..cached].to_vec(), Recovery::OfFailure)?)
+            Machine::new(machine.levels()[..cached].to_vec(), Recovery::OfFailure)
         };
         let expected = machine(Belief::rate)?;
         let flushes: Vec<u32> = match flush_every {
@@ -96,7 +95,7 @@ impl Experience {
         });
         let best = tried.max_by(|one, other| one.2.total_cmp(&other.2));
         let (counts, interval, efficiency) = best.unwrap_or_default();
-        let with = |rate: fn(Belief) -> f64| -> Result<f64, CostsError> {
+        let with = |rate: fn(Belief) -> f64| -> Result<f64, PlanError> {
             Ok(best_of_an_hour(&machine(rate)?, &counts).0)
         };
         let every = counts.iter().fold(1, |every: u64, &count| every.saturating_mul(u64::from(count) + 1));
@@ -166,7 +165,7 @@ fn between(every: u64) -> u32 {
 const LONGEST: f64 = 3600.0;
 const SELDOM: u32 = 10_000;
 /// A time that a site does not state in earnest.
-const NEVER: Belief = Belief::of_a_century();
+const NEVER: Belief = Belief { failures: 1.0, seconds: 3.155_76e9 };
 /// How many checkpoints between two flushes are tried. The efficiency is flat around the best one.
 const FLUSHES: [u32; 22] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 17, 21, 26, 32, 40, 50, 63, 80, 126, 251, 999];
 
@@ -196,25 +195,17 @@ pub struct Costs {
     pub fatal: Belief,
 }
 
-/// Why there is no plan.
-#[derive(Debug, Clone, PartialEq, Error)]
-pub enum CostsError {
-    /// The share of the flush is none.
-    #[error("the hidden share of a flush is {0}; it must be between 0 and 1")]
-    Hidden(f64),
-    /// Something else is not in its range.
-    #[error(transparent)]
-    Machine(#[from] MachineError),
-}
-
 impl Costs {
     /// The machine as the job sees it, for the expected failure rates, or others.
     ///
     /// # Errors
-    /// [`CostsError`]: a number is not in its range.
-    pub fn machine(&self, rate: impl Fn(Belief) -> f64) -> Result<Machine, CostsError> {
+    /// [`PlanError`]: a number is not in its range.
+    pub fn machine(&self, rate: impl Fn(Belief) -> f64) -> Result<Machine, PlanError> {
         if !(0.0..=1.0).contains(&self.hidden) {
-            return Err(CostsError::Hidden(self.hidden));
+            let found = self.hidden;
+            return Err(PlanError(format!(
+                "the hidden share of a flush is {found}; it must be between 0 and 1"
+            )));
         }
         let level = |kind: &CacheCosts| Level {
             write: kind.checkpoint,
@@ -231,7 +222,7 @@ impl Costs {
             hidden: self.flush * self.hidden,
             rate: rate(self.fatal),
         });
-        Ok(Machine::new(levels, Recovery::OfFailure)?)
+        Machine::new(levels, Recovery::OfFailure)
     }
 }
 

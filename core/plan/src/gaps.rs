@@ -80,8 +80,8 @@ fn gamma(x: f64) -> f64 {
 /// The belief about a failure rate: a gamma distribution, as if `failures` had been seen in `seconds`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Belief {
-    failures: f64,
-    seconds: f64,
+    pub(super) failures: f64,
+    pub(super) seconds: f64,
 }
 
 impl Belief {
@@ -91,11 +91,6 @@ impl Belief {
     pub fn stated(mean_seconds: f64) -> Option<Self> {
         (mean_seconds.is_finite() && mean_seconds > 0.0)
             .then_some(Self { failures: 1.0, seconds: mean_seconds })
-    }
-
-    /// The belief that stands for an unusable mean time: a failure in a hundred years.
-    pub(super) const fn of_a_century() -> Self {
-        Self { failures: 1.0, seconds: 3.155_76e9 }
     }
 
     /// The belief after more failures in some seconds. Times that are negative or no numbers teach nothing.

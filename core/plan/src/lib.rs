@@ -16,9 +16,9 @@ mod search;
 mod simulate;
 mod stage;
 
-pub use auto::{daly, young, Auto, CacheCosts, Costs, CostsError, Experience, Kind, Stated};
+pub use auto::{daly, young, Auto, CacheCosts, Costs, Experience, Kind, Stated};
 pub use gaps::{Belief, Gaps, Random};
 pub use losses::{partner_survival, survival};
-pub use model::{Level, Machine, MachineError, Plan, PlanError, Recovery, MOST_LEVELS};
+pub use model::{Level, Machine, Plan, PlanError, Recovery, MOST_LEVELS};
 pub use search::{best_interval, best_plan};
 pub use simulate::{simulate, Outcome};

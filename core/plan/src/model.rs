@@ -52,42 +52,10 @@ pub struct Plan {
     pub counts: Vec<u32>,
 }
 
-/// Why a machine cannot be modelled.
+/// A number or a count is not in its range; says which.
 #[derive(Debug, Clone, PartialEq, Error)]
-pub enum MachineError {
-    /// There are too few levels, or too many.
-    #[error("a machine has 1 to {MOST_LEVELS} levels, and not {0}")]
-    Levels(usize),
-    /// A time or a rate is negative, infinite or no number.
-    #[error("the {what} of level {level} is {found}; it must be 0 or more, and finite")]
-    Number {
-        /// Which level, from 1.
-        level: usize,
-        /// Which of its numbers.
-        what: &'static str,
-        /// Its value.
-        found: f64,
-    },
-    /// Nothing fails.
-    #[error("the rates of all levels are 0; a machine that never fails needs no checkpoints")]
-    NeverFails,
-}
-
-/// Why a plan does not fit a machine.
-#[derive(Debug, Clone, PartialEq, Error)]
-pub enum PlanError {
-    /// The interval is negative, infinite or no number.
-    #[error("the interval is {0}; it must be 0 or more seconds, and finite")]
-    Interval(f64),
-    /// There is not one count for each level but the highest.
-    #[error("a machine of {levels} levels takes {} counts and not {found}, without the highest level", levels - 1)]
-    Counts {
-        /// Levels of the machine.
-        levels: usize,
-        /// Counts of the plan.
-        found: usize,
-    },
-}
+#[error("{0}")]
+pub struct PlanError(pub(super) String);
 
 /// Fewer patterns than this come to their end without going back to their start: the plan is hopeless. The authors of the model
 /// print such plans with an efficiency of 0.
@@ -97,10 +65,11 @@ impl Machine {
     /// A machine with these levels, from the lowest to the highest.
     ///
     /// # Errors
-    /// [`MachineError`]: there are too few or too many levels, a number is not in its range, or nothing fails.
-    pub fn new(levels: Vec<Level>, recovery: Recovery) -> Result<Self, MachineError> {
+    /// [`PlanError`]: there are too few or too many levels, a number is not in its range, or nothing fails.
+    pub fn new(levels: Vec<Level>, recovery: Recovery) -> Result<Self, PlanError> {
         if levels.is_empty() || levels.len() > MOST_LEVELS {
-            return Err(MachineError::Levels(levels.len()));
+            let found = levels.len();
+            return Err(PlanError(format!("a machine has 1 to {MOST_LEVELS} levels, and not {found}")));
         }
         for (number, level) in (1..).zip(&levels) {
             let numbers = [
@@ -112,11 +81,14 @@ impl Machine {
             if let Some((what, found)) =
                 numbers.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0))
             {
-                return Err(MachineError::Number { level: number, what, found });
+                return Err(PlanError(format!(
+                    "the {what} of level {number} is {found}; it must be 0 or more, and finite"
+                )));
             }
         }
         if levels.iter().all(|level| level.rate == 0.0) {
-            return Err(MachineError::NeverFails);
+            let why = "the rates of all levels are 0; a machine that never fails needs no checkpoints";
+            return Err(PlanError(why.to_owned()));
         }
         Ok(Self { levels, recovery })
     }
@@ -142,10 +114,17 @@ impl Machine {
     /// [`PlanError`]: what does not.
     pub fn check(&self, plan: &Plan) -> Result<(), PlanError> {
         if !(plan.interval.is_finite() && plan.interval >= 0.0) {
-            return Err(PlanError::Interval(plan.interval));
+            let found = plan.interval;
+            return Err(PlanError(format!(
+                "the interval is {found}; it must be 0 or more seconds, and finite"
+            )));
         }
         if plan.counts.len() + 1 != self.levels.len() {
-            return Err(PlanError::Counts { levels: self.levels.len(), found: plan.counts.len() });
+            let (levels, found) = (self.levels.len(), plan.counts.len());
+            return Err(PlanError(format!(
+                "a machine of {levels} levels takes {} counts and not {found}, without the highest level",
+                levels - 1
+            )));
         }
         Ok(())
     }
@@ -215,12 +194,8 @@ impl<'a> Chain<'a> {
         let attempts: Vec<Stage> = machine.levels.iter().map(recover).collect();
         let levels = machine.levels.len();
         let recoveries = (1..=levels).map(|to| recoveries(&attempts, to, machine.recovery)).collect();
-        Self {
-            counts: &plan.counts,
-            levels,
-            intervals: writes[..levels].iter().map(interval).collect(),
-            recoveries,
-        }
+        let intervals = writes[..levels].iter().map(interval).collect();
+        Self { counts: &plan.counts, levels, intervals, recoveries }
     }
 
     /// From a checkpoint of level `k` or above up to the next one, of level `ends`; any failure ends it.
