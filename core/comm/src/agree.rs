@@ -6,8 +6,9 @@
 use std::fmt::{self, Display};
 
 use super::collective::{all_reduce, broadcast, first_rank, Op, Tree, COLLECTIVE};
-use super::frame::{self, Reader, Writer};
+use super::frame;
 use super::{Comm, CommError, Rank};
+use serde::{Deserialize, Serialize};
 
 /// The result that all ranks get from a collective operation.
 pub type Collective<T> = Result<T, CollectiveError>;
@@ -35,7 +36,7 @@ pub struct RankErrors {
 }
 
 /// The error of one rank.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankError {
     /// Which rank.
     pub rank: Rank,
@@ -120,40 +121,15 @@ fn collect(comm: &dyn Comm, own: Option<RankError>) -> Result<Vec<RankError>, Co
         first.sort_by_key(|error| error.rank);
         first.truncate(RankErrors::SHOWN);
     }
-    let packed = pack(&first);
+    let packed = serde_json::to_vec(&first).unwrap_or_default();
     if let Some(parent) = tree.parent {
         frame::send(comm, COLLECTIVE, &[(parent, &packed)])?;
     }
     unpack(&broadcast(comm, ROOT, packed)?, ROOT)
 }
 
-fn pack(errors: &[RankError]) -> Vec<u8> {
-    let mut writer = Writer::default();
-    for error in errors {
-        writer.number(error.rank.0);
-        writer.number(u32::from(error.node.is_some()));
-        writer.bytes(error.node.as_deref().unwrap_or_default().as_bytes());
-        writer.bytes(error.text.as_bytes());
-    }
-    writer.done()
-}
-
 pub(super) fn unpack(bytes: &[u8], from: Rank) -> Result<Vec<RankError>, CommError> {
-    let mut reader = Reader(bytes);
-    let mut errors = Vec::new();
-    while !reader.is_at_end() {
-        let error = unpack_one(&mut reader);
-        errors.push(error.ok_or(CommError::Malformed { from, what: "its errors" })?);
-    }
-    Ok(errors)
-}
-
-fn unpack_one(reader: &mut Reader<'_>) -> Option<RankError> {
-    let rank = Rank(reader.number()?);
-    let has_node = reader.number()? != 0;
-    let node = String::from_utf8_lossy(reader.bytes()?).into_owned();
-    let text = String::from_utf8_lossy(reader.bytes()?).into_owned();
-    Some(RankError { rank, node: has_node.then_some(node), text })
+    serde_json::from_slice(bytes).map_err(|_| CommError::Malformed { from, what: "its errors" })
 }
 
 /// The beginning of a text, so that the common error stays small.

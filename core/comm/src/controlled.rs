@@ -1,6 +1,6 @@
 //! A communicator of a thread beside the application's, which limits what that thread does, and may end it.
 
-use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, WaitControl};
 use scr_plugin_api::pace::{Account, Limits, Pace};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -83,10 +83,6 @@ impl Comm for Controlled {
 
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError> {
         self.comm.take(tag)
-    }
-
-    fn traffic(&self) -> Traffic {
-        self.comm.traffic()
     }
 
     fn inner(&self) -> Option<&dyn Comm> {

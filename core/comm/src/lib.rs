@@ -241,7 +241,9 @@ pub trait Comm {
     fn take(&self, tag: Tag) -> Result<Option<(Rank, Vec<u8>)>, CommError>;
 
     /// The traffic that this rank has sent so far.
-    fn traffic(&self) -> Traffic;
+    fn traffic(&self) -> Traffic {
+        self.inner().map(Comm::traffic).unwrap_or_default()
+    }
 
     /// The communicator that this one stands before, where there is one. It answers what this one does not answer itself.
     fn inner(&self) -> Option<&dyn Comm> {

@@ -354,14 +354,8 @@ impl Drop for SetComm<'_> {
 
 impl SetState {
     fn of(members: usize) -> Self {
-        Self {
-            sent: vec![0; members],
-            arrived: vec![0; members],
-            unclaimed: vec![0; members],
-            fins: vec![None; members],
-            ended: false,
-            broken: None,
-        }
+        let (none, fins) = (vec![0; members], vec![None; members]);
+        Self { sent: none.clone(), arrived: none.clone(), unclaimed: none, fins, ..Self::default() }
     }
 
     fn usable(&self) -> Result<(), SetError> {

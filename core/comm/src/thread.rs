@@ -37,28 +37,8 @@ pub struct Job {
 
 /// Why a run gave no results.
 #[derive(Debug, thiserror::Error)]
-pub enum RunError {
-    /// At least one rank panicked.
-    #[error("rank {rank} panicked: {text}{}", more(*.others))]
-    Panicked {
-        /// The first one.
-        rank: Rank,
-        /// Its message.
-        text: String,
-        /// How many panicked after it.
-        others: usize,
-    },
-    /// A thread could not be started.
-    #[error("cannot start a thread for rank {rank} of {ranks}")]
-    NoThread {
-        /// The first rank without one.
-        rank: Rank,
-        /// How many were wanted.
-        ranks: u32,
-        /// Why.
-        source: std::io::Error,
-    },
-}
+#[error("{0}")]
+pub struct RunError(String);
 
 /// One rank's end of the communicator. When it is dropped, the rank has ended.
 pub struct ThreadComm {
@@ -116,9 +96,11 @@ impl Job {
                 let rank_body = &rank_body;
                 match builder.stack_size(self.stack_bytes).spawn_scoped(scope, move || rank_body(rank)) {
                     Ok(thread) => threads.push(thread),
-                    Err(source) => {
+                    Err(error) => {
                         (rank.0..self.ranks).for_each(|missing| world.end(Rank(missing)));
-                        return Err(RunError::NoThread { rank, ranks: self.ranks, source });
+                        let ranks = self.ranks;
+                        let why = format!("cannot start a thread for rank {rank} of {ranks}: {error}");
+                        return Err(RunError(why));
                     }
                 }
             }
@@ -132,14 +114,8 @@ impl Job {
 
 impl ThreadComm {
     fn new(world: &Arc<World>, rank: Rank, buffered_bytes: usize) -> Self {
-        Self {
-            world: Arc::clone(world),
-            rank,
-            buffered_bytes,
-            traffic: Cell::default(),
-            awaited: Awaited::default(),
-            stands_for: None,
-        }
+        let (world, traffic, awaited) = (Arc::clone(world), Cell::default(), Awaited::default());
+        Self { world, rank, buffered_bytes, traffic, awaited, stands_for: None }
     }
 
     /// Each rank stands for the rank at its place in `ranks`, which are some ranks of a run in ascending order: for a command that
@@ -244,16 +220,11 @@ fn record_panic(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn An
 }
 
 fn panicked(panics: Vec<(Rank, String)>) -> RunError {
-    let others = panics.len().saturating_sub(1);
+    let more = match panics.len() {
+        0 | 1 => String::new(),
+        all => format!(" (and {} more ranks after it)", all - 1),
+    };
     let first = panics.into_iter().next();
     let (rank, text) = first.unwrap_or_else(|| (Rank(0), "its thread ended without a result".to_owned()));
-    RunError::Panicked { rank, text, others }
-}
-
-fn more(others: usize) -> String {
-    if others == 0 {
-        String::new()
-    } else {
-        format!(" (and {others} more ranks after it)")
-    }
+    RunError(format!("rank {rank} panicked: {text}{more}"))
 }

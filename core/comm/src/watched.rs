@@ -5,7 +5,7 @@
 //! minute (`SCR_LATE_SECS`) rank 0 asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself
 //! does not, the last rank asks. No other rank is disturbed: a rank that comes later takes the old questions then.
 
-use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, WaitControl};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -143,15 +143,9 @@ impl Watched {
         elapsed: impl Fn() -> Duration + 'static,
         say: impl Fn(&str) + 'static,
     ) -> Self {
-        let watch = Watch {
-            pace: Cell::default(),
-            elapsed: Box::new(elapsed),
-            say: Box::new(say),
-            name_of: RefCell::default(),
-            number: Cell::default(),
-            said: Cell::default(),
-            call: RefCell::default(),
-        };
+        let (pace, name_of, number, said, call) = Default::default();
+        let (elapsed, say) = (Box::new(elapsed), Box::new(say));
+        let watch = Watch { pace, elapsed, say, name_of, number, said, call };
         Self { comm, watch }
     }
 
@@ -264,10 +258,6 @@ impl Comm for Watched {
         self.comm.take(tag)
     }
 
-    fn traffic(&self) -> Traffic {
-        self.comm.traffic()
-    }
-
     fn inner(&self) -> Option<&dyn Comm> {
         Some(&*self.comm)
     }
@@ -330,10 +320,6 @@ mod tests {
             let mut come = self.come.borrow_mut();
             let is_there = come.front().is_some_and(|(at, ..)| *at <= self.seconds.get());
             Ok(if is_there { come.pop_front().map(|(_, from, bytes)| (from, bytes)) } else { None })
-        }
-
-        fn traffic(&self) -> Traffic {
-            Traffic::default()
         }
     }
 

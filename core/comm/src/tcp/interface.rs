@@ -1,5 +1,6 @@
 //! The address at which other nodes reach this process: `SCR_TCP_INTERFACE`.
 
+use crate::CommError;
 use nix::ifaddrs::getifaddrs;
 use nix::net::if_::InterfaceFlags;
 use std::net::{IpAddr, Ipv4Addr, ToSocketAddrs};
@@ -13,29 +14,13 @@ pub struct Address {
     pub ip: IpAddr,
 }
 
-/// Why no address of this machine is the wanted one.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum InterfaceError {
-    /// The text is neither the name of an interface nor a range of addresses that any interface is in.
-    #[error("SCR_TCP_INTERFACE={wanted} is neither a network interface of this node nor a range that one has an address in: there are {}", list(.there))]
-    NoSuch {
-        /// The value that was set.
-        wanted: String,
-        /// The interfaces.
-        there: Vec<Address>,
-    },
-    /// The system gives no list.
-    #[error("the network interfaces of this node cannot be listed: {0}")]
-    Unlisted(String),
-}
-
 /// The address of this machine that others are to use. `wanted` is the name of an interface, such as `ib0`, or a range, such as
 /// `10.1.0.0/16`. Without it, that of the host name counts, or else the first that is not a loopback; on a single node the
 /// loopback, which no other machine reaches.
 ///
 /// # Errors
-/// [`InterfaceError`].
-pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr, InterfaceError> {
+/// There is none that was asked for, or they cannot be listed.
+pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr, CommError> {
     let there = all()?;
     let Some(wanted) = wanted else {
         if is_alone {
@@ -55,15 +40,23 @@ pub fn choose(wanted: Option<&str>, host: &str, is_alone: bool) -> Result<IpAddr
     };
     // An interface may have several addresses: the link-local ones of IPv6 need a scope.
     let found = there.iter().filter(is_it).min_by_key(|address| address.ip.is_ipv6());
-    found.map(|address| address.ip).ok_or_else(|| InterfaceError::NoSuch { wanted: wanted.to_owned(), there })
+    found.map(|address| address.ip).ok_or_else(|| {
+        let there = list(&there);
+        let what = format!(
+            "SCR_TCP_INTERFACE={wanted} is neither a network interface of this node nor a range that one has an address in: there \
+             are {there}"
+        );
+        CommError::Socket { what }
+    })
 }
 
 /// The addresses of the interfaces that are up.
 ///
 /// # Errors
-/// [`InterfaceError::Unlisted`].
-pub fn all() -> Result<Vec<Address>, InterfaceError> {
-    let listed = getifaddrs().map_err(|error| InterfaceError::Unlisted(error.to_string()))?;
+/// They cannot be listed.
+pub fn all() -> Result<Vec<Address>, CommError> {
+    let unlisted = |error| format!("the network interfaces of this node cannot be listed: {error}");
+    let listed = getifaddrs().map_err(|error| CommError::Socket { what: unlisted(error) })?;
     let address = |found: nix::ifaddrs::InterfaceAddress| {
         let storage = found.address.filter(|_| found.flags.contains(InterfaceFlags::IFF_UP))?;
         let v4 = storage.as_sockaddr_in().map(|address| IpAddr::from(address.ip()));

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use scr_comm::collective::{all_reduce, barrier, in_turn, Op, Turn};
-use scr_comm::thread::{self, Job, RunError, ThreadComm};
+use scr_comm::thread::{self, Job, ThreadComm};
 use scr_comm::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, Tag, WaitControl};
 
 fn suite(job: &Job) {
@@ -139,7 +139,7 @@ fn a_rank_that_panics_is_named_with_its_text_and_holds_up_nobody() {
         barrier(&comm).unwrap();
     });
     let error = result.unwrap_err();
-    assert!(matches!(error, RunError::Panicked { rank: Rank(3), .. }), "{error}");
+    assert!(error.to_string().starts_with("rank 3 panicked: "), "{error}");
     assert!(error.to_string().starts_with("rank 3 panicked: disk on fire (and 4 more"), "{error}");
 }
 
