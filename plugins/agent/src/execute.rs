@@ -51,14 +51,8 @@ type Identity = (u64, i64, i64);
 impl Executor {
     /// One that has done nothing yet. All that its process does from now on counts as work.
     pub fn new(control: PathBuf, take_slot: Box<dyn TakeSlot>) -> Self {
-        Self {
-            control,
-            take_slot,
-            pace: Arc::new(Pace::of_process()),
-            stopped: AtomicBool::default(),
-            looks: Mutex::default(),
-            known: Mutex::default(),
-        }
+        let (stopped, looks, known) = Default::default();
+        Self { control, take_slot, pace: Arc::new(Pace::of_process()), stopped, looks, known }
     }
 
     /// Executes transfers in so many threads of a scope until it is [stopped](Self::stop), or in fewer if the system gives no
@@ -100,7 +94,7 @@ impl Executor {
 
     /// Executes one transfer after another, until it is stopped.
     fn work(&self) {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         while let Some((transfer, control)) = self.wait_for_work() {
             match transfer.slots.clone() {
                 None => self.execute(transfer, &control, &mut buffer),

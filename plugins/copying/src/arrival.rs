@@ -3,7 +3,7 @@
 use crate::file::{io_error, open_destination, open_source};
 use crate::CopyError;
 use rustix::fs::{fsync, Mode, OFlags};
-use scr_plugin_api::{uninterrupted, CopyItem};
+use scr_plugin_api::{uninterrupted, CopyItem, PluginError};
 use std::fs::{File, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
@@ -32,15 +32,13 @@ pub fn confirm(item: &CopyItem, mode: u32) -> Result<(), CopyError> {
         .map_err(|errno| io_error("opening", path, 0)(errno.into()))?;
     let found = file.metadata().map_err(io_error("examining", path, 0))?;
     if !found.is_file() || found.len() != item.bytes {
-        let (expected, found) = (item.bytes, found.len());
-        return Err(CopyError::Unfinished { path: path.clone(), expected, found });
+        let (path, expected, found) = (path.display(), item.bytes, found.len());
+        let text = format!("{path} has {found} bytes of {expected}: it was not copied to its end");
+        return Err(PluginError::io(text).into());
     }
     if found.permissions().mode() & 0o777 != mode {
-        file.set_permissions(Permissions::from_mode(mode)).map_err(io_error(
-            "setting the permissions of",
-            path,
-            0,
-        ))?;
+        let set = file.set_permissions(Permissions::from_mode(mode));
+        set.map_err(io_error("setting the permissions of", path, 0))?;
     }
     uninterrupted(|| Ok(fsync(&file)?)).map_err(io_error("syncing", path, 0))
 }
@@ -63,7 +61,8 @@ mod tests {
         fs::set_permissions(&item.destination, Permissions::from_mode(0o640)).unwrap();
         let mode = prepare(&item).unwrap();
         assert_eq!((mode, fs::read(&item.destination).unwrap().len()), (0o640, 0));
-        assert!(matches!(confirm(&item, mode), Err(CopyError::Unfinished { expected: 5, found: 0, .. })));
+        let unfinished = confirm(&item, mode).unwrap_err().to_string();
+        assert!(unfinished.ends_with("has 0 bytes of 5: it was not copied to its end"), "{unfinished}");
         // The copy creates it again.
         fs::remove_file(&item.destination).unwrap();
         assert!(matches!(confirm(&item, mode), Err(CopyError::Io { action: "opening", .. })));
@@ -76,7 +75,7 @@ mod tests {
     fn a_source_that_is_not_as_recorded_touches_no_destination() {
         let folder = tempfile::TempDir::new().unwrap();
         let item = item(folder.path(), 5);
-        assert!(matches!(prepare(&item), Err(CopyError::Missing { .. })));
+        assert!(prepare(&item).unwrap_err().to_string().contains("is not there"));
         fs::write(&item.source, "1234").unwrap();
         assert!(matches!(prepare(&item), Err(CopyError::WrongSize { found: 4, .. })));
         assert!(!item.destination.exists());

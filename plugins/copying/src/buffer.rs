@@ -21,11 +21,6 @@ impl Default for Buffer {
 }
 
 impl Buffer {
-    /// A buffer that holds no memory yet, for the thread that calls this.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// The account of its thread.
     pub(crate) fn account(&mut self) -> &mut Account {
         &mut self.account
@@ -57,7 +52,7 @@ mod tests {
 
     #[test]
     fn a_block_is_aligned_and_as_long_as_asked() {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         for len in [0, 1, 4096, 10, 1 << 20] {
             let block = buffer.block(len).unwrap();
             assert_eq!(block.len(), len);

@@ -8,20 +8,9 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CopyError {
-    /// There is no source.
-    #[error("the file to copy, {}, is not there: {cause}", path.display())]
-    Missing {
-        /// The source.
-        path: PathBuf,
-        /// The error of the system.
-        cause: io::Error,
-    },
-    /// The source is there, but is no regular file.
-    #[error("the file to copy, {}, is not a regular file", path.display())]
-    NotAFile {
-        /// The source.
-        path: PathBuf,
-    },
+    /// What is to be copied, or what lies at its destination, is not what it should be.
+    #[error(transparent)]
+    Unfit(#[from] PluginError),
     /// The source is longer or shorter than it must be, from the start or since it was opened.
     #[error("the file to copy, {}, has {found} bytes where {expected} were recorded", path.display())]
     WrongSize {
@@ -31,24 +20,6 @@ pub enum CopyError {
         expected: u64,
         /// How many there are.
         found: u64,
-    },
-    /// The destination is shorter or longer than what was to be copied.
-    #[error("{} has {found} bytes of {expected}: it was not copied to its end", path.display())]
-    Unfinished {
-        /// The destination.
-        path: PathBuf,
-        /// How many bytes there must be.
-        expected: u64,
-        /// How many there are.
-        found: u64,
-    },
-    /// Source and destination are one file.
-    #[error("{} and {} are the same file, which copying would empty", source_path.display(), path.display())]
-    SameFile {
-        /// The source.
-        source_path: PathBuf,
-        /// The destination.
-        path: PathBuf,
     },
     /// A call of the system failed.
     #[error("{action} {} failed at byte {offset}: {cause}", path.display())]
@@ -82,9 +53,9 @@ impl CopyError {
     /// distinguish it from a failure that may pass.
     pub fn kind(&self) -> PluginErrorKind {
         match self {
-            Self::Missing { .. } | Self::NotAFile { .. } | Self::WrongSize { .. } => PluginErrorKind::Corrupt,
-            Self::SameFile { .. } => PluginErrorKind::Refused,
-            Self::Io { .. } | Self::Unfinished { .. } => PluginErrorKind::Io,
+            Self::Unfit(error) => error.kind,
+            Self::WrongSize { .. } => PluginErrorKind::Corrupt,
+            Self::Io { .. } => PluginErrorKind::Io,
             Self::Cancelled { .. } => PluginErrorKind::Cancelled,
         }
     }
@@ -106,29 +77,9 @@ mod tests {
         let cause = || io::Error::from_raw_os_error(28);
         let cases = [
             (
-                CopyError::Missing { path: path.clone(), cause: io::Error::from_raw_os_error(2) },
-                PluginErrorKind::Corrupt,
-                "the file to copy, /pfs/out, is not there: No such file or directory (os error 2)",
-            ),
-            (
-                CopyError::NotAFile { path: path.clone() },
-                PluginErrorKind::Corrupt,
-                "the file to copy, /pfs/out, is not a regular file",
-            ),
-            (
                 CopyError::WrongSize { path: path.clone(), expected: 5, found: 3 },
                 PluginErrorKind::Corrupt,
                 "the file to copy, /pfs/out, has 3 bytes where 5 were recorded",
-            ),
-            (
-                CopyError::Unfinished { path: path.clone(), expected: 5, found: 3 },
-                PluginErrorKind::Io,
-                "/pfs/out has 3 bytes of 5: it was not copied to its end",
-            ),
-            (
-                CopyError::SameFile { source_path: "/cache/in".into(), path: path.clone() },
-                PluginErrorKind::Refused,
-                "/cache/in and /pfs/out are the same file, which copying would empty",
             ),
             (
                 CopyError::Io { action: "writing", path: path.clone(), offset: 4096, cause: cause() },

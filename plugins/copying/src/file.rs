@@ -8,7 +8,9 @@
 use crate::{Buffer, Control, CopyError};
 use crc32fast::Hasher;
 use rustix::fs::{copy_file_range, fadvise, fsync, ftruncate, Advice, Mode, OFlags};
-use scr_plugin_api::{above_standard, repeat, uninterrupted, with_limit, write_all, CopyItem, Handle};
+use scr_plugin_api::{
+    above_standard, repeat, uninterrupted, with_limit, write_all, CopyItem, Handle, PluginError,
+};
 use std::fs::File;
 use std::io;
 use std::num::NonZeroU64;
@@ -137,11 +139,10 @@ pub(crate) fn open_source(item: &CopyItem) -> Result<Handle<File>, CopyError> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty()).map(File::from).map_err(|errno| {
         let cause = io::Error::from(errno);
-        if cause.kind() == io::ErrorKind::NotFound {
-            CopyError::Missing { path: path.clone(), cause }
-        } else {
-            CopyError::Io { action: "opening", path: path.clone(), offset: 0, cause }
+        if cause.kind() != io::ErrorKind::NotFound {
+            return io_error("opening", path, 0)(cause);
         }
+        PluginError::corrupt(format!("the file to copy, {}, is not there: {cause}", path.display())).into()
     })?;
     check_source(&file, item)?;
     Handle::new(file).map_err(io_error("examining", path, 0))
@@ -151,7 +152,8 @@ fn check_source(file: &File, item: &CopyItem) -> Result<(), CopyError> {
     let path = &item.source;
     let found = file.metadata().map_err(io_error("examining", path, 0))?;
     if !found.is_file() {
-        return Err(CopyError::NotAFile { path: path.clone() });
+        let text = format!("the file to copy, {}, is not a regular file", path.display());
+        return Err(PluginError::corrupt(text).into());
     }
     if found.len() != item.bytes {
         return Err(CopyError::WrongSize { path: path.clone(), expected: item.bytes, found: found.len() });
@@ -179,7 +181,9 @@ pub(crate) fn open_destination(
     let here = file.metadata().map_err(io_error("examining", path, 0))?;
     let there = source.get().and_then(File::metadata).map_err(io_error("examining", &item.source, 0))?;
     if (here.dev(), here.ino()) == (there.dev(), there.ino()) {
-        return Err(CopyError::SameFile { source_path: item.source.clone(), path: path.clone() });
+        let (source, path) = (item.source.display(), path.display());
+        let text = format!("{source} and {path} are the same file, which copying would empty");
+        return Err(PluginError::refused(text).into());
     }
     if here.is_file() && here.len() < keep {
         return Err(CopyError::WrongSize { path: path.clone(), expected: keep, found: here.len() });
@@ -236,11 +240,8 @@ impl Copier<'_> {
         if self.has_holes {
             // It may end with one.
             let destination = self.destination(len)?;
-            uninterrupted(|| Ok(ftruncate(destination, len)?)).map_err(io_error(
-                "extending",
-                &self.item.destination,
-                len,
-            ))?;
+            let extended = uninterrupted(|| Ok(ftruncate(destination, len)?));
+            extended.map_err(io_error("extending", &self.item.destination, len))?;
         }
         self.write_out(len, 1);
         check_source(self.source(len)?, self.item)
@@ -297,12 +298,8 @@ impl Copier<'_> {
         let source = self.source(offset)?;
         let count = match uninterrupted(|| source.read_at(block, offset)) {
             Ok(0) => {
-                let item = self.item;
-                return Err(CopyError::WrongSize {
-                    path: item.source.clone(),
-                    expected: item.bytes,
-                    found: offset,
-                });
+                let (path, expected) = (self.item.source.clone(), self.item.bytes);
+                return Err(CopyError::WrongSize { path, expected, found: offset });
             }
             Ok(count) => count,
             Err(cause) => return Err(io_error("reading", &self.item.source, offset)(cause)),

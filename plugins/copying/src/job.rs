@@ -6,7 +6,7 @@
 use crate::file::Written;
 use crate::{copy_part, Buffer, Control, CopyError, How, Part};
 use scr_plugin_api::pace::Pace;
-use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError, PluginErrorKind};
+use scr_plugin_api::{held, CopyItem, CopyJob, CopyState, PluginError};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
@@ -34,13 +34,8 @@ struct JobState {
 impl Job {
     /// A job on which nobody has worked yet. No faster than this.
     pub fn new(order: CopyJob, pace: Arc<Pace>) -> Self {
-        let state = JobState {
-            next: 0,
-            workers: 0,
-            crcs: vec![None; order.items.len()],
-            failure: None,
-            ended: order.items.is_empty(),
-        };
+        let (crcs, ended) = (vec![None; order.items.len()], order.items.is_empty());
+        let state = JobState { next: 0, workers: 0, crcs, failure: None, ended };
         Self { order, control: Control::paced(pace), state: Mutex::new(state), ended: Condvar::new() }
     }
 
@@ -56,15 +51,11 @@ impl Job {
             return;
         }
         let outcome = catch_unwind(AssertUnwindSafe(|| self.copy_items(buffer)));
-        self.leave(match outcome {
-            Ok(outcome) => outcome,
-            Err(_) => {
-                let token = &self.order.token;
-                Err(PluginError::fault(format!(
-                    "copying job {token} panicked, which is an error in the transport"
-                )))
-            }
-        });
+        self.leave(outcome.unwrap_or_else(|_| {
+            let token = &self.order.token;
+            let text = format!("copying job {token} panicked, which is an error in the transport");
+            Err(PluginError::fault(text))
+        }));
     }
 
     /// How far it is.
@@ -192,12 +183,9 @@ impl Job {
     }
 
     fn cancelled(&self) -> PluginError {
-        match self.order.items.first() {
-            Some(item) => {
-                CopyError::Cancelled { path: item.destination.clone(), offset: self.control.done() }.into()
-            }
-            None => PluginError::new(PluginErrorKind::Cancelled, "copying was cancelled"),
-        }
+        // A job without items has ended from the start.
+        let path = self.order.items.first().map(|item| item.destination.clone()).unwrap_or_default();
+        CopyError::Cancelled { path, offset: self.control.done() }.into()
     }
 }
 
@@ -207,6 +195,7 @@ const MOST_UNSYNCED: usize = 32;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use scr_plugin_api::PluginErrorKind;
     use std::fs;
     use std::path::Path;
     use tempfile::TempDir;
@@ -228,7 +217,7 @@ mod tests {
         let job = job_of(folder.path(), 100);
         std::thread::scope(|scope| {
             for _ in 0..5 {
-                scope.spawn(|| job.work(&mut Buffer::new()));
+                scope.spawn(|| job.work(&mut Buffer::default()));
             }
             assert_eq!(job.wait(), CopyState::Done);
         });
@@ -246,7 +235,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let job = job_of(folder.path(), 3);
         fs::remove_file(folder.path().join("in.1")).unwrap();
-        job.work(&mut Buffer::new());
+        job.work(&mut Buffer::default());
         let CopyState::Failed(error) = job.poll() else { panic!("the job should have failed") };
         assert_eq!(error.kind, PluginErrorKind::Corrupt);
         assert!(error.text.contains("in.1"), "{error}");
@@ -260,7 +249,7 @@ mod tests {
         let folder = TempDir::new().unwrap();
         let job = job_of(folder.path(), 3);
         job.cancel();
-        job.work(&mut Buffer::new());
+        job.work(&mut Buffer::default());
         assert!(matches!(job.wait(), CopyState::Failed(error) if error.kind == PluginErrorKind::Cancelled));
         assert!(!folder.path().join("out.0").exists());
     }
@@ -269,7 +258,7 @@ mod tests {
     fn cancelling_what_is_done_changes_nothing() {
         let folder = TempDir::new().unwrap();
         let job = job_of(folder.path(), 2);
-        job.work(&mut Buffer::new());
+        job.work(&mut Buffer::default());
         job.cancel();
         assert_eq!(job.poll(), CopyState::Done);
     }

@@ -28,5 +28,5 @@ pub use copying::{Copying, Workers};
 pub use error::CopyError;
 pub use file::{copy_part, How, Part, Written};
 pub use job::Job;
-pub use jobs::{check_order, forget_oldest, Jobs};
+pub use jobs::{check_order, forget_oldest};
 pub use pool::Pool;

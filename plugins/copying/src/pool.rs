@@ -33,11 +33,6 @@ impl Pool {
     pub fn new(most_threads: usize) -> Self {
         Self { most_threads: most_threads.max(1), shared: Arc::default() }
     }
-
-    /// The most threads that it may have at a time.
-    pub fn most_threads(&self) -> usize {
-        self.most_threads
-    }
 }
 
 impl Workers for Pool {
@@ -73,7 +68,7 @@ impl Drop for Pool {
 
 impl Shared {
     fn work(&self) {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         while let Some(job) = self.next_job() {
             job.work(&mut buffer);
         }

@@ -18,7 +18,7 @@ pub struct Caller;
 
 impl Workers for Caller {
     fn take(&self, job: &Arc<Job>) -> io::Result<()> {
-        job.work(&mut Buffer::new());
+        job.work(&mut Buffer::default());
         Ok(())
     }
 }

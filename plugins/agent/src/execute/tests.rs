@@ -85,7 +85,7 @@ fn no_more_transfers_are_begun_at_a_time_than_allowed() {
     let begun: Vec<_> = (0..3).map(|_| executor.take()).collect();
     assert_eq!(begun.iter().flatten().count(), 2);
     let (first, control) = begun.into_iter().flatten().next().unwrap();
-    executor.execute(first, &control, &mut Buffer::new());
+    executor.execute(first, &control, &mut Buffer::default());
     assert!(executor.take().is_some() && executor.take().is_none());
 }
 

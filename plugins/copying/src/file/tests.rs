@@ -26,7 +26,7 @@ impl Folder {
 }
 
 fn copy(item: &CopyItem, block: u64, crc: bool) -> Result<Option<u32>, CopyError> {
-    copy_part(item, How::new(block, crc), &Control::default(), &mut Buffer::new(), Part::WHOLE)?
+    copy_part(item, How::new(block, crc), &Control::default(), &mut Buffer::default(), Part::WHOLE)?
         .sync(|| unreachable!())
 }
 
@@ -90,7 +90,7 @@ fn data_that_the_file_system_takes_for_a_hole_is_copied() {
         let folder = Folder::new();
         let (item, control) = (folder.with(&pattern(len)), Control::default());
         let mut copier = Copier { has_holes: true, ..copier(&item, &control, None) };
-        copier.run(Part::WHOLE, &mut Buffer::new()).unwrap();
+        copier.run(Part::WHOLE, &mut Buffer::default()).unwrap();
         assert!(fs::read(&item.destination).unwrap() == pattern(len), "{len} bytes");
     }
 }
@@ -119,7 +119,7 @@ fn a_source_that_grows_or_shrinks_under_way_is_found_out() {
             let control = Control::default();
             let mut copier = copier(&item, &control, way);
             OpenOptions::new().write(true).open(&item.source).unwrap().set_len(len).unwrap();
-            let error = copier.run(Part::WHOLE, &mut Buffer::new()).unwrap_err();
+            let error = copier.run(Part::WHOLE, &mut Buffer::default()).unwrap_err();
             assert!(matches!(error, CopyError::WrongSize { found: f, .. } if f == found), "{error}");
         }
     }
@@ -164,7 +164,7 @@ fn all_bytes_arrive_despite_partial_or_refused_kernel_copies() {
         let folder = Folder::new();
         let bytes = pattern(50_001);
         let (item, control) = (folder.with(&bytes), Control::default());
-        copier(&item, &control, Some(way)).run(Part::WHOLE, &mut Buffer::new()).unwrap();
+        copier(&item, &control, Some(way)).run(Part::WHOLE, &mut Buffer::default()).unwrap();
         assert!(fs::read(&item.destination).unwrap() == bytes, "way {place}");
         assert_eq!(control.done(), 50_001, "way {place}");
     }
@@ -180,32 +180,33 @@ fn the_kernel_copies_where_no_checksum_is_asked_and_is_asked_once_where_it_refus
         ASKED.set(ASKED.get() + 1);
         Err(Errno::XDEV)
     };
-    copier(&item, &Control::default(), Some(refusing)).run(Part::WHOLE, &mut Buffer::new()).unwrap();
+    copier(&item, &Control::default(), Some(refusing)).run(Part::WHOLE, &mut Buffer::default()).unwrap();
     assert_eq!(ASKED.get(), 1);
     let used = |crc| {
-        let mut buffer = Buffer::new();
+        let mut buffer = Buffer::default();
         copy_part(&item, How::new(4096, crc), &Control::default(), &mut buffer, Part::WHOLE)
             .unwrap()
             .sync(|| unreachable!())
             .unwrap();
         format!("{buffer:?}")
     };
-    assert_eq!(used(false), format!("{:?}", Buffer::new()), "nothing was read into memory");
-    assert_ne!(used(true), format!("{:?}", Buffer::new()));
+    assert_eq!(used(false), format!("{:?}", Buffer::default()), "nothing was read into memory");
+    assert_ne!(used(true), format!("{:?}", Buffer::default()));
 }
 
 #[test]
 fn a_source_that_is_no_file_is_refused_without_waiting() {
     let folder = Folder::new();
-    assert!(matches!(copy(&folder.item(0), 0, true), Err(CopyError::Missing { .. })));
+    let text = |item: &CopyItem| copy(item, 0, true).unwrap_err().to_string();
+    assert!(text(&folder.item(0)).contains("is not there"));
     let item = CopyItem { source: folder.0.path().to_path_buf(), ..folder.item(0) };
-    assert!(matches!(copy(&item, 0, true), Err(CopyError::NotAFile { .. })));
+    assert!(text(&item).ends_with("is not a regular file"));
     let item = CopyItem { source: "/dev/zero".into(), ..folder.item(0) };
-    assert!(matches!(copy(&item, 0, true), Err(CopyError::NotAFile { .. })));
+    assert!(text(&item).ends_with("is not a regular file"));
     let fifo = folder.0.path().join("fifo");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
     let item = CopyItem { source: fifo.clone(), ..folder.item(0) };
-    assert!(matches!(copy(&item, 0, true), Err(CopyError::NotAFile { .. })));
+    assert!(text(&item).ends_with("is not a regular file"));
     let item = CopyItem { destination: fifo, ..folder.with(b"x") };
     assert!(matches!(copy(&item, 0, true), Err(CopyError::Io { action: "creating", .. })));
 }
@@ -215,7 +216,7 @@ fn a_file_is_never_copied_onto_itself() {
     let folder = Folder::new();
     let item = folder.with(b"precious");
     fs::hard_link(&item.source, &item.destination).unwrap();
-    assert!(matches!(copy(&item, 0, false), Err(CopyError::SameFile { .. })));
+    assert!(copy(&item, 0, false).unwrap_err().to_string().contains("are the same file"));
     assert_eq!(fs::read(&item.source).unwrap(), b"precious");
 }
 
@@ -266,7 +267,7 @@ fn a_cancelled_copy_touches_nothing() {
     let control = Control::default();
     control.cancel();
     let error =
-        copy_part(&item, How::new(4096, true), &control, &mut Buffer::new(), Part::WHOLE).unwrap_err();
+        copy_part(&item, How::new(4096, true), &control, &mut Buffer::default(), Part::WHOLE).unwrap_err();
     assert!(matches!(error, CopyError::Cancelled { offset: 0, .. }));
     assert!(!item.destination.exists());
 }
@@ -276,7 +277,8 @@ fn progress_counts_every_byte_once() {
     let folder = Folder::new();
     let item = folder.with(&pattern(70_000));
     let control = Control::default();
-    let written = copy_part(&item, How::new(4096, false), &control, &mut Buffer::new(), Part::WHOLE).unwrap();
+    let written =
+        copy_part(&item, How::new(4096, false), &control, &mut Buffer::default(), Part::WHOLE).unwrap();
     assert_eq!(control.done(), 70_000);
     written.sync(|| unreachable!()).unwrap();
 }
@@ -293,7 +295,7 @@ fn a_file_copied_in_parts_is_the_same_and_so_is_its_checksum() {
         let mut crc = None;
         for (from, to) in [(0, 1), (1, 70_000), (70_000, u64::MAX)] {
             let part = Part { from, crc: crc.unwrap_or(0), to };
-            crc = copy_part(&item, how, &Control::default(), &mut Buffer::new(), part)
+            crc = copy_part(&item, how, &Control::default(), &mut Buffer::default(), part)
                 .unwrap()
                 .sync(|| unreachable!())
                 .unwrap();
@@ -315,7 +317,7 @@ fn parts_may_begin_and_end_in_holes() {
     let mut crc = 0;
     for (from, to) in [(0, 1 << 20), (1 << 20, 3 << 20), (3 << 20, 4 << 20)] {
         let part = Part { from, crc, to };
-        let written = copy_part(&item, how, &Control::default(), &mut Buffer::new(), part).unwrap();
+        let written = copy_part(&item, how, &Control::default(), &mut Buffer::default(), part).unwrap();
         crc = written.sync(|| unreachable!()).unwrap().unwrap();
     }
     let bytes = fs::read(&item.source).unwrap();
@@ -330,7 +332,7 @@ fn a_part_does_not_go_on_where_its_beginning_is_gone() {
     fs::write(&item.destination, pattern(99)).unwrap();
     let part = Part { from: 100, crc: 0, to: 1000 };
     let error =
-        copy_part(&item, How::new(0, true), &Control::default(), &mut Buffer::new(), part).unwrap_err();
+        copy_part(&item, How::new(0, true), &Control::default(), &mut Buffer::default(), part).unwrap_err();
     assert!(matches!(error, CopyError::WrongSize { expected: 100, found: 99, .. }), "{error}");
 }
 
@@ -352,7 +354,7 @@ fn a_file_of_the_application_that_has_the_number_of_one_that_is_copied_is_left_a
             let mut given = unsafe { OwnedFd::from_raw_fd(number) };
             rustix::io::dup2(&of_application, &mut given).unwrap();
             let _ = given.into_raw_fd();
-            let error = copier.run(Part::WHOLE, &mut Buffer::new()).unwrap_err().to_string();
+            let error = copier.run(Part::WHOLE, &mut Buffer::default()).unwrap_err().to_string();
             assert!(
                 error.contains("was closed by somebody else, and its number stands for another file"),
                 "{error}"
