@@ -55,34 +55,22 @@ pub(crate) fn read(connection: &mut Conn, query: &LogQuery) -> Result<Vec<LogEnt
 
 /// The condition on a row, and the values in it.
 fn condition(query: &LogQuery) -> (String, Vec<Value>) {
-    let (mut all, mut values) = (vec!["TRUE".to_owned()], Vec::new());
-    let mut add = |text: String, given: Vec<Value>| {
-        all.push(text);
-        values.extend(given);
+    let equal = |column: &str, text: &Option<String>| {
+        Some((format!("{column} = ?"), vec![Value::from(text.as_ref()?)]))
     };
-    if let Some(prefix) = &query.prefix {
-        add("e.`prefix` = ?".to_owned(), vec![Value::from(prefix)]);
-    }
-    if let Some(job) = &query.job_id {
-        add("e.`jobid` = ?".to_owned(), vec![Value::from(job)]);
-    }
-    if let Some(dataset) = &query.dataset {
-        // A number as text: a name counts as the number 0 otherwise.
+    let time =
+        |order: &str, micros: Option<u64>| Some((format!("{MICROS} {order} ?"), vec![Value::from(micros?)]));
+    let dataset = query.dataset.as_ref().map(|dataset| {
         let either = "(CAST(e.`dset_id` AS CHAR) = ? OR e.`dset_name` = ?)";
-        add(either.to_owned(), vec![Value::from(dataset), Value::from(dataset)]);
-    }
-    if let Some(since) = query.since {
-        add(format!("{MICROS} >= ?"), vec![Value::from(since)]);
-    }
-    if let Some(until) = query.until {
-        add(format!("{MICROS} < ?"), vec![Value::from(until)]);
-    }
-    if !query.names.is_empty() {
-        let places = vec!["?"; query.names.len()].join(", ");
-        let names = query.names.iter().map(|name| Value::from(name.to_ascii_uppercase()));
-        add(format!("UPPER(t.`name`) IN ({places})"), names.collect());
-    }
-    (all.join(" AND "), values)
+        (either.to_owned(), vec![Value::from(dataset); 2])
+    });
+    let names: Vec<_> = query.names.iter().map(|name| Value::from(name.to_ascii_uppercase())).collect();
+    let places = vec!["?"; names.len()].join(", ");
+    let named = (!names.is_empty()).then(|| (format!("UPPER(t.`name`) IN ({places})"), names));
+    let (prefix, job) = (equal("e.`prefix`", &query.prefix), equal("e.`jobid`", &query.job_id));
+    let all = [prefix, job, dataset, time(">=", query.since), time("<", query.until), named];
+    let (texts, values): (Vec<_>, Vec<_>) = all.into_iter().flatten().unzip();
+    (format!("TRUE{}", texts.iter().map(|text| format!(" AND {text}")).collect::<String>()), values.concat())
 }
 
 fn entry(source: &Source, mut row: Row) -> Result<LogEntry, DatabaseError> {

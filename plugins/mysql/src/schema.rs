@@ -2,24 +2,24 @@
 //! SCR does not have come after them and may be empty. A database of C SCR is kept: it gets the missing columns, and its rows
 //! stay.
 
-use super::server::{DatabaseError, Server};
+use super::server::{DatabaseError, Server, NO_SUCH_DATABASE};
 use mysql::prelude::Queryable;
 use mysql::Conn;
 
-/// A table, with the columns of C SCR and those added to them.
+/// A table, with the columns of C SCR, but for the number of a row, and those added to them.
 struct Table {
     name: &'static str,
-    columns: &'static [(&'static str, &'static str)],
+    columns: &'static str,
     added: &'static [&'static [(&'static str, &'static str)]],
     keys: &'static str,
 }
 
-const ID: (&str, &str) = ("id", "INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY");
+const ID: &str = "`id` INT UNSIGNED NOT NULL AUTO_INCREMENT PRIMARY KEY";
 
 /// Numbers for names: of events and transfers, of users, of jobs.
 const fn names(name: &'static str) -> Table {
-    const COLUMNS: &[(&str, &str)] = &[ID, ("name", "VARCHAR(512) NOT NULL")];
-    Table { name, columns: COLUMNS, added: &[], keys: "UNIQUE INDEX `name` (`name`)" }
+    let keys = "UNIQUE INDEX `name` (`name`)";
+    Table { name, columns: "`name` VARCHAR(512) NOT NULL", added: &[], keys }
 }
 
 /// The further columns of every entry: when it was made to the microsecond, by which allocation, where, for which prefix
@@ -43,47 +43,23 @@ const TABLES: &[Table] = &[
     // The runs of a user under one name are one job.
     Table {
         name: "jobs",
-        columns: &[
-            ID,
-            ("username_id", "INT UNSIGNED NOT NULL"),
-            ("jobname_id", "INT UNSIGNED NOT NULL"),
-            ("start", "DATETIME NOT NULL"),
-        ],
+        columns: "`username_id` INT UNSIGNED NOT NULL, `jobname_id` INT UNSIGNED NOT NULL, `start` DATETIME NOT NULL",
         added: &[],
         keys: "UNIQUE INDEX `name` (`username_id`, `jobname_id`)",
     },
     Table {
         name: "transfers",
-        columns: &[
-            ID,
-            ("job_id", "INT UNSIGNED NOT NULL"),
-            ("type_id", "INT UNSIGNED NOT NULL"),
-            ("dset_id", "INT UNSIGNED NOT NULL"),
-            ("dset_name", "VARCHAR(1024) NOT NULL"),
-            ("start", "DATETIME NOT NULL"),
-            ("end", "DATETIME NOT NULL"),
-            ("secs", "DOUBLE NOT NULL"),
-            ("bytes", "DOUBLE NOT NULL"),
-            ("files", "INT UNSIGNED NOT NULL"),
-            ("bw", "DOUBLE NOT NULL"),
-            ("from", "BLOB NOT NULL"),
-            ("to", "BLOB NOT NULL"),
-        ],
+        columns: "`job_id` INT UNSIGNED NOT NULL, `type_id` INT UNSIGNED NOT NULL, `dset_id` INT UNSIGNED NOT NULL, \
+                  `dset_name` VARCHAR(1024) NOT NULL, `start` DATETIME NOT NULL, `end` DATETIME NOT NULL, \
+                  `secs` DOUBLE NOT NULL, `bytes` DOUBLE NOT NULL, `files` INT UNSIGNED NOT NULL, `bw` DOUBLE NOT NULL, \
+                  `from` BLOB NOT NULL, `to` BLOB NOT NULL",
         added: &[OF_ENTRY],
         keys: ENTRY_KEYS,
     },
     Table {
         name: "events",
-        columns: &[
-            ID,
-            ("job_id", "INT UNSIGNED NOT NULL"),
-            ("type_id", "INT UNSIGNED NOT NULL"),
-            ("dset_id", "INT UNSIGNED NULL"),
-            ("dset_name", "VARCHAR(1024) NULL"),
-            ("start", "DATETIME NULL"),
-            ("secs", "DOUBLE NULL"),
-            ("note", "BLOB NULL"),
-        ],
+        columns: "`job_id` INT UNSIGNED NOT NULL, `type_id` INT UNSIGNED NOT NULL, `dset_id` INT UNSIGNED NULL, \
+                  `dset_name` VARCHAR(1024) NULL, `start` DATETIME NULL, `secs` DOUBLE NULL, `note` BLOB NULL",
         added: &[OF_ENTRY, &[("procs", "INT UNSIGNED NULL"), ("nodes", "INT UNSIGNED NULL")]],
         keys: ENTRY_KEYS,
     },
@@ -93,7 +69,7 @@ const TABLES: &[Table] = &[
 pub(crate) fn prepare(server: &Server) -> Result<Vec<String>, DatabaseError> {
     let mut done = Vec::new();
     let mut connection = match server.connect() {
-        Err(error) if error.is_no_such_database() => {
+        Err(error) if error.code() == Some(NO_SUCH_DATABASE) => {
             let name = server.database.replace('`', "``");
             server
                 .connect_without_database()?
@@ -136,14 +112,11 @@ impl Table {
     }
 
     fn creation(&self) -> String {
-        let columns = self.columns.iter().chain(self.added.iter().copied().flatten());
-        let columns: Vec<_> = columns.map(|(name, kind)| format!("`{name}` {kind}")).collect();
-        // Names that differ in case only are different names.
+        let Self { name, columns, keys, .. } = self;
+        let added = self.added.iter().copied().flatten();
+        let added: String = added.map(|(name, kind)| format!("`{name}` {kind}, ")).collect();
         format!(
-            "CREATE TABLE IF NOT EXISTS `{}` ({}, {}) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin",
-            self.name,
-            columns.join(", "),
-            self.keys
+            "CREATE TABLE IF NOT EXISTS `{name}` ({ID}, {columns}, {added}{keys}) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
         )
     }
 }

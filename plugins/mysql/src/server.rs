@@ -45,21 +45,17 @@ pub(crate) enum DatabaseError {
 }
 
 /// Errors of the server that are handled, by their numbers.
-const NO_SUCH_DATABASE: u16 = 1049;
+pub(crate) const NO_SUCH_DATABASE: u16 = 1049;
 const NO_SUCH_COLUMN: u16 = 1054;
 const NO_SUCH_TABLE: u16 = 1146;
 const DENIED: &[u16] = &[1044, 1045, 1142, 1698];
 
 impl DatabaseError {
-    fn code(&self) -> Option<u16> {
+    pub(crate) fn code(&self) -> Option<u16> {
         match self {
             Self::MySql(mysql::Error::MySqlError(error)) => Some(error.code),
             _ => None,
         }
-    }
-
-    pub(crate) fn is_no_such_database(&self) -> bool {
-        self.code() == Some(NO_SUCH_DATABASE)
     }
 }
 
