@@ -14,7 +14,7 @@ pub(super) fn in_protect(kit: &mut Kit<'_>) -> Tried {
     for data in kinds(kit) {
         let Some(set) = kit.set(data).ok() else { continue };
         let clean_run = kit.call(&set, Call::Protect);
-        each_death(kit, &set, Call::Protect, &clean_run.calls)?;
+        each_death(kit, &set, Call::Protect, &clean_run.each(|record| record.calls))?;
     }
     Some(())
 }
@@ -29,7 +29,7 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) -> Tried {
             continue;
         };
         let clean_run = kit.call(&lost, call);
-        each_death(kit, &lost, call, &clean_run.calls)?;
+        each_death(kit, &lost, call, &clean_run.each(|record| record.calls))?;
         super::losses::comes_back(kit, &set, &lost.lost)?;
     }
     Some(())
@@ -48,7 +48,7 @@ pub(super) fn cancelled(kit: &mut Kit<'_>) -> Tried {
 }
 
 fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) -> Tried {
-    let progress = kit.call(set, call).progress;
+    let progress = kit.call(set, call).each(|record| record.progress);
     let member = progress.iter().position(|&times| times > 0);
     let Some(member) = member else {
         if set.members.iter().any(|member| member.data.len() > 100_000 && !member.redundancy.is_empty()) {

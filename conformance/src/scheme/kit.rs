@@ -38,7 +38,7 @@ pub(super) type Tried = Option<()>;
 pub(super) struct Kit<'a> {
     factory: &'a Factory<'a>,
     pub(super) limits: &'a Limits,
-    report: Report,
+    pub(super) report: Report,
     /// What usually helps where the last check fails.
     cure: &'static str,
     hung: bool,
@@ -52,11 +52,6 @@ impl<'a> Kit<'a> {
         Self { factory, limits, report: Report::default(), cure: "", hung: false, promises: Vec::new() }
     }
 
-    /// The findings of the checks.
-    pub(super) fn into_report(self) -> Report {
-        self.report
-    }
-
     /// Begins a check; what is recorded next belongs to it. `cure` is what usually helps where it fails. Nothing once
     /// no more can be tried.
     pub(super) fn begin(&mut self, name: &'static str, cure: &'static str) -> Tried {
@@ -65,12 +60,6 @@ impl<'a> Kit<'a> {
         let (name, tried) = (name.to_owned(), Some(0));
         self.report.checks.push(Check { name, tried, skipped, ..Check::default() });
         self.go_on()
-    }
-
-    /// Nothing was promised that the check could try.
-    pub(super) fn leave_out(&mut self) -> Tried {
-        self.report.checks.pop();
-        None
     }
 
     /// Records how one try went; an error is what came instead.
@@ -131,7 +120,7 @@ impl<'a> Kit<'a> {
     pub(super) fn call(&mut self, set: &SetUp, call: Call) -> Outcome {
         let schemes: Vec<_> = set.members.iter().map(|_| self.scheme()).collect();
         let outcome = set.call_each(schemes, call);
-        self.hung |= outcome.has_hung();
+        self.hung |= outcome.ended.contains(&Ended::Hung);
         outcome
     }
 
@@ -179,21 +168,13 @@ impl<'a> Kit<'a> {
 
 /// Whether every member succeeded and no rule was broken.
 pub(super) fn clean(outcome: &Outcome) -> Result<(), String> {
-    if outcome.is_clean() {
-        Ok(())
-    } else {
-        Err(outcome.summary())
-    }
+    outcome.is_clean().then_some(()).ok_or_else(|| outcome.summary())
 }
 
 /// Whether every member returned, well or badly, without a panic and within the rules.
 pub(super) fn orderly(outcome: &Outcome) -> Result<(), String> {
     let returned = outcome.ended.iter().all(|ended| matches!(ended, Ended::Returned(_)));
-    if returned && outcome.broken.is_empty() {
-        Ok(())
-    } else {
-        Err(outcome.summary())
-    }
+    (returned && outcome.broken.is_empty()).then_some(()).ok_or_else(|| outcome.summary())
 }
 
 pub(super) fn same_data(found: &[Stored], expected: &[Stored]) -> Result<(), String> {

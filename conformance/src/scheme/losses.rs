@@ -34,7 +34,11 @@ pub(super) fn promised(kit: &mut Kit<'_>) -> Tried {
 
 /// The promise that users read in the manifest: every pattern of this many losses, also where the scheme itself promises fewer.
 pub(super) fn tolerated(kit: &mut Kit<'_>) -> Tried {
-    let Some(tolerates) = kit.limits.tolerates else { return kit.leave_out() };
+    let Some(tolerates) = kit.limits.tolerates else {
+        // Nothing was promised that could be tried.
+        kit.report.checks.pop();
+        return None;
+    };
     let large_enough = kit.sizes(|size| size > tolerates);
     if large_enough.is_empty() {
         let came = Err(format!("none is, of {:?}", kit.limits.set_sizes));

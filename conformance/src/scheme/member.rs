@@ -23,7 +23,7 @@ pub(super) struct Member {
 
 /// The actions of a member so far.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Record {
+pub struct Record {
     /// How its call ended, once it has.
     pub(super) ended: Option<Ended>,
     /// Rules that it broke.
@@ -35,12 +35,18 @@ pub(super) struct Record {
     /// Whether a call of it has failed on purpose.
     failed: bool,
     pub(super) logged: Vec<(Level, String)>,
-    pub(super) calls: u64,
-    pub(super) progress: u64,
-    pub(super) sent: u64,
-    pub(super) received: u64,
-    pub(super) messages: u64,
-    pub(super) exchanges: u64,
+    /// Calls that can fail which it made to its host.
+    pub calls: u64,
+    /// How often it reported progress.
+    pub progress: u64,
+    /// Bytes that it sent to others.
+    pub sent: u64,
+    /// Bytes that it received from others.
+    pub received: u64,
+    /// Messages that it sent to others.
+    pub messages: u64,
+    /// Batches that it took part in.
+    pub exchanges: u64,
 }
 
 impl Member {
@@ -51,17 +57,10 @@ impl Member {
             (true, false) => Borrowing::ToRead,
             (true, true) => Borrowing::ToWrite,
         };
-        Self {
-            rank,
-            set_up: Arc::clone(set_up),
-            data: MemoryFile::new("data", &stored.data, borrowing(lost)),
-            redundancy: MemoryFile::new(
-                "redundancy",
-                &stored.redundancy,
-                borrowing(lost || call == Call::Protect),
-            ),
-            record: Mutex::default(),
-        }
+        let data = MemoryFile::new("data", &stored.data, borrowing(lost));
+        let borrowing = borrowing(lost || call == Call::Protect);
+        let redundancy = MemoryFile::new("redundancy", &stored.redundancy, borrowing);
+        Self { rank, set_up: Arc::clone(set_up), data, redundancy, record: Mutex::default() }
     }
 
     /// Calls the scheme, and then does what the host does after it. Each rank of the communicator is a member.

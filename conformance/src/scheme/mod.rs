@@ -27,6 +27,7 @@ mod set;
 mod tests;
 
 pub use kit::{Factory, Limits};
+pub use member::Record;
 pub use set::{Call, Ended, Injected, Outcome, SetUp, Stored};
 
 use crate::Report;
@@ -85,5 +86,5 @@ pub fn run(factory: &Factory<'_>, limits: &Limits) -> Report {
         // One that ends early hinders no other.
         _ = kit.begin(name, cure).and_then(|()| check(&mut kit));
     }
-    kit.into_report()
+    kit.report
 }

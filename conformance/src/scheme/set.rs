@@ -96,48 +96,29 @@ pub struct Outcome {
     pub broken: Vec<String>,
     /// The plugin's log.
     pub logged: Vec<(Level, String)>,
-    /// How many calls that can fail each member made to its host.
-    pub calls: Vec<u64>,
-    /// How often each member reported progress.
-    pub progress: Vec<u64>,
-    /// Bytes that each member sent to others.
-    pub sent: Vec<u64>,
-    /// Bytes that each member received from others.
-    pub received: Vec<u64>,
-    /// Messages that each member sent to others.
-    pub messages: Vec<u64>,
-    /// Batches that each member took part in.
-    pub exchanges: Vec<u64>,
+    /// What each member did.
+    pub records: Vec<Record>,
 }
 
 impl Outcome {
     fn new(members: Vec<(Record, Stored)>, failure: Option<String>) -> Self {
-        let of = |count: fn(&Record) -> u64| members.iter().map(|(record, _)| count(record)).collect();
         let ended: Vec<Ended> =
             members.iter().map(|(record, _)| record.ended.clone().unwrap_or(Ended::Hung)).collect();
         let broken = members.iter().flat_map(|(record, _)| record.broken.clone());
-        Self {
-            broken: failure.into_iter().chain(broken).chain(deserted(&members, &ended)).collect(),
-            logged: members.iter().flat_map(|(record, _)| record.logged.clone()).collect(),
-            calls: of(|record| record.calls),
-            progress: of(|record| record.progress),
-            sent: of(|record| record.sent),
-            received: of(|record| record.received),
-            messages: of(|record| record.messages),
-            exchanges: of(|record| record.exchanges),
-            ended,
-            members: members.into_iter().map(|(_, stored)| stored).collect(),
-        }
+        let broken = failure.into_iter().chain(broken).chain(deserted(&members, &ended)).collect();
+        let logged = members.iter().flat_map(|(record, _)| record.logged.clone()).collect();
+        let (records, members) = members.into_iter().unzip();
+        Self { ended, members, broken, logged, records }
+    }
+
+    /// One thing of each member.
+    pub fn each<T>(&self, of: impl Fn(&Record) -> T) -> Vec<T> {
+        self.records.iter().map(of).collect()
     }
 
     /// Whether every member returned `Ok` and no rule was broken.
     pub fn is_clean(&self) -> bool {
         self.broken.is_empty() && self.ended.iter().all(|ended| *ended == Ended::Returned(Ok(())))
-    }
-
-    /// Whether a member did not return.
-    pub fn has_hung(&self) -> bool {
-        self.ended.contains(&Ended::Hung)
     }
 
     /// All of it in one line: how each member ended, and what was broken.

@@ -2,7 +2,7 @@
 
 use super::stage::{accepted, attempt, copy_well, expect, read, Found, Stage};
 use super::{Case, Subject};
-use scr_plugin_api::{CopyItem, CopyState};
+use scr_plugin_api::{CopyItem, CopyState, Transport};
 use std::fs;
 
 cases! {
@@ -24,13 +24,10 @@ cases! {
         "Truncate the destination when you open it.";
 }
 
-fn sizes(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
-    for bytes in [0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 3_000_001] {
-        stage.file(bytes)?;
-    }
+fn sizes(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    stage.files([0, 1, 4095, 4096, 4097, 65_535, 65_536, 65_537, 3_000_001])?;
     let job = stage.job("a");
-    let ticket = copy_well(&*transport, &job)?;
+    let ticket = copy_well(transport, &job)?;
     job.items.iter().try_for_each(|item| {
         let len = attempt(fs::metadata(&item.source), "examining a source")?.len();
         expect(&len, &item.bytes, "the size of a source after the copy")
@@ -38,33 +35,29 @@ fn sizes(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state when asked again")
 }
 
-fn many(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    for number in 0..500 {
-        stage.file(number * 37)?;
-    }
-    copy_well(&*(subject.make)(), &stage.job("a")).map(drop)
+fn many(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    stage.files((0..500).map(|number| number * 37))?;
+    copy_well(transport, &stage.job("a")).map(drop)
 }
 
-fn nothing(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    copy_well(&*(subject.make)(), &stage.job("a")).map(drop)
+fn nothing(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    copy_well(transport, &stage.job("a")).map(drop)
 }
 
-fn sparse(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn sparse(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.sparse(32 << 20)?.sparse(4096)?;
     for take_crc in [false, true] {
         let mut job = stage.job(if take_crc { "crc" } else { "plain" });
         job.take_crc = take_crc;
-        copy_well(&*transport, &job)?;
+        copy_well(transport, &job)?;
     }
     Ok(())
 }
 
-fn checksum(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn checksum(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(0)?.file(1)?.file(1_000_000)?.sparse(5 << 20)?;
     let job = stage.job("a");
-    let ticket = copy_well(&*transport, &job)?;
+    let ticket = copy_well(transport, &job)?;
     for (place, item) in job.items.iter().enumerate() {
         // A transport that cannot take one leaves it to the host.
         if let Some(found) = transport.crc(&ticket, place) {
@@ -76,18 +69,17 @@ fn checksum(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     expect(&transport.crc(b"no such ticket", 0), &None, "the checksum for a foreign ticket")
 }
 
-fn blocks(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn blocks(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(200_001)?;
     for block_bytes in [0, 1, 511, 4096, 1 << 20, u64::MAX] {
         let mut job = stage.job(&format!("{block_bytes}"));
         job.block_bytes = block_bytes;
-        copy_well(&*transport, &job)?;
+        copy_well(transport, &job)?;
     }
     Ok(())
 }
 
-fn odd_names(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn odd_names(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     use std::os::unix::ffi::OsStrExt;
     stage.file(5000)?;
     let mut job = stage.job("a");
@@ -97,14 +89,14 @@ fn odd_names(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
         attempt(fs::rename(&item.source, &source), "renaming a source")?;
         *item = CopyItem { source, destination: item.destination.with_file_name(name), bytes: item.bytes };
     }
-    copy_well(&*(subject.make)(), &job).map(drop)
+    copy_well(transport, &job).map(drop)
 }
 
-fn replaced(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn replaced(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(100)?.file(0)?.sparse(100_000)?;
     let job = stage.job("a");
     for item in &job.items {
         attempt(fs::write(&item.destination, [1; 300_000]), "writing an older destination")?;
     }
-    copy_well(&*(subject.make)(), &job).map(drop)
+    copy_well(transport, &job).map(drop)
 }

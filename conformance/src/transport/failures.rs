@@ -2,7 +2,7 @@
 
 use super::stage::{attempt, copy_badly, copy_well, expect, names, Found, Stage};
 use super::{Case, Subject};
-use scr_plugin_api::PluginErrorKind;
+use scr_plugin_api::{PluginErrorKind, Transport};
 use std::fs;
 
 cases! {
@@ -26,38 +26,37 @@ cases! {
         "Let `start` begin again if a job of the same token has failed.";
 }
 
-fn wrong_size(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn wrong_size(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(5000)?;
     for bytes in [0, 4999, 5001, 1 << 40] {
         let mut job = stage.job(&format!("{bytes}"));
         job.items[0].bytes = bytes;
-        names(&copy_badly(&*transport, &job)?, &job.items[0].source)?;
+        names(&copy_badly(transport, &job)?, &job.items[0].source)?;
     }
     Ok(())
 }
 
-fn missing(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn missing(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?.file(10)?;
     let job = stage.job("a");
     attempt(fs::remove_file(&job.items[1].source), "removing a source")?;
-    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[1].source)
+    names(&copy_badly(transport, &job)?, &job.items[1].source)
 }
 
 /// A folder cannot be read as a file even by root.
-fn unreadable(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn unreadable(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
     job.items[0].source = stage.folder.join("from");
     job.items[0].bytes = attempt(fs::metadata(stage.folder.join("from")), "examining a folder")?.len();
-    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].source)
+    names(&copy_badly(transport, &job)?, &job.items[0].source)
 }
 
-fn no_folder(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn no_folder(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
     job.items[0].destination = stage.folder.join("no/such/folder");
-    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].destination)?;
+    names(&copy_badly(transport, &job)?, &job.items[0].destination)?;
     expect(
         &stage.folder.join("no").exists(),
         &false,
@@ -65,22 +64,21 @@ fn no_folder(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     )
 }
 
-fn unwritable(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn unwritable(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
     let mut job = stage.job("a");
     job.items[0].destination = stage.folder.join("to");
-    names(&copy_badly(&*(subject.make)(), &job)?, &job.items[0].destination)
+    names(&copy_badly(transport, &job)?, &job.items[0].destination)
 }
 
-fn full(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn full(subject: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     let Some(full) = subject.full else { return Ok(()) };
-    let transport = (subject.make)();
     stage.file(8 << 20)?;
     for take_crc in [true, false] {
         let mut job = stage.job(if take_crc { "crc" } else { "plain" });
         job.take_crc = take_crc;
         job.items[0].destination = full.join("big");
-        let error = copy_badly(&*transport, &job)?;
+        let error = copy_badly(transport, &job)?;
         names(&error, &job.items[0].destination)?;
         expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")?;
         attempt(fs::remove_file(full.join("big")), "making room again")?;
@@ -89,36 +87,34 @@ fn full(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     stage.file(10_000)?;
     let mut job = stage.job("a");
     job.items[0].destination = full.join("small");
-    copy_well(&*transport, &job)?;
+    copy_well(transport, &job)?;
     attempt(fs::remove_file(full.join("small")), "making room again")
 }
 
-fn next_job(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn next_job(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?.file(100_000)?.file(20)?;
     let mut bad = stage.job("bad");
     bad.items[1].source = stage.folder.join("from/missing");
-    copy_badly(&*transport, &bad)?;
-    copy_well(&*transport, &stage.job("good")).map(drop)
+    copy_badly(transport, &bad)?;
+    copy_well(transport, &stage.job("good")).map(drop)
 }
 
-fn read_only(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn read_only(subject: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     let Some(read_only) = subject.read_only else { return Ok(()) };
     stage.file(10)?;
     let mut job = stage.job("a");
     job.items[0].destination = read_only.join("file");
-    let error = copy_badly(&*(subject.make)(), &job)?;
+    let error = copy_badly(transport, &job)?;
     names(&error, &job.items[0].destination)?;
     expect(&error.kind, &PluginErrorKind::Io, "the kind of the error")
 }
 
-fn again(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn again(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?.file(100_000)?;
     let job = stage.job("a");
     let (source, aside) = (&job.items[1].source, stage.folder.join("aside"));
     attempt(fs::rename(source, &aside), "taking a source away")?;
-    copy_badly(&*transport, &job)?;
+    copy_badly(transport, &job)?;
     attempt(fs::rename(&aside, source), "putting a source back")?;
-    copy_well(&*transport, &job).map(drop)
+    copy_well(transport, &job).map(drop)
 }

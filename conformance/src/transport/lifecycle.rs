@@ -28,38 +28,35 @@ cases! {
         "Guard what jobs share, and look jobs up by their whole token.";
 }
 
-fn twice(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn twice(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(100_000)?;
     let job = stage.job("a");
-    let first = copy_well(&*transport, &job)?;
+    let first = copy_well(transport, &job)?;
     // A second copy would bring the new bytes, or make the file anew.
     attempt(fs::write(&job.items[0].source, vec![9; 100_000]), "changing the source")?;
     let before = read(&job.items[0].destination)?;
-    let (second, state) = copy(&*transport, &job)?;
+    let (second, state) = copy(transport, &job)?;
     expect(&second, &first, "the ticket of the same job")?;
     expect(&state, &CopyState::Done, "the state of the same job")?;
     expect(&(read(&job.items[0].destination)? == before), &true, "whether the destination is as before")
 }
 
-fn reused(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn reused(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(1000)?;
     let job = stage.job("a");
-    copy_well(&*transport, &job)?;
+    copy_well(transport, &job)?;
     let mut other = job.clone();
     other.items[0].destination = stage.folder.join("to/other");
-    match copy(&*transport, &other) {
+    match copy(transport, &other) {
         // Refused, or really copied; never "done" without the bytes.
         Ok((_, CopyState::Done)) => same_bytes(&other.items[0]),
         _ => Ok(()),
     }
 }
 
-fn foreign(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn foreign(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(10)?;
-    let ticket = copy_well(&*transport, &stage.job("a"))?;
+    let ticket = copy_well(transport, &stage.job("a"))?;
     let cut = ticket.get(..ticket.len() / 2).unwrap_or_default().to_vec();
     for foreign in [vec![], b"of somebody else".to_vec(), cut, vec![0xff; 10_000]] {
         let calls = [
@@ -74,21 +71,18 @@ fn foreign(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
     Ok(())
 }
 
-fn cancel(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
-    for _ in 0..32 {
-        stage.file(1 << 20)?;
-    }
+fn cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    stage.files([1 << 20; 32])?;
     let job = stage.job("a");
-    let ticket = start(&*transport, &job)?;
-    until_it_moves(&*transport, &ticket)?;
+    let ticket = start(transport, &job)?;
+    until_it_moves(transport, &ticket)?;
     accepted(transport.cancel(&ticket), "cancel")?;
     let before = snapshot(&job.items)?;
-    was_cancelled(&*transport, &ticket, &job.items)?;
+    was_cancelled(transport, &ticket, &job.items)?;
     // Another job gives the cancelled one time to do wrong.
     let mut other = Stage::new(&stage.folder.join("other"))?;
     other.file(4 << 20)?;
-    copy_well(&*transport, &other.job("a"))?;
+    copy_well(transport, &other.job("a"))?;
     expect(&(snapshot(&job.items)? == before), &true, "whether the destinations are as they were at cancel")
 }
 
@@ -106,24 +100,19 @@ fn snapshot(items: &[CopyItem]) -> Found<Vec<Option<Vec<u8>>>> {
     items.iter().map(|item| item.destination.exists().then(|| read(&item.destination)).transpose()).collect()
 }
 
-fn late_cancel(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn late_cancel(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(1000)?;
     let job = stage.job("a");
-    let ticket = copy_well(&*transport, &job)?;
+    let ticket = copy_well(transport, &job)?;
     accepted(transport.cancel(&ticket), "cancel")?;
     expect(&accepted(transport.poll(&ticket), "poll")?, &CopyState::Done, "the state after a late cancel")?;
     job.items.iter().try_for_each(same_bytes)
 }
 
-fn threads(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
-    let transport = &*transport;
-    let one = |number: usize| {
+fn threads(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    let one = |number: u64| {
         let mut stage = Stage::new(&stage.folder.join(format!("{number}")))?;
-        for extra in 0..5 {
-            stage.file(20_000 * number as u64 + extra)?;
-        }
+        stage.files((0..5).map(|extra| 20_000 * number + extra))?;
         copy_well(transport, &stage.job("a")).map(drop)
     };
     std::thread::scope(|scope| {
@@ -135,12 +124,11 @@ fn threads(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
 }
 
 /// Never less than before, and never more than there is.
-fn progress(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
+fn progress(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     stage.file(3 << 20)?.file(0)?.file(5 << 20)?.file(1)?;
     let job = stage.job("a");
     let total = job.items.iter().map(|item| item.bytes).sum();
-    let ticket = start(&*transport, &job)?;
+    let ticket = start(transport, &job)?;
     let mut before = 0;
     // A copy that takes longer than this many questions is left to `wait`.
     for _ in 0..10_000 {
@@ -155,41 +143,36 @@ fn progress(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
             _ => break,
         }
     }
-    ends_well(&*transport, &ticket, &job.items)
+    ends_well(transport, &ticket, &job.items)
 }
 
-fn resume(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
-    let transport = (subject.make)();
-    for _ in 0..16 {
-        stage.file(1 << 20)?;
-    }
+fn resume(_: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
+    stage.files([1 << 20; 16])?;
     let job = stage.job("a");
-    let ticket = start(&*transport, &job)?;
+    let ticket = start(transport, &job)?;
     accepted(transport.cancel(&ticket), "cancel")?;
-    copy_well(&*transport, &job).map(drop)
+    copy_well(transport, &job).map(drop)
 }
 
 /// As after the end of the process that started it. Only the host can distinguish an instance from a process.
-fn handed_over(subject: &Subject<'_>, stage: &mut Stage) -> Found<()> {
+fn handed_over(subject: &Subject<'_>, transport: &dyn Transport, stage: &mut Stage) -> Found<()> {
     if !subject.survives {
         return Ok(());
     }
-    for _ in 0..8 {
-        stage.file(1 << 20)?;
-    }
-    let (job, stopped) = (stage.job("a"), stage.job("b"));
-    let first = (subject.make)();
+    stage.files([1 << 20; 8])?;
+    let (job, stopped, make) = (stage.job("a"), stage.job("b"), subject.make);
+    let first = make();
     let ticket = start(&*first, &job)?;
     drop(first);
-    let second = (subject.make)();
+    let second = make();
     expect(&start(&*second, &job)?, &ticket, "the ticket of the same job, started by another instance")?;
     ends_well(&*second, &ticket, &job.items)?;
-    expect(&(subject.make)().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
-    let first = (subject.make)();
+    expect(&make().poll(&ticket), &Ok(CopyState::Done), "the state that a third instance gives")?;
+    let first = make();
     let ticket = start(&*first, &stopped)?;
     drop(first);
-    accepted((subject.make)().cancel(&ticket), "cancel by another instance")?;
-    was_cancelled(&*(subject.make)(), &ticket, &stopped.items)
+    accepted(make().cancel(&ticket), "cancel by another instance")?;
+    was_cancelled(transport, &ticket, &stopped.items)
 }
 
 fn ends_well(transport: &dyn Transport, ticket: &[u8], items: &[CopyItem]) -> Found<()> {

@@ -65,7 +65,7 @@ pub struct Case {
     pub name: &'static str,
     /// The usual cure if it is not kept.
     pub cure: &'static str,
-    run: fn(&Subject<'_>, &mut Stage) -> Result<(), String>,
+    run: fn(&Subject<'_>, &dyn Transport, &mut Stage) -> Result<(), String>,
 }
 
 /// All rules.
@@ -130,7 +130,8 @@ impl Case {
     /// Puts a transport through this rule.
     pub fn run(&self, subject: &Subject<'_>) -> Check {
         let folder = subject.folder.join(self.name.replace(' ', "_"));
-        self.check(Stage::new(&folder).and_then(|mut stage| (self.run)(subject, &mut stage)), self.cure)
+        let run = |mut stage: Stage| (self.run)(subject, &*(subject.make)(), &mut stage);
+        self.check(Stage::new(&folder).and_then(run), self.cure)
     }
 
     fn check(&self, kept: Result<(), String>, cure: &str) -> Check {

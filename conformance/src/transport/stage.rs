@@ -31,6 +31,11 @@ impl Stage {
         Ok(self)
     }
 
+    /// Adds a source of each of these lengths.
+    pub(super) fn files(&mut self, lengths: impl IntoIterator<Item = u64>) -> Found<()> {
+        lengths.into_iter().try_for_each(|bytes| self.file(bytes).map(drop))
+    }
+
     /// Adds a source of this many bytes that is a hole but for a few bytes in its middle.
     pub(super) fn sparse(&mut self, bytes: u64) -> Found<&mut Self> {
         let item = self.item(bytes);

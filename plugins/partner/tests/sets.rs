@@ -16,7 +16,7 @@ fn protected(replicas: u32, lens: &[usize]) -> (Arc<dyn Scheme>, SetUp) {
     let outcome = set.call(&scheme, Call::Protect);
     assert!(outcome.is_clean(), "{}", outcome.summary());
     let total: usize = lens.iter().sum();
-    assert_eq!(outcome.sent.iter().sum::<u64>(), total as u64 * u64::from(replicas));
+    assert_eq!(outcome.each(|member| member.sent).iter().sum::<u64>(), total as u64 * u64::from(replicas));
     set.members = outcome.members;
     (scheme, set)
 }
@@ -65,8 +65,15 @@ fn a_small_checkpoint_takes_one_batch_and_one_message() {
     let scheme: Arc<dyn Scheme> = Arc::new(Partner::new(&KvTree::new()).unwrap());
     let set = SetUp::new(&*scheme, vec![vec![7; 4096]; 4]).unwrap();
     let outcome = set.call(&scheme, Call::Protect);
-    assert_eq!((outcome.exchanges, outcome.messages), (vec![1; 4], vec![1; 4]));
-    assert!(outcome.calls.iter().all(|&calls| calls <= 5), "{:?}", outcome.calls);
+    assert_eq!(
+        (outcome.each(|member| member.exchanges), outcome.each(|member| member.messages)),
+        (vec![1; 4], vec![1; 4])
+    );
+    assert!(
+        outcome.each(|member| member.calls).iter().all(|&calls| calls <= 5),
+        "{:?}",
+        outcome.each(|member| member.calls)
+    );
 }
 
 #[test]

@@ -86,8 +86,12 @@ fn protecting_sends_one_chunk_less_than_there_are_members_in_each_stripe() {
         let set = SetUp::new(&*scheme, (0..n).map(|member| content(member, len)).collect()).unwrap();
         let outcome = set.call(&scheme, Call::Protect);
         let chunk = len / (n - k as usize);
-        assert!(outcome.sent.iter().all(|&sent| sent == (chunk * (n - 1)) as u64), "{:?}", outcome.sent);
-        assert_eq!(outcome.sent, outcome.received);
+        assert!(
+            outcome.each(|member| member.sent).iter().all(|&sent| sent == (chunk * (n - 1)) as u64),
+            "{:?}",
+            outcome.each(|member| member.sent)
+        );
+        assert_eq!(outcome.each(|member| member.sent), outcome.each(|member| member.received));
     }
 }
 
@@ -103,7 +107,8 @@ fn stored_bytes_do_not_depend_on_the_length_of_messages() {
             let lost = SetUp { message_bytes, ..set.losing(&[false, true, false, false]) };
             let outcome = lost.call(&scheme, Call::Rebuild(FORMAT));
             assert!(outcome.is_clean() && outcome.members == set.members, "{message_bytes}");
-            let largest = outcome.sent[0].div_ceil(outcome.messages[0]);
+            let largest =
+                outcome.each(|member| member.sent)[0].div_ceil(outcome.each(|member| member.messages)[0]);
             assert!(largest <= message_bytes, "{largest} bytes on average");
         }
     }
@@ -114,7 +119,7 @@ fn padding_is_not_sent() {
     let scheme: Arc<dyn Scheme> = Arc::new(Striping::new(1));
     let set = SetUp::new(&*scheme, vec![content(0, 900_000), vec![], vec![], vec![]]).unwrap();
     let outcome = set.call(&scheme, Call::Protect);
-    assert_eq!(outcome.sent, [900_000, 0, 0, 0]);
+    assert_eq!(outcome.each(|member| member.sent), [900_000, 0, 0, 0]);
 }
 
 #[test]
@@ -123,10 +128,14 @@ fn a_small_checkpoint_takes_one_batch_with_xor_and_two_with_more() {
         let scheme: Arc<dyn Scheme> = Arc::new(Striping::new(k));
         let set = SetUp::new(&*scheme, (0..4).map(|member| content(member, 4096)).collect()).unwrap();
         let outcome = set.call(&scheme, Call::Protect);
-        assert_eq!(outcome.exchanges, [batches; 4]);
+        assert_eq!(outcome.each(|member| member.exchanges), [batches; 4]);
         // Three chunks to others, and nothing but one read, one write and the batches.
-        assert_eq!(outcome.messages, [3; 4]);
-        assert!(outcome.calls.iter().all(|&calls| calls <= batches + 2 + 2), "{:?}", outcome.calls);
+        assert_eq!(outcome.each(|member| member.messages), [3; 4]);
+        assert!(
+            outcome.each(|member| member.calls).iter().all(|&calls| calls <= batches + 2 + 2),
+            "{:?}",
+            outcome.each(|member| member.calls)
+        );
     }
 }
 
@@ -139,7 +148,7 @@ fn nobody_receives_more_than_about_twice_its_data_in_a_rebuild() {
         let outcome = set.losing(&lost).call(&scheme, Call::Rebuild(FORMAT));
         assert!(outcome.is_clean(), "{}", outcome.summary());
         let own = len as f64 * n as f64 / (n - k as usize) as f64;
-        for (member, &received) in outcome.received.iter().enumerate() {
+        for (member, &received) in outcome.each(|member| member.received).iter().enumerate() {
             let most = if lost[member] { own * 1.001 } else { len as f64 * 2.2 };
             assert!(received as f64 <= most, "n {n}, k {k}, member {member}: {received} of {len}");
         }
