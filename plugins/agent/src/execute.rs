@@ -51,8 +51,14 @@ type Identity = (u64, i64, i64);
 impl Executor {
     /// One that has done nothing yet. All that its process does from now on counts as work.
     pub fn new(control: PathBuf, take_slot: Box<dyn TakeSlot>) -> Self {
-        let (stopped, looks, known) = Default::default();
-        Self { control, take_slot, pace: Arc::new(Pace::of_process()), stopped, looks, known }
+        Self {
+            control,
+            take_slot,
+            pace: Arc::new(Pace::of_process()),
+            stopped: AtomicBool::default(),
+            looks: Mutex::default(),
+            known: Mutex::default(),
+        }
     }
 
     /// Executes transfers in so many threads of a scope until it is [stopped](Self::stop), or in fewer if the system gives no

@@ -57,10 +57,18 @@ impl Agent {
     /// A transport that talks to the agent of this control directory. Without a `program`, which is an `scr` command, no
     /// agent is started.
     pub fn new(control: PathBuf, program: Option<PathBuf>) -> Self {
-        let (launcher, pause) = (Launcher::new(control.clone(), program), Duration::from_millis(1));
-        let (limits, slots, application) = Default::default();
-        let (patience, silence, standstill) = (PATIENCE, SILENCE, STANDSTILL);
-        Self { control, launcher, limits, width: 0, slots, pause, patience, silence, standstill, application }
+        Self {
+            launcher: Launcher::new(control.clone(), program),
+            control,
+            limits: Limits::default(),
+            width: 0,
+            slots: None,
+            pause: Duration::from_millis(1),
+            patience: PATIENCE,
+            silence: SILENCE,
+            standstill: STANDSTILL,
+            application: Mutex::default(),
+        }
     }
 
     /// The transfer that a ticket names.
