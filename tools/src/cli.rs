@@ -4,31 +4,19 @@
 //! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here.
 //! So a link is all that a classic name needs.
 
-use crate::agent;
-use crate::clean;
-use crate::config;
-use crate::copy;
-use crate::doctor;
-use crate::flush_file;
-use crate::halt;
-use crate::index;
-use crate::inspect;
-use crate::log;
-use crate::machine;
 use crate::output::{print, print_to_stderr, Answer};
-use crate::pages;
-use crate::plan;
-use crate::plugin;
-use crate::poststage;
-use crate::report;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
-use crate::scrub;
-use crate::status;
 use crate::table::{output_columns, wrap};
+use crate::time::GRAMMAR;
+use crate::{
+    agent, clean, config, copy, doctor, flush_file, halt, index, inspect, log, machine, pages, plan,
+};
+use crate::{plugin, poststage, report, scrub, status};
 use anyhow::Result;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -43,15 +31,14 @@ struct Cli {
     command: Command,
 }
 
-/// The subcommands in the groups of the help: of each its arguments, what runs it, and the text below its help. Those of the last
-/// group are hidden.
+/// The subcommands in the groups of the help: of each its arguments, and what runs it. Those of the last group are hidden.
 macro_rules! commands {
     ($($title:literal {
-        $($(#[$($meta:tt)+])* $name:ident($args:ty): $run:path $([$($below:tt)+])?;)*
+        $($(#[$($meta:tt)+])* $name:ident($args:ty): $run:path;)*
     })*) => {
         #[derive(Subcommand)]
         enum Command {
-            $($($(#[$($meta)+])* $(#[command(after_help = $($below)+)])? $name($args),)*)*
+            $($($(#[$($meta)+])* $name($args),)*)*
         }
 
         impl Command {
@@ -70,82 +57,82 @@ macro_rules! commands {
 commands! {
     "Run jobs" {
         /// Start a job, and restart it within the allocation if it fails
-        Run(job::RunArgs): job::run [job::EXIT_CODES];
+        Run(job::RunArgs): job::run;
         /// Say in a few lines how a job is doing: what is protected, and what a failure would cost now
-        Status(status::StatusArgs): status::run [status::EXIT_CODES];
+        Status(status::StatusArgs): status::run;
         /// Ask a job to stop: after a number of checkpoints, before or after a time, or now
-        Halt(halt::HaltArgs): halt::run [halt::EXIT_CODES];
+        Halt(halt::HaltArgs): halt::run;
         /// Prepare a prefix directory for a job; `scr run` does this itself
-        Prerun(prerun::PrerunArgs): prerun::run [prerun::EXIT_CODES];
+        Prerun(prerun::PrerunArgs): prerun::run;
         /// Save the datasets that a job has left in cache; `scr run` does this itself
-        Postrun(postrun::PostrunArgs): postrun::run [postrun::EXIT_CODES];
+        Postrun(postrun::PostrunArgs): postrun::run;
         /// Finish asynchronous flushes whose data arrived after the application ended
-        Poststage(poststage::PoststageArgs): poststage::run [poststage::EXIT_CODES];
+        Poststage(poststage::PoststageArgs): poststage::run;
         /// Copy the flushes of this node that use the transport AGENT, even after the job has ended
-        Agent(agent::AgentArgs): agent::run [agent::EXIT_CODES];
+        Agent(agent::AgentArgs): agent::run;
     }
     "Look after datasets" {
         /// List and change the index of the datasets in a prefix directory
-        Index(index::IndexArgs): index::run [index::EXIT_CODES];
+        Index(index::IndexArgs): index::run;
         /// Show where the datasets of an allocation are, and which are still to be copied
-        FlushFile(flush_file::FlushFileArgs): flush_file::run [flush_file::EXIT_CODES];
+        FlushFile(flush_file::FlushFileArgs): flush_file::run;
         /// Say which datasets in the caches of the nodes can be rebuilt
-        Inspect(inspect::InspectArgs): inspect::run [inspect::EXIT_CODES];
+        Inspect(inspect::InspectArgs): inspect::run;
         /// Copy the parts of a dataset in this node's cache to the prefix directory
-        Copy(copy::CopyArgs): copy::run [copy::EXIT_CODES];
+        Copy(copy::CopyArgs): copy::run;
         /// Read the datasets in cache or in a prefix directory, and report damage
-        Scrub(scrub::ScrubArgs): scrub::run [scrub::EXIT_CODES];
+        Scrub(scrub::ScrubArgs): scrub::run;
     }
     "Settings, plugins and nodes" {
         /// Show the settings of a job and their sources, explain parameters, check configuration files
-        Config(config::ConfigArgs): config::run [config::EXIT_CODES];
+        Config(config::ConfigArgs): config::run;
         /// Check the installation and the nodes of the allocation, and say what to repair
-        Doctor(doctor::DoctorArgs): doctor::run [doctor::EXIT_CODES];
+        Doctor(doctor::DoctorArgs): doctor::run;
         /// List, describe and check redundancy schemes, flush transports and log sinks
         #[command(subcommand)]
-        Plugin(plugin::Command): plugin::run [EXIT_CODES];
+        Plugin(plugin::Command): plugin::run;
         /// Check whether this node has the stores that a job would use
-        CheckNode(machine::CheckNodeArgs): machine::health::check_node [EXIT_CODES];
+        CheckNode(machine::CheckNodeArgs): machine::health::check_node;
         /// Remove what dead allocations have left in the caches of this node
-        Clean(clean::CleanArgs): clean::run [clean::EXIT_CODES];
+        Clean(clean::CleanArgs): clean::run;
     }
     "Logs" {
         /// Say what jobs have cost: goodput, checkpoints, flushes, restarts, work that was lost
-        Report(report::ReportArgs): report::run [report::after_help()];
+        Report(report::ReportArgs): report::run;
         /// List the log entries of jobs, or prepare the log database
-        Log(log::LogArgs): log::run [log::after_help()];
+        Log(log::LogArgs): log::run;
         /// Print how often to write checkpoints, computed from the log of a job
-        CkptInterval(log::interval::CkptIntervalArgs): log::interval::run [log::interval::EXIT_CODES];
+        CkptInterval(log::interval::CkptIntervalArgs): log::interval::run;
         /// Find the best schemes, checkpoint interval and flushes for a machine, by a model or by simulation
-        Plan(plan::PlanArgs): plan::run [plan::EXIT_CODES];
+        Plan(plan::PlanArgs): plan::run;
         /// Add an event to the log of a job
-        LogEvent(log::add::LogEventArgs): log::add::event [log::add::EXIT_CODES];
+        LogEvent(log::add::LogEventArgs): log::add::event;
         /// Add a transfer of files to the log of a job
-        LogTransfer(log::add::LogTransferArgs): log::add::transfer [log::add::EXIT_CODES];
+        LogTransfer(log::add::LogTransferArgs): log::add::transfer;
     }
     "For scripts" {
         /// Show the properties of the allocation
-        Env(queries::EnvArgs): queries::env [queries::ENV_CODES];
+        Env(queries::EnvArgs): queries::env;
         /// List the nodes of the allocation that must not be used
-        ListDownNodes(queries::DownArgs): queries::list_down_nodes [queries::DOWN_CODES];
+        ListDownNodes(queries::DownArgs): queries::list_down_nodes;
         /// Say whether the job should halt, and why
-        RetriesHalt(queries::RetriesHaltArgs): queries::retries_halt [queries::HALT_CODES];
+        RetriesHalt(queries::RetriesHaltArgs): queries::retries_halt;
         /// Say whether a script must not restart the job, and why
-        ShouldExit(small::ShouldExitArgs): small::should_exit [small::EXIT_CODES];
+        ShouldExit(small::ShouldExitArgs): small::should_exit;
         /// Set, unset and list the conditions of one halt file, for scripts
-        HaltCntl(halt::cntl::HaltCntlArgs): halt::cntl::run [halt::cntl::EXIT_CODES];
+        HaltCntl(halt::cntl::HaltCntlArgs): halt::cntl::run;
         /// Expand, compress, count and compare lists of nodes
-        GlobHosts(queries::HostsArgs): queries::glob_hosts [queries::HOSTS_CODES];
+        GlobHosts(queries::HostsArgs): queries::glob_hosts;
         /// Print how many nodes the last run used
-        NodesFile(small::NodesFileArgs): small::nodes_file [small::EXIT_CODES];
+        NodesFile(small::NodesFileArgs): small::nodes_file;
         /// Print the cache or control directories of an allocation
-        ListDir(small::ListDirArgs): small::list_dir [small::EXIT_CODES];
+        ListDir(small::ListDirArgs): small::list_dir;
         /// End a step of a job
-        KillJobstep(small::KillJobstepArgs): small::kill_jobstep [small::KILL_CODES];
+        KillJobstep(small::KillJobstepArgs): small::kill_jobstep;
         /// Print a file of scr as text
-        Print(small::PrintArgs): small::print_file [small::EXIT_CODES];
+        Print(small::PrintArgs): small::print_file;
         /// Print the CRC32 of files
-        Crc32(small::Crc32Args): small::crc32 [small::EXIT_CODES];
+        Crc32(small::Crc32Args): small::crc32;
     }
     "" {
         /// Write the manual pages and the shell completions into an installation
@@ -157,8 +144,8 @@ commands! {
     }
 }
 
-/// Text below every help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
+/// The text below a help that has no text of its own in `notes.toml`.
+const EXIT_CODES: &str = "Exit codes: 0 yes or done, 1 no, 2 error.";
 
 /// Text below the help of the whole command.
 const BELOW: &str = "\
@@ -174,21 +161,26 @@ pub(crate) fn run(arguments: Vec<OsString>) -> Result<Answer> {
 }
 
 /// The command line, in the width of the output. The word after an option is its value, a negative number too: the
-/// option's own parser says best what is wrong with it.
+/// option's own parser says best what is wrong with it. Below the help of each command is its note.
 pub(crate) fn command() -> clap::Command {
-    fn take_negative(command: clap::Command) -> clap::Command {
+    fn finish(command: clap::Command, notes: &BTreeMap<String, String>) -> clap::Command {
         let of_option = |arg: clap::Arg| match arg.get_action().takes_values() && !arg.is_positional() {
             true => arg.allow_negative_numbers(true),
             false => arg,
         };
-        command.mut_args(of_option).mut_subcommands(take_negative)
+        command.mut_args(of_option).mut_subcommands(|below| {
+            let note = notes.get(below.get_name()).map_or(EXIT_CODES, String::as_str);
+            let note = note.replace("{GRAMMAR}", GRAMMAR).replace("{NAMES}", &log::names().join(", "));
+            finish(below.after_help(note), notes)
+        })
     }
+    let notes = toml::from_str(include_str!("notes.toml")).unwrap_or_default();
     let columns = match output_columns() {
         usize::MAX => 80,
         columns => columns.min(WIDEST_HELP),
     };
     let command = Cli::command().help_template(help_template(columns));
-    take_negative(command).term_width(columns)
+    finish(command, &notes).term_width(columns)
 }
 
 /// The help of the whole command, with the subcommands in groups.
@@ -315,6 +307,13 @@ mod tests {
         let command = Cli::command();
         command.clone().debug_assert();
         check(&command);
+    }
+
+    #[test]
+    fn every_note_is_that_of_a_command() {
+        let notes: BTreeMap<String, String> = toml::from_str(include_str!("notes.toml")).unwrap();
+        let command = Cli::command();
+        notes.keys().for_each(|name| assert!(command.find_subcommand(name).is_some(), "{name}"));
     }
 
     #[test]

@@ -2,17 +2,8 @@
 
 use std::io::IsTerminal;
 
-/// Whether standard output may have colours.
-pub(crate) fn of_output() -> bool {
-    has(&std::io::stdout())
-}
-
-/// Whether standard error may have colours.
-pub(crate) fn of_errors() -> bool {
-    has(&std::io::stderr())
-}
-
-fn has(stream: &impl IsTerminal) -> bool {
+/// Whether standard output or standard error may have colours.
+pub(crate) fn has(stream: &impl IsTerminal) -> bool {
     let variable = |name: &str| std::env::var(name).unwrap_or_default();
     stream.is_terminal() && variable("NO_COLOR").is_empty() && variable("TERM") != "dumb"
 }

@@ -21,10 +21,6 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 all parts on this node are saved, 1 a part is not, or there is none, 2 error.";
-
 /// The dataset to copy, and the places to copy from.
 #[derive(Args)]
 pub(crate) struct CopyArgs {
@@ -98,8 +94,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     copied.passed_over.extend(caches.refused);
     let paths: Vec<_> = caches.paths.iter().map(|path| path.display().to_string()).collect();
     warnings(id, &paths, &copied).iter().for_each(warn);
-    show(args.json, json(&node, id, &paths, &copied), text(&node, &copied))?;
-    Ok(Answer::from(copied.is_whole()))
+    show(args.json, json(&node, id, &paths, &copied), text(&node, &copied), copied.is_whole())
 }
 
 /// More at a time from each of many nodes make a file system no faster.

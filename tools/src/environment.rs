@@ -69,19 +69,14 @@ pub(crate) fn as_setting(value: &str) -> String {
     value.replace('$', "\\$")
 }
 
-/// The plugins that a job would see. `path` comes before the environment and the configuration files.
-pub(crate) fn plugin_host(env: &Env, path: Option<&str>) -> PluginHost {
-    plugin_host_of(env, &params(env), path)
-}
-
-/// The plugins that a job with these parameters would see.
-pub(crate) fn plugin_host_of(env: &Env, params: &Params, path: Option<&str>) -> PluginHost {
-    path.map_or_else(|| PluginHost::configured(env, params), |path| PluginHost::new(env, Some(path)))
+/// The plugins that a job which is started here would see.
+pub(crate) fn plugin_host(env: &Env) -> PluginHost {
+    PluginHost::configured(env, &params(env))
 }
 
 /// The parameters that a job which is started here would see.
 pub(crate) fn params(env: &Env) -> Params {
-    Params::resolve(&settings(env), env).0
+    Params::resolve(&Settings::with_last_run(env), env).0
 }
 
 /// The prefix directory: the one given, or that of a job which is started here. It must be there, or a mistyped name
@@ -125,7 +120,7 @@ pub(crate) fn expect_dir(dir: &Path) -> Result<()> {
 /// Fails where a setting of a place cannot be used, as a job does: a command would else take another folder, and change or
 /// delete what is there.
 pub(crate) fn expect_places(env: &Env) -> Result<()> {
-    let (_, problems) = Params::resolve(&settings(env), env);
+    let (_, problems) = Params::resolve(&Settings::with_last_run(env), env);
     let wrong = problems.iter().find(|problem| problem.stops() && problem.cause.ignored().is_some());
     wrong.map_or(Ok(()), |problem| Err(anyhow::anyhow!("{problem}")))
 }
@@ -161,11 +156,6 @@ pub(crate) fn params_of(env: &Env, prefix: &Prefix) -> Params {
 /// The descriptors of these parameters. The job and `scr config` report what is wrong with them but harmless.
 pub(crate) fn descriptors(params: &Params) -> Result<Descriptors> {
     Descriptors::build(params, &mut Vec::new()).context("cannot read the descriptors")
-}
-
-/// The settings that a job which is started here would read, with those that its application made in the last run.
-pub(crate) fn settings(env: &Env) -> Settings {
-    Settings::with_last_run(env)
 }
 
 #[cfg(test)]

@@ -14,9 +14,6 @@ use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use serde_json::{json, Value};
 use std::path::PathBuf;
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
-
 /// The question, and the flush file.
 #[derive(Args)]
 pub(crate) struct FlushFileArgs {
@@ -67,8 +64,7 @@ pub(crate) fn run(args: &FlushFileArgs) -> Result<Answer> {
     let mut env = environment::env()?;
     let prefix = environment::prefix(&mut env, args.dir.as_deref())?;
     let reply = reply(&env, &prefix, &args.selection, args.before)?;
-    show(args.json, reply.json(), &reply.text)?;
-    Ok(Answer::from(reply.yes))
+    show(args.json, reply.json(), &reply.text, reply.yes)
 }
 
 /// The id of the newest checkpoint that this allocation has, or that is in the prefix directory.

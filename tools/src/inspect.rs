@@ -5,28 +5,21 @@
 
 use crate::copy::Caches;
 use crate::environment;
-use crate::machine::health::{asked, command_here, nodes_with_data, own_names};
-use crate::machine::process::{Finished, Limit};
-use crate::machine::Allocation;
-use crate::output::{print, print_line, show, warn, Answer, Say};
+use crate::machine::{
+    asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
+};
+use crate::output::{print_line, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use scr_config::descriptor::hostlist;
-use scr_config::param::{self, Params};
+use scr_config::param;
 use scr_ops::{inspect, Inspected, Inventory};
-use scr_prefix::Prefix;
 use serde_json::{json, Value};
 use std::cmp::Reverse;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-Nodes that a job would not use are asked as well; to leave them out, add --down \"$(scr list-down-nodes)\".
-
-Exit codes: 0 a job can restart from a checkpoint in cache, 1 it cannot, 2 error.";
 
 /// Which nodes to ask.
 #[derive(Args)]
@@ -62,24 +55,19 @@ pub(crate) struct InspectArgs {
 /// Runs the command.
 pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
     if args.node {
-        print(format!("{MARK}{}\n", own_inventory(args)?.to_line()))?;
-        return Ok(Answer::Yes);
+        return print_answer(&own_inventory(args)?.to_line());
     }
     let named = args.up.as_ref().or(args.jobset.as_ref());
     let job = JobContext::on(&args.job, named.map(|nodes| hostlist::expand(nodes)).transpose()?)?;
     let (asked, inventories) = of_nodes(args, &job)?;
     let is_all = inventories.len() == asked.len() && inventories.iter().all(|one| one.unread.is_empty());
-    let found = inspect(inventories, &environment::plugin_host(&job.env, None));
+    let found = inspect(inventories, &environment::plugin_host(&job.env));
     if args.from.is_some() {
         return print_ids(&found);
     }
-    show(
-        args.json,
-        json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() }),
-        text(&found, &asked, is_all),
-    )?;
-    let can_restart = |found: &Inspected| found.dataset.checkpoint && found.is_whole();
-    Ok(Answer::from(found.iter().any(can_restart)))
+    let can_restart = found.iter().any(|found| found.dataset.checkpoint && found.is_whole());
+    let json = json!({ "datasets": found.iter().map(row).collect::<Vec<_>>() });
+    show(args.json, json, text(&found, &asked, is_all), can_restart)
 }
 
 /// The output of C SCR.
@@ -106,18 +94,18 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
 
 /// The nodes that are asked, and the inventories of those that answer. Parts on the others count as lost.
 fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<Inventory>)> {
-    let (allocation, say): (_, Say) = (&job.allocation, |line| warn(line));
+    let allocation = &job.allocation;
     let nodes = match args.up.is_some() || args.jobset.is_some() {
         true => allocation.nodes.clone(),
-        false => nodes_with_data(allocation, job.params.get(&param::NODE_NAME), say),
+        false => nodes_with_data(allocation, job.params.get(&param::NODE_NAME)),
     };
     let mut down = hostlist::expand(args.down.as_deref().unwrap_or_default())?;
     if !allocation.is_here_alone() {
-        down = own_names(down, "--down", allocation, say);
+        down = own_names(down, "--down", allocation);
     }
     let nodes: Vec<_> = nodes.into_iter().filter(|node| hostlist::find(node, &down).is_none()).collect();
     let mut inventories = Vec::new();
-    for (node, answer) in nodes.iter().zip(ask(allocation, &job.params, &nodes, &args.cache, TIMEOUT)?) {
+    for (node, answer) in nodes.iter().zip(ask(allocation, &nodes, &args.cache, TIMEOUT)?) {
         match answer {
             Ok(inventory) => {
                 inventory.unread.iter().for_each(|line| warn(format_args!("node {node}: {line}")));
@@ -136,16 +124,11 @@ fn of_nodes(args: &InspectArgs, job: &JobContext) -> Result<(Vec<String>, Vec<In
 /// No node can be asked.
 pub(crate) fn ask(
     allocation: &Allocation,
-    params: &Params,
     nodes: &[String],
     caches: &[PathBuf],
     limit: Duration,
 ) -> Result<Vec<Result<Inventory, String>>> {
-    let Some(scr) = command_here() else { bail!("the name of the folder of this command is not UTF-8") };
-    let prefix = Prefix::new(params.get(&param::PREFIX));
-    let prefix = prefix.dir().to_str().context("the name of the prefix directory is not UTF-8")?;
-    let mut command: Vec<String> =
-        [&scr, "inspect", "--node", "--prefix", prefix].map(str::to_owned).to_vec();
+    let mut command = command_here(&["inspect", "--node", "--prefix", &allocation.prefix])?;
     for cache in caches {
         let cache = cache.to_str().context("the name of a cache directory is not UTF-8")?;
         command.extend(["--cache".to_owned(), cache.to_owned()]);
@@ -153,7 +136,7 @@ pub(crate) fn ask(
     let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(limit));
     let inventory = |answer: Result<Finished>| {
         let answer = answer.map_err(|error| format!("{error:#}"))?;
-        answer.marked(MARK).and_then(Inventory::from_line).ok_or_else(|| answer.failure())
+        Inventory::from_line(&answer.answer::<String>()?).ok_or_else(|| answer.failure())
     };
     Ok(answers.into_iter().map(inventory).collect())
 }
@@ -190,7 +173,5 @@ fn row(found: &Inspected) -> Value {
     })
 }
 
-/// Stands before the answer of a node, among all that a shell there may print.
-const MARK: &str = "scr-inspect: ";
 /// How long a node may take to look at its caches.
 const TIMEOUT: Duration = Duration::from_secs(120);

@@ -6,9 +6,11 @@ use anyhow::Result;
 use scr_base::env::to_stderr;
 pub(crate) use scr_base::message::count;
 use scr_base::message::without_error_numbers;
+use scr_plugin_api::held;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
+use std::sync::Mutex;
 
 /// The exit code of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,31 +36,41 @@ impl From<bool> for Answer {
 /// The version of the JSON that commands print. It grows when something that was there changes; fields may be added.
 const JSON_VERSION: u32 = 1;
 
-/// Says a line to the user.
-pub(crate) type Say = fn(&str);
-
 /// Prints what was asked for.
-pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<()> {
-    Ok(scr_base::env::print(text.as_ref())?)
+pub(crate) fn print(text: impl AsRef<[u8]>) -> Result<Answer> {
+    scr_base::env::print(text.as_ref())?;
+    Ok(Answer::Yes)
 }
 
-/// Prints what was asked for: the fields of `json` for programs, or else the text for people.
-pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<[u8]>) -> Result<()> {
+/// Prints what was asked for, each on a line of its own.
+pub(crate) fn print_lines(lines: impl IntoIterator<Item: Display>) -> Result<Answer> {
+    print(lines.into_iter().map(|line| format!("{line}\n")).collect::<String>())
+}
+
+/// Prints what was asked for: the fields of `json` for programs, or else the text for people. The answer is `yes` or no.
+pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<[u8]>, yes: bool) -> Result<Answer> {
     if !as_json {
-        return print(text);
+        print(text)?;
+        return Ok(Answer::from(yes));
     }
     let mut fields = Map::from_iter([("version".to_owned(), JSON_VERSION.into())]);
     match json {
         Value::Object(more) => fields.extend(more),
         other => _ = fields.insert("value".to_owned(), other),
     }
-    print(format!("{:#}\n", Value::Object(fields)))
+    print(format!("{:#}\n", Value::Object(fields)))?;
+    Ok(Answer::from(yes))
 }
 
 /// The result, with the JSON of a command that failed; its text goes to standard error, as for every command.
 pub(crate) fn or_show_error<T>(as_json: bool, result: Result<T>) -> Result<T> {
     if let Err(error) = &result {
-        show(as_json, serde_json::json!({ "error": without_error_numbers(&format!("{error:#}")) }), "")?;
+        show(
+            as_json,
+            serde_json::json!({ "error": without_error_numbers(&format!("{error:#}")) }),
+            "",
+            false,
+        )?;
     }
     result
 }
@@ -66,14 +78,30 @@ pub(crate) fn or_show_error<T>(as_json: bool, result: Result<T>) -> Result<T> {
 /// Prints a line, which is a no if there is none or it is empty.
 pub(crate) fn print_line(line: Option<impl Display>) -> Result<Answer> {
     let line = line.map(|line| line.to_string()).filter(|line| !line.is_empty());
-    line.iter().try_for_each(|line| print(format!("{line}\n")))?;
+    print_lines(&line)?;
     Ok(Answer::from(line.is_some()))
+}
+
+/// From now on messages begin with this name.
+pub(crate) fn speak_as(name: &'static str) {
+    *held(&NAME) = name;
+}
+
+static NAME: Mutex<&str> = Mutex::new("scr");
+
+#[cfg(test)]
+thread_local! {
+    /// The messages of this thread.
+    pub(crate) static WARNINGS: std::cell::RefCell<Vec<String>> = std::cell::RefCell::default();
 }
 
 /// Prints a message to standard error.
 pub(crate) fn warn(message: impl Display) {
-    let scr = if colour::of_errors() { colour::bold("scr:") } else { "scr:".to_owned() };
-    print_to_stderr(format_args!("{scr} {message}"));
+    #[cfg(test)]
+    WARNINGS.with_borrow_mut(|all| all.push(message.to_string()));
+    let name = format!("{}:", held(&NAME));
+    let name = if colour::has(&io::stderr()) { colour::bold(&name) } else { name };
+    print_to_stderr(format_args!("{name} {message}"));
 }
 
 /// Prints a line to standard error. A missing reader is no error.

@@ -6,7 +6,7 @@
 
 use crate::agent;
 use crate::environment;
-use crate::output::{count, print, warn, Answer};
+use crate::output::{count, print, print_lines, warn, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::describe;
@@ -17,10 +17,6 @@ use scr_prefix::commit::FlushOutcome;
 use scr_prefix::ledger::{LedgerDir, Wish};
 use scr_prefix::Prefix;
 use std::path::PathBuf;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 no flush is left under way, 1 one is, or could not be finished, 2 error.";
 
 /// Below which prefix directory.
 #[derive(Args)]
@@ -34,16 +30,9 @@ pub(crate) struct PoststageArgs {
 pub(crate) fn run(args: &PoststageArgs) -> Result<Answer> {
     let mut env = environment::env()?;
     let prefix = environment::prefix(&mut env, args.prefix.as_deref())?;
-    Ok(Answer::from(finish(&env, &prefix)?))
-}
-
-/// Finishes what has arrived below a prefix directory, prints what became of each flush, and returns whether none is left.
-fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
-    let report = end(env, prefix)?;
+    let report = end(&env, &prefix)?;
     report.errors.iter().for_each(warn);
-    for line in &report.lines {
-        print(format!("{line}\n"))?;
-    }
+    print_lines(&report.lines)?;
     if let (false, copying @ 1..) = (report.none_left, report.under_way) {
         let transfers = count(copying as u64, "transfer");
         warn(format_args!(
@@ -53,7 +42,7 @@ fn finish(env: &Env, prefix: &Prefix) -> Result<bool> {
     if report.lines.is_empty() {
         print(format!("no flush is under way below {}\n", prefix.dir().display()))?;
     }
-    Ok(report.none_left)
+    Ok(Answer::from(report.none_left))
 }
 
 /// The outcome of the flushes that were under way.
@@ -74,7 +63,7 @@ pub(crate) struct FlushReport {
 /// The prefix directory cannot be read.
 pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
     // Files that arrived on this very node by a transport that works without an agent.
-    let host = environment::plugin_host(env, None);
+    let host = environment::plugin_host(env);
     let transports = Transports::new(&host, env, &environment::params(env));
     let mut under_way = 0;
     let polled = match find_control_dir(env, &environment::params(env)) {

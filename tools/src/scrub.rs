@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::table::Table;
 use anyhow::{bail, Context, Result};
 use clap::Args;
+use indexmap::IndexMap;
 use scr_base::env::Env;
 use scr_base::fs::{unless_missing, At, Files, OwnedDir};
 use scr_base::message::amount;
@@ -21,9 +22,6 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 nothing is wrong, 1 something is, 2 error.";
 
 /// The places to look, and the form of the answer.
 #[derive(Args)]
@@ -45,8 +43,7 @@ pub(crate) struct ScrubArgs {
 /// Runs the command.
 pub(crate) fn run(args: &ScrubArgs) -> Result<Answer> {
     let report = or_show_error(args.json, environment::env().and_then(|env| scrub(&env, args)))?;
-    show(args.json, report.json(), report.text())?;
-    Ok(Answer::from(report.is_intact()))
+    show(args.json, report.json(), report.text(), report.is_intact())
 }
 
 fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
@@ -79,11 +76,8 @@ fn scrub(env: &Env, args: &ScrubArgs) -> Result<ScrubReport> {
 }
 
 fn plan(files: &dyn Files, target: &Target, wanted: Option<&str>) -> Result<Plan> {
-    let plan = match target {
-        Target::Cache(dir) => Plan::of_cache(files, dir, wanted),
-        Target::Prefix(dir) => Plan::of_prefix(files, dir, wanted),
-    };
-    plan.with_context(|| format!("cannot look at {target}"))
+    let of = if target.0 == CACHE { Plan::of_cache } else { Plan::of_prefix };
+    of(files, &target.1, wanted).with_context(|| format!("cannot look at {target}"))
 }
 
 /// The findings, target by target.
@@ -142,23 +136,23 @@ impl ScrubReport {
     /// The datasets of prefix directories that are wrong there, and of which this node has intact parts in cache.
     fn repairable(&self) -> impl Iterator<Item = &Dataset> {
         let in_places = |kind: &'static str| {
-            let places = self.0.iter().filter(move |(target, _)| target.kind() == kind);
+            let places = self.0.iter().filter(move |(target, _)| target.0 == kind);
             places.flat_map(|(_, report)| &report.datasets)
         };
         let is_wrong = |dataset: &Dataset| Totals::of(&dataset.items).wrong > 0;
         let is_intact_in_cache = move |wanted: &Dataset| {
             let is_it = |cached: &&Dataset| (cached.id, &cached.name) == (wanted.id, &wanted.name);
-            in_places("cache").find(is_it).is_some_and(|cached| !is_wrong(cached))
+            in_places(CACHE).find(is_it).is_some_and(|cached| !is_wrong(cached))
         };
-        in_places("prefix").filter(move |dataset| is_wrong(dataset) && is_intact_in_cache(dataset))
+        in_places(PREFIX).filter(move |dataset| is_wrong(dataset) && is_intact_in_cache(dataset))
     }
 
     fn json(&self) -> Value {
         let dataset = |dataset| DatasetRow { dataset, totals: Totals::of(&dataset.items) };
         let places = self.0.iter().map(|(target, report)| {
             json!({
-                "kind": target.kind(),
-                "path": target.path().display().to_string(),
+                "kind": target.0,
+                "path": target.1.display().to_string(),
                 "datasets": report.datasets.iter().map(dataset).collect::<Vec<_>>(),
                 "findings": suspects(report).map(|(dataset, item)| Finding { dataset, item }).collect::<Vec<_>>(),
             })
@@ -229,47 +223,24 @@ fn repair_text(dataset: &Dataset) -> String {
 
 /// There may be very many unverified files, for the same few reasons.
 fn unverified_text(report: &Report) -> String {
-    let mut reasons: Vec<(&str, u64)> = Vec::new();
+    let mut reasons: IndexMap<&str, u64> = IndexMap::new();
     for (_, item) in suspects(report) {
         let Verdict::Unverified { why } = &item.verdict else { continue };
-        match reasons.iter_mut().find(|(known, _)| known == why) {
-            Some((_, number)) => *number += 1,
-            None => reasons.push((why, 1)),
-        }
+        *reasons.entry(why).or_default() += 1;
     }
-    reasons
-        .into_iter()
-        .map(|(why, number)| format!("unverified: {}, {why}\n", count(number, "file")))
-        .collect()
+    let line = |(why, number)| format!("unverified: {}, {why}\n", count(number, "file"));
+    reasons.into_iter().map(line).collect()
 }
 
-/// A directory to look at.
-#[derive(Debug, Clone, PartialEq, Eq)]
-enum Target {
-    /// A cache directory of this node.
-    Cache(PathBuf),
-    /// A prefix directory.
-    Prefix(PathBuf),
-}
+/// A directory to look at, by its kind: a cache directory of this node, or a prefix directory.
+struct Target(&'static str, PathBuf);
 
-impl Target {
-    fn kind(&self) -> &'static str {
-        match self {
-            Self::Cache(_) => "cache",
-            Self::Prefix(_) => "prefix",
-        }
-    }
-
-    fn path(&self) -> &Path {
-        match self {
-            Self::Cache(dir) | Self::Prefix(dir) => dir,
-        }
-    }
-}
+const CACHE: &str = "cache";
+const PREFIX: &str = "prefix";
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind(), self.path().display())
+        write!(f, "{} {}", self.0, self.1.display())
     }
 }
 
@@ -286,10 +257,10 @@ fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Fil
         if found.is_empty() {
             bail!("there is no dataset in {}, nor in the folders in it", dir.display());
         }
-        targets.extend(found.into_iter().map(Target::Cache));
+        targets.extend(found.into_iter().map(|dir| Target(CACHE, dir)));
     }
     for dir in &args.prefix {
-        targets.push(Target::Prefix(std::path::absolute(dir)?));
+        targets.push(Target(PREFIX, std::path::absolute(dir)?));
     }
     Ok((targets, Arc::clone(&env.files)))
 }
@@ -309,7 +280,7 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
             Ok(Some(owned)) => {
                 files = owned.held_in(&*files);
                 match find_caches(&*files, owned.path()) {
-                    Ok(caches) => targets.extend(caches.into_iter().map(Target::Cache)),
+                    Ok(caches) => targets.extend(caches.into_iter().map(|dir| Target(CACHE, dir))),
                     Err(error) => unread.push(error),
                 }
             }
@@ -320,7 +291,7 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     let prefix = params.get(&param::PREFIX);
     let folder = prefix.join(".scr");
     match unless_missing(files.status(&folder).at("look at", &folder)) {
-        Ok(found) => targets.extend(found.map(|_| Target::Prefix(prefix.clone()))),
+        Ok(found) => targets.extend(found.map(|_| Target(PREFIX, prefix.clone()))),
         Err(error) => unread.push(error),
     }
     unread.iter().for_each(|error| warn(format_args!("not checked: {}", scr_base::describe(error))));

@@ -10,7 +10,7 @@ use crate::output::on_one_line;
 use std::io::IsTerminal;
 
 /// Rows of cells, with or without a head.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Table {
     has_head: bool,
     rows: Vec<Vec<String>>,
@@ -37,9 +37,10 @@ impl Table {
     /// The table for standard output.
     pub(crate) fn text(&self) -> String {
         let text = self.layout(output_columns());
-        match colour::of_output() {
-            true => colour::table(&text, self.has_head),
-            false => text,
+        if colour::has(&std::io::stdout()) {
+            colour::table(&text, self.has_head)
+        } else {
+            text
         }
     }
 
@@ -48,15 +49,9 @@ impl Table {
         if self.rows.len() <= usize::from(self.has_head) {
             return String::new();
         }
-        let mut layout = Layout {
-            has_head: self.has_head,
-            rows: self.rows.clone(),
-            widths: Vec::new(),
-            indent: None,
-            limit,
-        };
+        let mut layout = Layout { table: self.clone(), widths: Vec::new(), indent: None, limit };
         let above = layout.fit();
-        above + &layout.rows.iter().map(|row| layout.line(row)).collect::<String>()
+        above + &layout.table.rows.iter().map(|row| layout.line(row)).collect::<String>()
     }
 }
 
@@ -79,8 +74,7 @@ const INDENT: usize = 4;
 
 /// A table on its way into a width.
 struct Layout {
-    has_head: bool,
-    rows: Vec<Vec<String>>,
+    table: Table,
     /// The widths of all columns but the last.
     widths: Vec<usize>,
     /// The start of a last cell that does not fit into its line; `None` for its column.
@@ -94,7 +88,7 @@ impl Layout {
     fn fit(&mut self) -> String {
         let limit = self.limit;
         self.measure();
-        let longest = self.rows.iter().filter_map(|row| row.last()).map(|cell| length(cell)).max();
+        let longest = self.table.rows.iter().filter_map(|row| row.last()).map(|cell| length(cell)).max();
         let longest = longest.unwrap_or(0);
         let fits = |layout: &Self| layout.last_column() + longest.min(LEAST_LAST) <= limit;
         let mut above = String::new();
@@ -119,35 +113,35 @@ impl Layout {
 
     /// Takes out a column that has the same text in every row, and gives that text as a line.
     fn take_uniform(&mut self, column: usize) -> Option<String> {
-        let (head, first) = (self.rows.first()?, self.rows.get(1)?);
-        let is_uniform = self.has_head
-            && self.rows.len() > 2
-            && self.rows[1..].iter().all(|row| row.get(column) == first.get(column));
+        let (head, first) = (self.table.rows.first()?, self.table.rows.get(1)?);
+        let is_uniform = self.table.has_head
+            && self.table.rows.len() > 2
+            && self.table.rows[1..].iter().all(|row| row.get(column) == first.get(column));
         let line = format!("{}: {}\n", head.get(column)?, first.get(column)?);
         let is_empty = first[column].is_empty();
         if !is_uniform {
             return None;
         }
-        self.rows.iter_mut().for_each(|row| drop(row.remove(column)));
+        self.table.rows.iter_mut().for_each(|row| drop(row.remove(column)));
         self.measure();
         Some(if is_empty { String::new() } else { line })
     }
 
     /// The least width of a column.
     fn least(&self, column: usize) -> usize {
-        let words = self.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| cell.split(' '));
+        let words = self.table.rows.iter().filter_map(|row| row.get(column)).flat_map(|cell| cell.split(' '));
         words.map(length).max().unwrap_or(0).min(self.widths[column])
     }
 
     fn columns(&self) -> usize {
-        self.rows.first().map_or(0, Vec::len)
+        self.table.rows.first().map_or(0, Vec::len)
     }
 
     fn measure(&mut self) {
         // A long path does not widen the column of all other rows.
         let most = self.limit / 2;
         let width = |column: usize| {
-            let cells = self.rows.iter().filter_map(|row| row.get(column));
+            let cells = self.table.rows.iter().filter_map(|row| row.get(column));
             cells.map(|cell| length(cell)).filter(|&length| length <= most).max().unwrap_or(0)
         };
         self.widths = (0..self.columns().saturating_sub(1)).map(width).collect();

@@ -4,6 +4,7 @@
 //! `now`), a time with a zone, or a distance from now: `+2 hours`, `-1h30m`, `3 days ago`. A distance without a sign leads to
 //! where the option looks. A length is what parameters such as `SCR_HALT_SECONDS` take: `3600`, `1h30m`, `2 hours`.
 
+use crate::output::warn;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::{AmbiguousOffset, TimeZone};
 use jiff::{SignedDuration, Timestamp, Zoned};
@@ -133,25 +134,17 @@ pub(crate) fn length_in_seconds(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A moment to come.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Ahead {
-    /// Since the epoch.
-    pub(crate) seconds: i64,
-    /// How its text was read, if it could mean another moment.
-    pub(crate) doubt: Option<String>,
-}
-
-/// The moment to come that a text means.
-pub(crate) fn ahead(text: &str) -> Result<Ahead, String> {
+/// The moment to come that a text means, in seconds since the epoch. Warns where it could mean another moment.
+pub(crate) fn ahead(text: &str) -> Result<i64, String> {
     let (text, now) = (text.trim(), Zoned::now());
     let moment = moment(text, Looks::Ahead, &now)?;
-    Ok(Ahead { seconds: moment.timestamp().as_second(), doubt: doubt(text, &moment, &now) })
+    doubt(text, &moment, &now).iter().for_each(warn);
+    Ok(moment.timestamp().as_second())
 }
 
 /// The same for scripts, which give the seconds.
 pub(crate) fn seconds_or_ahead(text: &str) -> Result<i64, String> {
-    text.trim().parse().or_else(|_| ahead(text).map(|ahead| ahead.seconds))
+    text.trim().parse().or_else(|_| ahead(text))
 }
 
 /// Seconds since the epoch of a moment that has passed, also as a number.
@@ -236,7 +229,7 @@ mod tests {
         let off = moment("now", Looks::Back, &now).unwrap().duration_since(&now);
         assert!(off.as_secs().abs() < 60, "{off:?}");
         for text in ["@1298944800", "2011-03-01 02:00 UTC"] {
-            assert_eq!(ahead(text).map(|ahead| ahead.seconds), Ok(1_298_944_800));
+            assert_eq!(ahead(text), Ok(1_298_944_800));
         }
     }
 

@@ -19,17 +19,12 @@ use scr_base::env::Env;
 use scr_base::fs::OwnedDir;
 use scr_base::message::amount;
 use scr_core::make_control_dir;
-use serde::Serialize;
-use serde_json::json;
+use serde_json::{json, Value};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 an agent runs already, or with --stop or --status none runs, 2 error.";
 
 /// The action. Without an option: be the agent of this node until there is nothing left and the job is over.
 #[derive(Args)]
@@ -139,8 +134,11 @@ fn request(control: &Path, name: &str, heartbeat: &Heartbeat) -> Result<()> {
 
 /// The bytes that all transfers of this node have written so far.
 fn bytes_written(control: &Path) -> u64 {
-    let transfers = scr_agent::list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
-    transfers.map(|transfer| transfer.written()).sum()
+    transfers(control).map(|transfer| transfer.written()).sum()
+}
+
+fn transfers(control: &Path) -> impl Iterator<Item = Transfer> {
+    list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?)
 }
 
 /// Prints a line for the process that started the agent.
@@ -152,50 +150,33 @@ fn print_line(line: &str) {
 /// How often to look.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
-#[derive(Serialize)]
-struct TransferStatus {
-    token: String,
-    /// `waiting` for an agent, or for one that has time; `waiting for its turn` among the nodes; `running`, `done`, `failed`.
-    state: &'static str,
-    files: usize,
-    bytes: u64,
-    written: u64,
-    bytes_per_second: u64,
-    percent: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    error: Option<String>,
-}
-
 /// How many transfers of a control directory an agent has not ended yet; none where no agent runs.
 pub(crate) fn under_way(control: &Path) -> usize {
     if AgentPresence::find(control).is_none() {
         return 0;
     }
-    let transfers = list(control).into_iter().filter_map(|path| Transfer::read(&path).ok()?);
-    transfers.filter(|transfer| transfer.outcome.is_none()).count()
+    transfers(control).filter(|transfer| transfer.outcome.is_none()).count()
 }
 
 /// Yes if an agent runs.
 fn print_status(control: &Path, as_json: bool) -> Result<Answer> {
     let pid = AgentPresence::find(control);
-    let transfers = list(control);
-    let transfers = transfers.iter().filter_map(|path| Some(of(&Transfer::read(path).ok()??, pid.is_some())));
-    let transfers: Vec<_> = transfers.collect();
-    let json = json!({ "control": control.display().to_string(), "pid": pid, "transfers": transfers });
-    show(as_json, json, text(control, pid, &transfers))?;
-    Ok(Answer::from(pid.is_some()))
+    let transfers: Vec<_> = transfers(control).collect();
+    let rows: Vec<_> = transfers.iter().map(|transfer| row(transfer, pid.is_some())).collect();
+    let json = json!({ "control": control.display().to_string(), "pid": pid, "transfers": rows });
+    show(as_json, json, text(control, pid, &transfers), pid.is_some())
 }
 
-fn text(control: &Path, pid: Option<u32>, transfers: &[TransferStatus]) -> String {
+fn text(control: &Path, pid: Option<u32>, transfers: &[Transfer]) -> String {
     let control = control.display();
     let first = match pid {
         Some(pid) => format!("an agent runs for {control}, process {pid}\n"),
         None => format!("no agent runs for {control}\n"),
     };
-    let row = |transfer: &TransferStatus| {
-        let done = format!("{} of {}", amount(transfer.written), amount(transfer.bytes));
-        let error = transfer.error.clone().unwrap_or_default();
-        [label(&transfer.token), transfer.state.to_owned(), done, error]
+    let row = |transfer: &Transfer| {
+        let done = format!("{} of {}", amount(transfer.written()), amount(transfer.bytes()));
+        let (state, error) = state(transfer, pid.is_some());
+        [label(&transfer.token), state.to_owned(), done, error.unwrap_or_default().to_owned()]
     };
     first + &Table::of(&[], transfers.iter().map(row)).text()
 }
@@ -211,26 +192,34 @@ fn label(token: &str) -> String {
     }
 }
 
-fn of(transfer: &Transfer, agent_runs: bool) -> TransferStatus {
-    let (state, error) = match &transfer.outcome {
+/// `waiting` for an agent, or for one that has time; `waiting for its turn` among the nodes; `running`, `done`, or `failed` with the
+/// error.
+fn state(transfer: &Transfer, agent_runs: bool) -> (&'static str, Option<&str>) {
+    match &transfer.outcome {
         Some(Outcome::Done) => ("done", None),
-        Some(Outcome::Failed(error)) => ("failed", Some(error.text.clone())),
+        Some(Outcome::Failed(error)) => ("failed", Some(&error.text)),
         // An agent that was killed has left it as it was.
         None if !agent_runs => ("waiting", None),
         None if transfer.running => ("running", None),
         None if transfer.slots.is_some() => ("waiting for its turn", None),
         None => ("waiting", None),
-    };
-    TransferStatus {
-        token: transfer.token.clone(),
-        state,
-        files: transfer.files.len(),
-        bytes: transfer.bytes(),
-        written: transfer.written(),
-        bytes_per_second: transfer.limits.bytes_per_second,
-        percent: transfer.limits.percent,
-        error,
     }
+}
+
+/// A transfer for programs.
+fn row(transfer: &Transfer, agent_runs: bool) -> Value {
+    let (state, error) = state(transfer, agent_runs);
+    let mut json = json!({
+        "token": transfer.token,
+        "state": state,
+        "files": transfer.files.len(),
+        "bytes": transfer.bytes(),
+        "written": transfer.written(),
+        "bytes_per_second": transfer.limits.bytes_per_second,
+        "percent": transfer.limits.percent,
+    });
+    error.into_iter().for_each(|error| json["error"] = error.into());
+    json
 }
 
 /// An agent that does not show itself for so long hangs, and whoever waits for it shall not.
@@ -339,12 +328,15 @@ mod status_tests {
 
     #[test]
     fn a_transfer_runs_only_where_an_agent_does_and_waits_for_its_turn_where_nodes_take_turns() {
-        let state = |agent_runs, running, slots: bool| {
+        let state_of = |agent_runs, running, slots: bool| {
             let slots = slots.then(|| Slots { folder: "/slots".into(), count: 1 });
-            of(&Transfer { running, slots, ..transfer() }, agent_runs).state
+            state(&Transfer { running, slots, ..transfer() }, agent_runs).0
         };
-        assert_eq!([state(true, true, true), state(true, false, true)], ["running", "waiting for its turn"]);
-        assert_eq!([state(true, false, false), state(false, true, true)], ["waiting", "waiting"]);
+        assert_eq!(
+            [state_of(true, true, true), state_of(true, false, true)],
+            ["running", "waiting for its turn"]
+        );
+        assert_eq!([state_of(true, false, false), state_of(false, true, true)], ["waiting", "waiting"]);
     }
 
     /// It was a row of hexadecimal digits.

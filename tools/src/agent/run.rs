@@ -87,7 +87,7 @@ struct Watch<'a> {
 impl Watch<'_> {
     /// Returns when the agent is to end, and keeps applications from entering meanwhile where none is there.
     fn run(&mut self) -> Result<Option<Application>> {
-        let host = environment::plugin_host(self.env, None);
+        let host = environment::plugin_host(self.env);
         let transports = Transports::new(&host, self.env, &environment::params(self.env));
         let mut looked_at = None::<Instant>;
         loop {

@@ -2,7 +2,7 @@
 //!
 //! If that is uncertain, it counts as running.
 
-use super::JobFolder;
+use super::{newest, JobFolder};
 use crate::environment;
 use crate::machine::{process, Manifests};
 use anyhow::Result;
@@ -110,7 +110,7 @@ impl Liveness {
     /// A process that uses an allocation, for as long as this looks.
     fn process_using(&mut self, id: &str, folders: &[JobFolder]) -> Result<Option<u32>> {
         let paths: Vec<_> =
-            folders.iter().filter_map(|folder| fs::canonicalize(folder.path()).ok()).collect();
+            folders.iter().filter_map(|folder| fs::canonicalize(folder.dir.path()).ok()).collect();
         loop {
             let using = self.processes.iter().find(|process| process.uses(id, &paths));
             if using.is_none() || Instant::now() >= self.look_again_until {
@@ -139,7 +139,8 @@ impl Liveness {
             Err(None) => return not_known("no resource manager on this node lists such ids"),
         }
         let is_quiet = |folder: &JobFolder| {
-            let idle = folder.last_change().and_then(|at| SystemTime::now().duration_since(at).ok());
+            let idle = newest(&**folder.dir.files(), folder.dir.path())
+                .and_then(|at| SystemTime::now().duration_since(at).ok());
             idle.is_some_and(|idle| idle >= LONG_IDLE)
         };
         if choice == Choice::AllDead && !folders.iter().all(is_quiet) {
@@ -152,8 +153,8 @@ impl Liveness {
 /// A part of a dataset that a process holds. Those of a container may see other processes than these.
 fn held_part(folders: &[JobFolder]) -> Option<PathBuf> {
     let held = |folder: &JobFolder| {
-        let files = &**folder.files();
-        let places = node_dir::places(files, folder.path()).unwrap_or_default();
+        let files = &**folder.dir.files();
+        let places = node_dir::places(files, folder.dir.path()).unwrap_or_default();
         let parts = places.into_iter().flat_map(|place| {
             let parts = look_through(files, &place).parts;
             parts.into_iter().map(move |(id, rank)| PartDir::new(&place, id, rank))

@@ -24,16 +24,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-Without --allocation and --dead: the allocation that this command runs in, as in an epilog, or outside of any one `defjobid'. \
-Run it as the user whose job has ended. With --dead an allocation is dead if the resource manager no longer lists it and no process here uses it; where no \
-resource manager knows it, its folders must also be unchanged for a day.
-
-Exit codes: 0 nothing is left that was to be removed; 1 something was kept, with --dead something of a dead allocation; 2 error.";
 
 /// The allocations whose folders to remove.
 #[derive(Args)]
@@ -109,7 +100,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     }
     let mut kept: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for outcome in &outcomes {
-        let path = || outcome.folder.path().display().to_string();
+        let path = || outcome.folder.dir.path().display().to_string();
         outcome.kept.iter().for_each(|(why, _)| kept.entry(why).or_default().push(path()));
     }
     for (why, paths) in kept {
@@ -126,15 +117,10 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         }
         _ => warn("`scr clean --allocation ID --ended' removes what has ended all the same"),
     }
-    show(
-        args.json,
-        json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() }),
-        text(&outcomes, args),
-    )?;
-    if let Some(error) = refused.into_iter().next() {
-        return Err(error.into());
-    }
-    Ok(Answer::from(!outcomes.iter().any(|outcome| matches!(outcome.kept, Some((_, true))))))
+    let is_done = !outcomes.iter().any(|outcome| matches!(outcome.kept, Some((_, true))));
+    let json = json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() });
+    let shown = show(args.json, json, text(&outcomes, args), is_done)?;
+    refused.into_iter().next().map_or(Ok(shown), |error| Err(error.into()))
 }
 
 /// Runs this command once for each user who has folders on this node, with the rights of that user, so that nothing that a user
@@ -159,7 +145,7 @@ const ERROR: u8 = 2;
 
 /// Removes a folder, or finds out that it can be removed.
 fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
-    let lost = unsaved(&**folder.files(), folder.path())?;
+    let lost = unsaved(&**folder.dir.files(), folder.dir.path())?;
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
         anyhow::bail!(
             "{} in cache only, such as {}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved",
@@ -168,7 +154,8 @@ fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
         );
     }
     if !args.dry_run {
-        folder.remove()?;
+        // Links are removed, not followed.
+        folder.parent.files().remove_tree(folder.dir.path())?;
     }
     Ok(())
 }
@@ -188,7 +175,7 @@ fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
     let verb = if args.dry_run { "would remove" } else { "removed" };
     let removed = outcomes.iter().filter(|outcome| outcome.kept.is_none());
     let lines: String =
-        removed.map(|outcome| format!("{verb} {}\n", outcome.folder.path().display())).collect();
+        removed.map(|outcome| format!("{verb} {}\n", outcome.folder.dir.path().display())).collect();
     match (lines.is_empty(), outcomes.len() as u64) {
         (true, 0) => "nothing is left on this node\n".to_owned(),
         (true, kept) => format!("{} kept\n", count(kept, "folder")),
@@ -198,7 +185,7 @@ fn text(outcomes: &[Outcome], args: &CleanArgs) -> String {
 
 fn json(outcome: &Outcome) -> Value {
     json!({
-        "path": outcome.folder.path().display().to_string(),
+        "path": outcome.folder.dir.path().display().to_string(),
         "allocation": outcome.folder.job_id,
         "removed": outcome.kept.is_none(),
         "kept": outcome.kept.as_ref().map(|(why, _)| why),
@@ -230,7 +217,7 @@ fn job_folders(
     let is_wanted = |folder: &JobFolder| job_id.is_none_or(|id| id == folder.job_id);
     let mut folders = in_bases(env, params, &bases, refused)?;
     folders.retain(is_wanted);
-    let recorded = folders.iter().flat_map(|folder| recorded_bases(&**folder.files(), folder.path()));
+    let recorded = folders.iter().flat_map(|folder| recorded_bases(&**folder.dir.files(), folder.dir.path()));
     let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
     folders.extend(in_bases(env, params, &further, refused)?.into_iter().filter(is_wanted));
     Ok(folders)
@@ -297,31 +284,9 @@ fn users(env: &Env, bases: &BTreeSet<PathBuf>) -> BTreeSet<(String, u32, u32)> {
 }
 
 impl JobFolder {
-    fn path(&self) -> &Path {
-        self.dir.path()
-    }
-
     /// The name of the user, as the job has it.
     fn user(&self) -> Option<String> {
-        Some(self.path().parent()?.file_name()?.to_string_lossy().into_owned())
-    }
-
-    /// The file layer for what is in it.
-    fn files(&self) -> &Arc<dyn Files> {
-        self.dir.files()
-    }
-
-    /// When something in it was changed last, as far as it can be read.
-    fn last_change(&self) -> Option<SystemTime> {
-        newest(&**self.files(), self.path())
-    }
-
-    /// Removes it and everything in it. Links are removed, not followed.
-    ///
-    /// # Errors
-    /// Something cannot be removed.
-    fn remove(&self) -> Result<()> {
-        Ok(self.parent.files().remove_tree(self.path())?)
+        Some(self.dir.path().parent()?.file_name()?.to_string_lossy().into_owned())
     }
 }
 

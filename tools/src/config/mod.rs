@@ -16,14 +16,10 @@ use scr_comm::Rank;
 use scr_config::descriptor::{cautions, hostlist, Descriptors, NODE, WORLD};
 use scr_config::param::{self, FileOf, Origin, Params, Problem, Settings};
 use scr_core::log::check_logger;
-use scr_core::plugin::check_plugins;
+use scr_core::plugin::{check_plugins, PluginHost};
 use serde_json::{json, Value};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-Exit codes: 0 shown, or no problem was found; 1 a file has a problem, or there is no parameter of that name; 2 error.";
 
 /// The choice between showing, explaining and checking.
 #[derive(Args)]
@@ -54,7 +50,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
     if !args.check.is_empty() {
         return check_files(&env, &args.check, args.system, args.json);
     }
-    let configuration = Configuration::of(&env, &environment::settings(&env));
+    let configuration = Configuration::of(&env, &Settings::with_last_run(&env));
     let prefix = configuration.params.get(&param::PREFIX);
     if !prefix.is_dir() {
         warn(format_args!(
@@ -70,7 +66,7 @@ pub(crate) fn run(args: &ConfigArgs) -> Result<Answer> {
 
 /// The mistakes in the configuration of a job that starts here, a line each.
 pub(crate) fn problems(env: &Env) -> Vec<String> {
-    let configuration = Configuration::of(env, &environment::settings(env));
+    let configuration = Configuration::of(env, &Settings::with_last_run(env));
     configuration.findings.iter().map(Finding::text).collect()
 }
 
@@ -168,11 +164,14 @@ impl Configuration {
         };
         add(Effect::Ignored, ignored);
         let is_good = fatal.is_empty();
-        let host = environment::plugin_host_of(env, &params, None);
+        let host = PluginHost::configured(env, &params);
         let ignored = check_plugins(&host, &params, &descriptors, &mut fatal);
         add(Effect::Stops, fatal);
         add(Effect::Ignored, ignored);
-        add(Effect::Ignored, find_cautions(&params, &descriptors));
+        // Settings that are valid and probably unwanted.
+        add(Effect::Ignored, readable_password(&params).into_iter().collect());
+        add(Effect::Ignored, cautions(&params, &descriptors));
+        add(Effect::Ignored, groups_without_nodes(&params, &descriptors));
         add(Effect::None, missing_bases(&params));
         findings.sort_by(|one, other| one.place().cmp(&other.place()));
         Self { params, descriptors: is_good.then_some(descriptors), findings }
@@ -191,8 +190,8 @@ fn check_files(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result
             .map(|(file, findings)| json!({ "file": file.display().to_string(), "problems": jsons(findings) }))
             .collect::<Vec<_>>(),
     });
-    show(json, report, checked.iter().map(|(file, findings)| of_file(file, findings)).collect::<String>())?;
-    Ok(Answer::from(is_valid))
+    let text: String = checked.iter().map(|(file, findings)| of_file(file, findings)).collect();
+    show(json, report, text, is_valid)
 }
 
 fn problems_in(env: &Env, file: &Path, whose: FileOf) -> Vec<Finding> {
@@ -212,19 +211,11 @@ fn of_file(file: &Path, findings: &[Finding]) -> String {
     }
 }
 
-/// Settings that are valid and probably unwanted: a password that others can read, a group that no node of the job has, settings
-/// for the cache in a job that does not use it.
-fn find_cautions(params: &Params, descriptors: &Descriptors) -> Vec<Problem> {
-    let mut problems: Vec<_> = readable_password(params).into_iter().collect();
-    problems.extend(cautions(params, descriptors));
-    problems.extend(groups_without_nodes(params, descriptors));
-    problems
-}
-
-fn problem(origin: &Origin, name: &str, why: &str) -> Problem {
+fn problem(origin: &Origin, name: &str, why: String) -> Problem {
     Problem::new(origin, format!("{name}: {why}"))
 }
 
+/// A password that others can read.
 fn readable_password(params: &Params) -> Option<Problem> {
     params.get(&param::LOG_DB_PASS)?;
     let origin = params.origin(&param::LOG_DB_PASS);

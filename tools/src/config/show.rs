@@ -4,40 +4,35 @@ use super::{jsons, origin_json, Configuration, Finding};
 use crate::output::{show, warn, Answer};
 use crate::table::{output_columns, Table};
 use anyhow::Result;
-use scr_config::descriptor::Descriptors;
+use scr_config::descriptor::{Descriptors, Store};
 use scr_config::param::{self, Parameter};
 use scr_plugin_api::KvTree;
-use serde::Serialize;
 use serde_json::{json, Value};
 use std::collections::BTreeMap;
+use std::fmt::Display;
 
-/// The descriptors, each by what follows the `=`, with its keys.
-#[derive(Serialize)]
-struct Lines {
-    groups: BTreeMap<String, BTreeMap<String, String>>,
-    stores: BTreeMap<String, BTreeMap<String, String>>,
-    checkpoints: BTreeMap<u32, BTreeMap<String, String>>,
-}
+/// The keys of a descriptor.
+type Keys = BTreeMap<String, String>;
 
 /// Shows them; with `set` only the parameters that somebody has set.
 pub(super) fn run(configuration: &Configuration, set: bool, as_json: bool) -> Result<Answer> {
     let shown: Vec<_> = configuration.params.iter().filter(|parameter| !set || parameter.is_set()).collect();
     // `None` where no job starts with this configuration.
-    let lines = configuration.descriptors.as_ref().map(Lines::of);
+    let lines = configuration.descriptors.as_ref().map(all_lines);
     let mut text = table(&shown);
-    if let Some(lines) = &lines {
-        text += &format!("\n{}", lines.text());
+    if let Some((in_file, _)) = &lines {
+        text += &format!("\n{in_file}");
     }
     let json = json!({
         "parameters": shown.iter().map(|shown| parameter_json(shown)).collect::<Vec<_>>(),
-        "descriptors": lines,
+        "descriptors": lines.map(|(_, json)| json),
         "problems": jsons(&configuration.findings),
     });
-    show(as_json, json, text)?;
+    let shown = show(as_json, json, text, true)?;
     if !as_json {
         configuration.findings.iter().for_each(|finding| warn(finding.text()));
     }
-    Ok(Answer::Yes)
+    Ok(shown)
 }
 
 fn table(shown: &[&Parameter]) -> String {
@@ -56,58 +51,44 @@ pub(super) fn parameter_json(parameter: &Parameter) -> Value {
     })
 }
 
-impl Lines {
-    fn of(descriptors: &Descriptors) -> Self {
-        let groups = descriptors.groups.to_tree();
-        let named = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
-        Self {
-            groups: groups.iter().map(|(host, tree)| (named(host), keys(tree))).collect(),
-            stores: descriptors
-                .stores
-                .iter()
-                .map(|store| (store.path.display().to_string(), keys(&store.to_tree())))
-                .collect(),
-            checkpoints: descriptors
-                .redundancy
-                .all()
-                .into_iter()
-                .map(|descriptor| {
-                    let mut keys = keys(&descriptor.to_tree());
-                    keys.remove("INDEX");
-                    keys.remove("OPTION");
-                    keys.extend(descriptor.options.clone());
-                    (descriptor.index, keys)
-                })
-                .collect(),
-        }
-    }
-
-    /// As lines of a configuration file.
-    fn text(&self) -> String {
-        let columns = output_columns();
-        let groups = self.groups.iter().map(|(host, keys)| lines(&format!("GROUPS={host}"), keys, columns));
-        let stores = self.stores.iter().map(|(path, keys)| lines(&format!("STORE={path}"), keys, columns));
-        let checkpoints = self.checkpoints.iter();
-        let checkpoints = checkpoints.map(|(index, keys)| lines(&format!("CKPT={index}"), keys, columns));
-        groups.chain(stores).chain(checkpoints).collect()
-    }
+/// The descriptors as lines of a configuration file, and for programs: each by what follows the `=`, with its keys.
+fn all_lines(descriptors: &Descriptors) -> (String, Value) {
+    let named = |name: &[u8]| String::from_utf8_lossy(name).into_owned();
+    let groups = descriptors.groups.to_tree();
+    let groups: BTreeMap<_, _> = groups.iter().map(|(host, tree)| (named(host), keys(tree))).collect();
+    let store = |store: &Store| (store.path.display().to_string(), keys(&store.to_tree()));
+    let stores: BTreeMap<_, _> = descriptors.stores.iter().map(store).collect();
+    let checkpoints = descriptors.redundancy.all().into_iter().map(|descriptor| {
+        let mut keys = keys(&descriptor.to_tree());
+        keys.retain(|key, _| key != "INDEX" && key != "OPTION");
+        keys.extend(descriptor.options.clone());
+        (descriptor.index, keys)
+    });
+    let checkpoints: BTreeMap<_, _> = checkpoints.collect();
+    let text = lines("GROUPS", &groups) + &lines("STORE", &stores) + &lines("CKPT", &checkpoints);
+    (text, json!({ "groups": groups, "stores": stores, "checkpoints": checkpoints }))
 }
 
-/// A descriptor in lines of no more columns than that, each with its beginning, as a file may have it.
-fn lines(start: &str, keys: &BTreeMap<String, String>, columns: usize) -> String {
-    let (mut text, mut line) = (String::new(), start.to_owned());
-    for (key, value) in keys {
-        let pair = format!(" {key}={value}");
-        if line != start && line.chars().count() + pair.chars().count() > columns {
-            text += &(std::mem::replace(&mut line, start.to_owned()) + "\n");
+/// Descriptors of a kind in lines of no more columns than there are, each with its beginning, as a file may have it.
+fn lines<K: Display>(kind: &str, descriptors: &BTreeMap<K, Keys>) -> String {
+    let (columns, mut text) = (output_columns(), String::new());
+    for (name, keys) in descriptors {
+        let start = format!("{kind}={name}");
+        let mut line = start.clone();
+        for (key, value) in keys {
+            let pair = format!(" {key}={value}");
+            if line != start && line.chars().count() + pair.chars().count() > columns {
+                text += &(std::mem::replace(&mut line, start.clone()) + "\n");
+            }
+            line += &pair;
         }
-        line += &pair;
+        text += &(line + "\n");
     }
-    text + &line + "\n"
+    text
 }
 
 /// The values of a tree of depth one.
-fn keys(tree: &KvTree) -> BTreeMap<String, String> {
+fn keys(tree: &KvTree) -> Keys {
     let named = |(key, _): (&[u8], &KvTree)| {
         let key = String::from_utf8_lossy(key).into_owned();
         let value = tree.text(&key)?.to_owned();
@@ -129,7 +110,7 @@ pub(super) fn explain(configuration: &Configuration, name: &str, as_json: bool) 
         warn(why);
         return Ok(Answer::No);
     };
-    show(as_json, explained_json(configuration, parameter), explained_text(configuration, parameter))?;
+    show(as_json, explained_json(configuration, parameter), explained_text(configuration, parameter), true)?;
     if !as_json {
         about(configuration, parameter.info.name).for_each(|finding| warn(finding.text()));
     }

@@ -1,10 +1,10 @@
 //! The installation: its library, its plugins, the launcher that fits the library, the settings.
 
-use super::{Check, Verdict};
+use super::Check;
+use super::Verdict::{Bad, Good, Note};
 use crate::config::problems;
 use crate::environment;
-use crate::machine::process;
-use crate::machine::Manifests;
+use crate::machine::{process, Manifests};
 use anyhow::{bail, ensure, Context, Result};
 use scr_base::env::Env;
 use scr_base::message::amount;
@@ -57,7 +57,7 @@ fn library(env: &Env, path: &Path) -> Result<String> {
 }
 
 fn plugins(env: &Env) -> Result<String> {
-    let host = environment::plugin_host(env, None);
+    let host = environment::plugin_host(env);
     let discovery = host.discover();
     let mut names = Vec::new();
     for found in &discovery.found {
@@ -79,17 +79,13 @@ fn settings(env: &Env, params: &Params) -> Vec<Check> {
     let mut checks = match found.is_empty() {
         true if !params.get(&param::ENABLE) => {
             let origin = params.origin(&param::ENABLE);
-            return vec![Check::new(
-                Verdict::Note,
-                "settings",
-                format!("{origin}: SCR_ENABLE=0 turns scr off"),
-            )];
+            return vec![Check::new(Note, "settings", format!("{origin}: SCR_ENABLE=0 turns scr off"))];
         }
-        true => vec![Check::new(Verdict::Good, "settings", "nothing is wrong")],
-        false => found.into_iter().map(|problem| Check::new(Verdict::Bad, "settings", problem)).collect(),
+        true => vec![Check::new(Good, "settings", "nothing is wrong")],
+        false => found.into_iter().map(|problem| Check::new(Bad, "settings", problem)).collect(),
     };
     if environment::descriptors(params).is_ok_and(|descriptors| descriptors.all_bypass()) {
-        checks.push(Check::new(Verdict::Note, "settings", NOTHING_ON_NODES));
+        checks.push(Check::new(Note, "settings", NOTHING_ON_NODES));
     }
     checks
 }
@@ -98,11 +94,7 @@ fn prefix(params: &Params) -> Check {
     let path = params.get(&param::PREFIX);
     let subject = "prefix directory";
     if !path.exists() {
-        return Check::new(
-            Verdict::Note,
-            subject,
-            format!("{} is not there; a job makes it", path.display()),
-        );
+        return Check::new(Note, subject, format!("{} is not there; a job makes it", path.display()));
     }
     let writable =
         tempfile::tempfile_in(&path).with_context(|| format!("cannot write to {}", path.display()));
@@ -138,21 +130,16 @@ fn launcher(mpis: &[&str], manifests: &Manifests) -> Check {
             _ => continue,
         };
         let name = mpis.join(" and ");
-        return match mpis.contains(&found) {
-            true => {
-                Check::new(Verdict::Good, subject, format!("{program} is that of {found}, as is the library"))
-            }
-            false => Check::new(
-                Verdict::Bad,
-                subject,
-                format!(
-                    "{program} is that of {found}, and the library is for {name}; put the {program} of {name} first on \
-                     PATH, or use the installation for {found}"
-                ),
-            ),
-        };
+        if mpis.contains(&found) {
+            return Check::new(Good, subject, format!("{program} is that of {found}, as is the library"));
+        }
+        let text = format!(
+            "{program} is that of {found}, and the library is for {name}; put the {program} of {name} first on \
+             PATH, or use the installation for {found}"
+        );
+        return Check::new(Bad, subject, text);
     }
-    Check::new(Verdict::Note, subject, "no mpirun or mpiexec on PATH says which MPI it belongs to")
+    Check::new(Note, subject, "no mpirun or mpiexec on PATH says which MPI it belongs to")
 }
 
 /// How long a launcher may take to say its version.

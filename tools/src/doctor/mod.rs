@@ -9,21 +9,14 @@ mod network;
 mod node;
 
 use crate::environment;
-use crate::machine::process::Finished;
-use crate::machine::{Allocation, Manifests, Overrides};
-use crate::output::{print, show, warn, Answer};
+use crate::machine::{Allocation, Finished, Manifests, Overrides};
+use crate::output::{show, Answer};
 use crate::table::Table;
-use anyhow::{Context, Result};
+use anyhow::{anyhow, Result};
 use clap::Args;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-Within an allocation every node checks itself too.
-
-Exit codes: 0 nothing has to be fixed; 1 something has; 2 error.";
 
 /// How to check and answer.
 #[derive(Args)]
@@ -85,31 +78,17 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     let manifests = Manifests::load(&env)?;
     let mut checks = installation::check(&env, &params, &manifests);
     checks.extend(node::check(&env, &params));
-    let allocation =
-        Allocation::find(&env, &params, &manifests, &Overrides::default(), |message| warn(message));
-    match allocation {
+    match Allocation::find(&env, &params, &manifests, &Overrides::default()) {
         Ok(allocation) => checks.extend(node::check_all(&env, &params, &allocation)),
         Err(error) => checks.push(Check::of("allocation", Err(error))),
     }
     let is_good = checks.iter().all(|check| check.verdict != Verdict::Bad);
-    show(args.json, json!({ "good": is_good, "checks": checks }), text(&checks))?;
-    Ok(Answer::from(is_good))
-}
-
-/// The line of an answer, among all that a shell on the node may print.
-const MARK: &str = "scr-doctor: ";
-
-/// Prints an answer for the doctor on another node.
-fn print_answer(answer: &impl Serialize) -> Result<Answer> {
-    print(format!("{MARK}{}\n", serde_json::to_string(answer)?))?;
-    Ok(Answer::Yes)
+    show(args.json, json!({ "good": is_good, "checks": checks }), text(&checks), is_good)
 }
 
 /// The answer of the doctor on another node.
 fn answer_of<T: DeserializeOwned>(answer: Result<Finished>) -> Result<T> {
-    let answer = answer?;
-    let json = answer.marked(MARK).with_context(|| format!("cannot be reached: {}", answer.failure()))?;
-    Ok(serde_json::from_str(json)?)
+    answer?.answer().map_err(|why| anyhow!("cannot be reached: {why}"))
 }
 
 fn text(checks: &[Check]) -> String {

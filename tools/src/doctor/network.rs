@@ -3,10 +3,10 @@
 //! The nodes of a group meet in a folder of the prefix directory: each listens, and leaves a file there that is named by its
 //! address and holds its name. Once all have come, each connects to all others.
 
-use super::{answer_of, print_answer, Check, Verdict};
+use super::Verdict::{Bad, Good};
+use super::{answer_of, Check};
 use crate::environment;
-use crate::machine::process::Limit;
-use crate::machine::{Allocation, AT_ONCE};
+use crate::machine::{command_here, print_answer, Allocation, Limit, AT_ONCE};
 use crate::output::Answer;
 use anyhow::{bail, Context, Result};
 use clap::Args;
@@ -41,7 +41,7 @@ impl MeetingArgs {
 
 /// Lets these nodes connect to each other, if any checkpoint needs that. If there are many nodes, each connects to those of its
 /// group, and neighbouring groups have a node in common.
-pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String], scr: &str) -> Vec<Check> {
+pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String]) -> Vec<Check> {
     let is_needed = environment::descriptors(params)
         .is_ok_and(|descriptors| descriptors.redundancy.all().iter().any(|wanted| wanted.is_behind()));
     if !is_needed || nodes.len() < 2 {
@@ -50,34 +50,32 @@ pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String], 
     let mut checks = Vec::new();
     for first in (0..nodes.len() - 1).step_by(AT_ONCE - 1) {
         let group = &nodes[first..nodes.len().min(first + AT_ONCE)];
-        match meet(params, allocation, group, scr) {
+        match meet(params, allocation, group) {
             Ok(found) => checks.extend(found),
             Err(error) => return vec![Check::of("network", Err(error))],
         }
     }
     if checks.is_empty() {
         let text = format!("{} nodes connect to each other for ENCODE=ASYNC", nodes.len());
-        checks.push(Check::new(Verdict::Good, "network", text));
+        checks.push(Check::new(Good, "network", text));
     }
     checks
 }
 
 /// Lets the nodes of a group connect to each other, and reports what is wrong between them.
-fn meet(params: &Params, allocation: &Allocation, group: &[String], scr: &str) -> Result<Vec<Check>> {
+fn meet(params: &Params, allocation: &Allocation, group: &[String]) -> Result<Vec<Check>> {
     let prefix = params.get(&param::PREFIX);
     let folder = tempfile::Builder::new().prefix(".scr-doctor.").tempdir_in(&prefix);
     let folder = folder.with_context(|| format!("cannot make a folder in {}", prefix.display()))?.keep();
     let path = folder.to_str().context("the name of the prefix directory is not UTF-8")?;
     let count = group.len().to_string();
-    let command = [scr, "doctor", "--meet-in", path, "--nodes", &count].map(str::to_owned);
+    let command = command_here(&["doctor", "--meet-in", path, "--nodes", &count])?;
     let answers = allocation.on_nodes().run(group, &command, Limit::Total(LONGEST));
     let checks = group.iter().zip(answers).flat_map(|(node, answer)| {
         let subject = format!("node {node}: network");
         match answer_of::<Vec<String>>(answer) {
             Err(error) => vec![Check::of(&subject, Err(error))],
-            Ok(found) => {
-                found.into_iter().map(|text| Check::new(Verdict::Bad, subject.clone(), text)).collect()
-            }
+            Ok(found) => found.into_iter().map(|text| Check::new(Bad, subject.clone(), text)).collect(),
         }
     });
     let checks = checks.collect();

@@ -4,11 +4,10 @@
 //! the node with ssh is enough, while a job runs there.
 
 use super::installation::libraries;
-use super::{answer_of, network, print_answer, Check, Verdict};
+use super::Verdict::{Bad, Good, Note};
+use super::{answer_of, network, Check};
 use crate::environment;
-use crate::machine::health::{check_store, command_here};
-use crate::machine::process::Limit;
-use crate::machine::Allocation;
+use crate::machine::{check_store, command_here, print_answer, Allocation, Limit};
 use crate::output::Answer;
 use anyhow::Result;
 use rustix::fs::statvfs;
@@ -78,27 +77,22 @@ fn store_check(env: &Env, params: &Params, what: &str, store: &Store) -> Check {
 
 /// Whether a store in memory could be faster.
 fn huge_pages<'a>(mut stores: impl Iterator<Item = &'a Path>) -> Option<Check> {
-    const SHM: &str = "/dev/shm";
     let mounts = std::fs::read_to_string("/proc/mounts").unwrap_or_default();
-    let options = mounts.lines().map(|line| line.split(' ').collect::<Vec<_>>());
-    let options = options
-        .filter_map(|words| (words.get(1) == Some(&SHM)).then(|| words.get(3).copied()))
-        .flatten()
-        .last()?;
+    let of_shm = mounts.lines().rev().find(|line| line.split(' ').nth(1) == Some(SHM));
+    let options = of_shm?.split(' ').nth(3)?;
     let is_plain = !options.split(',').any(|option| option.starts_with("huge="));
     (is_plain && stores.any(|store| store.starts_with(SHM))).then(|| {
         let text = format!("without huge pages; `mount -o remount,huge=within_size {SHM}', as root, makes checkpoints faster");
-        Check::new(Verdict::Note, SHM, text)
+        Check::new(Note, SHM, text)
     })
 }
 
 /// Lets every node of the allocation check itself, and compares the nodes.
 pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> Vec<Check> {
     if allocation.is_here_alone() {
-        return vec![Check::new(Verdict::Note, "allocation", "none: this machine alone was checked")];
+        return vec![Check::new(Note, "allocation", "none: this machine alone was checked")];
     }
-    let Some(scr) = command_here() else { return Vec::new() };
-    let command = [scr.clone(), "doctor".to_owned(), "--node".to_owned()];
+    let Ok(command) = command_here(&["doctor", "--node"]) else { return Vec::new() };
     let before = environment::now(env);
     let answers = allocation.on_nodes().run(&allocation.nodes, &command, Limit::Total(TIMEOUT));
     let (after, own) = (environment::now(env), library(env));
@@ -113,30 +107,24 @@ pub(super) fn check_all(env: &Env, params: &Params, allocation: &Allocation) -> 
             }
         });
     }
-    checks.extend(network::check(params, allocation, &reached, &scr));
+    checks.extend(network::check(params, allocation, &reached));
     checks
 }
 
 fn compared(subject: &str, report: NodeReport, own: Option<&str>, (before, after): (i64, i64)) -> Vec<Check> {
     let mut checks = report.checks;
-    checks.retain(|check| check.verdict == Verdict::Bad);
+    checks.retain(|check| check.verdict == Bad);
     if report.library.as_deref() != own {
-        checks.push(Check::new(
-            Verdict::Bad,
-            subject,
-            "its library is another one than here; install the same on all nodes",
-        ));
+        let text = "its library is another one than here; install the same on all nodes";
+        checks.push(Check::new(Bad, subject, text));
     }
-    let is_off = report.clock + CLOCK_SKEW < before || report.clock > after + CLOCK_SKEW;
-    if is_off {
-        let text = format!(
-            "its clock is wrong by about {} s; let it follow a time server",
-            report.clock.abs_diff(after)
-        );
-        checks.push(Check::new(Verdict::Bad, subject, text));
+    if report.clock + CLOCK_SKEW < before || report.clock > after + CLOCK_SKEW {
+        let off = report.clock.abs_diff(after);
+        let text = format!("its clock is wrong by about {off} s; let it follow a time server");
+        checks.push(Check::new(Bad, subject, text));
     }
     if checks.is_empty() {
-        checks.push(Check::new(Verdict::Good, subject, "stores, library and clock"));
+        checks.push(Check::new(Good, subject, "stores, library and clock"));
     }
     checks
 }
@@ -151,7 +139,7 @@ fn of_logout(env: &Env, mut stores: impl Iterator<Item = PathBuf>) -> Option<Che
     (is_in_memory && removes_files(Path::new("/"), env.uid, &env.user)).then(|| {
         let text = "systemd-logind removes all that you have there when your last session on this node ends, for instance that of \
                     ssh while a job runs; set RemoveIPC=no in /etc/systemd/logind.conf, as root, or choose another SCR_CACHE_BASE";
-        Check::new(Verdict::Note, SHM, text)
+        Check::new(Note, SHM, text)
     })
 }
 

@@ -10,9 +10,6 @@ use clap::{Args, ValueEnum};
 use scr_prefix::{Halt, Prefix};
 use std::path::{Path, PathBuf};
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 done, 2 error.";
-
 /// The action, and the file.
 #[derive(Args)]
 pub(crate) struct HaltCntlArgs {
@@ -72,8 +69,7 @@ pub(crate) fn run(args: &HaltCntlArgs) -> Result<Answer> {
             Some(Halt::update(&*env.files, &prefix, change)?.value)
         }
     };
-    print(HaltStatus::of(&env, &prefix, halt.as_ref()).text())?;
-    Ok(Answer::Yes)
+    print(HaltStatus::of(&env, &prefix, halt.as_ref()).text())
 }
 
 /// The prefix directory whose halt file this is.

@@ -10,21 +10,14 @@ use crate::environment;
 use crate::machine::{current_job_id, Manifests};
 use crate::output::{print, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
-use crate::time::{self, Ahead};
+use crate::time;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::env::Env;
 use scr_config::param;
 use scr_prefix::{ChangedEnd, Halt, HaltReason, LastRun, Prefix};
-use serde::Serialize;
+use serde_json::{json, Value};
 use std::path::PathBuf;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-Without options, the job halts after its next checkpoint and is not restarted. It stops when the application calls \
-SCR_Should_exit. With SCR_HALT_EXIT=1, scr ends it.
-
-Exit codes: 0 done, 2 error. With --list: 0 the job should halt now, 1 it should not, 2 error.";
 
 /// The changes, and the halt file.
 #[derive(Args)]
@@ -61,16 +54,16 @@ struct Conditions {
     checkpoints: Option<i64>,
     /// Halt after the first checkpoint at or after TIME, such as 2h, '12:00pm today' or '2026-12-24 18:00'
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
-    after: Option<Ahead>,
+    after: Option<i64>,
     /// Halt before TIME, such as '+2 hours' or '8:30am tomorrow'; --seconds says how long before
     #[arg(short, long, value_name = "TIME", value_parser = time::ahead)]
-    before: Option<Ahead>,
+    before: Option<i64>,
     /// Halt this long before the time of --before, or before the allocation ends
     #[arg(short, long, value_name = "SECONDS", value_parser = time::whole_seconds)]
     seconds: Option<i64>,
     /// The allocation ends at TIME: its time limit was changed, and the job does not know
     #[arg(long, value_name = "TIME", value_parser = time::ahead)]
-    end: Option<Ahead>,
+    end: Option<i64>,
     /// Halt the next time that the job checks the conditions; `scr run` does not restart it
     #[arg(short, long)]
     immediate: bool,
@@ -115,14 +108,12 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
     }
     if args.remove {
         let path = prefix.halt_file();
-        print(match Halt::remove(&*env.files, &prefix)? {
+        return print(match Halt::remove(&*env.files, &prefix)? {
             true => format!("removed {}: no condition is left\n", path.display()),
             false => format!("there is no {}: nothing halts a job here\n", path.display()),
-        })?;
-        return Ok(Answer::Yes);
+        });
     }
-    let [_, _, end] = args.set.times();
-    let end = end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
+    let end = args.set.end.map(|time| changed_end(&env, &prefix, time)).transpose()?;
     let updated = Halt::update(&*env.files, &prefix, |halt| {
         args.apply(halt);
         change(&mut halt.changed_end, end.clone(), args.unset.unset_end);
@@ -136,7 +127,6 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
             path.display()
         ));
     }
-    args.set.doubts().for_each(warn);
     warn_without_seconds(&env, &updated.value);
     if args.set.immediate {
         warn(
@@ -144,8 +134,7 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
              its step with the resource manager (scancel JOB.STEP under Slurm), not the allocation: that would lose the cache",
         );
     }
-    print(HaltStatus::of(&env, &prefix, Some(&updated.value)).text())?;
-    Ok(Answer::Yes)
+    print(HaltStatus::of(&env, &prefix, Some(&updated.value)).text())
 }
 
 /// The end of the allocation whose job began last in the prefix directory, or else of the one that this command runs in.
@@ -160,8 +149,7 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
     let halt = Halt::read(&*env.files, prefix)
         .with_context(|| format!("cannot read {}", prefix.halt_file().display()))?;
     let listing = HaltStatus::of(env, prefix, halt.as_ref());
-    show(json, serde_json::to_value(&listing)?, listing.text())?;
-    Ok(Answer::from(listing.holds()))
+    show(json, listing.json(), listing.text(), listing.holds.is_some())
 }
 
 /// A time to halt before has no effect without halt seconds.
@@ -170,33 +158,19 @@ fn warn_without_seconds(env: &Env, halt: &Halt) {
         return;
     }
     let seconds = environment::params(env).get(&param::HALT_SECONDS).as_secs();
-    let hint = if seconds > 0 {
-        format!(", for example {seconds} as SCR_HALT_SECONDS has it")
-    } else {
-        String::new()
+    let hint = match seconds {
+        0 => String::new(),
+        _ => format!(", for example {seconds} as SCR_HALT_SECONDS has it"),
     };
     warn(format_args!("--before has no effect without halt seconds; set them with scr halt --seconds{hint}"));
-}
-
-impl Conditions {
-    /// Of `after`, `before` and `end`, in seconds since the epoch.
-    fn times(&self) -> [Option<i64>; 3] {
-        [&self.after, &self.before, &self.end].map(|time| time.as_ref().map(|time| time.seconds))
-    }
-
-    fn doubts(&self) -> impl Iterator<Item = &str> {
-        let times = [&self.after, &self.before, &self.end].into_iter().flatten();
-        times.filter_map(|time| time.doubt.as_deref())
-    }
 }
 
 impl HaltArgs {
     fn apply(&self, halt: &mut Halt) {
         let (set, unset) = (&self.set, &self.unset);
         change(&mut halt.checkpoints_left, set.checkpoints, unset.unset_checkpoints);
-        let [after, before, _] = set.times();
-        change(&mut halt.exit_after, after, unset.unset_after);
-        change(&mut halt.exit_before, before, unset.unset_before);
+        change(&mut halt.exit_after, set.after, unset.unset_after);
+        change(&mut halt.exit_before, set.before, unset.unset_before);
         change(&mut halt.halt_seconds, set.seconds, unset.unset_seconds);
         // Without anything to do, the plain command of the guide: a job that it has stopped is not started again either.
         let reason = (set.immediate || self.is_plain()).then(|| Halt::HALTED.to_owned());
@@ -217,15 +191,9 @@ fn change<T>(condition: &mut Option<T>, set: Option<T>, unset: bool) {
 }
 
 /// The conditions. Times are seconds since the epoch.
-#[derive(Serialize)]
 struct HaltStatus {
     file: String,
-    checkpoints_left: Option<i64>,
-    exit_after: Option<i64>,
-    exit_before: Option<i64>,
-    halt_seconds: Option<i64>,
-    exit_reason: Option<String>,
-    allocation_end: Option<i64>,
+    halt: Halt,
     /// Why a job would halt now, in words.
     holds: Option<String>,
 }
@@ -243,46 +211,44 @@ impl HaltStatus {
             }
             other => other.to_string(),
         });
-        Self {
-            file: prefix.halt_file().display().to_string(),
-            checkpoints_left: halt.checkpoints_left,
-            exit_after: halt.exit_after,
-            exit_before: halt.exit_before,
-            halt_seconds: halt.halt_seconds,
-            exit_reason: halt.exit_reason,
-            allocation_end: halt.changed_end.map(|end| end.time),
-            holds,
-        }
+        Self { file: prefix.halt_file().display().to_string(), halt, holds }
     }
 
-    /// Whether a job would halt now.
-    fn holds(&self) -> bool {
-        self.holds.is_some()
-    }
-
-    fn is_finished(&self) -> bool {
-        self.exit_reason.as_deref() == Some(Halt::FINALIZED)
+    fn json(&self) -> Value {
+        let Self { file, halt, holds } = self;
+        json!({
+            "file": file,
+            "checkpoints_left": halt.checkpoints_left,
+            "exit_after": halt.exit_after,
+            "exit_before": halt.exit_before,
+            "halt_seconds": halt.halt_seconds,
+            "exit_reason": halt.exit_reason,
+            "allocation_end": halt.changed_end.as_ref().map(|end| end.time),
+            "holds": holds,
+        })
     }
 
     fn text(&self) -> String {
+        let halt = &self.halt;
         let number = |value: Option<i64>| value.map(|value| value.to_string());
-        let latest =
-            self.exit_before.zip(self.halt_seconds).map(|(time, seconds)| time.saturating_sub(seconds));
+        let latest = halt.exit_before.zip(halt.halt_seconds);
+        let latest = latest.map(|(time, seconds)| time.saturating_sub(seconds));
+        let end = halt.changed_end.as_ref().map(|end| end.time);
         // In the words of C SCR, which scripts look for.
         let lines = [
-            ("ExitReason:     ", self.exit_reason.clone()),
-            ("CheckpointsLeft:", number(self.checkpoints_left)),
-            ("ExitAfter:      ", self.exit_after.map(time::in_words)),
-            ("ExitBefore:     ", self.exit_before.map(time::in_words)),
-            ("HaltSeconds:    ", number(self.halt_seconds)),
+            ("ExitReason:     ", halt.exit_reason.clone()),
+            ("CheckpointsLeft:", number(halt.checkpoints_left)),
+            ("ExitAfter:      ", halt.exit_after.map(time::in_words)),
+            ("ExitBefore:     ", halt.exit_before.map(time::in_words)),
+            ("HaltSeconds:    ", number(halt.halt_seconds)),
             ("ExitBefore - HaltSeconds:", latest.map(time::in_words)),
-            ("AllocationEnd:  ", self.allocation_end.map(time::in_words)),
+            ("AllocationEnd:  ", end.map(time::in_words)),
         ];
         let set: String =
             lines.into_iter().filter_map(|(name, value)| Some(format!("  {name} {}\n", value?))).collect();
         let now = match (&self.holds, set.is_empty()) {
             (_, true) => "  None\n".to_owned(),
-            (Some(why), _) if self.is_finished() => {
+            (Some(why), _) if halt.exit_reason.as_deref() == Some(Halt::FINALIZED) => {
                 format!("No job is started: {why}; `scr halt --remove' lets it run again.\n")
             }
             (Some(why), _) => format!("A job halts now: {why}.\n"),

@@ -9,7 +9,7 @@ mod importing;
 mod show;
 
 use crate::environment;
-use crate::output::{count, on_one_line, print, show, warn, Answer};
+use crate::output::{count, on_one_line, show, warn, Answer};
 use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
 use clap::{Args, Command};
@@ -28,10 +28,6 @@ use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 done, 1 there is no such dataset or it is not complete, 2 error.";
 
 /// The action, and the index.
 #[derive(Args)]
@@ -176,17 +172,16 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
             false => environment::unused(prefix),
         });
     }
-    match json {
-        true => show(true, show::json(&rows), "")?,
-        false if rows.is_empty() => (),
-        false => print(show::table(&rows))?,
-    }
+    let shown = match json {
+        false if rows.is_empty() => Answer::Yes,
+        _ => show(json, show::json(&rows), show::table(&rows), true)?,
+    };
     for copy in rows.iter().filter_map(show::Row::only_copy) {
         let job_id = copy.entry.allocation().unwrap_or_default();
         let may_lack = may_lack_entries(&*env.files, prefix, job_id);
         warn(only_in_cache(copy, Saving::of(&holdings, job_id, may_lack).fate(copy.entry.id)));
     }
-    Ok(Answer::Yes)
+    Ok(shown)
 }
 
 /// The warning about the fate of a dataset that is only in cache. Does not ask the nodes.
@@ -224,8 +219,9 @@ fn change(
 ) -> Result<Answer> {
     let changed = if_used(prefix, || change().map(|(found, caution)| found.then_some(caution)))?;
     changed.flatten().iter().for_each(warn);
-    show(as_json, json!({ "name": name.to_string_lossy(), "found": changed.is_some() }), "")?;
-    Ok(found(prefix, name, changed.is_some()))
+    let json = json!({ "name": name.to_string_lossy(), "found": changed.is_some() });
+    warn_if_missing(prefix, name, changed.is_some());
+    show(as_json, json, "", changed.is_some())
 }
 
 fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
@@ -238,8 +234,8 @@ fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Ans
     dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
     let text = dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&shown)));
     let json = json!({ "name": shown, "found": dropped.found });
-    show(as_json, json, text.unwrap_or_default())?;
-    Ok(found(prefix, name, dropped.found))
+    warn_if_missing(prefix, name, dropped.found);
+    show(as_json, json, text.unwrap_or_default(), dropped.found)
 }
 
 fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
@@ -253,8 +249,7 @@ fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
     if names.is_empty() {
         text = format!("the index of {} has no dataset\n", prefix.dir().display());
     }
-    show(as_json, json!({ "dropped": names }), text)?;
-    Ok(Answer::Yes)
+    show(as_json, json!({ "dropped": names }), text, true)
 }
 
 fn drop_after(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
@@ -262,8 +257,8 @@ fn drop_after(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result
     let is_known = dropped.is_some();
     let (names, text) = report_dropped(dropped.unwrap_or_default());
     let json = json!({ "name": name.to_string_lossy(), "found": is_known, "dropped": names });
-    show(as_json, json, text)?;
-    Ok(found(prefix, name, is_known))
+    warn_if_missing(prefix, name, is_known);
+    show(as_json, json, text, is_known)
 }
 
 /// The names of what was dropped, and a line for each, after the warnings.
@@ -286,14 +281,13 @@ fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, Prefix
 }
 
 /// Says it if the index has no dataset of this name.
-fn found(prefix: &Prefix, name: &OsStr, is_there: bool) -> Answer {
+fn warn_if_missing(prefix: &Prefix, name: &OsStr, is_there: bool) {
     let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
     if !is_there {
         warn(format_args!(
             "the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
         ));
     }
-    Answer::from(is_there)
 }
 
 /// The fate of the copy in cache of a dataset that was dropped.
@@ -334,16 +328,16 @@ fn build(
     work: impl FnOnce(&Builder<'_>, &mut BuildReport) -> Result<(), BuildError>,
 ) -> Result<Answer> {
     let params = environment::params_of(env, prefix);
-    let plugins = environment::plugin_host(env, None);
+    let plugins = environment::plugin_host(env);
     let builder = Builder::new(env, prefix, &plugins, params.get(&param::DEBUG));
     let mut report = BuildReport::default();
     let progress = Progress::new(format!("reading and rebuilding below {}", prefix.dir().display()));
     let outcome = work(&builder, &mut report);
     drop(progress);
     report.warnings().iter().for_each(warn);
-    show(json, report.json(), report.text())?;
+    let shown = show(json, report.json(), report.text(), report.is_complete())?;
     outcome.with_context(|| format!("cannot build in {}", prefix.dir().display()))?;
-    Ok(Answer::from(report.is_complete()))
+    Ok(shown)
 }
 
 /// Makes a dataset of files.
@@ -362,8 +356,8 @@ fn import(args: &IndexArgs, env: &Env, prefix: &Prefix, name: &OsStr) -> Result<
     let sizes = format!("{}, {}, {}", count(ranks, "rank"), count(files, "file"), amount(bytes));
     let what = if args.output { "" } else { "; the next job restarts from it" };
     let json = json!({ "id": id, "name": name, "ranks": ranks, "files": files, "bytes": bytes });
-    show(args.json, json, format!("dataset {id} `{}' is listed: {sizes}{what}\n", on_one_line(&name)))?;
-    Ok(Answer::Yes)
+    let text = format!("dataset {id} `{}' is listed: {sizes}{what}\n", on_one_line(&name));
+    show(args.json, json, text, true)
 }
 
 /// Writes files out of their containers.
@@ -374,8 +368,7 @@ fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result
     let extracted = match extracted {
         Err(error @ OpsError::NoDataset(_)) => {
             warn(error);
-            show(json, json!({ "name": name.to_string_lossy(), "found": false }), "")?;
-            return Ok(Answer::No);
+            return show(json, json!({ "name": name.to_string_lossy(), "found": false }), "", false);
         }
         extracted => extracted.with_context(|| format!("cannot extract below {}", prefix.dir().display()))?,
     };
@@ -385,8 +378,7 @@ fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result
     let before = if already > 0 { format!("; {already} of them were there before") } else { String::new() };
     let text = format!("dataset {id} `{}' lies under its names: {sizes}{before}\n", on_one_line(&name));
     let row = json!({ "id": id, "name": name, "files": files, "already": already, "bytes": bytes });
-    show(json, row, text)?;
-    Ok(Answer::Yes)
+    show(json, row, text, true)
 }
 
 /// The name of a dataset that is given by its name or by its folder.

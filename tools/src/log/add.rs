@@ -12,12 +12,6 @@ use scr_plugin_api::{LogEntry, LogKind};
 use scr_prefix::Prefix;
 use std::path::PathBuf;
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-The entry goes where the jobs of the prefix directory log to: see SCR_LOG_ENABLE.
-
-Exit codes: 0 done, 1 logging is off, 2 error.";
-
 /// The log, and the common fields of both kinds of entries.
 #[derive(Args)]
 struct Common {

@@ -15,14 +15,6 @@ use scr_plugin_api::{LogEntry, LogQuery};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-Daly's model is equation 37 of \"A Higher Order Estimate of the Optimum Checkpoint Interval for Restart Dumps\" (2004), Young's is of \
-\"A First Order Approximation to the Optimum Checkpoint Interval\" (1974). A run counts as a failure if the job was started \
-again, or `scr run' saw it fail, although it had neither finished, nor halted, nor come to the end of its allocation.
-
-Exit codes: 0 printed, 1 the log says too little, 2 error. Without a log it prints an overhead of 10 percent, or nothing.";
-
 /// From which log, and by which model.
 #[derive(Args)]
 pub(crate) struct CkptIntervalArgs {
@@ -128,19 +120,16 @@ pub(crate) fn run(args: &CkptIntervalArgs) -> Result<Answer> {
     let interval = model(figures.cost(), figures.between_failures());
     let percent = if interval > 0.0 { figures.cost() * 100.0 / interval } else { 0.0 };
     if args.stats {
-        print(format!("interval: {}\noverhead: {percent:.1} percent\n", in_words(interval)))?;
-        return Ok(Answer::Yes);
+        return print(format!("interval: {}\noverhead: {percent:.1} percent\n", in_words(interval)));
     }
     warn(advice(figures, interval));
     if args.percent {
-        print(format!("{percent:.3}\n"))?;
-        return Ok(Answer::Yes);
+        return print(format!("{percent:.3}\n"));
     }
     if interval < 1.0 {
         warn("1 is printed, the least that SCR_CHECKPOINT_SECONDS can be; 0 would mean never");
     }
-    print(format!("{}\n", (interval.round() as u64).max(1)))?;
-    Ok(Answer::Yes)
+    print(format!("{}\n", (interval.round() as u64).max(1)))
 }
 
 #[cfg(test)]

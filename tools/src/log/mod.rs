@@ -10,12 +10,11 @@ pub(crate) mod interval;
 pub(crate) mod sources;
 
 use crate::environment;
-use crate::output::{self, count, print, warn, Answer};
+use crate::output::{self, count, print_lines, warn, Answer};
 use crate::table::Table;
-use crate::time::{self, GRAMMAR};
+use crate::time;
 use anyhow::{bail, Result};
 use clap::{Args, Subcommand};
-use scr_base::env::Env;
 use scr_base::message::{amount, span};
 use scr_config::param::{self, nearest};
 use scr_core::log::{Event, Transfer, ALLOCATION_END};
@@ -26,8 +25,6 @@ pub(crate) use sources::last_failure;
 use sources::LogEntries;
 use std::path::PathBuf;
 use std::time::Duration;
-
-const EXIT_CODES: &str = "Exit codes: 0 done, 1 no entry matches, 2 error.";
 
 /// Which entries, and from where.
 #[derive(Args)]
@@ -78,9 +75,10 @@ enum Action {
 pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
     let env = environment::env()?;
     if let Some(Action::InitDb) = args.action {
-        return init_db(&env);
+        return print_lines(sources::sink(&env)?.prepare()?);
     }
-    let prefix = Prefix::new(prefix_dir(&env, args));
+    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
+    let prefix = Prefix::new(given.unwrap_or_else(|| environment::params(&env).get(&param::PREFIX)));
     let query = query(args, &prefix)?;
     let read = if args.db { sources::database(&env, &query)? } else { sources::text(&env, &prefix, &query)? };
     warn_about_names(&args.event);
@@ -95,8 +93,8 @@ fn show(read: &LogEntries, json: bool) -> Result<Answer> {
             _ => format!("none of {compared} entries matches"),
         });
     }
-    output::show(json, entries_json(&read.entries), table(&read.entries))?;
-    Ok(Answer::from(!read.entries.is_empty()))
+    let rows: Vec<_> = read.entries.iter().map(entry_json).collect();
+    output::show(json, json!({ "entries": rows }), table(&read.entries), !read.entries.is_empty())
 }
 
 /// Warns about events that no job logs.
@@ -119,14 +117,6 @@ pub(crate) fn names() -> Vec<&'static str> {
     events.chain(Transfer::ALL.iter().map(|kind| kind.name())).collect()
 }
 
-/// Text below the help.
-pub(crate) fn after_help() -> String {
-    format!(
-        "WHEN is {GRAMMAR}. Here 2h is two hours ago.\n\nEvents and transfers: {}.\n\n{EXIT_CODES}",
-        names().join(", ")
-    )
-}
-
 fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
     let since = time::given("--since", args.since.as_deref())?;
     let until = time::given("--until", args.until.as_deref())?;
@@ -145,17 +135,6 @@ fn query(args: &LogArgs, prefix: &Prefix) -> Result<LogQuery> {
         until,
         last: args.last,
     })
-}
-
-fn init_db(env: &Env) -> Result<Answer> {
-    let done = sources::sink(env)?.prepare()?;
-    print(done.iter().map(|line| format!("{line}\n")).collect::<String>())?;
-    Ok(Answer::Yes)
-}
-
-fn prefix_dir(env: &Env, args: &LogArgs) -> PathBuf {
-    let given = args.prefix.as_ref().map(|dir| param::normalise(&env.current_dir.join(dir)));
-    given.unwrap_or_else(|| environment::params(env).get(&param::PREFIX))
 }
 
 /// A table of what was found.
@@ -209,10 +188,6 @@ fn plain(text: &str) -> String {
 
 /// The same for programs. Fields that an entry lacks are left out. `micros` are microseconds since the epoch, from a text
 /// log whole seconds.
-fn entries_json(entries: &[LogEntry]) -> Value {
-    json!({ "entries": entries.iter().map(entry_json).collect::<Vec<_>>() })
-}
-
 fn entry_json(entry: &LogEntry) -> Value {
     let mut fields = json!({
         "kind": if entry.kind == LogKind::Event { "event" } else { "transfer" },

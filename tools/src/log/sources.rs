@@ -175,5 +175,5 @@ pub(super) fn sink(env: &Env) -> Result<Box<dyn LogSink>> {
     if params.get(&param::LOG_DB_HOST).is_none() {
         bail!("there is no database to go to: set SCR_LOG_DB_HOST, and SCR_LOG_DB_NAME, _USER and _PASS as needed");
     }
-    Ok(database_sink(&environment::plugin_host(env, None), &params)?)
+    Ok(database_sink(&environment::plugin_host(env), &params)?)
 }

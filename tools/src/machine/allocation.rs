@@ -4,7 +4,7 @@ use super::manifest::{About, Manifests, OnNode, ResourceManager};
 use super::process::{self, Finished, Limit, Started};
 use super::read_text;
 use crate::environment::as_setting;
-use crate::output::Say;
+use crate::output::warn;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -43,7 +43,7 @@ pub(crate) struct Allocation {
     /// The nodes of each group, where it has several.
     groups: Vec<Vec<String>>,
     /// The prefix directory of the job.
-    prefix: String,
+    pub(crate) prefix: String,
     /// Its id, in paths and logs.
     pub(crate) job_id: String,
     /// Its nodes, each once.
@@ -68,10 +68,9 @@ impl Allocation {
         params: &Params,
         manifests: &Manifests,
         overrides: &Overrides,
-        warn: Say,
     ) -> Result<Self> {
         let manager = manifests.resource_manager(overrides.resource_manager.as_deref(), env)?.clone();
-        let job_id = job_id(env, params, &manager, warn);
+        let job_id = job_id(env, params, &manager);
         let own_job_id = manager.own_job_id(env).ok().flatten().unwrap_or_else(|| job_id.clone());
         let hidden = manager.hidden(env);
         let about = About { job: &own_job_id, nodes: &[], hidden: &hidden };
@@ -86,7 +85,7 @@ impl Allocation {
         let about = About { nodes: &nodes, ..about };
         let end_time = params.get(&param::END_TIME).or_else(|| {
             manager.end_time.time(env, about).unwrap_or_else(|error| {
-                warn(&format!(
+                warn(format_args!(
                     "the end of the allocation is not known, so nothing halts the job in time: {error:#}; \
                      set SCR_END_TIME"
                 ));
@@ -153,7 +152,7 @@ impl Allocation {
     ///
     /// # Errors
     /// It cannot be asked.
-    pub(super) fn reported_down(&self) -> Result<Vec<String>> {
+    pub(crate) fn reported_down(&self) -> Result<Vec<String>> {
         self.manager.down.nodes(&self.env, self.about())
     }
 
@@ -163,7 +162,7 @@ impl Allocation {
 }
 
 /// The parameter where somebody has set it, or else what the resource manager says.
-fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: Say) -> String {
+fn job_id(env: &Env, params: &Params, manager: &ResourceManager) -> String {
     let id = params.get(&param::JOB_ID);
     if *params.origin(&param::JOB_ID) != Origin::Default {
         return id;
@@ -171,7 +170,7 @@ fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: Say) -> S
     match manager.job_id.text(env) {
         Ok(found) => found.unwrap_or(id),
         Err(error) => {
-            warn(&format!("the id of the allocation cannot be found out, `{id}' is taken: {error:#}"));
+            warn(format_args!("the id of the allocation cannot be found out, `{id}' is taken: {error:#}"));
             id
         }
     }
@@ -183,7 +182,7 @@ fn job_id(env: &Env, params: &Params, manager: &ResourceManager, warn: Say) -> S
 /// The descriptions of resource managers cannot be read.
 pub(crate) fn current_job_id(env: &Env, params: &Params, manifests: &Manifests) -> Result<String> {
     let manager = manifests.resource_manager(None, env)?;
-    Ok(job_id(env, params, manager, |message| crate::output::warn(message)))
+    Ok(job_id(env, params, manager))
 }
 
 /// Lines of a host file, and whether they are the user's own. None: this machine alone.
@@ -291,7 +290,8 @@ impl OnNodes<'_> {
             line
         };
         // A machine need not reach itself through a shell elsewhere.
-        let how = self.how.filter(|how| !how.shell || !is_name_of(node, &self.env.host));
+        let how =
+            self.how.filter(|how| !how.shell || !(node == "localhost" || is_same_node(node, &self.env.host)));
         let Some(how) = how else { return Ok(with_variables()) };
         let mut line: Vec<_> = how.command.iter().map(|word| word.replace("{node}", node)).collect();
         let group = self.groups.iter().position(|group| group.iter().any(|known| known == node));
@@ -321,11 +321,6 @@ impl OnNodes<'_> {
     }
 }
 
-/// Whether a node is this machine.
-fn is_name_of(node: &str, host: &str) -> bool {
-    node == "localhost" || is_same_node(node, host)
-}
-
 fn is_passed_on(name: &str) -> bool {
     name.starts_with("SCR_") && !param::find(name).is_some_and(|info| info.kind == Kind::Secret)
 }
@@ -333,22 +328,17 @@ fn is_passed_on(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::WARNINGS;
     use scr_base::fs::RealFiles;
     use scr_config::param::{AppConfig, Settings};
     use scr_test_kit::TestEnv;
-    use std::cell::RefCell;
     use std::sync::Arc;
-
-    thread_local! {
-        static WARNINGS: RefCell<Vec<String>> = RefCell::default();
-    }
 
     fn find(env: &TestEnv, overrides: &Overrides) -> Result<(Allocation, Vec<String>)> {
         let env = env.env();
         let (params, _) = Params::resolve(&Settings::load(&env, &AppConfig::default()), &env);
         WARNINGS.take();
-        let warn = |text: &str| WARNINGS.with_borrow_mut(|all| all.push(text.to_owned()));
-        let found = Allocation::find(&env, &params, &Manifests::load(&env)?, overrides, warn)?;
+        let found = Allocation::find(&env, &params, &Manifests::load(&env)?, overrides)?;
         Ok((found, WARNINGS.take()))
     }
 

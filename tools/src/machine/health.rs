@@ -6,7 +6,7 @@
 use super::process::Limit;
 use super::Allocation;
 use crate::environment;
-use crate::output::{warn, Answer, Say};
+use crate::output::{warn, Answer};
 use anyhow::{Context, Result};
 use clap::Args;
 use rustix::fs::{access, statvfs, Access};
@@ -34,12 +34,7 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The nodes of the allocation that must not be used. A node that was bad `before` stays bad: what has failed once in an
 /// allocation may fail again.
-pub(crate) fn bad_nodes(
-    allocation: &Allocation,
-    excluded: &[String],
-    before: &[BadNode],
-    warn: Say,
-) -> Vec<BadNode> {
+pub(crate) fn bad_nodes(allocation: &Allocation, excluded: &[String], before: &[BadNode]) -> Vec<BadNode> {
     let mut bad = before.to_vec();
     let mut add = |nodes: Vec<String>, why: &str| {
         for node in nodes.iter().filter_map(|node| hostlist::find(node, &allocation.nodes)) {
@@ -49,9 +44,9 @@ pub(crate) fn bad_nodes(
         }
     };
     add(excluded.to_vec(), "SCR_EXCLUDE_NODES names it");
-    add(reported_down(allocation, warn), &format!("{} reports it down", allocation.manager.name));
+    add(reported_down(allocation), &format!("{} reports it down", allocation.manager.name));
     let good = good_nodes(allocation, &bad);
-    bad.extend(failing_check(allocation, &good, warn));
+    bad.extend(failing_check(allocation, &good));
     bad
 }
 
@@ -63,20 +58,28 @@ pub(crate) fn good_nodes(allocation: &Allocation, bad: &[BadNode]) -> Vec<String
 
 /// The nodes that may hold data of a job: all but those that the resource manager reports down, with a warning for each of
 /// these. A node may hold data although no job is to run there. `own` is this one.
-pub(crate) fn nodes_with_data(allocation: &Allocation, own: String, warn: Say) -> Vec<String> {
-    if allocation.is_here_alone() {
-        return vec![own];
-    }
-    let down = reported_down(allocation, warn);
-    let is_down = |node: &String| hostlist::find(node, &down).is_some();
-    let (down, up): (Vec<_>, Vec<_>) = allocation.nodes.iter().cloned().partition(is_down);
+pub(crate) fn nodes_with_data(allocation: &Allocation, own: String) -> Vec<String> {
+    let (up, down) = up_and_down(allocation, own, || reported_down(allocation));
     for node in down {
-        warn(&format!(
+        warn(format_args!(
             "node {node} is not asked for what it holds: {} reports it down",
             allocation.manager.name
         ));
     }
     up
+}
+
+/// The nodes of the allocation by whether they are none of those that are down.
+pub(crate) fn up_and_down(
+    allocation: &Allocation,
+    own: String,
+    down: impl FnOnce() -> Vec<String>,
+) -> (Vec<String>, Vec<String>) {
+    if allocation.is_here_alone() {
+        return (vec![own], Vec::new());
+    }
+    let down = down();
+    allocation.nodes.iter().cloned().partition(|node| hostlist::find(node, &down).is_none())
 }
 
 /// Where a command has looked that has found nothing, and how to let it look elsewhere.
@@ -85,17 +88,16 @@ pub(crate) fn asked(nodes: &[String]) -> String {
     format!("asked {nodes}; to ask others, name them in SCR_NODELIST")
 }
 
-fn reported_down(allocation: &Allocation, warn: Say) -> Vec<String> {
+fn reported_down(allocation: &Allocation) -> Vec<String> {
     allocation.reported_down().unwrap_or_else(|error| {
-        warn(&format!("cannot ask {} which nodes are down: {error:#}", allocation.manager.name));
+        warn(format_args!("cannot ask {} which nodes are down: {error:#}", allocation.manager.name));
         Vec::new()
     })
 }
 
 /// Those of the nodes that answer, with a warning for each of the others.
-pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>, warn: Say) -> Vec<String> {
-    let Some(scr) = command_here() else { return nodes };
-    let command = [scr, "--version".to_owned()];
+pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>) -> Vec<String> {
+    let Ok(command) = command_here(&["--version"]) else { return nodes };
     let answers = allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
     let answers = nodes.into_iter().zip(answers).filter(|(node, answer)| {
         let why = match answer {
@@ -103,7 +105,7 @@ pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>, warn: Say) 
             Ok(answer) => answer.failure(),
             Err(error) => format!("{error:#}"),
         };
-        warn(&format!("node {node} is not asked for what it holds: {why}"));
+        warn(format_args!("node {node} is not asked for what it holds: {why}"));
         false
     });
     answers.map(|(node, _)| node).collect()
@@ -113,19 +115,19 @@ pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>, warn: Say) 
 ///
 /// # Errors
 /// The parameter is no list of nodes.
-pub(crate) fn excluded(allocation: &Allocation, params: &Params, warn: Say) -> Result<Vec<String>> {
+pub(crate) fn excluded(allocation: &Allocation, params: &Params) -> Result<Vec<String>> {
     let list = params.get(&param::EXCLUDE_NODES).unwrap_or_default();
     let list = hostlist::expand(&list).context("in SCR_EXCLUDE_NODES")?;
-    Ok(own_names(list, "SCR_EXCLUDE_NODES", allocation, warn))
+    Ok(own_names(list, "SCR_EXCLUDE_NODES", allocation))
 }
 
 /// These nodes under the names that the allocation has for them, with a warning that names their `source` for those that are no
 /// nodes of it.
-pub(crate) fn own_names(nodes: Vec<String>, source: &str, allocation: &Allocation, warn: Say) -> Vec<String> {
+pub(crate) fn own_names(nodes: Vec<String>, source: &str, allocation: &Allocation) -> Vec<String> {
     let (ours, others): (Vec<_>, Vec<_>) =
         nodes.into_iter().partition(|node| hostlist::find(node, &allocation.nodes).is_some());
     if !others.is_empty() && !allocation.is_here_alone() {
-        warn(&format!(
+        warn(format_args!(
             "{source} names {}, which is no node of this job; its nodes are {}",
             hostlist::compress(&others),
             hostlist::compress(&allocation.nodes)
@@ -135,12 +137,11 @@ pub(crate) fn own_names(nodes: Vec<String>, source: &str, allocation: &Allocatio
 }
 
 /// Lets every node check itself.
-fn failing_check(allocation: &Allocation, nodes: &[String], warn: Say) -> Vec<BadNode> {
+fn failing_check(allocation: &Allocation, nodes: &[String]) -> Vec<BadNode> {
     if allocation.is_here_alone() {
         return Vec::new();
     }
-    let Some(command) = command_here() else { return Vec::new() };
-    let command = [command, "check-node".to_owned()];
+    let Ok(command) = command_here(&["check-node"]) else { return Vec::new() };
     let answers = allocation.on_nodes().run(nodes, &command, Limit::Total(TIMEOUT));
     let mut bad = Vec::new();
     for (node, answer) in nodes.iter().zip(answers) {
@@ -149,7 +150,7 @@ fn failing_check(allocation: &Allocation, nodes: &[String], warn: Say) -> Vec<Ba
             Ok(answer) => bad.push(BadNode { node: node.clone(), why: answer.failure() }),
             // No node can be reached this way, so nothing is known of any of them.
             Err(error) => {
-                warn(&format!("the nodes cannot be checked: {error:#}"));
+                warn(format_args!("the nodes cannot be checked: {error:#}"));
                 return Vec::new();
             }
         }
@@ -157,9 +158,11 @@ fn failing_check(allocation: &Allocation, nodes: &[String], warn: Say) -> Vec<Ba
     bad
 }
 
-/// This very command, as other nodes find it.
-pub(crate) fn command_here() -> Option<String> {
-    environment::program().ok()?.to_str().map(str::to_owned)
+/// This very command with arguments, as other nodes find it.
+pub(crate) fn command_here(arguments: &[&str]) -> Result<Vec<String>> {
+    let program = environment::program()?;
+    let program = program.to_str().context("the name of the folder of this command is not UTF-8")?;
+    Ok([&[program], arguments].concat().into_iter().map(str::to_owned).collect())
 }
 
 /// There are no options: everything comes from the parameters.

@@ -19,51 +19,38 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The manager of the nodes of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct ResourceManager {
     /// Its name, for people.
     pub(crate) name: String,
     /// A job of it has one of these variables.
-    #[serde(default)]
     pub(crate) detect: Vec<String>,
     /// The id of the allocation.
-    #[serde(default)]
     pub(crate) job_id: Query,
     /// Which element of an array of jobs the allocation is; 0 if it is none.
-    #[serde(default)]
     pub(crate) job_index: Query,
     /// The nodes of the allocation.
-    #[serde(default)]
     pub(crate) nodes: Query,
     /// When the allocation ends.
-    #[serde(default)]
     pub(crate) end_time: Query,
     /// Which nodes of the allocation are out of order.
-    #[serde(default)]
     pub(crate) down: Query,
     /// The ids of the user's allocations that have not ended.
-    #[serde(default)]
     pub(crate) live_jobs: Query,
     /// How to run a command on one of the nodes.
     pub(crate) on_node: Option<OnNode>,
     /// The command that ends a job step; `{step}` is its id.
-    #[serde(default)]
     pub(crate) kill_step: Vec<String>,
     /// The form of the id of a job step.
-    #[serde(default)]
     pub(crate) step_id: StepId,
     /// Whether an agent needs a job step of its own, as all processes of the application's step may end with it.
-    #[serde(default)]
     pub(crate) agent_steps: bool,
     /// Variables that its commands take for options, and that commands of scr do not pass on to them; a star at the end stands
     /// for any end.
-    #[serde(default)]
     hide: Vec<String>,
     /// Those that are passed on all the same.
-    #[serde(default)]
     keep: Vec<String>,
     /// Seconds to wait before a job is started again, so that nodes come to rest.
-    #[serde(default)]
     pub(crate) pause: u64,
 }
 
@@ -119,21 +106,16 @@ impl StepId {
 
     /// Whether this may be one. It becomes a word of a command line.
     pub(crate) fn allows(self, step: &str) -> bool {
-        let is_digits = !step.is_empty() && step.bytes().all(|byte| byte.is_ascii_digit());
-        let number = step.parse::<i32>().ok().filter(|_| is_digits);
+        let begins_with_digit = step.starts_with(|first: char| first.is_ascii_digit());
+        let number = step.parse::<i32>().ok().filter(|_| begins_with_digit);
+        // Flux begins its ids with this letter.
+        let word = step.strip_prefix('\u{192}').unwrap_or(step);
+        let parts = step.split_once('.').filter(|_| begins_with_digit);
         match self {
-            // Flux begins its ids with this letter.
-            Self::Word => {
-                let rest = step.strip_prefix('\u{192}').unwrap_or(step);
-                is_word(rest) && !matches!(step.parse(), Ok(0..=1_u64))
-            }
-            Self::Number => number.is_some_and(|number| number >= 1),
-            Self::Process => number.is_some_and(|number| number >= 2),
-            Self::OfJob => {
-                let begins_with_number = step.starts_with(|first: char| first.is_ascii_digit());
-                let parts = step.split_once('.');
-                begins_with_number && parts.is_some_and(|(job, step)| is_word(job) && is_word(step))
-            }
+            Self::Word => is_word(word) && !matches!(step.parse(), Ok(0..=1_u64)),
+            Self::Number => number >= Some(1),
+            Self::Process => number >= Some(2),
+            Self::OfJob => parts.is_some_and(|(job, step)| is_word(job) && is_word(step)),
         }
     }
 }
@@ -157,26 +139,22 @@ pub(crate) struct OnNode {
 }
 
 /// The program that starts the ranks of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, rename_all = "kebab-case", deny_unknown_fields)]
 pub(crate) struct Launcher {
     /// The names of its program.
     pub(crate) programs: Vec<String>,
     /// The word that must follow the program: `run`, for `flux run`.
     pub(crate) subcommand: Option<String>,
     /// Arguments that it always gets, before those of the user.
-    #[serde(default)]
     pub(crate) always: Vec<String>,
     /// Arguments that name nodes to leave out; `{nodes}` is the list.
-    #[serde(default)]
     pub(crate) exclude: Vec<String>,
     /// Whether a colon begins another part of the command line, with options and a program of its own.
-    #[serde(default)]
     pub(crate) parts: bool,
     /// Text in the `--version` output of a launcher that takes the file with the nodes once, and not for each part.
     pub(crate) file_once_if: Option<String>,
     /// Arguments that name a file with the nodes to use; `{file}` is the file.
-    #[serde(default)]
     pub(crate) hostfile: Vec<String>,
 }
 
@@ -207,10 +185,16 @@ impl Manifests {
     pub(crate) fn load(env: &Env) -> Result<Self> {
         let site = env.install_dir.as_ref().map(|dir| dir.join("etc/scr"));
         let site = site.as_deref();
-        Ok(Self {
-            resource_managers: manifests(RESOURCE_MANAGERS, site, "resource-managers")?,
-            launchers: manifests(LAUNCHERS, site, "launchers")?,
-        })
+        let resource_managers: BTreeMap<_, ResourceManager> =
+            manifests(RESOURCE_MANAGERS, site, "resource-managers")?;
+        let launchers: BTreeMap<_, Launcher> = manifests(LAUNCHERS, site, "launchers")?;
+        let nameless = resource_managers.iter().find(|(_, found)| found.name.is_empty());
+        let programless = launchers.iter().find(|(_, found)| found.programs.is_empty());
+        let nameless = nameless.map(|(file, _)| (file, "name"));
+        if let Some((file, key)) = nameless.or(programless.map(|(file, _)| (file, "programs"))) {
+            bail!("in {file}.toml: missing field `{key}'");
+        }
+        Ok(Self { resource_managers, launchers })
     }
 
     /// The one that is asked for, or else the one that this job runs under, or else `none`.

@@ -11,8 +11,12 @@ mod manifest;
 pub(crate) mod process;
 
 pub(crate) use allocation::{current_job_id, Allocation, Overrides, AT_ONCE};
-pub(crate) use health::{BadNode, CheckNodeArgs};
+pub(crate) use health::{
+    answering, asked, bad_nodes, check_store, command_here, excluded, good_nodes, nodes_with_data, own_names,
+    up_and_down, BadNode, CheckNodeArgs,
+};
 pub(crate) use manifest::{Launcher, Manifests};
+pub(crate) use process::{print_answer, Activity, Finished, Limit, Started};
 
 use anyhow::{ensure, Result};
 use std::fs::File;

@@ -1,13 +1,17 @@
 //! Runs commands for their output, with a limit to how long they may take.
 
 use super::limited;
+use crate::output::{print, Answer};
 use anyhow::{bail, Context, Result};
+use scr_plugin_api::held;
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
@@ -28,9 +32,9 @@ impl Finished {
         self.status.is_some_and(|status| status.success())
     }
 
-    /// The rest of the line of its output that begins with `mark`: a shell on a node may print more.
-    pub(crate) fn marked(&self, mark: &str) -> Option<&str> {
-        self.stdout.lines().find_map(|line| line.strip_prefix(mark))
+    /// The answer in its output.
+    pub(crate) fn answer<T: DeserializeOwned>(&self) -> Result<T, String> {
+        answer_in(&self.stdout).ok_or_else(|| self.failure())
     }
 
     /// Why it failed, on one line: the last line it printed to standard error, or how it ended.
@@ -41,6 +45,20 @@ impl Finished {
             None => format!("it ended with {status}"),
         }
     }
+}
+
+/// Begins the line of an answer, among all that a shell on a node, or a library, may print.
+const ANSWER: &str = "scr-answer: ";
+
+/// Prints an answer for the command that has started this one.
+pub(crate) fn print_answer(answer: &impl Serialize) -> Result<Answer> {
+    print(format!("\n{ANSWER}{}\n", serde_json::to_string(answer)?))
+}
+
+/// The last answer in what a command has printed.
+pub(crate) fn answer_in<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let answer = text.lines().rev().find_map(|line| line.strip_prefix(ANSWER));
+    serde_json::from_str(answer?).ok()
 }
 
 /// When a command is killed.
@@ -66,12 +84,7 @@ impl Activity {
 
     /// How long the commands may still print nothing.
     fn left(&self) -> Duration {
-        let last = *self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        self.longest_idle.saturating_sub(last.elapsed())
-    }
-
-    fn renew(&self) {
-        *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+        self.longest_idle.saturating_sub(held(&self.last).elapsed())
     }
 }
 
@@ -120,7 +133,7 @@ fn wait_while_active(
         let status = child.wait_timeout(left.min(ACTIVITY_TICK))?;
         let now = printed()?;
         if status.is_some() || now > before {
-            activity.renew();
+            *held(&activity.last) = Instant::now();
         }
         if status.is_some() {
             return Ok(status);

@@ -231,43 +231,30 @@ fn beside(texts: &mut Vec<(f64, f64, f64)>, x: f64, y: f64, label: &str) -> (f64
 const HALF_LETTER: f64 = 4.2;
 const LINE: f64 = 18.0;
 
-/// Stretches of time, one after the other.
-pub(crate) struct Timeline<'a> {
-    /// As for a [`Chart`].
-    pub(crate) id: &'a str,
-    pub(crate) title: &'a str,
-    pub(crate) described: String,
-    /// From, until, both from 0 to 1, and the number of the colour.
-    pub(crate) stretches: Vec<(f64, f64, usize)>,
-    /// Moments that are marked above.
-    pub(crate) moments: Vec<f64>,
-    pub(crate) labels: Vec<(f64, String)>,
+/// A picture of stretches of time, one after the other: from, until, both from 0 to 1, and the number of the colour. `moments` are
+/// marked above; `labels` stand below.
+pub(crate) fn timeline(
+    (id, title, described): (&str, &str, &str),
+    stretches: &[(f64, f64, usize)],
+    moments: impl Iterator<Item = f64>,
+    labels: &[(f64, String)],
+) -> String {
+    let x = |place: f64| 20.0 + (WIDTH - 40.0) * place.clamp(0.0, 1.0);
+    let height = TOP + BAR + BOTTOM;
+    let mut svg = opened(id, title, described, height);
+    for (from, until, colour) in stretches {
+        let (from, until) = (x(*from), x(*until));
+        let place = format!("x=\"{from:.2}\" y=\"{TOP}\" width=\"{:.2}\"", (until - from).max(0.3));
+        let _ = writeln!(svg, "<rect class=\"k{colour}\" {place} height=\"{BAR}\"/>");
+    }
+    for x in moments.map(x) {
+        let _ = writeln!(svg, "<path class=\"f\" d=\"M{x:.1} {}V{}\"/>", TOP - 14.0, TOP + BAR + 6.0);
+    }
+    below(&mut svg, labels, height - 12.0, x);
+    svg + "</svg>\n"
 }
 
 const BAR: f64 = 46.0;
-
-impl Timeline<'_> {
-    /// The picture.
-    pub(crate) fn svg(&self) -> String {
-        let x = |place: f64| 20.0 + (WIDTH - 40.0) * place.clamp(0.0, 1.0);
-        let height = TOP + BAR + BOTTOM;
-        let mut svg = opened(self.id, self.title, &self.described, height);
-        for (from, until, colour) in &self.stretches {
-            let (from, until) = (x(*from), x(*until));
-            let width = (until - from).max(0.3);
-            let _ = writeln!(
-                svg,
-                "<rect class=\"k{colour}\" x=\"{from:.2}\" y=\"{TOP}\" width=\"{width:.2}\" height=\"{BAR}\"/>"
-            );
-        }
-        for place in &self.moments {
-            let x = x(*place);
-            let _ = writeln!(svg, "<path class=\"f\" d=\"M{x:.1} {}V{}\"/>", TOP - 14.0, TOP + BAR + 6.0);
-        }
-        below(&mut svg, &self.labels, height - 12.0, x);
-        svg + "</svg>\n"
-    }
-}
 
 fn opened(id: &str, title: &str, described: &str, height: f64) -> String {
     format!(

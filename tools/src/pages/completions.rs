@@ -3,7 +3,7 @@
 
 use crate::environment;
 use crate::log::names;
-use crate::output::{print, Answer};
+use crate::output::{print_lines, Answer};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use scr_config::param::TABLE;
@@ -40,7 +40,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
         Kind::Parameters => TABLE.iter().map(|info| info.name.to_owned()).collect(),
         Kind::Events => names().into_iter().map(str::to_owned).collect(),
         Kind::Plugins => {
-            let host = environment::plugin_host(&env, None);
+            let host = environment::plugin_host(&env);
             host.discover().found.iter().map(|found| found.manifest.name.clone()).collect()
         }
         Kind::Datasets => {
@@ -52,9 +52,7 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
         }
     };
     // A name may hold anything: what would break a line or move the cursor is not offered.
-    let plain = values.iter().filter(|value| !value.chars().any(char::is_control));
-    print(plain.map(|value| format!("{value}\n")).collect::<String>())?;
-    Ok(Answer::Yes)
+    print_lines(values.iter().filter(|value| !value.chars().any(char::is_control)))
 }
 
 /// The text after the script of bash, for these classic names. Names of datasets come from whoever may write to the prefix

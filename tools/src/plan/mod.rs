@@ -21,13 +21,6 @@ use site::{rate, seconds, Site};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-The model is that of A. Moody, G. Bronevetsky, K. Mohror and B. R. de Supinski, \"Design, Modeling, and Evaluation of a Scalable \
-Multi-level Checkpointing System\" (2010). The page planning.md of the documentation explains the files.
-
-Exit codes: 0 printed, 1 no plan brings the job forward, 2 error.";
-
 /// Which machine, and what to say of it.
 #[derive(Args)]
 pub(crate) struct PlanArgs {
@@ -80,8 +73,7 @@ fn run_model(args: &PlanArgs, file: &Path) -> Result<Answer> {
         json["simulated"] = simulated.iter().map(report::Simulated::json).collect();
     }
     let text = format!("efficiency: {:.6}\n{}", efficiency, text::simulated(&simulated).text());
-    show(args.json, json, text)?;
-    Ok(Answer::Yes)
+    show(args.json, json, text, true)
 }
 
 fn run_machine(args: &PlanArgs, machine: &Path) -> Result<Answer> {
@@ -91,8 +83,7 @@ fn run_machine(args: &PlanArgs, machine: &Path) -> Result<Answer> {
     if let Some(page) = &args.html {
         fs::write(page, html::page(&report)).with_context(|| format!("cannot write {}", page.display()))?;
     }
-    show(args.json, report.json(), text::report(&report))?;
-    Ok(Answer::from(report.best().efficiency > 0.0))
+    show(args.json, report.json(), text::report(&report), report.best().efficiency > 0.0)
 }
 
 /// The folder of machines in an installation.

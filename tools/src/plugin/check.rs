@@ -2,12 +2,13 @@
 //!
 //! The part of `scr plugin check` that runs in a process of its own: it loads the library and tries it.
 
+use super::ask;
 use super::CheckArgs;
-use super::{answer, ask};
 use crate::environment;
+use crate::machine::print_answer;
 use crate::output::{or_show_error, show, Answer};
 use crate::table::Table;
-use anyhow::{bail, Result};
+use anyhow::{anyhow, bail, ensure, Error, Result};
 use scr_base::describe;
 use scr_base::env::Env;
 use scr_base::message::amount;
@@ -43,13 +44,12 @@ impl CheckReport {
         Self { library: None, manifest: None, good: true, steps: Vec::new() }
     }
 
-    /// Adds a step, and returns whether it was good.
-    fn add(&mut self, step: &str, outcome: Result<String, String>) -> bool {
-        let good = outcome.is_ok();
-        let text = outcome.unwrap_or_else(|error| error);
-        self.good &= good;
-        self.steps.push(Step { step: step.to_owned(), good, text });
-        good
+    /// Adds a step, with the outcome in words, and gives the outcome where it was good.
+    fn add<T>(&mut self, step: &str, outcome: Result<T>, in_words: impl FnOnce(&T) -> String) -> Option<T> {
+        let text = outcome.as_ref().map_or_else(|error| format!("{error:#}"), in_words);
+        self.good &= outcome.is_ok();
+        self.steps.push(Step { step: step.to_owned(), good: outcome.is_ok(), text });
+        outcome.ok()
     }
 }
 
@@ -58,8 +58,7 @@ pub(super) fn run(args: &CheckArgs) -> Result<Answer> {
         return run_here(&args.file);
     }
     let report = or_show_error(args.json, environment::env().and_then(|env| examine(&env, args)))?;
-    show(args.json, serde_json::to_value(&report)?, text(&report))?;
-    Ok(Answer::from(report.good))
+    show(args.json, serde_json::to_value(&report)?, text(&report), report.good)
 }
 
 fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
@@ -67,24 +66,19 @@ fn examine(env: &Env, args: &CheckArgs) -> Result<CheckReport> {
     let checked = match manifest_of(&args.file)? {
         Some(path) => {
             report.manifest = Some(path.display().to_string());
-            let found = read(env, &path);
-            let outcome = found.as_ref().map(|found| summary(&found.manifest)).map_err(Clone::clone);
-            if !report.add("manifest", outcome) {
-                return Ok(report);
-            }
-            let Ok(found) = found else { return Ok(report) };
+            let Some(found) = report.add("manifest", read(env, &path), summary) else { return Ok(report) };
             report.library = Some(found.library.display().to_string());
-            found.check(env).map_err(|error| describe(&error))
+            found.check(env).map_err(Error::from)
         }
         None => {
             let library = std::path::absolute(&args.file)?;
             report.library = Some(library.display().to_string());
-            check_library(&*env.files, &library, &Trusted::by(env)).map_err(|error| describe(&error))
+            check_library(&*env.files, &library, &Trusted::by(env)).map_err(Error::from)
         }
     };
     let in_words =
-        |checked: CheckedLibrary| format!("{}, sha256 {}", amount(checked.status.len), checked.sha256);
-    if report.add("file", checked.map(in_words)) {
+        |checked: &CheckedLibrary| format!("{}, sha256 {}", amount(checked.status.len), checked.sha256);
+    if report.add("file", checked, in_words).is_some() {
         load_apart(&mut report, args.timeout)?;
     }
     Ok(report)
@@ -113,16 +107,14 @@ fn names(manifest: &Path, library: &Path) -> bool {
     Manifest::parse(manifest, &text).is_ok_and(|(parsed, _)| named(&parsed))
 }
 
-fn read(env: &Env, manifest: &Path) -> Result<FoundPlugin, String> {
-    let (found, notes) = FoundPlugin::at(env, manifest).map_err(|error| error.to_string())?;
-    match notes.as_slice() {
-        [] => Ok(found),
-        // A running job ignores what it does not know; here somebody asks whether all is well.
-        notes => Err(notes.join("; ")),
-    }
+fn read(env: &Env, manifest: &Path) -> Result<FoundPlugin> {
+    let (found, notes) = FoundPlugin::at(env, manifest)?;
+    // A running job ignores what it does not know; here somebody asks whether all is well.
+    ensure!(notes.is_empty(), notes.join("; "));
+    Ok(found)
 }
 
-fn summary(manifest: &Manifest) -> String {
+fn summary(FoundPlugin { manifest, .. }: &FoundPlugin) -> String {
     format!("the {} {} {}", manifest.kind, manifest.name, manifest.version)
 }
 
@@ -134,7 +126,7 @@ fn load_apart(report: &mut CheckReport, limit: Duration) -> Result<()> {
             report.good &= inside.good;
             report.steps.extend(inside.steps);
         }
-        Err(how) => _ = report.add("load", Err(format!("loading it {how}"))),
+        Err(how) => _ = report.add("load", Err(anyhow!("loading it {how}")), String::clone),
     }
     Ok(())
 }
@@ -154,16 +146,13 @@ pub(super) fn run_here(file: &Path) -> Result<Answer> {
         true => try_plugin(&env, file, &mut report)?,
         false => try_library(&env, file, &mut report)?,
     }
-    answer(&report)?;
+    print_answer(&report)?;
     Ok(Answer::from(report.good))
 }
 
 fn try_library(env: &Env, library: &Path, report: &mut CheckReport) -> Result<()> {
     let library = check_library(&*env.files, library, &Trusted::by(env))?;
-    report.add(
-        "load",
-        load(&*env.files, &library).map(|plugin| loaded(&plugin)).map_err(|error| error.to_string()),
-    );
+    report.add("load", load(&*env.files, &library).map_err(Error::msg), loaded);
     Ok(())
 }
 
@@ -180,28 +169,26 @@ fn loaded(plugin: &LoadedPlugin) -> String {
 }
 
 fn try_plugin(env: &Env, manifest: &Path, report: &mut CheckReport) -> Result<()> {
-    match FoundPlugin::at(env, manifest)?.0.open(env) {
-        Ok(open) => {
-            let (oldest, newest) = open.formats();
-            report.add("load", Ok(format!("fits its manifest, formats {oldest} to {newest}")));
-            report.add("make", make(&open));
-        }
-        Err(error) => {
-            report.add("load", Err(describe(&error)));
-        }
+    let opened = FoundPlugin::at(env, manifest)?.0.open(env);
+    let in_words = |open: &OpenPlugin| {
+        let (oldest, newest) = open.formats();
+        format!("fits its manifest, formats {oldest} to {newest}")
+    };
+    if let Some(open) = report.add("load", opened.map_err(Error::from), in_words) {
+        report.add("make", make(&open), String::clone);
     }
     Ok(())
 }
 
 /// Makes what the plugin is for with the defaults of its options, and asks it something that touches no file.
-fn make(open: &OpenPlugin) -> Result<String, String> {
-    let options = open.manifest.options([]).map_err(|error| describe(&error))?;
+fn make(open: &OpenPlugin) -> Result<String> {
+    let options = open.manifest.options([])?;
     match open.manifest.kind {
         PluginKind::Scheme => make_scheme(open, &options),
-        PluginKind::Transport => open
-            .transport(&options)
-            .map(|_| "a transport with its defaults".to_owned())
-            .map_err(|error| describe(&error)),
+        PluginKind::Transport => {
+            open.transport(&options)?;
+            Ok("a transport with its defaults".to_owned())
+        }
         // Only a configuration knows the destination of its entries, and a sink may well refuse to have none.
         PluginKind::Log => Ok(match open.log_sink(&options) {
             Ok(_) => "a log sink with its defaults".to_owned(),
@@ -210,8 +197,8 @@ fn make(open: &OpenPlugin) -> Result<String, String> {
     }
 }
 
-fn make_scheme(open: &OpenPlugin, options: &KvTree) -> Result<String, String> {
-    let scheme = open.scheme(options).map_err(|error| describe(&error))?;
+fn make_scheme(open: &OpenPlugin, options: &KvTree) -> Result<String> {
+    let scheme = open.scheme(options)?;
     let sizes = 1..=8_u32;
     let survives: Vec<_> =
         sizes.filter_map(|size| Some((size, scheme.losses_survived(size).ok()?))).collect();
@@ -219,6 +206,6 @@ fn make_scheme(open: &OpenPlugin, options: &KvTree) -> Result<String, String> {
         (Some((least, few)), Some((most, many))) => Ok(format!(
             "with its defaults a set of {least} survives {few}, a set of {most} survives {many} losses"
         )),
-        _ => Err("with its defaults it refuses sets of every size from 1 to 8".to_owned()),
+        _ => bail!("with its defaults it refuses sets of every size from 1 to 8"),
     }
 }

@@ -1,9 +1,10 @@
 //! `scr plugin conformance FILE`: puts a plugin through the conformance kit, in a process of its own.
 
+use super::ask;
 use super::check::manifest_of;
 use super::ConformanceArgs;
-use super::{answer, ask};
 use crate::environment;
+use crate::machine::print_answer;
 use crate::output::{show, warn, Answer};
 use anyhow::{bail, Context, Result};
 use scr_base::message::span;
@@ -19,7 +20,7 @@ use std::time::Duration;
 pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     if args.here {
         let outcome = examine(args).map_err(|error| format!("{error:#}"));
-        answer(&outcome)?;
+        print_answer(&outcome)?;
         return Ok(Answer::from(outcome.is_ok_and(|report| report.passed())));
     }
     let timeout = args.timeout.as_secs().to_string();
@@ -30,8 +31,7 @@ pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
         Ok(Ok(report)) => {
             let text: String = report.checks.iter().map(ToString::to_string).collect();
             let passed = report.passed();
-            show(args.json, json!({ "passed": passed, "checks": report.checks }), text)?;
-            Ok(Answer::from(passed))
+            show(args.json, json!({ "passed": passed, "checks": report.checks }), text, passed)
         }
         Ok(Err(why)) => bail!("{} was not tried: {why}", args.file.display()),
         Err(how) => {

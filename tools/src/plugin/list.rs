@@ -14,7 +14,7 @@ use std::path::Path;
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let env = environment::env()?;
-    let host = environment::plugin_host(&env, args.common.path.as_deref());
+    let host = args.common.host(&env);
     let discovery = host.discover();
     let wanted = args.kind.map(PluginKind::from);
     let mut shown: Vec<_> = discovery
@@ -32,8 +32,8 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
             }
         }
     }
-    show(args.common.json, list_json(&env, &discovery, &shown), table(&env, &shown))?;
-    Ok(Answer::from(!shown.is_empty()))
+    let json = list_json(&env, &discovery, &shown);
+    show(args.common.json, json, table(&env, &shown), !shown.is_empty())
 }
 
 fn table(env: &Env, shown: &[&FoundPlugin]) -> String {
@@ -125,7 +125,7 @@ fn shown(path: &Path) -> String {
 
 pub(super) fn info(args: &InfoArgs) -> Result<Answer> {
     let env = environment::env()?;
-    let host = environment::plugin_host(&env, args.common.path.as_deref());
+    let host = args.common.host(&env);
     let kinds = match args.kind {
         Some(kind) => vec![kind.into()],
         None => vec![PluginKind::Scheme, PluginKind::Transport, PluginKind::Log],
@@ -141,8 +141,7 @@ pub(super) fn info(args: &InfoArgs) -> Result<Answer> {
         json["error"] = why.into();
     }
     let texts: Vec<_> = found.iter().map(|found| in_full(&env, found)).collect();
-    show(args.common.json, json, texts.join("\n"))?;
-    Ok(Answer::from(!found.is_empty()))
+    show(args.common.json, json, texts.join("\n"), !found.is_empty())
 }
 
 /// The error that a job would give, for the one kind or the one that has a name near to this one; else what there is.

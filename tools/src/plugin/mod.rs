@@ -12,14 +12,14 @@ mod new;
 
 use crate::environment;
 use crate::machine::process;
-use crate::output::{print, Answer};
+use crate::output::Answer;
 use crate::time;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
+use scr_base::env::Env;
 use scr_base::message::span;
-use scr_core::plugin::PluginKind;
+use scr_core::plugin::{PluginHost, PluginKind};
 use serde::de::DeserializeOwned;
-use serde::Serialize;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
@@ -30,19 +30,14 @@ use std::time::Duration;
 #[derive(Subcommand)]
 pub(crate) enum Command {
     /// List the plugins that a job can name; 1 if there are none
-    #[command(after_help = crate::cli::EXIT_CODES)]
     List(ListArgs),
     /// Show the manifest of a plugin; 1 if there is no such plugin
-    #[command(after_help = crate::cli::EXIT_CODES)]
     Info(InfoArgs),
     /// Check a library or a manifest: who may write it, whether it is complete, loads and matches; 1 if not
-    #[command(after_help = crate::cli::EXIT_CODES)]
     Check(CheckArgs),
     /// Run the conformance kit on a plugin: every loss it promises to survive, damage, failures; 1 if it fails
-    #[command(after_help = crate::cli::EXIT_CODES)]
     Conformance(ConformanceArgs),
     /// Write a crate with a working plugin, its manifest, a test and a README, as a start
-    #[command(after_help = crate::cli::EXIT_CODES)]
     New(NewArgs),
 }
 
@@ -55,6 +50,13 @@ pub(crate) struct Common {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+impl Common {
+    fn host(&self, env: &Env) -> PluginHost {
+        let path = self.path.as_deref();
+        path.map_or_else(|| environment::plugin_host(env), |path| PluginHost::new(env, Some(path)))
+    }
 }
 
 #[derive(Args)]
@@ -154,9 +156,6 @@ pub(crate) fn run(command: &Command) -> Result<Answer> {
     }
 }
 
-/// Begins the line of the answer, among all that a library may print.
-const ANSWER: &str = "scr-plugin-answer: ";
-
 /// A library runs code as soon as it is loaded, and that code may crash, hang or end the process. So it is loaded in a child, and
 /// only a printed answer counts: an exit code of 0 alone proves nothing.
 ///
@@ -179,14 +178,7 @@ fn ask<T: DeserializeOwned>(
         return Ok(Err(format!("did not end within {}", span(limit.unwrap_or_default()))));
     };
     let text = process::text(&mut output)?;
-    let answer = text.lines().rev().find_map(|line| line.strip_prefix(ANSWER));
-    let answer = answer.and_then(|json| serde_json::from_str(json).ok());
-    Ok(answer.ok_or_else(|| how_it_ended(status)))
-}
-
-/// Answers, in the child.
-fn answer<T: Serialize>(answer: &T) -> Result<()> {
-    print(format!("\n{ANSWER}{}\n", serde_json::to_string(answer)?))
+    Ok(process::answer_in(&text).ok_or_else(|| how_it_ended(status)))
 }
 
 fn how_it_ended(status: ExitStatus) -> String {

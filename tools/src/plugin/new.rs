@@ -33,11 +33,8 @@ struct Template {
     description: &'static str,
     /// The rest of the manifest.
     manifest: &'static str,
-    /// How `scr plugin` tries the plugin, and what makes a job use it.
-    try_it: &'static str,
+    /// What makes a job use it.
     setting: &'static str,
-    /// The crates that are needed besides `scr-plugin-api`.
-    for_tests: &'static [&'static str],
 }
 
 pub(super) fn run(args: &NewArgs) -> Result<Answer> {
@@ -51,6 +48,8 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     let env = environment::env()?;
     refuse_taken(&env, args)?;
     let template = template(args.kind);
+    // There are no rules to try a log sink against.
+    let crates = if args.kind == NewKind::LogSink { &CRATES_OF_SCR[..1] } else { &CRATES_OF_SCR };
     let sources = env.install_dir.map(|root| root.join("share/scr/crates"));
     // A log sink has the name that jobs ask for.
     let shown = if args.kind == NewKind::LogSink { "MYSQL".to_owned() } else { name.to_ascii_uppercase() };
@@ -65,16 +64,16 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
         ("@WHAT@", template.what.to_owned()),
         ("@DESCRIPTION@", template.description.to_owned()),
         ("@ABI@", API_VERSION.to_string()),
-        ("@TRY@", template.try_it.to_owned()),
+        ("@TRY@", if crates.len() == 1 { "check" } else { "conformance" }.to_owned()),
     ];
     let filled =
         |text: &str| fields.iter().fold(text.to_owned(), |text, (field, value)| text.replace(field, value));
     let sources = sources.filter(|sources| sources.is_dir());
     let crate_manifest =
-        filled(include_str!("template/Cargo.toml.in")) + &dependencies(&template, sources.is_some());
+        filled(include_str!("template/Cargo.toml.in")) + &dependencies(crates, sources.is_some());
     if let Some(sources) = sources {
         let copies = folder.join(CRATES);
-        template.crates().try_for_each(|name| copy_tree(&sources.join(name), &copies.join(name)))?;
+        crates.iter().try_for_each(|name| copy_tree(&sources.join(name), &copies.join(name)))?;
         unpack(&sources.join("vendor.tar.gz"), &copies)?;
         write(&folder.join(".cargo/config.toml"), include_str!("template/config.toml.in"))?;
     }
@@ -83,12 +82,8 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
     write(&folder.join("src/lib.rs"), &filled(template.source))?;
     write(&folder.join(format!("{plugin}.toml")), &manifest)?;
     write(&folder.join("README.md"), &filled(include_str!("template/README.md.in")))?;
-    print(format!(
-        "{} is a {} that works; its README says how a job uses it\n",
-        folder.display(),
-        template.what
-    ))?;
-    Ok(Answer::Yes)
+    let (folder, what) = (folder.display(), template.what);
+    print(format!("{folder} is a {what} that works; its README says how a job uses it\n"))
 }
 
 /// A job would take the first that it finds of two plugins with one name.
@@ -99,7 +94,7 @@ fn refuse_taken(env: &Env, args: &NewArgs) -> Result<()> {
         // Jobs ask for one by the database, so it has to take the place of what is there.
         NewKind::LogSink => return Ok(()),
     };
-    match environment::plugin_host(env, None).find(kind, &args.name) {
+    match environment::plugin_host(env).find(kind, &args.name) {
         Ok(found) => bail!(
             "there is a {kind} {} already, {}; choose another name",
             found.manifest.name,
@@ -130,17 +125,13 @@ fn type_name(plugin: &str) -> String {
 /// The folder with the crates of scr in a new crate.
 const CRATES: &str = "crates";
 
-impl Template {
-    /// The crates of scr that it needs.
-    fn crates(&self) -> impl Iterator<Item = &'static str> {
-        std::iter::once("scr-plugin-api").chain(self.for_tests.iter().copied())
-    }
-}
+/// The crates of scr that a plugin needs, and after the first those that its tests need: the kit, and what that needs.
+const CRATES_OF_SCR: [&str; 4] = ["scr-plugin-api", "scr-conformance", "scr-comm", "scr-base"];
 
 /// The end of `Cargo.toml`: what tests need, and where the crates of scr are if they came with the installation.
-fn dependencies(template: &Template, are_copied: bool) -> String {
+fn dependencies(crates: &[&str], are_copied: bool) -> String {
     let mut text = String::new();
-    if let Some(kit) = template.for_tests.first() {
+    if let Some(kit) = crates.get(1) {
         text.push_str(&format!("\n[dev-dependencies]\n{kit} = \"1\"\n"));
     }
     if are_copied {
@@ -148,7 +139,7 @@ fn dependencies(template: &Template, are_copied: bool) -> String {
             "\n# The sources that came with scr. Without this section cargo takes them from the registry.\n",
         );
         text.push_str("[patch.crates-io]\n");
-        text.extend(template.crates().map(|name| format!("{name} = {{ path = \"{CRATES}/{name}\" }}\n")));
+        text.extend(crates.iter().map(|name| format!("{name} = {{ path = \"{CRATES}/{name}\" }}\n")));
     }
     text
 }
@@ -191,9 +182,7 @@ fn template(kind: NewKind) -> Template {
             what: "redundancy scheme",
             description: "A copy of each member's data at its right neighbour",
             manifest: include_str!("template/scheme.toml.in"),
-            try_it: "conformance",
             setting: "SCR_COPY_TYPE=@NAME@",
-            for_tests: &["scr-conformance", "scr-comm", "scr-base"],
         },
         NewKind::Transport => Template {
             source: include_str!("template/transport.rs.in"),
@@ -201,9 +190,7 @@ fn template(kind: NewKind) -> Template {
             what: "flush transport",
             description: "Copies while the application waits",
             manifest: "",
-            try_it: "conformance",
             setting: "SCR_FLUSH_TYPE=@NAME@",
-            for_tests: &["scr-conformance", "scr-comm", "scr-base"],
         },
         NewKind::LogSink => Template {
             source: include_str!("template/log.rs.in"),
@@ -211,9 +198,7 @@ fn template(kind: NewKind) -> Template {
             what: "log sink",
             description: "A line in a file for every entry of the log",
             manifest: include_str!("template/log.toml.in"),
-            try_it: "check",
             setting: "SCR_LOG_ENABLE=1 SCR_LOG_DB_ENABLE=1 SCR_LOG_DB_HOST=$HOME/scr.log",
-            for_tests: &[],
         },
     }
 }

@@ -2,8 +2,7 @@
 
 use super::interval::Choice;
 use super::{text, total, Job};
-use crate::page::{self, escape, percent, table, time, times_along};
-use crate::page::{over_intervals, Chart, Timeline};
+use crate::page::{self, escape, over_intervals, percent, table, time, timeline, times_along, Chart};
 use scr_base::message::{amount, span};
 use scr_core::log::{Class, Figures, Level};
 use std::fmt::Write as _;
@@ -59,14 +58,9 @@ fn life(job: &Job) -> String {
             None => stretches.push((place(part.from), place(part.until), colour(part.class))),
         }
     }
-    let picture = Timeline {
-        id: "l",
-        title: "Life of the job",
-        described: described(figures),
-        stretches,
-        moments: history.failures.iter().map(|at| place(*at)).collect(),
-        labels: times_along(figures.elapsed() as f64 / 1e6),
-    };
+    let moments = history.failures.iter().map(|at| place(*at));
+    let labels = times_along(figures.elapsed() as f64 / 1e6);
+    let picture = timeline(("l", "Life of the job", &described(figures)), &stretches, moments, &labels);
     let mut keys = String::new();
     for class in Class::ALL.iter().filter(|class| figures.time(**class) > 0) {
         let _ = write!(
@@ -79,7 +73,7 @@ fn life(job: &Job) -> String {
     if !history.failures.is_empty() {
         keys += "<li><svg viewBox=\"0 0 10 10\" aria-hidden=\"true\"><path class=\"f\" d=\"M5 0V10\"/></svg>a failure</li>";
     }
-    format!("{}<ul class=\"l\">{keys}</ul>\n", picture.svg())
+    format!("{picture}<ul class=\"l\">{keys}</ul>\n")
 }
 
 fn described(figures: &Figures) -> String {

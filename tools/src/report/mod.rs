@@ -11,7 +11,7 @@ mod text;
 use crate::environment;
 use crate::log::sources;
 use crate::output::{or_show_error, show, warn, Answer};
-use crate::time::{self, GRAMMAR};
+use crate::time;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -24,15 +24,6 @@ use serde_json::{json, Value};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-
-/// Text below the help.
-pub(crate) fn after_help() -> String {
-    format!(
-        "A job is all runs of an allocation in a prefix directory until one has finished. Every microsecond between its first entry and \
-         its last belongs to one class.\n\nWHEN is {GRAMMAR}. Here 2h is two hours ago.\n\nExit codes: 0 printed, 1 no job is in the \
-         logs, 2 error."
-    )
-}
 
 /// Which jobs, and how to show them.
 #[derive(Args)]
@@ -90,8 +81,7 @@ fn report(args: &ReportArgs) -> Result<Answer> {
         warn("no job is in the logs");
     }
     let text = if args.brief { text::brief(&all) } else { text::report(&all) };
-    show(args.json, json(&all), text)?;
-    Ok(Answer::from(!all.is_empty()))
+    show(args.json, json(&all), text, !all.is_empty())
 }
 
 /// The jobs of these prefix directories, with remarks on the logs. Directories are read on all processors.

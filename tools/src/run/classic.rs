@@ -4,20 +4,16 @@
 use super::queries::{bad, known_down};
 use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
-use crate::machine::health::good_nodes;
-use crate::machine::{process, Manifests};
+use crate::machine::{good_nodes, process, Manifests};
 use crate::output::{print, print_line, Answer};
 use anyhow::{ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use scr_config::param;
-use scr_prefix::{Halt, Nodes, Prefix};
+use scr_prefix::{Halt, Nodes};
 use std::collections::BTreeSet;
-use std::io::Write;
-use std::path::PathBuf;
+use std::io::Read;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
-
-/// Text below the help of these commands.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 yes or printed, 1 no or nothing to print, 2 error.";
 
 /// Which file to print.
 #[derive(Args)]
@@ -31,8 +27,7 @@ pub(crate) struct PrintArgs {
 pub(crate) fn print_file(args: &PrintArgs) -> Result<Answer> {
     let tree = environment::env()?.files.read_tree(&args.file)?;
     let tree = tree.with_context(|| format!("there is no file {}", args.file.display()))?;
-    print(tree.to_text())?;
-    Ok(Answer::Yes)
+    print(tree.to_text())
 }
 
 /// The files.
@@ -48,25 +43,13 @@ pub(crate) fn crc32(args: &Crc32Args) -> Result<Answer> {
     for path in &args.files {
         let cannot = || format!("cannot read {}", path.display());
         let mut file = std::fs::File::open(path).with_context(cannot)?;
-        let mut digest = Digest(crc32fast::Hasher::new());
-        std::io::copy(&mut file, &mut digest).with_context(cannot)?;
-        print(format!("{:08x}\n", digest.0.finalize()))?;
+        let (mut digest, mut piece) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
+        while let bytes @ 1.. = file.read(&mut piece).with_context(cannot)? {
+            digest.update(&piece[..bytes]);
+        }
+        print(format!("{:08x}\n", digest.finalize()))?;
     }
     Ok(Answer::Yes)
-}
-
-/// A checksum that bytes are written to.
-struct Digest(crc32fast::Hasher);
-
-impl Write for Digest {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.update(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
 }
 
 /// The prefix directory.
@@ -123,23 +106,15 @@ pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
             descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect()
         }
     };
-    let below = match args.base {
-        true => PathBuf::new(),
-        false => {
-            let id = match &args.jobid {
-                Some(id) => id.clone(),
-                None => crate::machine::current_job_id(&env, &params, &Manifests::load(&env)?)?,
-            };
-            let user = args.user.clone().unwrap_or_else(|| params.get(&param::USER_NAME));
-            PathBuf::from(user).join(format!("scr.{id}"))
-        }
-    };
-    let dirs: Vec<_> = bases
-        .iter()
-        .map(|base| if args.base { base.clone() } else { base.join(&below) })
-        .map(|dir| dir.display().to_string())
-        .collect();
-    ensure!(!dirs.is_empty(), "no store is enabled");
+    ensure!(!bases.is_empty(), "no store is enabled");
+    let mut dirs: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();
+    if !args.base {
+        let current = || crate::machine::current_job_id(&env, &params, &Manifests::load(&env)?);
+        let id = args.jobid.clone().map_or_else(current, Ok)?;
+        let user = args.user.clone().unwrap_or_else(|| params.get(&param::USER_NAME));
+        let below = Path::new(&user).join(format!("scr.{id}"));
+        dirs = bases.iter().map(|base| base.join(&below).display().to_string()).collect();
+    }
     print_line(Some(dirs.join(" ")))
 }
 
@@ -164,10 +139,9 @@ pub(crate) struct ShouldExitArgs {
 /// `scr should-exit`: whether a script must not start the job again, and why.
 pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     let job = JobContext::on(&args.job, None)?;
-    let prefix = Prefix::new(job.params.get(&param::PREFIX));
     let now = environment::now(&job.env);
     let end = job.allocation.end();
-    let halt = Halt::in_force(&*job.env.files, &prefix, job.params.get(&param::HALT_SECONDS))?;
+    let halt = Halt::in_force(&*job.env.files, &job.prefix, job.params.get(&param::HALT_SECONDS))?;
     let why = match halt.reason(now, end) {
         Some(reason) => Some(reason.to_string()),
         None if halt.end_of(end, now).is_some_and(|end| end <= now) => {
@@ -176,7 +150,7 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
         None if args.runs == Some(0) => Some("no run is left".to_owned()),
         None if job.allocation.is_here_alone() => None,
         None => {
-            let last = Nodes::read(&*job.env.files, &prefix)?.map(|Nodes(nodes)| u64::from(nodes));
+            let last = Nodes::read(&*job.env.files, &job.prefix)?.map(|Nodes(nodes)| u64::from(nodes));
             let needed = args.min_nodes.or(job.params.get(&param::MIN_NODES)).or(last).unwrap_or(1);
             let good = good_nodes(&job.allocation, &bad(&job, &known_down(&job, args.down.as_deref())?)?)
                 .len() as u64;
@@ -185,13 +159,6 @@ pub(crate) fn should_exit(args: &ShouldExitArgs) -> Result<Answer> {
     };
     print_line(why)
 }
-
-/// Text below the help of `scr kill-jobstep`.
-pub(crate) const KILL_CODES: &str = "\
-Under Slurm the step is that of `squeue --steps', under Flux a job of `flux jobs', under LSF a step of jsrun, under PBS a step of \
-aprun, and otherwise the process id of the launcher.
-
-Exit codes: 0 the resource manager was asked to end it, 2 error.";
 
 /// Which step of a job.
 #[derive(Args)]

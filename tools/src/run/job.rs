@@ -1,16 +1,15 @@
 //! Starts a job repeatedly until it has finished or must stop.
 
-use super::restart_policy::{JobState, NodeRequirement, StopReason};
+use super::restart_policy::{JobState, Needed, StopReason};
 use super::signals::Signals;
 use super::supervise::{supervise, KillReason, RunOutcome};
-use super::warn;
 use super::watchdog::{Timeouts, Watchdog};
 use super::Agents;
 use crate::environment;
-use crate::machine::health::{bad_nodes, excluded, good_nodes};
-use crate::machine::{process, Allocation, BadNode, Launcher, Manifests, Overrides};
-use crate::output::Answer;
-use crate::report;
+use crate::machine::{
+    bad_nodes, excluded, good_nodes, process, Allocation, BadNode, Launcher, Manifests, Overrides,
+};
+use crate::output::{warn, Answer};
 use anyhow::Result;
 use scr_base::env::Env;
 use scr_base::message::span;
@@ -61,29 +60,29 @@ impl<'a> Job<'a> {
         pause: Option<Duration>,
     ) -> Result<Self> {
         let manifests = Manifests::load(env)?;
-        let allocation = Allocation::find(env, params, &manifests, overrides, warn)?;
+        let allocation = Allocation::find(env, params, &manifests, overrides)?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
         if allocation.is_here_alone() {
             let of_nodes = [param::MIN_NODES.info(), param::EXCLUDE_NODES.info()].into_iter();
             for info in of_nodes.filter(|info| params.named(info.name).is_some_and(Parameter::is_set)) {
-                warn(&format!(
+                warn(format_args!(
                     "{} has no effect, as the nodes of the job are not known: set SCR_NODELIST, or give --hostfile",
                     info.name
                 ));
             }
         }
         if let Some(gap) = Timeouts::of(params).and_then(|times| times.gap()) {
-            warn(&format!("SCR_WATCHDOG is set, but {gap}"));
+            warn(format_args!("SCR_WATCHDOG is set, but {gap}"));
         }
         let launcher = manifests.launcher(command).cloned();
         if let (None, Some(program)) = (&launcher, command.first()) {
-            warn(&format!(
+            warn(format_args!(
                 "{} is no launcher that scr knows, so it is started as it is; `scr run' wants a launcher before the program, \
                  as in `scr run srun PROGRAM'",
                 program.to_string_lossy()
             ));
         }
-        let excluded = excluded(&allocation, params, warn)?;
+        let excluded = excluded(&allocation, params)?;
         Ok(Self {
             excluded,
             log: Log::of_command(env, params, "scr run", &prefix),
@@ -111,26 +110,20 @@ impl<'a> Job<'a> {
     pub(super) fn run(&mut self) -> Result<StopReason> {
         loop {
             // Checked twice: there is no need to wait for a run that will not start, and waiting takes time.
-            if let Some(stop) = self.state()?.stop() {
+            if let Some(stop) = self.state().stop() {
                 return Ok(stop);
             }
             if self.runs > 0 {
                 self.signals.wait(self.pause);
             }
-            self.look_at_nodes()?;
-            if let Some(stop) = self.state()?.stop() {
+            self.look_at_nodes();
+            if let Some(stop) = self.state().stop() {
                 return Ok(stop);
             }
             let good = good_nodes(&self.allocation, &self.bad);
             self.agents.start_missing(self.params, &self.allocation, &good);
             self.start()?;
         }
-    }
-
-    /// Prints what the job has cost, with all its runs.
-    pub(super) fn print_costs(&self) {
-        let block = report::block(self.env, self.params, &self.allocation.job_id);
-        block.iter().flatten().for_each(|line| warn(line));
     }
 
     /// The exit code of this command.
@@ -147,8 +140,8 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn state(&mut self) -> Result<JobState> {
-        let state = self.known_state()?;
+    fn state(&mut self) -> JobState {
+        let state = self.known_state();
         // The time limit may have been changed.
         let is_at_end = matches!(
             state.stop(),
@@ -159,11 +152,11 @@ impl<'a> Job<'a> {
                 record_end(self.env, &self.prefix, &mut self.allocation, end);
                 self.known_state()
             }
-            None => Ok(state),
+            None => state,
         }
     }
 
-    fn known_state(&self) -> Result<JobState> {
+    fn known_state(&self) -> JobState {
         let now = environment::now(self.env);
         let mut end = self.allocation.end().time;
         // As in the library, a file that cannot be read halts nothing.
@@ -174,11 +167,11 @@ impl<'a> Job<'a> {
                 halt.reason(now, self.allocation.end())
             }
             Err(error) => {
-                warn(&format!("the halt conditions cannot be read: {}", scr_base::describe(&error)));
+                warn(format_args!("the halt conditions cannot be read: {}", scr_base::describe(&error)));
                 None
             }
         };
-        Ok(JobState {
+        JobState {
             runs: self.runs,
             most_runs: u64::try_from(self.params.get(&param::RUNS)).ok(),
             succeeded: self.last.map(|last| last.code == 0),
@@ -186,8 +179,8 @@ impl<'a> Job<'a> {
             halt,
             seconds_left: end.map(|end| end.saturating_sub(now)),
             good: self.good(),
-            needed: self.needed()?,
-        })
+            needed: self.needed(),
+        }
     }
 
     /// Nodes that can be used. This machine alone counts as one, which is always there.
@@ -199,41 +192,44 @@ impl<'a> Job<'a> {
     }
 
     /// Nodes that the next run needs. See the user guide's section "The SCR wrapper script".
-    fn needed(&self) -> Result<(usize, NodeRequirement)> {
+    fn needed(&self) -> Option<Needed> {
         if self.allocation.is_here_alone() {
-            return Ok((0, NodeRequirement::Unknown));
+            return None;
         }
         if let Some(nodes) = self.params.get(&param::MIN_NODES) {
-            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), NodeRequirement::Parameter));
+            return Some((usize::try_from(nodes).unwrap_or(usize::MAX), "SCR_MIN_NODES wants them"));
         }
         if self.runs == 0 {
-            return Ok((0, NodeRequirement::Unknown));
+            return None;
         }
         // A file that another allocation has left says nothing about this job.
         let is_of_this_job = written(self.env, &self.prefix) != self.nodes_before;
-        if let Some(Nodes(nodes)) =
-            is_of_this_job.then(|| Nodes::read(&*self.env.files, &self.prefix).ok().flatten()).flatten()
-        {
-            return Ok((usize::try_from(nodes).unwrap_or(usize::MAX), NodeRequirement::LastRun));
-        }
-        Ok((self.allocation.nodes.len() - self.excluded.len(), NodeRequirement::AllNodes))
+        let last = Nodes::read(&*self.env.files, &self.prefix).ok().flatten().filter(|_| is_of_this_job);
+        let last = last
+            .map(|Nodes(nodes)| (usize::try_from(nodes).unwrap_or(usize::MAX), "the last run had as many"));
+        let by = "the last run has not recorded how many it had, so all of the allocation are";
+        last.or(Some((self.allocation.nodes.len() - self.excluded.len(), by)))
     }
 
-    fn look_at_nodes(&mut self) -> Result<()> {
-        let bad = bad_nodes(&self.allocation, &self.excluded, &self.bad, warn);
+    fn look_at_nodes(&mut self) {
+        let bad = bad_nodes(&self.allocation, &self.excluded, &self.bad);
         for new in &bad[self.bad.len()..] {
-            warn(&format!("node {} is left out: {}", new.node, new.why));
+            warn(format_args!("node {} is left out: {}", new.node, new.why));
             let note = format!("{}: {}", new.node, new.why);
             self.log.add_entry(Record::event(Event::NodeFail).note(note));
         }
-        if bad.len() > self.bad.len() && !can_leave_out(self.launcher.as_ref()) {
+        if bad.len() > self.bad.len()
+            && self
+                .launcher
+                .as_ref()
+                .is_none_or(|found| found.exclude.is_empty() && found.hostfile.is_empty())
+        {
             let program = self.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
-            warn(&format!(
+            warn(format_args!(
                 "scr does not know how to make {program} leave nodes out, so it may start ranks there"
             ));
         }
         self.bad = bad;
-        Ok(())
     }
 
     fn start(&mut self) -> Result<()> {
@@ -245,7 +241,10 @@ impl<'a> Job<'a> {
         let files = &*self.env.files;
         // The watchdog would take it for the end of this run.
         if let Err(error) = Halt::forget_end(files, &self.prefix) {
-            warn(&format!("the end of the last run stays in the halt file: {}", scr_base::describe(&error)));
+            warn(format_args!(
+                "the end of the last run stays in the halt file: {}",
+                scr_base::describe(&error)
+            ));
         }
         let mut watchdog =
             Timeouts::of(self.params).map(|times| Watchdog::new(times, files, &self.prefix, now()));
@@ -297,7 +296,7 @@ impl<'a> Job<'a> {
     fn log_start(&self, words: &[OsString]) {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         if self.runs > 1 || self.params.get(&param::DEBUG) >= 1 {
-            warn(&format!("run {}: {}", self.runs, words.join(" ")));
+            warn(format_args!("run {}: {}", self.runs, words.join(" ")));
         }
         self.log.add_entry(Record::event(Event::RunStart).note(format!("run={}", self.runs)));
     }
@@ -307,14 +306,16 @@ impl<'a> Job<'a> {
         match ended.by {
             Some(KillReason::Hung(idle)) => {
                 let (seconds, idle) = (idle.as_secs(), span(idle));
-                warn(&format!("run {} has written no checkpoint for {idle} and was ended", self.runs));
+                warn(format_args!("run {} has written no checkpoint for {idle} and was ended", self.runs));
                 note.push_str(&format!(", hung for {seconds} seconds"));
             }
             Some(KillReason::Halted) => {
-                warn(&format!("run {} was ended: the job is to halt at once", self.runs));
+                warn(format_args!("run {} was ended: the job is to halt at once", self.runs));
                 note.push_str(", halted");
             }
-            None if ended.code != 0 => warn(&format!("run {} ended with status {}", self.runs, ended.code)),
+            None if ended.code != 0 => {
+                warn(format_args!("run {} ended with status {}", self.runs, ended.code))
+            }
             None => (),
         }
         self.log.add_entry(Record::event(Event::RunEnd).note(note).took(took));
@@ -324,14 +325,14 @@ impl<'a> Job<'a> {
 /// Lets the job know that the allocation ends at another time than it was told.
 fn record_end(env: &Env, prefix: &Prefix, allocation: &mut Allocation, end: u64) {
     let Ok(time) = i64::try_from(end) else { return };
-    warn(&format!(
+    warn(format_args!(
         "the end of the allocation has changed: {} seconds are left now",
         time.saturating_sub(environment::now(env))
     ));
     allocation.end_time = Some(end);
     let changed = ChangedEnd { job_id: allocation.job_id.clone(), time };
     if let Err(error) = Halt::update(&*env.files, prefix, |halt| halt.changed_end = Some(changed.clone())) {
-        warn(&format!("the job cannot be told of that: {}", scr_base::describe(&error)));
+        warn(format_args!("the job cannot be told of that: {}", scr_base::describe(&error)));
     }
 }
 
@@ -400,11 +401,6 @@ fn takes_file_once(command: &[OsString], launcher: &Launcher) -> bool {
 /// Begins another part of a command line, for another program.
 const PART: &str = ":";
 const LONGEST_VERSION: Duration = Duration::from_secs(20);
-
-/// Whether a launcher has an option to leave nodes out.
-fn can_leave_out(launcher: Option<&Launcher>) -> bool {
-    launcher.is_some_and(|launcher| !launcher.exclude.is_empty() || !launcher.hostfile.is_empty())
-}
 
 fn hostfile(allocation: &Allocation, bad: &[BadNode]) -> Result<NamedTempFile> {
     let mut file = tempfile::Builder::new().prefix("scr-hosts.").tempfile()?;

@@ -22,10 +22,9 @@ mod supervise;
 mod watchdog;
 
 use crate::environment;
-use crate::machine::health::command_here;
-use crate::machine::process::Started;
-use crate::machine::{process, Allocation, Overrides};
-use crate::output::{print_to_stderr, Answer};
+use crate::machine::{command_here, process, Allocation, Manifests, Overrides, Started};
+use crate::output::{speak_as, warn, Answer};
+use crate::report;
 use crate::time;
 use anyhow::{bail, ensure, Context, Result};
 use clap::Args;
@@ -33,16 +32,13 @@ use job::Job;
 use restart_policy::StopReason;
 use scr_base::env::Env;
 use scr_config::param::{self, Params};
+use scr_prefix::Prefix;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: that of the last run; 1 the job was not started; 2 it could not be started.";
 
 /// Programs that a classic name such as `scr_srun` means.
 pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];
@@ -114,11 +110,6 @@ impl JobArgs {
     }
 }
 
-/// Prints a message to standard error; standard output is the job's.
-pub(super) fn warn(line: &str) {
-    print_to_stderr(format_args!("scr run: {line}"));
-}
-
 /// `scr run`.
 pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     refuse_option(args.command.first())?;
@@ -127,6 +118,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     ensure!(process::is_program(program), "cannot start {}: there is no such program", program.display());
     let (env, overrides) = args.job.environment()?;
     let params = environment::params(&env);
+    speak_as("scr run");
     if !params.get(&param::ENABLE) {
         warn("SCR_ENABLE is 0: the job is started once, without anything else");
         return plain(&args.command);
@@ -138,11 +130,12 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
         print_stop(&job, stop);
     }
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(&env, &params, &job.allocation, &job.log, warn) {
-        warn(&format!("the datasets that the job left in cache could not be saved: {error:#}"));
+    if let Err(error) = postrun::finish(&env, &params, &job.allocation, &job.log) {
+        warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.agents.end();
-    job.print_costs();
+    let costs = report::block(&env, &params, &job.allocation.job_id);
+    costs.iter().flatten().for_each(warn);
     stopped.map(|_| job.answer())
 }
 
@@ -163,10 +156,10 @@ fn refuse_option(first: Option<&OsString>) -> Result<()> {
 /// Prints why the job is not started again, unless all went as the user wanted.
 fn print_stop(job: &Job<'_>, stop: &StopReason) {
     if job.is_worth_a_word(stop) {
-        warn(&stop.to_string());
+        warn(stop);
     }
     if let (StopReason::Halted(reason), true) = (stop, job.runs == 0) {
-        warn(&reason.cure(job.prefix.dir()));
+        warn(reason.cure(job.prefix.dir()));
     }
 }
 
@@ -181,7 +174,8 @@ fn plain(command: &[OsString]) -> Result<Answer> {
 pub(crate) struct JobContext {
     pub(crate) env: Env,
     pub(crate) params: Params,
-    pub(crate) allocation: crate::machine::Allocation,
+    pub(crate) prefix: Prefix,
+    pub(crate) allocation: Allocation,
 }
 
 impl JobContext {
@@ -200,9 +194,10 @@ impl JobContext {
     /// As for [`on`](Self::on).
     pub(crate) fn in_env(env: Env, overrides: &Overrides) -> Result<Self> {
         let params = environment::params(&env);
-        let manifests = crate::machine::Manifests::load(&env)?;
-        let allocation = crate::machine::Allocation::find(&env, &params, &manifests, overrides, warn)?;
-        Ok(Self { env, params, allocation })
+        let manifests = Manifests::load(&env)?;
+        let allocation = Allocation::find(&env, &params, &manifests, overrides)?;
+        let prefix = Prefix::new(params.get(&param::PREFIX));
+        Ok(Self { env, params, prefix, allocation })
     }
 }
 
@@ -234,20 +229,19 @@ impl Agents {
         if !allocation.wants_agent_steps() || !are_configured(params) {
             return;
         }
-        let Some(scr) = command_here() else { return };
-        let command = [scr, "agent".to_owned()];
+        let Ok(command) = command_here(&["agent"]) else { return };
         self.steps.retain(|_, step| !step.has_ended());
         let new: Vec<_> = nodes.iter().filter(|node| !self.steps.contains_key(*node)).cloned().collect();
         for node in &new {
             match allocation.on_nodes().start(node, &command) {
                 Ok(step) => _ = self.steps.insert(node.clone(), step),
-                Err(error) => warn(&format!("no agent on node {node}: {error:#}")),
+                Err(error) => warn(format_args!("no agent on node {node}: {error:#}")),
             }
         }
         let until = Instant::now() + START_TIMEOUT;
         for (node, step) in self.steps.iter_mut().filter(|(node, _)| new.contains(node)) {
             if !step.prints_a_line(until.saturating_duration_since(Instant::now())) {
-                warn(&format!("no agent on node {node}: {}", step.failure()));
+                warn(format_args!("no agent on node {node}: {}", step.failure()));
             }
         }
     }

@@ -6,10 +6,10 @@
 use super::{are_configured, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::inspect::ask;
-use crate::machine::health::{answering, asked, command_here, nodes_with_data};
-use crate::machine::process::{Activity, Finished, Limit};
-use crate::machine::Allocation;
-use crate::output::{self, count, print, Answer, Say};
+use crate::machine::{
+    answering, asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit,
+};
+use crate::output::{count, print, print_lines, warn, Answer};
 use crate::poststage;
 use crate::report;
 use anyhow::Result;
@@ -24,10 +24,6 @@ use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str =
-    "Exit codes: 0 no dataset that must be kept is in cache only, 1 one is, 2 error.";
 
 /// Which job.
 #[derive(Args)]
@@ -46,17 +42,16 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
     }
     let prefix = environment::prefix(&mut job.env, Some(&job.params.get(&param::PREFIX)))?;
     if !environment::was_used(&prefix) {
-        print(format!("{}: there is nothing to save\n", environment::unused(&prefix)))?;
-        return Ok(Answer::Yes);
+        return print(format!("{}: there is nothing to save\n", environment::unused(&prefix)));
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
-    let outcome = finish(&job.env, &job.params, &job.allocation, &log, |line| output::warn(line))?;
+    let outcome = finish(&job.env, &job.params, &job.allocation, &log)?;
     if let Some(nodes) = outcome.found_nothing {
         let asked = nodes.map(|nodes| format!(" ({})", asked(&nodes))).unwrap_or_default();
         print(format!("no dataset is in cache only: there is nothing to save{asked}\n"))?;
     }
     let block = report::block(&job.env, &job.params, &job.allocation.job_id);
-    print(block.iter().flatten().map(|line| format!("{line}\n")).collect::<String>())?;
+    print_lines(block.iter().flatten())?;
     Ok(Answer::from(outcome.is_safe))
 }
 
@@ -68,7 +63,7 @@ pub(super) struct PostrunOutcome {
     found_nothing: Option<Option<Vec<String>>>,
 }
 
-/// Saves the datasets that are in cache only, and says so with `warn`.
+/// Saves the datasets that are in cache only.
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
@@ -77,38 +72,37 @@ pub(super) fn finish(
     params: &Params,
     allocation: &Allocation,
     log: &Log,
-    warn: Say,
 ) -> Result<PostrunOutcome> {
     let (mut env, prefix) = (env.clone(), Prefix::at(&*env.files, &params.get(&param::PREFIX)));
     environment::hold(&mut env, prefix.dir())?;
     let env = &env;
     let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
-    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun, warn };
+    let scavenge = Scavenge { env, prefix: &prefix, allocation, nodes, log, has_begun };
     scavenge.end_flushes(are_configured(params) && allocation.wants_agent_steps())?;
     let may_lack = may_lack_entries(&*env.files, &prefix, &allocation.job_id);
-    let found = may_lack.then(|| scavenge.look(params));
+    let found = may_lack.then(|| scavenge.look());
     let (user, job_id) = (&*params.get(&param::USER_NAME), &*allocation.job_id);
     let found = found.as_deref().map(|datasets| Found { datasets, user, job_id, silent: None });
     let flush = FlushFile::read_undamaged(&*env.files, &prefix)?;
-    prefix.take_notes().iter().for_each(|note| warn(note));
+    prefix.take_notes().iter().for_each(warn);
     // A damaged index is replaced by a new one.
     let index = LedgerDir::new(&*env.files, &prefix).index()?;
     let holdings = holdings(&*env.files, &prefix, &flush, Some(&index), found);
     let saving = Saving::of(&holdings, job_id, may_lack);
     if holdings.iter().any(|held| !held.is_listed && saving.fate(held.entry.id).is_some()) {
-        warn(&format!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
+        warn(format_args!("{} lacks datasets that the nodes have", prefix.flush_file().display()));
     }
     let is_known = !is_list_lost(&*env.files, &prefix) || !scavenge.nodes().is_empty();
     if !is_known {
-        warn(&format!(
+        warn(format_args!(
             "{} is lost, and no node answers: it is not known what is in cache only; try again as long as the nodes are there",
             prefix.flush_file().display()
         ));
     }
     let is_safe = saving.carry_out(|dataset, plan| {
         match plan {
-            Plan::PassedOver => warn(&passed_over(dataset)),
-            Plan::Elsewhere => warn(&out_of_reach(dataset)),
+            Plan::PassedOver => warn(passed_over(dataset)),
+            Plan::Elsewhere => warn(out_of_reach(dataset)),
             Plan::Output | Plan::Newest => (),
         }
         plan != Plan::Elsewhere && scavenge.save(dataset)
@@ -150,7 +144,6 @@ struct Scavenge<'a> {
     nodes: OnceCell<Vec<String>>,
     log: &'a Log,
     has_begun: Cell<bool>,
-    warn: Say,
 }
 
 impl Scavenge<'_> {
@@ -164,16 +157,16 @@ impl Scavenge<'_> {
     /// The nodes that answer. Whether a job could run there does not matter for what they hold.
     fn nodes(&self) -> &[String] {
         self.nodes.get_or_init(|| {
-            let nodes = nodes_with_data(self.allocation, self.env.host.clone(), self.warn);
-            answering(self.allocation, nodes, self.warn)
+            let nodes = nodes_with_data(self.allocation, self.env.host.clone());
+            answering(self.allocation, nodes)
         })
     }
 
     /// Finds what the nodes have: a job that had no room in the prefix directory could not write it to the flush file. A node
     /// that does not answer has nothing.
-    fn look(&self, params: &Params) -> Vec<Inspected> {
-        let answers = ask(self.allocation, params, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
-        inspect(answers.into_iter().flatten().collect(), &environment::plugin_host(self.env, None))
+    fn look(&self) -> Vec<Inspected> {
+        let answers = ask(self.allocation, self.nodes(), &[], LONGEST_LOOK).unwrap_or_default();
+        inspect(answers.into_iter().flatten().collect(), &environment::plugin_host(self.env))
     }
 
     /// Waits for the copies that agents still make, and finishes the flushes whose data has arrived. Agents that were
@@ -185,13 +178,13 @@ impl Scavenge<'_> {
         let goes_on = flushes_under_way(files, prefix)?.iter().any(|flush| is_begun(flush.dataset.id));
         if goes_on {
             self.begin();
-            (self.warn)("waiting for flushes that are under way");
+            warn("waiting for flushes that are under way");
         }
         if goes_on || has_agents {
-            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(|line| (self.warn)(line));
+            self.on_nodes(&["agent", "--drain", "--heartbeat"]).iter().for_each(warn);
         }
         let report = poststage::end(self.env, self.prefix)?;
-        report.errors.iter().chain(&report.lines).for_each(|line| (self.warn)(line));
+        report.errors.iter().chain(&report.lines).for_each(warn);
         Ok(())
     }
 
@@ -199,7 +192,7 @@ impl Scavenge<'_> {
     fn save(&self, dataset: &FlushEntry) -> bool {
         let label = format!("dataset {} `{}'", dataset.id, String::from_utf8_lossy(&dataset.name));
         let nodes = count(self.nodes().len() as u64, "node");
-        (self.warn)(&format!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
+        warn(format_args!("{label} {}: saving it from {nodes}", dataset.where_unlisted()));
         self.begin();
         let record = |event| Record::event(event).id(dataset.id).named(&dataset.name);
         self.log.add_entry(record(Event::ScavengeStart));
@@ -208,13 +201,13 @@ impl Scavenge<'_> {
         let took = || self.env.clock.elapsed().saturating_sub(began);
         match self.build(dataset.id) {
             Ok(how) => {
-                (self.warn)(&format!("{label} is complete in {}{how}", self.prefix.dir().display()));
+                warn(format_args!("{label} is complete in {}{how}", self.prefix.dir().display()));
                 self.log.add_entry(record(Event::ScavengeSuccess).took(took()));
                 true
             }
             Err(error) => {
-                warnings.iter().for_each(|line| (self.warn)(line));
-                (self.warn)(&format!(
+                warnings.iter().for_each(warn);
+                warn(format_args!(
                     "{label} could not be saved: {error:#}; if it is lost for good, `scr index --drop' with its name forgets it"
                 ));
                 self.log.add_entry(record(Event::ScavengeFail).note(format!("{error:#}")).took(took()));
@@ -226,15 +219,18 @@ impl Scavenge<'_> {
     /// Lets every node copy what it has, and gives the failures. They may be harmless: a node without a part has nothing
     /// to copy.
     fn copy(&self, id: u64) -> Vec<String> {
-        let Some(prefix) = self.prefix.dir().to_str() else { return vec![NOT_UTF8.to_owned()] };
+        let Some(prefix) = self.prefix.dir().to_str() else {
+            return vec!["the name of a folder is not UTF-8".to_owned()];
+        };
         self.on_nodes(&["copy", "--heartbeat", "--id", &id.to_string(), "--prefix", prefix])
     }
 
     /// Runs a subcommand of scr on every node, and gives the failures. It may take as long as data moves on one of them.
     fn on_nodes(&self, arguments: &[&str]) -> Vec<String> {
-        let Some(scr) = command_here() else { return vec![NOT_UTF8.to_owned()] };
-        let command: Vec<String> =
-            std::iter::once(scr.as_str()).chain(arguments.iter().copied()).map(str::to_owned).collect();
+        let command = match command_here(arguments) {
+            Ok(command) => command,
+            Err(error) => return vec![error.to_string()],
+        };
         let activity = Activity::new(LONGEST_IDLE);
         let answers = self.allocation.on_nodes().run(self.nodes(), &command, Limit::Idle(&activity));
         let failure = |(node, answer): (&String, Result<Finished>)| match answer {
@@ -247,7 +243,7 @@ impl Scavenge<'_> {
 
     /// Completes the dataset from what the nodes have copied, and gives what was rebuilt.
     fn build(&self, id: u64) -> Result<String> {
-        let plugins = environment::plugin_host(self.env, None);
+        let plugins = environment::plugin_host(self.env);
         let builder = Builder::new(self.env, self.prefix, &plugins, 0);
         if let Some(why) = builder.withdrawn(id)? {
             anyhow::bail!("{why}");
@@ -268,4 +264,3 @@ impl Scavenge<'_> {
 /// A node that has not said what it has after this time is not waited for.
 const LONGEST_LOOK: Duration = Duration::from_secs(60);
 const LONGEST_IDLE: Duration = Duration::from_secs(600);
-const NOT_UTF8: &str = "the name of a folder is not UTF-8";

@@ -1,9 +1,9 @@
 //! `scr prerun`: prepares a prefix directory before the first run of a job. The v1.1 manual's section 11.3.3.
 
-use super::{are_configured, warn, Agents, IgnoredOptions, JobArgs, JobContext};
+use super::{are_configured, Agents, IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::health;
-use crate::output::{print, Answer};
+use crate::output::{print, warn, Answer};
 use anyhow::{anyhow, Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -11,9 +11,6 @@ use scr_base::fs::{unique_number, Files, How};
 use scr_config::param::{self, Params};
 use scr_prefix::Prefix;
 use std::path::Path;
-
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "Exit codes: 0 a job can be started, 2 it cannot.";
 
 /// Which job.
 #[derive(Args)]
@@ -30,7 +27,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
     let params = environment::params(&env);
     if params.get(&param::ENABLE) {
         let JobContext { allocation, .. } = JobContext::on(&args.job, None)?;
-        health::excluded(&allocation, &params, warn)?;
+        health::excluded(&allocation, &params)?;
         prepare(&env, &params)?;
         if are_configured(&params) {
             // They stay when this process ends; `scr postrun` ends them.
@@ -55,7 +52,7 @@ pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
     let is_new = !prefix.is_there(&*env.files);
     prefix.make(&*env.files).with_context(in_vain)?;
     if is_new {
-        warn(&prefix.was_made());
+        warn(prefix.was_made());
     }
     expect_writable(&*env.files, &prefix.scr_dir()).with_context(in_vain)
 }

@@ -3,7 +3,7 @@
 
 use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
-use crate::machine::health::{bad_nodes, excluded, own_names, BadNode};
+use crate::machine::{bad_nodes, excluded, own_names, BadNode};
 use crate::output::{print, print_line, warn, Answer};
 use crate::table::Table;
 use crate::time;
@@ -15,15 +15,6 @@ use scr_core::log::{Event, Log, Record};
 use scr_prefix::{Halt, Nodes, Prefix};
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Stands under the help text of `scr env`.
-pub(crate) const ENV_CODES: &str = "Exit codes: 0 printed, 1 not known, 2 error.";
-/// Stands under the help text of `scr list-down-nodes`.
-pub(crate) const DOWN_CODES: &str = "Exit codes: 0 there are such nodes, 1 there are none, 2 error.";
-/// Stands under the help text of `scr retries-halt`.
-pub(crate) const HALT_CODES: &str = "Exit codes: 0 the job should halt, 1 it may be started, 2 error.";
-/// Stands under the help text of `scr glob-hosts`.
-pub(crate) const HOSTS_CODES: &str = "Exit codes: 0 done, 1 there is no such node, 2 error.";
 
 /// The property of the allocation to print.
 #[derive(Args)]
@@ -65,10 +56,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
     let nodes = || hostlist::compress(&job.allocation.nodes);
     let end = || job.allocation.end_time.map(|end| end.to_string());
     let user = || job.params.get(&param::USER_NAME);
-    let last = || -> Result<Option<String>> {
-        let prefix = Prefix::new(job.params.get(&param::PREFIX));
-        Ok(Nodes::read(&*job.env.files, &prefix)?.map(|nodes| nodes.0.to_string()))
-    };
+    let last = Nodes::read(&*job.env.files, &job.prefix).map(|last| last.map(|nodes| nodes.0.to_string()));
     match what {
         EnvWhat { user: true, .. } => print_line(Some(user())),
         EnvWhat { jobid: true, .. } => print_line(Some(job.allocation.job_id.clone())),
@@ -77,7 +65,7 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
             let nodes: Vec<_> = bad(&job, &[])?.into_iter().map(|bad| bad.node).collect();
             print_line(Some(hostlist::compress(&nodes)))
         }
-        EnvWhat { runnodes: true, .. } => print_line(last()?),
+        EnvWhat { runnodes: true, .. } => print_line(last?),
         EnvWhat { endtime: true, .. } => print_line(end()),
         _ => {
             let or_none =
@@ -87,12 +75,11 @@ pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
                 ["user".to_owned(), user()],
                 ["job id".to_owned(), job.allocation.job_id.clone()],
                 ["nodes".to_owned(), or_none(Some(nodes()))],
-                ["nodes of the last run".to_owned(), or_none(last()?)],
+                ["nodes of the last run".to_owned(), or_none(last?)],
                 ["end of the allocation".to_owned(), or_none(end())],
                 ["prefix directory".to_owned(), job.params.get(&param::PREFIX).display().to_string()],
             ];
-            print(Table::of(&[], rows).text())?;
-            Ok(Answer::Yes)
+            print(Table::of(&[], rows).text())
         }
     }
 }
@@ -131,8 +118,7 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
     let known = known_down(&job, args.down.as_deref())?;
     let bad = bad(&job, &known)?;
     if args.log {
-        let prefix = Prefix::new(job.params.get(&param::PREFIX));
-        let log = Log::of_command(&job.env, &job.params, "scr list-down-nodes", &prefix);
+        let log = Log::of_command(&job.env, &job.params, "scr list-down-nodes", &job.prefix);
         for bad in bad.iter().filter(|bad| !known.contains(bad)) {
             let failed = Record::event(Event::NodeFail).note(format!("{}: {}", bad.node, bad.why));
             let took = args.secs;
@@ -149,14 +135,14 @@ pub(crate) fn list_down_nodes(args: &DownArgs) -> Result<Answer> {
 
 /// The nodes of the allocation that cannot be used, with those of them that are known to be down.
 pub(super) fn bad(job: &JobContext, known: &[BadNode]) -> Result<Vec<BadNode>> {
-    let excluded = excluded(&job.allocation, &job.params, |line| warn(line))?;
-    Ok(bad_nodes(&job.allocation, &excluded, known, |line| warn(line)))
+    let excluded = excluded(&job.allocation, &job.params)?;
+    Ok(bad_nodes(&job.allocation, &excluded, known))
 }
 
 /// The nodes that the option `--down` of a command names.
 pub(super) fn known_down(job: &JobContext, list: Option<&str>) -> Result<Vec<BadNode>> {
     let nodes = hostlist::expand(list.unwrap_or_default()).context("in --down")?;
-    let nodes = own_names(nodes, "--down", &job.allocation, |line| warn(line));
+    let nodes = own_names(nodes, "--down", &job.allocation);
     Ok(nodes.into_iter().map(|node| BadNode { node, why: "--down names it".to_owned() }).collect())
 }
 

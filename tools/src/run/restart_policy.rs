@@ -23,23 +23,12 @@ pub(super) struct JobState {
     pub(super) seconds_left: Option<i64>,
     /// Nodes that can be used.
     pub(super) good: usize,
-    /// Nodes that a run needs, and who says so.
-    pub(super) needed: (usize, NodeRequirement),
+    /// Nodes that a run needs, and who says so; `None` if only the launcher knows.
+    pub(super) needed: Option<Needed>,
 }
 
-/// The source of the number of nodes that are needed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum NodeRequirement {
-    /// Not known: the launcher will say.
-    #[default]
-    Unknown,
-    /// `SCR_MIN_NODES`.
-    Parameter,
-    /// The last run had so many.
-    LastRun,
-    /// The last run has left no number, so it is taken to have had all nodes.
-    AllNodes,
-}
+/// A number of nodes, and who says that they are needed.
+pub(super) type Needed = (usize, &'static str);
 
 /// Why the job is not started again.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,7 +44,7 @@ pub(super) enum StopReason {
     /// The allocation ends.
     NoTime,
     /// Too few nodes are left.
-    TooFewNodes { good: usize, needed: usize, by: NodeRequirement },
+    TooFewNodes { good: usize, needed: Option<Needed> },
 }
 
 impl JobState {
@@ -79,8 +68,9 @@ impl JobState {
         if self.seconds_left.is_some_and(|left| left <= 0) {
             return Some(StopReason::NoTime);
         }
-        let (needed, by) = self.needed;
-        (self.good < needed.max(1)).then_some(StopReason::TooFewNodes { good: self.good, needed, by })
+        let (good, needed) = (self.good, self.needed);
+        let least = needed.map_or(1, |(nodes, _)| nodes.max(1));
+        (good < least).then_some(StopReason::TooFewNodes { good, needed })
     }
 }
 
@@ -106,19 +96,11 @@ impl fmt::Display for StopReason {
             }
             StopReason::Halted(reason) => write!(f, "the job is to halt: {reason}"),
             StopReason::NoTime => write!(f, "the allocation has ended"),
-            StopReason::TooFewNodes { good, needed, by } => {
-                let by = match by {
-                    NodeRequirement::Unknown => {
-                        return write!(f, "{good} nodes can be used, and a run needs one")
-                    }
-                    NodeRequirement::Parameter => "SCR_MIN_NODES wants them",
-                    NodeRequirement::LastRun => "the last run had as many",
-                    NodeRequirement::AllNodes => {
-                        "the last run has not recorded how many it had, so all of the allocation are"
-                    }
-                };
-                let needed = (*needed).max(1);
-                write!(f, "{good} nodes can be used and {needed} are needed: {by}")
+            StopReason::TooFewNodes { good, needed: None } => {
+                write!(f, "{good} nodes can be used, and a run needs one")
+            }
+            StopReason::TooFewNodes { good, needed: Some((nodes, by)) } => {
+                write!(f, "{good} nodes can be used and {} are needed: {by}", (*nodes).max(1))
             }
         }
     }
@@ -135,7 +117,7 @@ mod tests {
             most_runs: Some(3),
             succeeded: Some(false),
             good: 4,
-            needed: (4, NodeRequirement::LastRun),
+            needed: Some((4, "the last run had as many")),
             ..JobState::default()
         }
     }
@@ -143,19 +125,16 @@ mod tests {
     /// It was "0 nodes can be used and 1 are needed: some are".
     #[test]
     fn too_few_nodes_are_counted_in_a_sentence() {
-        let few = |good, needed, by| StopReason::TooFewNodes { good, needed, by }.to_string();
-        assert_eq!(few(0, 0, NodeRequirement::Unknown), "0 nodes can be used, and a run needs one");
-        assert_eq!(
-            few(3, 4, NodeRequirement::LastRun),
-            "3 nodes can be used and 4 are needed: the last run had as many"
-        );
+        let few = |good, needed| StopReason::TooFewNodes { good, needed }.to_string();
+        assert_eq!(few(0, None), "0 nodes can be used, and a run needs one");
+        assert_eq!(few(3, failed().needed), "3 nodes can be used and 4 are needed: the last run had as many");
     }
 
     #[test]
     fn a_job_is_restarted_until_a_condition_prevents_it() {
-        let first = JobState { runs: 0, succeeded: None, needed: (0, NodeRequirement::Unknown), ..failed() };
+        let first = JobState { runs: 0, succeeded: None, needed: None, ..failed() };
         let halted = Some(HaltReason::NoCheckpointsLeft);
-        let few = |good, needed, by| Some(StopReason::TooFewNodes { good, needed, by });
+        let few = |good, needed| Some(StopReason::TooFewNodes { good, needed });
         let cases = [
             ("the first run", first.clone(), None),
             ("a run that failed", failed(), None),
@@ -180,18 +159,14 @@ mod tests {
             ),
             ("a second left", JobState { seconds_left: Some(1), ..failed() }, None),
             ("no time left", JobState { seconds_left: Some(0), ..failed() }, Some(StopReason::NoTime)),
-            ("a node too few", JobState { good: 3, ..failed() }, few(3, 4, NodeRequirement::LastRun)),
+            ("a node too few", JobState { good: 3, ..failed() }, few(3, failed().needed)),
             ("a spare took its place", JobState { good: 5, ..failed() }, None),
             (
                 "fewer will do",
-                JobState { good: 3, needed: (3, NodeRequirement::Parameter), ..failed() },
+                JobState { good: 3, needed: Some((3, "SCR_MIN_NODES wants them")), ..failed() },
                 None,
             ),
-            (
-                "no node",
-                JobState { good: 0, needed: (0, NodeRequirement::Unknown), ..first },
-                few(0, 0, NodeRequirement::Unknown),
-            ),
+            ("no node", JobState { good: 0, needed: None, ..first }, few(0, None)),
             (
                 "a signal",
                 JobState { interrupted: Some(Request::End(15)), succeeded: Some(true), ..failed() },

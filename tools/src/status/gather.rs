@@ -6,8 +6,7 @@
 use crate::environment;
 use crate::inspect::ask;
 use crate::log::last_failure;
-use crate::machine::health::nodes_with_data;
-use crate::machine::Overrides;
+use crate::machine::{up_and_down, Overrides};
 use crate::run::JobContext;
 use anyhow::{Context, Result};
 use scr_base::env::Env;
@@ -15,6 +14,7 @@ use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::holdings::{next, Goal, Holding};
+use scr_core::plugin::PluginHost;
 use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, Held, Inspected, Saving};
 use scr_plugin_api::LogEntry;
 use scr_prefix::ledger::{self, Candidate, LedgerDir};
@@ -225,11 +225,11 @@ impl Facts {
         let job = self.known(context(env, overrides, self.run.as_ref()))?;
         let mut answers = Answers::default();
         let mut inventories = Vec::new();
-        let up = nodes_with_data(&job.allocation, job.params.get(&param::NODE_NAME), |_| ());
-        let down = job.allocation.nodes.iter().filter(|node| !up.contains(node));
+        let down = || job.allocation.reported_down().unwrap_or_default();
+        let (up, down) = up_and_down(&job.allocation, job.params.get(&param::NODE_NAME), down);
         let why = format!("{} reports it down", job.allocation.manager.name);
-        answers.silent.extend(down.map(|node| (node.clone(), why.clone())));
-        let found = self.known(ask(&job.allocation, &job.params, &up, &[], LONGEST))?;
+        answers.silent.extend(down.into_iter().map(|node| (node, why.clone())));
+        let found = self.known(ask(&job.allocation, &up, &[], LONGEST))?;
         for (node, answer) in up.into_iter().zip(found) {
             match answer {
                 Ok(inventory) => {
@@ -243,7 +243,7 @@ impl Facts {
         }
         answers.room.sort_by_key(|(_, room)| room.unwrap_or(u64::MAX));
         self.nodes = Some(answers);
-        let plugins = environment::plugin_host_of(&job.env, &job.params, None);
+        let plugins = PluginHost::configured(&job.env, &job.params);
         (!inventories.is_empty()).then(|| inspect(inventories, &plugins))
     }
 

@@ -1,6 +1,8 @@
 //! Conclusions from the facts about a job: what it is protected against, and what a loss would cost now. A pure function.
 
 use super::gather::{created, Facts, State};
+use super::render::name;
+use crate::output::count;
 use scr_comm::placement::Survives;
 use scr_config::descriptor::protects;
 use scr_core::holdings::{self, Goal};
@@ -13,7 +15,7 @@ pub(super) struct Judged<'f> {
     /// The checkpoint that a run would restart from now.
     pub(super) newest: Option<&'f Held>,
     /// How well that one is protected.
-    pub(super) protection: Protection<'f>,
+    pub(super) protection: Protection,
     /// The cost of each of the losses, the smallest loss first.
     pub(super) costs: [Cost<'f>; 3],
     /// In how many seconds the next checkpoint is due, if the job keeps its pace. It may be overdue.
@@ -23,8 +25,8 @@ pub(super) struct Judged<'f> {
 }
 
 /// The protection of the newest checkpoint: the loss that it survives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Protection<'f> {
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Protection {
     /// The loss of all nodes: it is in the prefix directory.
     InPrefix,
     /// The loss of all nodes: its store outlives them.
@@ -32,24 +34,9 @@ pub(super) enum Protection<'f> {
     /// The loss of any set of this many nodes.
     Nodes(u32),
     /// The loss of no node, and why.
-    Nothing(Why<'f>),
+    Nothing(String),
     /// That is not recorded.
     Unknown,
-}
-
-/// Why no node may be lost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Why<'f> {
-    NoCheckpoint,
-    OneNode,
-    /// Parts are lost already, so many.
-    Lost(usize),
-    /// The scheme keeps no redundancy.
-    Scheme(&'f str),
-    /// The scheme is to protect it yet.
-    Local(&'f str),
-    /// Some set has too few nodes.
-    TooFewNodes(&'f str),
 }
 
 /// A loss.
@@ -117,7 +104,7 @@ fn newest(facts: &Facts, is_left: impl Fn(&Held) -> bool) -> Option<&Held> {
     left.into_iter().rfind(|checkpoint| checkpoint.holding() == next)
 }
 
-fn protection<'f>(facts: &'f Facts, newest: Option<&'f Held>) -> Protection<'f> {
+fn protection(facts: &Facts, newest: Option<&Held>) -> Protection {
     let is_unknown = |held: &Held| {
         let is_newer = newest.is_none_or(|newest| newest.entry.seq() < held.entry.seq());
         is_newer && matches!(held.copy, Copy::Unknown(_))
@@ -125,7 +112,7 @@ fn protection<'f>(facts: &'f Facts, newest: Option<&'f Held>) -> Protection<'f> 
     if facts.lacks_list || facts.unusable.as_ref().is_some_and(is_unknown) {
         return Protection::Unknown;
     }
-    let Some(checkpoint) = newest else { return Protection::Nothing(Why::NoCheckpoint) };
+    let Some(checkpoint) = newest else { return Protection::Nothing("there is no checkpoint".to_owned()) };
     if facts.saved.as_ref() == newest {
         return Protection::InPrefix;
     }
@@ -136,13 +123,21 @@ fn protection<'f>(facts: &'f Facts, newest: Option<&'f Held>) -> Protection<'f> 
         None => Protection::Unknown,
         Some(Survives::All) => Protection::OutlivesNodes,
         Some(Survives::Nodes(0)) => Protection::Nothing(match checkpoint.lost {
-            _ if is_one_node => Why::OneNode,
-            0 if kept.is_local => Why::Local(scheme),
-            0 if !protects(scheme) => Why::Scheme(scheme),
-            0 => Why::TooFewNodes(scheme),
-            lost => Why::Lost(lost),
+            _ if is_one_node => "all ranks are on one node".to_owned(),
+            0 if kept.is_local => format!("it is local, and {scheme} has not protected it yet"),
+            0 if !protects(scheme) => format!("{scheme} survives the loss of no node"),
+            0 => format!("some sets of ranks have too few nodes for {scheme}"),
+            lost => lost_parts(facts, lost),
         }),
         Some(Survives::Nodes(nodes)) => Protection::Nodes(nodes),
+    }
+}
+
+fn lost_parts(facts: &Facts, parts: usize) -> String {
+    let parts = count(parts as u64, "part");
+    match facts.nodes.as_ref().and_then(|nodes| nodes.silent.first()) {
+        Some((node, _)) => format!("{parts} not known, as {} does not answer", name(node, 20)),
+        None => format!("{parts} already lost"),
     }
 }
 
@@ -277,7 +272,7 @@ pub(super) mod tests {
         every_case(|facts| {
             let judged = Judged::of(facts);
             let Some(newest) = judged.newest else {
-                assert_eq!(judged.protection, Protection::Nothing(Why::NoCheckpoint));
+                assert_eq!(judged.protection, Protection::Nothing("there is no checkpoint".to_owned()));
                 return;
             };
             let is_saved = facts.saved.as_ref().is_some_and(|saved| saved.entry.seq() >= newest.entry.seq());
@@ -285,7 +280,9 @@ pub(super) mod tests {
                 _ if is_saved => Protection::InPrefix,
                 None => Protection::Unknown,
                 Some(Survives::All) => Protection::OutlivesNodes,
-                Some(Survives::Nodes(0)) => Protection::Nothing(Why::TooFewNodes("XOR")),
+                Some(Survives::Nodes(0)) => {
+                    Protection::Nothing("some sets of ranks have too few nodes for XOR".to_owned())
+                }
                 Some(Survives::Nodes(nodes)) => Protection::Nodes(nodes),
             };
             assert_eq!(judged.protection, expected, "{facts:?}");
@@ -300,11 +297,11 @@ pub(super) mod tests {
         single.entry.in_cache.scheme = Some("SINGLE".to_owned());
         let lost = Held { lost: 3, ..checkpoint(1, none) };
         for (facts, why) in [
-            (of(1, single.clone()), Why::OneNode),
-            (of(4, single), Why::Scheme("SINGLE")),
-            (of(4, lost), Why::Lost(3)),
+            (of(1, single.clone()), "all ranks are on one node"),
+            (of(4, single), "SINGLE survives the loss of no node"),
+            (of(4, lost), "3 parts already lost"),
         ] {
-            assert_eq!(Judged::of(&facts).protection, Protection::Nothing(why));
+            assert_eq!(Judged::of(&facts).protection, Protection::Nothing(why.to_owned()));
         }
     }
 

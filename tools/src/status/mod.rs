@@ -24,13 +24,6 @@ use std::io::{ErrorKind, IsTerminal};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Text below the help.
-pub(crate) const EXIT_CODES: &str = "\
-The nodes are asked as `scr postrun' asks them, by default those that the last run has recorded. If none answers, the answer is what \
-the job has written in the prefix directory, with its age.
-
-Exit codes: 0 the loss of a node costs no complete checkpoint, 1 it does, or there is none, or that is not known, 2 error.";
-
 /// Which job, and how to answer.
 #[derive(Args)]
 pub(crate) struct StatusArgs {
@@ -64,12 +57,12 @@ pub(crate) fn run(args: &StatusArgs) -> Result<Answer> {
     loop {
         let facts = Facts::gather(&env, &prefix, &overrides, !args.offline);
         let judged = Judged::of(&facts);
-        print_status(args, &facts, &judged)?;
+        let shown = print_status(args, &facts, &judged)?;
         match args.watch {
             Some(seconds) if facts.state.may_run() => {
                 std::thread::sleep(Duration::from_secs(seconds));
             }
-            _ => return Ok(Answer::from(judged.is_safe())),
+            _ => return Ok(shown),
         }
     }
 }
@@ -88,7 +81,7 @@ fn expect_used(prefix: &Prefix) -> Result<()> {
     }
 }
 
-fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result<()> {
+fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result<Answer> {
     facts.trouble.iter().chain(&render::cut(facts)).for_each(crate::output::warn);
     if args.watch.is_some() && !args.json && std::io::stdout().is_terminal() {
         // The cursor goes home, and what stood below goes.
@@ -96,5 +89,5 @@ fn print_status(args: &StatusArgs, facts: &Facts, judged: &Judged<'_>) -> Result
     }
     let why = facts.why.iter().filter(|_| args.why).map(|line| on_one_line(line) + "\n");
     let text = render::text(facts, judged) + &why.collect::<String>();
-    show(args.json, render::json(facts, judged), text)
+    show(args.json, render::json(facts, judged), text, judged.is_safe())
 }

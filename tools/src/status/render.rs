@@ -1,7 +1,7 @@
 //! The status of a job as text, at most twelve lines of at most eighty columns, and as JSON.
 
 use super::gather::{created, Facts, State};
-use super::judge::{Cost, Judged, Loss, Protection, Why};
+use super::judge::{Cost, Judged, Loss, Protection};
 use crate::output::{count, on_one_line};
 use crate::time;
 use scr_base::message::{amount, span};
@@ -77,14 +77,14 @@ fn first_line(facts: &Facts) -> String {
 fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
     let scheme =
         judged.newest.map_or("", |newest| newest.entry.in_cache.scheme.as_deref().unwrap_or_default());
-    match judged.protection {
+    match &judged.protection {
         Protection::InPrefix => "against the loss of all nodes: it is in the prefix directory".to_owned(),
         Protection::OutlivesNodes => "against the loss of all nodes: they do not store it".to_owned(),
         Protection::Nodes(nodes) => {
             let all = facts.run.as_ref().map(|run| format!(" of {}", run.nodes.len())).unwrap_or_default();
             format!("against the loss of any {nodes}{all} nodes ({scheme})")
         }
-        Protection::Nothing(why) => format!("against nothing: {}", why_nothing(facts, why)),
+        Protection::Nothing(why) => format!("against nothing: {why}"),
         Protection::Unknown => match (&facts.nodes, &facts.unusable) {
             (Some(nodes), _) if nodes.room.is_empty() => "not known: no node answers".to_owned(),
             (Some(_), Some(newest)) => {
@@ -92,23 +92,6 @@ fn protection(facts: &Facts, judged: &Judged<'_>) -> String {
             }
             _ => "not known: the job has not recorded it".to_owned(),
         },
-    }
-}
-
-fn why_nothing(facts: &Facts, why: Why<'_>) -> String {
-    match why {
-        Why::NoCheckpoint => "there is no checkpoint".to_owned(),
-        Why::OneNode => "all ranks are on one node".to_owned(),
-        Why::Scheme(scheme) => format!("{scheme} survives the loss of no node"),
-        Why::Local(scheme) => format!("it is local, and {scheme} has not protected it yet"),
-        Why::TooFewNodes(scheme) => format!("some sets of ranks have too few nodes for {scheme}"),
-        Why::Lost(parts) => {
-            let parts = count(parts as u64, "part");
-            match facts.nodes.as_ref().and_then(|nodes| nodes.silent.first()) {
-                Some((node, _)) => format!("{parts} not known, as {} does not answer", name(node, 20)),
-                None => format!("{parts} already lost"),
-            }
-        }
     }
 }
 
@@ -330,7 +313,7 @@ fn seconds(seconds: i64) -> String {
 }
 
 /// A name on one line, and in not too many columns.
-fn name(text: &str, columns: usize) -> String {
+pub(super) fn name(text: &str, columns: usize) -> String {
     shortened(&on_one_line(text), columns)
 }
 
@@ -396,7 +379,7 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
         "ranks": run.map(|run| run.ranks),
         "began": run.map(|run| run.began),
         "safe": judged.is_safe(),
-        "protected": protection_json(facts, judged),
+        "protected": protection_json(judged),
         "in_cache": facts.cached.first().map(|cached| checkpoint_json(facts, cached)),
         "lost_in_cache": unusable(false),
         "unknown_in_cache": unusable(true),
@@ -425,9 +408,9 @@ pub(super) fn json(facts: &Facts, judged: &Judged<'_>) -> Value {
     })
 }
 
-fn protection_json(facts: &Facts, judged: &Judged<'_>) -> Value {
-    let why = match judged.protection {
-        Protection::Nothing(why) => Some(why_nothing(facts, why)),
+fn protection_json(judged: &Judged<'_>) -> Value {
+    let why = match &judged.protection {
+        Protection::Nothing(why) => Some(why),
         _ => None,
     };
     let nodes = match judged.newest.and_then(|newest| newest.entry.in_cache.survives) {
