@@ -5,9 +5,10 @@
 
 use crate::environment;
 use crate::flush_file;
+use crate::output::OrCannot;
 use crate::output::{count, show, warn, Answer};
 use crate::progress::{Heartbeat, Progress};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use scr_base::describe;
 use scr_base::env::Env;
@@ -90,7 +91,7 @@ pub(crate) fn run(args: &CopyArgs) -> Result<Answer> {
     };
     let copied = copier.dataset(&caches.found, id);
     drop(progress);
-    let mut copied = copied.with_context(|| format!("cannot copy to {}", prefix.dir().display()))?;
+    let mut copied = copied.or_cannot("copy to", prefix.dir())?;
     copied.passed_over.extend(caches.refused);
     let paths: Vec<_> = caches.paths.iter().map(|path| path.display().to_string()).collect();
     warnings(id, &paths, &copied).iter().for_each(warn);

@@ -1,5 +1,6 @@
 //! The environment of a command: the installation it belongs to, and the parameters as a job would see them.
 
+use crate::output::OrCannot;
 use anyhow::{bail, ensure, Context, Result};
 use scr_base::env::{Env, Output};
 use scr_base::fs::{How, RealFiles};
@@ -100,8 +101,7 @@ pub(crate) fn hold(env: &mut Env, dir: &Path) -> Result<()> {
     if env.uid != 0 {
         return Ok(());
     }
-    let opened = env.files.open(dir, How::Folder);
-    let folder = opened.with_context(|| format!("cannot open {}", dir.display()))?;
+    let folder = env.files.open(dir, How::Folder).or_cannot("open", dir)?;
     if folder.status()?.uid != 0 {
         let held = env.files.through(dir, folder.into(), None);
         held.into_iter().for_each(|files| env.files = files);

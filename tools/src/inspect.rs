@@ -8,6 +8,7 @@ use crate::environment;
 use crate::machine::{
     asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
 };
+use crate::output::OrCannot;
 use crate::output::{print_line, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::table::Table;
@@ -85,7 +86,7 @@ fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
     let params = environment::params(&env);
     let caches = Caches::find(&env, &params, &args.cache)?;
     let mut inventory = Inventory::take(&*env.files, &prefix, &caches.found, caches.refused)
-        .with_context(|| format!("cannot read {}", prefix.dir().display()))?;
+        .or_cannot("read", prefix.dir())?;
     let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
     inventory.measure_room(&*env.files, stores.map(|store| store.path.as_path()));

@@ -2,7 +2,7 @@
 
 use crate::colour;
 use crate::progress;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use scr_base::env::to_stderr;
 pub(crate) use scr_base::message::count;
 use scr_base::message::without_error_numbers;
@@ -10,6 +10,7 @@ use scr_plugin_api::held;
 use serde_json::{Map, Value};
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
+use std::path::Path;
 use std::sync::Mutex;
 
 /// The exit code of a command.
@@ -108,6 +109,20 @@ pub(crate) fn warn(message: impl Display) {
 pub(crate) fn print_to_stderr(line: impl Display) {
     let line = without_error_numbers(&line.to_string());
     progress::suspend(|| to_stderr(&line));
+}
+
+/// Says what cannot be done, and where.
+pub(crate) trait OrCannot<T> {
+    fn or_cannot(self, do_what: &str, path: &Path) -> Result<T>;
+}
+
+impl<T, E> OrCannot<T> for Result<T, E>
+where
+    Result<T, E>: Context<T, E>,
+{
+    fn or_cannot(self, do_what: &str, path: &Path) -> Result<T> {
+        self.with_context(|| format!("cannot {do_what} {}", path.display()))
+    }
 }
 
 /// Whether the reader of standard output has gone.

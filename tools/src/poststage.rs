@@ -6,8 +6,9 @@
 
 use crate::agent;
 use crate::environment;
+use crate::output::OrCannot;
 use crate::output::{count, print, print_lines, warn, Answer};
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use scr_base::describe;
 use scr_base::env::Env;
@@ -76,7 +77,7 @@ pub(crate) fn end(env: &Env, prefix: &Prefix) -> Result<FlushReport> {
         Err(error) => PollResult { errors: vec![describe(&error)], ..PollResult::default() },
     };
     let ended = LedgerDir::new(&*env.files, prefix).commit(env.local_time()).end_all(Wish::EndArrived);
-    let ended = ended.with_context(|| format!("cannot look for flushes below {}", prefix.dir().display()))?;
+    let ended = ended.or_cannot("look for flushes below", prefix.dir())?;
     let none_left =
         ended.iter().all(|ended| matches!(ended, FlushOutcome::Finalized(_) | FlushOutcome::Revoked { .. }));
     let lines = polled.notices.into_iter().chain(ended.iter().map(ToString::to_string)).collect();

@@ -5,6 +5,7 @@
 //! Fields of the JSON are only ever added, unless its version grows.
 
 use crate::environment;
+use crate::output::OrCannot;
 use crate::output::{count, or_show_error, show, warn, Answer};
 use crate::progress::Progress;
 use crate::table::Table;
@@ -252,8 +253,7 @@ fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Fil
     let mut targets = Vec::new();
     for dir in &args.cache {
         let dir = std::path::absolute(dir)?;
-        let found =
-            find_caches(&*env.files, &dir).with_context(|| format!("cannot look at {}", dir.display()))?;
+        let found = find_caches(&*env.files, &dir).or_cannot("look at", &dir)?;
         if found.is_empty() {
             bail!("there is no dataset in {}, nor in the folders in it", dir.display());
         }

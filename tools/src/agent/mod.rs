@@ -8,6 +8,7 @@
 mod run;
 
 use crate::environment;
+use crate::output::OrCannot;
 use crate::output::{print, show, warn, Answer};
 use crate::progress::Heartbeat;
 use crate::table::Table;
@@ -124,7 +125,7 @@ fn request(control: &Path, name: &str, heartbeat: &Heartbeat) -> Result<()> {
     while AgentPresence::find(control).is_some() {
         // An agent that has just started removes the requests that it finds.
         if !path.exists() {
-            std::fs::write(&path, b"").with_context(|| format!("cannot write {}", path.display()))?;
+            std::fs::write(&path, b"").or_cannot("write", &path)?;
         }
         heartbeat.report(|| bytes_written(control));
         std::thread::sleep(POLL_INTERVAL);
@@ -232,8 +233,8 @@ fn detach(control: &Path, threads: u32) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let path = control.join("agent.log");
-    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
-    let log = log.with_context(|| format!("cannot write {}", path.display()))?;
+    let log =
+        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).or_cannot("write", &path)?;
     close_on_exec();
     let mut command = Command::new(environment::program()?);
     command

@@ -6,6 +6,7 @@
 
 use super::{bytes_written, print_line, POLL_INTERVAL};
 use crate::environment;
+use crate::output::OrCannot;
 use crate::progress::Heartbeat;
 use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor, Slots, TakeSlot};
@@ -39,8 +40,7 @@ pub(super) fn until(
     heartbeat: &Heartbeat,
 ) -> Result<bool> {
     let control = owned.path();
-    let became = AgentPresence::become_one(control);
-    let became = became.with_context(|| format!("cannot use {}", control.display()))?;
+    let became = AgentPresence::become_one(control).or_cannot("use", control)?;
     let Some(presence) = became else { return Ok(false) };
     for name in [EXIT, DRAIN] {
         // A request that was meant for another one.
@@ -119,8 +119,7 @@ impl Watch<'_> {
     /// Whether nobody needs an agent any more. Then it clears up, while no application can come.
     fn is_over(&mut self, transports: &Transports<'_>) -> Result<ControlFlow<Option<Application>>> {
         self.came |= self.executor.has_seen_any();
-        let nobody = Application::none_is_there(self.owned.path())
-            .with_context(|| format!("cannot use {}", self.owned.path().display()))?;
+        let nobody = Application::none_is_there(self.owned.path()).or_cannot("use", self.owned.path())?;
         self.came |= nobody.is_none();
         let drains = self.until == Until::NothingIsLeft || self.owned.path().join(DRAIN).exists();
         if !drains && (nobody.is_none() || !self.came) {

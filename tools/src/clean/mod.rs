@@ -10,6 +10,7 @@ mod in_use;
 
 use crate::environment;
 use crate::machine::{current_job_id, Manifests};
+use crate::output::OrCannot;
 use crate::output::{count, show, warn, Answer};
 use anyhow::{ensure, Context, Result};
 use clap::Args;
@@ -252,7 +253,7 @@ fn in_bases(
             }
         };
         let names = parent.files().list(parent.path());
-        for name in names.with_context(|| format!("cannot list {}", parent.path().display()))? {
+        for name in names.or_cannot("list", parent.path())? {
             let job_id = name.to_str().and_then(|name| name.strip_prefix("scr.")).filter(|id| !id.is_empty());
             let Some(job_id) = job_id.map(str::to_owned) else { continue };
             match parent.find_below(&name, env.uid) {

@@ -5,6 +5,7 @@ use super::Verdict::{Bad, Good, Note};
 use crate::config::problems;
 use crate::environment;
 use crate::machine::{process, Manifests};
+use crate::output::OrCannot;
 use anyhow::{bail, ensure, Context, Result};
 use scr_base::env::Env;
 use scr_base::message::amount;
@@ -96,8 +97,7 @@ fn prefix(params: &Params) -> Check {
     if !path.exists() {
         return Check::new(Note, subject, format!("{} is not there; a job makes it", path.display()));
     }
-    let writable =
-        tempfile::tempfile_in(&path).with_context(|| format!("cannot write to {}", path.display()));
+    let writable = tempfile::tempfile_in(&path).or_cannot("write to", &path);
     Check::of(subject, writable.map(|_| format!("{} can be written", path.display())))
 }
 

@@ -8,6 +8,7 @@ use super::{answer_of, Check};
 use crate::environment;
 use crate::machine::{command_here, print_answer, Allocation, Limit, AT_ONCE};
 use crate::output::Answer;
+use crate::output::OrCannot;
 use anyhow::{bail, Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -66,7 +67,7 @@ pub(super) fn check(params: &Params, allocation: &Allocation, nodes: &[String]) 
 fn meet(params: &Params, allocation: &Allocation, group: &[String]) -> Result<Vec<Check>> {
     let prefix = params.get(&param::PREFIX);
     let folder = tempfile::Builder::new().prefix(".scr-doctor.").tempdir_in(&prefix);
-    let folder = folder.with_context(|| format!("cannot make a folder in {}", prefix.display()))?.keep();
+    let folder = folder.or_cannot("make a folder in", &prefix)?.keep();
     let path = folder.to_str().context("the name of the prefix directory is not UTF-8")?;
     let count = group.len().to_string();
     let command = command_here(&["doctor", "--meet-in", path, "--nodes", &count])?;
@@ -123,8 +124,7 @@ fn reach(address: SocketAddr, name: &str, own: std::net::IpAddr) -> Option<Strin
 /// A file that is there with all of its text.
 fn leave(folder: &Path, name: &str, text: &str) -> Result<()> {
     let (begun, whole) = (folder.join(format!(".{name}")), folder.join(name));
-    let left = fs::write(&begun, text).and_then(|()| fs::rename(&begun, &whole));
-    left.with_context(|| format!("cannot write {}", whole.display()))
+    fs::write(&begun, text).and_then(|()| fs::rename(&begun, &whole)).or_cannot("write", &whole)
 }
 
 /// The files of this many nodes, with their texts.
@@ -136,7 +136,7 @@ fn wait_for(
     let began = Instant::now();
     loop {
         let mut found = BTreeMap::new();
-        for file in paths_in(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        for file in paths_in(folder).or_cannot("read", folder)? {
             if let Some(address) = file.file_name().and_then(OsStr::to_str).and_then(&address) {
                 found.insert(address, fs::read_to_string(file)?);
             }

@@ -8,10 +8,11 @@ pub(crate) mod cntl;
 
 use crate::environment;
 use crate::machine::{current_job_id, Manifests};
+use crate::output::OrCannot;
 use crate::output::{print, show, warn, Answer};
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use crate::time;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use scr_base::env::Env;
 use scr_config::param;
@@ -120,7 +121,7 @@ pub(crate) fn run(args: &HaltArgs) -> Result<Answer> {
         halt.clone()
     });
     let path = prefix.halt_file();
-    let updated = updated.with_context(|| format!("cannot change {}", path.display()))?;
+    let updated = updated.or_cannot("change", &path)?;
     if !updated.locked {
         warn(format_args!(
             "{} cannot be locked here: look with `scr halt --list' whether a job has written it at the same time",
@@ -146,8 +147,7 @@ fn changed_end(env: &Env, prefix: &Prefix, time: i64) -> Result<ChangedEnd> {
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
-    let halt = Halt::read(&*env.files, prefix)
-        .with_context(|| format!("cannot read {}", prefix.halt_file().display()))?;
+    let halt = Halt::read(&*env.files, prefix).or_cannot("read", &prefix.halt_file())?;
     let listing = HaltStatus::of(env, prefix, halt.as_ref());
     show(json, listing.json(), listing.text(), listing.holds.is_some())
 }

@@ -9,6 +9,7 @@ mod importing;
 mod show;
 
 use crate::environment;
+use crate::output::OrCannot;
 use crate::output::{count, on_one_line, show, warn, Answer};
 use crate::progress::Progress;
 use anyhow::{bail, Context, Result};
@@ -157,9 +158,7 @@ fn stray_word(word: &OsStr) -> String {
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
-    let index = LedgerDir::new(&*env.files, prefix)
-        .index()
-        .with_context(|| format!("cannot read the index of {}", prefix.dir().display()))?;
+    let index = LedgerDir::new(&*env.files, prefix).index().or_cannot("read the index of", prefix.dir())?;
     let flush = FlushFile::read(&*env.files, prefix).unwrap_or_else(|error| {
         warn(format_args!("datasets in cache are not listed: {error}"));
         FlushFile::default()
@@ -276,8 +275,11 @@ fn report_dropped(dropped: Vec<Dropped>) -> (Vec<String>, String) {
 
 /// Changes the index. Without an earlier job there is none, nor a place for its lock.
 fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, PrefixError>) -> Result<Option<R>> {
-    let changed = if environment::was_used(prefix) { change() } else { Ok(None) };
-    changed.with_context(|| format!("cannot change the index of {}", prefix.dir().display()))
+    environment::was_used(prefix)
+        .then(change)
+        .transpose()
+        .map(Option::flatten)
+        .or_cannot("change the index of", prefix.dir())
 }
 
 /// Says it if the index has no dataset of this name.
@@ -336,7 +338,7 @@ fn build(
     drop(progress);
     report.warnings().iter().for_each(warn);
     let shown = show(json, report.json(), report.text(), report.is_complete())?;
-    outcome.with_context(|| format!("cannot build in {}", prefix.dir().display()))?;
+    outcome.or_cannot("build in", prefix.dir())?;
     Ok(shown)
 }
 
@@ -370,7 +372,7 @@ fn extract_files(env: &Env, prefix: &Prefix, name: &OsStr, json: bool) -> Result
             warn(error);
             return show(json, json!({ "name": name.to_string_lossy(), "found": false }), "", false);
         }
-        extracted => extracted.with_context(|| format!("cannot extract below {}", prefix.dir().display()))?,
+        extracted => extracted.or_cannot("extract below", prefix.dir())?,
     };
     let Extracted { id, files, already, bytes } = extracted;
     let name = name.to_string_lossy();

@@ -2,8 +2,9 @@
 
 use crate::environment;
 use crate::output::count;
+use crate::output::OrCannot;
 use crate::time;
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, Result};
 use jiff::civil::DateTime;
 use scr_base::env::Env;
 use scr_config::param;
@@ -69,12 +70,12 @@ pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<O
     if !path.metadata().is_ok_and(|found| found.is_file()) {
         return Ok(None);
     }
-    let mut file = File::open(&path).with_context(|| format!("cannot open {}", path.display()))?;
+    let mut file = File::open(&path).or_cannot("open", &path)?;
     let start = file.metadata()?.len().saturating_sub(MOST_LINE_BYTES);
     file.seek(SeekFrom::Start(start))?;
     let (mut lines, mut last) = (BufReader::new(file), None);
     let mut line = Vec::new();
-    while next_line(&mut lines, &mut line).with_context(|| format!("cannot read {}", path.display()))? {
+    while next_line(&mut lines, &mut line).or_cannot("read", &path)? {
         let entry = entry_of(&String::from_utf8_lossy(&line)).ok();
         let is_meant = |entry: &LogEntry| entry.job_id == job_id && entry.name.ends_with(FAILURE);
         last = entry.filter(is_meant).or(last);
@@ -101,13 +102,13 @@ impl Reading {
         }
         let file = match File::open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
-            opened => opened.with_context(|| format!("cannot open {}", path.display()))?,
+            opened => opened.or_cannot("open", path)?,
         };
         let (mut bad, mut first_bad) = (0_u64, None);
         let mut lines = BufReader::with_capacity(1 << 16, file);
         let mut line = Vec::new();
         for number in 1_u64.. {
-            if !next_line(&mut lines, &mut line).with_context(|| format!("cannot read {}", path.display()))? {
+            if !next_line(&mut lines, &mut line).or_cannot("read", path)? {
                 break;
             }
             match entry_of(&String::from_utf8_lossy(&line)) {

@@ -5,6 +5,7 @@ use super::process::{self, Finished, Limit, Started};
 use super::read_text;
 use crate::environment::as_setting;
 use crate::output::warn;
+use crate::output::OrCannot;
 use anyhow::{Context, Result};
 use clap::Args;
 use scr_base::env::Env;
@@ -221,7 +222,7 @@ fn nodes(
 
 /// The lines of a host file, each with its node: what stands before a blank or a colon.
 fn host_lines(path: &Path) -> Result<Vec<(String, String)>> {
-    let text = read_text(path).with_context(|| format!("cannot read the host file {}", path.display()))?;
+    let text = read_text(path).or_cannot("read the host file", path)?;
     let lines = text.lines().map(|line| line.split('#').next().unwrap_or(line).trim());
     let lines = lines.filter(|line| !line.is_empty());
     let node = |line: &str| line.split([' ', '\t', ':']).next().unwrap_or(line).to_owned();

@@ -4,6 +4,7 @@
 //! takes precedence, and a site can add more. The page "Running jobs" explains every key.
 
 use super::{process, read_text};
+use crate::output::OrCannot;
 use anyhow::{bail, Context, Result};
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
@@ -248,13 +249,12 @@ fn manifests<T: DeserializeOwned>(
     let Some(folder) = site.map(|site| site.join(kind)) else { return Ok(all) };
     let paths = match paths_in(&folder) {
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        listed => listed.with_context(|| format!("cannot list {}", folder.display()))?,
+        listed => listed.or_cannot("list", &folder)?,
     };
     for path in paths {
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
         if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str())) {
-            let text = read_text(&path);
-            let text = text.with_context(|| format!("cannot read {}", path.display()))?;
+            let text = read_text(&path).or_cannot("read", &path)?;
             let manifest = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
             all.insert(name, manifest);
         }

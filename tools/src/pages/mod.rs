@@ -8,7 +8,8 @@ pub(crate) mod completions;
 
 use crate::cli;
 use crate::output::Answer;
-use anyhow::{Context, Result};
+use crate::output::OrCannot;
+use anyhow::Result;
 use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::roff::{bold, line_break, roman, Roff};
@@ -70,9 +71,8 @@ fn today() -> String {
 
 /// The classic names that are links in the installation, each with its subcommand.
 fn classic_names(bin: &Path) -> Result<Vec<(String, String)>> {
-    let list = || format!("cannot list {}", bin.display());
     let mut names = Vec::new();
-    for link in paths_in(bin).with_context(list)? {
+    for link in paths_in(bin).or_cannot("list", bin)? {
         let link = link.file_name().unwrap_or_default();
         if let Some([_, subcommand, ..]) = cli::classic(Path::new(link)).as_deref() {
             names.push((link.to_string_lossy().into_owned(), subcommand.clone()));
@@ -123,9 +123,7 @@ fn see_also(pages: &str) -> Roff {
 
 fn write(folder: &Path, name: &str, text: &[u8]) -> Result<()> {
     let path = folder.join(name);
-    fs::create_dir_all(folder)
-        .and_then(|()| fs::write(&path, text))
-        .with_context(|| format!("cannot write {}", path.display()))
+    fs::create_dir_all(folder).and_then(|()| fs::write(&path, text)).or_cannot("write", &path)
 }
 
 /// The texts of all pages.

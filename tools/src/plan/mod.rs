@@ -9,8 +9,9 @@ mod site;
 mod text;
 
 use crate::environment;
+use crate::output::OrCannot;
 use crate::output::{or_show_error, show, Answer};
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{bail, ensure, Result};
 use clap::Args;
 use report::{Report, Simulation};
 use scr_config::document::Document;
@@ -81,7 +82,7 @@ fn run_machine(args: &PlanArgs, machine: &Path) -> Result<Answer> {
     let site = Site::read(&file, &read(&file)?)?;
     let report = Report::new(site, &args.simulation)?;
     if let Some(page) = &args.html {
-        fs::write(page, html::page(&report)).with_context(|| format!("cannot write {}", page.display()))?;
+        fs::write(page, html::page(&report)).or_cannot("write", page)?;
     }
     show(args.json, report.json(), text::report(&report), report.best().efficiency > 0.0)
 }
@@ -113,7 +114,7 @@ fn find(machine: &Path) -> Result<PathBuf> {
 }
 
 fn read(file: &Path) -> Result<String> {
-    crate::machine::read_text(file).with_context(|| format!("cannot read {}", file.display()))
+    crate::machine::read_text(file).or_cannot("read", file)
 }
 
 /// Reads the number of an option, which is one of something.

@@ -2,6 +2,7 @@
 
 use super::NewArgs;
 use crate::environment;
+use crate::output::OrCannot;
 use crate::output::{print, Answer};
 use anyhow::{bail, Context, Result};
 use clap::ValueEnum;
@@ -170,8 +171,8 @@ fn unpack(archive: &Path, to: &Path) -> Result<()> {
 
 fn write(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("a file lies in a folder")?;
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    fs::create_dir_all(folder).or_cannot("create", folder)?;
+    fs::write(path, text).or_cannot("write", path)
 }
 
 fn template(kind: NewKind) -> Template {

@@ -10,9 +10,10 @@ mod text;
 
 use crate::environment;
 use crate::log::sources;
+use crate::output::OrCannot;
 use crate::output::{or_show_error, show, warn, Answer};
 use crate::time;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use scr_base::env::Env;
 use scr_base::parallel::at_a_time;
@@ -75,7 +76,7 @@ fn report(args: &ReportArgs) -> Result<Answer> {
         all.drain(..all.len().saturating_sub(1));
     }
     if let (Some(page), false) = (&args.html, all.is_empty()) {
-        fs::write(page, html::page(&all)).with_context(|| format!("cannot write {}", page.display()))?;
+        fs::write(page, html::page(&all)).or_cannot("write", page)?;
     }
     if all.is_empty() {
         warn("no job is in the logs");

@@ -5,6 +5,7 @@ use super::queries::{bad, known_down};
 use super::{IgnoredOptions, JobArgs, JobContext};
 use crate::environment;
 use crate::machine::{good_nodes, process, Manifests};
+use crate::output::OrCannot;
 use crate::output::{print, print_line, Answer};
 use anyhow::{ensure, Context, Result};
 use clap::{Args, ValueEnum};
@@ -41,10 +42,9 @@ pub(crate) struct Crc32Args {
 /// `scr crc32`.
 pub(crate) fn crc32(args: &Crc32Args) -> Result<Answer> {
     for path in &args.files {
-        let cannot = || format!("cannot read {}", path.display());
-        let mut file = std::fs::File::open(path).with_context(cannot)?;
+        let mut file = std::fs::File::open(path).or_cannot("read", path)?;
         let (mut digest, mut piece) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
-        while let bytes @ 1.. = file.read(&mut piece).with_context(cannot)? {
+        while let bytes @ 1.. = file.read(&mut piece).or_cannot("read", path)? {
             digest.update(&piece[..bytes]);
         }
         print(format!("{:08x}\n", digest.finalize()))?;

@@ -23,6 +23,7 @@ mod watchdog;
 
 use crate::environment;
 use crate::machine::{command_here, process, Allocation, Manifests, Overrides, Started};
+use crate::output::OrCannot;
 use crate::output::{speak_as, warn, Answer};
 use crate::report;
 use crate::time;
@@ -167,7 +168,7 @@ fn print_stop(job: &Job<'_>, stop: &StopReason) {
 fn plain(command: &[OsString]) -> Result<Answer> {
     let (program, arguments) = command.split_first().context("there is nothing to start")?;
     let error = Command::new(program).args(arguments).exec();
-    Err(error).with_context(|| format!("cannot start {}", Path::new(program).display()))
+    Err(error).or_cannot("start", Path::new(program))
 }
 
 /// The facts of a job that the commands of this folder need.

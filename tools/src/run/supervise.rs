@@ -1,6 +1,7 @@
 //! Runs a job once: starts it, watches it, and ends it where it must.
 
 use super::signals::{Request, Signals, TICK};
+use crate::output::OrCannot;
 use anyhow::{Context, Result};
 use rustix::process::{kill_process, Pid, Signal};
 use std::ffi::OsString;
@@ -46,7 +47,7 @@ pub(super) fn supervise(
 ) -> Result<RunOutcome> {
     let (program, arguments) = words.split_first().context("there is nothing to start")?;
     let child = Command::new(program).args(arguments).envs(variables.iter().cloned()).spawn();
-    let mut child = child.with_context(|| format!("cannot start {}", Path::new(program).display()))?;
+    let mut child = child.or_cannot("start", Path::new(program))?;
     let (mut by, mut asked_to_end): (_, Option<Instant>) = (None, None);
     let mut last_poll = Instant::now();
     loop {
