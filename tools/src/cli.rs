@@ -4,7 +4,8 @@
 //! `scr_flush_file` is `scr flush-file`; `scr_srun` is `scr run srun`; [`ALIASES`] has names for what is called otherwise here.
 //! So a link is all that a classic name needs.
 
-use crate::output::{print, print_to_stderr, Answer};
+use crate::output::print_to_stderr;
+use crate::prelude::*;
 use crate::run::{self as job, classic as small, postrun, prerun, queries};
 use crate::table::{output_columns, wrap};
 use crate::time::GRAMMAR;
@@ -12,16 +13,12 @@ use crate::{
     agent, clean, config, copy, doctor, flush_file, halt, index, inspect, log, machine, pages, plan,
 };
 use crate::{plugin, poststage, report, scrub, status};
-use anyhow::Result;
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use std::collections::BTreeMap;
 use std::error::Error as _;
-use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::num::{IntErrorKind, ParseIntError};
-use std::path::Path;
 
 /// Inspect, check and repair the datasets, settings and plugins of the scr runtime.
 #[derive(Parser)]

@@ -3,23 +3,12 @@
 //!
 //! Exit codes: 0 all that is here is saved, 1 something is missing or nothing is here, 2 an error.
 
-use crate::environment;
 use crate::flush_file;
-use crate::output::OrCannot;
-use crate::output::{count, show, warn, Answer};
+use crate::prelude::*;
 use crate::progress::{Heartbeat, Progress};
-use anyhow::Result;
-use clap::Args;
-use scr_base::describe;
-use scr_base::env::Env;
-use scr_base::fs::{FsError, OwnedDir};
-use scr_base::message::amount;
-use scr_config::param::{self, Params};
+use scr_base::fs::FsError;
 use scr_core::job_folder;
 use scr_core::scavenge::{Copied, CopiedPart, Copier};
-use serde_json::{json, Value};
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The dataset to copy, and the places to copy from.

@@ -1,16 +1,13 @@
 //! The environment of a command: the installation it belongs to, and the parameters as a job would see them.
 
-use crate::output::OrCannot;
-use anyhow::{bail, ensure, Context, Result};
-use scr_base::env::{Env, Output};
+use crate::prelude::*;
+use scr_base::env::Output;
 use scr_base::fs::{How, RealFiles};
 use scr_config::descriptor::Descriptors;
-use scr_config::param::{self, Params, Settings};
+use scr_config::param::Settings;
 use scr_core::plugin::PluginHost;
 use scr_plugin_api::held;
-use scr_prefix::Prefix;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 use std::time::UNIX_EPOCH;
 
 /// The environment of this process.

@@ -3,16 +3,9 @@
 //!
 //! Exit codes: 0 yes, or what was answer for is printed; 1 no, or there is nothing to print; 2 an error.
 
-use crate::environment;
 use crate::machine::{current_job_id, Manifests};
-use crate::output::{on_one_line, show, warn, Answer};
-use crate::table::Table;
-use anyhow::{Context, Result};
-use clap::Args;
-use scr_base::env::Env;
-use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
-use serde_json::{json, Value};
-use std::path::PathBuf;
+use crate::prelude::*;
+use scr_prefix::{FlushEntry, Location};
 
 /// The question, and the flush file.
 #[derive(Args)]

@@ -4,23 +4,13 @@
 //! Exit codes: 0 there is a checkpoint that a job can restart from, 1 there is none, 2 an error.
 
 use crate::copy::Caches;
-use crate::environment;
 use crate::machine::{
     asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
 };
-use crate::output::OrCannot;
-use crate::output::{print_line, show, warn, Answer};
+use crate::prelude::*;
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
-use crate::table::Table;
-use anyhow::{bail, Context, Result};
-use clap::Args;
-use scr_config::descriptor::hostlist;
-use scr_config::param;
 use scr_ops::{inspect, Inspected, Inventory};
-use serde_json::{json, Value};
 use std::cmp::Reverse;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// Which nodes to ask.
 #[derive(Args)]

@@ -25,6 +25,7 @@ mod pages;
 mod plan;
 mod plugin;
 mod poststage;
+mod prelude;
 mod progress;
 mod report;
 mod run;

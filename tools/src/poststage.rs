@@ -5,19 +5,11 @@
 //! way any more, 1 one is, 2 an error.
 
 use crate::agent;
-use crate::environment;
-use crate::output::OrCannot;
-use crate::output::{count, print, print_lines, warn, Answer};
-use anyhow::Result;
-use clap::Args;
-use scr_base::describe;
-use scr_base::env::Env;
+use crate::prelude::*;
 use scr_core::find_control_dir;
 use scr_core::flush::{poll_transfers_anew, PollResult, Transports};
 use scr_prefix::commit::FlushOutcome;
-use scr_prefix::ledger::{LedgerDir, Wish};
-use scr_prefix::Prefix;
-use std::path::PathBuf;
+use scr_prefix::ledger::Wish;
 
 /// Below which prefix directory.
 #[derive(Args)]

@@ -4,25 +4,12 @@
 //!
 //! Fields of the JSON are only ever added, unless its version grows.
 
-use crate::environment;
-use crate::output::OrCannot;
-use crate::output::{count, or_show_error, show, warn, Answer};
+use crate::prelude::*;
 use crate::progress::Progress;
-use crate::table::Table;
-use anyhow::{bail, Context, Result};
-use clap::Args;
 use indexmap::IndexMap;
-use scr_base::env::Env;
-use scr_base::fs::{unless_missing, At, Files, OwnedDir};
-use scr_base::message::amount;
-use scr_config::param;
+use scr_base::fs::{unless_missing, At};
 use scr_ops::scrub::{find_caches, Dataset, Item, Plan, Report, Verdict};
-use serde::Serialize;
-use serde_json::{json, Value};
-use std::collections::BTreeSet;
 use std::fmt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 /// The places to look, and the form of the answer.
 #[derive(Args)]

@@ -7,25 +7,14 @@
 
 mod run;
 
-use crate::environment;
-use crate::output::OrCannot;
-use crate::output::{print, show, warn, Answer};
+use crate::prelude::*;
 use crate::progress::Heartbeat;
-use crate::table::Table;
-use anyhow::{bail, Context, Result};
-use clap::Args;
 use nix::sys::signal::SigSet;
 use scr_agent::{list, AgentPresence, Outcome, Transfer};
-use scr_base::env::Env;
-use scr_base::fs::OwnedDir;
-use scr_base::message::amount;
 use scr_core::make_control_dir;
-use serde_json::{json, Value};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 /// The action. Without an option: be the agent of this node until there is nothing left and the job is over.
 #[derive(Args)]

@@ -5,17 +5,11 @@
 //! first one uses it, or until it is asked to end.
 
 use super::{bytes_written, print_line, POLL_INTERVAL};
-use crate::environment;
-use crate::output::OrCannot;
+use crate::prelude::*;
 use crate::progress::Heartbeat;
-use anyhow::{Context, Result};
 use scr_agent::{AgentPresence, Application, Executor, Slots, TakeSlot};
-use scr_base::env::Env;
-use scr_base::fs::{Files, OwnedDir};
 use scr_core::flush::{poll_transfers, PollResult, SharedSlots, Transports};
 use std::ops::ControlFlow;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A file of this name in the control directory ends the agent at once.
 pub(super) const EXIT: &str = "agent.exit";

@@ -3,21 +3,15 @@
 //! If that is uncertain, it counts as running.
 
 use super::{newest, JobFolder};
-use crate::environment;
 use crate::machine::{process, Manifests};
-use anyhow::Result;
-use scr_base::env::Env;
-use scr_config::param;
+use crate::prelude::*;
 use scr_core::cache::node_dir;
 use scr_core::cache::part::{look_through, PartDir};
-use scr_plugin_api::paths_in;
-use std::collections::{BTreeSet, HashSet};
-use std::fs;
+use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::SystemTime;
 
 /// How an allocation was chosen.
 #[derive(Clone, Copy, PartialEq)]

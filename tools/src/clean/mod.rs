@@ -8,24 +8,16 @@
 
 mod in_use;
 
-use crate::environment;
 use crate::machine::{current_job_id, Manifests};
-use crate::output::OrCannot;
-use crate::output::{count, show, warn, Answer};
-use anyhow::{ensure, Context, Result};
-use clap::Args;
+use crate::prelude::*;
 use in_use::{Choice, Liveness, NO_ALLOCATION};
-use scr_base::env::Env;
-use scr_base::fs::{Files, FsError, Kind, OwnedDir};
-use scr_config::param::{self, Origin, Params};
+use scr_base::fs::{FsError, Kind};
+use scr_config::param::Origin;
 use scr_core::{metrics, recorded_bases};
 use scr_ops::unsaved;
-use serde_json::{json, Value};
-use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The allocations whose folders to remove.
 #[derive(Args)]

@@ -7,19 +7,13 @@
 
 mod show;
 
-use crate::environment;
-use crate::output::{count, show, warn, Answer};
-use anyhow::Result;
-use clap::Args;
-use scr_base::env::Env;
+use crate::prelude::*;
 use scr_comm::Rank;
-use scr_config::descriptor::{cautions, hostlist, Descriptors, NODE, WORLD};
-use scr_config::param::{self, FileOf, Origin, Params, Problem, Settings};
+use scr_config::descriptor::{cautions, Descriptors, NODE, WORLD};
+use scr_config::param::{FileOf, Origin, Problem, Settings};
 use scr_core::log::check_logger;
 use scr_core::plugin::{check_plugins, PluginHost};
-use serde_json::{json, Value};
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
 
 /// The choice between showing, explaining and checking.
 #[derive(Args)]

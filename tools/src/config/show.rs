@@ -1,14 +1,11 @@
 //! Every parameter with its value and where that comes from, and the descriptors made of them.
 
 use super::{jsons, origin_json, Configuration, Finding};
-use crate::output::{show, warn, Answer};
-use crate::table::{output_columns, Table};
-use anyhow::Result;
+use crate::prelude::*;
+use crate::table::output_columns;
 use scr_config::descriptor::{Descriptors, Store};
-use scr_config::param::{self, Parameter};
+use scr_config::param::Parameter;
 use scr_plugin_api::KvTree;
-use serde_json::{json, Value};
-use std::collections::BTreeMap;
 use std::fmt::Display;
 
 /// The keys of a descriptor.

@@ -3,18 +3,10 @@
 use super::Check;
 use super::Verdict::{Bad, Good, Note};
 use crate::config::problems;
-use crate::environment;
 use crate::machine::{process, Manifests};
-use crate::output::OrCannot;
-use anyhow::{bail, ensure, Context, Result};
-use scr_base::env::Env;
-use scr_base::message::amount;
+use crate::prelude::*;
 use scr_config::descriptor::NOTHING_ON_NODES;
-use scr_config::param::{self, Params};
 use scr_core::plugin::{check_library, Trusted};
-use scr_plugin_api::paths_in;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Check> {
     let (libraries, mut checks) = match libraries(env) {

@@ -8,15 +8,9 @@ mod installation;
 mod network;
 mod node;
 
-use crate::environment;
 use crate::machine::{Allocation, Finished, Manifests, Overrides};
-use crate::output::{show, Answer};
-use crate::table::Table;
-use anyhow::{anyhow, Result};
-use clap::Args;
+use crate::prelude::*;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 /// How to check and answer.
 #[derive(Args)]

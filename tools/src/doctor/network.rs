@@ -5,23 +5,12 @@
 
 use super::Verdict::{Bad, Good};
 use super::{answer_of, Check};
-use crate::environment;
 use crate::machine::{command_here, print_answer, Allocation, Limit, AT_ONCE};
-use crate::output::Answer;
-use crate::output::OrCannot;
-use anyhow::{bail, Context, Result};
-use clap::Args;
-use scr_base::env::Env;
-use scr_base::fs::{Files, RealFiles};
+use crate::prelude::*;
+use scr_base::fs::RealFiles;
 use scr_comm::tcp::interface::choose;
-use scr_config::param::{self, Params};
-use scr_plugin_api::paths_in;
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
-use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
 
 /// The arguments for the doctor on another node.
 #[derive(Args)]

@@ -6,21 +6,11 @@
 use super::installation::libraries;
 use super::Verdict::{Bad, Good, Note};
 use super::{answer_of, network, Check};
-use crate::environment;
 use crate::machine::{check_store, command_here, print_answer, Allocation, Limit};
-use crate::output::Answer;
-use anyhow::Result;
+use crate::prelude::*;
 use rustix::fs::statvfs;
-use scr_base::env::Env;
-use scr_base::message::amount;
 use scr_config::descriptor::Store;
-use scr_config::param::Params;
 use scr_core::plugin::{check_library, Trusted};
-use scr_plugin_api::paths_in;
-use serde::{Deserialize, Serialize};
-use std::fs;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// The report of a node on itself.
 #[derive(Serialize, Deserialize)]

@@ -2,13 +2,7 @@
 //! what people use.
 
 use super::{change, HaltStatus};
-use crate::environment;
-use crate::output::{print, Answer};
-use crate::time;
-use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
-use scr_prefix::{Halt, Prefix};
-use std::path::{Path, PathBuf};
+use crate::prelude::*;
 
 /// The action, and the file.
 #[derive(Args)]

@@ -6,19 +6,10 @@
 
 pub(crate) mod cntl;
 
-use crate::environment;
 use crate::machine::{current_job_id, Manifests};
-use crate::output::OrCannot;
-use crate::output::{print, show, warn, Answer};
+use crate::prelude::*;
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
-use crate::time;
-use anyhow::Result;
-use clap::Args;
-use scr_base::env::Env;
-use scr_config::param;
-use scr_prefix::{ChangedEnd, Halt, HaltReason, LastRun, Prefix};
-use serde_json::{json, Value};
-use std::path::PathBuf;
+use scr_prefix::{ChangedEnd, HaltReason, LastRun};
 
 /// The changes, and the halt file.
 #[derive(Args)]

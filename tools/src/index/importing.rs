@@ -1,9 +1,8 @@
 //! Which files of an import belong to which rank.
 
-use anyhow::{bail, Result};
-use std::ffi::{OsStr, OsString};
+use crate::prelude::*;
+use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::{Path, PathBuf};
 
 /// The files of each rank. With a number of ranks, a name with `%d` is a file of each rank, and one without beside it, or
 /// alone, is a file of all of them. Other files come in the order of the ranks, as many for each.

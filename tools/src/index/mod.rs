@@ -8,27 +8,17 @@
 mod importing;
 mod show;
 
-use crate::environment;
-use crate::output::OrCannot;
-use crate::output::{count, on_one_line, show, warn, Answer};
+use crate::prelude::*;
 use crate::progress::Progress;
-use anyhow::{bail, Context, Result};
-use clap::{Args, Command};
-use scr_base::env::Env;
-use scr_base::message::amount;
-use scr_config::param;
+use clap::Command;
 use scr_core::scavenge::{BuildError, Builder, Built, Outcome};
 use scr_ops::{
     delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped, Extracted,
     Held, Import, Imported, OpsError, Plan, Saving,
 };
-use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{FlushFile, Prefix, PrefixError};
-use serde_json::{json, Value};
-use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use scr_prefix::PrefixError;
+use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
 
 /// The action, and the index.
 #[derive(Args)]

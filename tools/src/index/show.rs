@@ -1,13 +1,11 @@
 //! The datasets of a prefix directory, newest first: as a table, and as JSON. Those that the index does not list are among them,
 //! as the flush file says: they lie only in cache, or in place.
 
-use crate::output::on_one_line;
+use crate::prelude::*;
 use jiff::tz::TimeZone;
 use jiff::Timestamp;
-use scr_base::message::amount;
 use scr_ops::Held;
 use scr_prefix::{DatasetDescriptor, FlushEntry, Index, IndexEntry, Location, Seq};
-use serde_json::{json, Value};
 use std::cmp::Reverse;
 
 /// A dataset that the index lists, or that only the flush file knows.

@@ -1,16 +1,9 @@
 //! `scr log-event` and `scr log-transfer`, and C SCR's names for them: a script writes into the log of a job what the library
 //! cannot know. With the options of C SCR.
 
-use crate::environment;
-use crate::output::Answer;
-use crate::time;
-use anyhow::{bail, Result};
-use clap::Args;
-use scr_config::param;
+use crate::prelude::*;
 use scr_core::log::{Log, Record};
 use scr_plugin_api::{LogEntry, LogKind};
-use scr_prefix::Prefix;
-use std::path::PathBuf;
 
 /// The log, and the common fields of both kinds of entries.
 #[derive(Args)]

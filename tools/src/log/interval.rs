@@ -3,17 +3,10 @@
 //! the number alone, and the words go to standard error.
 
 use super::sources;
-use crate::environment;
-use crate::output::{print, warn, Answer};
-use crate::table::Table;
-use anyhow::Result;
-use clap::{Args, ValueEnum};
-use scr_base::message::span;
+use crate::prelude::*;
 use scr_core::log::{jobs, Figures};
 
 use scr_plugin_api::{LogEntry, LogQuery};
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// From which log, and by which model.
 #[derive(Args)]

@@ -9,22 +9,14 @@ pub(crate) mod add;
 pub(crate) mod interval;
 pub(crate) mod sources;
 
-use crate::environment;
-use crate::output::{self, count, print_lines, warn, Answer};
-use crate::table::Table;
-use crate::time;
-use anyhow::{bail, Result};
-use clap::{Args, Subcommand};
-use scr_base::message::{amount, span};
-use scr_config::param::{self, nearest};
+use crate::output;
+use crate::prelude::*;
+use clap::Subcommand;
+use scr_config::param::nearest;
 use scr_core::log::{Event, Transfer, ALLOCATION_END};
 use scr_plugin_api::{LogEntry, LogKind, LogQuery};
-use scr_prefix::Prefix;
-use serde_json::{json, Value};
 pub(crate) use sources::last_failure;
 use sources::LogEntries;
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// Which entries, and from where.
 #[derive(Args)]

@@ -1,20 +1,12 @@
 //! The sources of entries: the text logs of a prefix directory, or the database.
 
-use crate::environment;
-use crate::output::count;
-use crate::output::OrCannot;
-use crate::time;
-use anyhow::{bail, Result};
+use crate::prelude::*;
 use jiff::civil::DateTime;
-use scr_base::env::Env;
-use scr_config::param;
 use scr_core::log::{database as database_sink, parse};
 use scr_plugin_api::{LogEntry, LogQuery, LogSink};
-use scr_prefix::Prefix;
 use std::collections::HashSet;
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
-use std::path::Path;
 
 /// The entries that were read, and remarks on them.
 pub(crate) struct LogEntries {

@@ -5,20 +5,12 @@
 
 use super::process::Limit;
 use super::Allocation;
-use crate::environment;
-use crate::output::{warn, Answer};
-use anyhow::{Context, Result};
-use clap::Args;
+use crate::prelude::*;
 use rustix::fs::{access, statvfs, Access};
-use scr_base::env::Env;
-use scr_base::fs::{At, OwnedDir};
-use scr_config::descriptor::hostlist;
+use scr_base::fs::At;
 use scr_config::descriptor::Store;
-use scr_config::param::{self, Params};
 use scr_core::job_folder;
 use std::io;
-use std::path::Path;
-use std::time::Duration;
 
 /// A node that must not be used.
 #[derive(Debug, Clone, PartialEq, Eq)]

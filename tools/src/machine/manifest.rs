@@ -4,19 +4,12 @@
 //! takes precedence, and a site can add more. The page "Running jobs" explains every key.
 
 use super::{process, read_text};
-use crate::output::OrCannot;
-use anyhow::{bail, Context, Result};
+use crate::prelude::*;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use scr_base::env::Env;
-use scr_config::descriptor::hostlist;
-use scr_plugin_api::paths_in;
 use serde::de::DeserializeOwned;
-use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::io::ErrorKind;
-use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// The manager of the nodes of a job.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]

@@ -18,10 +18,9 @@ pub(crate) use health::{
 pub(crate) use manifest::{Launcher, Manifests};
 pub(crate) use process::{print_answer, Activity, Finished, Limit, Started};
 
-use anyhow::{ensure, Result};
+use crate::prelude::*;
 use std::fs::File;
 use std::io::Read;
-use std::path::Path;
 
 /// More than any list of nodes, manifest or answer of a command takes.
 const MOST_TEXT_BYTES: u64 = 64 << 20;

@@ -1,18 +1,14 @@
 //! Runs commands for their output, with a limit to how long they may take.
 
 use super::limited;
-use crate::output::{print, Answer};
-use anyhow::{bail, Context, Result};
+use crate::prelude::*;
 use scr_plugin_api::held;
 use serde::de::DeserializeOwned;
-use serde::Serialize;
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
 use std::os::unix::process::CommandExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Mutex;
-use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
 /// How a command ended.

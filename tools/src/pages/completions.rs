@@ -1,14 +1,9 @@
 //! The values that completions offer beyond options: parameters, plugins, datasets, events and prefix directories, and all of it
 //! under the classic names too. The scripts ask the hidden command `scr complete`.
 
-use crate::environment;
 use crate::log::names;
-use crate::output::{print_lines, Answer};
-use anyhow::Result;
-use clap::{Args, ValueEnum};
+use crate::prelude::*;
 use scr_config::param::TABLE;
-use scr_prefix::ledger::LedgerDir;
-use std::path::PathBuf;
 
 /// The request of a shell.
 #[derive(Args)]

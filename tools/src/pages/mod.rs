@@ -7,19 +7,12 @@
 pub(crate) mod completions;
 
 use crate::cli;
-use crate::output::Answer;
-use crate::output::OrCannot;
-use anyhow::Result;
-use clap::{Args, Command};
+use crate::prelude::*;
+use clap::Command;
 use clap_complete::Shell;
 use clap_mangen::roff::{bold, line_break, roman, Roff};
 use clap_mangen::Man;
 use scr_config::param::{Info, TABLE};
-use scr_plugin_api::paths_in;
-use serde::Deserialize;
-use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// The destination.
 #[derive(Args)]

@@ -8,19 +8,11 @@ mod report;
 mod site;
 mod text;
 
-use crate::environment;
-use crate::output::OrCannot;
-use crate::output::{or_show_error, show, Answer};
-use anyhow::{bail, ensure, Result};
-use clap::Args;
+use crate::prelude::*;
 use report::{Report, Simulation};
 use scr_config::document::Document;
 use scr_plan::{Level, Machine, Plan, Recovery, MOST_LEVELS};
-use scr_plugin_api::paths_in;
-use serde_json::json;
 use site::{rate, seconds, Site};
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Which machine, and what to say of it.
 #[derive(Args)]

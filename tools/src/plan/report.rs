@@ -3,11 +3,8 @@
 
 use super::number;
 use super::site::{Kind, Scheme, Site};
-use anyhow::{ensure, Context, Result};
-use clap::Args;
-use scr_base::message::amount;
+use crate::prelude::*;
 use scr_plan::{best_plan, simulate, Gaps, Level, Machine, Outcome, Plan, Recovery};
-use serde_json::{json, Value};
 
 /// Everything that `scr plan` says of a machine.
 pub(super) struct Report {

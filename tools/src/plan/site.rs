@@ -1,11 +1,9 @@
 //! A machine as a file describes it: nodes, sizes, costs, and what fails how often. `docs/user/planning.md` explains every key.
 
-use anyhow::{bail, ensure, Result};
+use crate::prelude::*;
 use scr_config::document::{flag, integer, text, whole, Document, Form, Section};
-use scr_config::param;
 use scr_plan::{partner_survival, survival};
 use std::ops::RangeInclusive;
-use std::path::Path;
 use toml::de::DeValue;
 
 /// A machine, or the part of it that a job uses.

@@ -3,8 +3,7 @@
 use super::report::{joined, Candidate, Change, Excluded, Report, Simulated, YEAR};
 use super::site::Site;
 use crate::page::{grouped, percent, time};
-use crate::table::Table;
-use scr_base::message::amount;
+use crate::prelude::*;
 
 /// Everything.
 pub(super) fn report(report: &Report) -> String {

@@ -4,22 +4,14 @@
 
 use super::ask;
 use super::CheckArgs;
-use crate::environment;
 use crate::machine::print_answer;
-use crate::output::{or_show_error, show, Answer};
-use crate::table::Table;
-use anyhow::{anyhow, bail, ensure, Error, Result};
-use scr_base::describe;
-use scr_base::env::Env;
-use scr_base::message::amount;
+use crate::prelude::*;
+use anyhow::Error;
 use scr_core::plugin::{
     check_library, load, CheckedLibrary, FoundPlugin, Manifest, OpenPlugin, PluginKind, Trusted,
 };
 use scr_plugin_api::abi::LoadedPlugin;
-use scr_plugin_api::{paths_in, KvTree};
-use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
-use std::time::Duration;
+use scr_plugin_api::KvTree;
 
 /// The answer of `check`.
 #[derive(Debug, Serialize, Deserialize)]

@@ -3,19 +3,14 @@
 use super::ask;
 use super::check::manifest_of;
 use super::ConformanceArgs;
-use crate::environment;
 use crate::machine::print_answer;
-use crate::output::{show, warn, Answer};
-use anyhow::{bail, Context, Result};
-use scr_base::message::span;
+use crate::prelude::*;
 use scr_conformance::scheme::Limits;
 use scr_conformance::Report;
 use scr_core::plugin::{FoundPlugin, OpenPlugin, PluginKind, PluginLoadError};
 use scr_plugin_api::KvTree;
-use serde_json::json;
 use std::ffi::OsStr;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::time::Duration;
 
 pub(super) fn run(args: &ConformanceArgs) -> Result<Answer> {
     if args.here {

@@ -2,15 +2,8 @@
 //! grows.
 
 use super::{InfoArgs, ListArgs};
-use crate::environment;
-use crate::output::{show, warn, Answer};
-use crate::table::Table;
-use anyhow::Result;
-use scr_base::describe;
-use scr_base::env::Env;
+use crate::prelude::*;
 use scr_core::plugin::{Discovery, FoundPlugin, Manifest, OptionSpec, PluginHost, PluginKind};
-use serde_json::{json, Value};
-use std::path::Path;
 
 pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let env = environment::env()?;

@@ -10,21 +10,14 @@ mod conformance;
 mod list;
 mod new;
 
-use crate::environment;
 use crate::machine::process;
-use crate::output::Answer;
-use crate::time;
-use anyhow::{Context, Result};
-use clap::{Args, Subcommand, ValueEnum};
-use scr_base::env::Env;
-use scr_base::message::span;
+use crate::prelude::*;
+use clap::Subcommand;
 use scr_core::plugin::{PluginHost, PluginKind};
 use serde::de::DeserializeOwned;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
-use std::time::Duration;
 
 /// The questions about plugins.
 #[derive(Subcommand)]

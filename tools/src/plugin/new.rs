@@ -1,17 +1,9 @@
 //! `scr plugin new KIND NAME`: writes a crate with a plugin that works, to begin with.
 
 use super::NewArgs;
-use crate::environment;
-use crate::output::OrCannot;
-use crate::output::{print, Answer};
-use anyhow::{bail, Context, Result};
-use clap::ValueEnum;
-use scr_base::env::Env;
+use crate::prelude::*;
 use scr_core::plugin::PluginKind;
 use scr_plugin_api::abi::API_VERSION;
-use scr_plugin_api::paths_in;
-use std::fs;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Kinds of plugins as their authors name them.

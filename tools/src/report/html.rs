@@ -3,10 +3,9 @@
 use super::interval::Choice;
 use super::{text, total, Job};
 use crate::page::{self, escape, over_intervals, percent, table, time, timeline, times_along, Chart};
-use scr_base::message::{amount, span};
+use crate::prelude::*;
 use scr_core::log::{Class, Figures, Level};
 use std::fmt::Write as _;
-use std::time::Duration;
 
 /// The page.
 pub(super) fn page(all: &[Job]) -> String {

@@ -8,23 +8,12 @@ mod html;
 mod interval;
 mod text;
 
-use crate::environment;
 use crate::log::sources;
-use crate::output::OrCannot;
-use crate::output::{or_show_error, show, warn, Answer};
-use crate::time;
-use anyhow::Result;
-use clap::Args;
-use scr_base::env::Env;
+use crate::prelude::*;
 use scr_base::parallel::at_a_time;
-use scr_config::param::{self, Params};
 use scr_core::log::{jobs, Class, Figures, History};
 use scr_plugin_api::LogQuery;
-use scr_prefix::Prefix;
-use serde_json::{json, Value};
 use std::collections::BTreeMap;
-use std::fs;
-use std::path::{Path, PathBuf};
 
 /// Which jobs, and how to show them.
 #[derive(Args)]

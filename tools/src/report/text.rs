@@ -3,12 +3,9 @@
 use super::interval::Choice;
 use super::{total, Job};
 use crate::log::size;
-use crate::output::{count, on_one_line};
 use crate::page::percent;
-use crate::table::Table;
-use scr_base::message::{amount, span};
+use crate::prelude::*;
 use scr_core::log::{Class, Figures, State};
-use std::time::Duration;
 
 /// The report.
 pub(super) fn report(all: &[Job]) -> String {

@@ -3,18 +3,10 @@
 
 use super::queries::{bad, known_down};
 use super::{IgnoredOptions, JobArgs, JobContext};
-use crate::environment;
 use crate::machine::{good_nodes, process, Manifests};
-use crate::output::OrCannot;
-use crate::output::{print, print_line, Answer};
-use anyhow::{ensure, Context, Result};
-use clap::{Args, ValueEnum};
-use scr_config::param;
-use scr_prefix::{Halt, Nodes};
-use std::collections::BTreeSet;
+use crate::prelude::*;
+use scr_prefix::Nodes;
 use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Which file to print.
 #[derive(Args)]

@@ -5,23 +5,16 @@ use super::signals::Signals;
 use super::supervise::{supervise, KillReason, RunOutcome};
 use super::watchdog::{Timeouts, Watchdog};
 use super::Agents;
-use crate::environment;
 use crate::machine::{
     bad_nodes, excluded, good_nodes, process, Allocation, BadNode, Launcher, Manifests, Overrides,
 };
-use crate::output::{warn, Answer};
-use anyhow::Result;
-use scr_base::env::Env;
-use scr_base::message::span;
-use scr_config::descriptor::hostlist;
-use scr_config::param::{self, Parameter, Params};
+use crate::prelude::*;
+use scr_config::param::Parameter;
 use scr_core::log::{Event, Log, Record};
-use scr_prefix::{ChangedEnd, Halt, HaltDue, HaltReason, Nodes, Prefix};
-use std::ffi::OsString;
+use scr_prefix::{ChangedEnd, HaltDue, HaltReason, Nodes};
 use std::io::Write;
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread::Builder;
-use std::time::Duration;
 use tempfile::NamedTempFile;
 
 /// The job, between its first run and its last.

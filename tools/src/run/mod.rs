@@ -21,25 +21,14 @@ mod signals;
 mod supervise;
 mod watchdog;
 
-use crate::environment;
 use crate::machine::{command_here, process, Allocation, Manifests, Overrides, Started};
-use crate::output::OrCannot;
-use crate::output::{speak_as, warn, Answer};
+use crate::output::speak_as;
+use crate::prelude::*;
 use crate::report;
-use crate::time;
-use anyhow::{bail, ensure, Context, Result};
-use clap::Args;
 use job::Job;
 use restart_policy::StopReason;
-use scr_base::env::Env;
-use scr_config::param::{self, Params};
-use scr_prefix::Prefix;
-use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
 
 /// Programs that a classic name such as `scr_srun` means.
 pub(crate) const LAUNCHERS: &[&str] = &["aprun", "flux", "jsrun", "lrun", "mpiexec", "mpirun", "srun"];

@@ -4,26 +4,19 @@
 //! `scr copy` runs on every node that is left, and the parts of lost nodes are rebuilt in the prefix directory.
 
 use super::{are_configured, IgnoredOptions, JobArgs, JobContext};
-use crate::environment;
 use crate::inspect::ask;
 use crate::machine::{
     answering, asked, command_here, nodes_with_data, Activity, Allocation, Finished, Limit,
 };
-use crate::output::{count, print, print_lines, warn, Answer};
 use crate::poststage;
+use crate::prelude::*;
 use crate::report;
-use anyhow::Result;
-use clap::Args;
-use scr_base::env::Env;
-use scr_config::param::{self, Params};
 use scr_core::flush::flushes_under_way;
 use scr_core::log::{Event, Log, Record};
 use scr_core::scavenge::{Builder, Built, Outcome};
 use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Found, Inspected, Plan, Saving};
-use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{FlushEntry, FlushFile, Location, Prefix};
+use scr_prefix::{FlushEntry, Location};
 use std::cell::{Cell, OnceCell};
-use std::time::Duration;
 
 /// Which job.
 #[derive(Args)]

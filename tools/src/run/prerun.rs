@@ -1,16 +1,9 @@
 //! `scr prerun`: prepares a prefix directory before the first run of a job. The v1.1 manual's section 11.3.3.
 
 use super::{are_configured, Agents, IgnoredOptions, JobArgs, JobContext};
-use crate::environment;
 use crate::machine::health;
-use crate::output::{print, warn, Answer};
-use anyhow::{anyhow, Context, Result};
-use clap::Args;
-use scr_base::env::Env;
-use scr_base::fs::{unique_number, Files, How};
-use scr_config::param::{self, Params};
-use scr_prefix::Prefix;
-use std::path::Path;
+use crate::prelude::*;
+use scr_base::fs::{unique_number, How};
 
 /// Which job.
 #[derive(Args)]

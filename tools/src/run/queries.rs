@@ -2,19 +2,11 @@
 //! `scr_retries_halt` and `scr_glob_hosts`.
 
 use super::{IgnoredOptions, JobArgs, JobContext};
-use crate::environment;
 use crate::machine::{bad_nodes, excluded, own_names, BadNode};
-use crate::output::{print, print_line, warn, Answer};
-use crate::table::Table;
-use crate::time;
-use anyhow::{ensure, Context, Result};
-use clap::{ArgAction, Args};
-use scr_config::descriptor::hostlist;
-use scr_config::param;
+use crate::prelude::*;
+use clap::ArgAction;
 use scr_core::log::{Event, Log, Record};
-use scr_prefix::{Halt, Nodes, Prefix};
-use std::path::PathBuf;
-use std::time::Duration;
+use scr_prefix::Nodes;
 
 /// The property of the allocation to print.
 #[derive(Args)]

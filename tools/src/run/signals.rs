@@ -4,7 +4,7 @@
 //! SIGINT, SIGTERM, SIGHUP and SIGQUIT end the job. Other signals are for the job: batch systems send SIGUSR1, SIGUSR2 or
 //! SIGXCPU some time before they end it. The launcher gets them as they are, and knows how to pass them on to the ranks.
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use rustix::process::Signal;
 use signal_hook::consts::FORBIDDEN;
 use signal_hook::consts::{
@@ -14,10 +14,7 @@ use signal_hook::consts::{
 use signal_hook::flag;
 use signal_hook::low_level::signal_name;
 use std::cell::RefCell;
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 /// A request that the user or the batch system has made with signals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

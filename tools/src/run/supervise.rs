@@ -1,14 +1,10 @@
 //! Runs a job once: starts it, watches it, and ends it where it must.
 
 use super::signals::{Request, Signals, TICK};
-use crate::output::OrCannot;
-use anyhow::{Context, Result};
+use crate::prelude::*;
 use rustix::process::{kill_process, Pid, Signal};
-use std::ffi::OsString;
 use std::os::unix::process::ExitStatusExt;
-use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::time::{Duration, Instant};
 use wait_timeout::ChildExt;
 
 /// How a run ended.

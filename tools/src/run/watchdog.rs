@@ -5,11 +5,8 @@
 //! the watchdog looks at these records. Data that goes to the parallel file system has its own timeout. An application
 //! that has called `SCR_Finalize` writes no more checkpoints and is not watched.
 
-use scr_base::fs::Files;
-use scr_config::param::{self, Params};
-use scr_prefix::{FlushFile, Halt, Location, Prefix};
-use std::path::PathBuf;
-use std::time::Duration;
+use crate::prelude::*;
+use scr_prefix::Location;
 
 /// The times that are expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,26 +3,19 @@
 //! Nothing is changed, and a file that cannot be read takes nothing else away: it is reported, and the facts are those of the
 //! others.
 
-use crate::environment;
 use crate::inspect::ask;
 use crate::log::last_failure;
 use crate::machine::{up_and_down, Overrides};
+use crate::prelude::*;
 use crate::run::JobContext;
-use anyhow::{Context, Result};
-use scr_base::env::Env;
 use scr_config::descriptor::hostlist::is_same_node;
-use scr_config::param;
 use scr_core::flush::{flushes_under_way, FlushUnderWay};
 use scr_core::holdings::{next, Goal, Holding};
 use scr_core::plugin::PluginHost;
 use scr_ops::{holdings, inspect, is_list_lost, may_lack_entries, Copy, Found, Held, Inspected, Saving};
 use scr_plugin_api::LogEntry;
-use scr_prefix::ledger::{self, Candidate, LedgerDir};
-use scr_prefix::{
-    FlushEntry, FlushFile, Halt, HaltDue, Index, KnownEnd, LastRun, Location, Prefix, RestartPoint, RunState,
-};
-use serde::Serialize;
-use std::time::Duration;
+use scr_prefix::ledger::{self, Candidate};
+use scr_prefix::{FlushEntry, HaltDue, Index, KnownEnd, LastRun, Location, RestartPoint, RunState};
 
 /// All that is known of a job.
 #[derive(Debug, Default)]

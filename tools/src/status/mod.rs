@@ -11,18 +11,11 @@ mod gather;
 mod judge;
 mod render;
 
-use crate::environment;
-use crate::output::{on_one_line, print, show, Answer};
+use crate::prelude::*;
 use crate::run::JobArgs;
-use anyhow::{bail, Result};
-use clap::Args;
 use gather::Facts;
 use judge::Judged;
-use scr_plugin_api::paths_in;
-use scr_prefix::Prefix;
 use std::io::{ErrorKind, IsTerminal};
-use std::path::PathBuf;
-use std::time::Duration;
 
 /// Which job, and how to answer.
 #[derive(Args)]

@@ -2,15 +2,11 @@
 
 use super::gather::{created, Facts, State};
 use super::judge::{Cost, Judged, Loss, Protection};
-use crate::output::{count, on_one_line};
-use crate::time;
-use scr_base::message::{amount, span};
+use crate::prelude::*;
 use scr_comm::placement::Survives;
 use scr_core::flush::FlushUnderWay;
 use scr_ops::{Copy, Held};
 use scr_prefix::HaltDue;
-use serde_json::{json, Value};
-use std::time::Duration;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// The text.
