@@ -138,11 +138,10 @@ fn warnings(id: u64, caches: &[String], copied: &Copied) -> Vec<String> {
     });
     let mut lines: Vec<String> = copied.passed_over.iter().cloned().chain(wrong).collect();
     if copied.dataset.is_none() {
+        let caches = caches.join(", ");
         lines.push(format!(
-            "there is nothing of dataset {} in {}; `scr flush-file' shows the datasets of the allocation, and --cache names \
-             another directory",
-            id,
-            caches.join(", ")
+            "there is nothing of dataset {id} in {caches}; `scr flush-file' shows the datasets of the allocation, and --cache \
+             names another directory"
         ));
     }
     lines
@@ -156,13 +155,13 @@ fn text(node: &str, copied: &Copied) -> String {
     }
     let elsewhere = match copied.elsewhere.as_slice() {
         [] => String::new(),
-        ranks => format!("; other nodes have copied the ranks {}", list(ranks)),
+        ranks => format!("; other nodes have copied the ranks {}", joined(ranks, ", ")),
     };
     let sum = |of: fn(&CopiedPart) -> u64| copied.parts.iter().map(of).sum();
     let (files, bytes) = (sum(|part| part.files), sum(|part| part.bytes));
-    let ranks: Vec<u32> = copied.parts.iter().map(|part| part.rank).collect();
+    let ranks = copied.parts.iter().map(|part| part.rank);
     let (files, bytes) = (count(files, "file"), amount(bytes));
-    format!("{label}: copied {files} ({bytes}) of the ranks {}{elsewhere}\n", list(&ranks))
+    format!("{label}: copied {files} ({bytes}) of the ranks {}{elsewhere}\n", joined(ranks, ", "))
 }
 
 /// `whole`: whether the prefix directory has all that this node had.
@@ -181,8 +180,4 @@ fn json(node: &str, asked: u64, caches: &[String], copied: &Copied) -> Value {
         "passed_over": passed_over,
         "caches": caches,
     })
-}
-
-fn list(ranks: &[u32]) -> String {
-    ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

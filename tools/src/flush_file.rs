@@ -76,14 +76,12 @@ fn reply(env: &Env, prefix: &Prefix, selection: &Selection, before: Option<u64>)
         .with_context(|| format!("cannot find out what {} has", prefix.dir().display()))?;
     let job_id = current_job_id(env, &environment::params_of(env, prefix), &Manifests::load(env)?)?;
     let reply = selection.ask(&file, before, &job_id);
-    reply.elsewhere.iter().for_each(|entry| {
+    for entry in &reply.elsewhere {
+        let (id, name, of) = (entry.id, entry.name_text(), entry.allocation().unwrap_or_default());
         warn(format_args!(
-            "dataset {} `{}' is of allocation {}, and this one cannot flush it; to ask for that one, set SCR_JOB_ID",
-            entry.id,
-            entry.name_text(),
-            entry.allocation().unwrap_or_default()
+            "dataset {id} `{name}' is of allocation {of}, and this one cannot flush it; to ask for that one, set SCR_JOB_ID"
         ));
-    });
+    }
     if !environment::was_used(prefix) {
         warn(environment::unused(prefix));
     } else if file.entries().is_empty() {
@@ -120,9 +118,8 @@ impl Selection {
         };
         datasets.retain(|entry| {
             let is_meant = self.of_one().is_some() || before.is_none_or(|before| entry.id < before);
-            is_meant
-                && (entry.checkpoint || !(self.latest || self.list_ckpt))
-                && (entry.output || !self.list_output)
+            let is_checkpoint = entry.checkpoint || !(self.latest || self.list_ckpt);
+            is_meant && is_checkpoint && (entry.output || !self.list_output)
         });
         if self.list_output {
             datasets.reverse();

@@ -7,6 +7,7 @@ use crate::copy::Caches;
 use crate::machine::{
     asked, command_here, nodes_with_data, own_names, print_answer, Allocation, Finished, Limit,
 };
+
 use crate::prelude::*;
 use crate::run::{IgnoredVerbose, JobArgs, JobContext};
 use scr_ops::{inspect, Inspected, Inventory};
@@ -63,10 +64,10 @@ pub(crate) fn run(args: &InspectArgs) -> Result<Answer> {
 
 /// The output of C SCR.
 fn print_ids(found: &[Inspected]) -> Result<Answer> {
-    let mut ids: Vec<_> =
-        found.iter().filter(|found| found.is_whole()).map(|found| found.dataset.id).collect();
+    let whole = found.iter().filter(|found| found.is_whole());
+    let mut ids: Vec<_> = whole.map(|found| found.dataset.id).collect();
     ids.sort_unstable_by_key(|&id| Reverse(id));
-    print_line(Some(ids.iter().map(u64::to_string).collect::<Vec<_>>().join(" ")))
+    print_line(Some(joined(ids, " ")))
 }
 
 /// The inventory of this machine.

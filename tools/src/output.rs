@@ -26,10 +26,9 @@ pub(crate) enum Answer {
 
 impl From<bool> for Answer {
     fn from(yes: bool) -> Self {
-        if yes {
-            Answer::Yes
-        } else {
-            Answer::No
+        match yes {
+            true => Answer::Yes,
+            false => Answer::No,
         }
     }
 }
@@ -66,12 +65,8 @@ pub(crate) fn show(as_json: bool, json: Value, text: impl AsRef<[u8]>, yes: bool
 /// The result, with the JSON of a command that failed; its text goes to standard error, as for every command.
 pub(crate) fn or_show_error<T>(as_json: bool, result: Result<T>) -> Result<T> {
     if let Err(error) = &result {
-        show(
-            as_json,
-            serde_json::json!({ "error": without_error_numbers(&format!("{error:#}")) }),
-            "",
-            false,
-        )?;
+        let text = without_error_numbers(&format!("{error:#}"));
+        show(as_json, serde_json::json!({ "error": text }), "", false)?;
     }
     result
 }
@@ -109,6 +104,11 @@ pub(crate) fn warn(message: impl Display) {
 pub(crate) fn print_to_stderr(line: impl Display) {
     let line = without_error_numbers(&line.to_string());
     progress::suspend(|| to_stderr(&line));
+}
+
+/// Numbers in a list.
+pub(crate) fn joined(numbers: impl IntoIterator<Item: Display>, between: &str) -> String {
+    numbers.into_iter().map(|number| number.to_string()).collect::<Vec<_>>().join(between)
 }
 
 /// Says what cannot be done, and where.

@@ -165,12 +165,9 @@ impl Totals {
 
 /// The files that are not known to be as recorded, with the dataset that they belong to.
 fn suspects(report: &Report) -> impl Iterator<Item = (Option<u64>, &Item)> {
-    let of_datasets = report
-        .datasets
-        .iter()
-        .flat_map(|dataset| dataset.items.iter().map(move |item| (Some(dataset.id), item)));
+    let items = report.datasets.iter().flat_map(|one| one.items.iter().map(|item| (Some(one.id), item)));
     let general = report.general.iter().map(|item| (None, item));
-    general.chain(of_datasets).filter(|(_, item)| item.verdict != Verdict::Intact)
+    general.chain(items).filter(|(_, item)| item.verdict != Verdict::Intact)
 }
 
 fn target_text(target: &Target, report: &Report) -> String {
@@ -200,12 +197,10 @@ fn wrong_text(dataset: Option<u64>, item: &Item) -> Option<String> {
     Some(format!("wrong: {owner}{found}; {now}\n"))
 }
 
-fn repair_text(dataset: &Dataset) -> String {
+fn repair_text(Dataset { id, name, .. }: &Dataset) -> String {
     format!(
-        "this node has dataset {id} `{}' in cache: to repair it, remove the files that are wrong, run `scr copy --id {id}' on each \
-         node of the job, and then `scr index --build {id}'\n",
-        dataset.name,
-        id = dataset.id
+        "this node has dataset {id} `{name}' in cache: to repair it, remove the files that are wrong, run `scr copy --id {id}' on \
+         each node of the job, and then `scr index --build {id}'\n"
     )
 }
 
@@ -287,11 +282,10 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
     }
     if targets.is_empty() {
         let bases: Vec<_> = bases.iter().map(|base| base.join(&user).display().to_string()).collect();
+        let (bases, prefix) = (bases.join(", "), prefix.display());
         bail!(
-            "there is nothing to look at: no dataset below {}, and no folder .scr in {}; \
-             say where with --cache or --prefix",
-            bases.join(", "),
-            prefix.display()
+            "there is nothing to look at: no dataset below {bases}, and no folder .scr in {prefix}; \
+             say where with --cache or --prefix"
         );
     }
     Ok((targets, files))

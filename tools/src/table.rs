@@ -37,10 +37,9 @@ impl Table {
     /// The table for standard output.
     pub(crate) fn text(&self) -> String {
         let text = self.layout(output_columns());
-        if colour::has(&std::io::stdout()) {
-            colour::table(&text, self.has_head)
-        } else {
-            text
+        match colour::has(&std::io::stdout()) {
+            true => colour::table(&text, self.has_head),
+            false => text,
         }
     }
 

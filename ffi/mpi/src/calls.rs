@@ -84,15 +84,18 @@ impl Handle {
         check_running()?;
         // SAFETY: reads a constant of the library.
         if parent == unsafe { ffi::RSMPI_COMM_NULL } {
-            return Err(CommError::Unfit {
-                why: "the communicator is MPI_COMM_NULL; only its members call this",
-            });
+            let why = "the communicator is MPI_COMM_NULL; only its members call this";
+            return Err(CommError::Unfit { why });
         }
         // The duplicate inherits it, so that there is no moment at which it has another one.
         // SAFETY: a communicator that lives, by the caller's promise.
         let _errors_return = unsafe { ErrorsReturn::on(parent) }?;
         // SAFETY: as above.
-        expect_one_group(unsafe { number_of("MPI_Comm_test_inter", parent, ffi::MPI_Comm_test_inter) }?)?;
+        if unsafe { number_of("MPI_Comm_test_inter", parent, ffi::MPI_Comm_test_inter) }? != 0 {
+            // Messages need the ranks of one group.
+            let why = "an intercommunicator has two groups; merge them with MPI_Intercomm_merge";
+            return Err(CommError::Unfit { why });
+        }
         // SAFETY: as above.
         let mut duplicate = unsafe { Duplicate::begin(parent) }?;
         let mut patience = Patience::default();
@@ -576,16 +579,6 @@ impl Drop for ErrorsReturn {
         unsafe { ffi::MPI_Comm_set_errhandler(self.comm, self.handler) };
         // SAFETY: a reference of our own, as the handler was asked for; it is used no more.
         unsafe { ffi::MPI_Errhandler_free(&raw mut self.handler) };
-    }
-}
-
-/// Messages need the ranks of one group.
-fn expect_one_group(is_inter: c_int) -> Result<(), CommError> {
-    match is_inter {
-        0 => Ok(()),
-        _ => Err(CommError::Unfit {
-            why: "an intercommunicator has two groups; merge them with MPI_Intercomm_merge",
-        }),
     }
 }
 

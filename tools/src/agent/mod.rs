@@ -68,10 +68,8 @@ pub(crate) fn run(args: &AgentArgs) -> Result<Answer> {
             request(control.path(), run::DRAIN, &heartbeat)?;
             // If none runs, one that was killed may still have left something.
             run::until(&env, &control, threads, run::Until::NothingIsLeft, &heartbeat)?;
-            print_line(&format!(
-                "nothing is left to copy for {}, and no agent runs",
-                control.path().display()
-            ));
+            let control = control.path().display();
+            print_line(&format!("nothing is left to copy for {control}, and no agent runs"));
             Ok(Answer::Yes)
         }
         Action { stop: true, .. } => {
@@ -222,15 +220,11 @@ fn detach(control: &Path, threads: u32) -> Result<Answer> {
         return Ok(Answer::Yes);
     }
     let path = control.join("agent.log");
-    let log =
-        OpenOptions::new().append(true).create(true).mode(0o600).open(&path).or_cannot("write", &path)?;
+    let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path);
+    let log = log.or_cannot("write", &path)?;
     close_on_exec();
     let mut command = Command::new(environment::program()?);
-    command
-        .args(["agent", "--own-session", "--control"])
-        .arg(control)
-        .arg("--threads")
-        .arg(threads.to_string());
+    command.args(["agent", "--own-session", "--threads", &threads.to_string(), "--control"]).arg(control);
     command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log).current_dir("/");
     let mut child = command.spawn().context("cannot start the agent")?;
     let started = Instant::now();
@@ -247,11 +241,8 @@ fn detach(control: &Path, threads: u32) -> Result<Answer> {
         }
         if started.elapsed() > START_LIMIT {
             drop(child.kill());
-            bail!(
-                "the agent was not there after {} s; {} may say why",
-                START_LIMIT.as_secs(),
-                path.display()
-            );
+            let (seconds, log) = (START_LIMIT.as_secs(), path.display());
+            bail!("the agent was not there after {seconds} s; {log} may say why");
         }
         std::thread::sleep(Duration::from_millis(2));
     }

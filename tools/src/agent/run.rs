@@ -106,7 +106,9 @@ impl Watch<'_> {
     /// Looks how far the flushes of this node are, and ends those that have arrived.
     fn look(&mut self, transports: &Transports<'_>) {
         let polled = poll_transfers(self.env, self.owned, &|name, options| transports.open(name, options));
-        print_news(&polled, &self.last);
+        // Nothing is said twice.
+        let news = polled.errors.iter().filter(|line| !self.last.errors.contains(line));
+        polled.notices.iter().chain(news).for_each(|line| print_line(line));
         self.last = polled;
     }
 
@@ -144,12 +146,6 @@ impl std::fmt::Debug for NodeThrottle {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("NodeThrottle")
     }
-}
-
-/// Says nothing twice.
-fn print_news(polled: &PollResult, before: &PollResult) {
-    polled.notices.iter().for_each(|line| print_line(line));
-    polled.errors.iter().filter(|line| !before.errors.contains(line)).for_each(|line| print_line(line));
 }
 
 /// Between two looks at flushes while copies are under way; at most so much later a flush is finished.

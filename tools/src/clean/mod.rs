@@ -77,12 +77,12 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
-        may_have_ended.extend(in_use.as_ref().filter(|in_use| !in_use.is_known).map(|_| id.clone()));
+        may_have_ended.extend(in_use.iter().filter(|(_, is_known)| !is_known).map(|_| id.clone()));
         let user = folders.first().and_then(JobFolder::user);
         let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
-                Some(in_use) => Some((in_use.why.clone(), !args.dead)),
+                Some((why, _)) => Some((why.clone(), !args.dead)),
                 None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
             };
             outcomes.push(Outcome { folder, kept });
@@ -140,10 +140,9 @@ const ERROR: u8 = 2;
 fn remove(folder: &JobFolder, args: &CleanArgs) -> Result<()> {
     let lost = unsaved(&**folder.dir.files(), folder.dir.path())?;
     if let ([first, ..], false) = (lost.as_slice(), args.discard_unsaved) {
-        anyhow::bail!(
-            "{} in cache only, such as {}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved",
-            if lost.len() == 1 { "1 dataset is".to_owned() } else { format!("{} datasets are", lost.len()) },
-            first
+        let datasets = count(lost.len() as u64, "dataset") + if lost.len() == 1 { " is" } else { " are" };
+        bail!(
+            "{datasets} in cache only, such as {first}. Save it with `scr copy' and `scr index --build', or lose it with --discard-unsaved"
         );
     }
     if !args.dry_run {

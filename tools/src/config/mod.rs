@@ -177,13 +177,10 @@ fn check_files(env: &Env, files: &[PathBuf], system: bool, json: bool) -> Result
     let whose = if system { FileOf::Site } else { FileOf::User };
     let checked: Vec<_> = files.iter().map(|file| (file, problems_in(env, file, whose))).collect();
     let is_valid = checked.iter().all(|(_, findings)| !findings.iter().any(Finding::is_mistake));
-    let report = json!({
-        "valid": is_valid,
-        "files": checked
-            .iter()
-            .map(|(file, findings)| json!({ "file": file.display().to_string(), "problems": jsons(findings) }))
-            .collect::<Vec<_>>(),
-    });
+    let rows = checked.iter();
+    let rows =
+        rows.map(|(file, found)| json!({ "file": file.display().to_string(), "problems": jsons(found) }));
+    let report = json!({ "valid": is_valid, "files": rows.collect::<Vec<_>>() });
     let text: String = checked.iter().map(|(file, findings)| of_file(file, findings)).collect();
     show(json, report, text, is_valid)
 }

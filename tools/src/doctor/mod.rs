@@ -66,7 +66,7 @@ pub(crate) fn run(args: &DoctorArgs) -> Result<Answer> {
     if args.node {
         return node::print_report(&env, &params);
     }
-    if let Some(meeting) = args.meeting.given() {
+    if let Some(meeting) = args.meeting.meet_in.as_deref().zip(args.meeting.nodes) {
         return network::print_report(&env, &params, meeting);
     }
     let manifests = Manifests::load(&env)?;

@@ -17,16 +17,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 pub(super) struct MeetingArgs {
     /// The folder where the nodes meet, for the doctor on another node
     #[arg(long, hide = true, requires = "nodes")]
-    meet_in: Option<PathBuf>,
+    pub(super) meet_in: Option<PathBuf>,
     /// How many meet
     #[arg(long, hide = true, requires = "meet_in")]
-    nodes: Option<usize>,
-}
-
-impl MeetingArgs {
-    pub(super) fn given(&self) -> Option<(&Path, usize)> {
-        self.meet_in.as_deref().zip(self.nodes)
-    }
+    pub(super) nodes: Option<usize>,
 }
 
 /// Lets these nodes connect to each other, if any checkpoint needs that. If there are many nodes, each connects to those of its
@@ -134,13 +128,8 @@ fn wait_for(
             return Ok(found);
         }
         if began.elapsed() > LONGEST_WAIT {
-            let names: Vec<_> = found.into_values().collect();
-            bail!(
-                "of {count} nodes, {} have come to {}: {}",
-                names.len(),
-                folder.display(),
-                names.join(", ")
-            );
+            let (came, names) = (found.len(), found.into_values().collect::<Vec<_>>().join(", "));
+            bail!("of {count} nodes, {came} have come to {}: {names}", folder.display());
         }
         std::thread::sleep(LOOK);
     }

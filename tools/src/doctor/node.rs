@@ -32,11 +32,9 @@ pub(super) fn print_report(env: &Env, params: &Params) -> Result<Answer> {
 }
 
 fn library(env: &Env) -> Option<String> {
-    let sums = libraries(env)
-        .ok()?
-        .into_iter()
-        .map(|path| check_library(&*env.files, &path, &Trusted::by(env)).ok().map(|checked| checked.sha256));
-    sums.collect::<Option<Vec<_>>>().map(|sums| sums.join(" "))
+    let sum = |path: PathBuf| Some(check_library(&*env.files, &path, &Trusted::by(env)).ok()?.sha256);
+    let sums: Option<Vec<_>> = libraries(env).ok()?.into_iter().map(sum).collect();
+    Some(sums?.join(" "))
 }
 
 /// The stores of this node.

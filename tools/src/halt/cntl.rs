@@ -53,15 +53,13 @@ pub(crate) fn run(args: &HaltCntlArgs) -> Result<Answer> {
     let env = environment::env()?;
     let prefix = prefix_of(&env.current_dir.join(&args.file))
         .with_context(|| format!("{} is not .scr/halt.scr in a prefix directory", args.file.display()))?;
+    let change = |halt: &mut Halt| {
+        args.apply(halt);
+        halt.clone()
+    };
     let halt = match args.list {
         true => Halt::read(&*env.files, &prefix)?,
-        false => {
-            let change = |halt: &mut Halt| {
-                args.apply(halt);
-                halt.clone()
-            };
-            Some(Halt::update(&*env.files, &prefix, change)?.value)
-        }
+        false => Some(Halt::update(&*env.files, &prefix, change)?.value),
     };
     print(HaltStatus::of(&env, &prefix, halt.as_ref()).text())
 }

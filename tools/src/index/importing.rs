@@ -42,21 +42,18 @@ fn refuse_disordered(groups: &[&[OsString]]) -> Result<()> {
     for (rank, pair) in groups.windows(2).enumerate() {
         for (before, after) in pair[0].iter().zip(pair[1]) {
             let is_alike = without_numbers(before) == without_numbers(after);
+            let is_disordered = by_numbers(before) > by_numbers(after);
+            let (before, after, next) = (before.display(), after.display(), rank + 1);
             if !is_alike && pair[0].len() > 1 {
                 bail!(
-                    "rank {rank} would have `{}' where rank {} has `{}', and their names differ in more than numbers: give all \
-                     files of rank 0, then those of rank 1 in the same order and so on, or names with %d",
-                    Path::new(before).display(),
-                    rank + 1,
-                    Path::new(after).display()
+                    "rank {rank} would have `{before}' where rank {next} has `{after}', and their names differ in more than numbers: \
+                     give all files of rank 0, then those of rank 1 in the same order and so on, or names with %d"
                 );
             }
-            if is_alike && by_numbers(before) > by_numbers(after) {
+            if is_alike && is_disordered {
                 bail!(
-                    "`{}' comes before `{}', as in the order of a shell: give the files in the order of the ranks, or a name \
-                     with %d and --ranks",
-                    Path::new(before).display(),
-                    Path::new(after).display()
+                    "`{before}' comes before `{after}', as in the order of a shell: give the files in the order of the ranks, or a \
+                     name with %d and --ranks"
                 );
             }
         }

@@ -265,11 +265,8 @@ fn report_dropped(dropped: Vec<Dropped>) -> (Vec<String>, String) {
 
 /// Changes the index. Without an earlier job there is none, nor a place for its lock.
 fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, PrefixError>) -> Result<Option<R>> {
-    environment::was_used(prefix)
-        .then(change)
-        .transpose()
-        .map(Option::flatten)
-        .or_cannot("change the index of", prefix.dir())
+    let changed = environment::was_used(prefix).then(change).transpose();
+    changed.map(Option::flatten).or_cannot("change the index of", prefix.dir())
 }
 
 /// Says it if the index has no dataset of this name.
@@ -284,19 +281,15 @@ fn warn_if_missing(prefix: &Prefix, name: &OsStr, is_there: bool) {
 
 /// The fate of the copy in cache of a dataset that was dropped.
 fn also_in_cache(id: u64, name: &OsStr) -> String {
-    format!(
-        "{}; to keep the dataset, run `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before",
-        left_in_cache(id, name)
-    )
+    let cure =
+        format!("run `scr copy --id {id}' on the nodes of the job and then `scr index --build {id}' before");
+    format!("{}; to keep the dataset, {cure}", left_in_cache(id, name))
 }
 
 /// The same of one that was deleted.
 fn left_in_cache(id: u64, name: &OsStr) -> String {
-    format!(
-        "dataset {id} `{}' is in cache as well: no run restarts from that copy, and the job that has it or the next run removes \
-         it",
-        name.to_string_lossy()
-    )
+    let cached = format!("dataset {id} `{}' is in cache as well", name.to_string_lossy());
+    format!("{cached}: no run restarts from that copy, and the job that has it or the next run removes it")
 }
 
 /// Warns where a job does not restart from the dataset that is the current one now.
@@ -326,8 +319,9 @@ fn build(
     let progress = Progress::new(format!("reading and rebuilding below {}", prefix.dir().display()));
     let outcome = work(&builder, &mut report);
     drop(progress);
-    report.warnings().iter().for_each(warn);
-    let shown = show(json, report.json(), report.text(), report.is_complete())?;
+    let is_complete = !report.lacks_any;
+    let rows = json!({ "complete": is_complete, "datasets": report.rows });
+    let shown = show(json, rows, report.text, is_complete)?;
     outcome.or_cannot("build in", prefix.dir())?;
     Ok(shown)
 }
@@ -381,112 +375,69 @@ fn named(env: &Env, prefix: &Prefix, given: &OsStr) -> Vec<u8> {
     below.map_or(given.as_bytes(), |below| below.as_os_str().as_bytes()).to_vec()
 }
 
-/// The outcome for each dataset.
+/// What became of each dataset: for people, where it is complete, and for programs.
 #[derive(Default)]
-struct BuildReport(Vec<Result<Built, Missing>>);
-
-/// A dataset that nothing is known of.
-struct Missing {
-    id: Option<u64>,
-    why: String,
+struct BuildReport {
+    /// Whether no job may use one of them.
+    lacks_any: bool,
+    text: String,
+    rows: Vec<Value>,
 }
 
 impl BuildReport {
-    /// Takes in what became of a dataset. That there is no such dataset is a result; other errors are passed on.
+    /// Takes in what became of a dataset, and warns of what is missing. That there is no such dataset is a result; other errors
+    /// are passed on.
     fn add(&mut self, built: Result<Built, BuildError>) -> Result<(), BuildError> {
-        self.0.push(match built {
-            Err(BuildError::Unknown { id, why }) => Err(Missing { id, why }),
-            built => Ok(built?),
-        });
+        let (id, name, notes, outcome) = match built {
+            Ok(built) => (Some(built.id), built.name, built.notes, Ok(built.outcome)),
+            Err(error @ BuildError::Unknown { id, .. }) => (id, Vec::new(), Vec::new(), Err(error)),
+            Err(error) => return Err(error),
+        };
+        let name = String::from_utf8_lossy(&name);
+        let label = format!("dataset {} `{name}'", id.unwrap_or_default());
+        notes.iter().for_each(|note| warn(format_args!("{label}: {note}")));
+        let (mut rebuilt, mut size, mut verified, mut why): (&[u32], _, _, _) = (&[], None, false, None);
+        let (key, what) = match &outcome {
+            Err(error) => {
+                warn(error);
+                why = Some(error.to_string());
+                ("none", None)
+            }
+            Ok(Outcome::Incomplete { why: text }) => {
+                warn(format_args!("{label} is not complete: {text}"));
+                why = Some(text.clone());
+                ("incomplete", None)
+            }
+            Ok(Outcome::Already) => ("already", Some("complete already, nothing was done".to_owned())),
+            Ok(Outcome::Listed { files, bytes, verified: is_verified }) => {
+                (size, verified) = (Some((files, bytes)), *is_verified);
+                let unverified = "listed; it is unverified, as it has no checksums";
+                ("listed", Some(if verified { "whole and listed" } else { unverified }.to_owned()))
+            }
+            Ok(Outcome::Completed { rebuilt: ranks, files, bytes }) => {
+                (rebuilt, size, verified) = (ranks, Some((files, bytes)), true);
+                let rebuilt = format!("the parts of ranks {} were rebuilt", joined(ranks, ", "));
+                let what = if ranks.is_empty() { "nothing was lost" } else { &rebuilt };
+                ("built", Some(format!("complete and listed, {what}")))
+            }
+        };
+        let sizes = size.map(|(&files, &bytes)| format!(": {}, {}", count(files, "file"), amount(bytes)));
+        let line = |what| format!("{label} is {what}{}\n", sizes.unwrap_or_default());
+        self.text.extend(what.map(line));
+        let is_complete = outcome.as_ref().is_ok_and(Outcome::is_complete);
+        self.lacks_any |= !is_complete;
+        self.rows.push(json!({
+            "id": id,
+            "name": name,
+            "complete": is_complete,
+            "outcome": key,
+            "rebuilt": rebuilt,
+            "files": size.map(|(files, _)| files),
+            "bytes": size.map(|(_, bytes)| bytes),
+            "verified": verified,
+            "why": why,
+            "notes": notes,
+        }));
         Ok(())
     }
-
-    /// Whether a job may use all of them.
-    fn is_complete(&self) -> bool {
-        self.0.iter().all(|built| built.as_ref().is_ok_and(|built| built.outcome.is_complete()))
-    }
-
-    /// Further information for the user, and what is missing, a line each.
-    fn warnings(&self) -> Vec<String> {
-        let of_one = |built: &Result<Built, Missing>| match built {
-            Ok(built) => {
-                let notes = built.notes.iter().map(|note| format!("{}: {note}", label(built)));
-                let incomplete = match &built.outcome {
-                    Outcome::Incomplete { why } => Some(format!("{} is not complete: {why}", label(built))),
-                    _ => None,
-                };
-                notes.chain(incomplete).collect()
-            }
-            Err(missing) => vec![missing.why.clone()],
-        };
-        self.0.iter().flat_map(of_one).collect()
-    }
-
-    /// A line for each dataset that is complete.
-    fn text(&self) -> String {
-        self.0.iter().flatten().filter_map(line).collect()
-    }
-
-    fn json(&self) -> Value {
-        let datasets: Vec<_> = self.0.iter().map(row).collect();
-        json!({ "complete": self.is_complete(), "datasets": datasets })
-    }
-}
-
-fn label(built: &Built) -> String {
-    format!("dataset {} `{}'", built.id, String::from_utf8_lossy(&built.name))
-}
-
-fn line(built: &Built) -> Option<String> {
-    let (what, files, bytes) = match &built.outcome {
-        Outcome::Already => {
-            return Some(format!("{} is complete already, nothing was done\n", label(built)));
-        }
-        Outcome::Incomplete { .. } => return None,
-        Outcome::Listed { files, bytes, verified: true } => ("is whole and listed".to_owned(), files, bytes),
-        Outcome::Listed { files, bytes, verified: false } => {
-            ("is listed; it is unverified, as it has no checksums".to_owned(), files, bytes)
-        }
-        Outcome::Completed { rebuilt, files, bytes } if rebuilt.is_empty() => {
-            ("is complete and listed, nothing was lost".to_owned(), files, bytes)
-        }
-        Outcome::Completed { rebuilt, files, bytes } => {
-            let ranks: Vec<_> = rebuilt.iter().map(ToString::to_string).collect();
-            let what =
-                format!("is complete and listed, the parts of ranks {} were rebuilt", ranks.join(", "));
-            (what, files, bytes)
-        }
-    };
-    Some(format!("{} {what}: {}, {}\n", label(built), count(*files, "file"), amount(*bytes)))
-}
-
-/// A dataset for programs.
-fn row(built: &Result<Built, Missing>) -> Value {
-    let none: &[u32] = &[];
-    let (outcome, rebuilt, size, verified, why) = match built {
-        Err(missing) => ("none", none, None, false, Some(&missing.why)),
-        Ok(built) => match &built.outcome {
-            Outcome::Already => ("already", none, None, false, None),
-            Outcome::Incomplete { why } => ("incomplete", none, None, false, Some(why)),
-            Outcome::Listed { files, bytes, verified } => {
-                ("listed", none, Some((files, bytes)), *verified, None)
-            }
-            Outcome::Completed { rebuilt, files, bytes } => {
-                ("built", rebuilt.as_slice(), Some((files, bytes)), true, None)
-            }
-        },
-    };
-    let known = built.as_ref().ok();
-    json!({
-        "id": built.as_ref().map_or_else(|missing| missing.id, |built| Some(built.id)),
-        "name": known.map_or_else(Default::default, |built| String::from_utf8_lossy(&built.name)),
-        "complete": known.is_some_and(|built| built.outcome.is_complete()),
-        "outcome": outcome,
-        "rebuilt": rebuilt,
-        "files": size.map(|(files, _)| files),
-        "bytes": size.map(|(_, bytes)| bytes),
-        "verified": verified,
-        "why": why,
-        "notes": known.map(|built| built.notes.as_slice()).unwrap_or_default(),
-    })
 }

@@ -78,10 +78,8 @@ pub(crate) fn event(args: &LogEventArgs) -> Result<Answer> {
 pub(crate) fn transfer(args: &LogTransferArgs) -> Result<Answer> {
     let LogTransferArgs { common, from, to, bytes, files } = args;
     let (from, to) = (from.clone(), to.clone());
-    add(
-        common,
-        LogEntry { kind: LogKind::Transfer, from, to, bytes: *bytes, files: *files, ..LogEntry::default() },
-    )
+    let (kind, bytes, files) = (LogKind::Transfer, *bytes, *files);
+    add(common, LogEntry { kind, from, to, bytes, files, ..LogEntry::default() })
 }
 
 fn add(common: &Common, entry: LogEntry) -> Result<Answer> {

@@ -55,14 +55,10 @@ fn table(figures: &Figures) -> String {
     let spent = spent.map(|(what, spent)| {
         [what.to_owned(), in_words(spent.seconds), format!("{} on average", in_words(spent.average()))]
     });
+    let Figures { runs, failures, run_seconds, .. } = figures;
     let (text, lasts) = (Table::of(&[], spent).text(), in_words(figures.between_failures()));
-    let least = if figures.failures == 0 { "at least " } else { "" };
-    format!(
-        "{text}starts: {}\nfailures: {}, in {}\nmean time to interrupt: {least}{lasts}\n",
-        figures.runs,
-        figures.failures,
-        in_words(figures.run_seconds)
-    )
+    let (all, least) = (in_words(*run_seconds), if *failures == 0 { "at least " } else { "" });
+    format!("{text}starts: {runs}\nfailures: {failures}, in {all}\nmean time to interrupt: {least}{lasts}\n")
 }
 
 /// The answer for people.

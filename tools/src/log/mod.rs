@@ -155,11 +155,7 @@ fn remark(entry: &LogEntry) -> String {
     let size = entry.processes.zip(entry.nodes).map(|(processes, nodes)| size(processes, nodes));
     let way = entry.from.as_ref().zip(entry.to.as_ref()).map(|(from, to)| format!("{from} -> {to}"));
     let parts: Vec<_> = [size, entry.note.as_deref().map(note)].into_iter().flatten().collect();
-    if parts.is_empty() {
-        way.unwrap_or_default()
-    } else {
-        parts.join(", ")
-    }
+    (!parts.is_empty()).then(|| parts.join(", ")).or(way).unwrap_or_default()
 }
 
 /// How large a run is.

@@ -9,6 +9,7 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Seek, SeekFrom};
 
 /// The entries that were read, and remarks on them.
+#[derive(Default)]
 pub(crate) struct LogEntries {
     pub(crate) entries: Vec<LogEntry>,
     pub(crate) notes: Vec<String>,
@@ -20,13 +21,13 @@ pub(crate) struct LogEntries {
 /// that are not in the event log as well.
 pub(crate) fn text(env: &Env, prefix: &Prefix, query: &LogQuery) -> Result<LogEntries> {
     let [newer, older] = prefix.event_files().map(|path| env.current_dir.join(path));
-    let mut all = Reading::default();
+    let mut all = LogEntries::default();
     let found = [all.read(&older)?, all.read(&newer)?];
     let exact = all.entries.len();
     let classic = env.current_dir.join(prefix.log_file());
     if !all.read(&classic)? && found == [false, false] {
         let note = format!("there is no log at {}: no job has written one", newer.display());
-        return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });
+        return Ok(LogEntries { notes: vec![note], ..all });
     }
     if exact > 0 && all.entries.len() > exact {
         let classic = all.entries.split_off(exact);
@@ -47,10 +48,10 @@ fn identity(entry: &LogEntry) -> (&str, &str, &str, Option<u64>) {
 
 /// Those of a text log at `path`.
 pub(crate) fn text_of(path: &Path, query: &LogQuery) -> Result<LogEntries> {
-    let mut all = Reading::default();
+    let mut all = LogEntries::default();
     if !all.read(path)? {
         let note = format!("there is no log at {}", path.display());
-        return Ok(LogEntries { entries: Vec::new(), notes: vec![note], compared: None });
+        return Ok(LogEntries { notes: vec![note], ..all });
     }
     Ok(all.matching(query))
 }
@@ -78,14 +79,7 @@ pub(crate) fn last_failure(env: &Env, prefix: &Prefix, job_id: &str) -> Result<O
 /// The names of all events that something has failed end so.
 const FAILURE: &str = "_FAIL";
 
-/// The entries and notes that were read from some files.
-#[derive(Default)]
-struct Reading {
-    entries: Vec<LogEntry>,
-    notes: Vec<String>,
-}
-
-impl Reading {
+impl LogEntries {
     /// Reads a file, if it is there.
     fn read(&mut self, path: &Path) -> Result<bool> {
         // To open a pipe would wait for a writer.
@@ -119,15 +113,14 @@ impl Reading {
         Ok(true)
     }
 
-    fn matching(self, query: &LogQuery) -> LogEntries {
+    fn matching(mut self, query: &LogQuery) -> Self {
         // A line does not say to which prefix directory it belongs: the file does.
         let query = LogQuery { prefix: None, ..query.clone() };
-        let compared = self.entries.len() as u64;
-        let mut entries = self.entries;
-        entries.retain(|entry| query.matches(entry));
+        self.compared = Some(self.entries.len() as u64);
+        self.entries.retain(|entry| query.matches(entry));
         let last = query.last.and_then(|last| usize::try_from(last).ok()).unwrap_or(usize::MAX);
-        let entries = entries.split_off(entries.len().saturating_sub(last));
-        LogEntries { entries, notes: self.notes, compared: Some(compared) }
+        self.entries.drain(..self.entries.len().saturating_sub(last));
+        self
     }
 }
 
@@ -159,7 +152,7 @@ fn entry_of(line: &str) -> Result<LogEntry, String> {
 
 /// The entries of the database that match.
 pub(super) fn database(env: &Env, query: &LogQuery) -> Result<LogEntries> {
-    Ok(LogEntries { entries: sink(env)?.read(query)?, notes: Vec::new(), compared: None })
+    Ok(LogEntries { entries: sink(env)?.read(query)?, ..LogEntries::default() })
 }
 
 /// The database that a job which is started here would log to.

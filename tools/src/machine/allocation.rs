@@ -58,18 +58,13 @@ impl Allocation {
     ///
     /// # Errors
     /// The nodes cannot be found out, or there is no resource manager of the name that is asked for.
-    pub(crate) fn find(
-        env: &Env,
-        params: &Params,
-        manifests: &Manifests,
-        overrides: &Overrides,
-    ) -> Result<Self> {
-        let manager = manifests.resource_manager(overrides.resource_manager.as_deref(), env)?.clone();
+    pub(crate) fn find(env: &Env, params: &Params, manifests: &Manifests, given: &Overrides) -> Result<Self> {
+        let manager = manifests.resource_manager(given.resource_manager.as_deref(), env)?.clone();
         let job_id = job_id(env, params, &manager);
         let own_job_id = manager.own_job_id(env).ok().flatten().unwrap_or_else(|| job_id.clone());
         let hidden = manager.hidden(env);
         let about = About { job: &own_job_id, nodes: &[], hidden: &hidden };
-        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, overrides, about)?;
+        let (host_lines, nodes_are_ours) = nodes(env, params, &manager, given, about)?;
         let groups = if nodes_are_ours { Vec::new() } else { manager.nodes.groups(env)? };
         let nodes = hostlist::unique(host_lines.iter().map(|(node, _)| node.clone()));
         // The names come from files, variables and commands, and become words of command lines.
@@ -185,14 +180,14 @@ fn nodes(
     env: &Env,
     params: &Params,
     manager: &ResourceManager,
-    overrides: &Overrides,
+    given: &Overrides,
     about: About<'_>,
 ) -> Result<(Vec<(String, String)>, bool)> {
     let plain = |nodes: Vec<String>| nodes.into_iter().map(|node| (node.clone(), node)).collect();
-    if let Some(nodes) = &overrides.nodes {
+    if let Some(nodes) = &given.nodes {
         return Ok((plain(nodes.clone()), true));
     }
-    if let Some(path) = &overrides.hostfile {
+    if let Some(path) = &given.hostfile {
         return Ok((host_lines(path)?, true));
     }
     let found = manager.nodes.nodes(env, about);
@@ -308,10 +303,9 @@ impl OnNodes<'_> {
         let given = self.variables.iter().map(|(name, value)| (name, value));
         let settings = settings.chain(given).map(|(name, value)| format!("{name}={value}"));
         let dir = self.env.current_dir.to_str().context("the name of the current folder is not UTF-8")?;
-        let words = ["cd".to_owned(), dir.to_owned()].into_iter();
-        let first = shlex::try_join(words.collect::<Vec<_>>().iter().map(String::as_str))?;
-        let rest: Vec<_> =
-            std::iter::once("env".to_owned()).chain(settings).chain(command.iter().cloned()).collect();
+        let first = shlex::try_join(["cd", dir])?;
+        let words = settings.chain(command.iter().cloned());
+        let rest: Vec<_> = std::iter::once("env".to_owned()).chain(words).collect();
         Ok(format!("{first} && exec {}", shlex::try_join(rest.iter().map(String::as_str))?))
     }
 }

@@ -119,11 +119,8 @@ pub(crate) fn own_names(nodes: Vec<String>, source: &str, allocation: &Allocatio
     let (ours, others): (Vec<_>, Vec<_>) =
         nodes.into_iter().partition(|node| hostlist::find(node, &allocation.nodes).is_some());
     if !others.is_empty() && !allocation.is_here_alone() {
-        warn(format_args!(
-            "{source} names {}, which is no node of this job; its nodes are {}",
-            hostlist::compress(&others),
-            hostlist::compress(&allocation.nodes)
-        ));
+        let (others, own) = (hostlist::compress(&others), hostlist::compress(&allocation.nodes));
+        warn(format_args!("{source} names {others}, which is no node of this job; its nodes are {own}"));
     }
     hostlist::unique(ours.iter().filter_map(|node| hostlist::find(node, &allocation.nodes).cloned()))
 }
@@ -169,10 +166,8 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     let params = environment::params_of(&env, &prefix);
     let descriptors = environment::descriptors(&params)?;
     let stores = descriptors.stores.iter().filter(|store| store.enabled);
-    let wrong: Vec<_> = stores
-        .chain([&descriptors.control])
-        .filter_map(|store| check_store(&env, &params, store).err())
-        .collect();
+    let stores = stores.chain([&descriptors.control]);
+    let wrong: Vec<_> = stores.filter_map(|store| check_store(&env, &params, store).err()).collect();
     for error in &wrong {
         warn(format_args!("{}: {error:#}", env.host));
     }
@@ -184,11 +179,8 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
 /// # Errors
 /// It is missing, not writable, or smaller than its description says, or another user is in the way.
 pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<()> {
-    anyhow::ensure!(
-        store.mkdir || store.path.is_dir(),
-        "there is no folder {}, and MKDIR=0 says that SCR does not make it",
-        store.path.display()
-    );
+    let (is_there, path) = (store.path.is_dir(), store.path.display());
+    ensure!(store.mkdir || is_there, "there is no folder {path}, and MKDIR=0 says that SCR does not make it");
     // Other folders that are missing are made by the job.
     let there = store.path.ancestors().find(|folder| folder.exists()).unwrap_or(Path::new("/"));
     let folder = there.display();
@@ -207,10 +199,8 @@ pub(crate) fn check_store(env: &Env, params: &Params, store: &Store) -> Result<(
         let found = statvfs(there).with_context(|| format!("cannot look at {folder}"))?;
         let found = found.f_blocks.saturating_mul(found.f_frsize);
         // One in memory that may grow without limit has no blocks.
-        anyhow::ensure!(
-            found == 0 || found >= wanted,
-            "{folder} holds {found} bytes, and {wanted} are expected"
-        );
+        let is_enough = found == 0 || found >= wanted;
+        ensure!(is_enough, "{folder} holds {found} bytes, and {wanted} are expected");
     }
     Ok(())
 }

@@ -23,10 +23,8 @@ const STYLE: &str = include_str!("style.css");
 /// A table, which has a head, with this label, which is the id of its heading.
 pub(crate) fn table(label: &str, table: &Table) -> String {
     let Some((head, rows)) = table.rows().split_first() else { return String::new() };
-    let head: String = head
-        .iter()
-        .map(|name| format!("<th scope=\"col\">{}</th>", escape(&in_sentence_case(name))))
-        .collect();
+    let cell = |name: &String| format!("<th scope=\"col\">{}</th>", escape(&in_sentence_case(name)));
+    let head: String = head.iter().map(cell).collect();
     let mut body = String::new();
     for row in rows {
         let (first, rest) = row.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
@@ -86,15 +84,12 @@ pub(crate) fn times_along(seconds: f64) -> Vec<(f64, String)> {
     ];
     let steps =
         UNITS.iter().flat_map(|(unit, name, steps)| steps.iter().map(move |step| (*unit, *name, *step)));
-    let (unit, name, step) = steps
-        .into_iter()
-        .find(|(unit, _, step)| unit * step * MOST_TIMES >= seconds)
-        .unwrap_or((86400.0, "days", seconds / 86400.0));
+    let found = steps.into_iter().find(|(unit, _, step)| unit * step * MOST_TIMES >= seconds);
+    let (unit, name, step) = found.unwrap_or((86400.0, "days", seconds / 86400.0));
     let times = (0..=MOST_TIMES as u32).map(|number| f64::from(number) * step);
     let times = times.take_while(|time| unit * time <= seconds);
-    times
-        .map(|time| (unit * time / seconds.max(1e-9), format!("{} {name}", (time * 10.0).round() / 10.0)))
-        .collect()
+    let in_words = |time: f64| format!("{} {name}", (time * 10.0).round() / 10.0);
+    times.map(|time| (unit * time / seconds.max(1e-9), in_words(time))).collect()
 }
 
 /// The times that have room below a picture, without the first one.

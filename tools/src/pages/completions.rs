@@ -39,9 +39,8 @@ pub(crate) fn run(args: &CompleteArgs) -> Result<Answer> {
             host.discover().found.iter().map(|found| found.manifest.name.clone()).collect()
         }
         Kind::Datasets => {
-            let index = environment::prefix(&mut env, args.prefix.as_deref())
-                .ok()
-                .and_then(|prefix| LedgerDir::new(&*env.files, &prefix).index().ok());
+            let prefix = environment::prefix(&mut env, args.prefix.as_deref()).ok();
+            let index = prefix.and_then(|prefix| LedgerDir::new(&*env.files, &prefix).index().ok());
             let entries = index.map(|index| index.entries()).unwrap_or_default();
             entries.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned()).collect()
         }
@@ -86,12 +85,10 @@ pub(super) fn fish(classic: &[(String, String)]) -> String {
 /// The script of zsh, which also serves the classic names.
 pub(super) fn zsh(script: &str, classic: &[(String, String)]) -> String {
     let names: String = classic.iter().map(|(name, _)| format!(" {name}")).collect();
-    let cases: String = classic
-        .iter()
-        .map(|(name, subcommand)| {
-            format!("    {name}) words=(scr {subcommand} \"${{words[@]:1}}\"); (( CURRENT++ )) ;;\n")
-        })
-        .collect();
+    let case = |(name, subcommand): &(String, String)| {
+        format!("    {name}) words=(scr {subcommand} \"${{words[@]:1}}\"); (( CURRENT++ )) ;;\n")
+    };
+    let cases: String = classic.iter().map(case).collect();
     let head = format!("#compdef scr{names}\n");
     let classic = format!("\n_scr_classic() {{\n  case $service in\n{cases}  esac\n}}\n_scr_classic\n");
     let script = script.replacen("#compdef scr\n", &head, 1);

@@ -2,7 +2,7 @@
 //! what was assumed, the settings that make a job follow it, and the results of a simulation.
 
 use super::number;
-use super::site::{Kind, Scheme, Site};
+use super::site::{Failure, Kind, Scheme, Site};
 use crate::prelude::*;
 use scr_plan::{best_plan, simulate, Gaps, Level, Machine, Outcome, Plan, Recovery};
 
@@ -85,19 +85,16 @@ impl Simulation {
             ("exponential".to_owned(), Gaps::Exponential),
             (format!("Weibull, shape {}", self.shape), Gaps::Weibull { shape: self.shape }),
         ];
-        let run = |(gaps, kind)| {
-            Ok(Simulated { gaps, outcome: simulate(machine, plan, kind, seconds, self.seed)? })
-        };
-        kinds.into_iter().map(run).collect()
+        let run = |kind| simulate(machine, plan, kind, seconds, self.seed);
+        kinds.into_iter().map(|(gaps, kind)| Ok(Simulated { gaps, outcome: run(kind)? })).collect()
     }
 }
 
 impl Report {
     pub(super) fn new(site: Site, simulation: &Simulation) -> Result<Self> {
         let (candidates, excluded) = candidates_of(&site);
-        let best = candidates
-            .first()
-            .context("nothing of this machine ever fails, so that it needs no checkpoints")?;
+        let why = "nothing of this machine ever fails, so that it needs no checkpoints";
+        let best = candidates.first().context(why)?;
         let simulated = simulation.run(&best.machine, &best.plan)?;
         Ok(Self {
             curve: curve(best),
@@ -121,29 +118,19 @@ impl Report {
 
     pub(super) fn json(&self) -> Value {
         let site = &self.site;
-        let losses = site
-            .failures
-            .iter()
-            .map(|failure| json!({ "loses": failure.loses.in_words(), "rate": failure.rate }));
-        let changes = self
-            .sensitivity
-            .iter()
-            .map(|change| json!({ "change": change.what, "efficiency": change.kept, "best": change.best }));
-        let excluded = self
-            .excluded
-            .iter()
-            .map(|excluded| json!({ "schemes": names(&excluded.kinds), "why": excluded.why }));
-        let curve = self.curve.iter().map(|(interval, efficiency)| json!([interval, efficiency]));
+        let loss = |failure: &Failure| json!({ "loses": failure.loses.in_words(), "rate": failure.rate });
+        let change = |Change { what, kept, best }: &Change| json!({ "change": what, "efficiency": kept, "best": best });
+        let excluded = |(kinds, why): &Excluded| json!({ "schemes": names(kinds), "why": why });
         json!({
             "machine": site.name,
             "source": site.source,
             "nodes": site.nodes,
-            "failures": losses.collect::<Vec<_>>(),
+            "failures": site.failures.iter().map(loss).collect::<Vec<_>>(),
             "best": candidate(self.best()),
             "plans": self.candidates.iter().map(candidate).collect::<Vec<_>>(),
-            "excluded": excluded.collect::<Vec<_>>(),
-            "curve": curve.collect::<Vec<_>>(),
-            "sensitivity": changes.collect::<Vec<_>>(),
+            "excluded": self.excluded.iter().map(excluded).collect::<Vec<_>>(),
+            "curve": self.curve,
+            "sensitivity": self.sensitivity.iter().map(change).collect::<Vec<_>>(),
             "settings": self.settings,
             "simulated": self.simulated.iter().map(Simulated::json).collect::<Vec<_>>(),
         })
@@ -203,11 +190,8 @@ fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
     ];
     let of_machine = otherwise.into_iter().filter_map(|(what, factors)| {
         let machine = best.with(site, factors)?;
-        Some(Change {
-            what,
-            kept: efficiency(&machine, &best.plan),
-            best: best_plan(&machine, MOST_BETWEEN).1,
-        })
+        let (kept, best) = (efficiency(&machine, &best.plan), best_plan(&machine, MOST_BETWEEN).1);
+        Some(Change { what, kept, best })
     });
     let scaled = |factor: f64| Plan { interval: best.plan.interval * factor, ..best.plan.clone() };
     let with_flushes = |every: f64| {
@@ -282,11 +266,7 @@ pub(super) struct Candidate {
 }
 
 /// Schemes that a site cannot use, and why.
-#[derive(Debug)]
-pub(super) struct Excluded {
-    pub(super) kinds: Vec<Kind>,
-    pub(super) why: String,
-}
+type Excluded = (Vec<Kind>, String);
 
 /// How much dearer or more frequent things are than the file says.
 #[derive(Debug, Clone, Copy)]
@@ -356,9 +336,7 @@ pub(super) fn candidates_of(site: &Site) -> (Vec<Candidate>, Vec<Excluded>) {
         let wants_async = site.flush.hidden > 0.0;
         match room(site, &schemes, wants_async) {
             Ok(count) => candidates.extend(Candidate::new(site, &schemes, count, wants_async && count > 1)),
-            Err(why) => {
-                excluded.push(Excluded { kinds: schemes.iter().map(|scheme| scheme.kind).collect(), why });
-            }
+            Err(why) => excluded.push((schemes.iter().map(|scheme| scheme.kind).collect(), why)),
         }
     }
     candidates.sort_by(|one, other| {

@@ -143,11 +143,8 @@ const KINDS: [Kind; 10] = [
     Kind::rs(32, 4),
 ];
 
-/// Bandwidths of a node, in bytes per second.
-struct Bandwidths {
-    cache: Option<f64>,
-    network: Option<f64>,
-}
+/// Bandwidths of the cache and of the network of a node, in bytes per second.
+type Bandwidths = [Option<f64>; 2];
 
 const KEYS: [&str; 9] =
     ["name", "source", "nodes", "checkpoint", "memory", "cache", "scheme", "flush", "failures"];
@@ -161,7 +158,7 @@ impl Site {
         let nodes = root.required("nodes", &whole(1, 100_000_000))?;
         let checkpoint = root.optional("checkpoint", &bytes())?;
         let (bandwidths, restart) = cache(&root)?;
-        let with = |kind: Kind| transfer(&root, kind, checkpoint, &bandwidths);
+        let with = |kind: Kind| transfer(&root, kind, checkpoint, bandwidths);
         let file_name =
             || path.file_stem().map_or_else(String::new, |stem| stem.to_string_lossy().into_owned());
         Ok(Self {
@@ -188,22 +185,27 @@ fn line() -> Form<'static, String> {
 
 fn cache(root: &Section<'_>) -> Result<(Bandwidths, f64)> {
     let Some(cache) = root.section("cache")? else {
-        return Ok((Bandwidths { cache: None, network: None }, 0.0));
+        return Ok(([None; 2], 0.0));
     };
     let cache = cache.only(&["bandwidth", "network", "restart"])?;
     let restart = cache.optional("restart", &seconds())?.unwrap_or(0.0);
     let bandwidth = |key| cache.optional(key, &bytes());
-    Ok((Bandwidths { cache: bandwidth("bandwidth")?, network: bandwidth("network")? }, restart))
+    Ok(([bandwidth("bandwidth")?, bandwidth("network")?], restart))
 }
 
 /// Seconds for a checkpoint with this scheme, from bandwidths.
-fn transfer(root: &Section<'_>, kind: Kind, checkpoint: Option<f64>, bandwidths: &Bandwidths) -> Result<f64> {
+fn transfer(
+    root: &Section<'_>,
+    kind: Kind,
+    checkpoint: Option<f64>,
+    [cache, network]: Bandwidths,
+) -> Result<f64> {
     let missing = |key: &str| {
         root.error(format_args!("the key `{key}' is missing, from which the cost of {kind} follows"))
     };
     let bytes = checkpoint.ok_or_else(|| missing("checkpoint"))?;
-    let cache = bandwidths.cache.ok_or_else(|| missing("cache.bandwidth"))?;
-    let network = || bandwidths.network.ok_or_else(|| missing("cache.network"));
+    let cache = cache.ok_or_else(|| missing("cache.bandwidth"))?;
+    let network = || network.ok_or_else(|| missing("cache.network"));
     let sent = bytes * kind.sent();
     let sending = if sent > 0.0 { sent / network()? } else { 0.0 };
     Ok(bytes * kind.stored() / cache + sending)
@@ -277,14 +279,19 @@ fn flush(root: &Section<'_>, nodes: u64, checkpoint: Option<f64>, restart: f64) 
         (None, None, _) => bail!(flush.error("`flush.cost' or `flush.bandwidth' is missing")),
     };
     let recover = flush.optional("recover", &seconds())?.unwrap_or(cost + restart);
-    Ok(Flush { cost, recover, hidden: flush.optional("hidden", &share())?.unwrap_or(0.0) })
+    Ok(Flush {
+        cost,
+        recover,
+        hidden: flush.optional("hidden", &number("a share", 0.0..=1.0, |_| None))?.unwrap_or(0.0),
+    })
 }
 
 fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
     let what = "there is no [failures] with the times between failures";
     let section = root.section("failures")?.ok_or_else(|| root.error(what))?;
     let section = section.only(&["processes", "node", "any-node", "several", "all"])?;
-    let between = |key| section.optional(key, &gap());
+    let gap = time(1e-3);
+    let between = |key| section.optional(key, &gap);
     let one = Loss::Nodes { count: 1, in_group: false };
     let mut failures = Vec::new();
     let mut add =
@@ -298,7 +305,7 @@ fn failures(root: &Section<'_>, nodes: u64) -> Result<Vec<Failure>> {
         let several = several.only(&["nodes", "every", "group"])?;
         let in_group = several.optional("group", &flag())?.unwrap_or(false);
         let count = several.required("nodes", &whole(2, nodes.max(2)))?;
-        add(Loss::Nodes { count, in_group }, Some(several.required("every", &gap())?));
+        add(Loss::Nodes { count, in_group }, Some(several.required("every", &gap)?));
     }
     add(Loss::Everything, between("all")?);
     let cure = "nothing fails; give `node', `any-node', `processes', `all' or [[failures.several]]";
@@ -311,11 +318,6 @@ pub(super) fn seconds() -> Form<'static, f64> {
     time(0.0)
 }
 
-/// A time between two failures.
-pub(super) fn gap() -> Form<'static, f64> {
-    time(1e-3)
-}
-
 /// Bytes.
 pub(super) fn bytes() -> Form<'static, f64> {
     let size = |text: &str| param::Kind::Bytes { least: 0 }.value::<u64>(text).map(|bytes| bytes as f64);
@@ -325,11 +327,6 @@ pub(super) fn bytes() -> Form<'static, f64> {
 /// Failures per second.
 pub(super) fn rate() -> Form<'static, f64> {
     number("failures per second", 0.0..=1e3, |_| None)
-}
-
-/// A part of a whole.
-pub(super) fn share() -> Form<'static, f64> {
-    number("a share", 0.0..=1.0, |_| None)
 }
 
 fn time(least: f64) -> Form<'static, f64> {

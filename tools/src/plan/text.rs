@@ -1,7 +1,7 @@
 //! A plan for the terminal: the tables, a curve in letters, and the settings.
 
-use super::report::{joined, Candidate, Change, Excluded, Report, Simulated, YEAR};
-use super::site::Site;
+use super::report::{joined, Candidate, Change, Report, Simulated, YEAR};
+use super::site::{Failure, Site};
 use crate::page::{grouped, percent, time};
 use crate::prelude::*;
 
@@ -52,10 +52,8 @@ pub(super) fn gain(report: &Report) -> String {
 }
 
 fn head(report: &Report) -> String {
-    let losses = report.site.failures.iter();
-    let losses: String = losses
-        .map(|failure| format!("  {} every {}\n", failure.loses.in_words(), time(1.0 / failure.rate)))
-        .collect();
+    let loss = |one: &Failure| format!("  {} every {}\n", one.loses.in_words(), time(1.0 / one.rate));
+    let losses: String = report.site.failures.iter().map(loss).collect();
     format!("{}:\n{losses}\n{}\n{}\n", machine(&report.site), best(report).join("\n"), gain(report))
 }
 
@@ -82,8 +80,7 @@ pub(super) fn plans<'c>(plans: impl IntoIterator<Item = &'c Candidate>) -> Table
 
 /// The schemes that have no room.
 pub(super) fn excluded(report: &Report) -> Vec<String> {
-    let line = |excluded: &Excluded| format!("{}: {}", joined(&excluded.kinds), excluded.why);
-    report.excluded.iter().map(line).collect()
+    report.excluded.iter().map(|(kinds, why)| format!("{}: {why}", joined(kinds))).collect()
 }
 
 /// The best of each kind matter; so many rows are enough.

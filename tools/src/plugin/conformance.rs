@@ -52,12 +52,8 @@ fn examine(args: &ConformanceArgs) -> Result<Report> {
 }
 
 fn pairs(options: &[String]) -> Result<Vec<(&str, &str)>> {
-    options
-        .iter()
-        .map(|option| {
-            option.split_once('=').with_context(|| format!("`{option}' is not of the form NAME=VALUE"))
-        })
-        .collect()
+    let why = |option: &str| format!("`{option}' is not of the form NAME=VALUE");
+    options.iter().map(|option| option.split_once('=').with_context(|| why(option))).collect()
 }
 
 /// Does what the plugin may never return from. After the limit this process says so and ends.

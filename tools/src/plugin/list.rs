@@ -10,11 +10,8 @@ pub(super) fn run(args: &ListArgs) -> Result<Answer> {
     let host = args.common.host(&env);
     let discovery = host.discover();
     let wanted = args.kind.map(PluginKind::from);
-    let mut shown: Vec<_> = discovery
-        .found
-        .iter()
-        .filter(|found| wanted.is_none_or(|kind| found.manifest.kind == kind))
-        .collect();
+    let mut shown: Vec<_> = discovery.found.iter().collect();
+    shown.retain(|found| wanted.is_none_or(|kind| found.manifest.kind == kind));
     shown.sort_by_key(|found| (found.manifest.kind, found.manifest.name.to_ascii_uppercase()));
     if !args.common.json {
         warn_about(&discovery);

@@ -88,11 +88,10 @@ fn refuse_taken(env: &Env, args: &NewArgs) -> Result<()> {
         NewKind::LogSink => return Ok(()),
     };
     match environment::plugin_host(env).find(kind, &args.name) {
-        Ok(found) => bail!(
-            "there is a {kind} {} already, {}; choose another name",
-            found.manifest.name,
-            found.manifest_path.display()
-        ),
+        Ok(found) => {
+            let (name, path) = (&found.manifest.name, found.manifest_path.display());
+            bail!("there is a {kind} {name} already, {path}; choose another name")
+        }
         Err(_) => Ok(()),
     }
 }

@@ -77,16 +77,11 @@ fn life(job: &Job) -> String {
 
 fn described(figures: &Figures) -> String {
     let spent = Class::ALL.iter().filter(|class| figures.time(**class) > 0);
-    let parts: Vec<_> = spent
-        .map(|class| format!("{} {}", class.name(), span(Duration::from_micros(figures.time(*class)))))
-        .collect();
-    format!(
-        "In {} there were {} runs and {} failures. In total: {}.",
-        span(Duration::from_micros(figures.elapsed())),
-        figures.runs,
-        figures.failures,
-        parts.join(", ")
-    )
+    let time = |micros: u64| span(Duration::from_micros(micros));
+    let parts: Vec<_> =
+        spent.map(|class| format!("{} {}", class.name(), time(figures.time(*class)))).collect();
+    let (Figures { runs, failures, .. }, all, parts) = (figures, time(figures.elapsed()), parts.join(", "));
+    format!("In {all} there were {runs} runs and {failures} failures. In total: {parts}.")
 }
 
 /// A picture for each level.
@@ -112,7 +107,8 @@ fn bandwidths(job: &Job) -> String {
             id: &format!("b{number}"),
             title: &title,
             described,
-            points: thinned(points),
+            // As many points as a picture can show.
+            points: points.iter().copied().step_by(points.len().div_ceil(600)).collect(),
             is_line: false,
             labels: times_along(figures.elapsed() as f64 / 1e6),
             marked: Vec::new(),
@@ -121,12 +117,6 @@ fn bandwidths(job: &Job) -> String {
         format!("<h3>{}</h3>\n{}", escape(&title), chart.svg())
     };
     figures.moved.keys().enumerate().map(picture).collect()
-}
-
-/// As many points as a picture can show.
-fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
-    let step = points.len().div_ceil(600).max(1);
-    points.into_iter().step_by(step).collect()
 }
 
 fn loss(choice: &Choice) -> String {

@@ -49,13 +49,11 @@ impl Choice {
     /// In two sentences.
     pub(super) fn in_words(&self) -> String {
         let bound = if self.has_failed { "" } else { "at most " };
+        let words = |(interval, loss): (f64, f64)| (time(interval), format!("{bound}{}", percent(loss)));
+        let ((interval, loss), (best, least)) = (words(self.present), words(self.best));
         format!(
-            "With a checkpoint every {} of computing, {bound}{} of the time is expected to be lost. The best interval is {}, and loses \
-             {bound}{}.",
-            time(self.present.0),
-            percent(self.present.1),
-            time(self.best.0),
-            percent(self.best.1)
+            "With a checkpoint every {interval} of computing, {loss} of the time is expected to be lost. The best interval is {best}, \
+             and loses {least}."
         )
     }
 

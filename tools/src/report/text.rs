@@ -27,18 +27,11 @@ pub(super) fn block(figures: &Figures) -> String {
 
 /// The job, its user, its cluster and its prefix directory.
 pub(super) fn who(job: &Job) -> String {
-    let figures = &job.figures;
-    let named =
-        |before: &str, text: &str| if text.is_empty() { String::new() } else { format!("{before}{text}") };
-    let text = format!(
-        "job {}{}{}{}, prefix directory {}",
-        figures.job_id,
-        named(" ", &figures.job_name),
-        named(" of ", &figures.user),
-        named(" on ", &figures.cluster),
-        job.dir.display()
-    );
-    on_one_line(&text)
+    let Figures { job_id, job_name, user, cluster, .. } = &job.figures;
+    let named = [(" ", job_name), (" of ", user), (" on ", cluster)].into_iter();
+    let named = named.filter(|(_, text)| !text.is_empty()).map(|(before, text)| format!("{before}{text}"));
+    let named: String = named.collect();
+    on_one_line(&format!("job {job_id}{named}, prefix directory {}", job.dir.display()))
 }
 
 /// How it stands, and how large it is.

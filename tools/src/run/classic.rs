@@ -172,11 +172,8 @@ pub(crate) fn kill_jobstep(args: &KillJobstepArgs) -> Result<Answer> {
     let (id, name) = (manager.step_id, &manager.name);
     ensure!(id.allows(step), "`{step}' is no id of a job step; with {name} it is {}", id.shape());
     let command: Vec<_> = manager.kill_step.iter().map(|word| word.replace("{step}", step)).collect();
-    ensure!(
-        !command.is_empty(),
-        "the description of {} does not say how to end a job step; add kill-step to its file",
-        manager.name
-    );
+    let missing = "does not say how to end a job step; add kill-step to its file";
+    ensure!(!command.is_empty(), "the description of {name} {missing}");
     process::output_of(&command, &manager.hidden(&env), LONGEST_KILL)?;
     Ok(Answer::Yes)
 }

@@ -211,12 +211,8 @@ impl<'a> Job<'a> {
             let note = format!("{}: {}", new.node, new.why);
             self.log.add_entry(Record::event(Event::NodeFail).note(note));
         }
-        if bad.len() > self.bad.len()
-            && self
-                .launcher
-                .as_ref()
-                .is_none_or(|found| found.exclude.is_empty() && found.hostfile.is_empty())
-        {
+        let names_none = |launcher: &Launcher| launcher.exclude.is_empty() && launcher.hostfile.is_empty();
+        if bad.len() > self.bad.len() && self.launcher.as_ref().is_none_or(names_none) {
             let program = self.command.first().map(|program| program.to_string_lossy()).unwrap_or_default();
             warn(format_args!(
                 "scr does not know how to make {program} leave nodes out, so it may start ranks there"
@@ -255,10 +251,7 @@ impl<'a> Job<'a> {
             }
             match halt {
                 Some(halt) if halt.is_immediate() => Some(KillReason::Halted),
-                _ => watchdog
-                    .as_mut()
-                    .and_then(|dog| dog.is_hanging(now(), is_suspended))
-                    .map(KillReason::Hung),
+                _ => watchdog.as_mut()?.is_hanging(now(), is_suspended).map(KillReason::Hung),
             }
         };
         let ended = supervise(&words, &variables, &self.signals, &mut look)?;
@@ -307,7 +300,7 @@ impl<'a> Job<'a> {
                 note.push_str(", halted");
             }
             None if ended.code != 0 => {
-                warn(format_args!("run {} ended with status {}", self.runs, ended.code))
+                warn(format_args!("run {} ended with status {}", self.runs, ended.code));
             }
             None => (),
         }

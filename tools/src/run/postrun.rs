@@ -109,23 +109,20 @@ pub(super) fn finish(
 
 /// Why a checkpoint is saved though there are newer ones.
 fn passed_over(dataset: &FlushEntry) -> String {
+    let (id, name) = (dataset.id, dataset.name_text());
     format!(
-        "a run of another allocation has gone on from a checkpoint before dataset {} `{}', which was in cache only; that one is \
-         saved too, and to restart from it, start with SCR_CURRENT={1}",
-        dataset.id,
-        String::from_utf8_lossy(&dataset.name)
+        "a run of another allocation has gone on from a checkpoint before dataset {id} `{name}', which was in cache only; that one \
+         is saved too, and to restart from it, start with SCR_CURRENT={name}"
     )
 }
 
 /// The advice on a dataset that another allocation has in cache.
 fn out_of_reach(dataset: &FlushEntry) -> String {
-    let job_id = &dataset.dataset.job_id;
+    let (id, name, job_id) = (dataset.id, dataset.name_text(), &dataset.dataset.job_id);
     format!(
-        "dataset {} `{}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
+        "dataset {id} `{name}' is only in the cache of allocation {job_id}; if its nodes are still there, save it with \
          SCR_JOB_ID={job_id} in the environment of this command; if they are gone, it is lost, and `scr index --drop' with \
-         its name forgets it",
-        dataset.id,
-        String::from_utf8_lossy(&dataset.name)
+         its name forgets it"
     )
 }
 
@@ -245,8 +242,7 @@ impl Scavenge<'_> {
         match outcome {
             Outcome::Incomplete { why } => anyhow::bail!("{why}"),
             Outcome::Completed { rebuilt, .. } if !rebuilt.is_empty() => {
-                let ranks: Vec<_> = rebuilt.iter().map(ToString::to_string).collect();
-                Ok(format!("; the parts of ranks {} were rebuilt", ranks.join(", ")))
+                Ok(format!("; the parts of ranks {} were rebuilt", joined(rebuilt, ", ")))
             }
             _ => Ok(String::new()),
         }

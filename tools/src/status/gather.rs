@@ -179,14 +179,10 @@ impl Facts {
         let (own, others): (Vec<_>, Vec<_>) =
             candidates.iter().filter_map(of).partition(|held| self.can_read(held.entry.restart_point()));
         let first = own.first().map(|held| held.entry.seq()).unwrap_or_default();
-        let listed = |held: &&Held| Holding {
-            prefix: held.holding().prefix,
-            ..Holding::listed(held.entry.seq(), first)
-        };
-        let next = next(
-            &own.iter().map(listed).collect::<Vec<_>>(),
-            Goal::Restart { in_prefix: self.reads_in_prefix },
-        );
+        let in_index = |held: &Held| Holding::listed(held.entry.seq(), first);
+        let listed = |held: &&Held| Holding { prefix: held.holding().prefix, ..in_index(held) };
+        let holdings: Vec<_> = own.iter().map(listed).collect();
+        let next = next(&holdings, Goal::Restart { in_prefix: self.reads_in_prefix });
         self.saved = own.iter().find(|held| Some(listed(held)) == next).map(|held| held.in_prefix());
         self.of_others[1] = others.first().map(|held| held.in_prefix());
     }

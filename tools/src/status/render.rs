@@ -15,14 +15,12 @@ pub(super) fn text(facts: &Facts, judged: &Judged<'_>) -> String {
     let mut add = |label: &str, text: String| lines.push(format!("{label:LABEL$}{text}"));
     add("protected", protection(facts, judged));
     add("in cache", in_cache(facts));
-    add(
-        "in prefix",
-        match &facts.saved {
-            None if facts.is_index_unread => "not known: the index cannot be read".to_owned(),
-            None => format!("nothing{}", of_others(facts, facts.of_others[1].as_ref())),
-            Some(saved) => checkpoint(facts, saved),
-        },
-    );
+    let in_prefix = match &facts.saved {
+        None if facts.is_index_unread => "not known: the index cannot be read".to_owned(),
+        None => format!("nothing{}", of_others(facts, facts.of_others[1].as_ref())),
+        Some(saved) => checkpoint(facts, saved),
+    };
+    add("in prefix", in_prefix);
     for (place, text) in costs(facts, judged).into_iter().enumerate() {
         add(if place == 0 { "lost with" } else { "" }, text);
     }
@@ -110,24 +108,17 @@ fn of_others(facts: &Facts, checkpoint: Option<&Held>) -> String {
     let ranks = |of: Option<u32>| of.map_or_else(|| "other".to_owned(), |ranks| ranks.to_string());
     let own = facts.run.as_ref().map(|run| run.ranks);
     checkpoint.map_or_else(String::new, |other| {
-        format!(
-            " for {} ranks: {} is of {}",
-            ranks(own),
-            name(&other.entry.name_text(), NAME),
-            ranks(other.entry.dataset.ranks)
-        )
+        let (own, name, of) =
+            (ranks(own), name(&other.entry.name_text(), NAME), ranks(other.entry.dataset.ranks));
+        format!(" for {own} ranks: {name} is of {of}")
     })
 }
 
 fn checkpoint(facts: &Facts, checkpoint: &Held) -> String {
     let age = created(checkpoint).map(|created| format!(", {} old", ago(facts, created)));
     let size = checkpoint.entry.dataset.bytes.map(|bytes| format!(", {}", amount(bytes)));
-    format!(
-        "{}{}{}",
-        name(&checkpoint.entry.name_text(), NAME),
-        age.unwrap_or_default(),
-        size.unwrap_or_default()
-    )
+    let parts = [Some(name(&checkpoint.entry.name_text(), NAME)), age, size];
+    parts.into_iter().flatten().collect()
 }
 
 /// Losses that cost the same are one line.
@@ -179,11 +170,8 @@ fn cost_of(facts: &Facts, judged: &Judged<'_>, cost: &Cost<'_>) -> String {
 fn flushes(facts: &Facts) -> Option<String> {
     let (first, others) = facts.flushes.split_first()?;
     let more = if others.is_empty() { String::new() } else { format!("; {} more", others.len()) };
-    Some(format!(
-        "{}: {}{more}",
-        name(&String::from_utf8_lossy(&first.dataset.name), NAME),
-        progress(facts, first)
-    ))
+    let name = name(&String::from_utf8_lossy(&first.dataset.name), NAME);
+    Some(format!("{name}: {}{more}", progress(facts, first)))
 }
 
 fn progress(facts: &Facts, flush: &FlushUnderWay) -> String {
