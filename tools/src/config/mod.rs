@@ -202,7 +202,7 @@ fn of_file(file: &Path, findings: &[Finding]) -> String {
     }
 }
 
-fn problem(origin: &Origin, name: &str, why: String) -> Problem {
+fn problem(origin: &Origin, name: &str, why: &str) -> Problem {
     Problem::new(origin, format!("{name}: {why}"))
 }
 
