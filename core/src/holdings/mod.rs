@@ -8,10 +8,14 @@
 //! | how many may a store keep, and does the newest checkpoint stay? | [`Limit`] |
 //! | what is flushed, and when? | [`due`]; of another number of ranks: [`due_of_others`] |
 //!
-//! A dataset is one here once all ranks have their parts of it: this run wrote it, or they were found or rebuilt. Not among them
-//! are datasets that were dropped or deleted, which leave the caches when a run begins, those of which too much is lost, and those
-//! of another number of ranks that this run does not read. They are remains: no restart counts on them, and they leave for want of
-//! room, or once a newer checkpoint counts. [`is_spare`] says when what other ranks wrote may leave before.
+//! A dataset is one here once all ranks have their parts of it: this run wrote it, or they were found or rebuilt. Not among them:
+//!
+//! - Datasets that were dropped or deleted. They leave the caches when a run begins, or at once by a call of this run. One that a
+//!   command drops meanwhile counts until this run ends, and is not flushed.
+//! - Those of which too much is lost. They are remains, and leave for want of room, or once a newer checkpoint counts.
+//! - Those that could not be tried now, or that another run has. They stay.
+//! - Those of another number of ranks that this run does not read. They stay, unless this run could restart from them
+//!   (`SCR_RESTART_OTHER_RANKS`): then they are remains, but for output that is nowhere else. [`is_spare`] says which make room.
 //!
 //! All of it is pure: no files, no ranks, and of the settings only what a goal names. `tests` looks at every state of three
 //! datasets.
@@ -72,7 +76,8 @@ pub enum Standing {
     Kept,
     /// The user went back to it, and no checkpoint was written since. Its flush makes it the current one.
     Chosen,
-    /// The user or the application went back to a checkpoint before it. It is flushed only where it is output as well.
+    /// The user or the application went back to a checkpoint before it. It is flushed only where it is output as well, and does not
+    /// become the current one.
     WentBack,
     /// The application could not restart from it, or somebody has withdrawn it. That is for good.
     Refused,
@@ -175,7 +180,7 @@ pub enum Goal {
     /// To restart from: the newest, or one that somebody has gone back over if there is no other. If the ranks read `in_prefix`, the
     /// files must lie there under their names.
     Restart { in_prefix: bool },
-    /// To leave a store that keeps more than its limit.
+    /// To leave a store that keeps more than its limit. What leaves stays on disk if another job has it.
     Room { store: usize, limit: Limit },
     /// To leave a store for a checkpoint that is fetched and has no room.
     Way { store: usize, fetched: Seq },
@@ -196,7 +201,8 @@ impl Limit {
     }
 
     /// Before a new one begins, where `there` are and the store has no room beside them: then nothing stays in any case but output
-    /// that is nowhere else. If a dataset has failed there for want of room, what is due when a run ends is flushed before.
+    /// that is nowhere else. If a dataset has failed there for want of room, what is due when a run ends is flushed before; if that
+    /// fails, none leaves, and the new dataset may fail. Remains leave before any dataset.
     pub(crate) fn before(count: u64, there: u64) -> Self {
         Self { most: count.min(there).saturating_sub(1), keep_newest: false }
     }

@@ -3,7 +3,8 @@
 use super::Standing;
 
 /// The copy of a cached dataset in the prefix directory. A dataset that was superseded stays so: a newer one has its name or one of
-/// its files there, or it is output that the user has purged. It must not be copied there, nor be read there.
+/// its files there, or it is output that the user has purged. It must not be copied there, nor be read there. It is given back only
+/// if the newer one was written in place, and has failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum InPrefix {
     /// No complete copy.

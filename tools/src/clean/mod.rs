@@ -77,12 +77,12 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let mut may_have_ended = Vec::new();
     for (id, folders) in by_job {
         let in_use = liveness.in_use(&id, &folders, choice)?;
-        may_have_ended.extend(in_use.iter().filter(|(_, is_known)| !is_known).map(|_| id.clone()));
+        may_have_ended.extend(in_use.iter().filter(|in_use| !in_use.is_known).map(|_| id.clone()));
         let user = folders.first().and_then(JobFolder::user);
         let first = outcomes.len();
         for folder in folders {
             let kept = match &in_use {
-                Some((why, _)) => Some((why.clone(), !args.dead)),
+                Some(in_use) => Some((in_use.why.clone(), !args.dead)),
                 None => remove(&folder, args).err().map(|error| (format!("{error:#}"), true)),
             };
             outcomes.push(Outcome { folder, kept });

@@ -3,7 +3,10 @@
 //! It is pure: the same ledger, facts and request give the same answer. Two rules go through all of it.
 //!
 //! - **Newer by [`Seq`] wins.** A dataset never takes a name or a file from a newer one that is complete or under way.
-//! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs.
+//! - **To begin takes nothing away.** An older dataset keeps its name until the newer one is about to give files theirs. From then
+//!   on the older one is lost, even if the newer one is taken back: some of its files may have been replaced. If the application
+//!   writes in place, the older one keeps its entry, and loses only the files that both have: [`doubt`](super::doubt) says which
+//!   of them still count.
 //!
 //! | what happens | request |
 //! |---|---|
@@ -12,7 +15,7 @@
 //! | all its bytes have arrived: names, then the entry that counts | `TakeNames`, `Complete`; for one that is whole already `ListWhole` |
 //! | a process ends a flush that it finds: [`ending`](super::ending) says what it asks for | `NameAgain`, `TakeBack`, `Release`, `Confirm` |
 //! | a run reads files where they lie | `Hold`, `Release`; whoever wants the names or the files asks `Facts::is_read` |
-//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`NamedAfter`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave) |
+//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`NamedAfter`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave). It lasts until somebody lists the dataset again |
 //! | `SCR_Delete`, `scr index --delete` | `Withdraw`, then `BeginDeletion`, `EndDeletion` |
 //! | `SCR_PREFIX_SIZE`: [`window`](super::window) says which are too many | `BeginDeletion`, `EndDeletion` |
 //! | `SCR_PREFIX_PURGE`: output does not come back from a cache | `Purge`, then as for deletion |

@@ -8,14 +8,15 @@ use crate::FlushProgress;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wish {
     /// It ends now, one way or the other: a run that begins, once transfers of dead jobs have arrived or stand still, and whoever
-    /// has to wait for it ([`After`](super::Verdict::After)). Its job may live: it is refused when it takes its names, and has its
-    /// copy in cache.
+    /// has to wait for it ([`After`](super::Verdict::After)). Its job may live (only with `SCR_SHARE_PREFIX=1`, or
+    /// where it could not be seen): it is refused when it takes its names, and has its copy in cache.
     End,
     /// It ends if every byte has arrived: `scr poststage`, and the monitor of a node.
     EndArrived,
     /// Its own job has had an error.
     Resolve,
-    /// It is taken back, however far it is: its dataset is dropped, deleted, or gone back over.
+    /// It is taken back, however far it is: its dataset is dropped or deleted, or it is a checkpoint and no output, and somebody went
+    /// back over it to one of another name.
     TakeBack,
 }
 

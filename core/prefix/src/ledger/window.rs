@@ -4,8 +4,9 @@ use crate::{DatasetDescriptor, Index, IndexEntry};
 
 /// The ids of the checkpoints that may be deleted once dataset `newest` is complete: those older than the `size` newest ones that
 /// count and that this run could read. One that it could not read stays, since a later run may restart from it. Output stays, and
-/// so do the current one, what another number of ranks wrote, and a failed one that is newer than the oldest one that counts. The
-/// one that this run has restarted from is no exception.
+/// so do the current one, what another number of ranks wrote unless any number of ranks can restart from `newest`, and a failed one
+/// that is newer than the oldest one that counts. The one that this run has restarted from is no exception. Whoever deletes them
+/// leaves one that a run reads, or whose flush is arriving again.
 pub fn beyond_window(index: &Index, size: usize, newest: u64, could_read: impl Fn(u64) -> bool) -> Vec<u64> {
     let entries = index.entries();
     let Some(newest) = index.entry(newest).map(|entry| entry.restart_point()) else { return Vec::new() };
