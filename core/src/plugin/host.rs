@@ -198,7 +198,7 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
     pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginLoadError> {
-        let scheme = self.plugin.scheme(options).map_err(|error| self.refused(error))?;
+        let scheme = self.plugin.scheme(options).map_err(|error| self.refused(&error))?;
         Ok(Box::new(CheckedScheme { scheme, name: self.manifest.name.clone() }))
     }
 
@@ -207,7 +207,7 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
     pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginLoadError> {
-        self.plugin.transport(options).map_err(|error| self.refused(error))
+        self.plugin.transport(options).map_err(|error| self.refused(&error))
     }
 
     /// Its log sink, with options as [`Manifest::options`](super::Manifest::options) gives them.
@@ -215,10 +215,10 @@ impl OpenPlugin {
     /// # Errors
     /// [`PluginLoadError`] with what the plugin says.
     pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginLoadError> {
-        self.plugin.log_sink(options).map_err(|error| self.refused(error))
+        self.plugin.log_sink(options).map_err(|error| self.refused(&error))
     }
 
-    fn refused(&self, error: PluginError) -> PluginLoadError {
+    fn refused(&self, error: &PluginError) -> PluginLoadError {
         let Manifest { kind, name, .. } = &self.manifest;
         PluginLoadError::Unusable(format!("the {kind} {name} refuses: {error}"))
     }

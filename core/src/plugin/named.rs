@@ -86,7 +86,7 @@ impl Check<'_> {
             found.manifest.options_of(descriptor)?;
             found.check(self.host.env()).map(drop)
         });
-        self.add(checked, origin, name, true, SO);
+        self.add(checked, origin, &name, true, SO);
     }
 
     /// Without its transport, what goes to a store stays in cache and is lost with the allocation.
@@ -106,7 +106,7 @@ impl Check<'_> {
             found.manifest.options(found.manifest.taken(&store.options))?;
             found.check(self.host.env()).map(drop)
         });
-        self.add(checked, origin, name, is_used, SO);
+        self.add(checked, origin, &name, is_used, SO);
     }
 
     /// Reports the keys of a line that its plugin does not take.
@@ -131,7 +131,7 @@ impl Check<'_> {
         &mut self,
         checked: Result<(), PluginLoadError>,
         origin: &Origin,
-        name: String,
+        name: &str,
         is_needed: bool,
         so: &str,
     ) {

@@ -1,8 +1,8 @@
 //! The common parts of transports: how one file is copied, and how a job of many files is kept.
 //!
 //! A [`Job`] is the list of copies in one request of the host. Any number of threads may work on it, and any thread may poll it,
-//! wait for it, or stop it. [`Jobs`] finds a job by its ticket, and makes one copy of a job that is requested twice. [`Copying`]
-//! makes a transport of them, with a [`Pool`] of threads or other workers. [`copy_part`] copies one file, or continues an earlier
+//! wait for it, or stop it. [`Copying`] makes a transport of them, with a [`Pool`] of threads or other workers: it finds a job
+//! by its ticket, and makes one copy of a job that is requested twice. [`copy_part`] copies one file, or continues an earlier
 //! copy of it: in the kernel if no checksum is needed, otherwise in one pass with it; holes stay holes.
 //! [`prepare`] and [`confirm`] are for files that another program copies. A [`Pace`](scr_plugin_api::pace::Pace) keeps all copies that
 //! share it within a limit. The host sets metadata.

@@ -122,7 +122,11 @@ pub struct Redundancies {
 }
 
 impl Redundancies {
-    /// See [`Descriptors::choose`](super::Descriptors::choose).
+    /// The descriptor for a dataset.
+    ///
+    /// `checkpoint_id` counts checkpoints from 1. Output goes to the descriptor that is marked for it, if there is
+    /// one. Otherwise a checkpoint goes to the one with the largest interval that divides its id, and any other
+    /// dataset to the one with interval 1.
     pub fn choose(&self, checkpoint_id: u64, is_checkpoint: bool, is_output: bool) -> &Redundancy {
         let marked = self.all().into_iter().find(|descriptor| descriptor.output);
         match marked.filter(|_| is_output) {
