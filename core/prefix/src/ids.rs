@@ -365,6 +365,11 @@ impl Withdrawn {
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
     }
 
+    /// Whether a dataset of this number was dropped or deleted.
+    pub fn has_removed(&self, id: u64) -> bool {
+        Self::named(&self.0).iter().any(|(seq, why)| seq.id == id && *why == Withdrawal::Removed)
+    }
+
     /// The datasets that a run has gone back over, in the order of time.
     pub(crate) fn between(tree: &KvTree) -> Vec<Between> {
         let all = tree.get(BETWEEN).into_iter().flat_map(KvTree::iter);

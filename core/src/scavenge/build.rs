@@ -171,17 +171,21 @@ impl<'a> Builder<'a> {
             Some(summary) => Some(summary.dataset),
             None => Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix()),
         };
-        let why = |dataset: &DatasetDescriptor| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint());
-        let Some((dataset, why)) = dataset.and_then(|dataset| why(&dataset).map(|why| (dataset, why))) else {
-            return Ok(None);
+        let Some(dataset) = dataset else {
+            // Its deletion was killed.
+            let folder = self.prefix.dataset_dir(id);
+            let left = format!("dataset {id} was deleted; remove what is left of it, {}", folder.display());
+            return Ok(withdrawn.has_removed(id).then_some(left));
         };
+        let Some(why) = withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()) else { return Ok(None) };
         let what = match why {
             Withdrawal::Removed => "was dropped, deleted or gone back over",
             Withdrawal::Refused => "is one that the application could not restart from",
         };
         let name = String::from_utf8_lossy(&dataset.name);
         Ok(Some(format!(
-            "dataset {id} `{name}' {what}, and stays out of the index; `scr index --build {id}' lists it again"
+            "dataset {id} `{name}' {what}, and stays out of the index; `scr index --build {id}' lists it again if its \
+             files are there"
         )))
     }
 

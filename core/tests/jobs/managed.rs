@@ -681,6 +681,13 @@ fn what_the_command_deletes_stays_away_wherever_it_dies_and_whatever_flush_scr_s
             faulty.stop_at(after);
             let deleted = delete_dataset(&faulty, &prefix, b"ckpt.3");
             let is_whole = index(&world).entry(3).is_some_and(|entry| entry.complete && !entry.superseded);
+            // What is left of it is nothing that could be built.
+            let env = world.env_of(Rank(0)).env();
+            let host = PluginHost::new(&env, None);
+            let builder = Builder::new(&env, &prefix, &host, 0);
+            if index(&world).entry(3).is_none() && builder.datasets().unwrap().contains(&3) {
+                assert!(builder.withdrawn(3).unwrap().is_some(), "after {after} changes");
+            }
             let expected = if is_whole { 3 } else { 2 };
             world.run(|application| application.restart(some)).all_gave(&Some(expected));
             if deleted.is_ok() {
