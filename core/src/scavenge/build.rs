@@ -34,6 +34,8 @@ pub struct Builder<'a> {
     pub(super) trusts_times: bool,
     /// Whether what was saved from a cache takes the place of a copy that failed.
     pub(super) replaces_failed: bool,
+    /// Why the dataset was withdrawn when its building began, if it was: who builds it all the same has asked for it.
+    pub(super) known: Option<Withdrawal>,
 }
 
 /// The fate of a dataset.
@@ -117,7 +119,7 @@ impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
         let (lists_incomplete, trusts_times, replaces_failed) = (true, false, false);
-        Self { env, prefix, plugins, level, lists_incomplete, trusts_times, replaces_failed }
+        Self { env, prefix, plugins, level, lists_incomplete, trusts_times, replaces_failed, known: None }
     }
 
     /// A builder for which files count that have changed since their dataset was complete.
@@ -165,12 +167,10 @@ impl<'a> Builder<'a> {
     /// Its records cannot be read.
     pub fn withdrawn(&self, id: u64) -> Result<Option<String>, BuildError> {
         let (withdrawn, index) = (self.ledger().numbers()?.withdrawn(), self.ledger().index()?);
-        let summary = Summary::read(self.files(), self.prefix, id).ok().flatten();
-        let dataset = match summary {
-            _ if withdrawn == Withdrawn::default() || index.entry(id).is_some() => return Ok(None),
-            Some(summary) => Some(summary.dataset),
-            None => Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix()),
-        };
+        if withdrawn == Withdrawn::default() || index.entry(id).is_some() {
+            return Ok(None);
+        }
+        let dataset = self.known_of(id)?;
         let Some(dataset) = dataset else {
             // Its deletion was killed.
             let folder = self.prefix.dataset_dir(id);
@@ -189,11 +189,49 @@ impl<'a> Builder<'a> {
         )))
     }
 
-    /// Makes a dataset complete, if it can be done, and lists it. One process at a time does so with a dataset.
+    fn known_of(&self, id: u64) -> Result<Option<DatasetDescriptor>, BuildError> {
+        match Summary::read(self.files(), self.prefix, id).ok().flatten() {
+            Some(summary) => Ok(Some(summary.dataset)),
+            None => Ok(Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix())),
+        }
+    }
+
+    fn withdrawal(&self, dataset: &DatasetDescriptor) -> Result<Option<Withdrawal>, PrefixError> {
+        Ok(self.ledger().numbers()?.withdrawn().why(dataset.seq(), dataset.is_only_checkpoint()))
+    }
+
+    /// Expects that nobody has withdrawn a dataset since its building began.
+    pub(super) fn expect_wanted(&self, dataset: &DatasetDescriptor) -> Result<(), BuildError> {
+        let now = self.withdrawal(dataset)?;
+        let is_new = now.is_some() && now != self.known && self.ledger().index()?.entry(dataset.id).is_none();
+        let why = || BuildError::Step("it was dropped or deleted meanwhile".to_owned());
+        (!is_new).then_some(()).ok_or_else(why)
+    }
+
+    /// Makes a dataset complete that somebody asks for, if it can be done, and lists it. One process at a time does so with a
+    /// dataset.
     ///
     /// # Errors
     /// [`BuildError`]; what could be done is done, and may be repeated.
     pub fn build(&self, id: u64) -> Result<Built, BuildError> {
+        // What cannot be read is told below.
+        let dataset = self.known_of(id).ok().flatten();
+        let known = dataset.map(|dataset| self.withdrawal(&dataset)).transpose()?.flatten();
+        Builder { known, ..*self }.build_known(id)
+    }
+
+    /// The same unless it is [withdrawn](Self::withdrawn), or somebody withdraws it meanwhile: then it gives why.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_unless_withdrawn(&self, id: u64) -> Result<Result<Built, String>, BuildError> {
+        match self.withdrawn(id)? {
+            Some(why) => Ok(Err(why)),
+            None => Builder { known: None, ..*self }.build_known(id).map(Ok),
+        }
+    }
+
+    fn build_known(&self, id: u64) -> Result<Built, BuildError> {
         let folder = self.prefix.dataset_dir(id);
         if self.files().status(&folder).is_err() {
             let why = format!(
@@ -339,6 +377,14 @@ impl<'a> Builder<'a> {
         };
         catalog.write_lists(&record.dataset, &lists)?;
         record.write(catalog)?;
+        // Whoever withdraws it from here on finds the record, and takes it back.
+        if let Err(error) = self.expect_wanted(&record.dataset) {
+            catalog.abandon(|other| other.seq() == record.dataset.seq())?;
+            return match error {
+                BuildError::Step(why) => Ok(Outcome::Incomplete { why }),
+                error => Err(error),
+            };
+        }
         let finished = catalog.commit(self.env.local_time()).finish(record);
         if let Some(why) = finished.map_err(|error| BuildError::Step(scr_base::describe(&error)))? {
             return Ok(Outcome::Incomplete { why });

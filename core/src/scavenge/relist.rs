@@ -210,11 +210,12 @@ impl Builder<'_> {
         let time =
             written.map_or_else(|| self.env.clock.now(), |secs| UNIX_EPOCH + Duration::from_secs(secs));
         let (lists, now) = (evidence.lists.by_rank(), scr_base::env::local_time(time));
-        let listed = self.ledger().commit(now).list_in_place(dataset, lists, |_| Ok(()));
+        let listed = self.ledger().commit(now).list_in_place(dataset, lists, |_| self.expect_wanted(dataset));
         match listed {
             Err(BuildError::Prefix(why @ PrefixError::Refused(Refusal::Superseded { .. }))) => {
                 return Ok(Outcome::Incomplete { why: why.to_string() })
             }
+            Err(BuildError::Step(why)) => return Ok(Outcome::Incomplete { why }),
             Err(BuildError::Fs(why @ FsError::Unsynced { .. })) => {
                 return Ok(Outcome::Incomplete { why: why.to_string() })
             }

@@ -911,6 +911,45 @@ fn what_was_dropped_is_built_from_what_the_nodes_have_only_if_it_is_named() {
     assert_eq!(dead.left_out(1), None, "it is listed");
 }
 
+/// The command had said that no run restarts from it, and then the build listed it, with all its files.
+#[test]
+#[ignore = "long"]
+fn what_is_dropped_while_it_is_built_is_not_listed_unless_it_is_named() {
+    for is_deletion in [false, true] {
+        for at in 1.. {
+            let dead = Dead::xor(2, 2);
+            assert!(dead.scavenge().iter().all(Copied::is_whole));
+            let faulty = FaultyFiles::new(RealFiles);
+            faulty.count_all();
+            let (prefix, is_dropped) = (dead.prefix(), Arc::new(AtomicU64::new(0)));
+            let dropped = Arc::clone(&is_dropped);
+            faulty.interrupt_at(at, move || {
+                // It would wait until the builder has given up its lock.
+                let locks = ["index.lock", "finalize.lock"].map(|lock| prefix.scr_file(lock).exists());
+                if locks == [false; 2] {
+                    match is_deletion {
+                        true => drop(scr_ops::delete_dataset(&RealFiles, &prefix, b"ckpt.1").unwrap()),
+                        false => drop(scr_ops::drop_dataset(&RealFiles, &prefix, b"ckpt.1").unwrap()),
+                    }
+                    dropped.store(1, Ordering::Relaxed);
+                }
+            });
+            let env = dead.env(Arc::new(faulty.clone())).env();
+            let host = PluginHost::new(&env, Some(&plugins().display().to_string()));
+            _ = Builder::new(&env, &dead.prefix(), &host, 1).build_unless_withdrawn(1);
+            if !faulty.was_interrupted() {
+                assert!(at > 50, "it was built in {at} operations");
+                break;
+            }
+            let is_listed = dead.index().entry(1).is_some_and(|entry| entry.is_candidate());
+            assert!(
+                is_dropped.load(Ordering::Relaxed) == 0 || !is_listed,
+                "{is_deletion}, interrupted at {at}"
+            );
+        }
+    }
+}
+
 #[test]
 fn what_somebody_has_gone_back_over_is_built_only_if_it_is_named() {
     let mut world = World::new(4, 4).set("SCR_FLUSH", "1");

@@ -120,9 +120,10 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
         }
         Action { build: Some(None), .. } => build(&env, &prefix, args.json, |builder, report| {
             for id in builder.datasets()? {
-                match builder.withdrawn(id)? {
-                    Some(why) => warn(why),
-                    None => report.add(builder.build(id))?,
+                match builder.build_unless_withdrawn(id) {
+                    Ok(Err(why)) => warn(why),
+                    Ok(Ok(built)) => report.add(Ok(built))?,
+                    Err(error) => report.add(Err(error))?,
                 }
             }
             Ok(())

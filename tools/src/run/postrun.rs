@@ -235,10 +235,7 @@ impl Scavenge<'_> {
     fn build(&self, id: u64) -> Result<String> {
         let plugins = environment::plugin_host(self.env);
         let builder = Builder::new(self.env, self.prefix, &plugins, 0);
-        if let Some(why) = builder.withdrawn(id)? {
-            anyhow::bail!("{why}");
-        }
-        let Built { outcome, .. } = builder.build(id)?;
+        let Built { outcome, .. } = builder.build_unless_withdrawn(id)?.map_err(anyhow::Error::msg)?;
         match outcome {
             Outcome::Incomplete { why } => anyhow::bail!("{why}"),
             Outcome::Completed { rebuilt, .. } if !rebuilt.is_empty() => {
