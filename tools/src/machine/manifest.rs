@@ -179,16 +179,12 @@ impl Manifests {
     pub(crate) fn load(env: &Env) -> Result<Self> {
         let site = env.install_dir.as_ref().map(|dir| dir.join("etc/scr"));
         let site = site.as_deref();
-        let resource_managers: BTreeMap<_, ResourceManager> =
-            manifests(RESOURCE_MANAGERS, site, "resource-managers")?;
-        let launchers: BTreeMap<_, Launcher> = manifests(LAUNCHERS, site, "launchers")?;
-        let nameless = resource_managers.iter().find(|(_, found)| found.name.is_empty());
-        let programless = launchers.iter().find(|(_, found)| found.programs.is_empty());
-        let nameless = nameless.map(|(file, _)| (file, "name"));
-        if let Some((file, key)) = nameless.or(programless.map(|(file, _)| (file, "programs"))) {
-            bail!("in {file}.toml: missing field `{key}'");
-        }
-        Ok(Self { resource_managers, launchers })
+        let nameless = |found: &ResourceManager| found.name.is_empty().then_some("name");
+        let programless = |found: &Launcher| found.programs.is_empty().then_some("programs");
+        Ok(Self {
+            resource_managers: manifests(RESOURCE_MANAGERS, site, "resource-managers", nameless)?,
+            launchers: manifests(LAUNCHERS, site, "launchers", programless)?,
+        })
     }
 
     /// The one that is asked for, or else the one that this job runs under, or else `none`.
@@ -233,6 +229,7 @@ fn manifests<T: DeserializeOwned>(
     built_in: &[(&str, &str)],
     site: Option<&Path>,
     kind: &str,
+    lacks: impl Fn(&T) -> Option<&'static str>,
 ) -> Result<BTreeMap<String, T>> {
     let mut all = BTreeMap::new();
     for (name, text) in built_in {
@@ -249,6 +246,9 @@ fn manifests<T: DeserializeOwned>(
         if let (Some(name), Some("toml")) = (name, path.extension().and_then(|end| end.to_str())) {
             let text = read_text(&path).or_cannot("read", &path)?;
             let manifest = toml::from_str(&text).with_context(|| format!("in {}", path.display()))?;
+            if let Some(key) = lacks(&manifest) {
+                bail!("in {}: missing field `{key}'", path.display());
+            }
             all.insert(name, manifest);
         }
     }
