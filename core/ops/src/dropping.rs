@@ -63,19 +63,18 @@ pub(super) fn drop_named<E: From<PrefixError>>(
     prefix: &Prefix,
     name: &[u8],
     after: Option<Seq>,
-    delete: impl FnOnce(&[u64]) -> Result<Vec<String>, E>,
+    mut delete: impl FnMut(&[u64]) -> Result<Vec<String>, E>,
 ) -> Result<Dropped, E> {
     let which = after.map_or(Dropping::Named(name), |seq| Dropping::NamedAfter(name, seq));
     let ledger = LedgerDir { files, prefix };
-    let index = ledger.index()?;
-    let listed: Vec<IndexEntry> = index.entries().into_iter().filter(|entry| which.means(entry)).collect();
+    let listed = ledger.index()?.entries();
+    let listed: Vec<IndexEntry> = listed.into_iter().filter(|entry| which.means(entry)).collect();
     ledger.refuse_held(&listed, 0)?;
     let is_known = |entry: &FlushEntry| entry.name == name && after.is_none_or(|after| entry.seq() > after);
     let mut known = known(files, prefix)?;
     known.retain(is_known);
     let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
-    let (mut found, mut caution, mut notes, mut delete) =
-        (!listed.is_empty(), None, Vec::new(), Some(delete));
+    let (mut found, mut caution, mut notes) = (!listed.is_empty(), None, Vec::new());
     for step in Leave::ORDER {
         match step {
             Leave::Record if seqs.is_empty() && listed.is_empty() => (),
@@ -84,7 +83,7 @@ pub(super) fn drop_named<E: From<PrefixError>>(
             }
             Leave::Index => {
                 let ids: Vec<u64> = listed.iter().map(|entry| entry.id).collect();
-                notes = delete.take().map_or(Ok(notes), |delete| delete(&ids))?;
+                notes = delete(&ids)?;
                 let (is_any_left, warning) = ledger.drop_datasets(which, 0)?;
                 (found, caution) = (found || is_any_left, warning);
             }

@@ -34,8 +34,8 @@ pub struct Builder<'a> {
     pub(super) trusts_times: bool,
     /// Whether what was saved from a cache takes the place of a copy that failed.
     pub(super) replaces_failed: bool,
-    /// Why the dataset was withdrawn when its building began, if it was: who builds it all the same has asked for it.
-    pub(super) known: Option<Withdrawal>,
+    /// Whether nobody has asked for the dataset, and one that is withdrawn stays out of the index.
+    pub(super) unless_withdrawn: bool,
 }
 
 /// The fate of a dataset.
@@ -118,8 +118,17 @@ const TO_SAVE_AGAIN: &str =
 impl<'a> Builder<'a> {
     /// A builder; `level` is `SCR_DEBUG`.
     pub fn new(env: &'a Env, prefix: &'a Prefix, plugins: &'a PluginHost, level: u64) -> Self {
-        let (lists_incomplete, trusts_times, replaces_failed) = (true, false, false);
-        Self { env, prefix, plugins, level, lists_incomplete, trusts_times, replaces_failed, known: None }
+        let (lists_incomplete, trusts_times, replaces_failed, unless_withdrawn) = (true, false, false, false);
+        Self {
+            env,
+            prefix,
+            plugins,
+            level,
+            lists_incomplete,
+            trusts_times,
+            replaces_failed,
+            unless_withdrawn,
+        }
     }
 
     /// A builder for which files count that have changed since their dataset was complete.
@@ -170,7 +179,10 @@ impl<'a> Builder<'a> {
         if withdrawn == Withdrawn::default() || index.entry(id).is_some() {
             return Ok(None);
         }
-        let dataset = self.known_of(id)?;
+        let dataset = match Summary::read(self.files(), self.prefix, id).ok().flatten() {
+            Some(summary) => Some(summary.dataset),
+            None => Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix()),
+        };
         let Some(dataset) = dataset else {
             // Its deletion was killed.
             let folder = self.prefix.dataset_dir(id);
@@ -189,21 +201,27 @@ impl<'a> Builder<'a> {
         )))
     }
 
-    fn known_of(&self, id: u64) -> Result<Option<DatasetDescriptor>, BuildError> {
-        match Summary::read(self.files(), self.prefix, id).ok().flatten() {
-            Some(summary) => Ok(Some(summary.dataset)),
-            None => Ok(Scan::read(self.files(), self.prefix, id)?.map(|scan| scan.any.dataset_in_prefix())),
-        }
-    }
-
     fn withdrawal(&self, dataset: &DatasetDescriptor) -> Result<Option<Withdrawal>, PrefixError> {
         Ok(self.ledger().numbers()?.withdrawn().why(dataset.seq(), dataset.is_only_checkpoint()))
     }
 
+    /// What a build goes by that begins now: who builds a withdrawn dataset all the same has asked for it.
+    pub(super) fn accepted(&self, dataset: &DatasetDescriptor) -> Result<Option<Withdrawal>, PrefixError> {
+        if self.unless_withdrawn {
+            Ok(None)
+        } else {
+            self.withdrawal(dataset)
+        }
+    }
+
     /// Expects that nobody has withdrawn a dataset since its building began.
-    pub(super) fn expect_wanted(&self, dataset: &DatasetDescriptor) -> Result<(), BuildError> {
+    pub(super) fn expect_wanted(
+        &self,
+        dataset: &DatasetDescriptor,
+        accepted: Option<Withdrawal>,
+    ) -> Result<(), BuildError> {
         let now = self.withdrawal(dataset)?;
-        let is_new = now.is_some() && now != self.known && self.ledger().index()?.entry(dataset.id).is_none();
+        let is_new = now.is_some() && now != accepted && self.ledger().index()?.entry(dataset.id).is_none();
         let why = || BuildError::Step("it was dropped or deleted meanwhile".to_owned());
         (!is_new).then_some(()).ok_or_else(why)
     }
@@ -214,24 +232,6 @@ impl<'a> Builder<'a> {
     /// # Errors
     /// [`BuildError`]; what could be done is done, and may be repeated.
     pub fn build(&self, id: u64) -> Result<Built, BuildError> {
-        // What cannot be read is told below.
-        let dataset = self.known_of(id).ok().flatten();
-        let known = dataset.map(|dataset| self.withdrawal(&dataset)).transpose()?.flatten();
-        Builder { known, ..*self }.build_known(id)
-    }
-
-    /// The same unless it is [withdrawn](Self::withdrawn), or somebody withdraws it meanwhile: then it gives why.
-    ///
-    /// # Errors
-    /// As for [`build`](Self::build).
-    pub fn build_unless_withdrawn(&self, id: u64) -> Result<Result<Built, String>, BuildError> {
-        match self.withdrawn(id)? {
-            Some(why) => Ok(Err(why)),
-            None => Builder { known: None, ..*self }.build_known(id).map(Ok),
-        }
-    }
-
-    fn build_known(&self, id: u64) -> Result<Built, BuildError> {
         let folder = self.prefix.dataset_dir(id);
         if self.files().status(&folder).is_err() {
             let why = format!(
@@ -252,6 +252,17 @@ impl<'a> Builder<'a> {
         let mut built = updated.value?;
         built.notes.extend(caution.map(str::to_owned));
         Ok(built)
+    }
+
+    /// The same unless it is [withdrawn](Self::withdrawn), or somebody withdraws it meanwhile: then it gives why.
+    ///
+    /// # Errors
+    /// As for [`build`](Self::build).
+    pub fn build_unless_withdrawn(&self, id: u64) -> Result<Result<Built, String>, BuildError> {
+        match self.withdrawn(id)? {
+            Some(why) => Ok(Err(why)),
+            None => Builder { unless_withdrawn: true, ..*self }.build(id).map(Ok),
+        }
     }
 
     fn build_alone(&self, id: u64) -> Result<Built, BuildError> {
@@ -332,8 +343,9 @@ impl<'a> Builder<'a> {
         let label = format!("dataset {id} `{}'", String::from_utf8_lossy(&name));
         let names = scan.records().flat_map(|record| record.files.iter().map(|file| &file.name));
         self.prefix.expect_all_unlinked(self.files(), self.env.uid, names)?;
+        let accepted = self.accepted(&scan.any.dataset_in_prefix())?;
         let outcome = match (ScavengedRepair { builder: self, scan, label: &label }).run() {
-            Ok(rebuilt) => self.list(scan, &rebuilt)?,
+            Ok(rebuilt) => self.list(scan, &rebuilt, accepted)?,
             Err(error) => {
                 self.list_incomplete(&scan.any.dataset_in_prefix())?;
                 let why = error.why;
@@ -347,7 +359,12 @@ impl<'a> Builder<'a> {
     }
 
     /// Every byte is right: the files get their names, and the dataset counts.
-    fn list(&self, scan: &Scan, rebuilt: &[Rank]) -> Result<Outcome, BuildError> {
+    fn list(
+        &self,
+        scan: &Scan,
+        rebuilt: &[Rank],
+        accepted: Option<Withdrawal>,
+    ) -> Result<Outcome, BuildError> {
         let lists: Vec<Vec<PrefixFile>> = scan
             .records()
             .map(|record| {
@@ -378,7 +395,7 @@ impl<'a> Builder<'a> {
         catalog.write_lists(&record.dataset, &lists)?;
         record.write(catalog)?;
         // Whoever withdraws it from here on finds the record, and takes it back.
-        if let Err(error) = self.expect_wanted(&record.dataset) {
+        if let Err(error) = self.expect_wanted(&record.dataset, accepted) {
             catalog.abandon(|other| other.seq() == record.dataset.seq())?;
             return match error {
                 BuildError::Step(why) => Ok(Outcome::Incomplete { why }),

@@ -12,7 +12,7 @@ use scr_prefix::container::{read_all, totals};
 use scr_prefix::ledger::{self, Refusal};
 use scr_prefix::{
     DatasetDescriptor, FileName, IndexEntry, Overwritten, PrefixError, PrefixFile, Rank2File, Summary,
-    FILE_MODE,
+    Withdrawal, FILE_MODE,
 };
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, UNIX_EPOCH};
@@ -63,9 +63,10 @@ impl Builder<'_> {
         let why = match self.evidence(id, entry) {
             Ok(evidence) => {
                 built.name.clone_from(&evidence.dataset.name);
+                let accepted = self.accepted(&evidence.dataset)?;
                 match self.examine(&evidence, &self.newer_names(&evidence.dataset)?) {
                     Ok(verified) => {
-                        built.outcome = self.list_whole(&evidence, verified)?;
+                        built.outcome = self.list_whole(&evidence, verified, accepted)?;
                         if self.trusts_times && built.outcome.is_complete() {
                             self.renew_summary(id)?;
                         }
@@ -201,7 +202,12 @@ impl Builder<'_> {
         Ok(())
     }
 
-    fn list_whole(&self, evidence: &Evidence, verified: bool) -> Result<Outcome, BuildError> {
+    fn list_whole(
+        &self,
+        evidence: &Evidence,
+        verified: bool,
+        accepted: Option<Withdrawal>,
+    ) -> Result<Outcome, BuildError> {
         let dataset = &evidence.dataset;
         // A summary is written when a flush ends, so its time is that of the flush.
         let status =
@@ -210,7 +216,8 @@ impl Builder<'_> {
         let time =
             written.map_or_else(|| self.env.clock.now(), |secs| UNIX_EPOCH + Duration::from_secs(secs));
         let (lists, now) = (evidence.lists.by_rank(), scr_base::env::local_time(time));
-        let listed = self.ledger().commit(now).list_in_place(dataset, lists, |_| self.expect_wanted(dataset));
+        let expect_wanted = |_: &_| self.expect_wanted(dataset, accepted);
+        let listed = self.ledger().commit(now).list_in_place(dataset, lists, expect_wanted);
         match listed {
             Err(BuildError::Prefix(why @ PrefixError::Refused(Refusal::Superseded { .. }))) => {
                 return Ok(Outcome::Incomplete { why: why.to_string() })
