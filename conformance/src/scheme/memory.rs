@@ -30,8 +30,14 @@ pub(super) enum Borrowing {
 
 impl MemoryFile {
     pub(super) fn new(name: &'static str, content: &[u8], borrowing: Borrowing) -> Self {
-        let (broken, snapshot, mapped) = Default::default();
-        Self { name, content: RwLock::new(content.to_vec()), broken, borrowing, snapshot, mapped }
+        Self {
+            name,
+            content: RwLock::new(content.to_vec()),
+            broken: Mutex::default(),
+            borrowing,
+            snapshot: OnceLock::new(),
+            mapped: Mutex::default(),
+        }
     }
 
     pub(super) fn len(&self) -> u64 {

@@ -143,9 +143,15 @@ impl Watched {
         elapsed: impl Fn() -> Duration + 'static,
         say: impl Fn(&str) + 'static,
     ) -> Self {
-        let (pace, name_of, number, said, call) = Default::default();
-        let (elapsed, say) = (Box::new(elapsed), Box::new(say));
-        let watch = Watch { pace, elapsed, say, name_of, number, said, call };
+        let watch = Watch {
+            pace: Cell::default(),
+            elapsed: Box::new(elapsed),
+            say: Box::new(say),
+            name_of: RefCell::default(),
+            number: Cell::default(),
+            said: Cell::default(),
+            call: RefCell::default(),
+        };
         Self { comm, watch }
     }
 

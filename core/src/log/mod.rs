@@ -118,9 +118,14 @@ impl Log {
 
     /// A log without sinks.
     pub(crate) fn silent(env: &Env, params: &Params, report: &Reporter, prefix: &Prefix) -> Self {
-        let (sinks, events, account) = Default::default();
-        let (clock, report, common) = (env.clock.clone(), report.clone(), common(params, prefix));
-        Self { sinks, events, account, clock, report, common }
+        Self {
+            sinks: RefCell::default(),
+            events: RefCell::default(),
+            account: RefCell::default(),
+            clock: env.clock.clone(),
+            report: report.clone(),
+            common: common(params, prefix),
+        }
     }
 
     /// Adds a sink, or says why it is not there.

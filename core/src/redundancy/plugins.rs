@@ -46,8 +46,12 @@ pub(crate) struct Plugins {
 
 impl Plugins {
     pub(crate) fn new(env: &Env, params: &Params) -> Self {
-        let (schemes, transports, protections) = Default::default();
-        Self { host: PluginHost::configured(env, params), schemes, transports, protections }
+        Self {
+            host: PluginHost::configured(env, params),
+            schemes: RefCell::default(),
+            transports: RefCell::default(),
+            protections: RefCell::default(),
+        }
     }
 
     /// Forgets the plugins that could not be used, so that the next dataset tries again: the cause may have passed, such
