@@ -93,6 +93,7 @@ mod panics;
 mod parts;
 mod passing;
 mod plugin_host;
+mod raced;
 mod recorded;
 mod recovery;
 mod redundancy;

@@ -5,7 +5,7 @@ use super::scavenged::save;
 use super::world::{contents, path_of, plugins, Application, World};
 use scr_base::fs::{OwnedDir, RealFiles};
 use scr_comm::Rank;
-use scr_core::flush::poll_transfers;
+use scr_core::flush::{poll_transfers, PollResult};
 use scr_core::session::OutputFlags;
 use scr_ops::drop_dataset;
 use scr_plugin_api::{CopyJob, CopyState, KvTree, PluginError, Transport};
@@ -17,23 +17,29 @@ use std::path::Path;
 use std::sync::{Arc, Barrier};
 
 const CHECKPOINT: OutputFlags = OutputFlags { checkpoint: true, output: false };
-const BYTES: usize = 3000;
+pub(crate) const BYTES: usize = 3000;
 
-fn world(bypass: &str) -> World {
+pub(crate) fn world(bypass: &str) -> World {
     let world = World::new(2, 2).set("SCR_CACHE_BYPASS", bypass).set("SCR_FLUSH", "1");
     std::fs::create_dir(world.prefix().join("b")).unwrap();
     world
 }
 
-fn file(folder: &str, rank: Rank) -> String {
+pub(crate) fn file(folder: &str, rank: Rank) -> String {
     format!("{folder}/f{rank}")
 }
 
 /// Writes a checkpoint of one file per rank into a folder. Whether it is complete.
-fn write(application: &mut Application, name: &str, folder: &str, step: u64) -> Result<(), String> {
+pub(crate) fn write(
+    application: &mut Application,
+    name: &str,
+    folder: &str,
+    step: u64,
+) -> Result<(), String> {
     let rank = application.rank;
     let session = application.session();
-    session.start_output(Some(name.as_bytes()), CHECKPOINT).unwrap();
+    let started = session.start_output(Some(name.as_bytes()), CHECKPOINT);
+    started.map_err(|error| error.to_string())?;
     let routed = session.route_file(file(folder, rank).as_bytes());
     let written = routed.map(|path| std::fs::write(path_of(&path), contents(step, rank, 0, BYTES)).unwrap());
     let completed = session.complete_output(written.is_ok());
@@ -879,26 +885,32 @@ impl Transport for Arrived {
     }
 }
 
-/// Does what the agent of this rank's node does.
-fn poll_transfers_of(world: &World, rank: Rank) {
+/// Flushes continue without the application from now on, where [`poll_transfers_of`] ends them.
+pub(crate) fn flush_by_agents(world: &mut World) {
+    let folder = world.dir().join("plugins");
+    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::copy(plugins().join("libscr_sync.so"), folder.join("libscr_sync.so")).unwrap();
+    let manifest = std::fs::read_to_string(plugins().join("sync.toml")).unwrap();
+    let manifest = manifest + "\n[capabilities]\nasynchronous = true\nsurvives-job = true\n";
+    std::fs::write(folder.join("sync.toml"), manifest).unwrap();
+    world.put("SCR_PLUGIN_PATH", &format!("{}:{}", folder.display(), plugins().display()));
+    world.put("SCR_FLUSH_TYPE", "SYNC");
+    world.put("SCR_FLUSH_ASYNC", "1");
+}
+
+/// Does what the agent of this rank's node does. `None` if the job has left nothing there.
+pub(crate) fn poll_transfers_of(world: &World, rank: Rank) -> Option<PollResult> {
     let control = world.node(&format!("n{rank}/user1/scr.defjobid"));
-    let control = OwnedDir::at(&RealFiles, &control, rustix::process::getuid().as_raw()).unwrap();
+    let control = OwnedDir::at(&RealFiles, &control, rustix::process::getuid().as_raw()).ok()?;
     let open = |_: &str, _: &KvTree| Ok(Arc::new(Arrived) as Arc<dyn Transport>);
-    let polled = poll_transfers(&world.env_of(rank).env(), &control, &open);
-    assert!(polled.errors.is_empty(), "{polled:?}");
+    Some(poll_transfers(&world.env_of(rank).env(), &control, &open))
 }
 
 /// The agents gave the files of a newer one their names while the application read the older one there.
 #[test]
 fn a_checkpoint_is_not_read_in_the_prefix_directory_while_agents_replace_its_files() {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::copy(plugins().join("libscr_sync.so"), folder.path().join("libscr_sync.so")).unwrap();
-    let manifest = std::fs::read_to_string(plugins().join("sync.toml")).unwrap();
-    let manifest = manifest + "\n[capabilities]\nasynchronous = true\nsurvives-job = true\n";
-    std::fs::write(folder.path().join("sync.toml"), manifest).unwrap();
-    let path = format!("{}:{}", folder.path().display(), plugins().display());
-    let world = world("0").set("SCR_PLUGIN_PATH", &path).set("SCR_FLUSH_TYPE", "SYNC");
-    let world = world.set("SCR_FLUSH_ASYNC", "1").set("SCR_GLOBAL_RESTART", "1").set("SCR_CACHE_SIZE", "3");
+    let mut world = world("0").set("SCR_GLOBAL_RESTART", "1").set("SCR_CACHE_SIZE", "3");
+    flush_by_agents(&mut world);
     let turns = Barrier::new(2);
     let run = world.run(|application| {
         let rank = application.rank;
@@ -908,7 +920,8 @@ fn a_checkpoint_is_not_read_in_the_prefix_directory_while_agents_replace_its_fil
         assert_eq!(application.session().start_restart().unwrap(), name);
         let path = application.session().route_file(file("b", rank).as_bytes()).unwrap();
         turns.wait();
-        poll_transfers_of(&world, rank);
+        let polled = poll_transfers_of(&world, rank).unwrap();
+        assert!(polled.errors.is_empty(), "{polled:?}");
         turns.wait();
         let step = if name == b"one" { 1 } else { 2 };
         assert!(std::fs::read(path_of(&path)).unwrap() == contents(step, rank, 0, BYTES), "other bytes");
