@@ -182,10 +182,10 @@ impl Cache {
     }
 
     /// Entries of datasets that this run cannot use or does not see stay if they are newer than the one to restart from: `scr
-    /// postrun` saves them, or says what is lost. Only what this run completes takes their place. Entries of datasets that only
-    /// another allocation has in cache stay, except a checkpoint that is older than that one in the same run. The newest of the
-    /// entries that were passed over stay, too. One that another number of ranks wrote is not older than what this run restarts
-    /// from. An entry also leaves if a newer dataset has its name in the prefix directory: nobody could save it.
+    /// postrun` saves them, or says what is lost. Only what this run completes takes their place. The newest of the older ones stay,
+    /// too: whoever drops one by its name must find its place, as nodes that are away may have it. One that another number of ranks
+    /// wrote is not older than what this run restarts from. An entry also leaves if a newer dataset has its name in the prefix
+    /// directory: nobody could save it.
     fn write_begun(&self, flush: &mut FlushFile, job: &Job, left: &Left<'_>) {
         let newest = RestartPoint { seq: left.newest, ..job.descriptor_of_job().restart_point() };
         let is_wanted = |entry: &FlushEntry| entry.is_still_wanted(|older| newest.replaces(older));
@@ -195,11 +195,9 @@ impl Cache {
         for entry in flush.entries() {
             let is_passed_over = entry.is_unsaved_before(newest.seq.run);
             let (is_elsewhere, is_gone) = (other_allocation(job, &entry).is_some(), (left.is_gone)(&entry));
-            passed_over += usize::from(is_passed_over && is_elsewhere && !is_gone);
-            let is_left = match is_elsewhere {
-                true => is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER,
-                false => is_wanted(&entry) && !left.is_purged,
-            };
+            passed_over += usize::from(is_passed_over && !is_gone);
+            let is_kept = is_wanted(&entry) || is_passed_over && passed_over <= MOST_PASSED_OVER;
+            let is_left = is_kept && (is_elsewhere || !left.is_purged);
             if self.dataset(entry.id).is_none() && (is_gone || !is_left) {
                 flush.remove_location(entry.id, Location::Cache);
             }
@@ -245,7 +243,7 @@ pub(crate) struct Left<'a> {
     pub(crate) is_other_job: bool,
 }
 
-/// The file remembers this many checkpoints in caches of other allocations that runs have passed over.
+/// The file remembers this many checkpoints in caches that runs do not see and have passed over.
 const MOST_PASSED_OVER: usize = 16;
 
 /// The id of the allocation that has a dataset, if it is another one.

@@ -348,8 +348,12 @@ fn a_checkpoint_that_a_run_does_not_see_is_to_be_saved_until_one_completes_a_new
         let outcome = world.run(|application| application.restart(some));
         outcome.all_gave(&Some(6));
         assert!(!outcome.has_line_with("of an earlier run is in cache only"), "{}", outcome.lines.join("\n"));
-        let file = FlushFile::read(&RealFiles, &Prefix::new(world.prefix())).unwrap();
-        assert!(file.entries().iter().all(|entry| entry.name != b"ckpt.5"), "{:?}", file.entries());
+        // It stays listed, so that who drops it now keeps it from coming back.
+        world.run(|application| application.session().drop_dataset(b"ckpt.5").unwrap());
+        hide(&mut world, by, false);
+        world.put("SCR_CURRENT", "ckpt.5");
+        let outcome = world.run(|application| application.restart(some));
+        assert!(!outcome.ranks.contains(&Some(5)), "{}", outcome.lines.join("\n"));
     }
 }
 

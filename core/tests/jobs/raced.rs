@@ -38,13 +38,14 @@ fn restart(application: &mut Application) -> Result<usize, Error> {
 /// Saves what the nodes have, as from another machine.
 fn postrun(world: &World) {
     let (prefix, uid) = (Prefix::new(world.prefix()), rustix::process::getuid().as_raw());
-    let env = TestEnv::new(Arc::new(RealFiles), world.prefix()).with_host("login").with_user("user1", uid);
+    let env =
+        TestEnv::new(Arc::clone(&world.files), world.prefix()).with_host("login").with_user("user1", uid);
     let host = PluginHost::new(&env.env(), Some(&plugins().display().to_string()));
     for id in (1..=NAMES.len() as u64).rev() {
         for node in ["n0", "n1"] {
             let cache = world.node(node).join("user1/scr.defjobid");
-            let Ok(cache) = OwnedDir::at(&RealFiles, &cache, uid) else { continue };
-            let (files, prefix) = (&RealFiles, &prefix);
+            let Ok(cache) = OwnedDir::at(&*world.files, &cache, uid) else { continue };
+            let (files, prefix) = (&*world.files, &prefix);
             let copier =
                 Copier { files, prefix, uid, node, block_bytes: 4096, width: 1, progress: &|_, _| () };
             // Another process may have been first, or has removed it.
@@ -57,8 +58,14 @@ fn postrun(world: &World) {
 /// Closes what has arrived.
 fn poststage(world: &World) {
     let prefix = Prefix::new(world.prefix());
-    let ended = LedgerDir::new(&RealFiles, &prefix).commit("2026-11-23T00:00:00").end_all(Wish::EndArrived);
-    ended.expect("the flushes can be listed");
+    let ledger = LedgerDir::new(&*world.files, &prefix);
+    // A process that dies cannot even list them.
+    let _ = ledger.commit("2026-11-23T00:00:00").end_all(Wish::EndArrived);
+}
+
+/// The agents of both nodes, one after the other.
+fn agents(world: &World) {
+    (0..2).for_each(|rank| drop(poll_transfers_of(world, Rank(rank))));
 }
 
 fn race(before: impl Fn(&mut World)) {
@@ -129,4 +136,49 @@ fn for_a_flush_by_threads() {
 #[test]
 fn for_a_flush_by_agents() {
     race(flush_by_agents);
+}
+
+/// A job has ended with its last flush in the hands of the agents. Whoever ends it dies at any operation, and the next run has it.
+#[test]
+fn one_who_ends_a_flush_may_die_at_any_step() {
+    let left_by_a_job = || {
+        let mut world = world("0");
+        flush_by_agents(&mut world);
+        world.run(live).all_gave(&NAMES.len());
+        world
+    };
+    let arrived = || {
+        let world = left_by_a_job();
+        poll_transfers_of(&world, Rank(0));
+        world
+    };
+    type Ends = (&'static str, fn(&World));
+    let ends: [Ends; 3] = [("agents", agents), ("poststage", poststage), ("postrun", postrun)];
+    for (who, end) in ends {
+        for prepare in [&left_by_a_job as &dyn Fn() -> World, &arrived] {
+            let counts = FaultyFiles::new(RealFiles);
+            let mut world = prepare();
+            world.files = Arc::new(counts.clone());
+            end(&world);
+            for at in moments(counts.mutations(), 12) {
+                let dies = FaultyFiles::new(RealFiles);
+                dies.stop_at(at);
+                let mut world = prepare();
+                world.files = Arc::new(dies.clone());
+                end(&world);
+                world.files = Arc::new(RealFiles);
+                for _ in 0..2 {
+                    let run = world.try_run(|application| restart(&mut application?));
+                    let story = || format!("{who} stopped at {at}: {}", run.lines.join("\n"));
+                    assert!(
+                        run.ranks.iter().all(|step| matches!(step, Ok(3))),
+                        "{:?} {}",
+                        run.ranks,
+                        story()
+                    );
+                    world.lose("");
+                }
+            }
+        }
+    }
 }
