@@ -67,7 +67,7 @@ pub enum Lies {
 /// | standing | who gives it | how long |
 /// |---|---|---|
 /// | `Chosen` | `SCR_CURRENT`, to the one that is loaded | until the application has written a checkpoint |
-/// | `WentBack` | `SCR_CURRENT` and `SCR_Current`, to all in between | for this run; for the next one while `SCR_CURRENT` is set in the same allocation; for good with `SCR_DROP_AFTER_CURRENT`, by which they leave |
+/// | `WentBack` | `SCR_CURRENT` and `SCR_Current`, to all in between | for this run; for the next one while `SCR_CURRENT` is set in the same allocation; for good with `SCR_DROP_AFTER_CURRENT`, by which they leave. Otherwise the next run takes the newest again that is in cache, and says that the index calls an older one current; of those in the prefix directory alone it takes the current one first |
 /// | `Refused` | the application, `SCR_RESTART_ATTEMPTS`, wrong bytes | for good: it stands in the part and in the ledger |
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Standing {
@@ -76,8 +76,8 @@ pub enum Standing {
     Kept,
     /// The user went back to it, and no checkpoint was written since. Its flush makes it the current one.
     Chosen,
-    /// The user or the application went back to a checkpoint before it. It is flushed only where it is output as well, and does not
-    /// become the current one.
+    /// The user or the application went back to a checkpoint before it. From then on it is flushed only where it is output as well,
+    /// and does not become the current one. What is due when a run begins is flushed before that run goes back.
     WentBack,
     /// The application could not restart from it, or somebody has withdrawn it. That is for good.
     Refused,
@@ -153,7 +153,9 @@ impl Holding {
         self.is_restartable() && is_safe
     }
 
-    /// Whether it has yet to get to the prefix directory, with the files that its ranks have here.
+    /// Whether it has yet to get to the prefix directory, with the files that its ranks have here. If its flush was refused, as a
+    /// newer dataset has its name or a file of it there, output counts as superseded and is not tried again. A checkpoint can be
+    /// restarted from in cache all the same, and stays due.
     pub(crate) fn is_unflushed(&self) -> bool {
         !self.prefix.is_whole() && !self.prefix.is_superseded() && !self.is_of_others
     }
@@ -200,9 +202,11 @@ impl Limit {
         Self { most: count.max(1), keep_newest: true }
     }
 
-    /// Before a new one begins, where `there` are and the store has no room beside them: then nothing stays in any case but output
-    /// that is nowhere else. If a dataset has failed there for want of room, what is due when a run ends is flushed before; if that
-    /// fails, none leaves, and the new dataset may fail. Remains leave before any dataset.
+    /// Before a new one begins, where `there` are and the store is crowded: it has too few free bytes for a dataset a quarter larger
+    /// than the last one, `EVICT=before` is set, or a dataset has failed there for want of room. Otherwise none leaves before the
+    /// new one is complete. Only output that is nowhere else stays in any case, and, where two may stay, the newest that survives
+    /// the loss of a node. After a failure what is due when a run ends is flushed before; if that fails, none leaves, and the new
+    /// dataset may fail. Remains leave before any dataset.
     pub(crate) fn before(count: u64, there: u64) -> Self {
         Self { most: count.min(there).saturating_sub(1), keep_newest: false }
     }
@@ -309,7 +313,8 @@ pub(crate) fn due(all: &[Holding], when: When<'_>) -> Vec<u64> {
 }
 
 /// The checkpoint of another number of ranks that must not be lost with the caches when a run ends: the newest of all, if it is
-/// nowhere else. This run makes it whole in the prefix directory.
+/// nowhere else. This run makes it whole in the prefix directory, unless `SCR_FLUSH` is 0. Without `SCR_RESTART_OTHER_RANKS` it is
+/// none of `all`, and `scr postrun` saves it.
 pub(crate) fn due_of_others(all: &[Holding]) -> Option<Seq> {
     let newest = newest(all, Holding::is_wanted)?;
     (newest.is_of_others && newest.prefix == InPrefix::Missing).then_some(newest.seq)

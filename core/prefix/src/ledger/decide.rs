@@ -15,7 +15,7 @@
 //! | all its bytes have arrived: names, then the entry that counts | `TakeNames`, `Complete`; for one that is whole already `ListWhole` |
 //! | a process ends a flush that it finds: [`ending`](super::ending) says what it asks for | `NameAgain`, `TakeBack`, `Release`, `Confirm` |
 //! | a run reads files where they lie | `Hold`, `Release`; whoever wants the names or the files asks `Facts::is_read` |
-//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`NamedAfter`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave). It lasts until somebody lists the dataset again |
+//! | `SCR_Drop`, `scr index --drop`, `--drop-after` (`NamedAfter`), `SCR_DROP_AFTER_CURRENT` (`CheckpointsAfter`) | `Withdraw` first, then `Drop`: [`Leave`](super::Leave). It lasts until somebody lists the dataset again. While another run reads its files in place, both are refused; one that is withdrawn and still listed counts |
 //! | `SCR_Delete`, `scr index --delete` | `Withdraw`, then `BeginDeletion`, `EndDeletion` |
 //! | `SCR_PREFIX_SIZE`: [`window`](super::window) says which are too many | `BeginDeletion`, `EndDeletion` |
 //! | `SCR_PREFIX_PURGE`: output does not come back from a cache | `Purge`, then as for deletion |

@@ -38,7 +38,8 @@ pub enum Ended {
 pub enum Do {
     /// It looks how far the flush is. A flush `fails` of which a file is damaged, or that comes too late.
     Look { fails: bool },
-    /// It checks every file, and goes through the steps of [`Close`](super::Close) after the mark.
+    /// It checks every file before it takes anything, and goes through the steps of [`Close`](super::Close) after the mark: names are
+    /// taken, files get them, the dataset counts, and marks and record go.
     Close,
     /// No process closes it any more, also where its dataset has taken its names, or only where it has not.
     Revoke { even_if_taken: bool },
@@ -58,7 +59,7 @@ pub enum Found {
     /// It is done.
     Done,
     /// What is stored is itself wrong, or a newer dataset has the names, and how. That another run reads the files of an older one
-    /// may pass, and the flush stays on record.
+    /// may pass: the flush stays on record, and the next run, or the next `scr poststage`, tries again.
     Damage(String),
     /// Its dataset has taken its names.
     Refused,
