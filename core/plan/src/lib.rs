@@ -17,7 +17,7 @@ mod simulate;
 mod stage;
 
 pub use auto::{daly, young, Auto, CacheCosts, Costs, Experience, Kind, Stated};
-pub use gaps::{Belief, Gaps, Random};
+pub use gaps::{Belief, Gaps};
 pub use losses::{partner_survival, survival};
 pub use model::{Level, Machine, Plan, PlanError, Recovery, MOST_LEVELS};
 pub use search::{best_interval, best_plan};

@@ -8,16 +8,11 @@ use super::model::{Machine, Plan};
 /// The best interval with these counts, and the efficiency that it leads to.
 pub fn best_interval(machine: &Machine, counts: &[u32]) -> (f64, f64) {
     // Young's interval for the mean cost is near it. If a job can hardly get on at all, it lies below.
-    let (mut share, mut cost) = (1.0, 0.0);
-    for (at, level) in machine.levels().iter().enumerate() {
-        let more = counts.get(at).map_or(0.0, |&count| f64::from(count) / (f64::from(count) + 1.0));
-        cost += share * more * level.write;
-        share *= 1.0 - more;
-        if at + 1 == machine.levels().len() {
-            cost += share * level.write;
-        }
-    }
-    let young = (2.0 * cost.max(LEAST_COST) / machine.rate()).sqrt();
+    let cost = machine.levels().iter().enumerate().rfold(0.0, |above, (at, level)| {
+        let share = counts.get(at).map_or(1.0, |&count| f64::from(count) / (f64::from(count) + 1.0));
+        share * level.write + (1.0 - share) * above
+    });
+    let young = (2.0 * f64::max(cost, LEAST_COST) / machine.rate()).sqrt();
     near(machine, counts, young, REACH)
 }
 

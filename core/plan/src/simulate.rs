@@ -3,8 +3,9 @@
 //! Failures of each level come after gaps of their own. The simulation goes from failure to failure, and through whole patterns
 //! at once where nothing fails, so that thousands of years take seconds.
 
-use super::gaps::{Gaps, Random};
+use super::gaps::Gaps;
 use super::model::{writes, Level, Machine, Plan, PlanError, Recovery, MOST_LEVELS};
+use fastrand::Rng;
 
 /// The record of a simulated job.
 #[derive(Debug, Clone, PartialEq)]
@@ -83,7 +84,7 @@ struct Job<'a> {
 
 /// The failures of a level.
 struct Source {
-    random: Random,
+    random: Rng,
     scale: f64,
     /// When the next one happens.
     next: f64,
@@ -100,7 +101,7 @@ impl<'a> Job<'a> {
         let waits: f64 = (0..levels.len()).map(|at| (of(at) - of(at + 1)) as f64 * writes[at]).sum();
         let pattern = all as f64 * plan.interval + waits;
         // Each level has numbers of its own, so that a plan does not change what fails when.
-        let mut seeds = Random::new(seed);
+        let mut seeds = Rng::with_seed(seed);
         let source = |level: &Level| {
             let (mut random, scale) = (seeds.fork(), gaps.scale(1.0 / level.rate));
             Source { next: scale * gaps.draw(&mut random), random, scale, count: 0 }
