@@ -5,7 +5,7 @@
 //! ```
 //! A test compares the page with the table.
 
-use scr_config::param::{Scope, TABLE};
+use scr_config::param::{Kind, Scope, TABLE};
 
 #[allow(dead_code, reason = "the tests use the page alone")]
 fn main() {
@@ -16,7 +16,7 @@ fn main() {
 pub(crate) fn page() -> String {
     let mut text = String::from(HEAD);
     for info in TABLE {
-        let (name, kind, help) = (info.name, info.kind.label(), info.help);
+        let (name, kind, help) = (info.name, label(info.kind), info.help);
         let default = info.default.in_words("`");
         let scope = match info.scope {
             Scope::Anywhere => String::new(),
@@ -25,6 +25,23 @@ pub(crate) fn page() -> String {
         push_wrapped(&mut text, &format!("- `{name}` ({kind}; default: {default}{scope}):"), help);
     }
     text
+}
+
+/// A kind of value in a word or two.
+fn label(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "0 or 1",
+        Kind::Count { .. } | Kind::Whole { .. } => "count",
+        Kind::CountOrAuto => "count or AUTO",
+        Kind::Bytes { .. } => "bytes",
+        Kind::Seconds => "seconds",
+        Kind::Number { .. } => "number",
+        Kind::Text | Kind::Part => "text",
+        Kind::Secret => "secret",
+        Kind::Name { .. } => "name",
+        Kind::Path => "path",
+        Kind::Paths => "paths",
+    }
 }
 
 /// Adds a list item, wrapped at 100 columns.

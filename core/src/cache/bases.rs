@@ -20,7 +20,7 @@ pub(crate) fn record(job: &Job) {
     let Some(known) = job.env.record_base.as_deref().filter(|_| job.nodes.leader(rank) == rank) else {
         return;
     };
-    let stores = job.descriptors.stores.iter().filter(|store| store.enabled);
+    let stores = job.descriptors.enabled();
     let bases: BTreeSet<&Path> =
         stores.chain([&job.descriptors.control]).map(|store| store.path.as_path()).collect();
     if bases.iter().all(|base| *base == known) {

@@ -61,7 +61,7 @@ impl StoreInUse {
 /// # Errors
 /// A folder cannot be made, or nodes that are said to share a store do not.
 pub(crate) fn open_all(job: &Job, sharing: &Sharing<'_>) -> Result<Vec<StoreInUse>, Error> {
-    let stores = job.descriptors.stores.iter().filter(|store| store.enabled);
+    let stores = job.descriptors.enabled();
     stores.enumerate().map(|(number, store)| open(job, store, number, sharing)).collect()
 }
 

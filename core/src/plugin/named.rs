@@ -57,7 +57,7 @@ pub fn check_plugins(
     for descriptor in descriptors.redundancy.all() {
         check.scheme_of(descriptor);
     }
-    for store in descriptors.stores.iter().filter(|store| store.enabled) {
+    for store in descriptors.enabled() {
         let mut all = descriptors.redundancy.all().into_iter();
         check.transport_of(store, all.any(|descriptor| !descriptor.bypass && descriptor.store == store.name));
     }

@@ -43,9 +43,9 @@ impl Groups {
                     groups.add(nodes, line, problems);
                 }
                 _ => {
-                    let expected = "a name or a list of nodes, such as node[1-4,7]".to_string();
-                    let (name, found) = (line.name.clone(), line.value.clone());
-                    problems.push(Problem::new(&line.origin, Cause::Malformed { name, found, expected }));
+                    let expected = "a name or a list of nodes, such as node[1-4,7]";
+                    let cause = Cause::malformed(&line.name, &line.value, expected);
+                    problems.push(Problem::new(&line.origin, cause));
                 }
             }
         }

@@ -111,23 +111,14 @@ struct Shape {
 
 /// A name taken apart at its last number.
 fn shape(node: &str) -> (Shape, Option<u64>) {
-    let end = node.rfind(|letter: char| letter.is_ascii_digit()).map_or(0, |at| at + 1);
-    let start = node[..end].rfind(|letter: char| !letter.is_ascii_digit());
-    let start = start.map_or(0, |at| at + node[at..].chars().next().map_or(1, char::len_utf8));
-    let digits = &node[start..end];
+    let up_to_number = node.trim_end_matches(|letter: char| !letter.is_ascii_digit());
+    let before = up_to_number.trim_end_matches(|letter: char| letter.is_ascii_digit());
+    let (digits, after) = (&up_to_number[before.len()..], &node[up_to_number.len()..]);
+    let Ok(number) = digits.parse() else {
+        return (Shape { before: node.to_owned(), after: String::new(), numbered: false, width: 0 }, None);
+    };
     let width = if digits.len() > 1 && digits.starts_with('0') { digits.len() } else { 0 };
-    match digits.parse() {
-        Ok(number) => {
-            let shape = Shape {
-                before: node[..start].to_owned(),
-                after: node[end..].to_owned(),
-                numbered: true,
-                width,
-            };
-            (shape, Some(number))
-        }
-        Err(_) => (Shape { before: node.to_owned(), after: String::new(), numbered: false, width: 0 }, None),
-    }
+    (Shape { before: before.to_owned(), after: after.to_owned(), numbered: true, width }, Some(number))
 }
 
 impl Shape {
@@ -158,25 +149,20 @@ impl Shape {
 
 /// Splits the text at commas and blanks that are not between brackets.
 fn parts(text: &str) -> Result<Vec<&str>, HostlistError> {
-    let broken = || brackets(text);
-    let (mut parts, mut start, mut inside) = (Vec::new(), 0, false);
-    for (at, letter) in text.char_indices() {
-        match letter {
-            '[' if !inside => inside = true,
-            ']' if inside => inside = false,
-            '[' | ']' => return Err(broken()),
-            _ if !inside && (letter == ',' || letter.is_whitespace()) => {
-                parts.push(&text[start..at]);
-                start = at + letter.len_utf8();
-            }
-            _ => (),
+    let (mut inside, mut is_broken) = (false, false);
+    let parts = text.split(|letter: char| match letter {
+        '[' | ']' => {
+            is_broken |= inside == (letter == '[');
+            inside = letter == '[';
+            false
         }
+        _ => !inside && (letter == ',' || letter.is_whitespace()),
+    });
+    let parts = parts.filter(|part| !part.is_empty()).collect();
+    if is_broken || inside {
+        return Err(brackets(text));
     }
-    if inside {
-        return Err(broken());
-    }
-    parts.push(&text[start..]);
-    Ok(parts.into_iter().filter(|part| !part.is_empty()).collect())
+    Ok(parts)
 }
 
 /// All names that one part stands for, at most so many.

@@ -40,7 +40,7 @@ impl Keys<'_> {
         match kind.read(&text, Path::new("/")) {
             Ok(value) => T::from_value(&value).unwrap_or(default),
             Err(rejected) => {
-                self.warn_of(key, Cause::rejected(rejected, self.line.title(key), text));
+                self.warn_of(key, Cause::rejected(rejected, &self.line.title(key), &text));
                 default
             }
         }
@@ -54,7 +54,7 @@ impl Keys<'_> {
         }
         let words: Vec<_> = choices.iter().map(|(word, _)| *word).collect();
         let expected = format!("one of {}", words.join(", "));
-        self.warn_of(key, Cause::Malformed { name: self.line.title(key), found: text, expected });
+        self.warn_of(key, Cause::malformed(&self.line.title(key), &text, &expected));
         default
     }
 

@@ -68,6 +68,11 @@ impl Descriptors {
         self.redundancy.all().iter().all(|descriptor| descriptor.bypass)
     }
 
+    /// The stores that may be used.
+    pub fn enabled(&self) -> impl Iterator<Item = &Store> {
+        self.stores.iter().filter(|store| store.enabled)
+    }
+
     /// The store of this name, or else of this path.
     pub fn store(&self, name: &str) -> Option<&Store> {
         let by_name = self.stores.iter().find(|store| store.name == name);

@@ -291,22 +291,21 @@ impl<'a> Builder<'a> {
 
     fn described(&mut self) -> Vec<Redundancy> {
         let mut list = Vec::new();
-        let mut numbers = Vec::new();
+        let mut numbers: BTreeMap<u32, &Origin> = BTreeMap::new();
         for line in self.params.lines("CKPT") {
             let mut keys = Keys { line, problems: self.problems };
             let Ok(index) = line.value.parse::<u32>() else {
-                let expected = "a number from 0".to_string();
-                keys.warn(Cause::Malformed { name: "CKPT".to_string(), found: line.value.clone(), expected });
+                keys.warn(Cause::malformed("CKPT", &line.value, "a number from 0"));
                 continue;
             };
-            if numbers.contains(&index) {
-                keys.warn_twice(&format!("CKPT={index}"), &line.origin);
+            if let Some(first) = numbers.get(&index) {
+                keys.warn_twice(&format!("CKPT={index}"), first);
                 continue;
             }
-            numbers.push(index);
+            numbers.insert(index, &line.origin);
             list.extend(self.one(index, line));
         }
-        self.check_numbers(numbers);
+        self.check_numbers(numbers.into_keys().collect());
         list
     }
 
@@ -381,8 +380,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The numbers have to be 0, 1, 2 and so on; in which order the lines stand does not matter.
-    fn check_numbers(&mut self, mut numbers: Vec<u32>) {
-        numbers.sort_unstable();
+    fn check_numbers(&mut self, numbers: Vec<u32>) {
         if (0..).zip(&numbers).all(|(expected, found)| expected == *found) {
             return;
         }
@@ -448,8 +446,7 @@ fn scheme(keys: &mut Keys<'_>) -> String {
         keys.warn_of("TYPE", cause);
     }
     if scheme == param::FROM_LINES {
-        let expected = "the name of a scheme".to_string();
-        keys.warn_of("TYPE", Cause::Malformed { name: title, found: scheme, expected });
+        keys.warn_of("TYPE", Cause::malformed(&title, &scheme, "the name of a scheme"));
         return default;
     }
     scheme

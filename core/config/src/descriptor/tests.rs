@@ -293,7 +293,7 @@ const BROKEN: &[(&str, u32, &str, bool)] = &[
     ("SCR_COPY_TYPE=FILE\nCKPT=0\nCKPT=2 INTERVAL=2", 2, "numbered 0, 2 and not from 0", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=1", 2, "numbered 1 and not from 0", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0\nCKPT=one", 3, "CKPT holds `one', which is not a number from 0", true),
-    ("SCR_COPY_TYPE=FILE\nCKPT=0\nCKPT=00", 3, "CKPT=0 is described a second time", true),
+    ("SCR_COPY_TYPE=FILE\nCKPT=0\nCKPT=00", 3, "CKPT=0 is described a second time, after /pfs/run1/.scrconf:2", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR\nCKPT=0 GROUP=RACK", 3, "CKPT=0 GROUP names the group RACK", false),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR\nCKPT=0 SET_SIZE=none", 3, "CKPT=0 SET_SIZE holds `none'", true),
     ("SCR_COPY_TYPE=FILE\nCKPT=0 GROUP=RACK", 2, "CKPT=0 GROUP names the group RACK", false),

@@ -233,8 +233,7 @@ fn check(setting: &Setting) -> Result<(), Cause> {
     }
     let is_name = |key: &str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
     if let Some(pair) = setting.items.iter().find(|pair| !is_name(&pair.key)) {
-        let expected = "a name of letters, digits and _".to_string();
-        return Err(Cause::Malformed { name: setting.name.clone(), found: pair.key.clone(), expected });
+        return Err(Cause::malformed(&setting.name, &pair.key, "a name of letters, digits and _"));
     }
     let Some(info) = find(&setting.name) else { return Ok(()) };
     if info.scope == Scope::SystemFile {

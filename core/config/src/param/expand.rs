@@ -22,23 +22,21 @@ fn expand(env: &Env, text: &str) -> (String, Vec<String>) {
     let mut rest = text;
     while let Some(dollar) = rest.find('$') {
         let (before, after) = rest.split_at(dollar);
-        if let Some(plain) = before.strip_suffix('\\') {
-            expanded.push_str(plain);
-            expanded.push('$');
-            rest = &after[1..];
-            continue;
+        match (before.strip_suffix('\\'), variable(after)) {
+            (None, Some((name, tail))) => {
+                expanded.push_str(before);
+                match value_of(env, name) {
+                    Some(value) => expanded.push_str(value),
+                    None => missing.push(name.to_string()),
+                }
+                rest = tail;
+            }
+            (plain, _) => {
+                expanded.push_str(plain.unwrap_or(before));
+                expanded.push('$');
+                rest = &after[1..];
+            }
         }
-        expanded.push_str(before);
-        let Some((name, tail)) = variable(after) else {
-            expanded.push('$');
-            rest = &after[1..];
-            continue;
-        };
-        match value_of(env, name) {
-            Some(value) => expanded.push_str(value),
-            None => missing.push(name.to_string()),
-        }
-        rest = tail;
     }
     expanded.push_str(rest);
     (expanded, missing)

@@ -179,18 +179,17 @@ pub(crate) fn parse(
     for (number, line) in (1..).zip(bytes.split(|&byte| byte == b'\n')) {
         let origin = origin(FileLine { file: Arc::clone(&file), line: number });
         let mut found = Vec::new();
-        let setting = setting(line, &origin, &mut found).filter(|setting| {
+        let checked = setting(line, &origin, &mut found).and_then(|setting| {
             // A value that cannot be read takes the place of none that can.
-            let is_second = settings.get(&setting.name, "").is_some();
-            let wrong = if is_second { readable(setting).err() } else { None };
-            let is_taken = wrong.is_none();
-            found.extend(wrong);
-            is_taken
+            let second = setting.iter().filter(|setting| settings.get(&setting.name, "").is_some());
+            second.map(readable).collect::<Result<(), _>>().map(|()| setting)
         });
-        if let Some(setting) = setting {
-            for (name, earlier) in settings.add(setting) {
-                found.extend(duplicate(&name, &earlier));
+        match checked {
+            Ok(setting) => {
+                let changed = setting.into_iter().flat_map(|setting| settings.add(setting));
+                found.extend(changed.filter_map(|(name, earlier)| duplicate(&name, &earlier)));
             }
+            Err(cause) => found.push(cause),
         }
         let room = most.saturating_sub(problems.len());
         problems.extend(found.into_iter().take(room).map(|cause| Problem::new(&origin, cause)));
@@ -198,37 +197,26 @@ pub(crate) fn parse(
     settings
 }
 
-/// The setting of a line, if it has one.
-fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
-    if let Err(cause) = limited(line) {
-        problems.push(cause);
-        return None;
-    }
+/// The setting of a line, if it has one. What is wrong with a part of it is added to the `problems`.
+fn setting(line: &[u8], origin: &Origin, problems: &mut Vec<Cause>) -> Result<Option<Setting>, Cause> {
+    limited(line)?;
     let text = String::from_utf8_lossy(line);
     let text = line::without_comment(text.strip_suffix('\r').unwrap_or(&text)).trim();
     if text.is_empty() {
-        return None;
+        return Ok(None);
     }
     if !is_text(text) {
         let name = name_of(text);
-        problems.push(find(&name).map_or(Cause::NotText, |_| Cause::ValueNotText { name }));
-        return None;
+        return Err(find(&name).map_or(Cause::NotText, |_| Cause::ValueNotText { name }));
     }
-    let words = match line::words(text) {
-        Ok(words) => words,
-        Err(fault) => {
-            problems.push(fault);
-            return None;
-        }
-    };
-    from_words(words, origin, problems)
+    from_words(line::words(text)?, origin, problems).map(Some)
 }
 
 /// Whether the value of a parameter makes sense, as far as can be seen before variables are replaced.
 pub(super) fn readable(setting: &Setting) -> Result<(), Cause> {
     let Some(info) = find(&setting.name).filter(|_| !setting.value.contains('$')) else { return Ok(()) };
     let read = info.kind.read(&setting.value, Path::new("/"));
-    read.map(drop).map_err(|rejected| Cause::rejected(rejected, setting.name.clone(), setting.value.clone()))
+    read.map(drop).map_err(|rejected| Cause::rejected(rejected, &setting.name, &setting.value))
 }
 
 /// Refuses a line that is longer than any line needs to be.
@@ -253,34 +241,29 @@ pub(crate) fn is_text(text: &str) -> bool {
     !text.contains(|c: char| c == char::REPLACEMENT_CHARACTER || (c.is_control() && c != '\t'))
 }
 
-fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Option<Setting> {
+fn from_words(words: Words, origin: &Origin, problems: &mut Vec<Cause>) -> Result<Setting, Cause> {
     let mut pairs = words.pairs.into_iter();
     let Some(first) = pairs.next() else {
-        problems.push(Cause::NoEquals { text: words.rest.unwrap_or_default() });
-        return None;
+        return Err(Cause::NoEquals { text: words.rest.unwrap_or_default() });
     };
     if let Some(cause) = unknown(&first.key) {
-        problems.push(cause);
-        return None;
+        return Err(cause);
     }
     if first.value.is_empty() {
-        problems.push(Cause::Empty { name: first.key });
-        return None;
+        return Err(Cause::Empty { name: first.key });
     }
     let mut setting = Setting::new(&first.key, &first.value, origin.clone());
     if setting.is_descriptor() {
         problems.extend(words.rest.map(|text| Cause::NoEquals { text }));
         take_items(&mut setting, pairs, problems);
-    } else {
-        let rest: Vec<_> =
-            pairs.map(|pair| format!("{}={}", pair.key, pair.value)).chain(words.rest).collect();
-        if !rest.is_empty() {
-            problems.push(Cause::AfterValue { name: first.key, rest: rest.join(" ") });
-            // The user may have meant another value than its first word.
-            return None;
-        }
+        return Ok(setting);
     }
-    Some(setting)
+    let rest: Vec<_> = pairs.map(|pair| format!("{}={}", pair.key, pair.value)).chain(words.rest).collect();
+    match rest.is_empty() {
+        true => Ok(setting),
+        // The user may have meant another value than its first word.
+        false => Err(Cause::AfterValue { name: first.key, rest: rest.join(" ") }),
+    }
 }
 
 /// That something was set before in the same file.

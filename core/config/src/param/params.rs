@@ -9,7 +9,7 @@ use super::file::{Setting, CKPT, DESCRIPTORS};
 use super::line::Pair;
 use super::origin::{FileLine, Origin};
 use super::problem::Problem;
-use super::resolve::{resolve_one, undefined, Locks, Parameter};
+use super::resolve::{undefined, Locks, Parameter, Resolver};
 use super::settings::Settings;
 use super::table::{self, Param, PREFIX, TABLE};
 use super::value::{FromValue, Value};
@@ -49,13 +49,14 @@ impl Params {
             by_name.entry(&setting.name).or_default().push(setting);
         }
         let of = |name: &str| by_name.get(name).map_or(&[][..], Vec::as_slice);
+        let mut resolver = Resolver { env, locks, problems };
         let values = TABLE.iter().map(|info| match info.name == PREFIX.info().name {
-            true => settings.prefix.clone(),
-            false => resolve_one(info, of(info.name), &locks, env, &mut problems),
+            true => settings.prefix_parameter(),
+            false => resolver.parameter(info, of(info.name)),
         });
         let values = with_transport(values.collect());
-        let lines = DESCRIPTORS.iter().flat_map(|name| lines(name, of(name), &locks, env, &mut problems));
-        let lines = lines.collect();
+        let lines = DESCRIPTORS.iter().flat_map(|name| lines(name, of(name), &mut resolver)).collect();
+        let Resolver { locks, mut problems, .. } = resolver;
         let params = Self { values, lines, locks };
         problems.extend(contradictions(&params));
         (params, problems)
@@ -115,14 +116,8 @@ const ASYNCHRONOUS: &str = "PTHREAD";
 
 /// The descriptor lines of a name that count. CKPT lines belong together, so they come from one source; of the STORE
 /// and GROUPS lines, the first source that describes a store or a host counts for it.
-fn lines(
-    name: &str,
-    settings: &[&Setting],
-    locks: &Locks,
-    env: &Env,
-    problems: &mut Vec<Problem>,
-) -> Vec<Line> {
-    let allowed: Vec<_> = settings.iter().copied().filter(|s| locks.allow(s, problems)).collect();
+fn lines(name: &str, settings: &[&Setting], resolver: &mut Resolver<'_>) -> Vec<Line> {
+    let allowed: Vec<_> = settings.iter().copied().filter(|setting| resolver.allows(setting)).collect();
     let mut sources = BTreeMap::new();
     let counts = |setting: &&Setting| {
         let source = discriminant(&setting.origin);
@@ -133,8 +128,8 @@ fn lines(
         };
         *sources.entry(described.to_owned()).or_insert(source) == source
     };
-    let counting: Vec<_> = allowed.into_iter().filter(counts).collect();
-    counting.into_iter().map(|setting| Line::of(setting, env, problems)).collect()
+    let counting = allowed.into_iter().filter(counts);
+    counting.map(|setting| Line::of(setting, resolver.env, &mut resolver.problems)).collect()
 }
 
 impl Line {

@@ -64,27 +64,15 @@ impl From<Problem> for ConfigError {
 /// The kind of a problem. The texts end with the consequence, or with a remedy.
 #[derive(Debug, Clone, PartialEq, Error)]
 pub enum Cause {
-    /// The value does not read as what it should be.
-    #[error("{name} holds `{}', which is not {expected}; it is ignored", quote(found))]
-    Malformed {
+    /// The value cannot be used.
+    #[error("{name} holds {}; it is ignored", in_words(why, found))]
+    Rejected {
         /// The parameter or key.
         name: String,
         /// The value that it holds.
         found: String,
-        /// The values that it may hold.
-        expected: String,
-    },
-    /// The value is too small or too large.
-    #[error("{name} holds {}, which is not {}; it is ignored", quote(found), range(found, least, most))]
-    OutOfRange {
-        /// The parameter or key.
-        name: String,
-        /// The value that it holds.
-        found: String,
-        /// Smallest allowed.
-        least: String,
-        /// Largest allowed.
-        most: String,
+        /// What it should be.
+        why: Rejected,
     },
     /// There is a name but no value.
     #[error("{} has no value and counts as not set; remove the line or give a value", quote(name))]
@@ -162,8 +150,7 @@ impl Cause {
     /// The parameter or key whose value is ignored.
     pub fn ignored(&self) -> Option<&str> {
         match self {
-            Cause::Malformed { name, .. }
-            | Cause::OutOfRange { name, .. }
+            Cause::Rejected { name, .. }
             | Cause::ValueNotText { name }
             | Cause::AfterValue { name, .. }
             | Cause::Unterminated { name, .. } => Some(name),
@@ -172,10 +159,22 @@ impl Cause {
     }
 
     /// The text `found` was rejected as the value of the parameter or key `name`.
-    pub(crate) fn rejected(rejected: Rejected, name: String, found: String) -> Self {
-        match rejected {
-            Rejected::Malformed(expected) => Cause::Malformed { name, found, expected },
-            Rejected::OutOfRange { least, most } => Cause::OutOfRange { name, found, least, most },
+    pub(crate) fn rejected(why: Rejected, name: &str, found: &str) -> Self {
+        Self::Rejected { name: name.to_owned(), found: found.to_owned(), why }
+    }
+
+    /// The same of a text that cannot be parsed as what is `expected`.
+    pub(crate) fn malformed(name: &str, found: &str, expected: &str) -> Self {
+        Self::rejected(Rejected::Malformed(expected.to_owned()), name, found)
+    }
+}
+
+/// The value that was found, and what it is not.
+fn in_words(why: &Rejected, found: &str) -> String {
+    match why {
+        Rejected::Malformed(expected) => format!("`{}', which is not {expected}", quote(found)),
+        Rejected::OutOfRange { least, most } => {
+            format!("{}, which is not {}", quote(found), range(found, least, most))
         }
     }
 }

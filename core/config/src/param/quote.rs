@@ -35,16 +35,14 @@ pub(super) fn range(found: &str, least: &str, most: &str) -> String {
 
 /// The text before a secret: up to the name of a parameter that holds one, or a name that may stand for it.
 fn before_secret(text: &str) -> Option<&str> {
-    let is_end = |c: char| c.is_whitespace() || "=:".contains(c);
     let mut start = 0;
-    while let Some(length) = text.get(start..)?.find(is_end) {
-        let end = start + length;
-        if is_secret(text.get(start..end)?) {
-            return text.get(..end);
-        }
-        start = end + text.get(end..)?.chars().next()?.len_utf8();
-    }
-    None
+    let ends = text.match_indices(|c: char| c.is_whitespace() || "=:".contains(c));
+    let mut words = ends.map(|(end, mark)| {
+        let word = (end, &text[start..end]);
+        start = end + mark.len();
+        word
+    });
+    words.find(|(_, word)| is_secret(word)).map(|(end, _)| &text[..end])
 }
 
 /// Whether a name, even mistyped, is that of a parameter with a secret value.

@@ -8,7 +8,7 @@ use super::origin::{FileLine, Origin};
 use super::problem::{Cause, Problem};
 use super::quote::of_value;
 use super::safe::counts;
-use super::table::{self, DefaultValue, Info, Scope};
+use super::table::{self, DefaultValue, Info};
 use super::value::{normalise, Kind, Value};
 use scr_base::env::Env;
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,103 +102,110 @@ impl Locks {
     pub(super) fn by(&self, name: &str) -> Option<&FileLine> {
         self.0.get(name)
     }
+}
+
+/// Makes values of settings, with the variables of this rank.
+pub(super) struct Resolver<'a> {
+    pub(super) env: &'a Env,
+    pub(super) locks: Locks,
+    pub(super) problems: Vec<Problem>,
+}
+
+impl Resolver<'_> {
+    fn report(&mut self, origin: &Origin, cause: impl Into<Cause>) {
+        self.problems.push(Problem::new(origin, cause));
+    }
+
+    /// A parameter on this rank. `settings` are those of it, the first one that is usable counts.
+    pub(super) fn parameter(&mut self, info: &'static Info, settings: &[&Setting]) -> Parameter {
+        let own = self.env.variable(info.name).filter(|_| !info.scope.is_shared() && counts(info, self.env));
+        let own = own.filter(|value| {
+            if !is_text(value) {
+                self.report(&Origin::Environment, Cause::ValueNotText { name: info.name.to_string() });
+            }
+            is_text(value)
+        });
+        let own = own.map(|value| Setting::new(info.name, value, Origin::Environment));
+        let (mut found, mut shared) = (None, None);
+        for setting in own.iter().chain(settings.iter().copied()) {
+            let is_own = own.as_ref().is_some_and(|own| std::ptr::eq(own, setting));
+            // The variable of rank 0, where this rank has its own; rank 0 reports what is wrong with it.
+            let is_replaced = own.is_some() && !is_own && setting.origin == Origin::Environment;
+            let before = self.problems.len();
+            let usable = self.usable(info, setting);
+            if is_replaced {
+                self.problems.truncate(before);
+            }
+            let Some((value, text)) = usable else { continue };
+            if !is_own && shared.is_none() {
+                shared = Some(setting.value.clone());
+            }
+            if !is_replaced && found.is_none() {
+                found = Some((value, text, setting.origin.clone()));
+            }
+        }
+        let mut parameter = Parameter::by_default(info, self.env);
+        parameter.shared = shared.or(parameter.shared);
+        if let Some((value, text, origin)) = found {
+            parameter = Parameter { value, text: Some(text), origin, ..parameter };
+        }
+        parameter
+    }
+
+    /// The value and the text of a setting, where it is allowed and its value can be used.
+    fn usable(&mut self, info: &Info, setting: &Setting) -> Option<(Value, String)> {
+        if !self.allows(setting) {
+            return None;
+        }
+        // Rank 0 has expanded what is the same on all ranks.
+        let text = match setting.origin {
+            _ if info.scope.is_shared() => setting.value.clone(),
+            Origin::Default => setting.value.clone(),
+            _ => expanded(info, setting, self.env, &mut self.problems)?,
+        };
+        let name = info.name;
+        let (value, cause) = match info.kind.read(&text, &self.env.current_dir) {
+            Ok(_) if text.is_empty() => (None, Some(Cause::Empty { name: name.to_string() })),
+            Ok(Value::Text(scheme)) if name == table::COPY_TYPE.info().name => {
+                let (scheme, renamed) = scheme_name(name, scheme);
+                (Some(Value::Text(scheme)), renamed)
+            }
+            Ok(value) => (Some(value), None),
+            Err(rejected) => (None, Some(Cause::rejected(rejected, name, &text))),
+        };
+        cause.into_iter().for_each(|cause| self.report(&setting.origin, cause));
+        Some((value?, text))
+    }
 
     /// Whether a setting counts; reports one that does not.
-    pub(super) fn allow(&self, setting: &Setting, problems: &mut Vec<Problem>) -> bool {
-        let Some(by) = self.by(&setting.name) else { return true };
+    pub(super) fn allows(&mut self, setting: &Setting) -> bool {
+        let Some(by) = self.locks.by(&setting.name) else { return true };
         if matches!(setting.origin, Origin::SystemFile(_) | Origin::Build | Origin::Default) {
             return true;
         }
         let name = &setting.name;
         let cause =
             format!("{name} is set by the site and cannot be changed (locked by {by}); it is ignored");
-        problems.push(Problem::new(&setting.origin, cause));
+        self.report(&setting.origin, cause);
         false
     }
 }
 
-/// A parameter on this rank. `settings` are those of it, the first one that is usable counts.
-pub(super) fn resolve_one(
-    info: &'static Info,
-    settings: &[&Setting],
-    locks: &Locks,
-    env: &Env,
-    problems: &mut Vec<Problem>,
-) -> Parameter {
-    let own = match info.scope {
-        Scope::Node | Scope::Rank => env.variable(info.name).filter(|_| counts(info, env)),
-        Scope::Anywhere | Scope::OutsideFiles | Scope::SystemFile => None,
-    };
-    let own = own.filter(|value| {
-        let cause = Cause::ValueNotText { name: info.name.to_string() };
-        is_text(value) || {
-            problems.push(Problem::new(&Origin::Environment, cause));
-            false
-        }
-    });
-    let own = own.map(|value| Setting::new(info.name, value, Origin::Environment));
-    let (mut found, mut shared) = (None, None);
-    for setting in own.iter().chain(settings.iter().copied()) {
-        let is_own = own.as_ref().is_some_and(|own| std::ptr::eq(own, setting));
-        // The variable of rank 0, where this rank has its own.
-        let is_replaced = own.is_some() && !is_own && setting.origin == Origin::Environment;
-        let mut of_rank_0 = Vec::new();
-        let problems = if is_replaced { &mut of_rank_0 } else { &mut *problems };
-        let Some((value, text)) = usable(info, setting, locks, env, problems) else { continue };
-        if !is_own && shared.is_none() {
-            shared = Some(setting.value.clone());
-        }
-        if !is_replaced && found.is_none() {
-            found = Some((value, text, setting.origin.clone()));
-        }
-    }
-    let mut parameter = Parameter::by_default(info, env);
-    parameter.shared = shared.or(parameter.shared);
-    if let Some((value, text, origin)) = found {
-        parameter = Parameter { value, text: Some(text), origin, ..parameter };
-    }
-    parameter
-}
-
-/// The value and the text of a setting, where it is allowed and its value can be used.
-fn usable(
+/// The value of a setting with its variables replaced. Reports those that are not set; `None` where nothing is left of it.
+pub(super) fn expanded(
     info: &Info,
     setting: &Setting,
-    locks: &Locks,
     env: &Env,
     problems: &mut Vec<Problem>,
-) -> Option<(Value, String)> {
-    if !locks.allow(setting, problems) {
-        return None;
-    }
-    // Rank 0 has expanded what is the same on all ranks.
-    let (text, missing) = match setting.origin {
-        _ if info.scope.is_shared() => (setting.value.clone(), Vec::new()),
-        Origin::Default => (setting.value.clone(), Vec::new()),
-        _ => expand_as(env, info.kind, &setting.value),
-    };
-    if let Some(problem) = nothing_left(info.name, &text, &missing, &setting.origin) {
-        problems.push(problem);
+) -> Option<String> {
+    let (text, missing) = expand_as(env, info.kind, &setting.value);
+    if let Some(variable) = missing.first().filter(|_| text.is_empty()).cloned() {
+        let cause = Cause::NothingLeft { name: info.name.to_string(), variable };
+        problems.push(Problem::new(&setting.origin, cause));
         return None;
     }
     problems.extend(undefined(info.name, missing, &setting.origin));
-    let (value, cause) = match info.kind.read(&text, &env.current_dir) {
-        Ok(_) if text.is_empty() => (None, Some(Cause::Empty { name: info.name.to_string() })),
-        Ok(Value::Text(scheme)) if info.name == table::COPY_TYPE.info().name => {
-            let (scheme, renamed) = scheme_name(info.name, scheme);
-            (Some(Value::Text(scheme)), renamed)
-        }
-        Ok(value) => (Some(value), None),
-        Err(rejected) => (None, Some(Cause::rejected(rejected, info.name.to_string(), text.clone()))),
-    };
-    problems.extend(cause.map(|cause| Problem::new(&setting.origin, cause)));
-    Some((value?, text))
-}
-
-/// The problem of a value of which nothing is left once its variables are replaced, as they are not set.
-pub(super) fn nothing_left(name: &str, text: &str, missing: &[String], origin: &Origin) -> Option<Problem> {
-    let variable = missing.first().filter(|_| text.is_empty())?.clone();
-    Some(Problem::new(origin, Cause::NothingLeft { name: name.to_string(), variable }))
+    Some(text)
 }
 
 /// The variables that a value names and that are not set, as problems.

@@ -7,7 +7,7 @@
 
 use super::file::{Setting, Source, CKPT, STORE};
 use super::origin::Origin;
-use super::problem::Problem;
+use super::problem::{Cause, Problem};
 use super::quote::quote;
 use super::table::{self, find, Info};
 use super::value::Kind;
@@ -26,19 +26,16 @@ pub(super) fn counts(info: &Info, env: &Env) -> bool {
     !(env.is_privileged && names_place(info))
 }
 
-/// Reports a variable that does not count.
-pub(super) fn refused_variable(info: &Info, env: &Env) -> Option<Problem> {
+/// The problem of a variable that does not count.
+pub(super) fn refused_variable(info: &Info) -> Cause {
     let why = "this program has more rights than the user who started it, so the environment is not trusted";
-    (!counts(info, env)).then(|| untrusted(&Origin::Environment, info.name, why))
+    untrusted(info.name, why)
 }
 
 /// That somebody else could have made a setting, which names a program, a library or a directory.
-fn untrusted(origin: &Origin, name: &str, why: &str) -> Problem {
+fn untrusted(name: &str, why: &str) -> Cause {
     let name = quote(name);
-    Problem::new(
-        origin,
-        format!("{name} can make scr use files of somebody else and does not count here: {why}"),
-    )
+    format!("{name} can make scr use files of somebody else and does not count here: {why}").into()
 }
 
 /// The prefix directories of other users that are trusted, with all below them.
@@ -72,7 +69,7 @@ impl SafePrefixes {
             false => format!("{what}, and this program has more rights than the user who started it"),
         };
         let mut refuse = |origin: &Origin, name: String| {
-            problems.push(untrusted(origin, &name, &why));
+            problems.push(Problem::new(origin, untrusted(&name, &why)));
             false
         };
         source.retain(|setting| {

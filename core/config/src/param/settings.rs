@@ -7,9 +7,9 @@
 use super::app::AppConfig;
 use super::expand::expand_as;
 use super::file::{is_text, load, unknown, Setting, Source};
-use super::origin::{FileLine, Origin};
+use super::origin::{as_os_str, FileLine, Origin};
 use super::problem::{Cause, Problem};
-use super::resolve::{nothing_left, resolve_one, undefined, Locks, Parameter};
+use super::resolve::{expanded, Locks, Parameter, Resolver};
 use super::safe::{counts, refused_variable, SafePrefixes};
 use super::table::{self, find, DefaultValue, Scope, FOREIGN, TABLE};
 use super::value::{normalise, Value};
@@ -18,18 +18,27 @@ use scr_base::env::{Env, Trusted};
 use scr_base::fs::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 /// The settings of a run, the same on all ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(into = "Sent", from = "Sent")]
 pub struct Settings {
-    /// The one parameter that rank 0 resolves for all: the user file lies in this directory.
-    pub(super) prefix: Parameter,
+    prefix: FoundPrefix,
     /// The first one of a name counts.
     settings: Vec<Setting>,
+    /// They are not sent to other ranks.
+    #[serde(skip)]
     problems: Vec<Problem>,
+}
+
+/// The one parameter that rank 0 resolves for all: the user file lies in this directory.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct FoundPrefix {
+    /// It need not be UTF-8.
+    #[serde(with = "as_os_str")]
+    dir: PathBuf,
+    text: Option<String>,
+    origin: Origin,
 }
 
 impl Settings {
@@ -37,9 +46,9 @@ impl Settings {
     ///
     /// Never fails: [`problems`](Self::problems) has what is wrong, and the next source counts.
     pub fn load(env: &Env, app: &AppConfig) -> Self {
-        let mut problems = Vec::new();
-        let system = system_settings(env, &mut problems);
-        Self::of_sources(env, app, None, system, problems)
+        let mut reader = Reader::new(env);
+        let system = reader.system_settings();
+        reader.read(app, None, system)
     }
 
     /// The settings of a job that starts here, with those that its application made in the last run. For commands.
@@ -55,68 +64,41 @@ impl Settings {
         let mut env = env.clone();
         let counts = [table::NODE_NAME.info().name, table::PLUGIN_PATH.info().name];
         env.variables.retain(|name, _| !name.starts_with("SCR_") || counts.contains(&name.as_str()));
-        let mut problems = Vec::new();
+        let mut reader = Reader::new(&env);
         let origin: fn(FileLine) -> Origin = match whose {
             FileOf::User => Origin::UserFile,
             FileOf::Site => Origin::SystemFile,
         };
-        let whole = origin(FileLine { file: file.into(), line: 0 });
-        let found = load_existing(&env, file, origin, &whole, &mut problems);
+        let found = reader.load_existing(file, origin, &origin(FileLine { file: file.into(), line: 0 }));
         let (user, system) = match whose {
             // The user cannot fix what is wrong there.
-            FileOf::User => (found, system_settings(&env, &mut Vec::new())),
+            FileOf::User => (found, Reader::new(&env).system_settings()),
             FileOf::Site => (Source::default(), found),
         };
-        Self::of_sources(&env, &AppConfig::default(), Some(user), system, problems)
+        reader.read(&AppConfig::default(), Some(user), system)
     }
 
     /// The settings where nobody has set anything, for what works without a job.
     pub fn of_defaults(env: &Env) -> Self {
         let env = Env { variables: BTreeMap::new(), ..env.clone() };
-        Self::of_sources(&env, &AppConfig::default(), Some(Source::default()), Source::default(), Vec::new())
+        Reader::new(&env).read(&AppConfig::default(), Some(Source::default()), Source::default())
     }
 
-    /// `user` is the user's file if it has been read; otherwise `SCR_CONF_FILE` names it, or it is in the prefix directory.
-    fn of_sources(
-        env: &Env,
-        app: &AppConfig,
-        user: Option<Source>,
-        system: Source,
-        mut problems: Vec<Problem>,
-    ) -> Self {
-        let environment = environment(env, &mut problems);
-        let mut is_named = user.is_some();
-        let mut sources = [environment, user.unwrap_or_default(), app.source().clone(), system];
-        sources.iter_mut().for_each(|source| expand_shared(source, env, &mut problems));
-        is_named = is_named || take_named_file(&mut sources, 0, env, &mut problems);
-        let safe = safe_prefixes(env, &sources, app.distrust().is_some());
-        if let Some(distrust) = app.distrust() {
-            // The directory in which a job without those settings would look for them.
-            let others = [sources[0].clone(), sources[1].clone(), sources[3].clone()];
-            let found_in = resolve_one_of(table::PREFIX.info(), env, &others, &mut Vec::new());
-            safe.apply(&mut sources[2], Some(distrust), dir_of(&found_in), &mut problems);
-        }
-        is_named = is_named || take_named_file(&mut sources, 2, env, &mut problems);
-        let prefix = resolve_one_of(table::PREFIX.info(), env, &sources, &mut problems);
-        if !is_named {
-            sources[1] = user_file_in(dir_of(&prefix), env, &safe, &mut problems);
-        }
-        for source in &mut sources {
-            drop_misplaced(source, &mut problems);
-        }
-        let mut settings: Vec<_> = sources.iter().flat_map(Source::iter).cloned().collect();
-        settings.extend(defaults(env));
-        Self { prefix, settings, problems }
-    }
-
-    /// The problems of what was read. They are not sent to other ranks.
+    /// The problems of what was read.
     pub fn problems(&self) -> &[Problem] {
         &self.problems
     }
 
     /// The prefix directory: absolute, without `.` and `..`.
     pub fn prefix(&self) -> &Path {
-        dir_of(&self.prefix)
+        &self.prefix.dir
+    }
+
+    /// The same as a parameter.
+    pub(super) fn prefix_parameter(&self) -> Parameter {
+        let FoundPrefix { dir, text, origin } = self.prefix.clone();
+        let (value, shared) = (Value::Path(dir), text.clone());
+        Parameter { info: table::PREFIX.info(), value, text, origin, shared }
     }
 
     /// The prefix directory that a rank means: by its own variable, or else by the setting of all, as seen from its own folder.
@@ -125,45 +107,12 @@ impl Settings {
         let is_locked = Locks::of(self.iter(), &mut Vec::new()).by(info.name).is_some();
         let own = env.variable(info.name).filter(|value| !is_locked && is_text(value) && counts(info, env));
         let own = own.map(|value| expand_as(env, info.kind, value).0);
-        let of_all = || self.prefix.text.clone().filter(|_| self.prefix.is_set());
+        let of_all = || self.prefix.text.clone().filter(|_| self.prefix.origin.is_set());
         normalise(&env.current_dir.join(own.or_else(of_all).unwrap_or_default()))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Setting> {
         self.settings.iter()
-    }
-}
-
-/// What the other ranks get.
-#[derive(Serialize, Deserialize)]
-struct Sent {
-    /// It need not be UTF-8.
-    prefix: OsString,
-    text: Option<String>,
-    origin: Origin,
-    settings: Vec<Setting>,
-}
-
-impl From<Settings> for Sent {
-    fn from(Settings { prefix, settings, .. }: Settings) -> Self {
-        let dir = dir_of(&prefix).as_os_str().to_owned();
-        Self { prefix: dir, text: prefix.text, origin: prefix.origin, settings }
-    }
-}
-
-impl From<Sent> for Settings {
-    fn from(Sent { prefix, text, origin, settings }: Sent) -> Self {
-        let (value, shared) = (Value::Path(prefix.into()), text.clone());
-        let prefix = Parameter { info: table::PREFIX.info(), value, text, origin, shared };
-        Self { prefix, settings, problems: Vec::new() }
-    }
-}
-
-fn dir_of(prefix: &Parameter) -> &Path {
-    match &prefix.value {
-        Value::Path(dir) => dir,
-        // The parameter has a default, and the table gives it this kind.
-        _ => Path::new("/"),
     }
 }
 
@@ -176,87 +125,174 @@ pub enum FileOf {
     Site,
 }
 
-/// Reads a file; that it does not exist is a problem of the place that `names` it.
-fn load_existing(
-    env: &Env,
-    file: &Path,
-    origin: fn(FileLine) -> Origin,
-    names: &Origin,
-    problems: &mut Vec<Problem>,
-) -> Source {
-    let loaded = load(&*env.files, file, origin, problems);
-    loaded.map(|(source, _)| source).unwrap_or_else(|| {
-        let reason = "there is no such file".to_string();
-        problems.push(Problem::new(names, Cause::Unreadable { file: file.to_path_buf(), reason }));
-        Source::default()
-    })
+/// Reads the sources, and collects what is wrong with them.
+struct Reader<'a> {
+    env: &'a Env,
+    problems: Vec<Problem>,
 }
 
-/// The settings of the site.
-fn system_settings(env: &Env, problems: &mut Vec<Problem>) -> Source {
-    let loaded = system_file(env).and_then(|file| load(&*env.files, &file, Origin::SystemFile, problems));
-    loaded.map(|(source, _)| source).unwrap_or_default()
+impl<'a> Reader<'a> {
+    fn new(env: &'a Env) -> Self {
+        Self { env, problems: Vec::new() }
+    }
+
+    /// `user` is the user's file if it has been read; otherwise `SCR_CONF_FILE` names it, or it is in the prefix directory.
+    fn read(mut self, app: &AppConfig, user: Option<Source>, system: Source) -> Settings {
+        let environment = self.environment();
+        let mut is_named = user.is_some();
+        let mut sources = [environment, user.unwrap_or_default(), app.source().clone(), system];
+        sources.iter_mut().for_each(|source| self.expand_shared(source));
+        is_named = is_named || self.take_named_file(&mut sources, 0);
+        let safe = safe_prefixes(self.env, &sources, app.distrust().is_some());
+        if let Some(distrust) = app.distrust() {
+            // The directory in which a job without those settings would look for them.
+            let others = [sources[0].clone(), sources[1].clone(), sources[3].clone()];
+            let found_in = FoundPrefix::of(Reader::new(self.env).resolve(table::PREFIX.info(), &others));
+            safe.apply(&mut sources[2], Some(distrust), &found_in.dir, &mut self.problems);
+        }
+        is_named = is_named || self.take_named_file(&mut sources, 2);
+        let prefix = FoundPrefix::of(self.resolve(table::PREFIX.info(), &sources));
+        if !is_named {
+            sources[1] = self.user_file_in(&prefix.dir, &safe);
+        }
+        sources.iter_mut().for_each(|source| self.drop_misplaced(source));
+        let mut settings: Vec<_> = sources.iter().flat_map(Source::iter).cloned().collect();
+        settings.extend(defaults(self.env));
+        Settings { prefix, settings, problems: self.problems }
+    }
+
+    fn report(&mut self, origin: &Origin, cause: impl Into<Cause>) {
+        self.problems.push(Problem::new(origin, cause));
+    }
+
+    /// Reads a file; that it does not exist is a problem of the place that `names` it.
+    fn load_existing(&mut self, file: &Path, origin: fn(FileLine) -> Origin, names: &Origin) -> Source {
+        if let Some((source, _)) = load(&*self.env.files, file, origin, &mut self.problems) {
+            return source;
+        }
+        let reason = "there is no such file".to_string();
+        self.report(names, Cause::Unreadable { file: file.to_path_buf(), reason });
+        Source::default()
+    }
+
+    /// The settings of the site.
+    fn system_settings(&mut self) -> Source {
+        let file = system_file(self.env);
+        let loaded =
+            file.and_then(|file| load(&*self.env.files, &file, Origin::SystemFile, &mut self.problems));
+        loaded.map(|(source, _)| source).unwrap_or_default()
+    }
+
+    /// Reads the user file that `SCR_CONF_FILE` names in source `from`, if it does. It must exist.
+    fn take_named_file(&mut self, sources: &mut [Source; 4], from: usize) -> bool {
+        let Some(setting) = sources[from].get(table::CONF_FILE.info().name, "") else { return false };
+        let file = normalise(&self.env.current_dir.join(&setting.value));
+        let mut user = self.load_existing(&file, Origin::UserFile, &setting.origin);
+        self.expand_shared(&mut user);
+        sources[1] = user;
+        true
+    }
+
+    /// The parameters among the variables. Reports variables that look like a parameter and are not.
+    fn environment(&mut self) -> Source {
+        let (env, mut settings) = (self.env, Source::default());
+        for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
+            let Some(value) = env.variable(name) else { continue };
+            let cause = match find(name) {
+                // Each rank has its own, and reports it.
+                Some(info) if info.scope == Scope::Rank || !info.scope.is_shared() && !is_text(value) => None,
+                Some(_) if !is_text(value) => Some(Cause::ValueNotText { name: name.clone() }),
+                Some(info) if !counts(info, env) => Some(refused_variable(info)),
+                Some(_) => {
+                    settings.add(Setting::new(name, value, Origin::Environment));
+                    None
+                }
+                None if FOREIGN.contains(&name.as_str()) || name.starts_with("SCR_TEST") => None,
+                None => unknown(name),
+            };
+            cause.into_iter().for_each(|cause| self.report(&Origin::Environment, cause));
+        }
+        settings
+    }
+
+    /// Replaces the variables in values that all ranks share.
+    fn expand_shared(&mut self, source: &mut Source) {
+        let mut lost = Vec::new();
+        for setting in source.iter_mut() {
+            let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
+            match expanded(info, setting, self.env, &mut self.problems) {
+                Some(text) => setting.value = text,
+                None => lost.push(info.name),
+            }
+        }
+        source.retain(|setting| !lost.contains(&setting.name.as_str()));
+    }
+
+    /// A parameter that rank 0 needs while it still reads.
+    fn resolve(&mut self, info: &'static table::Info, sources: &[Source]) -> Parameter {
+        let settings: Vec<_> = sources.iter().filter_map(|source| source.get(info.name, "")).collect();
+        // Problems of the locks are reported where all parameters are resolved.
+        let locks = Locks::of(sources.iter().flat_map(Source::iter), &mut Vec::new());
+        let mut resolver = Resolver { env: self.env, locks, problems: Vec::new() };
+        let found = resolver.parameter(info, &settings);
+        self.problems.append(&mut resolver.problems);
+        found
+    }
+
+    /// The user file in the prefix directory.
+    fn user_file_in(&mut self, prefix: &Path, safe: &SafePrefixes) -> Source {
+        let file = prefix.join(".scrconf");
+        let loaded = load(&*self.env.files, &file, Origin::UserFile, &mut self.problems);
+        let Some((mut user, status)) = loaded else { return Source::default() };
+        let check = |status: &Status| Trusted::by(self.env).check_in(prefix, &file, status, self.env).err();
+        safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, &mut self.problems);
+        self.expand_shared(&mut user);
+        self.check_prefix(&user, prefix);
+        user
+    }
+
+    /// The file that was found in the prefix directory cannot name another one.
+    fn check_prefix(&mut self, user: &Source, prefix: &Path) {
+        let Some(setting) = user.get(table::PREFIX.info().name, "") else { return };
+        let found = normalise(&self.env.current_dir.join(&setting.value));
+        if found != prefix {
+            let (found, prefix) = (found.display(), prefix.display());
+            let cause = format!(
+                "SCR_PREFIX cannot be changed to {found} by the file found in {prefix}; set it in the environment"
+            );
+            self.report(&setting.origin, cause);
+        }
+    }
+
+    /// Removes settings that are not allowed in this source.
+    fn drop_misplaced(&mut self, source: &mut Source) {
+        source.retain(|setting| {
+            let Some(info) = find(&setting.name) else { return true };
+            let allowed = match info.scope {
+                Scope::OutsideFiles => matches!(setting.origin, Origin::Environment | Origin::Application),
+                Scope::SystemFile => matches!(setting.origin, Origin::SystemFile(_)),
+                Scope::Anywhere | Scope::Node | Scope::Rank => true,
+            };
+            if !allowed {
+                self.report(&setting.origin, info.wrong_place());
+            }
+            allowed
+        });
+    }
+}
+
+impl FoundPrefix {
+    fn of(Parameter { value, text, origin, .. }: Parameter) -> Self {
+        // The parameter has a default, and the table gives it this kind.
+        let dir = if let Value::Path(dir) = value { dir } else { PathBuf::from("/") };
+        Self { dir, text, origin }
+    }
 }
 
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
-    match SYSTEM_FILE {
-        Some(file) => Some(PathBuf::from(file)),
-        None => Some(env.install_dir.as_ref()?.join("etc/scr.conf")),
-    }
-}
-
-/// Reads the user file that `SCR_CONF_FILE` names in source `from`, if it does. It must exist.
-fn take_named_file(sources: &mut [Source; 4], from: usize, env: &Env, problems: &mut Vec<Problem>) -> bool {
-    let Some(setting) = sources[from].get(table::CONF_FILE.info().name, "") else { return false };
-    let file = normalise(&env.current_dir.join(&setting.value));
-    let mut user = load_existing(env, &file, Origin::UserFile, &setting.origin, problems);
-    expand_shared(&mut user, env, problems);
-    sources[1] = user;
-    true
-}
-
-/// The parameters among the variables. Reports variables that look like a parameter and are not.
-fn environment(env: &Env, problems: &mut Vec<Problem>) -> Source {
-    let mut settings = Source::default();
-    for name in env.variables.keys().filter(|name| name.starts_with("SCR_")) {
-        let Some(value) = env.variable(name) else { continue };
-        let cause = match find(name) {
-            // Each rank has its own, and reports it.
-            Some(info) if info.scope == Scope::Rank || !info.scope.is_shared() && !is_text(value) => continue,
-            Some(_) if !is_text(value) => Some(Cause::ValueNotText { name: name.clone() }),
-            Some(info) if !counts(info, env) => {
-                problems.extend(refused_variable(info, env));
-                continue;
-            }
-            Some(_) => {
-                settings.add(Setting::new(name, value, Origin::Environment));
-                continue;
-            }
-            None if FOREIGN.contains(&name.as_str()) || name.starts_with("SCR_TEST") => None,
-            None => unknown(name),
-        };
-        problems.extend(cause.map(|cause| Problem::new(&Origin::Environment, cause)));
-    }
-    settings
-}
-
-/// Replaces the variables in values that all ranks share.
-fn expand_shared(source: &mut Source, env: &Env, problems: &mut Vec<Problem>) {
-    let mut lost = Vec::new();
-    for setting in source.iter_mut() {
-        let Some(info) = find(&setting.name).filter(|info| info.scope.is_shared()) else { continue };
-        let (text, missing) = expand_as(env, info.kind, &setting.value);
-        match nothing_left(info.name, &text, &missing, &setting.origin) {
-            Some(problem) => {
-                problems.push(problem);
-                lost.push(info.name);
-            }
-            None => problems.extend(undefined(&setting.name, missing, &setting.origin)),
-        }
-        setting.value = text;
-    }
-    source.retain(|setting| !lost.contains(&setting.name.as_str()));
+    let of_installation = || Some(env.install_dir.as_ref()?.join("etc/scr.conf"));
+    SYSTEM_FILE.map(PathBuf::from).or_else(of_installation)
 }
 
 /// Defaults that rank 0 takes from its environment.
@@ -276,69 +312,16 @@ fn defaults(env: &Env) -> impl Iterator<Item = Setting> + '_ {
     })
 }
 
-/// A parameter that rank 0 needs while it still reads.
-fn resolve_one_of(
-    info: &'static table::Info,
-    env: &Env,
-    sources: &[Source],
-    problems: &mut Vec<Problem>,
-) -> Parameter {
-    let settings: Vec<_> = sources.iter().filter_map(|source| source.get(info.name, "")).collect();
-    // Problems of the locks are reported where all parameters are resolved.
-    let locks = Locks::of(sources.iter().flat_map(Source::iter), &mut Vec::new());
-    resolve_one(info, &settings, &locks, env, problems)
-}
-
 /// The directories of `SCR_SAFE_PREFIX`. A file that is itself not trusted cannot name any.
 fn safe_prefixes(env: &Env, sources: &[Source; 4], skip_app: bool) -> SafePrefixes {
-    let [environment, user, app, system] = sources.clone();
-    let app = if skip_app { Source::default() } else { app };
+    let mut sources = sources.clone();
+    if skip_app {
+        sources[2] = Source::default();
+    }
     // Its problems are reported with those of all parameters.
-    let found =
-        resolve_one_of(table::SAFE_PREFIX.info(), env, &[environment, user, app, system], &mut Vec::new());
+    let found = Reader::new(env).resolve(table::SAFE_PREFIX.info(), &sources);
     let dirs = if let Value::Paths(dirs) = found.value { dirs } else { Vec::new() };
     SafePrefixes { dirs, by_environment: !env.is_privileged }
-}
-
-/// The user file in the prefix directory.
-fn user_file_in(prefix: &Path, env: &Env, safe: &SafePrefixes, problems: &mut Vec<Problem>) -> Source {
-    let file = prefix.join(".scrconf");
-    let loaded = load(&*env.files, &file, Origin::UserFile, problems);
-    let Some((mut user, status)) = loaded else { return Source::default() };
-    let check = |status: &Status| Trusted::by(env).check_in(prefix, &file, status, env).err();
-    safe.apply(&mut user, status.as_ref().and_then(check).as_ref(), prefix, problems);
-    expand_shared(&mut user, env, problems);
-    check_prefix(env, &user, prefix, problems);
-    user
-}
-
-/// The file that was found in the prefix directory cannot name another one.
-fn check_prefix(env: &Env, user: &Source, prefix: &Path, problems: &mut Vec<Problem>) {
-    let Some(setting) = user.get(table::PREFIX.info().name, "") else { return };
-    let found = normalise(&env.current_dir.join(&setting.value));
-    if found != prefix {
-        let (found, prefix) = (found.display(), prefix.display());
-        let cause = format!(
-            "SCR_PREFIX cannot be changed to {found} by the file found in {prefix}; set it in the environment"
-        );
-        problems.push(Problem::new(&setting.origin, cause));
-    }
-}
-
-/// Removes settings that are not allowed in this source.
-fn drop_misplaced(source: &mut Source, problems: &mut Vec<Problem>) {
-    source.retain(|setting| {
-        let Some(info) = find(&setting.name) else { return true };
-        let allowed = match info.scope {
-            Scope::OutsideFiles => matches!(setting.origin, Origin::Environment | Origin::Application),
-            Scope::SystemFile => matches!(setting.origin, Origin::SystemFile(_)),
-            Scope::Anywhere | Scope::Node | Scope::Rank => true,
-        };
-        if !allowed {
-            problems.push(Problem::new(&setting.origin, info.wrong_place()));
-        }
-        allowed
-    });
 }
 
 #[cfg(test)]

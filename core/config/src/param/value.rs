@@ -88,39 +88,29 @@ pub enum Rejected {
 impl Kind {
     /// Reads a value. A relative path starts from `base`.
     pub fn read(self, text: &str, base: &Path) -> Result<Value, Rejected> {
-        match self {
-            Kind::Bool => boolean(text).map(Value::Bool).ok_or_else(|| self.malformed()),
-            Kind::Count { least, most } => {
-                let number = text.parse::<i128>().map_err(|_| self.malformed())?;
-                in_range(number, least, most).map(Value::Count)
-            }
+        self.parsed(text, base).unwrap_or_else(|| Err(Rejected::Malformed(self.expected())))
+    }
+
+    /// `None` for a text that is no value of this kind, in its range or not.
+    fn parsed(self, text: &str, base: &Path) -> Option<Result<Value, Rejected>> {
+        Some(match self {
+            Kind::Bool => Ok(Value::Bool(boolean(text)?)),
+            Kind::Count { least, most } => in_range(text.parse().ok()?, least, most).map(Value::Count),
             Kind::CountOrAuto if text.eq_ignore_ascii_case(AUTO) => Ok(Value::Text(AUTO.to_owned())),
-            Kind::CountOrAuto => {
-                Kind::Count { least: 0, most: u64::MAX }.read(text, base).map_err(|why| match why {
-                    Rejected::Malformed(_) => self.malformed(),
-                    out @ Rejected::OutOfRange { .. } => out,
-                })
-            }
-            Kind::Whole { least } => {
-                let number = text.parse::<i128>().map_err(|_| self.malformed())?;
-                in_range(number, least, i64::MAX).map(Value::Whole)
-            }
-            Kind::Bytes { least } => {
-                let bytes = scaled(text, byte_unit).ok_or_else(|| self.malformed())?;
-                in_range(bytes, least, u64::MAX).map(Value::Count)
-            }
+            Kind::CountOrAuto => in_range(text.parse().ok()?, 0, u64::MAX).map(Value::Count),
+            Kind::Whole { least } => in_range(text.parse().ok()?, least, i64::MAX).map(Value::Whole),
+            Kind::Bytes { least } => in_range(scaled(text, byte_unit)?, least, u64::MAX).map(Value::Count),
             Kind::Seconds => {
-                let seconds = length(text).ok_or_else(|| self.malformed())?;
-                let seconds = in_range(seconds, 0, MOST_SECONDS)?;
-                Ok(Value::Seconds(Duration::from_secs(seconds)))
+                let seconds = in_range(length(text)?, 0, MOST_SECONDS);
+                seconds.map(|seconds| Value::Seconds(Duration::from_secs(seconds)))
             }
-            Kind::Number { most } => number(text, most).ok_or_else(|| self.malformed())?.map(Value::Number),
-            Kind::Part if text.contains('/') => Err(self.malformed()),
+            Kind::Number { most } => number(text, most)?.map(Value::Number),
+            Kind::Part if text.contains('/') => return None,
             Kind::Text | Kind::Part | Kind::Secret => Ok(Value::Text(text.to_string())),
-            Kind::Name { known } => name(text, known).map(Value::Text).ok_or_else(|| self.malformed()),
+            Kind::Name { known } => Ok(Value::Text(name(text, known)?)),
             Kind::Path => Ok(Value::Path(normalise(&base.join(text)))),
-            Kind::Paths => paths(text).map(Value::Paths).ok_or_else(|| self.malformed()),
-        }
+            Kind::Paths => Ok(Value::Paths(paths(text)?)),
+        })
     }
 
     /// A value of this kind that stands elsewhere than in a setting, such as on a command line.
@@ -130,38 +120,20 @@ impl Kind {
 
     /// What a value is, in words, after "which is not".
     pub fn expected(self) -> String {
-        match self {
-            Kind::Name { known } => format!("one of {} or the name of a plugin", known.join(", ")),
-            _ => self.words().1.to_string(),
-        }
-    }
-
-    /// In a word or two, for tables.
-    pub fn label(self) -> &'static str {
-        self.words().0
-    }
-
-    fn words(self) -> (&'static str, &'static str) {
-        match self {
-            Kind::Bool => ("0 or 1", "0 or 1"),
-            Kind::Count { .. } | Kind::Whole { .. } => ("count", "a whole number"),
-            Kind::CountOrAuto => ("count or AUTO", "a whole number or AUTO"),
-            Kind::Bytes { .. } => ("bytes", "a number of bytes such as 131072, 128KB or 1GB"),
-            Kind::Seconds => {
-                ("seconds", "a number of seconds such as 3600, or a length of time such as 1h30m")
-            }
-            Kind::Number { .. } => ("number", "a number"),
-            Kind::Text => ("text", "a text"),
-            Kind::Part => ("text", "a text without `/'"),
-            Kind::Secret => ("secret", "a text"),
-            Kind::Name { .. } => ("name", "a name"),
-            Kind::Path => ("path", "a path"),
-            Kind::Paths => ("paths", "absolute paths separated by colons"),
-        }
-    }
-
-    fn malformed(self) -> Rejected {
-        Rejected::Malformed(self.expected())
+        let words = match self {
+            Kind::Name { known } => return format!("one of {} or the name of a plugin", known.join(", ")),
+            Kind::Bool => "0 or 1",
+            Kind::Count { .. } | Kind::Whole { .. } => "a whole number",
+            Kind::CountOrAuto => "a whole number or AUTO",
+            Kind::Bytes { .. } => "a number of bytes such as 131072, 128KB or 1GB",
+            Kind::Seconds => "a number of seconds such as 3600, or a length of time such as 1h30m",
+            Kind::Number { .. } => "a number",
+            Kind::Text | Kind::Secret => "a text",
+            Kind::Part => "a text without `/'",
+            Kind::Path => "a path",
+            Kind::Paths => "absolute paths separated by colons",
+        };
+        words.to_owned()
     }
 }
 
