@@ -111,9 +111,8 @@ impl Caches {
         }
         if given.is_empty() {
             let descriptors = environment::descriptors(params)?;
-            let (stores, below) =
-                (descriptors.stores.iter().filter(|store| store.enabled), job_folder(params));
-            for base in stores.map(|store| &store.path).collect::<BTreeSet<_>>() {
+            let below = job_folder(params);
+            for base in descriptors.enabled().map(|store| &store.path).collect::<BTreeSet<_>>() {
                 caches.take(base.join(&below), OwnedDir::find(&*env.files, base, &below, env.uid));
             }
         }

@@ -8,7 +8,6 @@ use scr_config::param::Settings;
 use scr_core::plugin::PluginHost;
 use scr_plugin_api::held;
 use std::sync::Mutex;
-use std::time::UNIX_EPOCH;
 
 /// The environment of this process.
 pub(crate) fn env() -> Result<Env> {
@@ -81,8 +80,8 @@ pub(crate) fn params(env: &Env) -> Params {
 /// would look like a simulation without datasets. From here on root reaches a directory of another user [safely](hold).
 pub(crate) fn prefix(env: &mut Env, given: Option<&Path>) -> Result<Prefix> {
     let given = given.map(|dir| param::normalise(&env.current_dir.join(dir)));
-    expect_places(&given.as_deref().map_or_else(|| env.clone(), |dir| at(env, dir)))?;
-    let dir = given.unwrap_or_else(|| params(env).get(&param::PREFIX));
+    let params = params_with_places(&given.as_deref().map_or_else(|| env.clone(), |dir| at(env, dir)))?;
+    let dir = given.unwrap_or_else(|| params.get(&param::PREFIX));
     expect_dir(&dir)?;
     let prefix = Prefix::at(&*env.files, &dir);
     hold(env, prefix.dir())?;
@@ -114,12 +113,12 @@ pub(crate) fn expect_dir(dir: &Path) -> Result<()> {
     bail!("there is no prefix directory {}; correct the name that was given, or SCR_PREFIX", dir.display())
 }
 
-/// Fails where a setting of a place cannot be used, as a job does: a command would else take another folder, and change or
-/// delete what is there.
-pub(crate) fn expect_places(env: &Env) -> Result<()> {
-    let (_, problems) = Params::resolve(&Settings::with_last_run(env), env);
+/// The parameters that a job which is started here would see. Fails where a setting of a place cannot be used, as a job does: a
+/// command would else take another folder, and change or delete what is there.
+pub(crate) fn params_with_places(env: &Env) -> Result<Params> {
+    let (params, problems) = Params::resolve(&Settings::with_last_run(env), env);
     let wrong = problems.iter().find(|problem| problem.stops() && problem.cause.ignored().is_some());
-    wrong.map_or(Ok(()), |problem| Err(anyhow::anyhow!("{problem}")))
+    wrong.map_or(Ok(params), |problem| bail!("{problem}"))
 }
 
 /// Tells the user what has come up below the prefix directories that this command has used.
@@ -131,8 +130,7 @@ static USED: Mutex<Vec<Prefix>> = Mutex::new(Vec::new());
 
 /// Seconds since the epoch, now, as halt conditions count.
 pub(crate) fn now(env: &Env) -> i64 {
-    let since = env.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_secs()).unwrap_or(i64::MAX)
+    i64::try_from(env.seconds()).unwrap_or(i64::MAX)
 }
 
 /// Whether a job has used this prefix directory.

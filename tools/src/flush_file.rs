@@ -143,10 +143,8 @@ impl Selection {
             Self { id: Some(_), .. } => (is_any(|entry| entry.is_at(Location::Prefix)), lines(whether_there)),
             Self { location: Some(_), .. } => (is_any(|_| true), lines(places)),
             Self { name: Some(_), .. } => (is_any(|_| true), lines(FlushEntry::name_text)),
-            _ if is_listed => {
-                let ids: Vec<_> = datasets.iter().map(|entry| entry.id.to_string()).collect();
-                (is_any(|_| true), if ids.is_empty() { String::new() } else { ids.join(" ") + "\n" })
-            }
+            _ if is_listed && datasets.is_empty() => (false, String::new()),
+            _ if is_listed => (true, joined(datasets.iter().map(|entry| entry.id), " ") + "\n"),
             _ => (true, table(&datasets)),
         };
         Reply { yes, text, datasets, elsewhere }
@@ -185,30 +183,28 @@ fn locations(entry: &FlushEntry) -> impl Iterator<Item = Location> + '_ {
 
 /// For scripts: those of C SCR know the word `CACHE` for a dataset in bypass mode that the index does not list.
 fn places(entry: &FlushEntry) -> String {
-    joined(entry, Location::Cache.key())
+    all_places(entry, Location::Cache.key())
 }
 
 /// The locations, and this word for files that lie in place while nothing lists them.
-fn joined(entry: &FlushEntry, unlisted: &str) -> String {
-    let keys: Vec<_> = locations(entry).map(Location::key).collect();
+fn all_places(entry: &FlushEntry, unlisted: &str) -> String {
+    let keys = joined(locations(entry).map(Location::key), " ");
     match (keys.is_empty(), entry.locations.is_empty()) {
-        (false, _) => keys.join(" "),
+        (false, _) => keys,
         (true, false) => unlisted.to_owned(),
         (true, true) => "NONE".to_owned(),
     }
 }
 
 fn table(entries: &[FlushEntry]) -> String {
-    let kind = |entry: &FlushEntry| match (entry.checkpoint, entry.output) {
-        (true, true) => "CKPT,OUTPUT",
-        (true, false) => "CKPT",
-        (false, true) => "OUTPUT",
-        (false, false) => "",
+    let kind = |entry: &FlushEntry| {
+        let kinds = [(entry.checkpoint, "CKPT"), (entry.output, "OUTPUT")];
+        joined(kinds.iter().filter(|(is_it, _)| *is_it).map(|(_, kind)| kind), ",")
     };
     let row = |entry: &FlushEntry| {
         let local = if entry.in_cache.is_local { " LOCAL" } else { "" };
-        let places = joined(entry, UNLISTED) + local;
-        [entry.id.to_string(), kind(entry).to_owned(), places, entry.name_text()]
+        let places = all_places(entry, UNLISTED) + local;
+        [entry.id.to_string(), kind(entry), places, entry.name_text()]
     };
     Table::of(&["DSET", "KIND", "LOCATION", "NAME"], entries.iter().map(row)).text()
 }

@@ -72,15 +72,13 @@ fn print_ids(found: &[Inspected]) -> Result<Answer> {
 
 /// The inventory of this machine.
 fn own_inventory(args: &InspectArgs) -> Result<Inventory> {
-    let (mut env, _) = args.job.environment()?;
+    let (mut env, params, _) = args.job.environment()?;
     let prefix = environment::prefix(&mut env, None)?;
-    let params = environment::params(&env);
     let caches = Caches::find(&env, &params, &args.cache)?;
     let mut inventory = Inventory::take(&*env.files, &prefix, &caches.found, caches.refused)
         .or_cannot("read", prefix.dir())?;
     let descriptors = environment::descriptors(&params)?;
-    let stores = descriptors.stores.iter().filter(|store| store.enabled);
-    inventory.measure_room(&*env.files, stores.map(|store| store.path.as_path()));
+    inventory.measure_room(&*env.files, descriptors.enabled().map(|store| store.path.as_path()));
     Ok(inventory)
 }
 

@@ -249,24 +249,19 @@ fn find_targets(env: &Env, args: &ScrubArgs) -> Result<(Vec<Target>, Arc<dyn Fil
 
 /// The user's caches on this node, and the prefix directory if there is one. Folders that another user has planted are skipped.
 fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
-    environment::expect_places(env)?;
-    let params = environment::params(env);
+    let params = environment::params_with_places(env)?;
     let descriptors = environment::descriptors(&params)?;
     let user = params.get(&param::USER_NAME);
-    let bases: BTreeSet<PathBuf> =
-        descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect();
+    let bases: BTreeSet<&Path> = descriptors.enabled().map(|store| store.path.as_path()).collect();
     let (mut targets, mut files, mut unread) = (Vec::new(), Arc::clone(&env.files), Vec::new());
     for base in &bases {
-        match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
-            Ok(None) => (),
-            Ok(Some(owned)) => {
-                files = owned.held_in(&*files);
-                match find_caches(&*files, owned.path()) {
-                    Ok(caches) => targets.extend(caches.into_iter().map(|dir| Target(CACHE, dir))),
-                    Err(error) => unread.push(error),
-                }
-            }
-            Err(error) if error.is_not_found() => (),
+        let found = OwnedDir::find(&*env.files, base, Path::new(&user), env.uid).and_then(|owned| {
+            let Some(owned) = owned else { return Ok(Vec::new()) };
+            files = owned.held_in(&*files);
+            find_caches(&*files, owned.path())
+        });
+        match found {
+            Ok(caches) => targets.extend(caches.into_iter().map(|dir| Target(CACHE, dir))),
             Err(error) => unread.push(error),
         }
     }
@@ -281,8 +276,8 @@ fn of_a_job(env: &Env) -> Result<(Vec<Target>, Arc<dyn Files>)> {
         bail!("nothing was checked, and there may be datasets");
     }
     if targets.is_empty() {
-        let bases: Vec<_> = bases.iter().map(|base| base.join(&user).display().to_string()).collect();
-        let (bases, prefix) = (bases.join(", "), prefix.display());
+        let bases = joined(bases.iter().map(|base| base.join(&user).display().to_string()), ", ");
+        let prefix = prefix.display();
         bail!(
             "there is nothing to look at: no dataset below {bases}, and no folder .scr in {prefix}; \
              say where with --cache or --prefix"

@@ -7,6 +7,7 @@
 
 use crate::colour;
 use crate::output::on_one_line;
+use std::borrow::Cow;
 use std::io::IsTerminal;
 
 /// Rows of cells, with or without a head.
@@ -195,21 +196,10 @@ impl Layout {
 
 /// The text in lines of a width, broken at blanks. A longer word is a line of its own.
 pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
-    let width = width.max(LEAST_WIDTH);
-    let mut rest: Vec<char> = text.chars().collect();
-    let mut lines = Vec::new();
-    while rest.len() > width {
-        let before = rest[..=width].iter().rposition(|c| *c == ' ').filter(|&at| at > 0);
-        let after = || rest.iter().skip(1).position(|c| *c == ' ').map_or(rest.len(), |at| at + 1);
-        let at = before.unwrap_or_else(after);
-        let next = rest.split_off(at);
-        lines.push(rest.iter().collect::<String>());
-        rest = next.into_iter().skip_while(|c| *c == ' ').collect();
-    }
-    if lines.is_empty() || !rest.is_empty() {
-        lines.push(rest.into_iter().collect());
-    }
-    lines
+    let at_blanks = textwrap::Options::new(width.max(LEAST_WIDTH))
+        .break_words(false)
+        .word_splitter(textwrap::WordSplitter::NoHyphenation);
+    textwrap::wrap(text, at_blanks).into_iter().map(Cow::into_owned).collect()
 }
 
 fn length(text: &str) -> usize {

@@ -56,8 +56,7 @@ struct Outcome {
 /// Runs the command.
 pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let env = environment::quiet_env()?;
-    environment::expect_places(&env)?;
-    let params = environment::params(&env);
+    let params = environment::params_with_places(&env)?;
     if args.all_users {
         return for_all_users(&env, &params, args.allocation.as_deref());
     }
@@ -206,12 +205,10 @@ fn job_folders(
     refused: &mut Vec<FsError>,
 ) -> Result<Vec<JobFolder>> {
     let mut bases = bases(env, params, job_id)?;
-    let is_wanted = |folder: &JobFolder| job_id.is_none_or(|id| id == folder.job_id);
-    let mut folders = in_bases(env, params, &bases, refused)?;
-    folders.retain(is_wanted);
+    let mut folders = in_bases(env, params, &bases, job_id, refused)?;
     let recorded = folders.iter().flat_map(|folder| recorded_bases(&**folder.dir.files(), folder.dir.path()));
     let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
-    folders.extend(in_bases(env, params, &further, refused)?.into_iter().filter(is_wanted));
+    folders.extend(in_bases(env, params, &further, job_id, refused)?);
     Ok(folders)
 }
 
@@ -229,6 +226,7 @@ fn in_bases(
     env: &Env,
     params: &Params,
     bases: &BTreeSet<PathBuf>,
+    wanted: Option<&str>,
     refused: &mut Vec<FsError>,
 ) -> Result<Vec<JobFolder>> {
     let user = params.get(&param::USER_NAME);
@@ -237,7 +235,6 @@ fn in_bases(
         let parent = match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
             Ok(Some(parent)) => parent,
             Ok(None) => continue,
-            Err(error) if error.is_not_found() => continue,
             Err(error) => {
                 refused.push(error);
                 continue;
@@ -245,8 +242,9 @@ fn in_bases(
         };
         let names = parent.files().list(parent.path());
         for name in names.or_cannot("list", parent.path())? {
-            let job_id = name.to_str().and_then(|name| name.strip_prefix("scr.")).filter(|id| !id.is_empty());
-            let Some(job_id) = job_id.map(str::to_owned) else { continue };
+            let job_id = name.to_str().and_then(|name| name.strip_prefix("scr."));
+            let is_meant = |id: &&str| !id.is_empty() && wanted.is_none_or(|wanted| wanted == *id);
+            let Some(job_id) = job_id.filter(is_meant).map(str::to_owned) else { continue };
             match parent.find_below(&name, env.uid) {
                 Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
                 Ok(None) => (),

@@ -8,6 +8,7 @@ use super::{answer_of, Check};
 use crate::machine::{command_here, print_answer, Allocation, Limit, AT_ONCE};
 use crate::prelude::*;
 use scr_base::fs::RealFiles;
+use scr_base::parallel::each;
 use scr_comm::tcp::interface::choose;
 use std::ffi::OsStr;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -78,20 +79,12 @@ fn connect(env: &Env, params: &Params, folder: &Path, count: usize) -> Result<Ve
     let own = listener.local_addr()?;
     leave(folder, &own.to_string(), &params.get(&param::NODE_NAME))?;
     let nodes = wait_for(folder, count, |file| file.parse::<SocketAddr>().ok())?;
-    let others = nodes.iter().filter(|(address, _)| **address != own);
-    let wrong = std::thread::scope(|scope| {
-        let begin = |(address, name): (&SocketAddr, &String)| {
-            let (address, name) = (*address, name.clone());
-            std::thread::Builder::new().spawn_scoped(scope, move || reach(address, &name, ip))
-        };
-        let begun =
-            others.map(begin).collect::<std::io::Result<Vec<_>>>().context("cannot start a thread")?;
-        Ok::<_, anyhow::Error>(begun.into_iter().filter_map(|one| one.join().ok().flatten()).collect())
-    })?;
+    let others = nodes.iter().filter(|(address, _)| **address != own).collect();
+    let wrong = each(others, |(address, name)| reach(*address, name, ip)).context("cannot start a thread")?;
     // Others may still be about to connect.
     leave(folder, &format!("{own}{DONE}"), "")?;
     wait_for(folder, count, |file| file.strip_suffix(DONE)?.parse::<SocketAddr>().ok())?;
-    Ok(wrong)
+    Ok(wrong.into_iter().flatten().collect())
 }
 
 /// Connects to another node, and reports what is wrong with the way there.

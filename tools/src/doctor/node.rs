@@ -43,8 +43,8 @@ pub(super) fn check(env: &Env, params: &Params) -> Vec<Check> {
         Ok(descriptors) => descriptors,
         Err(error) => return vec![Check::of("stores", Err(error))],
     };
-    let stores = descriptors.stores.iter().filter(|store| store.enabled);
-    let places = stores.map(|store| ("store", store)).chain([("control", &descriptors.control)]);
+    let places =
+        descriptors.enabled().map(|store| ("store", store)).chain([("control", &descriptors.control)]);
     let mut checks: Vec<_> = places.map(|(what, store)| store_check(env, params, what, store)).collect();
     if !descriptors.all_bypass() {
         checks.extend(of_logout(env, descriptors.stores.iter().map(|store| store.path.clone())));

@@ -12,20 +12,19 @@ pub(super) fn by_rank(
     is_there: impl Fn(&Path) -> bool,
 ) -> Result<Vec<Vec<PathBuf>>> {
     let count = ranks.map_or(given.len(), |ranks| ranks as usize);
-    let patterns = given.iter().map(|name| Ok(Pattern::parse(name.as_bytes())?.filter(|_| ranks.is_some())));
-    let patterns: Vec<Option<Pattern<'_>>> = patterns.collect::<Result<_>>()?;
+    // The files of a rank that there is not: ranks count from 0.
+    let one_more = given.iter().map(|name| Ok(with_rank(name, count)?.filter(|_| ranks.is_some())));
+    let one_more: Vec<Option<PathBuf>> = one_more.collect::<Result<_>>()?;
     let is_of_all = given.len() == 1 && ranks.is_some();
-    if is_of_all || patterns.iter().any(Option::is_some) {
-        let one_more =
-            patterns.iter().flatten().map(|pattern| pattern.file_of(count)).find(|path| is_there(path));
-        if let Some(path) = one_more {
+    if is_of_all || one_more.iter().any(Option::is_some) {
+        if let Some(path) = one_more.iter().flatten().find(|path| is_there(path)) {
             bail!("{} is there too, and --ranks {count} leaves it out: ranks count from 0", path.display());
         }
-        let file_of = |rank, (name, pattern): (&OsString, &Option<Pattern<'_>>)| {
-            pattern.as_ref().map_or_else(|| PathBuf::from(name), |pattern| pattern.file_of(rank))
+        let file_of = |rank, name: &OsString| -> Result<PathBuf> {
+            Ok(with_rank(name, rank)?.unwrap_or_else(|| name.into()))
         };
-        let of_rank = |rank| given.iter().zip(&patterns).map(|file| file_of(rank, file)).collect();
-        return Ok((0..count).map(of_rank).collect());
+        let of_rank = |rank| given.iter().map(|name| file_of(rank, name)).collect();
+        return (0..count).map(of_rank).collect();
     }
     let each = given.len() / count;
     if each * count != given.len() {
@@ -80,51 +79,28 @@ fn runs(name: &OsStr) -> impl Iterator<Item = &[u8]> {
     name.as_bytes().chunk_by(|one, two| one.is_ascii_digit() == two.is_ascii_digit())
 }
 
-/// A name with the number of a rank in it.
-struct Pattern<'a> {
-    /// The text between the numbers.
-    parts: Vec<&'a [u8]>,
-    /// The digits that each number has at least.
-    widths: Vec<usize>,
-}
-
-impl<'a> Pattern<'a> {
-    /// `None` for a name without a `%d` or, as in `%04d`, with a width.
-    fn parse(name: &'a [u8]) -> Result<Option<Self>> {
-        let mut found = Self { parts: Vec::new(), widths: Vec::new() };
-        let mut rest = name;
-        let mut from = 0;
-        while let Some(percent) = rest[from..].iter().position(|&byte| byte == b'%').map(|at| from + at) {
-            let digits = rest[percent + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-            let end = percent + 1 + digits;
-            if rest.get(end) != Some(&b'd') {
-                from = percent + 1;
-                continue;
-            }
-            let width = std::str::from_utf8(&rest[percent + 1..end]).unwrap_or_default();
-            let width = if width.is_empty() { 0 } else { width.parse().unwrap_or(usize::MAX) };
-            if width > MOST_DIGITS {
-                bail!("`{}' asks for {width} digits", String::from_utf8_lossy(name));
-            }
-            found.parts.push(&rest[..percent]);
-            found.widths.push(width);
-            (rest, from) = (&rest[end + 1..], 0);
+/// The name with the number of a rank for each `%d` or, as in `%04d`, one with a width; `None` for a name without any.
+fn with_rank(name: &OsStr, rank: usize) -> Result<Option<PathBuf>> {
+    let (mut filled, mut rest, mut has_number) = (Vec::new(), name.as_bytes(), false);
+    while let Some(percent) = rest.iter().position(|&byte| byte == b'%') {
+        let digits = rest[percent + 1..].iter().take_while(|byte| byte.is_ascii_digit()).count();
+        let end = percent + 1 + digits;
+        if rest.get(end) != Some(&b'd') {
+            filled.extend(&rest[..=percent]);
+            rest = &rest[percent + 1..];
+            continue;
         }
-        found.parts.push(rest);
-        Ok(Some(found).filter(|found| !found.widths.is_empty()))
-    }
-
-    fn file_of(&self, rank: usize) -> PathBuf {
-        let mut name = Vec::new();
-        let widths = self.widths.iter().map(Some).chain([None]);
-        for (part, width) in self.parts.iter().zip(widths) {
-            name.extend(*part);
-            if let Some(&width) = width {
-                name.extend(format!("{rank:0width$}").into_bytes());
-            }
+        let width = std::str::from_utf8(&rest[percent + 1..end]).unwrap_or_default();
+        let width = if width.is_empty() { 0 } else { width.parse().unwrap_or(usize::MAX) };
+        if width > MOST_DIGITS {
+            bail!("`{}' asks for {width} digits", name.display());
         }
-        OsString::from_vec(name).into()
+        filled.extend(&rest[..percent]);
+        filled.extend(format!("{rank:0width$}").into_bytes());
+        (rest, has_number) = (&rest[end + 1..], true);
     }
+    filled.extend(rest);
+    Ok(has_number.then(|| OsString::from_vec(filled).into()))
 }
 
 const MOST_DIGITS: usize = 20;

@@ -5,12 +5,11 @@ use super::process::{self, Finished, Limit, Started};
 use super::read_text;
 use crate::environment::as_setting;
 use crate::prelude::*;
+use nix::sys::signal::SigSet;
+use scr_base::parallel::at_a_time;
 use scr_config::descriptor::hostlist::is_same_node;
 use scr_config::param::{Kind, Origin};
 use scr_prefix::KnownEnd;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::OnceLock;
-use std::thread::Builder;
 
 /// The user's values, which replace those of the resource manager.
 #[derive(Args, Debug, Default, Clone)]
@@ -245,22 +244,12 @@ impl OnNodes<'_> {
         command: &[String],
         limit: Limit<'_>,
     ) -> Vec<Result<Finished>> {
-        let answers: Vec<OnceLock<Result<Finished>>> = nodes.iter().map(|_| OnceLock::new()).collect();
-        let next = AtomicUsize::new(0);
-        let work = || {
-            let next = || nodes.iter().zip(&answers).nth(next.fetch_add(1, Ordering::Relaxed));
-            while let Some((node, answer)) = next() {
-                let command = self.command_line(node, command);
-                let _ = answer.set(command.and_then(|line| process::run(&line, self.hidden, limit)));
-            }
-        };
-        // Not with signals blocked, as those of a library are: the commands take over what is blocked.
-        std::thread::scope(|scope| {
-            let start = |_| Builder::new().spawn_scoped(scope, work);
-            (1..AT_ONCE.min(nodes.len())).map(start).take_while(Result::is_ok).for_each(drop);
-            work();
-        });
-        answers.into_iter().map(|answer| answer.into_inner().context("it was not asked")?).collect()
+        let mask = SigSet::thread_get_mask();
+        at_a_time(AT_ONCE as u32, nodes, |node| {
+            // Threads take no signals, and a command takes over what is blocked.
+            mask.and_then(|mask| mask.thread_set_mask())?;
+            process::run(&self.command_line(node, command)?, self.hidden, limit)
+        })
     }
 
     /// Starts a command on a node, as [`run`](Self::run) does, and does not wait for it.

@@ -3,7 +3,7 @@
 //! The v1.1 manual's `scr_list_down_nodes`: what the user excludes, what was bad before, what the resource manager reports,
 //! what does not answer, and what has no usable place for datasets.
 
-use super::process::Limit;
+use super::process::{Finished, Limit};
 use super::Allocation;
 use crate::prelude::*;
 use rustix::fs::{access, statvfs, Access};
@@ -91,16 +91,14 @@ fn reported_down(allocation: &Allocation) -> Vec<String> {
 pub(crate) fn answering(allocation: &Allocation, nodes: Vec<String>) -> Vec<String> {
     let Ok(command) = command_here(&["--version"]) else { return nodes };
     let answers = allocation.on_nodes().run(&nodes, &command, Limit::Total(TIMEOUT));
-    let answers = nodes.into_iter().zip(answers).filter(|(node, answer)| {
-        let why = match answer {
-            Ok(answer) if answer.succeeded() => return true,
-            Ok(answer) => answer.failure(),
-            Err(error) => format!("{error:#}"),
-        };
-        warn(format_args!("node {node} is not asked for what it holds: {why}"));
-        false
-    });
-    answers.map(|(node, _)| node).collect()
+    let mut answering = Vec::new();
+    for (node, answer) in nodes.into_iter().zip(answers) {
+        match answer.and_then(Finished::expect_success) {
+            Ok(_) => answering.push(node),
+            Err(why) => warn(format_args!("node {node} is not asked for what it holds: {why:#}")),
+        }
+    }
+    answering
 }
 
 /// The nodes of the allocation that the user excludes, with a warning for each name that is none of them.
@@ -165,8 +163,7 @@ pub(crate) fn check_node(_: &CheckNodeArgs) -> Result<Answer> {
     let prefix = environment::prefix(&mut env, None)?;
     let params = environment::params_of(&env, &prefix);
     let descriptors = environment::descriptors(&params)?;
-    let stores = descriptors.stores.iter().filter(|store| store.enabled);
-    let stores = stores.chain([&descriptors.control]);
+    let stores = descriptors.enabled().chain([&descriptors.control]);
     let wrong: Vec<_> = stores.filter_map(|store| check_store(&env, &params, store).err()).collect();
     for error in &wrong {
         warn(format_args!("{}: {error:#}", env.host));

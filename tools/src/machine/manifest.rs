@@ -202,10 +202,9 @@ impl Manifests {
                 None => NONE,
             },
         };
-        all.get(key).with_context(|| {
-            let known = all.keys().cloned().collect::<Vec<_>>().join(", ");
-            format!("there is no resource manager `{key}'; described are {known}")
-        })
+        let known = || joined(all.keys(), ", ");
+        all.get(key)
+            .with_context(|| format!("there is no resource manager `{key}'; described are {}", known()))
     }
 
     /// All of them.

@@ -28,6 +28,15 @@ impl Finished {
         self.status.is_some_and(|status| status.success())
     }
 
+    /// This, if it ended well.
+    ///
+    /// # Errors
+    /// Why it failed, on one line.
+    pub(crate) fn expect_success(self) -> Result<Self> {
+        ensure!(self.succeeded(), self.failure());
+        Ok(self)
+    }
+
     /// The answer in its output.
     pub(crate) fn answer<T: DeserializeOwned>(&self) -> Result<T, String> {
         answer_in(&self.stdout).ok_or_else(|| self.failure())

@@ -1,63 +1,50 @@
 //! Pages for people that need no network: light and dark, readable in print and by screen readers. Each picture has a text beside
 //! it.
 //!
-//! The pictures: curves with marked points, and stretches of time. Each is an SVG with a title and a description in words.
+//! The templates beside this file are the pages: `page.html` is the frame of each, `parts.html` has tables and pictures. A picture
+//! is an SVG with a title and a description in words; what lies where in a curve, or in stretches of time, is computed here.
 
 use crate::table::Table;
-use std::fmt::Write as _;
+use anyhow::Result;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{escape_formatter, Environment, UndefinedBehavior};
+use serde_json::{json, Value};
 
-/// A page with this title. `body` is HTML.
-pub(crate) fn page(title: &str, body: &str) -> String {
-    let title = escape(title);
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"color-scheme\" content=\"light dark\">\n<title>{title}</title>\n<style>{STYLE}</style>\n</head>\n\
-         <body>\n<main>\n<h1>{title}</h1>\n{body}</main>\n</body>\n</html>\n"
-    )
-}
+/// The templates, by their names. Classes `k0` to `k6` are the colours of classes of time, which differ in lightness as well, so
+/// that they do in print.
+const TEMPLATES: [(&str, &str); 6] = [
+    ("page.html", include_str!("page.html")),
+    ("style.css", include_str!("style.css")),
+    ("parts.html", include_str!("parts.html")),
+    ("report.html", include_str!("report.html")),
+    ("jobs.html", include_str!("jobs.html")),
+    ("plan.html", include_str!("plan.html")),
+];
 
-/// `k0` to `k6` are the colours of classes, which differ in lightness as well, so that they do in print.
-const STYLE: &str = include_str!("style.css");
-
-/// A table, which has a head, with this label, which is the id of its heading.
-pub(crate) fn table(label: &str, table: &Table) -> String {
-    let Some((head, rows)) = table.rows().split_first() else { return String::new() };
-    let cell = |name: &String| format!("<th scope=\"col\">{}</th>", escape(&in_sentence_case(name)));
-    let head: String = head.iter().map(cell).collect();
-    let mut body = String::new();
-    for row in rows {
-        let (first, rest) = row.split_first().map_or(("", &[][..]), |(first, rest)| (first.as_str(), rest));
-        let cells: String = rest.iter().map(|cell| format!("<td>{}</td>", escape(cell))).collect();
-        let _ = writeln!(body, "<tr><th scope=\"row\">{}</th>{cells}</tr>", escape(first));
+/// The page that a template makes of what it is given.
+///
+/// # Errors
+/// The template asks for something else.
+pub(crate) fn page(template: &str, content: &Value) -> Result<String> {
+    let mut pages = Environment::new();
+    pages.set_syntax(SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build()?);
+    pages.set_undefined_behavior(UndefinedBehavior::Strict);
+    pages.set_formatter(|out, state, value| match value.as_str() {
+        Some(text) if !value.is_safe() => Ok(out.write_str(&escape(text))?),
+        _ => escape_formatter(out, state, value),
+    });
+    for (name, text) in TEMPLATES {
+        pages.add_template(name, text)?;
     }
-    format!(
-        "<div class=\"w\" tabindex=\"0\" role=\"region\" aria-labelledby=\"{label}\"><table><thead><tr>{head}</tr></thead>\n\
-         <tbody>{body}</tbody></table></div>\n"
-    )
-}
-
-/// `FLUSH` as `Flush`: some readers spell capitals.
-fn in_sentence_case(name: &str) -> String {
-    let mut letters = name.chars();
-    let first = letters.next().map(|first| first.to_uppercase().to_string()).unwrap_or_default();
-    first + &letters.as_str().to_lowercase()
+    Ok(pages.get_template(template)?.render(Serde(content))?)
 }
 
 /// A text as HTML.
-pub(crate) fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for letter in text.chars() {
-        match letter {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\n' => escaped.push('\n'),
-            letter if letter.is_control() => escaped.push('\u{fffd}'),
-            letter => escaped.push(letter),
-        }
-    }
+fn escape(text: &str) -> String {
+    let plain = text.replace(|letter: char| letter.is_control() && letter != '\n', "\u{fffd}");
+    let escaped =
+        plain.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;");
     // A share is not torn at the end of a line.
     escaped.replace(" %", "\u{a0}%")
 }
@@ -127,8 +114,8 @@ const GROUND: f64 = HEIGHT - BOTTOM;
 /// A curve. Its points are at even distances, or at their own places.
 pub(crate) struct Chart<'a> {
     /// Its ids begin so; no other picture of the page has these letters.
-    pub(crate) id: &'a str,
-    pub(crate) title: &'a str,
+    pub(crate) id: String,
+    pub(crate) title: String,
     /// The content of the picture, in words.
     pub(crate) described: String,
     /// Place from 0 to 1, and value.
@@ -144,57 +131,59 @@ pub(crate) struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// The picture.
-    pub(crate) fn svg(&self) -> String {
+    /// The picture, as `parts.html` draws it.
+    pub(crate) fn picture(self) -> Value {
         let values = || self.points.iter().map(|point| point.1).filter(|value| value.is_finite());
         let highest = values().fold(f64::MIN_POSITIVE, f64::max);
         let lowest = if self.is_line { values().fold(highest, f64::min) } else { 0.0 };
         let span = (highest - lowest).max(1e-9);
         let x = |place: f64| LEFT + (WIDTH - LEFT - RIGHT) * place.clamp(0.0, 1.0);
         let y = |value: f64| TOP + (GROUND - TOP) * (highest - value) / span;
-        let mut svg = opened(self.id, self.title, &self.described, HEIGHT);
+        let mut texts = below(self.labels, HEIGHT - 16.0, x);
+        let mut paths = Vec::new();
         for part in 0..=4 {
             let value = highest - span * f64::from(part) / 4.0;
-            let (y, label) = (y(value), escape(&(self.value)(value)));
-            let _ = writeln!(svg, "<path class=\"g\" d=\"M{LEFT} {y:.1}H{}\"/>", WIDTH - RIGHT);
-            let (x, y) = (LEFT - 8.0, y + 4.0);
-            let _ = writeln!(svg, "<text x=\"{x}\" y=\"{y:.1}\" text-anchor=\"end\">{label}</text>");
+            let (y, text) = (y(value), (self.value)(value));
+            paths.push(path("g", format!("M{LEFT} {y:.1}H{}", WIDTH - RIGHT)));
+            texts.push(json!({ "x": LEFT - 8.0, "y": y + 4.0, "anchor": "end", "text": text }));
         }
-        below(&mut svg, &self.labels, HEIGHT - 16.0, x);
-        let places: Vec<String> =
-            self.points.iter().map(|point| format!("{:.1} {:.1}", x(point.0), y(point.1))).collect();
-        if self.is_line && !places.is_empty() {
-            let _ = writeln!(svg, "<path class=\"c\" d=\"M{}\"/>", places.join("L"));
+        let places = self.points.iter().map(|point| (x(point.0), y(point.1)));
+        if self.is_line {
+            let places: Vec<_> = places.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
+            paths.push(path("c", format!("M{}", places.join("L"))));
         } else {
-            for (place, value) in &self.points {
-                let _ =
-                    writeln!(svg, "<path class=\"c\" d=\"M{:.1} {GROUND}V{:.1}\"/>", x(*place), y(*value));
-            }
+            paths.extend(places.map(|(x, y)| path("c", format!("M{x:.1} {GROUND}V{y:.1}"))));
         }
-        let mut texts = Vec::new();
-        for (place, value, label) in &self.marked {
-            let (x, y) = (x(*place), y(*value));
-            let _ = writeln!(svg, "<circle class=\"o\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"6\"/>");
-            let (x, y) = beside(&mut texts, x, y, label);
-            let place = format!("x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"middle\"");
-            let _ = writeln!(svg, "<text class=\"t\" {place}>{}</text>", escape(label));
+        let (mut spots, mut taken) = (Vec::new(), Vec::new());
+        for (place, value, text) in self.marked {
+            let spot = (x(place), y(value));
+            let (x, y) = beside(&mut taken, spot.0, spot.1, &text);
+            spots.push(spot);
+            texts.push(json!({ "class": "t", "x": x, "y": y, "anchor": "middle", "text": text }));
         }
-        svg + "</svg>\n"
+        json!({
+            "id": self.id,
+            "title": self.title,
+            "described": self.described,
+            "size": [WIDTH, HEIGHT],
+            "paths": paths,
+            "spots": spots,
+            "texts": texts,
+        })
     }
 }
 
-/// A curve over intervals in even steps, with marked points, and the same as a table. `heading` is the id of its heading, `values`
-/// what its values are.
+/// A curve over intervals in even steps, with marked points, and the same as a table. `values` is what its values are.
 pub(crate) fn over_intervals(
     (id, title, described): (&str, &str, String),
-    (heading, values): (&str, &str),
+    values: &str,
     curve: &[(f64, f64)],
     marked: Vec<(f64, f64, String)>,
-) -> String {
+) -> Value {
     let place = |at: usize| at as f64 / curve.len().saturating_sub(1).max(1) as f64;
     let chart = Chart {
-        id,
-        title,
+        id: id.to_owned(),
+        title: title.to_owned(),
         described,
         points: curve.iter().enumerate().map(|(at, point)| (place(at), point.1)).collect(),
         is_line: true,
@@ -203,8 +192,7 @@ pub(crate) fn over_intervals(
         value: &percent,
     };
     let rows = curve.iter().step_by(4).map(|(interval, value)| [time(*interval), percent(*value)]);
-    let rows = table(heading, &Table::of(&["INTERVAL", values], rows));
-    format!("{}<details><summary>The curve as a table</summary>{rows}</details>\n", chart.svg())
+    json!({ "picture": chart.picture(), "rows": Table::of(&["INTERVAL", values], rows).rows() })
 }
 
 /// A place for the text of a point: below it if there is room above the ground, or else above it; within the picture, and on none
@@ -229,47 +217,46 @@ const LINE: f64 = 18.0;
 /// A picture of stretches of time, one after the other: from, until, both from 0 to 1, and the number of the colour. `moments` are
 /// marked above; `labels` stand below.
 pub(crate) fn timeline(
-    (id, title, described): (&str, &str, &str),
+    (id, title, described): (&str, &str, String),
     stretches: &[(f64, f64, usize)],
     moments: impl Iterator<Item = f64>,
-    labels: &[(f64, String)],
-) -> String {
+    labels: Vec<(f64, String)>,
+) -> Value {
     let x = |place: f64| 20.0 + (WIDTH - 40.0) * place.clamp(0.0, 1.0);
+    let bar = |&(from, until, colour): &(f64, f64, usize)| {
+        let (x, until) = (x(from), x(until));
+        json!({ "colour": colour, "x": x, "y": TOP, "width": (until - x).max(0.3), "height": BAR })
+    };
+    let moment = |x: f64| path("f", format!("M{x:.1} {}V{}", TOP - 14.0, TOP + BAR + 6.0));
     let height = TOP + BAR + BOTTOM;
-    let mut svg = opened(id, title, described, height);
-    for (from, until, colour) in stretches {
-        let (from, until) = (x(*from), x(*until));
-        let place = format!("x=\"{from:.2}\" y=\"{TOP}\" width=\"{:.2}\"", (until - from).max(0.3));
-        let _ = writeln!(svg, "<rect class=\"k{colour}\" {place} height=\"{BAR}\"/>");
-    }
-    for x in moments.map(x) {
-        let _ = writeln!(svg, "<path class=\"f\" d=\"M{x:.1} {}V{}\"/>", TOP - 14.0, TOP + BAR + 6.0);
-    }
-    below(&mut svg, labels, height - 12.0, x);
-    svg + "</svg>\n"
+    json!({
+        "id": id,
+        "title": title,
+        "described": described,
+        "size": [WIDTH, height],
+        "bars": stretches.iter().map(bar).collect::<Vec<_>>(),
+        "paths": moments.map(x).map(moment).collect::<Vec<_>>(),
+        "texts": below(labels, height - 12.0, x),
+    })
+}
+
+fn path(class: &str, line: String) -> Value {
+    json!({ "class": class, "line": line })
 }
 
 const BAR: f64 = 46.0;
 
-fn opened(id: &str, title: &str, described: &str, height: f64) -> String {
-    format!(
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-labelledby=\"{id}t {id}d\"><title id=\"{id}t\">{}</title>\
-         <desc id=\"{id}d\">{}</desc>\n",
-        escape(title),
-        escape(described)
-    )
-}
-
-fn below(svg: &mut String, labels: &[(f64, String)], y: f64, x: impl Fn(f64) -> f64) {
-    for (place, label) in labels {
+/// Labels at this height, each near its place.
+fn below(labels: Vec<(f64, String)>, y: f64, x: impl Fn(f64) -> f64) -> Vec<Value> {
+    let text = |(place, text): (f64, String)| {
         let anchor = match place {
             ..0.02 => "start",
             0.98.. => "end",
             _ => "middle",
         };
-        let (x, label) = (x(*place), escape(label));
-        let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{y}\" text-anchor=\"{anchor}\">{label}</text>");
-    }
+        json!({ "x": x(place), "y": y, "anchor": anchor, "text": text })
+    };
+    labels.into_iter().map(text).collect()
 }
 
 #[cfg(test)]

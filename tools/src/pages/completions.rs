@@ -64,22 +64,9 @@ pub(super) fn bash(classic: &[(String, String)]) -> String {
 
 /// The text after the script of fish.
 pub(super) fn fish(classic: &[(String, String)]) -> String {
-    let values = [
-        ("config", "explain", "parameters"),
-        ("log", "event", "events"),
-        ("log", "dataset", "datasets"),
-        ("index", "current", "datasets"),
-        ("index", "drop", "datasets"),
-        ("index", "delete", "datasets"),
-        ("index", "add", "datasets"),
-        ("scrub", "dataset", "datasets"),
-    ];
-    let values = values.map(|(command, option, kind)| {
-        format!("complete -c scr -n '__fish_seen_subcommand_from {command}' -l {option} -x -a '(scr complete {kind})'\n")
-    });
     let wraps =
         classic.iter().map(|(name, subcommand)| format!("complete -c {name} -w 'scr {subcommand}'\n"));
-    values.into_iter().chain(wraps).collect()
+    std::iter::once(include_str!("completions.fish").to_owned()).chain(wraps).collect()
 }
 
 /// The script of zsh, which also serves the classic names.

@@ -74,7 +74,7 @@ fn run_machine(args: &PlanArgs, machine: &Path) -> Result<Answer> {
     let site = Site::read(&file, &read(&file)?)?;
     let report = Report::new(site, &args.simulation)?;
     if let Some(page) = &args.html {
-        fs::write(page, html::page(&report)).or_cannot("write", page)?;
+        fs::write(page, html::of(&report)?).or_cannot("write", page)?;
     }
     show(args.json, report.json(), text::report(&report), report.best().efficiency > 0.0)
 }
@@ -94,15 +94,10 @@ fn find(machine: &Path) -> Result<PathBuf> {
         return Ok(file);
     }
     let files = paths_in(&folder).unwrap_or_default();
-    let names = files.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy().into_owned()));
-    let names: Vec<String> = names.collect();
-    let name = machine.display();
-    match &names[..] {
-        [] => bail!("there is no file {name}, and no machine of that name in {}", folder.display()),
-        names => {
-            bail!("there is no file {name}, and no machine of that name; there are {}", names.join(", "))
-        }
-    }
+    let names = joined(files.iter().filter_map(|path| Some(path.file_stem()?.to_string_lossy())), ", ");
+    let what = format!("there is no file {}, and no machine of that name", machine.display());
+    ensure!(!names.is_empty(), "{what} in {}", folder.display());
+    bail!("{what}; there are {names}")
 }
 
 fn read(file: &Path) -> Result<String> {

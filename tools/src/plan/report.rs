@@ -189,7 +189,7 @@ fn sensitivity(site: &Site, best: &Candidate) -> Vec<Change> {
         ("a flush costs twice as much", Factors { flush: 2.0, ..AS_STATED }),
     ];
     let of_machine = otherwise.into_iter().filter_map(|(what, factors)| {
-        let machine = best.with(site, factors)?;
+        let machine = machine(site, &best.kinds, best.is_async, factors)?;
         let (kept, best) = (efficiency(&machine, &best.plan), best_plan(&machine, MOST_BETWEEN).1);
         Some(Change { what, kept, best })
     });
@@ -291,11 +291,6 @@ impl Candidate {
         is_mixed.then_some(Self { kinds, count, is_async, machine, plan, efficiency })
     }
 
-    /// The same machine with other costs or rates.
-    pub(super) fn with(&self, site: &Site, factors: Factors) -> Option<Machine> {
-        machine(site, &self.kinds, self.is_async, factors)
-    }
-
     /// The efficiency of the plan in the published model: there every restart costs as much as the level of the checkpoint says,
     /// and no flush is hidden.
     pub(super) fn published(&self) -> f64 {
@@ -304,21 +299,17 @@ impl Candidate {
         machine.ok().and_then(|machine| machine.forecast(&self.plan).ok()).unwrap_or(0.0)
     }
 
-    /// Its schemes, for people.
-    pub(super) fn name(&self) -> String {
-        joined(&self.kinds)
-    }
-
     /// Every how many checkpoints one is flushed.
     pub(super) fn flush_every(&self) -> u64 {
         self.plan.every(self.machine.levels().len())
     }
 }
 
-pub(super) fn joined(kinds: &[Kind]) -> String {
+/// The schemes of a plan, for people.
+pub(super) fn named(kinds: &[Kind]) -> String {
     match kinds {
         [] => "no cache".to_owned(),
-        kinds => kinds.iter().map(Kind::to_string).collect::<Vec<_>>().join(" + "),
+        kinds => joined(kinds, " + "),
     }
 }
 

@@ -1,6 +1,6 @@
 //! A plan for the terminal: the tables, a curve in letters, and the settings.
 
-use super::report::{joined, Candidate, Change, Report, Simulated, YEAR};
+use super::report::{named, Candidate, Change, Report, Simulated, YEAR};
 use super::site::{Failure, Site};
 use crate::page::{grouped, percent, time};
 use crate::prelude::*;
@@ -40,7 +40,10 @@ pub(super) fn best(report: &Report) -> [String; 2] {
         every => format!("one of {} flushed", grouped(every as f64)),
     };
     let interval = time(best.plan.interval);
-    [format!("Best plan: {}", best.name()), format!("A checkpoint every {interval} of computing, {flushed}")]
+    [
+        format!("Best plan: {}", named(&best.kinds)),
+        format!("A checkpoint every {interval} of computing, {flushed}"),
+    ]
 }
 
 /// The gain of the best plan, in one line.
@@ -66,7 +69,7 @@ pub(super) fn plans<'c>(plans: impl IntoIterator<Item = &'c Candidate>) -> Table
             if candidate.kinds.is_empty() { "-".to_owned() } else { grouped(candidate.flush_every() as f64) };
         let count = if candidate.kinds.is_empty() { "-".to_owned() } else { candidate.count.to_string() };
         [
-            candidate.name(),
+            named(&candidate.kinds),
             percent(candidate.efficiency),
             time(candidate.plan.interval),
             count,
@@ -80,7 +83,7 @@ pub(super) fn plans<'c>(plans: impl IntoIterator<Item = &'c Candidate>) -> Table
 
 /// The schemes that have no room.
 pub(super) fn excluded(report: &Report) -> Vec<String> {
-    report.excluded.iter().map(|(kinds, why)| format!("{}: {why}", joined(kinds))).collect()
+    report.excluded.iter().map(|(kinds, why)| format!("{}: {why}", named(kinds))).collect()
 }
 
 /// The best of each kind matter; so many rows are enough.
@@ -138,13 +141,11 @@ pub(super) fn changes(report: &Report) -> Table {
 /// The table of simulations.
 pub(super) fn simulated(simulated: &[Simulated]) -> Table {
     let row = |simulated: &Simulated| {
-        let failures =
-            simulated.outcome.failures.iter().map(|&count| grouped(count as f64)).collect::<Vec<_>>();
         [
             simulated.gaps.clone(),
             format!("{:.3} ± {:.3} %", simulated.outcome.efficiency * 100.0, simulated.outcome.error * 100.0),
             format!("{:.1}", simulated.outcome.seconds / YEAR),
-            failures.join(" / "),
+            joined(simulated.outcome.failures.iter().map(|&count| grouped(count as f64)), " / "),
         ]
     };
     let head = ["SIMULATED GAPS", "EFFICIENCY", "YEARS", "FAILURES OF EACH LEVEL"];

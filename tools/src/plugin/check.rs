@@ -155,9 +155,9 @@ fn loaded(plugin: &LoadedPlugin) -> String {
         (plugin.has_transport(), "a transport"),
         (plugin.has_log(), "a log sink"),
     ];
-    let kinds: Vec<_> = kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| *kind).collect();
+    let kinds = joined(kinds.iter().filter(|(has, _)| *has).map(|(_, kind)| kind), " and ");
     let version = plugin.api_version();
-    format!("{}, plugin interface {version}, formats {oldest} to {newest}", kinds.join(" and "))
+    format!("{kinds}, plugin interface {version}, formats {oldest} to {newest}")
 }
 
 fn try_plugin(env: &Env, manifest: &Path, report: &mut CheckReport) -> Result<()> {

@@ -52,9 +52,8 @@ fn warn_about(discovery: &Discovery) {
     if discovery.places.is_empty() {
         warn("there is no folder to look in: set SCR_PLUGIN_PATH to one with manifests");
     } else if discovery.found.is_empty() {
-        let places: Vec<_> =
-            discovery.places.iter().map(|place| place.folder.display().to_string()).collect();
-        warn(format_args!("no plugin was found in {}", places.join(", ")));
+        let places = joined(discovery.places.iter().map(|place| place.folder.display()), ", ");
+        warn(format_args!("no plugin was found in {places}"));
     }
 }
 

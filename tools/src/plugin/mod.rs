@@ -109,7 +109,7 @@ pub(crate) struct ConformanceArgs {
 pub(crate) struct NewArgs {
     /// The kind of plugin
     #[arg(value_enum)]
-    kind: new::NewKind,
+    kind: Kind,
     /// Its name, as in TYPE= or FLUSH=
     name: String,
     /// The folder to create, instead of scr-NAME
@@ -125,6 +125,7 @@ enum Kind {
     /// Flush transports
     Transport,
     /// Log sinks
+    #[value(alias = "log-sink")]
     Log,
 }
 

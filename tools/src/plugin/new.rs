@@ -2,32 +2,25 @@
 
 use super::NewArgs;
 use crate::prelude::*;
+use heck::ToUpperCamelCase;
 use scr_core::plugin::PluginKind;
 use scr_plugin_api::abi::API_VERSION;
 use std::process::Command;
 
-/// Kinds of plugins as their authors name them.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NewKind {
-    /// A redundancy scheme
-    Scheme,
-    /// A flush transport
-    Transport,
-    /// A log sink
-    LogSink,
+/// The texts for the templates of a kind.
+#[derive(Deserialize)]
+struct Texts {
+    what: String,
+    setting: String,
+    description: String,
+    manifest: String,
 }
 
-/// The texts for the templates of a kind.
-struct Template {
-    source: &'static str,
-    /// The manifest's `kind`, and what a person calls it.
-    kind: &'static str,
-    what: &'static str,
-    description: &'static str,
-    /// The rest of the manifest.
-    manifest: &'static str,
-    /// What makes a job use it.
-    setting: &'static str,
+impl Texts {
+    fn of(kind: &str) -> Result<Self> {
+        let mut all: BTreeMap<String, Self> = toml::from_str(include_str!("template/kinds.toml"))?;
+        all.remove(kind).context("each kind has its texts")
+    }
 }
 
 pub(super) fn run(args: &NewArgs) -> Result<Answer> {
@@ -39,23 +32,29 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
         bail!("{} exists; remove it, or name another folder with --into", folder.display());
     }
     let env = environment::env()?;
-    refuse_taken(&env, args)?;
-    let template = template(args.kind);
+    let kind = PluginKind::from(args.kind);
+    refuse_taken(&env, kind, &args.name)?;
+    let (key, source) = match kind {
+        PluginKind::Scheme => ("scheme", include_str!("template/scheme.rs.in")),
+        PluginKind::Transport => ("transport", include_str!("template/transport.rs.in")),
+        PluginKind::Log => ("log", include_str!("template/log.rs.in")),
+    };
+    let Texts { what, setting, description, manifest } = Texts::of(key)?;
     // There are no rules to try a log sink against.
-    let crates = if args.kind == NewKind::LogSink { &CRATES_OF_SCR[..1] } else { &CRATES_OF_SCR };
+    let crates = if kind == PluginKind::Log { &CRATES_OF_SCR[..1] } else { &CRATES_OF_SCR };
     let sources = env.install_dir.map(|root| root.join("share/scr/crates"));
     // A log sink has the name that jobs ask for.
-    let shown = if args.kind == NewKind::LogSink { "MYSQL".to_owned() } else { name.to_ascii_uppercase() };
+    let shown = if kind == PluginKind::Log { "MYSQL".to_owned() } else { name.to_ascii_uppercase() };
     let fields = [
-        ("@SETTING@", template.setting.to_owned()),
+        ("@SETTING@", setting),
         ("@CRATE@", crate_name.clone()),
         ("@NAME@", shown),
-        ("@TYPE@", type_name(&plugin)),
+        ("@TYPE@", format!("{}Plugin", plugin.to_upper_camel_case())),
         ("@LIBRARY@", format!("lib{}.so", crate_name.replace('-', "_"))),
         ("@MANIFEST@", format!("{plugin}.toml")),
-        ("@KIND@", template.kind.to_owned()),
-        ("@WHAT@", template.what.to_owned()),
-        ("@DESCRIPTION@", template.description.to_owned()),
+        ("@KIND@", key.to_owned()),
+        ("@WHAT@", what.clone()),
+        ("@DESCRIPTION@", description),
         ("@ABI@", API_VERSION.to_string()),
         ("@TRY@", if crates.len() == 1 { "check" } else { "conformance" }.to_owned()),
     ];
@@ -70,30 +69,24 @@ pub(super) fn run(args: &NewArgs) -> Result<Answer> {
         unpack(&sources.join("vendor.tar.gz"), &copies)?;
         write(&folder.join(".cargo/config.toml"), include_str!("template/config.toml.in"))?;
     }
-    let manifest = filled(include_str!("template/manifest.toml.in")) + &filled(template.manifest);
+    let manifest = filled(include_str!("template/manifest.toml.in")) + &filled(&manifest);
     write(&folder.join("Cargo.toml"), &crate_manifest)?;
-    write(&folder.join("src/lib.rs"), &filled(template.source))?;
+    write(&folder.join("src/lib.rs"), &filled(source))?;
     write(&folder.join(format!("{plugin}.toml")), &manifest)?;
     write(&folder.join("README.md"), &filled(include_str!("template/README.md.in")))?;
-    let (folder, what) = (folder.display(), template.what);
+    let folder = folder.display();
     print(format!("{folder} is a {what} that works; its README says how a job uses it\n"))
 }
 
 /// A job would take the first that it finds of two plugins with one name.
-fn refuse_taken(env: &Env, args: &NewArgs) -> Result<()> {
-    let kind = match args.kind {
-        NewKind::Scheme => PluginKind::Scheme,
-        NewKind::Transport => PluginKind::Transport,
-        // Jobs ask for one by the database, so it has to take the place of what is there.
-        NewKind::LogSink => return Ok(()),
-    };
-    match environment::plugin_host(env).find(kind, &args.name) {
-        Ok(found) => {
-            let (name, path) = (&found.manifest.name, found.manifest_path.display());
-            bail!("there is a {kind} {name} already, {path}; choose another name")
-        }
-        Err(_) => Ok(()),
+fn refuse_taken(env: &Env, kind: PluginKind, name: &str) -> Result<()> {
+    // Jobs ask for a log sink by the database, so it has to take the place of what is there.
+    let is_asked_for = kind != PluginKind::Log;
+    if let Some(found) = environment::plugin_host(env).find(kind, name).ok().filter(|_| is_asked_for) {
+        let (name, path) = (&found.manifest.name, found.manifest_path.display());
+        bail!("there is a {kind} {name} already, {path}; choose another name");
     }
+    Ok(())
 }
 
 /// A name that can be that of a crate, a type and a plugin.
@@ -104,14 +97,6 @@ fn checked(name: &str) -> Result<&str> {
         return Ok(name);
     }
     bail!("`{name}' cannot name a plugin: give a letter and up to 39 letters, digits, `-' or `_'")
-}
-
-fn type_name(plugin: &str) -> String {
-    let capital = |part: &str| {
-        let mut letters = part.chars();
-        letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect::<String>()
-    };
-    plugin.split('_').map(capital).collect::<String>() + "Plugin"
 }
 
 /// The folder with the crates of scr in a new crate.
@@ -164,33 +149,4 @@ fn write(path: &Path, text: &str) -> Result<()> {
     let folder = path.parent().context("a file lies in a folder")?;
     fs::create_dir_all(folder).or_cannot("create", folder)?;
     fs::write(path, text).or_cannot("write", path)
-}
-
-fn template(kind: NewKind) -> Template {
-    match kind {
-        NewKind::Scheme => Template {
-            source: include_str!("template/scheme.rs.in"),
-            kind: "scheme",
-            what: "redundancy scheme",
-            description: "A copy of each member's data at its right neighbour",
-            manifest: include_str!("template/scheme.toml.in"),
-            setting: "SCR_COPY_TYPE=@NAME@",
-        },
-        NewKind::Transport => Template {
-            source: include_str!("template/transport.rs.in"),
-            kind: "transport",
-            what: "flush transport",
-            description: "Copies while the application waits",
-            manifest: "",
-            setting: "SCR_FLUSH_TYPE=@NAME@",
-        },
-        NewKind::LogSink => Template {
-            source: include_str!("template/log.rs.in"),
-            kind: "log",
-            what: "log sink",
-            description: "A line in a file for every entry of the log",
-            manifest: include_str!("template/log.toml.in"),
-            setting: "SCR_LOG_ENABLE=1 SCR_LOG_DB_ENABLE=1 SCR_LOG_DB_HOST=$HOME/scr.log",
-        },
-    }
 }

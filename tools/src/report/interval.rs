@@ -79,62 +79,14 @@ fn machine(figures: &Figures) -> Option<Machine> {
     };
     let restart = figures.seconds(Class::Restart) / figures.runs.max(1) as f64;
     let (flush, hidden) = figures.flush().unwrap_or((0.0, 0.0));
-    let is_cached = figures.kinds.keys().any(|(_, scheme)| !scheme.is_empty());
-    let costs = if is_cached && flush > 0.0 {
-        let fatal = figures.fetches.count.min(figures.failures);
-        let cache = CacheCosts {
-            checkpoint: figures.checkpoints.average(),
-            restart,
-            survives: seen(figures.failures - fatal)?,
-        };
-        Costs { cache: vec![cache], flush, hidden, fetch: restart, fatal: seen(fatal)? }
-    } else {
-        Costs {
-            cache: Vec::new(),
-            flush: figures.cost(),
-            hidden: 0.0,
-            fetch: restart,
-            fatal: seen(figures.failures)?,
+    let is_cached = flush > 0.0 && figures.kinds.keys().any(|(_, scheme)| !scheme.is_empty());
+    let fatal = if is_cached { figures.fetches.count.min(figures.failures) } else { figures.failures };
+    let (cache, flush, hidden) = match is_cached {
+        true => {
+            let (checkpoint, survives) = (figures.checkpoints.average(), seen(figures.failures - fatal)?);
+            (vec![CacheCosts { checkpoint, restart, survives }], flush, hidden)
         }
+        false => (Vec::new(), figures.cost(), 0.0),
     };
-    costs.machine(Belief::rate).ok()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use scr_core::log::jobs;
-    use scr_plugin_api::LogEntry;
-
-    #[test]
-    fn too_short_an_interval_loses_more_than_the_best_one() {
-        let mut entries = Vec::new();
-        let mut now = 0;
-        let mut add = |later: u64, name: &str, seconds: f64| {
-            now += later * 1_000_000;
-            let (name, job_id) = (name.to_owned(), "7".to_owned());
-            entries.push(LogEntry {
-                name,
-                job_id,
-                micros: now,
-                seconds: Some(seconds),
-                run: Some(1),
-                ..LogEntry::default()
-            });
-        };
-        add(0, "START", 0.0);
-        for _ in 0..100 {
-            add(0, "COMPUTE_START", 0.0);
-            add(60, "COMPUTE_END", 60.0);
-            add(6, "CHECKPOINT_END", 6.0);
-        }
-        let (figures, _) = jobs(entries).remove(0);
-        let choice = Choice::of(&figures).unwrap();
-        assert!((choice.present.0 - 60.0).abs() < 1e-6 && choice.present.1 > 0.09, "{:?}", choice.present);
-        assert!(choice.best.0 > 120.0 && choice.best.1 < choice.present.1, "{:?}", choice.best);
-        assert!(choice.in_words().contains("computing, at most 9."), "{}", choice.in_words());
-        let least = choice.curve.iter().map(|point| point.1).fold(1.0, f64::min);
-        assert!(least >= choice.best.1 - 1e-6);
-        assert!(Choice::of(&Figures::default()).is_none());
-    }
+    Costs { cache, flush, hidden, fetch: restart, fatal: seen(fatal)? }.machine(Belief::rate).ok()
 }

@@ -10,6 +10,7 @@ mod text;
 
 use crate::log::sources;
 use crate::prelude::*;
+use crate::run::JobContext;
 use scr_base::parallel::at_a_time;
 use scr_core::log::{jobs, Class, Figures, History};
 use scr_plugin_api::LogQuery;
@@ -65,7 +66,7 @@ fn report(args: &ReportArgs) -> Result<Answer> {
         all.drain(..all.len().saturating_sub(1));
     }
     if let (Some(page), false) = (&args.html, all.is_empty()) {
-        fs::write(page, html::page(&all)).or_cannot("write", page)?;
+        fs::write(page, html::of(&all)?).or_cannot("write", page)?;
     }
     if all.is_empty() {
         warn("no job is in the logs");
@@ -101,11 +102,11 @@ fn read(env: &Env, dirs: &[PathBuf], id: Option<&str>) -> Result<(Vec<Job>, Vec<
 
 /// The block at the end of a job: of the newest one of its allocation. `None` where the user wants none, and where it has cost
 /// nothing.
-pub(crate) fn block(env: &Env, params: &Params, job_id: &str) -> Option<[String; 5]> {
+pub(crate) fn block(JobContext { env, params, prefix, allocation, .. }: &JobContext) -> Option<[String; 5]> {
     if !params.get(&param::REPORT) {
         return None;
     }
-    let (mut all, _) = read(env, &[params.get(&param::PREFIX)], Some(job_id)).ok()?;
+    let (mut all, _) = read(env, &[prefix.dir().to_owned()], Some(&allocation.job_id)).ok()?;
     all.sort_by_key(|job| job.figures.until);
     let newest = all.pop()?.figures;
     newest.has_costs().then(|| newest.block())

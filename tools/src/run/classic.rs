@@ -93,10 +93,8 @@ pub(crate) fn list_dir(args: &ListDirArgs) -> Result<Answer> {
     let params = environment::params(&env);
     let descriptors = environment::descriptors(&params)?;
     let bases: BTreeSet<_> = match args.kind {
-        DirKind::Control => [descriptors.control.path.clone()].into(),
-        DirKind::Cache => {
-            descriptors.stores.iter().filter(|store| store.enabled).map(|store| store.path.clone()).collect()
-        }
+        DirKind::Control => [&descriptors.control.path].into(),
+        DirKind::Cache => descriptors.enabled().map(|store| &store.path).collect(),
     };
     ensure!(!bases.is_empty(), "no store is enabled");
     let mut dirs: Vec<_> = bases.iter().map(|base| base.display().to_string()).collect();

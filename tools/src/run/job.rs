@@ -4,10 +4,8 @@ use super::restart_policy::{JobState, Needed, StopReason};
 use super::signals::Signals;
 use super::supervise::{supervise, KillReason, RunOutcome};
 use super::watchdog::{Timeouts, Watchdog};
-use super::Agents;
-use crate::machine::{
-    bad_nodes, excluded, good_nodes, process, Allocation, BadNode, Launcher, Manifests, Overrides,
-};
+use super::{Agents, JobContext};
+use crate::machine::{bad_nodes, excluded, good_nodes, process, Allocation, BadNode, Launcher};
 use crate::prelude::*;
 use scr_config::param::Parameter;
 use scr_core::log::{Event, Log, Record};
@@ -19,11 +17,8 @@ use tempfile::NamedTempFile;
 
 /// The job, between its first run and its last.
 pub(super) struct Job<'a> {
-    env: &'a Env,
-    params: &'a Params,
+    pub(super) facts: JobContext,
     command: &'a [OsString],
-    pub(super) prefix: Prefix,
-    pub(super) allocation: Allocation,
     launcher: Option<Launcher>,
     pub(super) log: Log,
     signals: Signals,
@@ -41,20 +36,16 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// Finds the allocation, the launcher and the settings.
+    /// Finds the launcher and the settings.
     ///
     /// # Errors
-    /// The allocation cannot be found out.
+    /// A setting is no list of nodes, or signals cannot be caught.
     pub(super) fn prepare(
-        env: &'a Env,
-        params: &'a Params,
-        overrides: &Overrides,
+        facts: JobContext,
         command: &'a [OsString],
         pause: Option<Duration>,
     ) -> Result<Self> {
-        let manifests = Manifests::load(env)?;
-        let allocation = Allocation::find(env, params, &manifests, overrides)?;
-        let prefix = Prefix::new(params.get(&param::PREFIX));
+        let JobContext { env, params, prefix, allocation, manifests } = &facts;
         if allocation.is_here_alone() {
             let of_nodes = [param::MIN_NODES.info(), param::EXCLUDE_NODES.info()].into_iter();
             for info in of_nodes.filter(|info| params.named(info.name).is_some_and(Parameter::is_set)) {
@@ -75,24 +66,20 @@ impl<'a> Job<'a> {
                 program.to_string_lossy()
             ));
         }
-        let excluded = excluded(&allocation, params)?;
         Ok(Self {
-            excluded,
-            log: Log::of_command(env, params, "scr run", &prefix),
+            excluded: excluded(allocation, params)?,
+            log: Log::of_command(env, params, "scr run", prefix),
             launcher,
             pause: pause.unwrap_or_else(|| Duration::from_secs(allocation.manager.pause)),
             signals: Signals::catch()?,
-            nodes_before: written(env, &prefix),
+            nodes_before: written(env, prefix),
             bad: Vec::new(),
             agents: Agents::default(),
             end_watch: EndWatch::default(),
             runs: 0,
             last: None,
-            env,
-            params,
             command,
-            prefix,
-            allocation,
+            facts,
         })
     }
 
@@ -113,8 +100,8 @@ impl<'a> Job<'a> {
             if let Some(stop) = self.state().stop() {
                 return Ok(stop);
             }
-            let good = good_nodes(&self.allocation, &self.bad);
-            self.agents.start_missing(self.params, &self.allocation, &good);
+            let good = good_nodes(&self.facts.allocation, &self.bad);
+            self.agents.start_missing(&self.facts, &good);
             self.start()?;
         }
     }
@@ -140,9 +127,9 @@ impl<'a> Job<'a> {
             state.stop(),
             Some(StopReason::NoTime | StopReason::Halted(HaltReason::AllocationEnds { .. }))
         );
-        match is_at_end.then(|| changed_now(&self.allocation)).flatten() {
+        match is_at_end.then(|| changed_now(&self.facts.allocation)).flatten() {
             Some(end) => {
-                record_end(self.env, &self.prefix, &mut self.allocation, end);
+                record_end(&self.facts.env, &self.facts.prefix, &mut self.facts.allocation, end);
                 self.known_state()
             }
             None => state,
@@ -150,27 +137,22 @@ impl<'a> Job<'a> {
     }
 
     fn known_state(&self) -> JobState {
-        let now = environment::now(self.env);
-        let mut end = self.allocation.end().time;
+        let now = environment::now(&self.facts.env);
+        let own_end = self.facts.allocation.end();
         // As in the library, a file that cannot be read halts nothing.
-        let halt = match Halt::in_force(&*self.env.files, &self.prefix, self.params.get(&param::HALT_SECONDS))
-        {
-            Ok(halt) => {
-                end = halt.end_of(self.allocation.end(), now);
-                halt.reason(now, self.allocation.end())
-            }
-            Err(error) => {
-                warn(format_args!("the halt conditions cannot be read: {}", scr_base::describe(&error)));
-                None
-            }
-        };
+        let seconds = self.facts.params.get(&param::HALT_SECONDS);
+        let halt =
+            Halt::in_force(&*self.facts.env.files, &self.facts.prefix, seconds).unwrap_or_else(|error| {
+                warn(format_args!("the halt conditions cannot be read: {}", describe(&error)));
+                Halt::default()
+            });
         JobState {
             runs: self.runs,
-            most_runs: u64::try_from(self.params.get(&param::RUNS)).ok(),
+            most_runs: u64::try_from(self.facts.params.get(&param::RUNS)).ok(),
             succeeded: self.last.map(|last| last.code == 0),
             interrupted: self.signals.request(),
-            halt,
-            seconds_left: end.map(|end| end.saturating_sub(now)),
+            halt: halt.reason(now, own_end),
+            seconds_left: halt.end_of(own_end, now).map(|end| end.saturating_sub(now)),
             good: self.good(),
             needed: self.needed(),
         }
@@ -178,34 +160,35 @@ impl<'a> Job<'a> {
 
     /// Nodes that can be used. This machine alone counts as one, which is always there.
     fn good(&self) -> usize {
-        if self.allocation.is_here_alone() {
+        if self.facts.allocation.is_here_alone() {
             return 1;
         }
-        good_nodes(&self.allocation, &self.bad).len()
+        good_nodes(&self.facts.allocation, &self.bad).len()
     }
 
     /// Nodes that the next run needs. See the user guide's section "The SCR wrapper script".
     fn needed(&self) -> Option<Needed> {
-        if self.allocation.is_here_alone() {
+        if self.facts.allocation.is_here_alone() {
             return None;
         }
-        if let Some(nodes) = self.params.get(&param::MIN_NODES) {
+        if let Some(nodes) = self.facts.params.get(&param::MIN_NODES) {
             return Some((usize::try_from(nodes).unwrap_or(usize::MAX), "SCR_MIN_NODES wants them"));
         }
         if self.runs == 0 {
             return None;
         }
         // A file that another allocation has left says nothing about this job.
-        let is_of_this_job = written(self.env, &self.prefix) != self.nodes_before;
-        let last = Nodes::read(&*self.env.files, &self.prefix).ok().flatten().filter(|_| is_of_this_job);
+        let is_of_this_job = written(&self.facts.env, &self.facts.prefix) != self.nodes_before;
+        let last =
+            Nodes::read(&*self.facts.env.files, &self.facts.prefix).ok().flatten().filter(|_| is_of_this_job);
         let last = last
             .map(|Nodes(nodes)| (usize::try_from(nodes).unwrap_or(usize::MAX), "the last run had as many"));
         let by = "the last run has not recorded how many it had, so all of the allocation are";
-        last.or(Some((self.allocation.nodes.len() - self.excluded.len(), by)))
+        last.or(Some((self.facts.allocation.nodes.len() - self.excluded.len(), by)))
     }
 
     fn look_at_nodes(&mut self) {
-        let bad = bad_nodes(&self.allocation, &self.excluded, &self.bad);
+        let bad = bad_nodes(&self.facts.allocation, &self.excluded, &self.bad);
         for new in &bad[self.bad.len()..] {
             warn(format_args!("node {} is left out: {}", new.node, new.why));
             let note = format!("{}: {}", new.node, new.why);
@@ -223,24 +206,24 @@ impl<'a> Job<'a> {
 
     fn start(&mut self) -> Result<()> {
         let (words, _hostfile) =
-            run_command(self.command, self.launcher.as_ref(), &self.allocation, &self.bad)?;
+            run_command(self.command, self.launcher.as_ref(), &self.facts.allocation, &self.bad)?;
         self.runs += 1;
         self.log_start(&words);
-        let now = || self.env.clock.elapsed();
-        let files = &*self.env.files;
+        let now = || self.facts.env.clock.elapsed();
+        let files = &*self.facts.env.files;
         // The watchdog would take it for the end of this run.
-        if let Err(error) = Halt::forget_end(files, &self.prefix) {
+        if let Err(error) = Halt::forget_end(files, &self.facts.prefix) {
             warn(format_args!(
                 "the end of the last run stays in the halt file: {}",
                 scr_base::describe(&error)
             ));
         }
-        let mut watchdog =
-            Timeouts::of(self.params).map(|times| Watchdog::new(times, files, &self.prefix, now()));
+        let mut watchdog = Timeouts::of(&self.facts.params)
+            .map(|times| Watchdog::new(times, files, &self.facts.prefix, now()));
         let began = now();
         let variables = self.variables();
         let (env, prefix, allocation, end_watch) =
-            (self.env, &self.prefix, &mut self.allocation, &mut self.end_watch);
+            (&self.facts.env, &self.facts.prefix, &mut self.facts.allocation, &mut self.end_watch);
         let mut look = |is_suspended: bool| {
             // As in the library, a file that cannot be read halts nothing.
             let halt = Halt::read(files, prefix).ok().flatten();
@@ -264,46 +247,45 @@ impl<'a> Job<'a> {
     fn variables(&self) -> Vec<(String, String)> {
         let name = |info: &param::Info| info.name.to_owned();
         let mut variables = vec![
-            (name(param::PREFIX.info()), self.prefix.dir().display().to_string()),
-            (name(param::JOB_ID.info()), self.allocation.job_id.clone()),
+            (name(param::PREFIX.info()), self.facts.prefix.dir().display().to_string()),
+            (name(param::JOB_ID.info()), self.facts.allocation.job_id.clone()),
             // This command says at its end what all runs have cost.
             (name(param::REPORT.info()), "0".to_owned()),
         ];
-        if let Some(end) = self.allocation.end_time {
+        if let Some(end) = self.facts.allocation.end_time {
             variables.push((name(param::END_TIME.info()), end.to_string()));
         }
-        if !self.allocation.is_here_alone() {
-            variables.push((name(param::NODELIST.info()), hostlist::compress(&self.allocation.nodes)));
+        if !self.facts.allocation.is_here_alone() {
+            variables.push((name(param::NODELIST.info()), hostlist::compress(&self.facts.allocation.nodes)));
         }
         variables.iter_mut().for_each(|(_, value)| *value = environment::as_setting(value));
         variables
     }
 
     fn log_start(&self, words: &[OsString]) {
-        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
-        if self.runs > 1 || self.params.get(&param::DEBUG) >= 1 {
-            warn(format_args!("run {}: {}", self.runs, words.join(" ")));
+        if self.runs > 1 || self.facts.params.get(&param::DEBUG) >= 1 {
+            let words = joined(words.iter().map(|word| word.to_string_lossy()), " ");
+            warn(format_args!("run {}: {words}", self.runs));
         }
         self.log.add_entry(Record::event(Event::RunStart).note(format!("run={}", self.runs)));
     }
 
     fn log_end(&self, ended: RunOutcome, took: Duration) {
-        let mut note = format!("run={}, status={}", self.runs, ended.code);
-        match ended.by {
+        let (how, remark) = match ended.by {
             Some(KillReason::Hung(idle)) => {
-                let (seconds, idle) = (idle.as_secs(), span(idle));
-                warn(format_args!("run {} has written no checkpoint for {idle} and was ended", self.runs));
-                note.push_str(&format!(", hung for {seconds} seconds"));
+                let (words, seconds) = (span(idle), idle.as_secs());
+                let how = format!("has written no checkpoint for {words} and was ended");
+                (how, format!(", hung for {seconds} seconds"))
             }
             Some(KillReason::Halted) => {
-                warn(format_args!("run {} was ended: the job is to halt at once", self.runs));
-                note.push_str(", halted");
+                ("was ended: the job is to halt at once".to_owned(), ", halted".to_owned())
             }
-            None if ended.code != 0 => {
-                warn(format_args!("run {} ended with status {}", self.runs, ended.code));
-            }
-            None => (),
+            None => (format!("ended with status {}", ended.code), String::new()),
+        };
+        if ended.by.is_some() || ended.code != 0 {
+            warn(format_args!("run {} {how}", self.runs));
         }
+        let note = format!("run={}, status={}{remark}", self.runs, ended.code);
         self.log.add_entry(Record::event(Event::RunEnd).note(note).took(took));
     }
 }

@@ -92,11 +92,11 @@ impl JobArgs {
         Self { prefix: dir.map(Path::to_owned).or_else(|| self.prefix.clone()), ..self.clone() }
     }
 
-    /// The environment with the prefix directory that is given, and what is given of the allocation.
-    pub(crate) fn environment(&self) -> Result<(Env, Overrides)> {
+    /// The environment with the prefix directory that is given, its parameters, and what is given of the allocation.
+    pub(crate) fn environment(&self) -> Result<(Env, Params, Overrides)> {
         let env = environment::env_at(self.prefix.as_deref())?;
-        environment::expect_places(&env)?;
-        Ok((env, self.overrides.clone()))
+        let params = environment::params_with_places(&env)?;
+        Ok((env, params, self.overrides.clone()))
     }
 }
 
@@ -106,26 +106,25 @@ pub(crate) fn run(args: &RunArgs) -> Result<Answer> {
     // Before the halt conditions are read, which would hide a mistyped name.
     let program = args.command.first().context("there is nothing to start")?;
     ensure!(process::is_program(program), "cannot start {}: there is no such program", program.display());
-    let (env, overrides) = args.job.environment()?;
-    let params = environment::params(&env);
+    let (env, params, overrides) = args.job.environment()?;
     speak_as("scr run");
     if !params.get(&param::ENABLE) {
         warn("SCR_ENABLE is 0: the job is started once, without anything else");
         return plain(&args.command);
     }
-    let mut job = Job::prepare(&env, &params, &overrides, &args.command, args.pause)?;
-    prerun::prepare(&env, &params)?;
+    let facts = JobContext::find(env, params, &overrides)?;
+    let mut job = Job::prepare(facts, &args.command, args.pause)?;
+    prerun::prepare(&job.facts)?;
     let stopped = job.run();
     if let Ok(stop) = &stopped {
         print_stop(&job, stop);
     }
     // Also where a run could not be started: there may be something of an earlier one.
-    if let Err(error) = postrun::finish(&env, &params, &job.allocation, &job.log) {
+    if let Err(error) = postrun::finish(&job.facts, &job.log) {
         warn(format_args!("the datasets that the job left in cache could not be saved: {error:#}"));
     }
     job.agents.end();
-    let costs = report::block(&env, &params, &job.allocation.job_id);
-    costs.iter().flatten().for_each(warn);
+    report::block(&job.facts).iter().flatten().for_each(warn);
     stopped.map(|_| job.answer())
 }
 
@@ -149,7 +148,7 @@ fn print_stop(job: &Job<'_>, stop: &StopReason) {
         warn(stop);
     }
     if let (StopReason::Halted(reason), true) = (stop, job.runs == 0) {
-        warn(reason.cure(job.prefix.dir()));
+        warn(reason.cure(job.facts.prefix.dir()));
     }
 }
 
@@ -166,6 +165,7 @@ pub(crate) struct JobContext {
     pub(crate) params: Params,
     pub(crate) prefix: Prefix,
     pub(crate) allocation: Allocation,
+    manifests: Manifests,
 }
 
 impl JobContext {
@@ -174,20 +174,19 @@ impl JobContext {
     /// # Errors
     /// It cannot be found out.
     pub(crate) fn on(job: &JobArgs, nodes: Option<Vec<String>>) -> Result<Self> {
-        let (env, overrides) = job.environment()?;
-        Self::in_env(env, &Overrides { nodes, ..overrides })
+        let (env, params, overrides) = job.environment()?;
+        Self::find(env, params, &Overrides { nodes, ..overrides })
     }
 
-    /// The job of this environment.
+    /// The job of this environment, with its parameters.
     ///
     /// # Errors
     /// As for [`on`](Self::on).
-    pub(crate) fn in_env(env: Env, overrides: &Overrides) -> Result<Self> {
-        let params = environment::params(&env);
+    pub(crate) fn find(env: Env, params: Params, overrides: &Overrides) -> Result<Self> {
         let manifests = Manifests::load(&env)?;
         let allocation = Allocation::find(&env, &params, &manifests, overrides)?;
         let prefix = Prefix::new(params.get(&param::PREFIX));
-        Ok(Self { env, params, prefix, allocation })
+        Ok(Self { env, params, prefix, allocation, manifests })
     }
 }
 
@@ -215,7 +214,8 @@ fn are_configured(params: &Params) -> bool {
 impl Agents {
     /// Starts an agent on each of these nodes that has none, where agents need job steps of their own, and waits for them.
     /// If that fails it warns; the application starts an agent there.
-    fn start_missing(&mut self, params: &Params, allocation: &Allocation, nodes: &[String]) {
+    fn start_missing(&mut self, job: &JobContext, nodes: &[String]) {
+        let JobContext { params, allocation, .. } = job;
         if !allocation.wants_agent_steps() || !are_configured(params) {
             return;
         }

@@ -38,13 +38,12 @@ pub(crate) fn run(args: &PostrunArgs) -> Result<Answer> {
         return print(format!("{}: there is nothing to save\n", environment::unused(&prefix)));
     }
     let log = Log::of_command(&job.env, &job.params, "scr postrun", &prefix);
-    let outcome = finish(&job.env, &job.params, &job.allocation, &log)?;
+    let outcome = finish(&job, &log)?;
     if let Some(nodes) = outcome.found_nothing {
         let asked = nodes.map(|nodes| format!(" ({})", asked(&nodes))).unwrap_or_default();
         print(format!("no dataset is in cache only: there is nothing to save{asked}\n"))?;
     }
-    let block = report::block(&job.env, &job.params, &job.allocation.job_id);
-    print_lines(block.iter().flatten())?;
+    print_lines(report::block(&job).iter().flatten())?;
     Ok(Answer::from(outcome.is_safe))
 }
 
@@ -60,13 +59,9 @@ pub(super) struct PostrunOutcome {
 ///
 /// # Errors
 /// It cannot be found out what is in cache.
-pub(super) fn finish(
-    env: &Env,
-    params: &Params,
-    allocation: &Allocation,
-    log: &Log,
-) -> Result<PostrunOutcome> {
-    let (mut env, prefix) = (env.clone(), Prefix::at(&*env.files, &params.get(&param::PREFIX)));
+pub(super) fn finish(job: &JobContext, log: &Log) -> Result<PostrunOutcome> {
+    let JobContext { params, allocation, .. } = job;
+    let (mut env, prefix) = (job.env.clone(), Prefix::at(&*job.env.files, job.prefix.dir()));
     environment::hold(&mut env, prefix.dir())?;
     let env = &env;
     let (nodes, has_begun) = (OnceCell::new(), Cell::new(false));
@@ -223,10 +218,9 @@ impl Scavenge<'_> {
         };
         let activity = Activity::new(LONGEST_IDLE);
         let answers = self.allocation.on_nodes().run(self.nodes(), &command, Limit::Idle(&activity));
-        let failure = |(node, answer): (&String, Result<Finished>)| match answer {
-            Ok(answer) if answer.succeeded() => None,
-            Ok(answer) => Some(format!("node {node}: {}", answer.failure())),
-            Err(error) => Some(format!("node {node}: {error:#}")),
+        let failure = |(node, answer): (&String, Result<Finished>)| {
+            let why = answer.and_then(Finished::expect_success).err()?;
+            Some(format!("node {node}: {why:#}"))
         };
         self.nodes().iter().zip(answers).filter_map(failure).collect()
     }

@@ -16,17 +16,16 @@ pub(crate) struct PrerunArgs {
 
 /// Runs the command.
 pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
-    let (env, _) = args.job.environment()?;
-    let params = environment::params(&env);
+    let (env, params, overrides) = args.job.environment()?;
     if params.get(&param::ENABLE) {
-        let JobContext { allocation, .. } = JobContext::on(&args.job, None)?;
-        health::excluded(&allocation, &params)?;
-        prepare(&env, &params)?;
-        if are_configured(&params) {
+        let job = JobContext::find(env, params, &overrides)?;
+        health::excluded(&job.allocation, &job.params)?;
+        prepare(&job)?;
+        if are_configured(&job.params) {
             // They stay when this process ends; `scr postrun` ends them.
-            Agents::default().start_missing(&params, &allocation, &allocation.nodes);
+            Agents::default().start_missing(&job, &job.allocation.nodes);
         }
-        print(format!("{} is ready for a job\n", params.get(&param::PREFIX).display()))?;
+        print(format!("{} is ready for a job\n", job.prefix.dir().display()))?;
     }
     Ok(Answer::Yes)
 }
@@ -35,8 +34,7 @@ pub(crate) fn run(args: &PrerunArgs) -> Result<Answer> {
 ///
 /// # Errors
 /// The prefix directory is useless.
-pub(super) fn prepare(env: &Env, params: &Params) -> Result<()> {
-    let prefix = Prefix::new(params.get(&param::PREFIX));
+pub(super) fn prepare(JobContext { env, prefix, .. }: &JobContext) -> Result<()> {
     let in_vain = || format!("cannot use the prefix directory {}", prefix.dir().display());
     let mut env = env.clone();
     if prefix.dir().is_dir() {

@@ -43,37 +43,32 @@ struct EnvWhat {
 
 /// `scr env`.
 pub(crate) fn env(args: &EnvArgs) -> Result<Answer> {
-    let job = JobContext::on(&args.job, None)?;
-    let what = &args.what;
-    let nodes = || hostlist::compress(&job.allocation.nodes);
-    let end = || job.allocation.end_time.map(|end| end.to_string());
-    let user = || job.params.get(&param::USER_NAME);
-    let last = Nodes::read(&*job.env.files, &job.prefix).map(|last| last.map(|nodes| nodes.0.to_string()));
-    match what {
-        EnvWhat { user: true, .. } => print_line(Some(user())),
-        EnvWhat { jobid: true, .. } => print_line(Some(job.allocation.job_id.clone())),
-        EnvWhat { nodes: true, .. } => print_line(Some(nodes())),
-        EnvWhat { down: true, .. } => {
-            let nodes: Vec<_> = bad(&job, &[])?.into_iter().map(|bad| bad.node).collect();
-            print_line(Some(hostlist::compress(&nodes)))
-        }
-        EnvWhat { runnodes: true, .. } => print_line(last?),
-        EnvWhat { endtime: true, .. } => print_line(end()),
-        _ => {
-            let or_none =
-                |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
-            let rows = [
-                ["resource manager".to_owned(), job.allocation.manager.name.clone()],
-                ["user".to_owned(), user()],
-                ["job id".to_owned(), job.allocation.job_id.clone()],
-                ["nodes".to_owned(), or_none(Some(nodes()))],
-                ["nodes of the last run".to_owned(), or_none(last?)],
-                ["end of the allocation".to_owned(), or_none(end())],
-                ["prefix directory".to_owned(), job.params.get(&param::PREFIX).display().to_string()],
-            ];
-            print(Table::of(&[], rows).text())
-        }
+    let (job, what) = (JobContext::on(&args.job, None)?, &args.what);
+    let allocation = &job.allocation;
+    if what.down {
+        let nodes: Vec<_> = bad(&job, &[])?.into_iter().map(|bad| bad.node).collect();
+        return print_line(Some(hostlist::compress(&nodes)));
     }
+    let asked = [what.user, what.jobid, what.nodes, what.runnodes, what.endtime];
+    let last = match what.runnodes || asked == [false; 5] {
+        true => Nodes::read(&*job.env.files, &job.prefix)?.map(|Nodes(nodes)| nodes.to_string()),
+        false => None,
+    };
+    let known = [
+        ("user", Some(job.params.get(&param::USER_NAME))),
+        ("job id", Some(allocation.job_id.clone())),
+        ("nodes", Some(hostlist::compress(&allocation.nodes))),
+        ("nodes of the last run", last),
+        ("end of the allocation", allocation.end_time.map(|end| end.to_string())),
+    ];
+    if let Some(place) = asked.iter().position(|is_asked| *is_asked) {
+        return print_line(known[place].1.as_ref());
+    }
+    let manager = ("resource manager", Some(allocation.manager.name.clone()));
+    let prefix = ("prefix directory", Some(job.prefix.dir().display().to_string()));
+    let rows = [manager].into_iter().chain(known).chain([prefix]);
+    let or_none = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or("-".to_owned());
+    print(Table::of(&[], rows.map(|(name, value)| [name.to_owned(), or_none(value)])).text())
 }
 
 /// How to list nodes.
@@ -151,8 +146,7 @@ pub(crate) struct RetriesHaltArgs {
 /// `scr retries-halt`.
 pub(crate) fn retries_halt(args: &RetriesHaltArgs) -> Result<Answer> {
     let job = args.job.or_in(args.dir.as_deref());
-    let (env, _) = job.environment()?;
-    let params = environment::params(&env);
+    let (env, params, _) = job.environment()?;
     let prefix = Prefix::new(params.get(&param::PREFIX));
     let halt = Halt::in_force(&*env.files, &prefix, params.get(&param::HALT_SECONDS))?;
     let context = JobContext::on(&job, None)

@@ -271,7 +271,11 @@ fn state(run: RunState, halt: Option<&Halt>, is_recorded: bool) -> State {
 
 /// The job to ask the nodes of: that of the allocation here, or else of the one that the last run has recorded.
 fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<JobContext> {
-    let here = JobContext::in_env(env.clone(), overrides);
+    let find = |env: Env, given: &Overrides| {
+        let params = environment::params(&env);
+        JobContext::find(env, params, given)
+    };
+    let here = find(env.clone(), overrides);
     let Some(run) = run else { return here.context("the nodes of the job are not known") };
     let is_its = |job: &JobContext| {
         let is_here =
@@ -285,7 +289,7 @@ fn context(env: &Env, overrides: &Overrides, run: Option<&LastRun>) -> Result<Jo
             let mut env = env.clone();
             let id = environment::as_setting(&run.job_id);
             env.variables.insert(param::JOB_ID.info().name.to_owned(), id);
-            JobContext::in_env(env, &Overrides { nodes: Some(run.nodes.clone()), ..overrides.clone() })
+            find(env, &Overrides { nodes: Some(run.nodes.clone()), ..overrides.clone() })
         }
     }
 }

@@ -44,7 +44,7 @@ pub(crate) struct StatusArgs {
 /// Runs the command.
 pub(crate) fn run(args: &StatusArgs) -> Result<Answer> {
     let job = args.job.or_in(args.dir.as_deref());
-    let (mut env, overrides) = job.environment()?;
+    let (mut env, _, overrides) = job.environment()?;
     let prefix = environment::prefix(&mut env, job.prefix.as_deref())?;
     expect_used(&prefix)?;
     loop {

@@ -1,0 +1,8 @@
+complete -c scr -n '__fish_seen_subcommand_from config' -l explain -x -a '(scr complete parameters)'
+complete -c scr -n '__fish_seen_subcommand_from log' -l event -x -a '(scr complete events)'
+complete -c scr -n '__fish_seen_subcommand_from log' -l dataset -x -a '(scr complete datasets)'
+complete -c scr -n '__fish_seen_subcommand_from index' -l current -x -a '(scr complete datasets)'
+complete -c scr -n '__fish_seen_subcommand_from index' -l drop -x -a '(scr complete datasets)'
+complete -c scr -n '__fish_seen_subcommand_from index' -l delete -x -a '(scr complete datasets)'
+complete -c scr -n '__fish_seen_subcommand_from index' -l add -x -a '(scr complete datasets)'
+complete -c scr -n '__fish_seen_subcommand_from scrub' -l dataset -x -a '(scr complete datasets)'
