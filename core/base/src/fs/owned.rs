@@ -53,7 +53,7 @@ impl OwnedDir {
     /// [`FsError::NotBelow`] where `below` has a part other than a plain name; [`FsError::Io`].
     pub fn make(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Self, FsError> {
         files.make_dirs(base, 0o755, Durability::Unsynced)?;
-        Self::make_in(files, base, below, uid)
+        Self::descend(files, base, below, uid, Parts::Make)
     }
 
     /// As [`make`](Self::make), below a base that must be there already.

@@ -104,10 +104,10 @@ pub(super) fn says_nothing(look: Look, error: &io::Error) -> bool {
     }
 }
 
-/// Whether an answer is so rare that it counts only if it is given twice. That a file is not there is no rare answer.
+/// Whether an answer is so rare that it counts only if it is given twice. That something is not there is no rare answer:
+/// [`list_if_there`](Files::list_if_there) and the like ask for it again.
 fn is_odd(look: Look, error: &io::Error) -> bool {
-    let is_common = matches!(look, Look::Status | Look::Open) && error.kind() == ErrorKind::NotFound;
-    !is_common && !says_nothing(look, error)
+    error.kind() != ErrorKind::NotFound && !says_nothing(look, error)
 }
 
 impl Retrying {
