@@ -300,7 +300,7 @@ impl FlushFile {
         prefix: &Prefix,
         change: impl FnOnce(&mut FlushFile) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, true, change)
+        shared::update(files, prefix, true, change).map(|updated| updated.value)
     }
 
     /// Parses a tree.

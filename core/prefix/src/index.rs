@@ -188,7 +188,7 @@ impl Index {
         prefix: &Prefix,
         change: impl FnOnce(&mut Index) -> R,
     ) -> Result<R, PrefixError> {
-        shared::update(files, prefix, false, change)
+        shared::update(files, prefix, false, change).map(|updated| updated.value)
     }
 
     /// From a tree; `path` is for the error.

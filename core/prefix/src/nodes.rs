@@ -11,7 +11,7 @@
 use super::fields::{json, set_json};
 use super::shared::{self, Shared};
 use super::{Prefix, PrefixError, RestartPoint};
-use scr_base::fs::{At, Durability, Files};
+use scr_base::fs::{At, Durability, Files, Updated};
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -80,11 +80,12 @@ impl LastRun {
         Ok(file.and_then(|file| Self::from_tree(&file.tree)))
     }
 
-    /// Replaces the file in one step, and keeps its other keys. A damaged one is useless to anybody, so it is replaced.
+    /// Replaces the file in one step, and keeps its other keys. A damaged one is useless to anybody, so it is replaced. Gives
+    /// whether other processes were kept out meanwhile.
     ///
     /// # Errors
     /// It cannot be read or written.
-    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<(), PrefixError> {
+    pub fn write(&self, files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
         shared::update(files, prefix, true, |file: &mut NodesFile| {
             file.tree.set("NODES", self.nodes.len());
             set_json(&mut file.tree, RUN, self);

@@ -219,8 +219,8 @@ pub(super) fn update<T: Shared, R>(
     prefix: &Prefix,
     renew: bool,
     change: impl FnOnce(&mut T) -> R,
-) -> Result<R, PrefixError> {
-    let updated = locked(files, prefix, |locked| {
+) -> Result<Updated<R>, PrefixError> {
+    let Updated { value, locked, everywhere } = locked(files, prefix, |locked| {
         let mut held = match locked.read::<T>() {
             Err(error) if renew && error.is_damage() => Held::new(T::default()),
             read => read?,
@@ -228,12 +228,7 @@ pub(super) fn update<T: Shared, R>(
         let value = change(&mut held.content);
         locked.write(held).map(|()| value)
     })?;
-    updated.value
-}
-
-/// Whether an update keeps other processes out, on a file system like that of this prefix directory.
-pub(crate) fn exclusion(files: &dyn Files, prefix: &Prefix) -> Result<Updated<()>, PrefixError> {
-    Ok(files.exclusively(&lock(prefix), || ())?)
+    Ok(Updated { value: value?, locked, everywhere })
 }
 
 fn lock(prefix: &Prefix) -> PathBuf {

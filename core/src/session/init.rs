@@ -492,7 +492,7 @@ fn prepare_prefix(job: &Job, running: &Running, app: &AppConfig) -> Result<(), E
 }
 
 fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(), PrefixError> {
-    run_of(job).write(job.files(), &job.prefix)?;
+    let caution = run_of(job).write(job.files(), &job.prefix)?.caution();
     let (conf, path) = (app.to_text(), job.prefix.app_conf_file());
     job.files().write_atomic(&path, conf.as_bytes(), 0o666, Durability::Unsynced)?;
     for folder in [job.prefix.scr_dir(), SharedSlots::folder(&job.prefix)] {
@@ -501,7 +501,7 @@ fn write_for_commands(job: &Job, running: &Running, app: &AppConfig) -> Result<(
     if !running.is_second() {
         remove_left_copies(job.files(), &job.prefix)?;
     }
-    warn_of_locks(job, running);
+    warn_of_locks(job, running, caution);
     Ok(())
 }
 
@@ -520,9 +520,9 @@ fn run_of(job: &Job) -> LastRun {
     }
 }
 
-/// Warns, once, if the file system of the prefix directory does not keep jobs and commands apart.
-fn warn_of_locks(job: &Job, running: &Running) {
-    let caution = job.ledger().exclusion().ok().and_then(|update| update.caution());
+/// Warns, once, if the file system of the prefix directory does not keep jobs and commands apart. `caution` is what the user has
+/// to mind where the index is changed.
+fn warn_of_locks(job: &Job, running: &Running, caution: Option<&str>) {
     let dir = job.prefix.dir().display();
     if let Some(caution) = caution {
         job.report.warn(&format!("the index of {dir}: {caution}"));

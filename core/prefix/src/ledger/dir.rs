@@ -156,14 +156,6 @@ impl<'a> LedgerDir<'a> {
         Ok(shared::read::<Ids>(self.files, self.prefix)?.unwrap_or_default().next())
     }
 
-    /// Whether an update keeps other processes out, on a file system like that of this prefix directory.
-    ///
-    /// # Errors
-    /// The folder cannot be written to, or others keep the index to themselves.
-    pub fn exclusion(&self) -> Result<Updated<()>, PrefixError> {
-        shared::exclusion(self.files, self.prefix)
-    }
-
     /// Makes a request come true.
     ///
     /// # Errors
