@@ -50,15 +50,18 @@ pub(super) fn suffix(id: Option<&PrefixId>, path: &[u8]) -> String {
 /// # Errors
 /// It cannot be listed, or a name cannot be read: whose folder it is decides which checkpoints a node finds.
 pub(crate) fn all(files: &dyn Files, cache: &Path) -> Result<Vec<NodeDir>, FsError> {
-    let names = files.list_if_there(cache)?;
     let dir_of = |number| {
         let path = cache.join(name_of(number));
         Ok(NodeDir { number, node: read_name(files, &path)?, path })
     };
-    let mut found =
-        names.iter().filter_map(|name| number(name)).map(dir_of).collect::<Result<Vec<_>, FsError>>()?;
-    found.sort_unstable_by_key(|dir| dir.number);
-    Ok(found)
+    numbers(files, cache)?.into_iter().map(dir_of).collect()
+}
+
+fn numbers(files: &dyn Files, cache: &Path) -> Result<Vec<u64>, FsError> {
+    let names = files.list_if_there(cache)?;
+    let mut numbers: Vec<u64> = names.iter().filter_map(|name| number(name)).collect();
+    numbers.sort_unstable();
+    Ok(numbers)
 }
 
 /// The folder that a node has there.
@@ -72,7 +75,7 @@ pub(crate) fn find(files: &dyn Files, cache: &Path, node: &str) -> Option<PathBu
 /// # Errors
 /// It cannot be listed.
 pub fn places(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
-    let nodes = all(files, cache)?.into_iter().map(|dir| dir.path);
+    let nodes = numbers(files, cache)?.into_iter().map(|number| cache.join(name_of(number)));
     Ok(std::iter::once(cache.to_owned()).chain(nodes).collect())
 }
 

@@ -19,7 +19,7 @@
 use super::filemap::Journal;
 use super::kept_open::KeptOpen;
 use super::record::{FileRecord, RankRecord};
-use super::shared_files::remove_claims;
+use super::shared_files::is_left_claim;
 use scr_base::fs::{At, File, Files, FsError, How, Kind};
 use scr_comm::Rank;
 use scr_prefix::FileName;
@@ -243,6 +243,8 @@ pub struct CacheContents {
     unknown: Vec<u64>,
     /// Every dataset id that is in use here.
     pub ids: Vec<u64>,
+    /// The paths of what is no dataset.
+    others: Vec<PathBuf>,
     /// Errors on what could not be read or removed.
     pub errors: Vec<FsError>,
 }
@@ -251,7 +253,10 @@ pub struct CacheContents {
 pub fn look_through(files: &dyn Files, cache: &Path) -> CacheContents {
     let mut found = CacheContents::default();
     for name in found.noting(files.list_if_there(cache)).unwrap_or_default() {
-        let Some(id) = dataset_id(&name) else { continue };
+        let Some(id) = dataset_id(&name) else {
+            found.others.push(cache.join(name));
+            continue;
+        };
         found.ids.push(id);
         match found.noting(files.list_if_there(&cache.join(&name).join(HIDDEN))) {
             Some(entries) => entries.iter().for_each(|entry| match filemap_rank(entry) {
@@ -274,18 +279,18 @@ pub(crate) fn remove_spare(files: &dyn Files, cache: &Path, rank: Rank) -> Resul
 
 /// Bytes of memory in a cache directory that are kept for the next redundancy files.
 pub(crate) fn spare_bytes(files: &dyn Files, cache: &Path) -> u64 {
-    let spares = spares(files, cache).unwrap_or_default();
-    spares.iter().filter_map(|path| files.status(path).ok()).map(|status| status.len).sum()
+    let names = files.list_if_there(cache).unwrap_or_default().into_iter();
+    let spares = names.map(|name| cache.join(name)).filter(|path| is_named(path, SPARE));
+    spares.filter_map(|path| files.status(&path).ok()).map(|status| status.len).sum()
 }
 
 fn spare(cache: &Path, rank: Rank) -> PathBuf {
     cache.join(format!("{SPARE}{rank}"))
 }
 
-fn spares(files: &dyn Files, cache: &Path) -> Result<Vec<PathBuf>, FsError> {
-    let names = files.list_if_there(cache)?.into_iter();
-    let is_spare = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(SPARE));
-    Ok(names.filter(is_spare).map(|name| cache.join(name)).collect())
+/// Whether a path has a name that begins so.
+pub(super) fn is_named(path: &Path, beginning: &str) -> bool {
+    path.file_name().and_then(OsStr::to_str).is_some_and(|name| name.starts_with(beginning))
 }
 
 /// Looks through a cache directory, and clears away what removals that were cut short have left, and what earlier runs kept to be
@@ -297,12 +302,13 @@ pub(crate) fn find_parts(files: &dyn Files, cache: &Path, here: &[Rank]) -> Cach
     let owners =
         found.parts.iter().map(|&(_, owner)| owner).filter(|owner| here.binary_search(owner).is_ok());
     let kept: HashSet<PathBuf> = owners.map(|owner| spare(cache, owner)).collect();
-    for spare in found.noting(spares(files, cache)).unwrap_or_default() {
-        if !kept.contains(&spare) {
-            found.noting(files.remove_if_there(&spare).map(drop));
-        }
+    let is_left = |path: &PathBuf| match is_named(path, SPARE) {
+        true => !kept.contains(path),
+        false => is_left_claim(files, path),
+    };
+    for left in std::mem::take(&mut found.others).into_iter().filter(is_left) {
+        found.noting(files.remove_if_there(&left).map(drop));
     }
-    found.noting(remove_claims(files, cache));
     for (id, rank) in std::mem::take(&mut found.going) {
         found.noting(PartDir::new(cache, id, rank).finish_removal(files));
     }

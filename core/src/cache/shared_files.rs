@@ -9,7 +9,7 @@
 
 use super::filemap::{Filemap, Journal};
 use super::node_dir;
-use super::part::PartDir;
+use super::part::{is_named, PartDir};
 use super::record::RankRecord;
 use super::Cache;
 use crate::typed::route_values;
@@ -190,13 +190,10 @@ fn between<'a>(mut name: &'a [u8], dataset: &[u8]) -> Vec<&'a [u8]> {
     pieces
 }
 
-/// Removes the claims that runs which died have left. Another job of the allocation may be at work there, and holds the filemaps
-/// that its claims lead to.
-pub(super) fn remove_claims(files: &dyn Files, cache: &Path) -> Result<(), FsError> {
-    let is_claim = |name: &PathBuf| name.to_str().is_some_and(|name| name.starts_with(CLAIM));
-    let claims = files.list_if_there(cache)?.into_iter().filter(is_claim).map(|name| cache.join(name));
-    let mut left = claims.filter(|claim| !Journal::is_held(files, claim));
-    left.try_for_each(|claim| files.remove_if_there(&claim).map(drop))
+/// Whether a run that died has left it, and it is a claim. Another job of the allocation may be at work there, and holds the
+/// filemaps that its claims lead to.
+pub(super) fn is_left_claim(files: &dyn Files, path: &Path) -> bool {
+    is_named(path, CLAIM) && !Journal::is_held(files, path)
 }
 
 /// Two names with one digest do not occur, nor two patterns.
