@@ -5,7 +5,7 @@
 //! folder in it, `nodes/node.<n>`. Processes on the node that are no ranks find it by the node's name.
 
 use super::node_dir;
-use super::sharing::Sharing;
+use super::sharing::{Seen, Sharing};
 use super::store::own_folder;
 use crate::error::Doing as _;
 use crate::error::Error;
@@ -38,11 +38,11 @@ pub fn make_control_dir(env: &Env, params: &Params) -> Result<OwnedDir, FsError>
     own(OwnedDir::make(&*env.files, &base, &job_folder(params), env.uid)?, params, env.uid)
 }
 
-/// Makes the control directory. Collective.
+/// Makes the control directory. Gives the job's folder for that, who sees it, and that of this node. Collective.
 ///
 /// # Errors
 /// A folder cannot be made.
-pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> {
+pub(super) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<(OwnedDir, Seen, OwnedDir), Error> {
     let (files, base) = (job.files(), &job.descriptors.control);
     let doing = |error: CollectiveError| {
         error.doing(format!("making the control folder on {} (SCR_CNTL_BASE)", base.name))
@@ -50,9 +50,10 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> 
     let made = OwnedDir::make(files, &base.path, &job.job_folder(), job.env.uid);
     let control = job.agree(made).map_err(doing)?;
     job.report_other_name(&base.path, &control);
-    let seen = sharing.of(&control, NUMBER).map_err(doing)?.placement;
-    let Some((one, other)) = seen.first_apart_in(&job.nodes) else {
-        return job.agree(own(control, &job.params, job.env.uid)).map_err(doing);
+    let seen = sharing.of(&control, NUMBER).map_err(doing)?;
+    let Some((one, other)) = seen.placement.first_apart_in(&job.nodes) else {
+        let own = job.agree(own(control.clone(), &job.params, job.env.uid)).map_err(doing)?;
+        return Ok((control, seen, own));
     };
     let node = |rank| format!("{} (rank {rank})", job.nodes.name(rank));
     job.report.warn(&format!(
@@ -64,8 +65,9 @@ pub(crate) fn open(job: &Job, sharing: &Sharing<'_>) -> Result<OwnedDir, Error> 
     ));
     let nodes = control.make_below(Path::new(NODES), job.env.uid);
     let nodes = job.agree(nodes).map_err(doing)?;
-    let folder = own_folder(job, &seen, &nodes, "").map_err(doing)?;
-    job.agree(nodes.make_below(&folder.below(Path::new("")), job.env.uid)).map_err(doing)
+    let folder = own_folder(job, &seen.placement, &nodes, "").map_err(doing)?;
+    let own = job.agree(nodes.make_below(&folder.below(Path::new("")), job.env.uid)).map_err(doing)?;
+    Ok((control, seen, own))
 }
 
 /// The folder that this node has got in a control directory, or else the directory itself.

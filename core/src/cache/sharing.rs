@@ -33,10 +33,11 @@ struct ApartError {
 }
 
 /// Which nodes see the same folder.
+#[derive(Clone)]
 pub(crate) struct Seen {
     pub(crate) placement: Placement,
     /// Why this rank could not look; its node then counts as alone.
-    pub(crate) error: Option<io::Error>,
+    pub(crate) error: Option<String>,
 }
 
 impl<'a> Sharing<'a> {
@@ -76,7 +77,7 @@ impl<'a> Sharing<'a> {
             // A file left by a failure does no harm.
             let _ = files.remove_file(&mark);
         }
-        together.map(|()| Seen { placement, error: made.err() })
+        together.map(|()| Seen { placement, error: made.err().map(|error| error.to_string()) })
     }
 
     /// The nodes by the folder that they see. Collective.

@@ -12,7 +12,7 @@ use crate::job::Job;
 use scr_base::fs::{EntryName, OwnedDir};
 use scr_comm::collective::route;
 use scr_comm::placement::Placement;
-use scr_comm::{AnyError, Collective, CollectiveError, CommError, Rank};
+use scr_comm::{Collective, CollectiveError, CommError, Rank};
 use scr_config::descriptor::{Evict, Store, View, WORLD};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -56,30 +56,45 @@ impl StoreInUse {
     }
 }
 
-/// Makes the job's folders in every store that is enabled. Collective.
+/// Makes the job's folders in every store that is enabled. That of the control directories is made already, and may be one of them:
+/// `control`, and who sees it. Collective.
 ///
 /// # Errors
 /// A folder cannot be made, or nodes that are said to share a store do not.
-pub(crate) fn open_all(job: &Job, sharing: &Sharing<'_>) -> Result<Vec<StoreInUse>, Error> {
+pub(super) fn open_all(
+    job: &Job,
+    sharing: &Sharing<'_>,
+    control: (OwnedDir, Seen),
+) -> Result<Vec<StoreInUse>, Error> {
     let stores = job.descriptors.enabled();
-    stores.enumerate().map(|(number, store)| open(job, store, number, sharing)).collect()
+    let known = |store: &Store| (store.name == job.descriptors.control.name).then(|| control.clone());
+    stores.enumerate().map(|(number, store)| open(job, store, number, sharing, known(store))).collect()
 }
 
-fn open(job: &Job, store: &Store, number: usize, sharing: &Sharing<'_>) -> Result<StoreInUse, Error> {
+fn open(
+    job: &Job,
+    store: &Store,
+    number: usize,
+    sharing: &Sharing<'_>,
+    known: Option<(OwnedDir, Seen)>,
+) -> Result<StoreInUse, Error> {
     let doing = |error: CollectiveError| {
         error.doing(format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name))
     };
-    let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
-    let root = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
-    let made = job.group_value(&store.group).map_err(AnyError::from).and_then(|group| Ok((root?, group)));
-    let (root, group) = job.agree(made).map_err(doing)?;
-    // Otherwise it was said of the control directory.
-    if store.path != job.descriptors.control.path {
-        job.report_other_name(&store.path, &root);
-    }
+    let group = job.agree(job.group_value(&store.group)).map_err(doing)?;
+    let (root, seen) = match known {
+        Some(known) => known,
+        None => {
+            let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
+            let made = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
+            let root = job.agree(made).map_err(doing)?;
+            job.report_other_name(&store.path, &root);
+            let seen = sharing.of(&root, number).map_err(doing)?;
+            (root, seen)
+        }
+    };
     let is_global = store.view == View::Global;
     let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
-    let seen = sharing.of(&root, number).map_err(doing)?;
     check(job, store, &said, &seen)?;
     let (placement, suffix) = (seen.placement, node_dir::suffix_of(job));
     let cache = if is_global || placement.count() < job.nodes.count() || job.is_part() {
