@@ -11,6 +11,7 @@ use scr_config::param::{Origin, Params};
 use scr_plugin_api::{KvTree, Scheme, Transport};
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// A loaded plugin, or why it cannot be used; the same on all ranks.
@@ -36,6 +37,8 @@ pub(crate) struct TransportInUse {
 pub(crate) struct Plugins {
     /// Their source.
     pub(crate) host: PluginHost,
+    /// The libraries that are loaded on all ranks.
+    opened: RefCell<BTreeMap<(PluginKind, String), Rc<OpenPlugin>>>,
     /// By name, on-disk format and packed options.
     schemes: RefCell<SchemesInUse>,
     /// By name and options as they were written.
@@ -48,6 +51,7 @@ impl Plugins {
     pub(crate) fn new(env: &Env, params: &Params) -> Self {
         Self {
             host: PluginHost::configured(env, params),
+            opened: RefCell::default(),
             schemes: RefCell::default(),
             transports: RefCell::default(),
             protections: RefCell::default(),
@@ -61,9 +65,14 @@ impl Plugins {
         self.transports.borrow_mut().retain(|_, loaded| loaded.is_ok());
     }
 
-    /// Finds and loads a plugin on all ranks.
-    fn open(&self, job: &Job, kind: PluginKind, name: &str) -> Collective<OpenPlugin> {
-        open_together(&*job.comm, &job.nodes.mates(job.rank()), &self.host, kind, name)
+    /// Finds and loads a plugin on all ranks. Collective the first time.
+    fn open(&self, job: &Job, kind: PluginKind, name: &str) -> Collective<Rc<OpenPlugin>> {
+        let key = (kind, name.to_owned());
+        if let Some(known) = self.opened.borrow().get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let opened = open_together(&*job.comm, &job.nodes.mates(job.rank()), &self.host, kind, name)?;
+        Ok(Rc::clone(self.opened.borrow_mut().entry(key).or_insert(Rc::new(opened))))
     }
 
     /// How a new dataset is stored and protected by a descriptor. `members_of` chooses the set of this rank for the size of the
