@@ -17,6 +17,7 @@ impl Cache {
     pub(crate) fn report_missing(
         &self,
         job: &Job,
+        file: Option<&FlushFile>,
         seen: &[u64],
         of_twins: &[u64],
         newest: Seq,
@@ -25,13 +26,7 @@ impl Cache {
         if job.rank() != Rank(0) {
             return None;
         }
-        let file = match FlushFile::read(job.files(), &job.prefix) {
-            Err(error) if error.is_damage() => {
-                return Some("flush.scr, which lists those in cache only, is damaged")
-            }
-            // That it cannot be read is reported where it is renewed.
-            read => read.ok()?,
-        };
+        let Some(file) = file else { return Some("flush.scr, which lists those in cache only, is damaged") };
         let is_missing = |entry: &FlushEntry| {
             let only_cached = entry.is_at(Location::Cache) && !entry.is_at(Location::Prefix);
             only_cached

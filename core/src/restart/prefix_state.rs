@@ -43,6 +43,9 @@ pub(crate) struct PrefixState {
     of_other_ranks: BTreeSet<Vec<u8>>,
     /// Whether there is a dataset in cache that could not be recovered.
     pub(crate) is_any_left: bool,
+    /// The flush file, where rank 0 has found one that is not damaged.
+    #[serde(skip)]
+    pub(crate) flush: Option<FlushFile>,
 }
 
 /// A dataset that the index knows.
@@ -199,12 +202,12 @@ impl PrefixState {
 fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
     let (files, prefix) = (job.files(), &job.prefix);
     let index = job.ledger().index()?;
-    let flush = unless_damaged(job, FlushFile::read(files, prefix))?.unwrap_or_default();
+    let flush = unless_damaged(job, FlushFile::read(files, prefix))?;
     let ids = unless_damaged(job, prefix.dataset_ids(files))?.unwrap_or_default();
-    let listed = index.highest_id().max(flush.highest_id()).unwrap_or(0);
+    let listed = index.highest_id().max(flush.as_ref().and_then(FlushFile::highest_id)).unwrap_or(0);
     let order = ledger::in_order(&index, None).list;
     let numbers = job.ledger().numbers()?;
-    let entries = flush.entries();
+    let entries = flush.as_ref().map(FlushFile::entries).unwrap_or_default();
     let replaced = entries.iter().filter(|entry| entry.replaced_in(&index).is_some());
     let is_of_others = |entry: &&FlushEntry| {
         entry.is_cached_checkpoint() && entry.restart_point().ranks != Some(job.comm.size())
@@ -223,6 +226,7 @@ fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
         lost: lost.into_iter().map(Known::of).collect(),
         of_other_ranks: entries.iter().filter(is_of_others).map(|entry| entry.name.clone()).collect(),
         is_any_left: false,
+        flush,
     })
 }
 

@@ -221,8 +221,8 @@ impl Session {
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
         if !purge {
-            let (seen, twins) = (&found.seen, &found.of_twins);
-            let missing = self.cache.report_missing(&self.job, seen, twins, newest, is_saved);
+            let (seen, twins, listed) = (&found.seen, &found.of_twins, in_prefix.flush.as_ref());
+            let missing = self.cache.report_missing(&self.job, listed, seen, twins, newest, is_saved);
             let why = broadcast(&*self.job.comm, Rank(0), missing.unwrap_or_default().as_bytes().to_vec())?;
             if newest == Seq::default() && !why.is_empty() {
                 starts_without(&self.job, &String::from_utf8_lossy(&why), "")?;
