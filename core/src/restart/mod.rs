@@ -150,13 +150,18 @@ impl Restart {
             WentBack::to(one.seq, from).drop_newer(from.job, from.cache)?;
         }
         // A fetch may have made room for itself.
-        self.loaded = fetched.or_else(|| newest(from));
+        self.load(fetched.or_else(|| newest(from)));
         Ok(())
     }
 
     /// Takes the newest checkpoint in cache.
     fn find_cached(&mut self, job: &Job, cache: &Cache) {
-        self.loaded = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
+        self.load(newest_cached(job, cache, |cached| !cached.is_gone_back_over()));
+    }
+
+    /// From now on the application restarts from this one, or from none. Nothing else says which.
+    fn load(&mut self, checkpoint: Option<CheckpointId>) {
+        self.loaded = checkpoint;
     }
 
     /// No checkpoint is tried more often than the user wants.
@@ -173,7 +178,7 @@ impl Restart {
 
     /// Goes back to the checkpoint that the user has named, if it can be loaded.
     fn go_back(&mut self, from: &mut Fetcher<'_>, chosen: &Chosen) -> Result<(), Error> {
-        self.loaded = chosen.load(from, true)?;
+        self.load(chosen.load(from, true)?);
         let Some(loaded) = &self.loaded else { return Ok(()) };
         // The entry of its name in the index stays, though cache has given an older one.
         let went_back = WentBack::to(chosen.seq.map_or(loaded.seq, |listed| listed.max(loaded.seq)), from);
@@ -266,7 +271,7 @@ impl Restart {
     /// The ranks cannot talk, or it cannot be fetched for a reason that may pass: it stays chosen.
     pub(crate) fn load_chosen(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         if let Some(chosen) = &self.chosen {
-            self.loaded = chosen.load(from, false)?;
+            self.load(chosen.load(from, false)?);
             self.chosen = None;
         }
         Ok(())
