@@ -1,6 +1,14 @@
-//! The loss of a part of a dataset, from the least that can be lost to the most.
+//! The loss of a part of a dataset, from the least that can be lost to the most, as far as it shows without reading.
 
+use super::part::PartPlace;
+use super::record::{FileRecord, RankRecord};
+use scr_base::fs::verify::{expect_bytes, FileError};
+use scr_base::fs::{At, Files, FsError, Kind, Status};
+use scr_prefix::{Overwritten, Prefix};
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The loss of a part. Its redundancy can be computed again as long as no member of its set lacks data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -32,5 +40,150 @@ impl Loss {
     /// That a part is local.
     pub(crate) fn of_protection() -> Self {
         Self { lost: Lost::Protection, why: "it was not protected yet".to_owned() }
+    }
+}
+
+/// A fault of a file of a part that is visible without reading it.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Flaw {
+    /// It cannot be inspected; usually it does not exist.
+    #[error(transparent)]
+    Unseen(#[from] FsError),
+    /// Something else is in its place.
+    #[error("{} is {found}", path.display())]
+    NotAFile {
+        /// Its path.
+        path: PathBuf,
+        /// Its kind.
+        found: &'static str,
+    },
+    /// It has another length than was recorded.
+    #[error("{} has {found} bytes where {recorded} were recorded", path.display())]
+    Length {
+        /// Which file.
+        path: PathBuf,
+        /// Its length.
+        found: u64,
+        /// The length in the record.
+        recorded: u64,
+    },
+    /// It was written to later.
+    #[error("{} was changed after the dataset was complete", path.display())]
+    Changed {
+        /// Which file.
+        path: PathBuf,
+    },
+    /// A newer dataset was to replace it.
+    #[error("{} was given to the application to write over, for a later dataset that was not completed", path.display())]
+    Overwritten {
+        /// Which file.
+        path: PathBuf,
+    },
+}
+
+/// The loss of a part, as far as it shows without reading: a file of it, or its redundancy file, is not there with the
+/// length that its record gives. A local part has no redundancy yet, and its files no checksums: one that was written to since
+/// counts as lost.
+pub fn visible_loss(files: &dyn Files, place: &dyn PartPlace, record: &RankRecord) -> Option<Loss> {
+    let flaw = |file: &FileRecord| {
+        let path = place.file(record, file);
+        let found = match record.is_known_by_time(file) {
+            true => expect_unchanged(files, &path, file),
+            false => expect_file(files, &path, file.bytes).map(drop),
+        };
+        found.err()
+    };
+    if let Some(flaw) = record.files.iter().find_map(flaw) {
+        return Some(Loss::of_data(scr_base::describe(&flaw)));
+    }
+    if record.local.is_some() {
+        return Some(match is_of_earlier_boot(files, record) {
+            // Its checksums were to be computed after that.
+            true => Loss::of_data(
+                "its node was started again before it was protected, and its files may lack bytes",
+            ),
+            false => Loss::of_protection(),
+        });
+    }
+    let flaw = record.redundancy.and_then(|kept| expect_file(files, &place.redundancy(), kept.bytes).err());
+    flaw.map(|flaw| Loss::of_redundancy(scr_base::describe(&flaw)))
+}
+
+/// Whether a local part was written before this machine was started again. It may lack bytes, and no checksum shows that.
+pub(crate) fn is_of_earlier_boot(files: &dyn Files, record: &RankRecord) -> bool {
+    record.local.as_ref().is_some_and(|boot| !boot.is_empty() && *boot != boot_of(files))
+}
+
+/// The boot of this machine, where that is known.
+pub(crate) fn boot_of(files: &dyn Files) -> String {
+    String::from_utf8_lossy(&files.machine()).trim().to_owned()
+}
+
+/// The loss of a part in bypass mode: a file that is not in the prefix directory as it was written. Such files have no checksums,
+/// so one that was written to since counts as lost, whatever its length: a later dataset may have begun to replace it. So does
+/// one that was given out for that, whatever its time.
+pub fn loss_in_place(files: &dyn Files, record: &RankRecord) -> Option<Loss> {
+    first_flaw_in_place(files, record).err().map(|flaw| Loss::of_data(scr_base::describe(&flaw)))
+}
+
+fn first_flaw_in_place(files: &dyn Files, record: &RankRecord) -> Result<(), Flaw> {
+    let prefix = Prefix::new(OsStr::from_bytes(&record.prefix));
+    record.files.iter().try_for_each(|file| {
+        let path = record.prefix_path(file);
+        match Overwritten::since(files, &prefix, &file.name, record.seq())? {
+            true => Err(Flaw::Overwritten { path }),
+            false => expect_unchanged(files, &path, file),
+        }
+    })
+}
+
+/// Fails if a file has changed since it was complete, as its length and time tell: one without a checksum.
+pub(crate) fn expect_unchanged(files: &dyn Files, path: &Path, file: &FileRecord) -> Result<(), Flaw> {
+    let status = expect_file(files, path, file.bytes)?;
+    match status.mtime == file.mtime {
+        true => Ok(()),
+        false => Err(Flaw::Changed { path: path.to_owned() }),
+    }
+}
+
+/// A file that is no longer, or not provably, what it was when the dataset was complete.
+pub(crate) enum Late {
+    /// It has other bytes, or another length.
+    Written(PathBuf),
+    /// It has another time, and there is no checksum to compare its bytes with. Some file systems set times after a close.
+    Touched(PathBuf),
+}
+
+/// A file that was written to after the dataset was complete, as far as its time, its length and its checksum tell.
+pub(crate) fn written_late(
+    files: &dyn Files,
+    place: &dyn PartPlace,
+    record: &RankRecord,
+    block_bytes: u64,
+) -> Option<Late> {
+    record.files.iter().find_map(|file| {
+        let path = place.file(record, file);
+        let flaw = expect_unchanged(files, &path, file).err()?;
+        match (flaw, file.crc) {
+            (Flaw::Changed { .. }, None) => Some(Late::Touched(path)),
+            (Flaw::Length { .. }, None) => Some(Late::Written(path)),
+            (Flaw::Changed { .. } | Flaw::Length { .. }, crc) => {
+                let same = expect_bytes(files, &path, file.bytes, crc, block_bytes);
+                matches!(same, Err(FileError::Size { .. } | FileError::Checksum { .. }))
+                    .then_some(Late::Written(path))
+            }
+            _ => None,
+        }
+    })
+}
+
+fn expect_file(files: &dyn Files, path: &Path, recorded: u64) -> Result<Status, Flaw> {
+    // It was recorded, so an answer that it is not there counts if it is given twice.
+    let status = files.status(path).or_else(|_| files.status(path)).at("look at", path)?;
+    let path = || path.to_owned();
+    match status.kind {
+        Kind::File if status.len == recorded => Ok(status),
+        Kind::File => Err(Flaw::Length { path: path(), found: status.len, recorded }),
+        other => Err(Flaw::NotAFile { path: path(), found: other.name() }),
     }
 }

@@ -13,10 +13,9 @@
 //! | `stale` | parts of datasets that cannot be recovered |
 //! | `record` | all metadata of one rank's part of a dataset |
 //! | `filemap` | the journal of a part: what was recorded when |
-//! | `part` | where a part lies in cache, and how it is removed |
-//! | `place` | where the files of a part lie: in cache, or scavenged |
+//! | `part` | where the files of a part lie, and how it is removed from cache |
 //! | `logical_file` | the files of a part, end to end, as one; `checksum` of each in any order |
-//! | `loss` | the loss of a part, from redundancy alone to its files |
+//! | `loss` | the loss of a part, from redundancy alone to its files, as it shows without reading |
 //! | `verify` | reads a part and compares it with its record |
 //! | `kept_open` | redundancy files whose memory is reused |
 //! | `freeing` | memory of removed files that is given back in a thread |
@@ -40,7 +39,6 @@ pub mod loss;
 pub mod node_dir;
 pub mod owner;
 pub mod part;
-pub mod place;
 pub mod record;
 mod removed;
 pub mod room;

@@ -232,6 +232,46 @@ impl PartDir {
     }
 }
 
+/// The places of the files of one rank's part: in cache, in the prefix directory, or scavenged. Code that protects, rebuilds or
+/// checks a part asks here, so that the same code serves all of these places.
+pub trait PartPlace {
+    /// The place of a file of the part.
+    fn file(&self, record: &RankRecord, file: &FileRecord) -> PathBuf;
+    /// The path of the nth file of the part until it is known to be right. In the same folder.
+    fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf;
+    /// The redundancy file.
+    fn redundancy(&self) -> PathBuf;
+    /// The name of the redundancy file until it is verified.
+    fn redundancy_being_rebuilt(&self) -> PathBuf;
+}
+
+impl PartPlace for PartDir {
+    fn file(&self, record: &RankRecord, file: &FileRecord) -> PathBuf {
+        if record.protection.bypass {
+            record.prefix_path(file)
+        } else {
+            self.file(&file.name)
+        }
+    }
+
+    fn file_being_rebuilt(&self, record: &RankRecord, number: usize) -> PathBuf {
+        let mut name = format!(".scr-rebuild-{number}");
+        // The application may have thought of that name too.
+        while record.files.iter().any(|file| file.name.base() == name.as_bytes()) {
+            name.push('~');
+        }
+        self.data().join(name)
+    }
+
+    fn redundancy(&self) -> PathBuf {
+        self.redundancy()
+    }
+
+    fn redundancy_being_rebuilt(&self) -> PathBuf {
+        self.redundancy_being_rebuilt()
+    }
+}
+
 /// The contents of a cache directory.
 #[derive(Debug, Default)]
 pub struct CacheContents {

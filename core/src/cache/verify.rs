@@ -2,7 +2,7 @@
 
 use super::logical_file::LogicalFile;
 use super::loss::Loss;
-use super::place::PartPlace;
+use super::part::PartPlace;
 use super::record::RankRecord;
 use scr_base::fs::{At, File, Files, FsError, How};
 use scr_plugin_api::PluginError;

@@ -7,8 +7,7 @@
 use super::running::RunningFlush;
 use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
 use crate::cache::flush_file::News;
-use crate::cache::loss::Lost;
-use crate::cache::place::visible_loss;
+use crate::cache::loss::{visible_loss, Lost};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;

@@ -4,17 +4,13 @@
 //!
 //! | part | what it does |
 //! |---|---|
-//! | `scan` | finds the parts in the caches of the nodes |
-//! | `parts` | sends every rank the places of its own parts |
-//! | `state` | what all ranks together know of a dataset |
+//! | `parts` | finds the parts in the caches of the nodes, and what all ranks together know of a dataset |
 //! | `recover` | decides whether to delete, keep or rebuild a dataset, and rebuilds it |
 //! | `transfer` | copies files to the nodes that their ranks run on now |
 //! | `writers` | the same for what another number of ranks wrote, with threads in their place |
 
-pub(crate) mod parts;
+pub mod parts;
 mod recover;
-mod scan;
-pub mod state;
 mod transfer;
 mod writers;
 
@@ -147,7 +143,7 @@ impl FoundDatasets {
 /// Finds the datasets in cache that belong to this prefix directory and brings them back. Collective.
 pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
     let job = on.job;
-    let scan = scan::scan(job, on.cache)?;
+    let scan = parts::scan(job, on.cache)?;
     let mut found = FoundDatasets { highest: scan.highest, ..FoundDatasets::default() };
     let Sorted { mut ours, damaged, replaced, of_twins, borrowed } = sort(job, scan.parts)?;
     // This run finds out by itself what it reads there.
@@ -233,7 +229,7 @@ pub(crate) fn damaged(on: Rebuild<'_>, damage: &BTreeMap<u64, Loss>) -> Result<(
 pub(crate) fn purge(job: &Job, cache: &Cache, only_in_place: bool) -> Result<(), CommError> {
     let lies_there =
         |part: &LocalPart| part.map.record.as_ref().is_some_and(|record| record.protection.bypass);
-    let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, scan::scan(job, cache)?.parts)?;
+    let Sorted { ours, damaged, replaced, borrowed, .. } = sort(job, parts::scan(job, cache)?.parts)?;
     let all = ours.iter().chain(&damaged).chain(&replaced).chain(&borrowed);
     all.filter(|part| !only_in_place || lies_there(part)).for_each(|part| part.remove_unless_held(job));
     barrier(&*job.comm)

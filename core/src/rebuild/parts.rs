@@ -1,18 +1,100 @@
-//! Which rank has which parts of the cached datasets: every rank learns which of its own parts exist, and where.
+//! The parts of datasets that are in cache when a run starts: which there are, which rank has which, and what all ranks together
+//! know of a dataset by them. See the guide's section "Scalable restart".
+//!
+//! The first rank that reaches a store searches it, with the data of other nodes if several see the same folder. It assigns each
+//! part that it finds to its owner, if the owner reaches it, and the other parts in turn. So one rank reports each part, and every
+//! rank learns which of its own parts exist, and where.
 
 use crate::cache::filemap::{Filemap, PartState};
-use crate::cache::loss::{Loss, Lost};
-use crate::cache::part::PartDir;
-use crate::cache::place;
+use crate::cache::loss::{self, Loss, Lost};
+use crate::cache::node_dir;
+use crate::cache::part::{find_parts, PartDir};
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
+use crate::cache::{Cache, StoreInUse};
 use crate::job::Job;
-use crate::typed::route_values;
-use scr_base::fs::Files;
+use crate::typed::{first_value, route_values};
+use scr_base::fs::{EntryName, Files};
+use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{Comm, CommError, Rank};
 use scr_prefix::DatasetDescriptor;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::os::unix::ffi::OsStrExt;
+
+/// The parts that this rank reports, and the highest dataset id that it has seen in use.
+pub(crate) struct Scan {
+    pub(crate) parts: Vec<LocalPart>,
+    pub(crate) highest: u64,
+}
+
+/// Looks through all stores. A folder that cannot be read counts as empty, with a message. Collective.
+pub(crate) fn scan(job: &Job, cache: &Cache) -> Result<Scan, CommError> {
+    let mut highest = 0;
+    let mut dealt = Vec::new();
+    for (number, store) in cache.stores().iter().enumerate() {
+        if store.placement.leader(job.rank()) == job.rank() {
+            deal(job, number, store, &mut dealt, &mut highest);
+        }
+    }
+    let mut parts = Vec::new();
+    for (_, found) in route_values(&*job.comm, &dealt)? {
+        parts.extend(read(job, cache, found));
+    }
+    Ok(Scan { parts, highest })
+}
+
+/// A part that was found: the place of its store, the name of a folder below that, the number of the dataset, and the rank.
+type Dealt = (usize, Option<Vec<u8>>, u64, u32);
+
+fn deal(job: &Job, number: usize, store: &StoreInUse, dealt: &mut Vec<(Rank, Dealt)>, highest: &mut u64) {
+    let mates = store.placement.mates(job.rank());
+    let mut next = mates.iter().cycle();
+    let places = node_dir::places(job.files(), store.root.path()).unwrap_or_else(|error| {
+        job.report.error_here(&scr_base::describe(&error));
+        vec![store.cache.clone()]
+    });
+    for place in places {
+        // No rank writes into the folder of another node.
+        let here: &[Rank] = if place == store.cache { &mates } else { &[] };
+        let found = find_parts(job.files(), &place, here);
+        for error in &found.errors {
+            job.report.error_here(&scr_base::describe(error));
+        }
+        *highest = found.ids.iter().copied().fold(*highest, u64::max);
+        for (id, owner) in found.parts {
+            let speaker = if mates.binary_search(&owner).is_ok() { Some(&owner) } else { next.next() };
+            let speaker = *speaker.expect("the leader is one of the ranks that share the store");
+            // Another node may know the same folder by another path.
+            let folder = place.file_name().filter(|_| place != store.root.path());
+            dealt.push((speaker, (number, folder.map(|name| name.as_bytes().to_vec()), id, owner.0)));
+        }
+    }
+}
+
+fn read(job: &Job, cache: &Cache, (store, folder, id, owner): Dealt) -> Option<LocalPart> {
+    let store = cache.stores().get(store)?;
+    let folder = match folder {
+        Some(name) => EntryName::parse(&name)?.below(store.root.path()),
+        None => store.root.path().to_owned(),
+    };
+    let owner = Rank(owner);
+    let part = PartDir::new(&folder, id, owner);
+    // It is listed, so an answer that it is not there counts if it is given twice.
+    let map = Filemap::read(job.files(), &part).or_else(|_| Filemap::read(job.files(), &part));
+    let flaw = match &map {
+        Err(error) => Some(scr_base::describe(error)),
+        Ok(map) if map.damaged => {
+            Some(format!("{} is damaged, or another release of scr wrote it", part.filemap().display()))
+        }
+        Ok(_) => None,
+    };
+    if let Some(flaw) = flaw {
+        job.report.error_here(&format!("{flaw}: what it records counts as lost"));
+    }
+    let map = map.unwrap_or_else(|_| Filemap { damaged: true, ..Filemap::default() });
+    Some(LocalPart { owner, part, map, is_inspected: false, loss: None })
+}
 
 /// A part in a cache that this rank can reach, and which it reports.
 #[derive(Debug, Clone)]
@@ -101,8 +183,8 @@ impl LocalPart {
     fn inspect(&mut self, files: &dyn Files) {
         self.is_inspected = true;
         self.loss = self.map.record.as_ref().and_then(|record| match record.protection.bypass {
-            true => place::loss_in_place(files, record),
-            false => place::visible_loss(files, &self.part, record),
+            true => loss::loss_in_place(files, record),
+            false => loss::visible_loss(files, &self.part, record),
         });
     }
 }
@@ -140,6 +222,85 @@ pub(crate) fn choose(me: Rank, reports: &[PartReport]) -> (Option<&PartReport>, 
         .filter(|report| report.has_data)
         .min_by_key(|report| (report.holder != me, report.holder, report.loss.is_some()));
     (copy, copy.or(reports.first()).map(|report| &report.record))
+}
+
+/// How far a dataset has come, by all its remaining parts.
+pub struct DatasetState {
+    pub(super) complete: bool,
+    pub refused: bool,
+    open: bool,
+    prepared: bool,
+    /// How many ranks wrote it; `None` where the records disagree.
+    pub(super) ranks: Option<u32>,
+}
+
+/// The facts from some parts; the facts of all of them are the maximum of each number.
+type Facts = [u64; 6];
+
+impl DatasetState {
+    /// As all ranks together know it. Collective.
+    pub(super) fn take(job: &Job, local: &[&LocalPart]) -> Result<Self, CommError> {
+        let parts: Vec<_> = local.iter().map(|part| (counted_state(&part.map), part.ranks())).collect();
+        let mut facts = facts(&parts);
+        all_reduce(&*job.comm, &mut facts, Op::Max)?;
+        Ok(Self::from_facts(facts))
+    }
+
+    /// The state of these parts: how far each has come, and how many ranks wrote it.
+    pub fn of(parts: &[(PartState, Option<u32>)]) -> Self {
+        Self::from_facts(facts(parts))
+    }
+
+    fn from_facts([complete, refused, open, prepared, most, least]: Facts) -> Self {
+        let one = (most == u64::MAX - least).then(|| u32::try_from(most).ok()).flatten();
+        Self {
+            complete: complete > 0,
+            refused: refused > 0,
+            open: open > 0,
+            prepared: prepared > 0,
+            ranks: one,
+        }
+    }
+
+    /// Whether it was certainly never complete, for a run of this many ranks. A dataset with an open part was not, whoever wrote
+    /// it. One without a prepared part may have prepared ones on other nodes if another number of ranks wrote it.
+    pub fn is_unfinished(&self, ranks: u32) -> bool {
+        !self.complete && (self.open || self.ranks == Some(ranks) && !self.prepared)
+    }
+
+    /// The dataset as messages name it, the same on all ranks.
+    pub(super) fn label(
+        &self,
+        job: &Job,
+        key: DatasetKey,
+        local: &[&LocalPart],
+    ) -> Result<String, CommError> {
+        let record = local.iter().find_map(|part| part.map.record.as_ref());
+        let known = first_value(&*job.comm, record.map(RankRecord::label).as_ref())?;
+        Ok(known.unwrap_or_else(|| format!("dataset {}", key.id)))
+    }
+}
+
+/// How far a part has come. A damaged filemap that got no further than open is not unfinished but lost.
+pub fn counted_state(map: &Filemap) -> PartState {
+    if map.damaged && map.state == PartState::Open {
+        PartState::Unknown
+    } else {
+        map.state
+    }
+}
+
+fn facts(parts: &[(PartState, Option<u32>)]) -> Facts {
+    let any = |states: &[PartState]| u64::from(parts.iter().any(|(state, _)| states.contains(state)));
+    let ranks = || parts.iter().filter_map(|(_, ranks)| *ranks).map(u64::from);
+    [
+        any(&[PartState::Complete, PartState::Refused]),
+        any(&[PartState::Refused]),
+        any(&[PartState::Open]),
+        any(&[PartState::Prepared, PartState::Complete, PartState::Refused]),
+        ranks().max().unwrap_or(0),
+        ranks().min().map_or(0, |least| u64::MAX - least),
+    ]
 }
 
 #[cfg(test)]

@@ -3,15 +3,13 @@
 //! It is complete if one rank has recorded so, or if every remaining part is prepared and the lost ones can be rebuilt with the
 //! right checksums. A dataset that cannot be recovered stays as it is until a newer checkpoint counts.
 
-use super::parts::{choose, LocalPart, PartReport};
-use super::state::DatasetState;
+use super::parts::{choose, DatasetState, LocalPart, PartReport};
 use super::transfer::{self, Arrival, Moving};
 use super::Rebuild;
 use crate::cache::filemap::{Entry, Filemap, Journal, PartState};
-use crate::cache::loss::{Loss, Lost};
+use crate::cache::loss::{loss_in_place, Loss, Lost};
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
-use crate::cache::place::loss_in_place;
 use crate::cache::record::{of_other_size, DatasetKey, Protection, RankRecord};
 use crate::cache::verify::{Extent, Verified};
 use crate::cache::CachedDataset;

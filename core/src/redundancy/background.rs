@@ -13,8 +13,8 @@ use super::overdue::{LongestCall, SchemePhase};
 use super::protect::Protect;
 use crate::cache::filemap::{Entry, Journal};
 use crate::cache::kept_open::KeptOpen;
+use crate::cache::loss::{self, Flaw};
 use crate::cache::part::PartDir;
-use crate::cache::place::{self, Flaw};
 use crate::cache::record::RankRecord;
 use crate::cache::verify::Opened;
 use crate::holdings::MOST_LOCAL;
@@ -357,7 +357,7 @@ pub(super) fn protect(
 fn expect_unchanged(job: &Job, record: &RankRecord, part: &PartDir) -> Result<(), RedundancyError> {
     record.files.iter().try_for_each(|file| {
         let path = part.file(&file.name);
-        place::expect_unchanged(job.files(), &path, file).map_err(|flaw| match flaw {
+        loss::expect_unchanged(job.files(), &path, file).map_err(|flaw| match flaw {
             Flaw::Unseen(error) => error.into(),
             _ => RedundancyError::Changed(path),
         })

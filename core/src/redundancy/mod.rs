@@ -11,8 +11,7 @@
 //! | `background` | a set protects a dataset while the application computes |
 //! | `protect` | a set computes its redundancy, and neighbours keep each other's records |
 //! | `rebuild` | a set rebuilds the lost parts of its members |
-//! | `losses` | what ranks have lost, and what a set does about it |
-//! | `repair` | rebuilds all lost parts of a dataset, with the ranks of a job or with threads in their place |
+//! | `repair` | what ranks have lost, and what a set does about it: with the ranks of a job, or with threads in their place |
 //! | `fit` | whether the records of all ranks belong together |
 //! | `host_set` | a set as its scheme sees it |
 //! | `overdue` | calls of a scheme that do not return |
@@ -22,13 +21,12 @@ pub(crate) mod background;
 mod error;
 mod fit;
 mod host_set;
-pub mod losses;
 pub(crate) mod neighbours;
 mod overdue;
 pub mod plugins;
 pub(crate) mod protect;
 mod rebuild;
-pub(crate) mod repair;
+pub mod repair;
 pub(crate) mod schemes;
 pub(crate) mod sets;
 

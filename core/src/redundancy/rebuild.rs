@@ -5,12 +5,12 @@
 
 use super::error::RedundancyError;
 use super::host_set::{HostSet, Shape};
-use super::losses::Losses;
 use super::overdue::SchemePhase;
 use super::protect::{exchange_lens, record_protected};
+use super::repair::Losses;
 use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
-use crate::cache::place::PartPlace;
+use crate::cache::part::PartPlace;
 use crate::cache::record::RankRecord;
 use crate::cache::verify::{compare, open_data, open_redundancy, Damage, Extent, Opened, Verified};
 use crate::job::Job;

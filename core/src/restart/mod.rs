@@ -3,9 +3,7 @@
 //! It is the one that `SCR_CURRENT` names, or else the newest, from cache if it is there. If the application cannot use it, it is
 //! the next older one, from cache or from the prefix directory, until none is left.
 
-mod attempts;
 mod current;
-mod kept;
 mod prefix_state;
 
 use crate::error::Doing as _;
@@ -21,10 +19,10 @@ use crate::holdings::{self, Goal, Holding, Standing};
 use crate::job::Job;
 use scr_base::message::count;
 use scr_comm::collective::any;
-use scr_comm::Rank;
+use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::ledger::{Candidate, Dropping, Event, Leave, Request, Whose};
-use scr_prefix::{Between, DatasetDescriptor, Seq};
+use scr_prefix::{Between, DatasetDescriptor, PrefixError, Seq};
 
 /// The checkpoint that the application can restart from.
 #[derive(Default)]
@@ -167,7 +165,7 @@ impl Restart {
     /// No checkpoint is tried more often than the user wants.
     fn leave_spent(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
         while let Some(loaded) = &self.loaded {
-            if !attempts::are_spent(from.job, loaded)? {
+            if !are_attempts_spent(from.job, loaded)? {
                 break;
             }
             self.refuse(from)?;
@@ -320,7 +318,7 @@ impl Restart {
         replaced: &CheckpointId,
     ) -> Result<(), Error> {
         from.cache.supersede(replaced.id);
-        attempts::count(from.job, None);
+        count_attempt(from.job, None);
         // The dataset that has replaced it may be complete by now.
         self.find(from, None, |seq| seq != replaced.seq)
     }
@@ -341,7 +339,7 @@ impl Restart {
         self.begun = true;
         self.chosen = None;
         if let Some(loaded) = &self.loaded {
-            attempts::count(job, Some(loaded));
+            count_attempt(job, Some(loaded));
         }
     }
 
@@ -352,7 +350,7 @@ impl Restart {
         let chosen = cache.datasets_mut().iter_mut().find(|cached| cached.standing == Standing::Chosen);
         chosen.into_iter().for_each(|cached| cached.set_standing(Standing::Kept));
         cache.offer(None);
-        attempts::count(job, None);
+        count_attempt(job, None);
         self.find_cached(job, cache);
     }
 
@@ -411,7 +409,7 @@ impl Restart {
     /// # Errors
     /// The ranks cannot talk.
     pub(crate) fn pass_over(&mut self, from: &mut Fetcher<'_>) -> Result<(), Error> {
-        attempts::count(from.job, None);
+        count_attempt(from.job, None);
         self.passed_over = self.loaded.as_ref().map(CheckpointId::name_text);
         self.go_to_older(from)
     }
@@ -578,4 +576,37 @@ pub(crate) fn record_refused(job: &Job, cache: &mut Cache, refused: &CheckpointI
         recorded.map(drop).unwrap_or_else(|error| job.report.error(&scr_base::describe(&error)));
     }
     cache.list(job, News::None);
+}
+
+/// Whether as many restarts from a checkpoint have begun as the user allows (`SCR_RESTART_ATTEMPTS`): one from which the application
+/// dies at every restart is given up. Rank 0 counts. If the file cannot be read or written, this is reported and counts as no
+/// attempt: giving up a good checkpoint is worse than one more attempt. Collective.
+fn are_attempts_spent(job: &Job, checkpoint: &CheckpointId) -> Result<bool, CommError> {
+    let most = job.params.get(&param::RESTART_ATTEMPTS);
+    if most == 0 {
+        return Ok(false);
+    }
+    let counted =
+        || Some(reported(job, job.ledger().numbers())?.attempts(checkpoint.seq.id, &checkpoint.name));
+    let begun = job.number_of_first(|| counted().unwrap_or(0))?;
+    if begun >= most {
+        job.report.warn(&format!(
+            "{begun} restarts from `{}' have begun and none has written a new checkpoint: it is given up \
+             (SCR_RESTART_ATTEMPTS={most})",
+            checkpoint.name_text()
+        ));
+    }
+    Ok(begun >= most)
+}
+
+/// The application begins to restart from this checkpoint, or it has written one, and what it restarted from was good.
+fn count_attempt(job: &Job, of: Option<&CheckpointId>) {
+    if job.rank() == Rank(0) && job.params.get(&param::RESTART_ATTEMPTS) > 0 {
+        let of = of.map(|checkpoint| (checkpoint.seq.id, &*checkpoint.name));
+        reported(job, job.ledger().transact(&Request::Attempt(of)));
+    }
+}
+
+fn reported<T>(job: &Job, result: Result<T, PrefixError>) -> Option<T> {
+    result.map_err(|error| job.report.warn(&scr_base::describe(&error))).ok()
 }

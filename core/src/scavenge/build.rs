@@ -4,7 +4,7 @@
 use super::place::{copying, token, ScavengedPart};
 use super::repair::ScavengedRepair;
 use super::scan::Scan;
-use crate::cache::place::PartPlace;
+use crate::cache::part::PartPlace;
 use crate::plugin::PluginHost;
 use scr_base::env::Env;
 use scr_base::fs::copy::copy_anew;

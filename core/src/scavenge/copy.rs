@@ -8,8 +8,7 @@
 use super::filemap::ScavengedMap;
 use super::place::{being_copied, ScavengedPart};
 use crate::cache::node_dir;
-use crate::cache::part::{look_through, PartDir};
-use crate::cache::place::PartPlace;
+use crate::cache::part::{look_through, PartDir, PartPlace};
 use crate::cache::record::{DatasetKey, RankRecord};
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{checksum, compare, open_whole, FileError};

@@ -15,9 +15,9 @@
 //! may be moved. scr itself uses the records, which are those of the cache.
 
 use crate::cache::filemap::{Filemap, PartState};
+use crate::cache::loss::is_of_earlier_boot;
 use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
-use crate::cache::place::is_of_earlier_boot;
 use crate::cache::record::RankRecord;
 use scr_base::fs::{At, Durability, Files, FsError, MAX_TREE_BYTES};
 use scr_comm::Rank;

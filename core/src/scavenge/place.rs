@@ -3,7 +3,7 @@
 //! Files that were written in place are only read, where they lie.
 
 use super::filemap::redundancy_name;
-use crate::cache::place::PartPlace;
+use crate::cache::part::PartPlace;
 use crate::cache::record::{FileRecord, RankRecord};
 use scr_base::fs::unique_number;
 use scr_comm::Rank;

@@ -4,8 +4,8 @@
 use super::build::Builder;
 use super::place::ScavengedPart;
 use super::scan::Scan;
-use crate::cache::loss::{Loss, Lost};
-use crate::cache::place::{visible_loss, PartPlace};
+use crate::cache::loss::{visible_loss, Loss, Lost};
+use crate::cache::part::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
 use crate::cache::verify::{verify, Extent};
 use crate::job::Job;

@@ -3,10 +3,10 @@
 //! Datasets in cache are recovered first. If there is no checkpoint among them, one is fetched from the prefix directory.
 
 use super::auto::AutoInterval;
-use super::folders::Folders;
 use super::need_checkpoint::CheckpointTimes;
 use super::other_nodes::remove_left_copies;
 use super::other_ranks::mend_copy;
+use super::route::Folders;
 use super::settings_report::report_settings;
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Claim;

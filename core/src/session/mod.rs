@@ -12,18 +12,15 @@
 //! | `need_checkpoint` | `SCR_Need_checkpoint`; `auto`: with an interval that the run finds out itself |
 //! | `encode_async` | checkpoints that are protected while the application computes: `ENCODE=ASYNC` |
 //! | `output` | `SCR_Start_output` to `SCR_Complete_output` |
-//! | `route` | `SCR_Route_file` |
-//! | `folders` | the name of a file below the prefix directory, by whatever links it is written |
-//! | `relative_names` | which paths the ranks mean by their names |
+//! | `route` | `SCR_Route_file`: the name of a file below the prefix directory, and which paths the ranks mean by their names |
 //! | `restart` | `SCR_Have_restart` to `SCR_Complete_restart` |
-//! | `restart_files` | `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file` |
+//! | `restart_files` | which files a restart reads, and where: `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file` |
 //! | `manage` | `SCR_Current`, `SCR_Drop`, `SCR_Delete` |
 //! | `finalize` | `SCR_Should_exit`, `SCR_Finalize` |
 
 mod auto;
 mod encode_async;
 mod finalize;
-mod folders;
 mod init;
 mod late_ranks;
 mod manage;
@@ -31,7 +28,6 @@ mod need_checkpoint;
 mod other_nodes;
 mod other_ranks;
 mod output;
-mod relative_names;
 mod restart;
 mod restart_files;
 mod route;
@@ -40,7 +36,7 @@ mod settings_report;
 pub use crate::error::Error;
 pub use late_ranks::LateRanks;
 
-use crate::cache::place::{written_late, Late};
+use crate::cache::loss::{written_late, Late};
 use crate::cache::shared_files::NamePattern;
 use crate::cache::verify::Verified;
 use crate::cache::{Cache, CachedDataset};
@@ -56,12 +52,11 @@ use crate::redundancy::schemes::Schemes;
 use crate::restart::{newest_cached, Restart};
 use auto::AutoInterval;
 use encode_async::Retry;
-use folders::Folders;
 use need_checkpoint::CheckpointTimes;
 use other_nodes::Lending;
 use output::Output;
-use relative_names::MeantPaths;
 use restart_files::Listed;
+use route::{Folders, MeantPaths};
 use scr_comm::placement::Survives;
 use scr_config::param;
 use scr_plugin_api::Call;

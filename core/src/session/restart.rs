@@ -1,8 +1,8 @@
 //! The restart phase: from `SCR_Have_restart` to `SCR_Complete_restart`.
 
 use super::init::{expect_all_read, starts_without};
-use super::relative_names::MeantPaths;
 use super::restart_files::Listed;
+use super::route::MeantPaths;
 use super::{Error, Phase, Session};
 use crate::cache::CachedDataset;
 use crate::cache::CheckpointId;

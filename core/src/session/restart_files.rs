@@ -3,7 +3,8 @@
 //! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects
 //! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
-use super::other_nodes::Away;
+use super::other_nodes::{Away, Lending};
+use super::route::{below_prefix, path_bytes, without_dots};
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
@@ -13,12 +14,15 @@ use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
 use crate::job::Job;
 use crate::typed::{broadcast_value, gather_values};
+use scr_base::fs::verify::{expect_bytes, FileError};
+use scr_base::fs::{How, Kind};
 use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_prefix::{FileName, PrefixFile, Rank2File};
 use std::collections::BTreeMap;
-use std::ffi::OsString;
-use std::path::PathBuf;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 /// The files of all ranks of a dataset.
 pub(super) struct Listed {
@@ -230,4 +234,175 @@ impl Session {
             _ => Err(self.wrong_phase(call)),
         }
     }
+}
+
+/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or one that another rank
+/// wrote, as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or come to it from
+/// another node, or be in the prefix directory. `listed` are the files of all ranks, once they are known.
+pub(super) fn route_restart(
+    job: &Job,
+    cache: &Cache,
+    cached: &CachedDataset,
+    name: &[u8],
+    listed: &mut Option<Listed>,
+    lending: Option<&mut Lending>,
+) -> Result<(FileName, Vec<u8>), Error> {
+    let record = &cached.record;
+    // Whether the application reads the checkpoint where it lies in the prefix directory.
+    let is_there = cached.prefix.has_files();
+    let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
+    // If another number of ranks wrote the checkpoint, no file is a rank's own: only among all files can it be said which one is
+    // meant.
+    let own = record.files.iter().filter(|_| record.read_by.is_none()).map(|file| &file.name);
+    if let Some(own) = stands_for(job, name, &own) {
+        let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
+        return Ok((own.clone(), readable(job, &path)?));
+    }
+    let below = below_prefix(job, name, |path| Ok(plain_name(job, path)))?;
+    if !in_prefix && !cached.is_of_other_ranks() {
+        let beside = files_beside(job, cache, cached);
+        if let Some(found) = exactly(job, name, &beside.keys()) {
+            return Ok((found.clone(), readable(job, &beside[found])?));
+        }
+    }
+    if listed.is_none() && is_there {
+        *listed = Some(Listed::read(job, record.id_in_prefix)?);
+    }
+    let found = listed.as_ref().and_then(|listed| listed.file(stands_for(job, name, &listed.names())?));
+    if let Some((found, file)) = found {
+        let path = match (&file.place, lending) {
+            (FilePlace::Copied(copy), _) if is_whole(job, copy, file) => Some(copy.clone()),
+            (FilePlace::Here(path), _) if !in_prefix => Some(path.clone()),
+            (FilePlace::Away(away), Some(lending)) if !in_prefix => {
+                Some(lending.get(job, cache, cached, found, away).or_else(|why| {
+                    let why = scr_base::describe(&why);
+                    read_instead(job, cached, found, file, &why)
+                })?)
+            }
+            _ if in_prefix && is_there => Some(job.prefix.file(found)),
+            _ if is_there => Some(recorded_in_prefix(job, found, file)?),
+            _ => None,
+        };
+        if let Some(path) = path {
+            return Ok((found.clone(), readable(job, &path)?));
+        }
+    }
+    let resolved = match below.as_bytes() == name {
+        true => String::new(),
+        false => format!(" ({below} in the prefix directory)"),
+    };
+    let (name, cure) = (String::from_utf8_lossy(name), if in_prefix { "" } else { FILES_OF_OTHERS });
+    let (rank, label) = (job.rank(), record.label());
+    let what = format!("`{name}'{resolved} is not a file that rank {rank} wrote in {label}{cure}");
+    Err(Error::Argument { what })
+}
+
+/// The path in the prefix directory of a file that has not come from another node.
+fn read_instead(
+    job: &Job,
+    cached: &CachedDataset,
+    name: &FileName,
+    file: &ListedFile,
+    why: &str,
+) -> Result<PathBuf, Error> {
+    let what = format!("{name} of {} has not come from another node: {why}", cached.record.label());
+    if !cached.prefix.has_files() {
+        return Err(Error::Unread { what });
+    }
+    job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
+    recorded_in_prefix(job, name, file)
+}
+
+/// The settings that let ranks read files that ranks on other nodes wrote.
+const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; with SCR_RESTART_OTHER_RANKS=1 any rank may read any file; with \
+    SCR_GLOBAL_RESTART=1 the ranks read every checkpoint in the prefix directory, and with SCR_FETCH_BYPASS=1 those that are fetched";
+
+/// The files of other ranks that lie in the cache of this one, and where. All parts were compared when the run began.
+fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<FileName, PathBuf> {
+    let mates = cache.stores()[cached.store].placement.mates(job.rank());
+    let mut found = BTreeMap::new();
+    for part in mates.into_iter().filter(|&mate| mate != job.rank()).map(|mate| cached.part.of_rank(mate)) {
+        let record = Filemap::read(job.files(), &part).ok().and_then(|map| map.record);
+        if let Some(record) = record.filter(|record| record.begun == cached.record.begun) {
+            found.extend(record.files.into_iter().map(|file| (file.name.clone(), part.file(&file.name))));
+        }
+    }
+    found
+}
+
+/// Whether a copy in cache has all bytes of a file, which only its checksum proves.
+fn is_whole(job: &Job, copy: &Path, file: &ListedFile) -> bool {
+    file.crc.is_some() && file.bytes.is_some() && expect_recorded(job, copy, file).is_ok()
+}
+
+/// The path of a file in the prefix directory. Nothing keeps others from replacing it meanwhile, so its bytes are compared before
+/// it is read.
+fn recorded_in_prefix(job: &Job, name: &FileName, file: &ListedFile) -> Result<PathBuf, Error> {
+    let path = job.prefix.file(name);
+    let compared = expect_recorded(job, &path, file);
+    compared.map_err(|error| Error::Unread { what: scr_base::describe(&error) })?;
+    Ok(path)
+}
+
+fn expect_recorded(job: &Job, path: &Path, file: &ListedFile) -> Result<(), FileError> {
+    let Some(bytes) = file.bytes else { return Ok(()) };
+    expect_bytes(job.files(), path, bytes, file.crc, job.params.get(&param::FILE_BUF_SIZE))
+}
+
+/// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the
+/// file, or name it otherwise: then it is that of the one file that `name` fits.
+fn stands_for<'a>(
+    job: &Job,
+    name: &[u8],
+    recorded: &(impl Iterator<Item = &'a FileName> + Clone),
+) -> Option<&'a FileName> {
+    // Never the base name alone where folders are given: it may belong to another rank's file.
+    let ending = || {
+        let given = given_name(name).filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
+        let given = OsStr::from_bytes(given.as_bytes());
+        let fits = |name: &&FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
+        let mut fitting = recorded.clone().filter(fits);
+        fitting.next().filter(|_| fitting.next().is_none())
+    };
+    exactly(job, name, recorded).or_else(ending)
+}
+
+/// A relative name as if the current folder were the prefix directory, and its end that no folder can change.
+fn given_name(name: &[u8]) -> Option<FileName> {
+    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))))?;
+    FileName::parse(given.as_os_str().as_bytes()).ok()
+}
+
+/// As [`stands_for`], without a guess from the end of the name.
+fn exactly<'a>(
+    job: &Job,
+    name: &[u8],
+    recorded: &(impl Iterator<Item = &'a FileName> + Clone),
+) -> Option<&'a FileName> {
+    let named = |below: &FileName| recorded.clone().find(|recorded| *recorded == below);
+    let exact = |find: fn(&Job, &Path) -> Option<PathBuf>| {
+        below_prefix(job, name, |path| Ok(find(job, path))).ok().and_then(|below| named(&below))
+    };
+    let followed: fn(&Job, &Path) -> _ = |job, path| job.prefix.name_of(job.files(), path);
+    exact(plain_name).or_else(|| exact(followed)).or_else(|| given_name(name).as_ref().and_then(named))
+}
+
+/// The name below the prefix directory of an absolute path. Links are followed only where it does not begin with that directory: a
+/// file system that fails for a moment puts no path outside.
+fn plain_name(job: &Job, path: &Path) -> Option<PathBuf> {
+    match path.strip_prefix(job.prefix.dir()) {
+        Ok(below) => Some(below.to_owned()),
+        Err(_) => job.prefix.name_of(job.files(), path),
+    }
+}
+
+/// The path of a file that this process can read. The application may wait for ever at anything else, such as a pipe.
+fn readable(job: &Job, path: &Path) -> Result<Vec<u8>, Error> {
+    let found = job.files().open(path, How::Read).and_then(|file| file.status());
+    let why = match found {
+        Ok(status) if status.kind == Kind::File => return path_bytes(path),
+        Ok(status) => format!("it is {}", status.kind.name()),
+        Err(error) => error.to_string(),
+    };
+    Err(Error::Argument { what: format!("{} cannot be read: {why}", path.display()) })
 }

@@ -1,21 +1,24 @@
 //! `SCR_Route_file`: from the name that the application gives to the path at which it finds the file.
 //!
-//! A relative name starts at the current folder, or at the prefix directory if it would otherwise lead outside of it. The path
-//! must resolve to a place under the prefix directory.
+//! A relative name starts at the current folder. One that would lead outside the prefix directory begins at that directory
+//! instead, so names from different folders could become one file. Rule: ranks share a file only if they mean the same absolute
+//! path. The path must resolve to a place under the prefix directory.
+//!
+//! Where a file is written, links are followed, or one file would have two names: not those that lead outside, which no other
+//! name replaces. A link of another user is refused. In cache a file needs no look at the prefix directory, except for the first
+//! one of each kind of folder.
 
-use super::other_nodes::Lending;
-use super::restart_files::{FilePlace, Listed, ListedFile};
+use super::restart_files::route_restart;
 use super::{Error, Phase, Session, MAX_FILENAME};
-use crate::cache::filemap::Filemap;
-use crate::cache::{Cache, CachedDataset};
 use crate::job::Job;
-use scr_base::fs::verify::{expect_bytes, FileError};
-use scr_base::fs::{How, Kind};
+use crate::typed::route_values;
+use scr_comm::collective::{all_reduce, Op};
+use scr_comm::{CommError, Rank};
 use scr_config::param;
 use scr_plugin_api::Call;
-use scr_prefix::{FileName, PrefixError};
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
+use scr_prefix::{FileName, Followed, PrefixError};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
@@ -80,177 +83,6 @@ impl Session {
     }
 }
 
-/// The file of a checkpoint that `name` stands for, and where this rank reads it: one that it wrote, or one that another rank
-/// wrote, as the ranks may share the files of a dataset. That one must be in a cache that this rank sees, or come to it from
-/// another node, or be in the prefix directory. `listed` are the files of all ranks, once they are known.
-fn route_restart(
-    job: &Job,
-    cache: &Cache,
-    cached: &CachedDataset,
-    name: &[u8],
-    listed: &mut Option<Listed>,
-    lending: Option<&mut Lending>,
-) -> Result<(FileName, Vec<u8>), Error> {
-    let record = &cached.record;
-    // Whether the application reads the checkpoint where it lies in the prefix directory.
-    let is_there = cached.prefix.has_files();
-    let in_prefix = record.protection.bypass || job.params.get(&param::GLOBAL_RESTART) && is_there;
-    // If another number of ranks wrote the checkpoint, no file is a rank's own: only among all files can it be said which one is
-    // meant.
-    let own = record.files.iter().filter(|_| record.read_by.is_none()).map(|file| &file.name);
-    if let Some(own) = stands_for(job, name, &own) {
-        let path = if in_prefix { job.prefix.file(own) } else { cached.part.file(own) };
-        return Ok((own.clone(), readable(job, &path)?));
-    }
-    let below = below_prefix(job, name, |path| Ok(plain_name(job, path)))?;
-    if !in_prefix && !cached.is_of_other_ranks() {
-        let beside = files_beside(job, cache, cached);
-        if let Some(found) = exactly(job, name, &beside.keys()) {
-            return Ok((found.clone(), readable(job, &beside[found])?));
-        }
-    }
-    if listed.is_none() && is_there {
-        *listed = Some(Listed::read(job, record.id_in_prefix)?);
-    }
-    let found = listed.as_ref().and_then(|listed| listed.file(stands_for(job, name, &listed.names())?));
-    if let Some((found, file)) = found {
-        let path = match (&file.place, lending) {
-            (FilePlace::Copied(copy), _) if is_whole(job, copy, file) => Some(copy.clone()),
-            (FilePlace::Here(path), _) if !in_prefix => Some(path.clone()),
-            (FilePlace::Away(away), Some(lending)) if !in_prefix => {
-                Some(lending.get(job, cache, cached, found, away).or_else(|why| {
-                    let why = scr_base::describe(&why);
-                    read_instead(job, cached, found, file, &why)
-                })?)
-            }
-            _ if in_prefix && is_there => Some(job.prefix.file(found)),
-            _ if is_there => Some(recorded_in_prefix(job, found, file)?),
-            _ => None,
-        };
-        if let Some(path) = path {
-            return Ok((found.clone(), readable(job, &path)?));
-        }
-    }
-    let resolved = match below.as_bytes() == name {
-        true => String::new(),
-        false => format!(" ({below} in the prefix directory)"),
-    };
-    let (name, cure) = (String::from_utf8_lossy(name), if in_prefix { "" } else { FILES_OF_OTHERS });
-    let (rank, label) = (job.rank(), record.label());
-    let what = format!("`{name}'{resolved} is not a file that rank {rank} wrote in {label}{cure}");
-    Err(Error::Argument { what })
-}
-
-/// The path in the prefix directory of a file that has not come from another node.
-fn read_instead(
-    job: &Job,
-    cached: &CachedDataset,
-    name: &FileName,
-    file: &ListedFile,
-    why: &str,
-) -> Result<PathBuf, Error> {
-    let what = format!("{name} of {} has not come from another node: {why}", cached.record.label());
-    if !cached.prefix.has_files() {
-        return Err(Error::Unread { what });
-    }
-    job.report.warn_here(&format!("{what}; it is read in the prefix directory"));
-    recorded_in_prefix(job, name, file)
-}
-
-/// The settings that let ranks read files that ranks on other nodes wrote.
-const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; with SCR_RESTART_OTHER_RANKS=1 any rank may read any file; with \
-    SCR_GLOBAL_RESTART=1 the ranks read every checkpoint in the prefix directory, and with SCR_FETCH_BYPASS=1 those that are fetched";
-
-/// The files of other ranks that lie in the cache of this one, and where. All parts were compared when the run began.
-fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<FileName, PathBuf> {
-    let mates = cache.stores()[cached.store].placement.mates(job.rank());
-    let mut found = BTreeMap::new();
-    for part in mates.into_iter().filter(|&mate| mate != job.rank()).map(|mate| cached.part.of_rank(mate)) {
-        let record = Filemap::read(job.files(), &part).ok().and_then(|map| map.record);
-        if let Some(record) = record.filter(|record| record.begun == cached.record.begun) {
-            found.extend(record.files.into_iter().map(|file| (file.name.clone(), part.file(&file.name))));
-        }
-    }
-    found
-}
-
-/// Whether a copy in cache has all bytes of a file, which only its checksum proves.
-fn is_whole(job: &Job, copy: &Path, file: &ListedFile) -> bool {
-    file.crc.is_some() && file.bytes.is_some() && expect_recorded(job, copy, file).is_ok()
-}
-
-/// The path of a file in the prefix directory. Nothing keeps others from replacing it meanwhile, so its bytes are compared before
-/// it is read.
-fn recorded_in_prefix(job: &Job, name: &FileName, file: &ListedFile) -> Result<PathBuf, Error> {
-    let path = job.prefix.file(name);
-    let compared = expect_recorded(job, &path, file);
-    compared.map_err(|error| Error::Unread { what: scr_base::describe(&error) })?;
-    Ok(path)
-}
-
-fn expect_recorded(job: &Job, path: &Path, file: &ListedFile) -> Result<(), FileError> {
-    let Some(bytes) = file.bytes else { return Ok(()) };
-    expect_bytes(job.files(), path, bytes, file.crc, job.params.get(&param::FILE_BUF_SIZE))
-}
-
-/// The one of these recorded names that `name` stands for. The application may have another current folder than when it wrote the
-/// file, or name it otherwise: then it is that of the one file that `name` fits.
-fn stands_for<'a>(
-    job: &Job,
-    name: &[u8],
-    recorded: &(impl Iterator<Item = &'a FileName> + Clone),
-) -> Option<&'a FileName> {
-    // Never the base name alone where folders are given: it may belong to another rank's file.
-    let ending = || {
-        let given = given_name(name).filter(|given| given.folder().is_some() || !name.contains(&b'/'))?;
-        let given = OsStr::from_bytes(given.as_bytes());
-        let fits = |name: &&FileName| Path::new(OsStr::from_bytes(name.as_bytes())).ends_with(given);
-        let mut fitting = recorded.clone().filter(fits);
-        fitting.next().filter(|_| fitting.next().is_none())
-    };
-    exactly(job, name, recorded).or_else(ending)
-}
-
-/// A relative name as if the current folder were the prefix directory, and its end that no folder can change.
-fn given_name(name: &[u8]) -> Option<FileName> {
-    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))))?;
-    FileName::parse(given.as_os_str().as_bytes()).ok()
-}
-
-/// As [`stands_for`], without a guess from the end of the name.
-fn exactly<'a>(
-    job: &Job,
-    name: &[u8],
-    recorded: &(impl Iterator<Item = &'a FileName> + Clone),
-) -> Option<&'a FileName> {
-    let named = |below: &FileName| recorded.clone().find(|recorded| *recorded == below);
-    let exact = |find: fn(&Job, &Path) -> Option<PathBuf>| {
-        below_prefix(job, name, |path| Ok(find(job, path))).ok().and_then(|below| named(&below))
-    };
-    let followed: fn(&Job, &Path) -> _ = |job, path| job.prefix.name_of(job.files(), path);
-    exact(plain_name).or_else(|| exact(followed)).or_else(|| given_name(name).as_ref().and_then(named))
-}
-
-/// The name below the prefix directory of an absolute path. Links are followed only where it does not begin with that directory: a
-/// file system that fails for a moment puts no path outside.
-fn plain_name(job: &Job, path: &Path) -> Option<PathBuf> {
-    match path.strip_prefix(job.prefix.dir()) {
-        Ok(below) => Some(below.to_owned()),
-        Err(_) => job.prefix.name_of(job.files(), path),
-    }
-}
-
-/// The path of a file that this process can read. The application may wait for ever at anything else, such as a pipe.
-fn readable(job: &Job, path: &Path) -> Result<Vec<u8>, Error> {
-    let found = job.files().open(path, How::Read).and_then(|file| file.status());
-    let why = match found {
-        Ok(status) if status.kind == Kind::File => return path_bytes(path),
-        Ok(status) => format!("it is {}", status.kind.name()),
-        Err(error) => error.to_string(),
-    };
-    Err(Error::Argument { what: format!("{} cannot be read: {why}", path.display()) })
-}
-
 /// A path as the application gets it.
 pub(super) fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
     let bytes = path.as_os_str().as_bytes();
@@ -268,7 +100,7 @@ pub(super) fn path_bytes(path: &Path) -> Result<Vec<u8>, Error> {
 
 /// The name below the prefix directory of a file that the application calls `name`. `find` gives that of an absolute path, if it
 /// is not outside.
-fn below_prefix(
+pub(super) fn below_prefix(
     job: &Job,
     name: &[u8],
     mut find: impl FnMut(&Path) -> Result<Option<PathBuf>, PrefixError>,
@@ -309,7 +141,7 @@ fn absolute(job: &Job, name: &[u8]) -> PathBuf {
 }
 
 /// Without `.` and `..`.
-fn without_dots(path: &Path) -> PathBuf {
+pub(super) fn without_dots(path: &Path) -> PathBuf {
     path.components().fold(PathBuf::new(), |mut done, part| {
         match part {
             Component::ParentDir => _ = done.pop(),
@@ -318,4 +150,189 @@ fn without_dots(path: &Path) -> PathBuf {
         }
         done
     })
+}
+
+/// The knowledge about the folders below the prefix directory.
+#[derive(Default)]
+pub(super) struct Folders {
+    /// Folders that led through no link, without the numbers in their names: another checkpoint has another number.
+    plain: HashSet<Vec<u8>>,
+    /// Folders or files outside that links lead to, and the names of them that count.
+    outside: BTreeMap<PathBuf, PathBuf>,
+}
+
+impl Folders {
+    /// The name below the prefix directory of the file that is written at an absolute path: in place, or in cache first. `None`
+    /// if it leads outside.
+    ///
+    /// # Errors
+    /// [`PrefixError::Linked`], or what the system reports.
+    pub(super) fn name_of(
+        &mut self,
+        job: &Job,
+        path: &Path,
+        in_place: bool,
+    ) -> Result<Option<PathBuf>, PrefixError> {
+        let dir = job.prefix.dir();
+        let as_given = || path.strip_prefix(dir).ok().map(Path::to_owned);
+        // A file that is a link itself is written through in place, and a flush replaces it.
+        let file = path.file_name().filter(|_| !in_place && path != dir);
+        let to_follow = file.and_then(|_| path.parent()).unwrap_or(path);
+        let given = to_follow.strip_prefix(dir).ok();
+        let shape = given.map(shape).filter(|_| !in_place);
+        if shape.as_ref().is_some_and(|shape| self.plain.contains(shape)) {
+            return Ok(as_given());
+        }
+        // While the prefix directory is away, nothing is known of links.
+        let Some(found) = job.prefix.follow(job.files(), to_follow)? else { return Ok(as_given()) };
+        let name = file.map_or_else(|| found.below.clone(), |file| found.below.join(file));
+        if found.real == to_follow {
+            self.plain.extend(shape);
+        } else {
+            self.expect_own(job, given.unwrap_or(&found.below), &found)?;
+        }
+        Ok(Some(name))
+    }
+
+    /// Expects that the links on the way belong to this user, and that no other name leads to the same place outside.
+    fn expect_own(&mut self, job: &Job, given: &Path, found: &Followed) -> Result<(), PrefixError> {
+        let dir = job.prefix.dir();
+        for folder in
+            given.ancestors().chain(found.below.ancestors()).filter(|name| !name.as_os_str().is_empty())
+        {
+            job.prefix.is_own_link(job.files(), job.env.uid, &dir.join(folder))?;
+        }
+        if job.prefix.is_below(job.files(), &found.real) {
+            return Ok(());
+        }
+        let first = self.outside.entry(found.real.clone()).or_insert_with(|| found.below.clone());
+        if *first != found.below {
+            let fault = " that leads to the same folder as another one, and one file could belong to two datasets; use the same \
+                         link for both";
+            return Err(PrefixError::Linked { path: dir.join(&found.below), fault: fault.to_owned() });
+        }
+        Ok(())
+    }
+}
+
+/// The name of a folder with one mark for each number in it.
+fn shape(folder: &Path) -> Vec<u8> {
+    let mut shape = folder.as_os_str().as_bytes().to_vec();
+    shape.iter_mut().filter(|byte| byte.is_ascii_digit()).for_each(|byte| *byte = NUMBER);
+    shape.dedup_by(|byte, before| *byte == NUMBER && *before == NUMBER);
+    shape
+}
+
+/// No name has it.
+const NUMBER: u8 = 0;
+
+/// The meaning of the names of a phase on this rank.
+#[derive(Default)]
+pub(super) struct MeantPaths {
+    /// For each name the path that is meant, if that is not the file of this name below the prefix directory.
+    paths: BTreeMap<FileName, Option<PathBuf>>,
+}
+
+/// How many ranks mean paths below the prefix directory, the same below the folder in which all ranks began, and others.
+pub(super) type Kinds = [u64; 3];
+
+impl MeantPaths {
+    /// Records that this rank means `path` by what is the file `name` below the prefix directory. Local.
+    ///
+    /// # Errors
+    /// It has meant another path by it.
+    pub(super) fn record(&mut self, job: &Job, name: &FileName, path: PathBuf) -> Result<(), ApartError> {
+        let is_it = |below: PathBuf| below.as_os_str().as_bytes() == name.as_bytes();
+        let is_inside =
+            path == job.prefix.file(name) || job.prefix.name_of(job.files(), &path).is_some_and(is_it);
+        let meant = (!is_inside).then_some(path);
+        let known = self.paths.entry(name.clone()).or_insert_with(|| meant.clone());
+        if *known == meant {
+            return Ok(());
+        }
+        Err(ApartError::of(job, name, [(job.rank(), known.clone()), (job.rank(), meant)]))
+    }
+
+    /// The kinds of paths that this rank means, to be summed up over all ranks.
+    pub(super) fn kinds(&self, job: &Job) -> Kinds {
+        let mut kinds = [0; 3];
+        for (name, path) in &self.paths {
+            let is_common =
+                |path: &Path| job.folder.as_ref().is_some_and(|folder| path == name.below(folder));
+            kinds[path.as_ref().map_or(0, |path| if is_common(path) { 1 } else { 2 })] = 1;
+        }
+        kinds
+    }
+
+    /// Finds a name by which two ranks mean different paths; `kinds` is the sum over all ranks. One rank at least has the error
+    /// then, and all get their number. Collective.
+    pub(super) fn compare(
+        &self,
+        job: &Job,
+        kinds: Kinds,
+    ) -> Result<(Result<(), ApartError>, u64), CommError> {
+        // From one folder, different paths have different names.
+        if matches!(kinds, [_, 0, 0] | [0, _, 0]) {
+            return Ok((Ok(()), 0));
+        }
+        let own = self.differing(job)?;
+        let mut failed = [u64::from(own.is_err())];
+        all_reduce(&*job.comm, &mut failed, Op::Sum)?;
+        Ok((own, failed[0]))
+    }
+
+    /// As [`compare`](Self::compare), where the kinds are still to be summed up.
+    pub(super) fn compare_all(&self, job: &Job) -> Result<Result<(), ApartError>, CommError> {
+        let mut kinds = self.kinds(job);
+        all_reduce(&*job.comm, &mut kinds, Op::Sum)?;
+        Ok(self.compare(job, kinds)?.0)
+    }
+
+    /// The checksum of a name selects the rank that compares all paths that are meant by it.
+    fn differing(&self, job: &Job) -> Result<Result<(), ApartError>, CommError> {
+        let question = |(name, path): (&FileName, &Option<PathBuf>)| {
+            let asked = Rank(crc32fast::hash(name.as_bytes()) % job.comm.size());
+            (asked, (name.clone(), path.clone().map(PathBuf::into_os_string)))
+        };
+        let asked = route_values(&*job.comm, &self.paths.iter().map(question).collect::<Vec<_>>())?;
+        let mut first = HashMap::new();
+        for (rank, (name, path)) in &asked {
+            let (other, meant) = first.entry(name).or_insert((*rank, path));
+            if *meant != path {
+                let of_rank = |rank, path: &Option<OsString>| (rank, path.clone().map(PathBuf::from));
+                return Ok(Err(ApartError::of(job, name, [of_rank(*other, meant), of_rank(*rank, path)])));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// One file would stand for two.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "{} of rank {} and {} of rank {} would both be the file {}, since a relative name that leads outside the prefix directory \
+     begins at that directory; start all ranks in the same folder, or give each file a path of its own under the prefix \
+     directory, or set SCR_PREFIX to a folder in which the folders of all ranks lie",
+    paths[0].display(), ranks[0], paths[1].display(), ranks[1], file.display()
+)]
+pub(super) struct ApartError {
+    file: PathBuf,
+    ranks: [Rank; 2],
+    paths: [PathBuf; 2],
+}
+
+impl From<ApartError> for Error {
+    fn from(apart: ApartError) -> Self {
+        Error::Argument { what: apart.to_string() }
+    }
+}
+
+impl ApartError {
+    /// Two ranks mean these paths by a name; where there is none, the file of this name below the prefix directory.
+    fn of(job: &Job, name: &FileName, meant: [(Rank, Option<PathBuf>); 2]) -> Self {
+        let file = job.prefix.file(name);
+        let [(rank, one), (other, another)] = meant;
+        let path = |meant: Option<PathBuf>| meant.unwrap_or_else(|| file.clone());
+        Self { ranks: [rank, other], paths: [path(one), path(another)], file }
+    }
 }

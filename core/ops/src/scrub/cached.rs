@@ -5,8 +5,7 @@ use scr_base::fs::{At, Files, FsError, MAX_TREE_BYTES};
 use scr_comm::Rank;
 use scr_core::cache::filemap::{Filemap, PartState};
 use scr_core::cache::node_dir;
-use scr_core::cache::part::{look_through, PartDir};
-use scr_core::cache::place::PartPlace;
+use scr_core::cache::part::{look_through, PartDir, PartPlace};
 use scr_core::cache::record::RankRecord;
 use std::path::{Path, PathBuf};
 

@@ -8,12 +8,10 @@ mod complete;
 mod events;
 mod start;
 
-use super::relative_names::{ApartError, MeantPaths};
-use super::route::path_bytes;
+use super::route::{path_bytes, ApartError, MeantPaths};
 use super::{Error, OutputFlags};
 use crate::cache::filemap::{Entry, Journal};
-use crate::cache::part::PartDir;
-use crate::cache::place::PartPlace;
+use crate::cache::part::{PartDir, PartPlace};
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::shared_files::SharedFiles;
 use crate::cache::verify::Opened;

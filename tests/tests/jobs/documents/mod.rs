@@ -10,6 +10,7 @@ use scr_config::descriptor::Descriptors;
 use scr_config::param::{AppConfig, Params, Settings, TABLE};
 use scr_test_kit::promises::Promise;
 use scr_test_kit::TestEnv;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -172,6 +173,20 @@ fn every_source_that_a_page_names_exists() {
     }
     assert!(named > 80, "only {named} sources are named");
     assert_eq!(missing, [] as [String; 0], "rename these in the pages, too");
+}
+
+#[test]
+fn the_table_of_walks_counts_the_files_that_their_steps_name() {
+    let page = std::fs::read_to_string(repository().join("docs/developer/architecture.md")).unwrap();
+    let rows = page.split("| walk |").nth(1).unwrap().lines().skip(2).take_while(|row| row.starts_with('|'));
+    for row in rows {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let walk = page.split(&format!("### {}\n", cells[1])).nth(1).expect(cells[1]);
+        // What follows the list is said of other ways.
+        let steps = walk.trim_start().split("\n\n").next().unwrap();
+        let named = steps.split('`').skip(1).step_by(2).filter(|code| is_source(code));
+        assert_eq!(named.collect::<BTreeSet<_>>().len().to_string(), cells[2], "{row}");
+    }
 }
 
 fn is_source(code: &str) -> bool {
