@@ -3,9 +3,8 @@
 //! The runtime decides what to log, and calls sinks on one process of a job only. A failing sink is reported once and not called
 //! any more; it never fails the job.
 
-use crate::kvtree::FieldError;
-use crate::{KvTree, PluginError};
-use std::str::FromStr;
+use crate::PluginError;
+use serde::{Deserialize, Serialize};
 
 /// A place for log entries to go.
 pub trait LogSink: Send + Sync {
@@ -33,50 +32,24 @@ pub trait LogSink: Send + Sync {
     }
 }
 
-/// A record and its form as a tree: each field below its key, and so the record may grow.
-macro_rules! in_tree {
-    ($(#[$of:meta])* pub struct $name:ident { $($(#[$doc:meta])* pub $field:ident: $type:ty = $key:literal,)* }) => {
-        $(#[$of])*
-        pub struct $name { $($(#[$doc])* pub $field: $type,)* }
-
-        impl $name {
-            /// As a tree: what crosses the boundary, and so may grow.
-            pub fn to_tree(&self) -> KvTree {
-                let mut tree = KvTree::new();
-                $(self.$field.put($key, &mut tree);)*
-                tree
-            }
-
-            /// From what [`to_tree`](Self::to_tree) made.
-            ///
-            /// # Errors
-            /// A field is missing, or is not what it should be.
-            pub fn from_tree(tree: &KvTree) -> Result<Self, FieldError> {
-                Ok(Self { $($field: Field::take($key, tree)?,)* })
-            }
-        }
-    };
-}
-
-in_tree! {
-    /// Which entries are wanted: those that meet all conditions that are set.
-    #[derive(Debug, Clone, Default, PartialEq, Eq)]
-    pub struct LogQuery {
-        /// Only entries of this prefix directory.
-        pub prefix: Option<String> = "PREFIX",
-        /// Only entries of this allocation.
-        pub job_id: Option<String> = "JOBID",
-        /// Events and transfers of these names, in any case; any where there is none.
-        pub names: Vec<String> = "NAME",
-        /// Only entries of the dataset with this id or name.
-        pub dataset: Option<String> = "DSET",
-        /// From this moment on: microseconds since the epoch.
-        pub since: Option<u64> = "SINCE",
-        /// Before this moment: microseconds since the epoch.
-        pub until: Option<u64> = "UNTIL",
-        /// Only so many, the newest of them.
-        pub last: Option<u64> = "LAST",
-    }
+/// Which entries are wanted: those that meet all conditions that are set.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogQuery {
+    /// Only entries of this prefix directory.
+    pub prefix: Option<String>,
+    /// Only entries of this allocation.
+    pub job_id: Option<String>,
+    /// Events and transfers of these names, in any case; any where there is none.
+    pub names: Vec<String>,
+    /// Only entries of the dataset with this id or name.
+    pub dataset: Option<String>,
+    /// From this moment on: microseconds since the epoch.
+    pub since: Option<u64>,
+    /// Before this moment: microseconds since the epoch.
+    pub until: Option<u64>,
+    /// Only so many, the newest of them.
+    pub last: Option<u64>,
 }
 
 impl LogQuery {
@@ -97,133 +70,73 @@ impl LogQuery {
     }
 }
 
-in_tree! {
-    /// One thing that happened in a job. Numbers and texts that do not apply to it are `None` or empty.
-    #[derive(Debug, Clone, Default, PartialEq)]
-    pub struct LogEntry {
-        /// Whether bytes were moved or something happened.
-        pub kind: LogKind = "KIND",
-        /// The name of an event such as `CHECKPOINT_START`, or of a transfer such as `FLUSH_SYNC`.
-        pub name: String = "NAME",
-        /// When: microseconds since the epoch.
-        pub micros: u64 = "MICROS",
-        /// The same as local time, as in `2026-11-21T03:28:24`.
-        pub local_time: String = "TIME",
-        /// Host that wrote the entry.
-        pub host: String = "HOST",
-        /// Name of the user.
-        pub user: String = "USER",
-        /// Id of the allocation.
-        pub job_id: String = "JOBID",
-        /// Name of the job.
-        pub job_name: String = "JOBNAME",
-        /// Name of the cluster.
-        pub cluster: String = "CLUSTER",
-        /// The prefix directory.
-        pub prefix: String = "PREFIX",
-        /// Further information.
-        pub note: Option<String> = "NOTE",
-        /// The source of a transfer.
-        pub from: Option<String> = "FROM",
-        /// The destination of a transfer.
-        pub to: Option<String> = "TO",
-        /// Id of the dataset.
-        pub dataset: Option<u64> = "DSET",
-        /// Name of the dataset.
-        pub dataset_name: Option<String> = "DSETNAME",
-        /// How long it took.
-        pub seconds: Option<f64> = "SECS",
-        /// How many bytes, for a transfer.
-        pub bytes: Option<u64> = "BYTES",
-        /// How many files, for a transfer.
-        pub files: Option<u64> = "FILES",
-        /// How many processes, where a run starts.
-        pub processes: Option<u64> = "PROCS",
-        /// How many nodes, where a run starts.
-        pub nodes: Option<u64> = "NODES",
-        /// Number of the run in its prefix directory. Entries of commands have none.
-        pub run: Option<u64> = "RUN",
-        /// The redundancy scheme, where one was used.
-        pub scheme: Option<String> = "SCHEME",
-    }
+/// One thing that happened in a job. Numbers and texts that do not apply to it are `None` or empty.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LogEntry {
+    /// Whether bytes were moved or something happened.
+    pub kind: LogKind,
+    /// The name of an event such as `CHECKPOINT_START`, or of a transfer such as `FLUSH_SYNC`.
+    pub name: String,
+    /// When: microseconds since the epoch.
+    pub micros: u64,
+    /// The same as local time, as in `2026-11-21T03:28:24`.
+    pub local_time: String,
+    /// Host that wrote the entry.
+    pub host: String,
+    /// Name of the user.
+    pub user: String,
+    /// Id of the allocation.
+    pub job_id: String,
+    /// Name of the job.
+    pub job_name: String,
+    /// Name of the cluster.
+    pub cluster: String,
+    /// The prefix directory.
+    pub prefix: String,
+    /// Further information.
+    pub note: Option<String>,
+    /// The source of a transfer.
+    pub from: Option<String>,
+    /// The destination of a transfer.
+    pub to: Option<String>,
+    /// Id of the dataset.
+    pub dataset: Option<u64>,
+    /// Name of the dataset.
+    pub dataset_name: Option<String>,
+    /// How long it took.
+    pub seconds: Option<f64>,
+    /// How many bytes, for a transfer.
+    pub bytes: Option<u64>,
+    /// How many files, for a transfer.
+    pub files: Option<u64>,
+    /// How many processes, where a run starts.
+    pub processes: Option<u64>,
+    /// How many nodes, where a run starts.
+    pub nodes: Option<u64>,
+    /// Number of the run in its prefix directory. Entries of commands have none.
+    pub run: Option<u64>,
+    /// The redundancy scheme, where one was used.
+    pub scheme: Option<String>,
 }
 
 /// The subject of an entry.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LogKind {
-    /// Something happened.
-    #[default]
-    Event,
     /// Bytes were moved.
     Transfer,
+    /// Something happened; what only a newer side knows counts as that.
+    #[default]
+    #[serde(other)]
+    Event,
 }
-
-/// A field of a record, below a key of its own. A text with a NUL cannot travel in a tree.
-trait Field: Sized {
-    fn put(&self, key: &str, tree: &mut KvTree);
-    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError>;
-}
-
-impl Field for LogKind {
-    fn put(&self, key: &str, tree: &mut KvTree) {
-        tree.set(key, if *self == Self::Event { "EVENT" } else { TRANSFER });
-    }
-
-    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
-        let kind: String = tree.require(key)?;
-        Ok(if kind == TRANSFER { Self::Transfer } else { Self::Event })
-    }
-}
-
-impl Field for u64 {
-    fn put(&self, key: &str, tree: &mut KvTree) {
-        tree.set(key, self);
-    }
-
-    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
-        tree.require(key)
-    }
-}
-
-impl Field for String {
-    fn put(&self, key: &str, tree: &mut KvTree) {
-        tree.set(key, self.replace('\0', "?"));
-    }
-
-    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
-        Ok(tree.parse(key)?.unwrap_or_default())
-    }
-}
-
-impl Field for Vec<String> {
-    fn put(&self, key: &str, tree: &mut KvTree) {
-        self.iter().for_each(|text| _ = tree.entry(key, text.replace('\0', "?")));
-    }
-
-    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
-        let texts = tree.get(key).into_iter().flat_map(KvTree::keys);
-        Ok(texts.map(|text| String::from_utf8_lossy(text).into_owned()).collect())
-    }
-}
-
-impl<T: ToString + FromStr> Field for Option<T> {
-    fn put(&self, key: &str, tree: &mut KvTree) {
-        self.iter().for_each(|value| value.to_string().put(key, tree));
-    }
-
-    fn take(key: &str, tree: &KvTree) -> Result<Self, FieldError> {
-        tree.parse(key)
-    }
-}
-
-const TRANSFER: &str = "TRANSFER";
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_comes_through_a_tree_as_it_was() {
+    fn an_entry_crosses_as_it_was() {
         let full = LogEntry {
             kind: LogKind::Transfer,
             name: "FLUSH_SYNC".to_owned(),
@@ -249,15 +162,20 @@ mod tests {
             scheme: Some("XOR".to_owned()),
         };
         for entry in [full, LogEntry { name: "HALT".to_owned(), ..LogEntry::default() }] {
-            let packed = entry.to_tree().pack();
-            let tree = KvTree::unpack(&packed).unwrap();
-            assert_eq!(LogEntry::from_tree(&tree).unwrap(), entry);
+            let crossed = serde_json::to_vec(&entry).unwrap();
+            assert_eq!(serde_json::from_slice::<LogEntry>(&crossed).unwrap(), entry);
         }
-        assert!(LogEntry::from_tree(&KvTree::new()).is_err());
     }
 
     #[test]
-    fn a_query_comes_through_a_tree_as_it_was() {
+    fn an_entry_of_a_newer_or_an_older_side_is_read_as_far_as_it_is_known() {
+        let of_newer = r#"{"kind": "Alarm", "name": "HALT", "colour": "red"}"#;
+        let known = LogEntry { name: "HALT".to_owned(), ..LogEntry::default() };
+        assert_eq!(serde_json::from_str::<LogEntry>(of_newer).unwrap(), known);
+    }
+
+    #[test]
+    fn a_query_crosses_as_it_was() {
         let full = LogQuery {
             prefix: Some("/pfs/a b".to_owned()),
             job_id: Some("5132".to_owned()),
@@ -268,8 +186,8 @@ mod tests {
             last: Some(7),
         };
         for query in [full, LogQuery::default()] {
-            let tree = KvTree::unpack(&query.to_tree().pack()).unwrap();
-            assert_eq!(LogQuery::from_tree(&tree).unwrap(), query);
+            let crossed = serde_json::to_vec(&query).unwrap();
+            assert_eq!(serde_json::from_slice::<LogQuery>(&crossed).unwrap(), query);
         }
     }
 

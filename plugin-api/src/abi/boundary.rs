@@ -138,7 +138,7 @@ pub trait AbiTransport: Send + Sync {
     fn crc(&self, ticket: RSlice<'_, u8>, item: u64) -> RResult<ROption<u32>, AbiError>;
 }
 
-/// [`LogSink`](crate::LogSink) of the plugin. Entries and queries cross as packed trees.
+/// [`LogSink`](crate::LogSink) of the plugin. Entries and queries cross as JSON, and so may grow.
 #[sabi_trait]
 pub trait AbiLogSink: Send + Sync {
     fn write(&self, entry: RSlice<'_, u8>) -> RResult<RVec<RString>, AbiError>;

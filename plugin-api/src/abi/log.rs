@@ -1,12 +1,13 @@
 //! Log sinks across the boundary: from the plugin's own ([`Exported`]) to the host's view of it ([`Hosted`]).
 
 use super::boundary::{AbiError, AbiLogSink, AbiLogSink_TO, ConstructedLogSink, LogSinkBox};
+use super::constructed;
 use super::guard::Exported;
-use super::{constructed, unpacked};
-use crate::kvtree::FieldError;
 use crate::{KvTree, LogEntry, LogQuery, LogSink, PluginError};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{RResult, RSlice, RString, RVec};
+use serde::de::DeserializeOwned;
+use serde::Serialize;
 
 /// The constructor in a plugin's library.
 pub fn new_log_sink<L: LogSink + 'static>(
@@ -18,10 +19,7 @@ pub fn new_log_sink<L: LogSink + 'static>(
 
 impl<L: LogSink> AbiLogSink for Exported<L> {
     fn write(&self, entry: RSlice<'_, u8>) -> RResult<RVec<RString>, AbiError> {
-        self.call("write", |sink| {
-            let entry = LogEntry::from_tree(&unpacked(entry.as_slice())?).map_err(|error| garbled(&error))?;
-            sink.write(&entry).map(abi_lines)
-        })
+        self.call("write", |sink| sink.write(&from_json(&entry)?).map(abi_lines))
     }
 
     fn prepare(&self) -> RResult<RVec<RString>, AbiError> {
@@ -30,9 +28,8 @@ impl<L: LogSink> AbiLogSink for Exported<L> {
 
     fn read(&self, query: RSlice<'_, u8>) -> RResult<RVec<RVec<u8>>, AbiError> {
         self.call("read", |sink| {
-            let query = LogQuery::from_tree(&unpacked(query.as_slice())?).map_err(|error| garbled(&error))?;
-            let entries = sink.read(&query)?;
-            Ok(entries.iter().map(|entry| RVec::from(entry.to_tree().pack())).collect())
+            let entries = sink.read(&from_json(&query)?)?;
+            entries.iter().map(|entry| Ok(RVec::from(to_json(entry)?))).collect()
         })
     }
 }
@@ -42,8 +39,7 @@ pub(super) struct Hosted(pub(super) LogSinkBox);
 
 impl LogSink for Hosted {
     fn write(&self, entry: &LogEntry) -> Result<Vec<String>, PluginError> {
-        let packed = entry.to_tree().pack();
-        Ok(lines_of(self.0.write(RSlice::from_slice(&packed)).into_result()?))
+        Ok(lines_of(self.0.write(RSlice::from_slice(&to_json(entry)?)).into_result()?))
     }
 
     fn prepare(&self) -> Result<Vec<String>, PluginError> {
@@ -51,12 +47,8 @@ impl LogSink for Hosted {
     }
 
     fn read(&self, query: &LogQuery) -> Result<Vec<LogEntry>, PluginError> {
-        let packed = query.to_tree().pack();
-        let entries = self.0.read(RSlice::from_slice(&packed)).into_result()?;
-        let entry = |packed: &RVec<u8>| {
-            LogEntry::from_tree(&unpacked(packed.as_slice())?).map_err(|error| garbled(&error))
-        };
-        entries.iter().map(entry).collect()
+        let entries = self.0.read(RSlice::from_slice(&to_json(query)?)).into_result()?;
+        entries.iter().map(|entry| from_json(entry)).collect()
     }
 }
 
@@ -68,6 +60,14 @@ fn lines_of(lines: RVec<RString>) -> Vec<String> {
     lines.into_iter().map(String::from).collect()
 }
 
-fn garbled(error: &FieldError) -> PluginError {
+fn to_json(value: &impl Serialize) -> Result<Vec<u8>, PluginError> {
+    serde_json::to_vec(value).map_err(garbled)
+}
+
+fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, PluginError> {
+    serde_json::from_slice(bytes).map_err(garbled)
+}
+
+fn garbled(error: serde_json::Error) -> PluginError {
     PluginError::fault(format!("what crossed the plugin interface cannot be read: {error}"))
 }

@@ -154,18 +154,18 @@ fn small_files(bytes: &[u8]) {
     black_box(Overwritten::from_tree(&tree)).ok();
     black_box(DatasetDescriptor::from_tree(&tree)).ok();
     black_box(Ids::of_tree(tree.clone(), Path::new("/p"))).ok();
-    black_box(LogEntry::from_tree(&tree)).ok();
-    black_box(LogQuery::from_tree(&tree)).ok();
 }
 
 fn settings(bytes: &[u8]) {
     black_box(serde_json::from_slice::<Settings>(bytes)).ok();
 }
 
-/// Messages between ranks.
+/// Messages between ranks, and what a log sink is given and gives.
 fn messages(bytes: &[u8]) {
     scr_comm::parse_messages(bytes);
     black_box(serde_json::from_slice::<Vec<PrefixFile>>(bytes)).ok();
+    black_box(serde_json::from_slice::<LogEntry>(bytes)).ok();
+    black_box(serde_json::from_slice::<LogQuery>(bytes)).ok();
 }
 
 fn config(bytes: &[u8]) {

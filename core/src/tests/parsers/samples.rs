@@ -36,7 +36,6 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
             let names = ["halt.scr", "nodes.scr"];
             let mut all = of_c_scr(&|name| names.contains(&name), &KvTree::pack);
             all.push(sample(0).dataset.to_tree().pack());
-            all.push(LogEntry { name: "START".to_owned(), ..LogEntry::default() }.to_tree().pack());
             return all;
         }
         "settings" => {
@@ -46,7 +45,8 @@ pub(super) fn samples(parser: &Parser) -> Vec<Vec<u8>> {
         }
         "messages" => {
             let file = PrefixFile { name: "a/b".parse().unwrap(), bytes: Some(7), crc: Some(1) };
-            return vec![serde_json::to_vec(&[file]).unwrap()];
+            let entry = LogEntry { name: "START".to_owned(), ..LogEntry::default() };
+            return vec![serde_json::to_vec(&[file]).unwrap(), serde_json::to_vec(&entry).unwrap()];
         }
         "config" | "descriptors" => return vec![CONFIG.to_vec()],
         "request" => {
