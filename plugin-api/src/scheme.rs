@@ -80,11 +80,6 @@ pub trait Set {
     fn data(&self) -> &dyn Bytes;
     /// This member's redundancy, of the length that [`Scheme::redundancy_len`] gave.
     fn redundancy(&self) -> &dyn Bytes;
-    /// Reports to the host how far this member has come.
-    ///
-    /// # Errors
-    /// [`Cancelled`](crate::PluginErrorKind::Cancelled) where the work should stop.
-    fn progress(&self, done: u64, total: u64) -> Result<(), PluginError>;
     /// A line for the log, with the rank and the node added by the host.
     fn log(&self, level: Level, text: &str);
     /// How many processors there are for this member, its own thread included: with one, a second thread only takes

@@ -26,8 +26,7 @@ pub struct Transfer {
     pub bytes: u64,
 }
 
-/// Carries out all transfers. All members call it with the same list. Each reports its progress, and needs memory for
-/// one message of each transfer that it takes part in.
+/// Carries out all transfers. All members call it with the same list. Each needs memory for one message of each transfer that it takes part in.
 ///
 /// ```
 /// use scr_plugin_api::{transfer, Place, PluginError, Set, Transfer};
@@ -48,7 +47,7 @@ pub struct Transfer {
 /// ```
 ///
 /// # Errors
-/// Those of [`Set::exchange`], [`Set::progress`], [`Bytes::read_at`] and [`Bytes::write_at`].
+/// Those of [`Set::exchange`], [`Bytes::read_at`] and [`Bytes::write_at`].
 pub fn transfer(set: &dyn Set, transfers: &[Transfer]) -> Result<(), PluginError> {
     let block_bytes = set.message_bytes().max(1);
     let total = transfers.iter().map(|transfer| transfer.bytes).max().unwrap_or(0);
@@ -56,7 +55,6 @@ pub fn transfer(set: &dyn Set, transfers: &[Transfer]) -> Result<(), PluginError
     while offset < total {
         transfer_block(set, transfers, offset, block_bytes)?;
         offset = offset.saturating_add(block_bytes).min(total);
-        set.progress(offset, total)?;
     }
     Ok(())
 }

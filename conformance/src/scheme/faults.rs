@@ -1,4 +1,4 @@
-//! Members that die, and users that cancel: all other members have to return.
+//! Members that fail or die: all other members have to return.
 
 use super::kit::{clean, members, orderly, plain, same_data, same_files, Kit, Tried};
 use super::set::{Call, Ended, Injected, SetUp};
@@ -35,32 +35,6 @@ pub(super) fn in_rebuild(kit: &mut Kit<'_>) -> Tried {
     Some(())
 }
 
-/// The user cancels: the member that learns of it gives up, and takes the others with it.
-pub(super) fn cancelled(kit: &mut Kit<'_>) -> Tried {
-    for data in kinds(kit) {
-        let Some(set) = kit.protected(data) else { continue };
-        try_cancel(kit, &set, Call::Protect)?;
-        if let Some(lost) = losing_one(kit, &set) {
-            try_cancel(kit, &lost, Call::Rebuild(kit.limits.format))?;
-        }
-    }
-    Some(())
-}
-
-fn try_cancel(kit: &mut Kit<'_>, set: &SetUp, call: Call) -> Tried {
-    let progress = kit.call(set, call).each(|record| record.progress);
-    let member = progress.iter().position(|&times| times > 0);
-    let Some(member) = member else {
-        if set.members.iter().any(|member| member.data.len() > 100_000 && !member.redundancy.is_empty()) {
-            kit.warn(format!("{call:?} never reports progress, and so cannot be cancelled"));
-        }
-        return Some(());
-    };
-    let member = member as u32;
-    let what = format!("member {member} is cancelled");
-    inject(kit, set, Injected::Cancel { member }, call, member, &what)
-}
-
 /// Sets to kill members of: small ones, and one with so much data that there are blocks.
 fn kinds(kit: &Kit<'_>) -> Vec<Vec<Vec<u8>>> {
     let small = kit.sizes(|size| [2, 3, 5].contains(&size));
@@ -94,17 +68,17 @@ fn each_death(kit: &mut Kit<'_>, set: &SetUp, call: Call, calls: &[u64]) -> Trie
             .flat_map(|call| [Injected::Failure { member, call }, Injected::Death { member, call }])
             .collect::<Vec<_>>()
         {
-            inject(kit, set, injected, call, member, &format!("{injected:?}"))?;
+            inject(kit, set, injected, call, member)?;
         }
     }
     Some(())
 }
 
 /// Calls the scheme with a fault of this member.
-fn inject(kit: &mut Kit<'_>, set: &SetUp, injected: Injected, call: Call, member: u32, what: &str) -> Tried {
+fn inject(kit: &mut Kit<'_>, set: &SetUp, injected: Injected, call: Call, member: u32) -> Tried {
     let outcome = kit.call(&SetUp { injected: Some(injected), ..set.clone() }, call);
     let result = ended_orderly(set, &outcome, call, member);
-    kit.record(|| format!("set of {}, {what} in {call:?}", set.members.len()), END, result)
+    kit.record(|| format!("set of {}, {injected:?} in {call:?}", set.members.len()), END, result)
 }
 
 fn ended_orderly(set: &SetUp, outcome: &super::Outcome, call: Call, member: u32) -> Result<(), String> {

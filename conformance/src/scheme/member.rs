@@ -5,9 +5,7 @@ use super::set::{Call, Ended, Injected, SetUp, Stored};
 use scr_comm::set::{SetComm, SetError};
 use scr_comm::thread::ThreadComm;
 use scr_comm::{Comm, CommError, Rank};
-use scr_plugin_api::{
-    held, Bytes, Level, MappedRange, PluginError, PluginErrorKind, ReceiveFrom, Scheme, SendTo, Set,
-};
+use scr_plugin_api::{held, Bytes, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set};
 use std::error::Error;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::{Arc, Mutex};
@@ -37,8 +35,6 @@ pub struct Record {
     pub(super) logged: Vec<(Level, String)>,
     /// Calls that can fail which it made to its host.
     pub calls: u64,
-    /// How often it reported progress.
-    pub progress: u64,
     /// Bytes that it sent to others.
     pub sent: u64,
     /// Bytes that it received from others.
@@ -126,7 +122,7 @@ impl Member {
         let fails = match self.set_up.injected {
             Some(Injected::Failure { member, call }) => member == self.rank && call == number,
             Some(Injected::Death { member, call }) => member == self.rank && call <= number,
-            Some(Injected::Cancel { .. }) | None => false,
+            None => false,
         };
         if !fails {
             return Ok(());
@@ -223,21 +219,6 @@ impl Set for MemberSet<'_> {
 
     fn redundancy(&self) -> &dyn Bytes {
         &self.redundancy
-    }
-
-    fn progress(&self, done: u64, total: u64) -> Result<(), PluginError> {
-        let me = self.member.rank;
-        if done > total {
-            return Err(self.member.broke(format!("member {me} says that {done} of {total} is done")));
-        }
-        self.member.count()?;
-        let mut record = held(&self.member.record);
-        record.progress += 1;
-        if self.member.set_up.injected == Some(Injected::Cancel { member: me }) {
-            record.failed = true;
-            return Err(PluginError::new(PluginErrorKind::Cancelled, "cancelled on purpose"));
-        }
-        Ok(())
     }
 
     fn log(&self, level: Level, text: &str) {

@@ -2,8 +2,8 @@
 //!
 //! [`run`] puts a scheme through every check and returns a [`Report`]: sets of two to nine members, every pattern
 //! of losses that the scheme promises to survive and one loss more, uneven and empty files, redundancy of another
-//! dataset, flipped bits, members that fail at any of their calls, users that cancel. [`SetUp`] runs a single call
-//! of a scheme, for tests of one's own.
+//! dataset, flipped bits, members that fail at any of their calls. [`SetUp`] runs a single call of a scheme, for tests
+//! of one's own.
 //!
 //! | module | what it has |
 //! |---|---|
@@ -75,8 +75,6 @@ const CHECKS: &[Check] = checks! {
          of its errors.";
     faults::in_rebuild: "failures and deaths in rebuild: everybody comes to an end, and another try succeeds",
         "Return the error of every call of the host at once, with `?`, and write to lost members only.";
-    faults::cancelled: "cancelled: everybody comes to an end",
-        "Return the error of `progress` unchanged. The other members then get `Aborted`.";
 };
 
 /// Puts a scheme through all checks. After a call that hangs no more is tried, since its threads are still about.

@@ -46,11 +46,6 @@ pub enum Injected {
         /// Which of its calls, counted from 0, of those that can fail.
         call: u64,
     },
-    /// The host asks a member to stop when it reports progress.
-    Cancel {
-        /// Which member.
-        member: u32,
-    },
 }
 
 /// A set that is ready for one call of a scheme.

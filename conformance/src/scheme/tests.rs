@@ -28,7 +28,6 @@ enum Wrong {
     WritesPastTheEnd,
     SpoilsASurvivor,
     SendsPadding,
-    IgnoresTheUser,
     WritesBeforeItRefuses,
     PromisesAlone,
     AsksForAnyLength,
@@ -129,15 +128,6 @@ impl Neighbour {
         }
         set.data().write_at(0, &bytes)
     }
-
-    fn report(&self, set: &dyn Set, done: u64) -> Result<(), PluginError> {
-        match set.progress(done, 2) {
-            Err(error) if self.is(Wrong::IgnoresTheUser) && error.kind == PluginErrorKind::Cancelled => {
-                Ok(())
-            }
-            result => result,
-        }
-    }
 }
 
 fn left(set: &dyn Set) -> u32 {
@@ -172,10 +162,8 @@ impl Scheme for Neighbour {
 
     fn protect(&self, set: &dyn Set) -> Result<(), PluginError> {
         assert!(!self.is(Wrong::PanicsAtEmptyFiles) || set.data_len(set.rank()) > 0, "a panic on purpose");
-        self.report(set, 0)?;
         let own = self.read(set, true)?;
         let copy = self.pass(set, Some((right(set), &own)), Some((left(set), set.data_len(left(set)))))?;
-        self.report(set, 1)?;
         self.keep_copy(set, &copy)
     }
 
@@ -192,7 +180,6 @@ impl Scheme for Neighbour {
                 _ => Err(PluginError::new(PluginErrorKind::TooManyLost, "neighbours are lost")),
             };
         }
-        self.report(set, 0)?;
         if self.is(Wrong::WaitsForNobody) && lost.contains(&true) {
             self.pass(set, None, Some((left(set), 1)))?;
         }
@@ -216,7 +203,6 @@ impl Scheme for Neighbour {
         let own = if rights { self.read(set, true)? } else { Vec::new() };
         let wanted = mine.then(|| (left(set), set.data_len(left(set))));
         let copy = self.pass(set, rights.then_some((right(set), &own)), wanted)?;
-        self.report(set, 1)?;
         if mine && !self.is(Wrong::ForgetsTheRedundancy) {
             self.keep_copy(set, &copy)?;
         }
@@ -310,5 +296,4 @@ wrong! {
     passing_on_what_could_not_be_read_is_found: GoesOnAfterFailedReads =>
         "failures and deaths in protect", "returned success although one of its calls had failed";
     going_on_after_an_abort_is_found: NeverGivesUp => "failures and deaths in protect", "did not return";
-    ignoring_the_user_is_found: IgnoresTheUser => "cancelled", "returned success although";
 }

@@ -72,10 +72,6 @@ impl Set for HostSet<'_> {
         &self.redundancy
     }
 
-    fn progress(&self, _done: u64, _total: u64) -> Result<(), PluginError> {
-        Ok(())
-    }
-
     fn log(&self, level: Level, text: &str) {
         match level {
             Level::Error => self.job.report.error_here(text),

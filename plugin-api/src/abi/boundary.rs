@@ -106,7 +106,6 @@ pub trait AbiSet {
     fn max(&self, value: u64) -> RResult<u64, AbiError>;
     fn data(&self) -> BytesRef<'_>;
     fn redundancy(&self) -> BytesRef<'_>;
-    fn progress(&self, done: u64, total: u64) -> RResult<(), AbiError>;
     fn log(&self, level: u32, text: RStr<'_>) -> RResult<(), AbiError>;
     #[sabi(last_prefix_field)]
     fn processors(&self) -> RResult<u32, AbiError>;

@@ -148,10 +148,6 @@ impl AbiSet for HostSet<'_> {
         AbiBytes_TO::from_ptr(&self.redundancy, TD_Opaque)
     }
 
-    fn progress(&self, done: u64, total: u64) -> RResult<(), AbiError> {
-        guard("the host's progress", || self.set.progress(done, total))
-    }
-
     fn log(&self, level: u32, text: RStr<'_>) -> RResult<(), AbiError> {
         guard("the host's log", || {
             self.set.log(level_of(level), text.as_str());
@@ -249,10 +245,6 @@ impl Set for GuestSet<'_, '_> {
 
     fn redundancy(&self) -> &dyn Bytes {
         &self.redundancy
-    }
-
-    fn progress(&self, done: u64, total: u64) -> Result<(), PluginError> {
-        Ok(self.set.progress(done, total).into_result()?)
     }
 
     fn log(&self, level: Level, text: &str) {

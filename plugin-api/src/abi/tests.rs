@@ -84,19 +84,16 @@ impl Set for EchoSet {
         Ok(())
     }
     fn max(&self, value: u64) -> Result<u64, PluginError> {
-        Ok(value.max(9))
+        match value {
+            0..=100 => Ok(value.max(9)),
+            _ => Err(PluginError::new(PluginErrorKind::Aborted, format!("member 1 stopped at {value}"))),
+        }
     }
     fn data(&self) -> &dyn Bytes {
         &self.data
     }
     fn redundancy(&self) -> &dyn Bytes {
         &self.redundancy
-    }
-    fn progress(&self, done: u64, total: u64) -> Result<(), PluginError> {
-        match done {
-            0..=100 => Ok(()),
-            _ => Err(PluginError::new(PluginErrorKind::Cancelled, format!("stopped at {done} of {total}"))),
-        }
     }
     fn log(&self, level: Level, text: &str) {
         self.notes.borrow_mut().push(format!("{level:?}: {text}"));
@@ -146,12 +143,11 @@ impl Scheme for Busy {
         set.exchange(&[SendTo { to: 1, bytes: &sent }], receives)?;
         let addresses = format!("{} {}", sent.as_ptr() as usize, received.as_ptr() as usize);
         set.log(Level::Warn, &addresses);
-        set.redundancy().write_at(0, &received)?;
-        set.progress(1, 2)
+        set.redundancy().write_at(0, &received)
     }
     fn rebuild(&self, set: &dyn Set, format: u32) -> Result<(), PluginError> {
         assert_ne!(self.action, "panic");
-        set.progress(u64::from(format), 200)?;
+        set.max(u64::from(format))?;
         set.redundancy().write_at(1_000, b"x")
     }
 }
@@ -221,8 +217,8 @@ fn messages_cross_without_a_copy() {
 fn the_hosts_errors_come_back_through_the_plugin_with_kind_and_text() {
     let (scheme, _) = busy("work");
     let set = EchoSet::new(b"abc");
-    let cancelled = kind_and_text(scheme.rebuild(&set, 150));
-    assert_eq!(cancelled, (PluginErrorKind::Cancelled, "stopped at 150 of 200".to_owned()));
+    let aborted = kind_and_text(scheme.rebuild(&set, 150));
+    assert_eq!(aborted, (PluginErrorKind::Aborted, "member 1 stopped at 150".to_owned()));
     let past = kind_and_text(scheme.rebuild(&set, 1));
     assert_eq!(past, (PluginErrorKind::Io, "past the end of `r0'".to_owned()));
 }

@@ -51,7 +51,6 @@ pub fn run(set: &dyn Set, plans: &dyn Plans) -> Result<(), PluginError> {
 fn sequential<'a>(set: &dyn Set, mut worker: Worker<'a>, blocks: &[Block]) -> Result<(), PluginError> {
     let mut before: Option<Item<'a>> = None;
     for turn in 0..=blocks.len() {
-        set.progress(turn as u64, blocks.len() as u64 + 1)?;
         let mut current = blocks.get(turn).map(|&block| worker.read(block)).transpose()?;
         exchange(set, &mut current, &mut before)?;
         if let Some(item) = before.take() {
@@ -123,9 +122,7 @@ fn overlapped<'a>(set: &dyn Set, second: &Second<'a>, blocks: &[Block]) -> Resul
     let mut to_compute: Option<Item<'a>> = None;
     let mut to_pass: Option<Item<'a>> = None;
     let mut to_write: Option<Item<'a>> = None;
-    let turns = blocks.len() + 3;
-    for turn in 0..turns {
-        set.progress(turn as u64, turns as u64)?;
+    for turn in 0..blocks.len() + 3 {
         let read = blocks.get(turn + 1).copied();
         second.hand_over(StageWork { write: to_write.take(), compute: to_compute.take(), read })?;
         exchange(set, &mut current, &mut to_pass)?;
