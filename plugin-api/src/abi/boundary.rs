@@ -158,12 +158,8 @@ pub type SchemeBox = AbiScheme_TO<'static, RBox<()>>;
 pub type TransportBox = AbiTransport_TO<'static, RBox<()>>;
 /// A plugin's log sink, owned by the host and freed by the plugin.
 pub type LogSinkBox = AbiLogSink_TO<'static, RBox<()>>;
-/// The result of a plugin's constructor for a scheme.
-pub type ConstructedScheme = RResult<SchemeBox, AbiError>;
-/// The result of a plugin's constructor for a transport.
-pub type ConstructedTransport = RResult<TransportBox, AbiError>;
-/// The result of a plugin's constructor for a log sink.
-pub type ConstructedLogSink = RResult<LogSinkBox, AbiError>;
+/// The result of a plugin's constructor.
+pub type Constructed<B> = RResult<B, AbiError>;
 
 /// The kinds of errors, each at the place of its number. Numbers are never used again.
 const KINDS: [PluginErrorKind; 7] = [

@@ -127,24 +127,24 @@ macro_rules! export_plugin {
                 let mut constructors =
                     private::Constructors { scheme: None, transport: None, log: None, formats: $formats };
                 $(
-                    extern "C" fn scheme(options: private::RSlice<'_, u8>) -> private::ConstructedScheme {
+                    extern "C" fn scheme(options: private::RSlice<'_, u8>) -> private::Constructed<private::SchemeBox> {
                         private::new_scheme(options, $scheme)
                     }
-                    constructors.scheme = Some(private::SchemeConstructor { new: scheme });
+                    constructors.scheme = Some(private::Constructor { new: scheme });
                 )?
                 $(
                     extern "C" fn transport(
                         options: private::RSlice<'_, u8>,
-                    ) -> private::ConstructedTransport {
+                    ) -> private::Constructed<private::TransportBox> {
                         private::new_transport(options, $transport)
                     }
-                    constructors.transport = Some(private::TransportConstructor { new: transport });
+                    constructors.transport = Some(private::Constructor { new: transport });
                 )?
                 $(
-                    extern "C" fn log(options: private::RSlice<'_, u8>) -> private::ConstructedLogSink {
+                    extern "C" fn log(options: private::RSlice<'_, u8>) -> private::Constructed<private::LogSinkBox> {
                         private::new_log_sink(options, $log)
                     }
-                    constructors.log = Some(private::LogConstructor { new: log });
+                    constructors.log = Some(private::Constructor { new: log });
                 )?
                 constructors.into_module()
             }

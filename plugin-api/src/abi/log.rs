@@ -1,21 +1,11 @@
 //! Log sinks across the boundary: from the plugin's own ([`Exported`]) to the host's view of it ([`Hosted`]).
 
-use super::boundary::{AbiError, AbiLogSink, AbiLogSink_TO, ConstructedLogSink, LogSinkBox};
-use super::constructed;
+use super::boundary::{AbiError, AbiLogSink, LogSinkBox};
 use super::guard::Exported;
-use crate::{KvTree, LogEntry, LogQuery, LogSink, PluginError};
-use abi_stable::sabi_trait::TD_Opaque;
+use crate::{LogEntry, LogQuery, LogSink, PluginError};
 use abi_stable::std_types::{RResult, RSlice, RString, RVec};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
-
-/// The constructor in a plugin's library.
-pub fn new_log_sink<L: LogSink + 'static>(
-    packed: RSlice<'_, u8>,
-    new: impl FnOnce(&KvTree) -> Result<L, PluginError>,
-) -> ConstructedLogSink {
-    constructed("log sink", packed, new, |sink| AbiLogSink_TO::from_value(sink, TD_Opaque))
-}
 
 impl<L: LogSink> AbiLogSink for Exported<L> {
     fn write(&self, entry: RSlice<'_, u8>) -> RResult<RVec<RString>, AbiError> {
@@ -61,13 +51,13 @@ fn lines_of(lines: RVec<RString>) -> Vec<String> {
 }
 
 fn to_json(value: &impl Serialize) -> Result<Vec<u8>, PluginError> {
-    serde_json::to_vec(value).map_err(garbled)
+    serde_json::to_vec(value).map_err(|error| garbled(&error))
 }
 
 fn from_json<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, PluginError> {
-    serde_json::from_slice(bytes).map_err(garbled)
+    serde_json::from_slice(bytes).map_err(|error| garbled(&error))
 }
 
-fn garbled(error: serde_json::Error) -> PluginError {
+fn garbled(error: &serde_json::Error) -> PluginError {
     PluginError::fault(format!("what crossed the plugin interface cannot be read: {error}"))
 }

@@ -23,9 +23,11 @@ pub use module::{PluginModule, PluginModuleRef, API_VERSION};
 
 use crate::{KvTree, LogSink, PluginError, Scheme, Transport};
 use abi_stable::library::{LibHeader, LibraryError};
-use abi_stable::std_types::{RResult, RSlice};
-use boundary::AbiError;
+use abi_stable::sabi_trait::TD_Opaque;
+use abi_stable::std_types::{ROption, RSlice};
+use boundary::Constructed;
 use guard::{guard, Exported};
+use module::Constructor;
 
 /// Version of the boundary: host and plugin work together where the major number is the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,58 +89,55 @@ impl LoadedPlugin {
     pub fn formats(&self) -> (u32, u32) {
         (self.module.oldest_format(), self.module.newest_format())
     }
+}
 
-    /// Whether it has a scheme.
-    pub fn has_scheme(&self) -> bool {
-        self.module.scheme().is_some()
-    }
+/// The kinds of what a plugin offers: each with its trait, and with what crosses.
+macro_rules! kinds {
+    ($($kind:ident: $what:literal, $trait:ident, $boxed:ident, $object:ident, $has:ident, $get:ident, $new:ident;)*) => {
+        impl LoadedPlugin {
+            $(
+                #[doc = concat!("Whether it has a ", $what, ".")]
+                pub fn $has(&self) -> bool {
+                    self.module.$kind().is_some()
+                }
 
-    /// Whether it has a transport.
-    pub fn has_transport(&self) -> bool {
-        self.module.transport().is_some()
-    }
+                #[doc = concat!("Its ", $what, ", with these options.")]
+                ///
+                /// # Errors
+                /// The plugin's error on the options; [refused](PluginError::refused) if it has none.
+                pub fn $get(&self, options: &KvTree) -> Result<Box<dyn $trait>, PluginError> {
+                    Ok(Box::new($kind::Hosted(construct(self.module.$kind(), $what, options)?)))
+                }
+            )*
+        }
 
-    /// Whether it has a log sink.
-    pub fn has_log(&self) -> bool {
-        self.module.log().is_some()
-    }
+        $(
+            /// The constructor in a plugin's library.
+            pub fn $new<P: $trait + 'static>(
+                packed: RSlice<'_, u8>,
+                new: impl FnOnce(&KvTree) -> Result<P, PluginError>,
+            ) -> Constructed<boundary::$boxed> {
+                constructed($what, packed, new, |made| boundary::$object::from_value(made, TD_Opaque))
+            }
+        )*
+    };
+}
 
-    /// Its scheme, with these options.
-    ///
-    /// # Errors
-    /// The plugin's error on the options; [refused](PluginError::refused) if it has no scheme.
-    pub fn scheme(&self, options: &KvTree) -> Result<Box<dyn Scheme>, PluginError> {
-        let new = self.module.scheme().into_option().map(|constructor| constructor.new);
-        Ok(Box::new(scheme::Hosted(construct(new, "redundancy scheme", options)?)))
-    }
-
-    /// Its transport, with these options.
-    ///
-    /// # Errors
-    /// The plugin's error on the options; [refused](PluginError::refused) if it has no transport.
-    pub fn transport(&self, options: &KvTree) -> Result<Box<dyn Transport>, PluginError> {
-        let new = self.module.transport().into_option().map(|constructor| constructor.new);
-        Ok(Box::new(transport::Hosted(construct(new, "transport", options)?)))
-    }
-
-    /// Its log sink, with these options.
-    ///
-    /// # Errors
-    /// The plugin's error on the options; [refused](PluginError::refused) if it has no log sink.
-    pub fn log_sink(&self, options: &KvTree) -> Result<Box<dyn LogSink>, PluginError> {
-        let new = self.module.log().into_option().map(|constructor| constructor.new);
-        Ok(Box::new(log::Hosted(construct(new, "log sink", options)?)))
-    }
+kinds! {
+    scheme: "scheme", Scheme, SchemeBox, AbiScheme_TO, has_scheme, scheme, new_scheme;
+    transport: "transport", Transport, TransportBox, AbiTransport_TO, has_transport, transport, new_transport;
+    log: "log sink", LogSink, LogSinkBox, AbiLogSink_TO, has_log, log_sink, new_log_sink;
 }
 
 /// What a constructor of a plugin makes with these options.
 fn construct<B>(
-    new: Option<extern "C" fn(RSlice<'_, u8>) -> RResult<B, AbiError>>,
+    constructor: ROption<Constructor<B>>,
     what: &str,
     options: &KvTree,
 ) -> Result<B, PluginError> {
     let none = || PluginError::refused(format!("the plugin has no {what}"));
-    Ok(new.ok_or_else(none)?(RSlice::from_slice(&options.pack())).into_result()?)
+    let constructor = constructor.into_option().ok_or_else(none)?;
+    Ok((constructor.new)(RSlice::from_slice(&options.pack())).into_result()?)
 }
 
 /// What a constructor in a plugin's library gives to the host.
@@ -147,7 +146,7 @@ fn constructed<P, B>(
     packed: RSlice<'_, u8>,
     new: impl FnOnce(&KvTree) -> Result<P, PluginError>,
     boxed: impl FnOnce(Exported<P>) -> B,
-) -> RResult<B, AbiError> {
+) -> Constructed<B> {
     guard(format_args!("making the {what}"), || {
         Ok(boxed(Exported::new(what, new(&unpacked(packed.as_slice())?)?)))
     })
@@ -163,11 +162,9 @@ fn unpacked(options: &[u8]) -> Result<KvTree, PluginError> {
 /// The expansion of the export macros. It is of no use to anyone else, and free to change.
 #[doc(hidden)]
 pub mod __private {
-    pub use super::boundary::{ConstructedLogSink, ConstructedScheme, ConstructedTransport};
-    pub use super::log::new_log_sink;
-    pub use super::module::{export, Constructors, LogConstructor, SchemeConstructor, TransportConstructor};
-    pub use super::scheme::new_scheme;
-    pub use super::transport::new_transport;
+    pub use super::boundary::{Constructed, LogSinkBox, SchemeBox, TransportBox};
+    pub use super::module::{export, Constructor, Constructors};
+    pub use super::{new_log_sink, new_scheme, new_transport};
     pub use abi_stable::library::{CheckTypeLayout, LibHeader, RootModuleResult};
     pub use abi_stable::std_types::RSlice;
 }

@@ -1,6 +1,6 @@
 //! The export of a plugin's library: one module, which may grow at its end.
 
-use super::boundary::{ConstructedLogSink, ConstructedScheme, ConstructedTransport};
+use super::boundary::{Constructed, LogSinkBox, SchemeBox, TransportBox};
 use super::ApiVersion;
 use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
 use abi_stable::library::{
@@ -18,29 +18,21 @@ pub const API_VERSION: ApiVersion = ApiVersion { major: 1, minor: 1 };
 /// [`API_VERSION`] as the loader compares it.
 const API_VERSION_TEXT: &str = "1.1.0";
 
-/// Makes a scheme from a packed tree of options.
+/// Makes what a plugin offers from a packed tree of options.
 #[repr(C)]
-#[derive(StableAbi, Clone, Copy)]
-pub struct SchemeConstructor {
+#[derive(StableAbi)]
+pub struct Constructor<B> {
     /// The function in the plugin's library.
-    pub new: extern "C" fn(RSlice<'_, u8>) -> ConstructedScheme,
+    pub new: extern "C" fn(RSlice<'_, u8>) -> Constructed<B>,
 }
 
-/// Makes a transport from a packed tree of options.
-#[repr(C)]
-#[derive(StableAbi, Clone, Copy)]
-pub struct TransportConstructor {
-    /// The function in the plugin's library.
-    pub new: extern "C" fn(RSlice<'_, u8>) -> ConstructedTransport,
+impl<B> Clone for Constructor<B> {
+    fn clone(&self) -> Self {
+        *self
+    }
 }
 
-/// Makes a log sink from a packed tree of options.
-#[repr(C)]
-#[derive(StableAbi, Clone, Copy)]
-pub struct LogConstructor {
-    /// The function in the plugin's library.
-    pub new: extern "C" fn(RSlice<'_, u8>) -> ConstructedLogSink,
-}
+impl<B> Copy for Constructor<B> {}
 
 /// The exported module. Made by the export macros.
 #[repr(C)]
@@ -57,13 +49,13 @@ pub struct PluginModule {
     /// The newest on-disk format that the plugin reads, and the one it writes.
     pub newest_format: u32,
     /// Makes a scheme.
-    pub scheme: ROption<SchemeConstructor>,
+    pub scheme: ROption<Constructor<SchemeBox>>,
     /// Makes a transport.
     #[sabi(last_prefix_field)]
-    pub transport: ROption<TransportConstructor>,
+    pub transport: ROption<Constructor<TransportBox>>,
     /// Makes a log sink. Since 1.1: a plugin of 1.0 has none.
     #[sabi(missing_field(default))]
-    pub log: ROption<LogConstructor>,
+    pub log: ROption<Constructor<LogSinkBox>>,
 }
 
 impl RootModule for PluginModuleRef {
@@ -100,11 +92,11 @@ pub(super) fn of_library(header: &LibHeader, version: ApiVersion) -> Result<Plug
 /// The items that a plugin crate offers.
 pub struct Constructors {
     /// Makes a scheme.
-    pub scheme: Option<SchemeConstructor>,
+    pub scheme: Option<Constructor<SchemeBox>>,
     /// Makes a transport.
-    pub transport: Option<TransportConstructor>,
+    pub transport: Option<Constructor<TransportBox>>,
     /// Makes a log sink.
-    pub log: Option<LogConstructor>,
+    pub log: Option<Constructor<LogSinkBox>>,
     /// The on-disk formats that it reads; it writes the last one.
     pub formats: RangeInclusive<u32>,
 }

@@ -6,21 +6,12 @@
 
 use super::boundary::{
     level_of, number_of, AbiBytes, AbiBytes_TO, AbiError, AbiLoan, AbiLoan_TO, AbiReceive, AbiScheme,
-    AbiScheme_TO, AbiSend, AbiSet, AbiSet_TO, BytesRef, ConstructedScheme, LoanBox, SchemeBox, SetRef,
+    AbiSend, AbiSet, AbiSet_TO, BytesRef, LoanBox, SchemeBox, SetRef,
 };
-use super::constructed;
 use super::guard::{guard, Exported};
-use crate::{Bytes, KvTree, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
+use crate::{Bytes, Level, MappedRange, PluginError, ReceiveFrom, Scheme, SendTo, Set, SetShape};
 use abi_stable::sabi_trait::TD_Opaque;
 use abi_stable::std_types::{ROption, RResult, RSlice, RSliceMut, RStr, RVec};
-
-/// The constructor in a plugin's library.
-pub fn new_scheme<S: Scheme + 'static>(
-    packed: RSlice<'_, u8>,
-    new: impl FnOnce(&KvTree) -> Result<S, PluginError>,
-) -> ConstructedScheme {
-    constructed("scheme", packed, new, |scheme| AbiScheme_TO::from_value(scheme, TD_Opaque))
-}
 
 impl<S: Scheme> AbiScheme for Exported<S> {
     fn losses_survived(&self, set_size: u32) -> RResult<u32, AbiError> {

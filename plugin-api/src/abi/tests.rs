@@ -162,7 +162,7 @@ impl Drop for Busy {
 /// A scheme that went through both adapters, and the count of drops of the inner one.
 fn busy(action: &str) -> (Box<dyn Scheme>, Arc<Mutex<u32>>) {
     thread_local!(static DROPPED: Arc<Mutex<u32>> = Arc::default());
-    extern "C" fn make(options: __private::RSlice<'_, u8>) -> __private::ConstructedScheme {
+    extern "C" fn make(options: __private::RSlice<'_, u8>) -> __private::Constructed<__private::SchemeBox> {
         __private::new_scheme(options, |options| {
             let action = options.text("ACTION").unwrap_or("work").to_owned();
             assert_ne!(action, "panic at once");
@@ -179,10 +179,10 @@ fn action_option(action: &str) -> KvTree {
     options
 }
 
-type Make = extern "C" fn(__private::RSlice<'_, u8>) -> __private::ConstructedScheme;
+type Make = extern "C" fn(__private::RSlice<'_, u8>) -> __private::Constructed<__private::SchemeBox>;
 
 fn plugin(make: Option<Make>) -> LoadedPlugin {
-    let scheme = make.map(|new| __private::SchemeConstructor { new });
+    let scheme = make.map(|new| __private::Constructor { new });
     LoadedPlugin::new(
         __private::Constructors { scheme, transport: None, log: None, formats: 2..=5 }.into_module(),
     )
@@ -252,12 +252,16 @@ fn a_panic_of_the_host_ends_the_plugins_call_with_the_hosts_text() {
 
 #[test]
 fn a_constructor_that_errs_or_panics_says_so() {
-    extern "C" fn refusing(options: __private::RSlice<'_, u8>) -> __private::ConstructedScheme {
+    extern "C" fn refusing(
+        options: __private::RSlice<'_, u8>,
+    ) -> __private::Constructed<__private::SchemeBox> {
         __private::new_scheme(options, |_| {
             Err::<Busy, _>(PluginError::new(PluginErrorKind::Refused, "COPIES=0 protects nothing"))
         })
     }
-    extern "C" fn panicking(options: __private::RSlice<'_, u8>) -> __private::ConstructedScheme {
+    extern "C" fn panicking(
+        options: __private::RSlice<'_, u8>,
+    ) -> __private::Constructed<__private::SchemeBox> {
         __private::new_scheme(options, |_| -> Result<Busy, _> { panic!("no licence") })
     }
     let refused = kind_and_text(plugin(Some(refusing)).scheme(&KvTree::new()).map(drop));
@@ -278,7 +282,9 @@ fn a_plugin_without_a_scheme_or_transport_says_so() {
 
 #[test]
 fn options_of_any_shape_arrive_and_garbled_ones_are_refused() {
-    extern "C" fn reading(options: __private::RSlice<'_, u8>) -> __private::ConstructedScheme {
+    extern "C" fn reading(
+        options: __private::RSlice<'_, u8>,
+    ) -> __private::Constructed<__private::SchemeBox> {
         __private::new_scheme(options, |options| {
             assert_eq!(options.find("DEEP", "er").and_then(|tree| tree.value("x")), Some(&[0xff, 0xfe][..]));
             Ok(Busy { action: "work".to_owned(), dropped: Arc::default() })
@@ -326,10 +332,12 @@ impl Transport for Echo {
 }
 
 fn echo() -> Box<dyn Transport> {
-    extern "C" fn make(options: __private::RSlice<'_, u8>) -> __private::ConstructedTransport {
+    extern "C" fn make(
+        options: __private::RSlice<'_, u8>,
+    ) -> __private::Constructed<__private::TransportBox> {
         __private::new_transport(options, |_| Ok(Echo))
     }
-    let transport = Some(__private::TransportConstructor { new: make });
+    let transport = Some(__private::Constructor { new: make });
     let module = __private::Constructors { scheme: None, transport, log: None, formats: 1..=1 }.into_module();
     LoadedPlugin::new(module).transport(&KvTree::new()).unwrap()
 }
@@ -406,9 +414,9 @@ impl LogSink for Mute {
 }
 
 fn log_plugin(
-    new: extern "C" fn(__private::RSlice<'_, u8>) -> __private::ConstructedLogSink,
+    new: extern "C" fn(__private::RSlice<'_, u8>) -> __private::Constructed<__private::LogSinkBox>,
 ) -> LoadedPlugin {
-    let log = Some(__private::LogConstructor { new });
+    let log = Some(__private::Constructor { new });
     LoadedPlugin::new(
         __private::Constructors { scheme: None, transport: None, log, formats: 1..=1 }.into_module(),
     )
@@ -416,7 +424,7 @@ fn log_plugin(
 
 #[test]
 fn entries_cross_to_a_log_sink_and_come_back_when_they_are_asked_for() {
-    extern "C" fn diary(options: __private::RSlice<'_, u8>) -> __private::ConstructedLogSink {
+    extern "C" fn diary(options: __private::RSlice<'_, u8>) -> __private::Constructed<__private::LogSinkBox> {
         __private::new_log_sink(options, |_| Ok(Diary(Mutex::default())))
     }
     let plugin = log_plugin(diary);
@@ -437,7 +445,7 @@ fn entries_cross_to_a_log_sink_and_come_back_when_they_are_asked_for() {
 
 #[test]
 fn a_log_sink_that_keeps_nothing_says_so_when_it_is_read() {
-    extern "C" fn mute(options: __private::RSlice<'_, u8>) -> __private::ConstructedLogSink {
+    extern "C" fn mute(options: __private::RSlice<'_, u8>) -> __private::Constructed<__private::LogSinkBox> {
         __private::new_log_sink(options, |_| Ok(Mute))
     }
     let sink = log_plugin(mute).log_sink(&KvTree::new()).unwrap();
@@ -448,7 +456,8 @@ fn a_log_sink_that_keeps_nothing_says_so_when_it_is_read() {
 /// The module as it was in version 1.0 of the boundary, when it ended with the transport.
 #[allow(unreachable_pub, missing_docs)]
 mod older {
-    use super::super::module::{SchemeConstructor, TransportConstructor};
+    use super::super::boundary::{SchemeBox, TransportBox};
+    use super::super::module::Constructor;
     use abi_stable::library::RootModule;
     use abi_stable::sabi_types::VersionStrings;
     use abi_stable::std_types::ROption;
@@ -463,9 +472,9 @@ mod older {
         pub api_minor: u32,
         pub oldest_format: u32,
         pub newest_format: u32,
-        pub scheme: ROption<SchemeConstructor>,
+        pub scheme: ROption<Constructor<SchemeBox>>,
         #[sabi(last_prefix_field)]
-        pub transport: ROption<TransportConstructor>,
+        pub transport: ROption<Constructor<TransportBox>>,
     }
 
     impl RootModule for PluginModuleRef {
@@ -482,12 +491,12 @@ fn a_plugin_and_a_host_of_1_0_and_1_1_fit_in_both_directions() {
     use abi_stable::prefix_type::PrefixTypeTrait;
     use abi_stable::std_types::{RNone, RSome};
 
-    extern "C" fn scheme(options: __private::RSlice<'_, u8>) -> __private::ConstructedScheme {
+    extern "C" fn scheme(options: __private::RSlice<'_, u8>) -> __private::Constructed<__private::SchemeBox> {
         __private::new_scheme(options, |_| Ok(Busy { action: "work".to_owned(), dropped: Arc::default() }))
     }
     extern "C" fn of_old_plugin() -> RootModuleResult {
         __call_root_module_loader(|| {
-            let scheme = RSome(__private::SchemeConstructor { new: scheme });
+            let scheme = RSome(__private::Constructor { new: scheme });
             let (api_major, api_minor, oldest_format, newest_format) = (1, 0, 2, 3);
             older::PluginModule {
                 api_major,
@@ -502,7 +511,7 @@ fn a_plugin_and_a_host_of_1_0_and_1_1_fit_in_both_directions() {
     }
     extern "C" fn of_new_plugin() -> RootModuleResult {
         __private::export(|| {
-            let scheme = Some(__private::SchemeConstructor { new: scheme });
+            let scheme = Some(__private::Constructor { new: scheme });
             __private::Constructors { scheme, transport: None, log: None, formats: 2..=3 }.into_module()
         })
     }

@@ -1,25 +1,12 @@
 //! Transports across the boundary: from the plugin's own ([`Exported`]) to the host's view of it ([`Hosted`]).
 
-use super::boundary::{
-    AbiCopyItem, AbiCopyJob, AbiCopyState, AbiError, AbiTransport, AbiTransport_TO, ConstructedTransport,
-    TransportBox,
-};
-use super::constructed;
+use super::boundary::{AbiCopyItem, AbiCopyJob, AbiCopyState, AbiError, AbiTransport, TransportBox};
 use super::guard::Exported;
-use crate::{CopyItem, CopyJob, CopyState, KvTree, PluginError, Transport};
-use abi_stable::sabi_trait::TD_Opaque;
+use crate::{CopyItem, CopyJob, CopyState, PluginError, Transport};
 use abi_stable::std_types::{RNone, ROption, RResult, RSlice, RSome, RStr, RVec};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-/// The constructor in a plugin's library.
-pub fn new_transport<T: Transport + 'static>(
-    packed: RSlice<'_, u8>,
-    new: impl FnOnce(&KvTree) -> Result<T, PluginError>,
-) -> ConstructedTransport {
-    constructed("transport", packed, new, |transport| AbiTransport_TO::from_value(transport, TD_Opaque))
-}
 
 impl<T: Transport> AbiTransport for Exported<T> {
     fn start(&self, job: AbiCopyJob<'_>) -> RResult<RVec<u8>, AbiError> {
