@@ -208,18 +208,13 @@ impl Part {
 
     fn read(&self, offset: u64, buffer: &mut [u8]) -> Result<(), PluginError> {
         self.check_not_borrowed(offset, buffer.len())?;
-        let mut done = 0;
-        while done < buffer.len() {
-            let at = offset + done as u64;
-            match self.file.read_at(at, &mut buffer[done..]) {
-                Ok(0) => {
-                    let text =
-                        format!("{} ends at byte {at} where {} were recorded", self.path.display(), self.len);
-                    return Err(PluginError::corrupt(text));
-                }
-                Ok(count) => done += count,
-                Err(error) => return Err(self.error("read", at, error)),
-            }
+        let count = self.file.read_at(offset, buffer).map_err(|error| self.error("read", offset, error))?;
+        if count < buffer.len() {
+            let (path, end) = (self.path.display(), offset + count as u64);
+            return Err(PluginError::corrupt(format!(
+                "{path} ends at byte {end} where {} were recorded",
+                self.len
+            )));
         }
         Ok(())
     }

@@ -180,15 +180,13 @@ impl Stream {
         self.read.resize(length, 0);
         let lost = self.at_risk();
         let (path, file, _) = &mut self.files[self.current];
-        let mut done = 0;
-        while let Some(open) = file.as_ref().filter(|_| done < length) {
-            match open.read_at(self.offset + done as u64, &mut self.read[done..]) {
-                Ok(count) if count > 0 => done += count,
-                other => {
-                    let error = other.err().unwrap_or(ErrorKind::UnexpectedEof.into());
-                    keep_error(&mut self.outcome, lost, Err::<(), _>(error).at("read", &*path));
-                    *file = None;
-                }
+        if let Some(open) = file {
+            let read = match open.read_at(self.offset, &mut self.read) {
+                Ok(count) if count < length => Err(ErrorKind::UnexpectedEof.into()),
+                read => read.at("read", &*path),
+            };
+            if keep_error(&mut self.outcome, lost, read).is_none() {
+                *file = None;
             }
         }
         self.offset += length as u64;
