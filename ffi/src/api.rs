@@ -4,7 +4,7 @@
 //! has returned already.
 #![allow(non_snake_case)] // The names are those of scr.h.
 
-use crate::failure::{Failure, MAX_FILENAME};
+use crate::failure::{Code, Failure, MAX_FILENAME};
 use crate::message;
 use crate::mpi_library;
 use crate::place::environment;
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn SCR_Route_file(name: *const c_char, file: *mut c_char) 
 unsafe fn route_file(session: &mut Session, name: &Text, file: *mut c_char) -> Result<(), Failure> {
     let name = name.required("name", MAX_FILENAME)?;
     if file.is_null() {
-        return Err(Failure::Null { what: "file", wanted: "SCR_MAX_FILENAME bytes" });
+        return Err(Failure::null("file", "SCR_MAX_FILENAME bytes"));
     }
     // If the folder has gone, as with a file system that was unmounted, names start at its last place.
     if let Ok(here) = std::env::current_dir() {
@@ -222,7 +222,8 @@ fn start_output(state: &mut State, name: Text, flags: c_int) -> Result<(), Failu
     let session = state.session()?;
     if flags & !(FLAG_CHECKPOINT | FLAG_OUTPUT) != 0 {
         refuse(session)?;
-        return Err(Failure::UnknownFlags { found: flags });
+        let text = format!("flags {flags:#x} are not known; combine SCR_FLAG_CHECKPOINT and SCR_FLAG_OUTPUT");
+        return Err(Failure::Said(Code::Argument, text));
     }
     let flags = OutputFlags { checkpoint: flags & FLAG_CHECKPOINT != 0, output: flags & FLAG_OUTPUT != 0 };
     match name {
@@ -230,7 +231,7 @@ fn start_output(state: &mut State, name: Text, flags: c_int) -> Result<(), Failu
         Text::Bytes(name) => Ok(session.start_output(Some(&name), flags)?),
         Text::Endless(_) => {
             refuse(session)?;
-            Err(Failure::TooLong { what: "name", limit: MAX_FILENAME - 1 })
+            Err(Failure::too_long("name", MAX_FILENAME - 1))
         }
     }
 }

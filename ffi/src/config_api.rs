@@ -3,7 +3,7 @@
 //! C SCR's form of the call returns no code: NULL says that a parameter was set, that it has no value, or that the call failed.
 //! The interfaces for other languages report failures, so they call [`scr_config_with_code`], which is in no header of C.
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::place::environment;
 use crate::state::{entry, State};
 use crate::text;
@@ -36,8 +36,7 @@ pub unsafe extern "C" fn scr_config_with_code(config: *const c_char, value: *mut
     entry("SCR_Config", |state| {
         // SAFETY: the caller's promise.
         let line = unsafe { text::read(config, MAX_LINE) };
-        let line = std::str::from_utf8(line.required("config", MAX_LINE)?)
-            .map_err(|_| Failure::NotText { what: "config" })?;
+        let line = std::str::from_utf8(line.required("config", MAX_LINE)?).map_err(|_| not_text("config"))?;
         let answer =
             apply(state, &with_point(line, &decimal_point()))?.map(|value| to_c(&value)).transpose()?;
         // SAFETY: the caller's promise.
@@ -73,21 +72,26 @@ fn apply(state: &mut State, line: &str) -> Result<Option<String>, Failure> {
         }
         // Without the value, which may be a password.
         State::Running(..) => {
-            let name = line.split('=').next().unwrap_or(line).trim().to_owned();
-            Err(Failure::SetAfterInit { name })
+            let name = line.split('=').next().unwrap_or(line).trim();
+            let text = format!("{name} is set after SCR_Init; set and unset parameters before it");
+            Err(Failure::Said(Code::State, text))
         }
         between_sessions if asks => Ok(between_sessions.settings()?.query(None, &environment()?, line)?),
         between_sessions => Ok(between_sessions.settings()?.apply(line)?),
     }
 }
 
+fn not_text(what: &str) -> Failure {
+    Failure::Said(Code::Argument, format!("`{what}` is not valid UTF-8; write settings in plain text"))
+}
+
 /// A copy for the caller, who frees it with `free()`.
 fn to_c(value: &str) -> Result<*mut c_char, Failure> {
-    let value = CString::new(value).map_err(|_| Failure::NotText { what: "value" })?;
+    let value = CString::new(value).map_err(|_| not_text("value"))?;
     // SAFETY: a null-terminated string, which strdup only reads.
     let copy = unsafe { libc::strdup(value.as_ptr()) };
     if copy.is_null() {
-        return Err(Failure::NoMemory);
+        return Err(Failure::Said(Code::Failure, "there is no memory for the answer".to_owned()));
     }
     Ok(copy)
 }

@@ -38,49 +38,14 @@ pub(crate) enum Failure {
     NotStarted,
     #[error("SCR_Init or SCR_Recover has failed")]
     Refused,
-    #[error(
-        "the library is running already; a process has one session at a time, so call SCR_Finalize first"
-    )]
-    StartedTwice,
     #[error("SCR is shut down; call SCR_Init to begin again")]
     Ended,
     #[error("an earlier call hit a defect of the library; this process can no longer use scr")]
     Broken,
     #[error("SCR is disabled by SCR_ENABLE=0")]
     Disabled,
-    #[error("MPI is not running; call MPI_Init first")]
-    MpiNotStarted,
-    #[error("MPI_Finalize was called already; call this before it")]
-    MpiEnded,
-    #[error(
-        "libscr.so was built with {built}, and this program runs under another MPI, `{running}'; link the libscr.so of that MPI"
-    )]
-    OtherMpi { built: &'static str, running: String },
-    #[error(
-        "this thread must not call MPI, and so not SCR; call from the thread of MPI_Init, or ask MPI_Init_thread for \
-         MPI_THREAD_SERIALIZED"
-    )]
-    OtherThread,
-    #[error("{call} failed with code {code}")]
-    MpiCall { call: &'static str, code: c_int },
-    #[error("`{what}` is NULL; it must point to {wanted}")]
-    Null { what: &'static str, wanted: &'static str },
-    #[error("`{what}` is longer than {limit} bytes, or its terminating null is missing; shorten it")]
-    TooLong { what: &'static str, limit: usize },
-    #[error("the answer for `{what}` has {found} bytes and SCR_MAX_FILENAME allows {limit}; use shorter folders or names")]
-    AnswerTooLong { what: &'static str, found: usize, limit: usize },
-    #[error("flags {found:#x} are not known; combine SCR_FLAG_CHECKPOINT and SCR_FLAG_OUTPUT")]
-    UnknownFlags { found: c_int },
-    #[error("`{what}` is not valid UTF-8; write settings in plain text")]
-    NotText { what: &'static str },
-    #[error("{name} is set after SCR_Init; set and unset parameters before it")]
-    SetAfterInit { name: String },
-    #[error("cannot learn the current folder of the process")]
-    Environment(#[source] std::io::Error),
     #[error("the library cannot be started: {0}")]
     Environments(RankErrors),
-    #[error("there is no memory for the answer")]
-    NoMemory,
     /// Without where it was set: that is the call, which every line names.
     #[error("{}", .0.causes())]
     Config(Box<ConfigError>),
@@ -91,9 +56,24 @@ pub(crate) enum Failure {
     Session(Box<SessionError>),
     #[error("a defect of the library: {text}; please report it")]
     Panic { text: String },
+    /// Any other failure, of which nobody asks more than this.
+    #[error("{1}")]
+    Said(Code, String),
 }
 
 impl Failure {
+    /// An argument that is NULL.
+    pub(crate) fn null(what: &str, wanted: &str) -> Self {
+        Self::Said(Code::Argument, format!("`{what}` is NULL; it must point to {wanted}"))
+    }
+
+    /// An argument that does not end within so many bytes.
+    pub(crate) fn too_long(what: &str, limit: usize) -> Self {
+        let text =
+            format!("`{what}` is longer than {limit} bytes, or its terminating null is missing; shorten it");
+        Self::Said(Code::Argument, text)
+    }
+
     /// Whether every rank has the very same failure, so that one of them reports it for all.
     pub(crate) fn is_shared(&self) -> bool {
         match self {
@@ -128,28 +108,15 @@ impl Failure {
     /// The number that the caller gets.
     pub(crate) fn code(&self) -> Code {
         match self {
-            Failure::NotStarted
-            | Failure::Refused
-            | Failure::StartedTwice
-            | Failure::Ended
-            | Failure::SetAfterInit { .. } => Code::State,
-            Failure::Comm(CommError::Unfit { .. })
-            | Failure::Null { .. }
-            | Failure::TooLong { .. }
-            | Failure::AnswerTooLong { .. }
-            | Failure::UnknownFlags { .. }
-            | Failure::NotText { .. } => Code::Argument,
-            Failure::MpiNotStarted
-            | Failure::MpiEnded
-            | Failure::OtherMpi { .. }
-            | Failure::OtherThread
-            | Failure::MpiCall { .. }
-            | Failure::Comm(_) => Code::Mpi,
+            Failure::NotStarted | Failure::Refused | Failure::Ended => Code::State,
+            Failure::Comm(CommError::Unfit { .. }) => Code::Argument,
+            Failure::Comm(_) => Code::Mpi,
             Failure::Config(_) => Code::Config,
-            Failure::Environment(_) | Failure::Environments(_) => Code::Io,
+            Failure::Environments(_) => Code::Io,
             Failure::Session(error) => session_code(error),
             Failure::Broken | Failure::Panic { .. } => Code::Internal,
-            Failure::Disabled | Failure::NoMemory => Code::Failure,
+            Failure::Disabled => Code::Failure,
+            Failure::Said(code, _) => *code,
         }
     }
 }
@@ -237,9 +204,7 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_to_do_about_it() {
-        let late = Failure::SetAfterInit { name: "SCR_FLUSH".into() };
-        assert_eq!(late.to_string(), "SCR_FLUSH is set after SCR_Init; set and unset parameters before it");
-        let null = Failure::Null { what: "flag", wanted: "an int" };
+        let null = Failure::null("flag", "an int");
         assert_eq!(null.to_string(), "`flag` is NULL; it must point to an int");
         assert_eq!(null.code(), Code::Argument);
     }

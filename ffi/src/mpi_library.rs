@@ -1,6 +1,6 @@
 //! Calls to MPI by the C interface itself: whether MPI runs, communicators of the application, and a callback for MPI's end.
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use mpi::ffi;
 pub(crate) use scr_mpi::world;
 use scr_mpi::{has_begun, has_ended, library, MpiComm};
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Fails unless MPI is between its start and its end, and is the kind of MPI that this library was built with.
 pub(crate) fn require_running() -> Result<(), Failure> {
     match (has_begun(), has_ended()) {
-        (false, _) => Err(Failure::MpiNotStarted),
-        (true, true) => Err(Failure::MpiEnded),
+        (false, _) => Err(mpi("MPI is not running; call MPI_Init first")),
+        (true, true) => Err(mpi("MPI_Finalize was called already; call this before it")),
         (true, false) => require_same_mpi(),
     }
 }
@@ -29,13 +29,23 @@ fn require_same_mpi() -> Result<(), Failure> {
     } else {
         "MPICH or an MPI derived from it (Intel MPI, MVAPICH, Cray MPICH)"
     };
-    Err(Failure::OtherMpi { built, running: running.name.clone() })
+    Err(mpi(format!(
+        "libscr.so was built with {built}, and this program runs under another MPI, `{}'; link the libscr.so of that MPI",
+        running.name
+    )))
+}
+
+fn mpi(text: impl Into<String>) -> Failure {
+    Failure::Said(Code::Mpi, text.into())
 }
 
 /// Fails while MPI runs and this thread must not call it.
 pub(crate) fn require_thread() -> Result<(), Failure> {
     if require_running().is_ok() && !thread_may_call() {
-        return Err(Failure::OtherThread);
+        return Err(mpi(
+            "this thread must not call MPI, and so not SCR; call from the thread of MPI_Init, or ask MPI_Init_thread for \
+             MPI_THREAD_SERIALIZED",
+        ));
     }
     Ok(())
 }
@@ -135,6 +145,6 @@ fn checked(call: &'static str, code: c_int) -> Result<(), Failure> {
     if code == SUCCESS {
         Ok(())
     } else {
-        Err(Failure::MpiCall { call, code })
+        Err(mpi(format!("{call} failed with code {code}")))
     }
 }

@@ -1,6 +1,6 @@
 //! The path of this library, and so the folder of its installation: a moved tree finds its own files.
 
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use scr_base::env::Env;
 use scr_base::fs::RealFiles;
 use std::ffi::{c_void, CStr, OsStr};
@@ -10,7 +10,9 @@ use std::sync::Arc;
 
 /// The world around this process.
 pub(crate) fn environment() -> Result<Env, Failure> {
-    let mut env = Env::of_process(install_dir(), Arc::new(RealFiles)).map_err(Failure::Environment)?;
+    let mut env = Env::of_process(install_dir(), Arc::new(RealFiles)).map_err(|error| {
+        Failure::Said(Code::Io, format!("cannot learn the current folder of the process: {error}"))
+    })?;
     // SAFETY: reads a word that the kernel gave the process. It also tells of capabilities of the program's file.
     env.is_privileged |= unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
     Ok(env)

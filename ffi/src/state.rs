@@ -37,6 +37,9 @@ pub(crate) enum State {
     Broken,
 }
 
+const STARTED_TWICE: &str =
+    "the library is running already; a process has one session at a time, so call SCR_Finalize first";
+
 impl State {
     /// The settings for the next session.
     pub(crate) fn settings(&mut self) -> Result<&mut AppConfig, Failure> {
@@ -45,7 +48,7 @@ impl State {
             | State::Refused(config)
             | State::Disabled(config)
             | State::Ended(config, _) => Ok(config),
-            State::Running(..) => Err(Failure::StartedTwice),
+            State::Running(..) => Err(Failure::Said(Code::State, STARTED_TWICE.to_owned())),
             State::Within(..) | State::Broken => Err(Failure::Broken),
         }
     }

@@ -1,6 +1,6 @@
 //! Strings that cross the border to C: read with a limit, written with a limit.
 
-use crate::failure::{Failure, MAX_FILENAME};
+use crate::failure::{Code, Failure, MAX_FILENAME};
 use std::ffi::{c_char, c_int};
 
 /// A string that C passed.
@@ -54,8 +54,8 @@ impl Text {
     /// The bytes, or why there are none.
     pub(crate) fn required(&self, what: &'static str, limit: usize) -> Result<&[u8], Failure> {
         match self {
-            Text::Null => Err(Failure::Null { what, wanted: "a string" }),
-            Text::Endless(_) => Err(Failure::TooLong { what, limit: limit - 1 }),
+            Text::Null => Err(Failure::null(what, "a string")),
+            Text::Endless(_) => Err(Failure::too_long(what, limit - 1)),
             Text::Bytes(bytes) => Ok(bytes),
         }
     }
@@ -75,7 +75,11 @@ pub(crate) unsafe fn write_name(
         return Ok(());
     }
     if bytes.len() >= MAX_FILENAME || bytes.contains(&0) {
-        return Err(Failure::AnswerTooLong { what, found: bytes.len(), limit: MAX_FILENAME - 1 });
+        let (found, limit) = (bytes.len(), MAX_FILENAME - 1);
+        return Err(Failure::Said(
+            Code::Argument,
+            format!("the answer for `{what}` has {found} bytes and SCR_MAX_FILENAME allows {limit}; use shorter folders or names"),
+        ));
     }
     // SAFETY: the buffer has MAX_FILENAME bytes, which is more than the bytes and their null, and it does not
     // overlap them, since they lie in memory of this library.
@@ -92,7 +96,7 @@ pub(crate) unsafe fn write_name(
 /// `flag` is NULL or points to an int.
 pub(crate) unsafe fn write_flag(flag: *mut c_int, answer: Result<bool, Failure>) -> Result<(), Failure> {
     if flag.is_null() {
-        return answer.and(Err(Failure::Null { what: "flag", wanted: "an int" }));
+        return answer.and(Err(Failure::null("flag", "an int")));
     }
     // SAFETY: not NULL, and so an int by the caller's promise.
     unsafe { flag.write(c_int::from(*answer.as_ref().unwrap_or(&false))) };
@@ -105,7 +109,7 @@ pub(crate) unsafe fn write_flag(flag: *mut c_int, answer: Result<bool, Failure>)
 /// `to` is NULL or points to an int.
 pub(crate) unsafe fn write_number(to: *mut c_int, number: u64, what: &'static str) -> Result<(), Failure> {
     if to.is_null() {
-        return Err(Failure::Null { what, wanted: "an int" });
+        return Err(Failure::null(what, "an int"));
     }
     // SAFETY: not NULL, and so an int by the caller's promise.
     unsafe { to.write(c_int::try_from(number).unwrap_or(c_int::MAX)) };
@@ -130,7 +134,8 @@ mod tests {
         // SAFETY: as many bytes as the limit.
         let text = unsafe { read_name(bytes.as_ptr().cast()) };
         assert!(matches!(&text, Text::Endless(kept) if kept.len() == MAX_FILENAME));
-        assert!(matches!(text.required("name", MAX_FILENAME), Err(Failure::TooLong { limit: 1023, .. })));
+        let error = text.required("name", MAX_FILENAME).unwrap_err().to_string();
+        assert!(error.starts_with("`name` is longer than 1023 bytes"), "{error}");
     }
 
     #[test]
@@ -138,7 +143,8 @@ mod tests {
         let mut buffer = [b'x' as c_char; MAX_FILENAME];
         // SAFETY: a buffer of the size that is asked for.
         let longer = unsafe { write_name(buffer.as_mut_ptr(), &[b'a'; MAX_FILENAME], "name") };
-        assert!(matches!(longer, Err(Failure::AnswerTooLong { found: MAX_FILENAME, .. })));
+        let error = longer.unwrap_err().to_string();
+        assert!(error.starts_with("the answer for `name` has 1024 bytes"), "{error}");
         assert!(buffer.iter().all(|&byte| byte == b'x' as c_char));
         // SAFETY: as above.
         unsafe { write_name(buffer.as_mut_ptr(), &[b'a'; MAX_FILENAME - 1], "name") }.unwrap();
