@@ -45,21 +45,14 @@ impl Table {
 enum Instructions {
     #[cfg(target_arch = "x86_64")]
     Avx2,
-    #[cfg(target_arch = "x86_64")]
-    Ssse3,
     Portable,
 }
 
 impl Instructions {
     fn of_this_cpu() -> Self {
         #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("avx2") {
-                return Self::Avx2;
-            }
-            if is_x86_feature_detected!("ssse3") {
-                return Self::Ssse3;
-            }
+        if is_x86_feature_detected!("avx2") {
+            return Self::Avx2;
         }
         Self::Portable
     }
@@ -167,8 +160,6 @@ impl Pass<'_, '_> {
         match instructions {
             #[cfg(target_arch = "x86_64")]
             Instructions::Avx2 => x86::avx2(self),
-            #[cfg(target_arch = "x86_64")]
-            Instructions::Ssse3 => x86::ssse3(self),
             Instructions::Portable => portable::run(self, 0),
         }
     }
@@ -182,13 +173,8 @@ mod tests {
     fn all_instructions() -> Vec<Instructions> {
         let mut all = vec![Instructions::Portable];
         #[cfg(target_arch = "x86_64")]
-        {
-            if is_x86_feature_detected!("ssse3") {
-                all.push(Instructions::Ssse3);
-            }
-            if is_x86_feature_detected!("avx2") {
-                all.push(Instructions::Avx2);
-            }
+        if is_x86_feature_detected!("avx2") {
+            all.push(Instructions::Avx2);
         }
         all
     }
