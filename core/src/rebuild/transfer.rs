@@ -181,11 +181,11 @@ impl Stream {
         let lost = self.at_risk();
         let (path, file, _) = &mut self.files[self.current];
         if let Some(open) = file {
-            let read = match open.read_at(self.offset, &mut self.read) {
-                Ok(count) if count < length => Err(ErrorKind::UnexpectedEof.into()),
-                read => read.at("read", &*path),
-            };
-            if keep_error(&mut self.outcome, lost, read).is_none() {
+            let read = open.read_at(self.offset, &mut self.read).and_then(|count| match count == length {
+                true => Ok(()),
+                false => Err(ErrorKind::UnexpectedEof.into()),
+            });
+            if keep_error(&mut self.outcome, lost, read.at("read", &*path)).is_none() {
                 *file = None;
             }
         }

@@ -413,7 +413,7 @@ impl Drop for Requests<'_, '_> {
         // Also after an error or a panic: the library reads and writes the buffers until then, and their owner frees them next.
         let mut patience = Patience::default();
         while self.active > 0 {
-            // One that has failed has ended as well.
+            // After an error of one request the others are asked for again.
             let _ = self.progress(|_| ());
             let longest = match self.handle.expect_usable() {
                 Ok(()) => self.longest_wait,

@@ -113,6 +113,7 @@ macro_rules! kinds {
 
         $(
             /// The constructor in a plugin's library.
+            #[doc(hidden)]
             pub fn $new<P: $trait + 'static>(
                 packed: RSlice<'_, u8>,
                 new: impl FnOnce(&KvTree) -> Result<P, PluginError>,
