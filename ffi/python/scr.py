@@ -2,8 +2,7 @@
 
 A thin layer over ``libscr.so``, without a build step. Every function needs a running MPI and is collective over
 ``MPI_COMM_WORLD``, or the communicator that ``init`` was given, apart from ``route_file``, the ``restart_*`` functions,
-``config``, ``version`` and
-``last_error``::
+``config``, ``version`` and ``last_error``::
 
     from mpi4py import MPI
     import scr

@@ -5,7 +5,7 @@
 //! without `complete`, as when `?` returns early, ends as invalid on all ranks: a dataset that was cut short never counts,
 //! and a checkpoint that was not read is given up for the next older one. A panic leaves it open on its rank, since no good
 //! checkpoint must be given up for a fault of the program. All calls are collective over `MPI_COMM_WORLD`, or the
-//! communicator that [`Library::init_comm`] was given, apart from `route`.
+//! communicator that [`Library::init_comm`] was given, apart from `route` and the ranks and files of a [`Restart`].
 //!
 //! The other ranks wait for one that has left with an error. So end the job then, as below, and build with
 //! `panic = "abort"`.
