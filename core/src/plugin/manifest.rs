@@ -5,7 +5,7 @@
 //! name = "XOR"                 # as in TYPE= or FLUSH=
 //! kind = "scheme"              # or "transport", or "log"
 //! version = "1.0.0"            # of the plugin
-//! abi = "1.0"                  # of the boundary it was built against
+//! abi = "1.1"                  # of the boundary it was built against
 //! library = "libscr_xor.so"    # a file name, or an absolute path
 //! description = "One loss per set, for 1/(N-1) of the data"
 //!
