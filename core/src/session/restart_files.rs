@@ -1,4 +1,5 @@
-//! The files of all ranks of the checkpoint that is restarted from: `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file`.
+//! The files of all ranks of the checkpoint that is restarted from, and where a rank reads one: `SCR_Route_file`,
+//! `SCR_Restart_ranks`, `SCR_Restart_files`, `SCR_Restart_file`.
 //!
 //! If the application can restart with any number of ranks, all ranks get the lists when the restart begins: rank 0 collects
 //! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
@@ -31,14 +32,14 @@ pub(super) struct Listed {
 }
 
 /// The length and the checksum of a file, where those are known, and where it lies.
-pub(super) struct ListedFile {
-    pub(super) bytes: Option<u64>,
-    pub(super) crc: Option<u32>,
-    pub(super) place: FilePlace,
+struct ListedFile {
+    bytes: Option<u64>,
+    crc: Option<u32>,
+    place: FilePlace,
 }
 
 /// Where a file lies for this rank. What lies in parts was compared when the run began.
-pub(super) enum FilePlace {
+enum FilePlace {
     /// In the prefix directory.
     InPrefix,
     /// There, and maybe also in a cache that this rank sees: nobody has compared this copy.
@@ -59,18 +60,10 @@ impl Listed {
     }
 
     /// Those that the file lists of a dataset in the prefix directory have.
-    pub(super) fn read(job: &Job, id: u64) -> Result<Self, Error> {
+    fn read(job: &Job, id: u64) -> Result<Self, Error> {
         let lists = Rank2File::read(job.files(), &job.prefix, id);
         let lists = lists.map_err(|error| Error::Argument { what: scr_base::describe(&error) })?;
         Ok(Self::new(lists.by_rank().to_vec()))
-    }
-
-    pub(super) fn names(&self) -> impl Iterator<Item = &FileName> + Clone {
-        self.files.keys()
-    }
-
-    pub(super) fn file(&self, name: &FileName) -> Option<(&FileName, &ListedFile)> {
-        self.files.get_key_value(name)
     }
 
     /// The lists of the checkpoint that the application is about to read. Collective.
@@ -147,22 +140,31 @@ fn read_lists(job: &Job, record: &RankRecord) -> Result<Lists, Error> {
 
 /// The files of the parts that those who wrote a dataset have left where this rank sees them.
 fn nearby(job: &Job, cache: &Cache, record: &RankRecord) -> BTreeMap<FileName, PathBuf> {
+    let is_it = |theirs: &RankRecord| {
+        let is_same = theirs.seq() == record.seq() && theirs.dataset.name == record.dataset.name;
+        is_same && !theirs.protection.bypass
+    };
     let mut found = BTreeMap::new();
     for store in cache.stores() {
         for place in node_dir::places(job.files(), store.root.path()).unwrap_or_default() {
-            for (id, rank) in look_through(job.files(), &place).parts {
-                let part = PartDir::new(&place, id, rank);
-                let theirs = Filemap::read(job.files(), &part).ok().and_then(|map| map.record);
-                let is_it = |theirs: &RankRecord| {
-                    theirs.seq() == record.seq() && theirs.dataset.name == record.dataset.name
-                };
-                let theirs = theirs.filter(|theirs| is_it(theirs) && !theirs.protection.bypass);
-                let files = theirs.into_iter().flat_map(|theirs| theirs.files);
-                found.extend(files.map(|file| (file.name.clone(), part.file(&file.name))));
-            }
+            let parts = look_through(job.files(), &place).parts.into_iter();
+            let parts = parts.map(|(id, rank)| PartDir::new(&place, id, rank));
+            parts.for_each(|part| found.extend(files_of(job, &part, is_it)));
         }
     }
     found
+}
+
+/// The files of a part, and where they lie, if its record is the right one.
+fn files_of(
+    job: &Job,
+    part: &PartDir,
+    is_it: impl Fn(&RankRecord) -> bool,
+) -> impl Iterator<Item = (FileName, PathBuf)> {
+    let record = Filemap::read(job.files(), part).ok().and_then(|map| map.record).filter(is_it);
+    let data = part.clone();
+    let files = record.into_iter().flat_map(|record| record.files);
+    files.map(move |file| (file.name.clone(), data.file(&file.name)))
 }
 
 fn own_list(record: &RankRecord) -> Vec<PrefixFile> {
@@ -268,7 +270,8 @@ pub(super) fn route_restart(
     if listed.is_none() && is_there {
         *listed = Some(Listed::read(job, record.id_in_prefix)?);
     }
-    let found = listed.as_ref().and_then(|listed| listed.file(stands_for(job, name, &listed.names())?));
+    let found = listed.as_ref().map(|listed| &listed.files);
+    let found = found.and_then(|files| files.get_key_value(stands_for(job, name, &files.keys())?));
     if let Some((found, file)) = found {
         let path = match (&file.place, lending) {
             (FilePlace::Copied(copy), _) if is_whole(job, copy, file) => Some(copy.clone()),
@@ -319,15 +322,9 @@ const FILES_OF_OTHERS: &str = ", nor one in the cache of its node; with SCR_REST
 
 /// The files of other ranks that lie in the cache of this one, and where. All parts were compared when the run began.
 fn files_beside(job: &Job, cache: &Cache, cached: &CachedDataset) -> BTreeMap<FileName, PathBuf> {
-    let mates = cache.stores()[cached.store].placement.mates(job.rank());
-    let mut found = BTreeMap::new();
-    for part in mates.into_iter().filter(|&mate| mate != job.rank()).map(|mate| cached.part.of_rank(mate)) {
-        let record = Filemap::read(job.files(), &part).ok().and_then(|map| map.record);
-        if let Some(record) = record.filter(|record| record.begun == cached.record.begun) {
-            found.extend(record.files.into_iter().map(|file| (file.name.clone(), part.file(&file.name))));
-        }
-    }
-    found
+    let mates = cache.stores()[cached.store].placement.mates(job.rank()).into_iter();
+    let parts = mates.filter(|&mate| mate != job.rank()).map(|mate| cached.part.of_rank(mate));
+    parts.flat_map(|part| files_of(job, &part, |theirs| theirs.begun == cached.record.begun)).collect()
 }
 
 /// Whether a copy in cache has all bytes of a file, which only its checksum proves.
