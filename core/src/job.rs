@@ -21,7 +21,8 @@ use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, RunId};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
-use std::collections::HashMap;
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap};
 use std::net::IpAddr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -53,6 +54,8 @@ pub(crate) struct Job {
     pub(crate) is_recovery: bool,
     /// Whether an operation has failed since the application has closed a file that scr keeps open.
     pub(crate) closed: AtomicBool,
+    /// What this rank has said that it says once.
+    pub(crate) said: RefCell<BTreeSet<&'static str>>,
 }
 
 impl Job {
@@ -156,6 +159,7 @@ impl Job {
             launched: 1,
             is_recovery: false,
             closed: AtomicBool::new(false),
+            said: RefCell::default(),
         }
     }
 
@@ -333,6 +337,11 @@ impl Job {
     /// Reports what has failed on this rank, which goes on without it.
     pub(crate) fn report_failed<E: std::error::Error + 'static>(&self, done: Result<(), E>) {
         done.unwrap_or_else(|error| self.report.error_here(&scr_base::describe(&error)));
+    }
+
+    /// Whether this has yet to be said, which is said once in a run.
+    pub(crate) fn is_news(&self, what: &'static str) -> bool {
+        self.said.borrow_mut().insert(what)
     }
 
     /// Whether anything has failed as the application has closed files of scr. Collective.

@@ -65,10 +65,6 @@ pub(crate) struct Background {
     unprotected: Vec<u64>,
     /// Whether the threads could not protect one, and may be no more.
     has_failed: bool,
-    /// Whether the user knows that the cache has no room for two checkpoints.
-    has_told_of_room: bool,
-    /// Whether the user knows that checkpoints come faster than they are protected.
-    has_told_of_lag: bool,
 }
 
 /// How datasets are protected; the same on all ranks.
@@ -133,26 +129,6 @@ impl Background {
     /// Whether the threads are to be started again before they get more to do.
     pub(crate) fn is_broken(&self) -> bool {
         self.has_failed && self.local.is_empty()
-    }
-
-    /// Says once that the cache has no room for two checkpoints.
-    pub(crate) fn tell_no_room(&mut self, job: &Job) {
-        if !std::mem::replace(&mut self.has_told_of_room, true) {
-            job.report.notice(
-                "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
-                 SCR_Complete_output waits until the new one is protected",
-            );
-        }
-    }
-
-    /// Says once that the application waits for its checkpoints to be protected.
-    pub(crate) fn tell_lag(&mut self, job: &Job, label: &str) {
-        if !std::mem::replace(&mut self.has_told_of_lag, true) {
-            job.report.notice(&format!(
-                "checkpoints are written faster than they are protected: SCR_Start_output waits until {label} is protected, as \
-                 {MOST_LOCAL} of them are local"
-            ));
-        }
     }
 
     /// Whether no more datasets may be local than there are.

@@ -1,7 +1,7 @@
 //! `SCR_CURRENT`: the user names the checkpoint to restart from.
 
 use super::{newest_cached, PrefixState, WentBack};
-use crate::cache::CheckpointId;
+use crate::cache::{CachedDataset, CheckpointId};
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::fetch::{Fetcher, Search, Wanted};
@@ -30,7 +30,7 @@ impl Chosen {
             cached.record.dataset.name == self.name && !(is_older && fetches)
         });
         if cached.is_some() || !fetches {
-            return Ok(cached);
+            return Ok(cached.map(CachedDataset::checkpoint));
         }
         let wanted = Some(Wanted { name: &self.name, by_user });
         let next = &|left: &[Candidate], _: &_| left.iter().position(|candidate| candidate.name == self.name);
@@ -72,7 +72,8 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
         return Ok(Wish::None);
     }
     let since = last.as_ref().map(|last| last.next);
-    let cached = newest_cached(job, from.cache, |_| true).map(|cached| (cached.seq, cached.name_text()));
+    let cached = newest_cached(job, from.cache, |_| true)
+        .map(|cached| (cached.seq(), cached.checkpoint().name_text()));
     let listed = in_prefix.first.as_ref().filter(|_| job.params.get(&param::FETCH));
     let newest = cached.max(listed.map(|first| (first.seq, first.name_text())));
     if let Some((_, newer)) = newest.filter(|(newest, _)| since.is_some_and(|since| *newest >= since)) {
@@ -81,7 +82,7 @@ pub(super) fn find(from: &Fetcher<'_>, in_prefix: &PrefixState) -> Result<Wish, 
             String::from_utf8_lossy(&name)
         ));
         let cached = || newest_cached(job, from.cache, |cached| cached.record.dataset.name == name);
-        let named = || in_prefix.place_of(&name).max(cached().map(|cached| cached.seq));
+        let named = || in_prefix.place_of(&name).max(cached().map(CachedDataset::seq));
         let chosen = last.and_then(|last| last.chosen).or_else(named);
         let given_up = chosen.zip(since).map(|(after, before)| Between { after, before });
         return Ok(Wish::GoOn(GivenUp(given_up)));

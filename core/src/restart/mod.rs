@@ -129,7 +129,10 @@ impl Restart {
     ) -> Result<(), Error> {
         let given_up = self.given_up;
         let is_left = |seq: Seq| is_left(seq) && !given_up.has(seq);
-        let newest = |from: &Fetcher<'_>| newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
+        let newest = |from: &Fetcher<'_>| {
+            let newest = newest_cached(from.job, from.cache, |cached| is_left(cached.seq()));
+            newest.map(CachedDataset::checkpoint)
+        };
         let cached = newest(from);
         let known = at_start.zip(cached.as_ref());
         let is_known_older = known.is_some_and(|(state, cached)| !is_newer_there(from, state, cached));
@@ -154,7 +157,8 @@ impl Restart {
 
     /// Takes the newest checkpoint in cache.
     fn find_cached(&mut self, job: &Job, cache: &Cache) {
-        self.load(newest_cached(job, cache, |cached| !cached.is_gone_back_over()));
+        let newest = newest_cached(job, cache, |cached| !cached.is_gone_back_over());
+        self.load(newest.map(CachedDataset::checkpoint));
     }
 
     /// From now on the application restarts from this one, or from none. Nothing else says which.
@@ -549,17 +553,16 @@ fn next_there(job: &Job, cache: &Cache, there: &[Candidate], is_left: impl Fn(Se
 }
 
 /// The newest checkpoint in cache that a run can restart from.
-pub(crate) fn newest_cached(
+pub(crate) fn newest_cached<'c>(
     job: &Job,
-    cache: &Cache,
+    cache: &'c Cache,
     is_wanted: impl Fn(&CachedDataset) -> bool,
-) -> Option<CheckpointId> {
+) -> Option<&'c CachedDataset> {
     // If all files are read in the prefix directory, they must have got there, under their names.
     let in_prefix = job.params.get(&param::GLOBAL_RESTART);
     let wanted = cache.datasets().iter().filter(|cached| is_wanted(cached));
     let wanted: Vec<_> = wanted.map(CachedDataset::holding).collect();
-    let newest = holdings::next(&wanted, Goal::Restart { in_prefix })?;
-    cache.dataset(newest.id).map(CachedDataset::checkpoint)
+    cache.dataset(holdings::next(&wanted, Goal::Restart { in_prefix })?.id)
 }
 
 /// Records in cache and in the index that no run restarts from a checkpoint: the application could not, or its bytes are others.

@@ -8,6 +8,7 @@ use crate::cache::flush_file::News;
 use crate::cache::record::RankRecord;
 use crate::error::Doing as _;
 use crate::flush::Flushes;
+use crate::holdings::MOST_LOCAL;
 use crate::log::{Event, Record};
 use crate::redundancy::background::{Failure, LocalPart, NotProtected, Protected};
 use crate::restart::record_refused;
@@ -46,8 +47,12 @@ impl Session {
     pub(super) fn let_protection_catch_up(&mut self) -> Result<(), Error> {
         while self.background.is_behind_time() {
             let oldest = self.background.first().and_then(|id| self.cache.dataset(id));
-            if let Some(label) = oldest.map(|cached| cached.record.label()) {
-                self.background.tell_lag(&self.job, &label);
+            if let Some(oldest) = oldest.filter(|_| self.job.is_news("lag")) {
+                self.job.report.notice(&format!(
+                    "checkpoints are written faster than they are protected: SCR_Start_output waits until {} is protected, as \
+                     {MOST_LOCAL} of them are local",
+                    oldest.record.label()
+                ));
             }
             let Some(ended) = self.background.end_first(&self.job, true)? else { break };
             self.end_protection(ended)?;

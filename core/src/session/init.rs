@@ -128,8 +128,6 @@ impl Session {
             flushes: Flushes::default(),
             background: Background::default(),
             folders: Folders::default(),
-            has_warned_of_writer: false,
-            has_warned_of_no_files: false,
             has_warned_of_same_files: false,
             halt: HaltConditions::default(),
             computing_since: began,
@@ -217,7 +215,7 @@ impl Session {
         let is_wanted = |(seq, _): &(Seq, String)| in_prefix.withdrawn(*seq, true).is_none();
         let not_tried = std::mem::take(&mut found.not_tried).into_iter().filter(is_wanted);
         not_tried.for_each(|(_, name)| self.restart.add_unread(name));
-        let newest = newest_cached(&self.job, &self.cache, |_| true).map(|newest| newest.seq);
+        let newest = newest_cached(&self.job, &self.cache, |_| true).map(CachedDataset::seq);
         let newest = newest.max(in_prefix.first.as_ref().map(|first| first.seq)).unwrap_or_default();
         let is_saved = &|entry: &FlushEntry| in_prefix.has(entry.seq(), &entry.name);
         if !purge {
@@ -241,8 +239,7 @@ impl Session {
         self.find_what_survives()?;
         self.cache.list(&self.job, News::Begun(left));
         self.cache.measure_newest(&self.job)?;
-        let newest = newest_cached(&self.job, &self.cache, |_| true);
-        if let Some(newest) = newest.and_then(|newest| self.cache.dataset(newest.id)) {
+        if let Some(newest) = newest_cached(&self.job, &self.cache, |_| true) {
             let took = (self.job.elapsed() - began).as_secs_f64();
             let checkpoint = newest.record.dataset.checkpoint_id.unwrap_or(0);
             self.job.report.info(&format!(

@@ -83,10 +83,6 @@ pub struct Session {
     flushes: Flushes,
     background: Background,
     folders: Folders,
-    /// Whether the user knows of another process that has a file open for writing.
-    has_warned_of_writer: bool,
-    /// Whether the user knows that a dataset has no files.
-    has_warned_of_no_files: bool,
     /// Whether the user knows that a checkpoint takes the files of the only other one.
     has_warned_of_same_files: bool,
     halt: HaltConditions,
@@ -203,7 +199,7 @@ impl Session {
         let Some(metrics) = metrics.as_mut().filter(|metrics| !is_running || metrics.is_due(job)) else {
             return;
         };
-        let newest = newest_cached(job, cache, |_| true).and_then(|newest| cache.dataset(newest.id));
+        let newest = newest_cached(job, cache, |_| true);
         let survives = newest.and_then(CachedDataset::survives_now).map(|survives| match survives {
             Survives::Nodes(nodes) => u64::from(nodes),
             Survives::All => job.nodes.count() as u64,

@@ -105,7 +105,7 @@ impl Session {
     fn dataset_of(&mut self, output: Output, spent: &Spent) -> Result<CachedDataset, Error> {
         let Output { record, part, journal, flags, may_replace, survives, store, started, .. } = output;
         events::completed(&self.job, &self.cache, &record, spent);
-        if spent.files == 0 && !std::mem::replace(&mut self.has_warned_of_no_files, true) {
+        if spent.files == 0 && self.job.is_news("no files") {
             self.job.report.warn(&format!(
                 "{} has no files: scr protects those that a rank names with SCR_Route_file between SCR_Start_output and \
                  SCR_Complete_output",
@@ -198,9 +198,8 @@ impl Session {
     }
 
     /// Warns once of another process that has a file open for writing which this process has closed.
-    fn warn_of_writer(&mut self, found: Option<(PathBuf, String)>) {
-        let Some((path, process)) = found.filter(|_| !self.has_warned_of_writer) else { return };
-        self.has_warned_of_writer = true;
+    fn warn_of_writer(&self, found: Option<(PathBuf, String)>) {
+        let Some((path, process)) = found.filter(|_| self.job.is_news("writer")) else { return };
         self.job.report.warn_here(&format!(
             "{} is closed here, and process {process} still has it open for writing; the file counts as complete: if that process \
              is to write some of it, let it end before SCR_Complete_output",

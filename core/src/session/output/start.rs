@@ -74,8 +74,11 @@ impl Session {
         let output = Output::new(record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
         let wants_behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
-        if wants_behind && !has_room {
-            self.background.tell_no_room(&self.job);
+        if wants_behind && !has_room && self.job.is_news("no room") {
+            self.job.report.notice(
+                "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
+                 SCR_Complete_output waits until the new one is protected",
+            );
         }
         // Without the older one, which had to leave, nothing would be protected meanwhile.
         let behind = wants_behind && has_room;
