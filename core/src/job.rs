@@ -9,11 +9,11 @@ use crate::typed::broadcast_value;
 use scr_base::env::Env;
 use scr_base::fs::{is_of_closed_file, Files, OwnedDir};
 use scr_base::message::Reporter;
-use scr_comm::collective::{agree, agree_at, all_gather, all_reduce, any, same_everywhere, Op};
+use scr_comm::collective::{agree, agree_at, all_gather, all_reduce, any, first_differing, Op};
 use scr_comm::placement::Placement;
 use scr_comm::tcp::{interface::choose, Limits};
 use scr_comm::watched::Pace;
-use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Mismatch, Rank, Traffic};
+use scr_comm::{AnyError, Collective, CollectiveError, Comm, CommError, Rank, Traffic};
 use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD};
 use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
 use scr_prefix::commit::Commit;
@@ -498,14 +498,12 @@ fn nodes_and_processors(comm: &dyn Comm, env: &Env, node: &str) -> Result<(Place
 
 /// Ranks with different intervals or stores would not take the same steps. Collective.
 fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Error> {
-    same_everywhere(comm, &descriptors.common().pack()).map_err(|differs| match differs {
-        Mismatch::Comm(error) => error.into(),
-        differs => Error::Config {
-            why: format!(
-                "{differs} in a STORE or CKPT line; use variables that are not the same on all ranks only in the folder of \
-                 a STORE and for GROUPS"
-            ),
-        },
+    let Some(rank) = first_differing(comm, &descriptors.common().pack())? else { return Ok(()) };
+    Err(Error::Config {
+        why: format!(
+            "rank {rank} differs from rank 0 in a STORE or CKPT line; use variables that are not the same on all ranks only in the \
+             folder of a STORE and for GROUPS"
+        ),
     })
 }
 
@@ -513,11 +511,8 @@ fn same_descriptors(comm: &dyn Comm, descriptors: &Descriptors) -> Result<(), Er
 fn prefix_of(comm: &dyn Comm, files: &dyn Files, params: &Params) -> Result<Prefix, CommError> {
     let given = params.get(&param::PREFIX);
     let followed = Prefix::at(files, &given);
-    match same_everywhere(comm, followed.dir().as_os_str().as_bytes()) {
-        Ok(()) => Ok(followed),
-        Err(Mismatch::Rank { .. }) => Ok(Prefix::new(given)),
-        Err(Mismatch::Comm(error)) => Err(error),
-    }
+    let other = first_differing(comm, followed.dir().as_os_str().as_bytes())?;
+    Ok(other.map_or(followed, |_| Prefix::new(given)))
 }
 
 /// Expects that each rank means this prefix directory: by its own variable, or as seen from its own current folder. Without a
@@ -549,21 +544,17 @@ fn expect_one_prefix(comm: &dyn Comm, env: &Env, raw: &Settings, prefix: &Prefix
 
 /// The current folder of all ranks, if they have the same one. Collective.
 fn common_folder(comm: &dyn Comm, env: &Env) -> Result<Option<PathBuf>, CommError> {
-    match same_everywhere(comm, env.current_dir.as_os_str().as_bytes()) {
-        Ok(()) => Ok(Some(env.current_dir.clone())),
-        Err(Mismatch::Rank { .. }) => Ok(None),
-        Err(Mismatch::Comm(error)) => Err(error),
-    }
+    let other = first_differing(comm, env.current_dir.as_os_str().as_bytes())?;
+    Ok(other.is_none().then(|| env.current_dir.clone()))
 }
 
 /// The settings that rank 0 has made with `SCR_Config` apply to all. A warning names another rank with different settings.
 fn warn_other_requests(comm: &dyn Comm, app: &AppConfig, report: &Reporter) -> Result<(), Error> {
-    match same_everywhere(comm, app.to_text().as_bytes()) {
-        Ok(()) => (),
-        Err(Mismatch::Comm(error)) => return Err(error.into()),
-        Err(differs) => report.warn(&format!(
-            "{differs} in what it has set with SCR_Config; the settings of rank 0 apply to all, so let all ranks set the same"
-        )),
+    if let Some(rank) = first_differing(comm, app.to_text().as_bytes())? {
+        report.warn(&format!(
+            "rank {rank} differs from rank 0 in what it has set with SCR_Config; the settings of rank 0 apply to all, so let all \
+             ranks set the same"
+        ));
     }
     Ok(())
 }

@@ -46,20 +46,6 @@ pub struct RankError {
     pub text: String,
 }
 
-/// Not all ranks gave the same value.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Mismatch {
-    /// At least this rank gave another one.
-    #[error("rank {rank} differs from rank 0")]
-    Rank {
-        /// The first that differs.
-        rank: Rank,
-    },
-    /// The ranks can no longer talk to each other.
-    #[error(transparent)]
-    Comm(#[from] CommError),
-}
-
 /// The error of one rank: any error, which the others get as its text with its causes, or a text.
 pub type AnyError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -79,17 +65,14 @@ pub fn agree_at<T, E: Into<AnyError>>(comm: &dyn Comm, node: &str, result: Resul
     agree_as(comm, Some(node), result)
 }
 
-/// Checks that all ranks give the same bytes.
+/// The first rank that gives other bytes than rank 0, the same answer on all ranks.
 ///
 /// # Errors
-/// [`Mismatch`], the same on all ranks; it names the first rank that gave something else than rank 0.
-pub fn same_everywhere(comm: &dyn Comm, bytes: &[u8]) -> Result<(), Mismatch> {
+/// [`CommError`]: the ranks can no longer talk to each other.
+pub fn first_differing(comm: &dyn Comm, bytes: &[u8]) -> Result<Option<Rank>, CommError> {
     let mine = if comm.rank() == ROOT { bytes.to_vec() } else { Vec::new() };
     let theirs = broadcast(comm, ROOT, mine)?;
-    match first_rank(comm, theirs != bytes)? {
-        Some(rank) => Err(Mismatch::Rank { rank }),
-        None => Ok(()),
-    }
+    first_rank(comm, theirs != bytes)
 }
 
 fn agree_as<T, E: Into<AnyError>>(

@@ -4,7 +4,7 @@
 //! logarithm of the number of ranks. All messages have one tag and are received by sender, so ranks may
 //! run ahead of each other as far as they like.
 
-pub use super::agree::{agree, agree_at, same_everywhere};
+pub use super::agree::{agree, agree_at, first_differing};
 use super::frame::{self, Reader, Writer};
 pub use super::route::route;
 use super::{exchange_all, Comm, CommError, Incoming, Outgoing, Rank, RankValues, Tag, Watch};
@@ -19,8 +19,6 @@ pub enum Op {
     Max,
     /// The sum, or the largest number there is where the sum is larger.
     Sum,
-    /// The bits that any has.
-    Or,
 }
 
 /// Returns when all ranks have called it.
@@ -230,7 +228,6 @@ impl Op {
                 Op::Min => (*mine).min(theirs),
                 Op::Max => (*mine).max(theirs),
                 Op::Sum => mine.saturating_add(theirs),
-                Op::Or => *mine | theirs,
             };
         }
     }

@@ -40,7 +40,7 @@ mod values;
 pub mod watched;
 mod world;
 
-pub use agree::{AnyError, Collective, CollectiveError, Mismatch, RankError, RankErrors};
+pub use agree::{AnyError, Collective, CollectiveError, RankError, RankErrors};
 pub use awaited::Awaited;
 pub use values::RankValues;
 pub use watched::Watch;

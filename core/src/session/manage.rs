@@ -9,8 +9,8 @@ use crate::flush::Flushes;
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::restart::Restart;
-use scr_comm::collective::same_everywhere;
-use scr_comm::{CollectiveError, Mismatch};
+use scr_comm::collective::first_differing;
+use scr_comm::CollectiveError;
 use scr_prefix::ledger::{self, Candidate};
 use scr_prefix::ledger::{Dropping, Leave, Request};
 use scr_prefix::{DatasetDescriptor, Index, IndexEntry, Seq};
@@ -151,13 +151,9 @@ impl Session {
 
     fn check_name(&self, call: &'static str, name: &[u8]) -> Result<(), Error> {
         self.expect_idle(call)?;
-        match same_everywhere(&*self.job.comm, name) {
-            Err(Mismatch::Comm(error)) => return Err(error.into()),
-            Err(_) => {
-                let what = format!("the ranks gave different names to {call}; all must give the same");
-                return Err(Error::Argument { what });
-            }
-            Ok(()) => (),
+        if first_differing(&*self.job.comm, name)?.is_some() {
+            let what = format!("the ranks gave different names to {call}; all must give the same");
+            return Err(Error::Argument { what });
         }
         if name.is_empty() {
             return Err(Error::Argument { what: format!("{call} was given an empty name") });
