@@ -42,7 +42,7 @@ pub fn drop_later(
     let index = LedgerDir { files, prefix }.index()?;
     let Some(chosen) = index.id_of(name).and_then(|id| index.entry(id)) else { return Ok(None) };
     let listed = index.entries().into_iter().map(|entry| (entry.seq(), entry.name));
-    let known = known(files, prefix)?.into_iter().map(|entry| (entry.seq(), entry.name));
+    let known = known(files, prefix)?.into_iter().map(|entry| (entry.seq(), entry.dataset.name));
     let mut later: Vec<(Seq, Vec<u8>)> = listed.chain(known).filter(|(seq, _)| *seq > chosen.seq()).collect();
     later.sort_unstable_by(|one, other| other.cmp(one));
     let mut dropped: Vec<Dropped> = Vec::new();
@@ -73,7 +73,7 @@ pub(super) fn drop_named<E: From<PrefixError>>(
     let is_known = |entry: &FlushEntry| entry.name == name && after.is_none_or(|after| entry.seq() > after);
     let mut known = known(files, prefix)?;
     known.retain(is_known);
-    let seqs: Vec<Seq> = known.iter().map(FlushEntry::seq).collect();
+    let seqs: Vec<Seq> = known.iter().map(|entry| entry.seq()).collect();
     let (mut found, mut caution, mut notes) = (!listed.is_empty(), None, Vec::new());
     for step in Leave::ORDER {
         match step {

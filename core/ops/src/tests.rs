@@ -25,10 +25,6 @@ fn states() -> Vec<Held> {
                 };
                 let places = [(Location::Cache, copy != Copy::None), (Location::Prefix, is_saved)];
                 let entry = FlushEntry {
-                    id: 0,
-                    name: Vec::new(),
-                    checkpoint,
-                    output,
                     locations: places
                         .into_iter()
                         .filter_map(|(place, is_it)| is_it.then_some(place))
@@ -56,8 +52,7 @@ fn each_three(mut look: impl FnMut(&[Held; 3])) {
             for oldest in &states {
                 let mut all = [newest, middle, oldest].map(Held::clone);
                 for (held, seq) in all.iter_mut().zip(SEQS) {
-                    (held.entry.id, held.entry.dataset.id, held.entry.dataset.run) =
-                        (seq.id, seq.id, seq.run);
+                    (held.entry.dataset.id, held.entry.dataset.run) = (seq.id, seq.run);
                 }
                 let is_real =
                     |of: usize| all[of].entry.replaced_by.is_none() || all[..of].iter().any(is_saved);

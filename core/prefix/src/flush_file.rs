@@ -12,12 +12,13 @@
 
 use super::fields::{alter, flag, ids, json, set_json, set_or_remove};
 use super::shared::{self, Shared};
-use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint, Seq};
+use super::{DatasetDescriptor, Index, Prefix, PrefixError, PrefixId, Rank2File, RestartPoint};
 use scr_base::fs::{Durability, Files};
 use scr_comm::placement::Survives;
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
 use std::cmp::Reverse;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// The file, as it is in memory.
@@ -39,20 +40,12 @@ pub enum Location {
     SyncFlushing,
 }
 
-/// The entry of one dataset.
+/// The entry of one dataset. It reads like the descriptor of that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlushEntry {
-    /// Its number.
-    pub id: u64,
-    /// Its name.
-    pub name: Vec<u8>,
-    /// Whether a job can restart from it.
-    pub checkpoint: bool,
-    /// Whether it is output that the user wants kept.
-    pub output: bool,
     /// Its places.
     pub locations: Vec<Location>,
-    /// Its descriptor. Where that could not be read it has only what stands here.
+    /// Its descriptor. Where that could not be read it has only number, name and kind.
     pub dataset: DatasetDescriptor,
     /// The newer dataset that has its name or files of it, if a flush has found one.
     pub replaced_by: Option<u64>,
@@ -79,30 +72,23 @@ pub struct InCache {
     pub damage: Option<String>,
 }
 
+impl Deref for FlushEntry {
+    type Target = DatasetDescriptor;
+
+    fn deref(&self) -> &DatasetDescriptor {
+        &self.dataset
+    }
+}
+
 impl FlushEntry {
     /// Its name, for people.
     pub fn name_text(&self) -> String {
         String::from_utf8_lossy(&self.name).into_owned()
     }
 
-    /// Whether it is a checkpoint, and not output that the user wants kept besides.
-    pub fn is_only_checkpoint(&self) -> bool {
-        self.checkpoint && !self.output
-    }
-
-    /// Its place among all datasets.
-    pub fn seq(&self) -> Seq {
-        self.dataset.seq()
-    }
-
     /// The allocation that has it in cache, where that is known.
     pub fn allocation(&self) -> Option<&str> {
-        Some(self.dataset.job_id.as_str()).filter(|of| !of.is_empty())
-    }
-
-    /// As what a job may restart from.
-    pub fn restart_point(&self) -> RestartPoint {
-        self.dataset.restart_point()
+        Some(self.job_id.as_str()).filter(|of| !of.is_empty())
     }
 
     /// Whether what a cache has of it must not be forgotten: output, and a checkpoint, that are not in the prefix directory,
@@ -351,16 +337,15 @@ impl FlushFile {
         let locations = tree.get("LOCATION");
         let is_at = |location: &Location| locations.is_some_and(|locations| locations.has(location.key()));
         let is_set = |key| flag(tree, key).ok().flatten().unwrap_or(false);
-        let name = tree.value("NAME").unwrap_or_default().to_vec();
-        let (checkpoint, output) = (is_set("CKPT"), is_set("OUTPUT"));
         let described = tree.get("DSETDESC").and_then(|dataset| DatasetDescriptor::from_tree(dataset).ok());
-        let described = described.unwrap_or_default();
         Some(FlushEntry {
-            id,
-            dataset: DatasetDescriptor { id, name: name.clone(), checkpoint, output, ..described },
-            name,
-            checkpoint,
-            output,
+            dataset: DatasetDescriptor {
+                id,
+                name: tree.value("NAME").unwrap_or_default().to_vec(),
+                checkpoint: is_set("CKPT"),
+                output: is_set("OUTPUT"),
+                ..described.unwrap_or_default()
+            },
             locations: Location::ALL.into_iter().filter(is_at).collect(),
             replaced_by: tree.parse(REPLACED).ok().flatten(),
             in_cache: InCache::from_tree(tree),

@@ -402,7 +402,7 @@ impl Cache {
             // No node of this run may have anything of them.
             let unseen = FlushFile::read(job.files(), &job.prefix).unwrap_or_default().entries();
             let unseen = unseen.iter().filter(|entry| by_name && is_unwanted(&entry.dataset));
-            seqs.extend(unseen.map(FlushEntry::seq));
+            seqs.extend(unseen.map(|entry| entry.seq()));
             let mut listed = Vec::new();
             let request = Request::Withdraw { seqs: &seqs, which: Some(which), alone };
             let withdrawn = job.ledger().transact_if(&request, &mut |ledger| {

@@ -231,7 +231,7 @@ fn look_into_prefix(job: &Job) -> Result<PrefixState, PrefixError> {
         first: order.into_iter().next(),
         complete: complete.into_iter().map(Known::of).collect(),
         purged: numbers.purged(),
-        replaced: replaced.map(FlushEntry::seq).collect(),
+        replaced: replaced.map(|entry| entry.seq()).collect(),
         withdrawn: numbers.withdrawn(),
         last_begun: index.last_begun(),
         lost: lost.into_iter().map(Known::of).collect(),

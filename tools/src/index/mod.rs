@@ -232,7 +232,8 @@ fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
     let (index, flush) =
         (LedgerDir::new(&*env.files, prefix).index()?, FlushFile::read_undamaged(&*env.files, prefix)?);
     let listed = index.entries().into_iter().map(|entry| entry.name);
-    let names: BTreeSet<_> = listed.chain(flush.entries().into_iter().map(|entry| entry.name)).collect();
+    let names: BTreeSet<_> =
+        listed.chain(flush.entries().into_iter().map(|entry| entry.dataset.name)).collect();
     let dropped = names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name));
     let dropped = if_used(prefix, || dropped.collect::<Result<Vec<_>, _>>().map(Some))?;
     let (names, mut text) = report_dropped(dropped.unwrap_or_default());

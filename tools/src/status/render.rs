@@ -594,7 +594,7 @@ mod tests {
                 .cached
                 .iter_mut()
                 .chain(&mut facts.saved)
-                .for_each(|it| it.entry.name = odd.as_bytes().to_vec());
+                .for_each(|it| it.entry.dataset.name = odd.as_bytes().to_vec());
             facts.run.iter_mut().for_each(|run| run.job_id = odd.to_owned());
             let room = (0..40).map(|node| (format!("{odd}{node}"), Some(u64::MAX))).collect();
             facts.nodes = Some(Answers { room, silent: vec![(odd.to_owned(), odd.to_owned()); 40] });

@@ -145,7 +145,7 @@ impl Session {
         let cached = || {
             let is_it = |entry: &FlushEntry| entry.is_cached_checkpoint() && entry.name == name;
             let entries = FlushFile::read(files, prefix).ok()?.entries();
-            entries.iter().find(|entry| is_it(entry)).map(FlushEntry::restart_point)
+            entries.iter().find(|entry| is_it(entry)).map(|entry| entry.restart_point())
         };
         let newest = listed().into_iter().chain(cached()).max_by_key(|earlier| earlier.seq)?;
         newest.ranks.map(u64::from)
