@@ -19,25 +19,30 @@ use scr_core::redundancy::repair::Losses;
 use scr_core::scavenge::copy::held;
 use scr_core::scavenge::filemap::{read_own, ScavengedMap, UnusablePart};
 use scr_core::scavenge::scan::Scan;
-use scr_plugin_api::{KvTree, Scheme};
+use scr_plugin_api::Scheme;
 use scr_prefix::ledger::LedgerDir;
 use scr_prefix::{DatasetDescriptor, InCache, Prefix, PrefixError, PrefixId, Withdrawal};
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 /// The parts in the caches of a node.
-#[derive(Default)]
+#[derive(Default, Serialize, Deserialize)]
 pub struct Inventory {
+    #[serde(deserialize_with = "readable")]
     parts: Vec<Part>,
+    #[serde(deserialize_with = "readable")]
     spoilers: Vec<Spoiler>,
     /// Bytes that may still be written to the store with the least room.
     pub room: Option<u64>,
     /// What could not be read: parts that lie there are not known.
+    #[serde(default)]
     pub unread: Vec<String>,
 }
 
 /// A part in cache.
+#[derive(Serialize, Deserialize)]
 struct Part {
     map: ScavengedMap,
     /// Its loss, by the lengths of its files and by what a run has found.
@@ -47,6 +52,7 @@ struct Part {
 }
 
 /// A part that a run would not restart from, nor from the others of its dataset.
+#[derive(Serialize, Deserialize)]
 struct Spoiler {
     record: RankRecord,
     /// Whether the application could not restart from it; otherwise it was still being written.
@@ -140,39 +146,19 @@ impl Inventory {
 
     /// On one line, to be sent to who looks at all of them.
     pub fn to_line(&self) -> String {
-        let part = |part: &Part| (part.map.to_tree().to_file_bytes(), part.lost, part.is_wrong);
-        let spoiler = |spoiler: &Spoiler| (spoiler.record.to_tree().to_file_bytes(), spoiler.is_refused);
-        let parts = self.parts.iter().map(part).collect();
-        let spoilers = self.spoilers.iter().map(spoiler).collect();
-        let wire = Wire { parts, spoilers, room: self.room, unread: self.unread.clone() };
-        serde_json::to_string(&wire).unwrap_or_default()
+        serde_json::to_string(self).unwrap_or_default()
     }
 
     /// Parses an inventory; `None` if this is none. Entries that cannot be read count as lost.
     pub fn from_line(line: &str) -> Option<Self> {
-        let Wire { parts, spoilers, room, unread } = serde_json::from_str(line).ok()?;
-        let tree = |bytes: Vec<u8>| KvTree::from_file_bytes(&bytes).ok();
-        let part = |(map, lost, is_wrong)| {
-            let map = ScavengedMap::from_tree(&tree(map)?).ok()?;
-            Some(Part { map, lost, is_wrong })
-        };
-        let spoiler = |(record, is_refused)| {
-            let record = RankRecord::from_tree(&tree(record)?).ok()?;
-            Some(Spoiler { record, is_refused })
-        };
-        let parts = parts.into_iter().filter_map(part).collect();
-        Some(Self { parts, spoilers: spoilers.into_iter().filter_map(spoiler).collect(), room, unread })
+        serde_json::from_str(line).ok()
     }
 }
 
-/// An inventory on its way: maps and records as bytes, each with what is known besides.
-#[derive(Serialize, Deserialize)]
-struct Wire {
-    parts: Vec<(Vec<u8>, Option<Lost>, bool)>,
-    spoilers: Vec<(Vec<u8>, bool)>,
-    room: Option<u64>,
-    #[serde(default)]
-    unread: Vec<String>,
+/// Those of a list that can be read: one that contradicts itself does not spoil the others.
+fn readable<'de, T: DeserializeOwned, D: Deserializer<'de>>(from: D) -> Result<Vec<T>, D::Error> {
+    let all = Vec::<serde_json::Value>::deserialize(from)?;
+    Ok(all.into_iter().filter_map(|one| serde_json::from_value(one).ok()).collect())
 }
 
 fn lost(files: &dyn Files, part: &PartDir, record: &RankRecord) -> Option<Lost> {
@@ -345,4 +331,21 @@ fn load(scan: &Scan, plugins: &PluginHost) -> Result<Box<dyn Scheme>, PluginLoad
     let protection = &scan.any.protection;
     let plugin = plugins.open(PluginKind::Scheme, &protection.scheme)?;
     readable_scheme(&plugin, protection)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_that_cannot_be_read_spoils_no_other_and_what_is_no_inventory_is_none() {
+        let line =
+            |parts: &str| format!(r#"{{"parts":{parts},"spoilers":[7,{{"is_refused":true}}],"room":5}}"#);
+        let found = Inventory::from_line(&line(r#"[{"lost":null},"x",[[1,2],null,false]]"#)).unwrap();
+        assert!(found.parts.is_empty() && found.spoilers.is_empty() && found.unread.is_empty());
+        assert_eq!(found.room, Some(5));
+        assert!(Inventory::from_line(&line("7")).is_none() && Inventory::from_line("[]x").is_none());
+        let empty = Inventory { unread: vec!["why".to_owned()], ..Inventory::default() };
+        assert_eq!(Inventory::from_line(&empty.to_line()).unwrap().unread, empty.unread);
+    }
 }

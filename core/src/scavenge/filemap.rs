@@ -24,13 +24,14 @@ use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use scr_prefix::{set_crc, Prefix, PrefixId, FILE_MODE};
+use serde::{Deserialize, Serialize};
 use std::error::Error;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// One rank's part, as it was scavenged.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ScavengedMap {
     /// Whether every part was known to be complete, or this one only to be prepared.
     pub complete: bool,
