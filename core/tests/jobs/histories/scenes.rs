@@ -22,15 +22,15 @@ pub(super) enum Scene {
     WentBack { drops: bool },
     /// The application refuses a checkpoint in cache, and begins again.
     Refused { rank: usize },
-    /// A write to a filemap ends halfway, and the application tries again.
-    TornFilemap { rank: usize, at: u64 },
+    /// A write to a filemap ends halfway, and the application tries again, or dies.
+    TornFilemap { rank: usize, at: u64, dies: bool },
     /// A byte changes in cache, and a node is lost.
     FlippedAndLost { which: Index, lost: usize },
     /// A rank's part is on two nodes, and one of the copies is cut short when another node is lost.
     TwoCopies { rank: usize, other: usize, cuts: [Index; 3] },
     /// A run dies while parts move between its nodes.
     DiesMoving { at: u64, swaps: bool },
-    /// The index cannot be read once.
+    /// The index cannot be read once, by a run that adds a checkpoint to it and deletes that one.
     UnreadIndex { at: u64 },
 }
 
@@ -45,7 +45,8 @@ pub(super) fn scene() -> impl Strategy<Value = Scene> {
         2 => (0..4_usize).prop_map(|bad| Scene::OverwrittenInPlace { bad }),
         1 => any::<bool>().prop_map(|drops| Scene::WentBack { drops }),
         1 => (0..3_usize).prop_map(|rank| Scene::Refused { rank }),
-        2 => (0..3_usize, 3..6_u64).prop_map(|(rank, at)| Scene::TornFilemap { rank, at }),
+        2 => (0..3_usize, 3..6_u64, any::<bool>())
+            .prop_map(|(rank, at, dies)| Scene::TornFilemap { rank, at, dies }),
         1 => (any_index(), 0..3_usize).prop_map(|(which, lost)| Scene::FlippedAndLost { which, lost }),
         1 => (0..3_usize, 1..3_usize, [any_index(), any_index(), any_index()])
             .prop_map(|(rank, next, cuts)| Scene::TwoCopies { rank, other: (rank + next) % 3, cuts }),
@@ -114,13 +115,19 @@ impl Scene {
                 second.reaction = Reaction::Refuse(rank);
                 second.probe = Probe::Here { lost: None };
             }
-            Self::TornFilemap { rank, at } => {
+            Self::TornFilemap { rank, at, dies } => {
                 first.settings = Settings { scheme: "SINGLE", sums: true, ..first.settings.clone() };
                 first.steps = Vec::new();
                 first.writes(&[0]);
-                let torn =
-                    Stumble { rank, at, many: 1, reads: false, tears: true, ..everywhere(Area::Filemaps) };
-                first.stumbles = Some(torn);
+                let area = Area::Filemaps;
+                if dies {
+                    // Of several ranks one that dies before all are prepared takes the dataset with it.
+                    first.nodes.truncate(1);
+                    first.dies = Some(Death { at, area, torn: true });
+                } else {
+                    let torn = Stumble { rank, at, many: 1, reads: false, tears: true, ..everywhere(area) };
+                    first.stumbles = Some(torn);
+                }
                 first.probe = Probe::Here { lost: None };
             }
             Self::FlippedAndLost { which, lost } => {
@@ -163,7 +170,10 @@ impl Scene {
                 first.settings.drop_after_current = false;
                 first.writes(&[0]);
                 second.follows(first);
+                second.steps = Vec::new();
                 second.writes(&[1]);
+                // What it lists hides the loss of what was listed before.
+                second.steps.push(Step::Delete { name: 1 });
                 second.stumbles = Some(Stumble { at, many: 1, ..everywhere(Area::Record("index.scr")) });
             }
         }
