@@ -171,20 +171,20 @@ const FLUSHES: [u32; 22] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 11, 14, 17, 21, 26, 32, 4
 
 /// The cost of checkpoints of one kind in cache, in seconds, and their purpose.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CacheCosts {
+pub struct CacheCosts<Rate = Belief> {
     /// For how long a checkpoint stops the job.
     pub checkpoint: f64,
     /// How long a restart takes.
     pub restart: f64,
     /// Failures that it survives, and that one of the kind below does not.
-    pub survives: Belief,
+    pub survives: Rate,
 }
 
-/// The measurements of a job, in seconds.
+/// The measurements of a job, in seconds, and what is known of its failures.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Costs {
+pub struct Costs<Rate = Belief> {
     /// Checkpoints in cache, from the kind that survives least.
-    pub cache: Vec<CacheCosts>,
+    pub cache: Vec<CacheCosts<Rate>>,
     /// How long a flush takes.
     pub flush: f64,
     /// The share of it during which the job computes, from 0 to 1.
@@ -192,22 +192,22 @@ pub struct Costs {
     /// How long a restart from the prefix directory takes.
     pub fetch: f64,
     /// Failures that no checkpoint in cache survives.
-    pub fatal: Belief,
+    pub fatal: Rate,
 }
 
-impl Costs {
+impl<Rate: Copy> Costs<Rate> {
     /// The machine as the job sees it, for the expected failure rates, or others.
     ///
     /// # Errors
     /// [`PlanError`]: a number is not in its range.
-    pub fn machine(&self, rate: impl Fn(Belief) -> f64) -> Result<Machine, PlanError> {
+    pub fn machine(&self, rate: impl Fn(Rate) -> f64) -> Result<Machine, PlanError> {
         if !(0.0..=1.0).contains(&self.hidden) {
             let found = self.hidden;
             return Err(PlanError(format!(
                 "the hidden share of a flush is {found}; it must be between 0 and 1"
             )));
         }
-        let level = |kind: &CacheCosts| Level {
+        let level = |kind: &CacheCosts<Rate>| Level {
             write: kind.checkpoint,
             recover: kind.restart,
             hidden: 0.0,

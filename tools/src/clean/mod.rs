@@ -67,8 +67,8 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
         (None, false) => (Choice::Own, Some(current_job_id(&env, &params, &manifests)?)),
     };
     let mut by_job: BTreeMap<String, Vec<JobFolder>> = BTreeMap::new();
-    let mut refused = Vec::new();
-    for folder in job_folders(&env, &params, wanted.as_deref(), &mut refused)? {
+    let mut search = Search { env: &env, params: &params, job_id: wanted.as_deref(), refused: Vec::new() };
+    for folder in search.folders()? {
         by_job.entry(folder.job_id.clone()).or_default().push(folder);
     }
     let mut liveness = Liveness::find(&env, &manifests)?;
@@ -112,7 +112,7 @@ pub(crate) fn run(args: &CleanArgs) -> Result<Answer> {
     let is_done = !outcomes.iter().any(|outcome| matches!(outcome.kept, Some((_, true))));
     let json = json!({ "folders": outcomes.iter().map(json).collect::<Vec<_>>() });
     let shown = show(args.json, json, text(&outcomes, args), is_done)?;
-    refused.into_iter().next().map_or(Ok(shown), |error| Err(error.into()))
+    search.refused.into_iter().next().map_or(Ok(shown), |error| Err(error.into()))
 }
 
 /// Runs this command once for each user who has folders on this node, with the rights of that user, so that nothing that a user
@@ -192,24 +192,13 @@ struct JobFolder {
     dir: OwnedDir,
 }
 
-/// All folders of allocations of this user, or of one of them, in every store and the control base, and in the bases that jobs
-/// have recorded. A folder that belongs to somebody else, or is a link, is none. A folder that others have planted in the place
-/// of the user's is `refused`; it does not keep what is in other bases.
-///
-/// # Errors
-/// A folder cannot be listed.
-fn job_folders(
-    env: &Env,
-    params: &Params,
-    job_id: Option<&str>,
-    refused: &mut Vec<FsError>,
-) -> Result<Vec<JobFolder>> {
-    let mut bases = bases(env, params, job_id)?;
-    let mut folders = in_bases(env, params, &bases, job_id, refused)?;
-    let recorded = folders.iter().flat_map(|folder| recorded_bases(&**folder.dir.files(), folder.dir.path()));
-    let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
-    folders.extend(in_bases(env, params, &further, job_id, refused)?);
-    Ok(folders)
+/// A search for the folders of allocations of this user, or of one of them.
+struct Search<'a> {
+    env: &'a Env,
+    params: &'a Params,
+    job_id: Option<&'a str>,
+    /// Folders that others have planted in the place of the user's. They do not keep what is in other bases.
+    refused: Vec<FsError>,
 }
 
 /// The bases of the settings, and for one allocation also the one where jobs leave their records, unless somebody who knows the
@@ -222,37 +211,47 @@ fn bases(env: &Env, params: &Params, job_id: Option<&str>) -> Result<BTreeSet<Pa
     Ok(stores.chain(record_base).collect())
 }
 
-fn in_bases(
-    env: &Env,
-    params: &Params,
-    bases: &BTreeSet<PathBuf>,
-    wanted: Option<&str>,
-    refused: &mut Vec<FsError>,
-) -> Result<Vec<JobFolder>> {
-    let user = params.get(&param::USER_NAME);
-    let mut folders = Vec::new();
-    for base in bases {
-        let parent = match OwnedDir::find(&*env.files, base, Path::new(&user), env.uid) {
-            Ok(Some(parent)) => parent,
-            Ok(None) => continue,
-            Err(error) => {
-                refused.push(error);
+impl Search<'_> {
+    /// The folders in every store and the control base, and in the bases that jobs have recorded. A folder that belongs to somebody
+    /// else, or is a link, is none.
+    ///
+    /// # Errors
+    /// A folder cannot be listed.
+    fn folders(&mut self) -> Result<Vec<JobFolder>> {
+        let mut bases = bases(self.env, self.params, self.job_id)?;
+        let mut folders = self.in_bases(&bases)?;
+        let recorded =
+            folders.iter().flat_map(|folder| recorded_bases(&**folder.dir.files(), folder.dir.path()));
+        let further: BTreeSet<_> = recorded.filter(|base| bases.insert(base.clone())).collect();
+        folders.extend(self.in_bases(&further)?);
+        Ok(folders)
+    }
+
+    fn in_bases(&mut self, bases: &BTreeSet<PathBuf>) -> Result<Vec<JobFolder>> {
+        let (user, uid) = (self.params.get(&param::USER_NAME), self.env.uid);
+        let mut folders = Vec::new();
+        for base in bases {
+            let found = OwnedDir::find(&*self.env.files, base, Path::new(&user), uid);
+            let Some(parent) = found.unwrap_or_else(|error| {
+                self.refused.push(error);
+                None
+            }) else {
                 continue;
-            }
-        };
-        let names = parent.files().list(parent.path());
-        for name in names.or_cannot("list", parent.path())? {
-            let job_id = name.to_str().and_then(|name| name.strip_prefix("scr."));
-            let is_meant = |id: &&str| !id.is_empty() && wanted.is_none_or(|wanted| wanted == *id);
-            let Some(job_id) = job_id.filter(is_meant).map(str::to_owned) else { continue };
-            match parent.find_below(&name, env.uid) {
-                Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
-                Ok(None) => (),
-                Err(error) => warn(format_args!("not checked: {}", scr_base::describe(&error))),
+            };
+            let names = parent.files().list(parent.path());
+            for name in names.or_cannot("list", parent.path())? {
+                let job_id = name.to_str().and_then(|name| name.strip_prefix("scr."));
+                let is_meant = |id: &&str| !id.is_empty() && self.job_id.is_none_or(|wanted| wanted == *id);
+                let Some(job_id) = job_id.filter(is_meant).map(str::to_owned) else { continue };
+                match parent.find_below(&name, uid) {
+                    Ok(Some(dir)) => folders.push(JobFolder { job_id, parent: parent.clone(), dir }),
+                    Ok(None) => (),
+                    Err(error) => warn(format_args!("not checked: {}", describe(&error))),
+                }
             }
         }
+        Ok(folders)
     }
-    Ok(folders)
 }
 
 /// The users that have folders of allocations in these bases: the name of the folder, and who owns it.

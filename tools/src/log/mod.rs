@@ -9,14 +9,12 @@ pub(crate) mod add;
 pub(crate) mod interval;
 pub(crate) mod sources;
 
-use crate::output;
 use crate::prelude::*;
 use clap::Subcommand;
 use scr_config::param::nearest;
 use scr_core::log::{Event, Transfer, ALLOCATION_END};
 use scr_plugin_api::{LogEntry, LogKind, LogQuery};
 pub(crate) use sources::last_failure;
-use sources::LogEntries;
 
 /// Which entries, and from where.
 #[derive(Args)]
@@ -74,10 +72,6 @@ pub(crate) fn run(args: &LogArgs) -> Result<Answer> {
     let query = query(args, &prefix)?;
     let read = if args.db { sources::database(&env, &query)? } else { sources::text(&env, &prefix, &query)? };
     warn_about_names(&args.event);
-    show(&read, args.json)
-}
-
-fn show(read: &LogEntries, json: bool) -> Result<Answer> {
     read.notes.iter().for_each(warn);
     if let (true, Some(compared)) = (read.entries.is_empty(), read.compared) {
         warn(match compared {
@@ -86,7 +80,7 @@ fn show(read: &LogEntries, json: bool) -> Result<Answer> {
         });
     }
     let rows: Vec<_> = read.entries.iter().map(entry_json).collect();
-    output::show(json, json!({ "entries": rows }), table(&read.entries), !read.entries.is_empty())
+    show(args.json, json!({ "entries": rows }), table(&read.entries), !read.entries.is_empty())
 }
 
 /// Warns about events that no job logs.

@@ -4,7 +4,7 @@
 use super::number;
 use super::site::{Failure, Kind, Scheme, Site};
 use crate::prelude::*;
-use scr_plan::{best_plan, simulate, Gaps, Level, Machine, Outcome, Plan, Recovery};
+use scr_plan::{best_plan, simulate, CacheCosts, Costs, Gaps, Level, Machine, Outcome, Plan, Recovery};
 
 /// Everything that `scr plan` says of a machine.
 pub(super) struct Report {
@@ -356,27 +356,20 @@ fn room(site: &Site, schemes: &[&Scheme], wants_async: bool) -> Result<u64, Stri
 /// The levels of checkpoints with these schemes. `None`: nothing ever fails.
 fn machine(site: &Site, kinds: &[Kind], is_async: bool, factors: Factors) -> Option<Machine> {
     let mut survived = vec![0.0; site.failures.len()];
-    let mut levels = Vec::new();
+    let mut cache = Vec::new();
     for kind in kinds {
         let scheme = site.schemes.iter().find(|scheme| scheme.kind == *kind)?;
-        let mut rate = 0.0;
+        let mut survives = 0.0;
         for (failure, survived) in site.failures.iter().zip(&mut survived) {
             let share = kind.survives(failure.loses, site.nodes).max(*survived);
-            rate += failure.rate * (share - *survived);
+            survives += failure.rate * (share - *survived);
             *survived = share;
         }
-        let (write, recover) = (scheme.cost * factors.cache, scheme.recover * factors.cache);
-        levels.push(Level { write, recover, hidden: 0.0, rate: rate * factors.failures });
+        let (checkpoint, restart) = (scheme.cost * factors.cache, scheme.recover * factors.cache);
+        cache.push(CacheCosts { checkpoint, restart, survives });
     }
-    let rest: f64 =
-        site.failures.iter().zip(&survived).map(|(failure, survived)| failure.rate * (1.0 - survived)).sum();
-    let flush = site.flush.cost * factors.flush;
-    let hidden = if is_async { flush * site.flush.hidden } else { 0.0 };
-    levels.push(Level {
-        write: levels.last().map_or(0.0, |level: &Level| level.write) + flush - hidden,
-        recover: site.flush.recover * factors.flush,
-        hidden,
-        rate: rest * factors.failures,
-    });
-    Machine::new(levels, Recovery::OfFailure).ok()
+    let fatal = site.failures.iter().zip(&survived).map(|(one, survived)| one.rate * (1.0 - survived)).sum();
+    let (flush, fetch) = (site.flush.cost * factors.flush, site.flush.recover * factors.flush);
+    let hidden = if is_async { site.flush.hidden } else { 0.0 };
+    Costs { cache, flush, hidden, fetch, fatal }.machine(|rate: f64| rate * factors.failures).ok()
 }
