@@ -305,7 +305,7 @@ impl<'a> Builder<'a> {
             numbers.insert(index, &line.origin);
             list.extend(self.one(index, line));
         }
-        self.check_numbers(numbers.into_keys().collect());
+        self.check_numbers(&numbers.into_keys().collect::<Vec<_>>());
         list
     }
 
@@ -380,8 +380,8 @@ impl<'a> Builder<'a> {
     }
 
     /// The numbers have to be 0, 1, 2 and so on; in which order the lines stand does not matter.
-    fn check_numbers(&mut self, numbers: Vec<u32>) {
-        if (0..).zip(&numbers).all(|(expected, found)| expected == *found) {
+    fn check_numbers(&mut self, numbers: &[u32]) {
+        if (0..).zip(numbers).all(|(expected, found)| expected == *found) {
             return;
         }
         let found: Vec<_> = numbers.iter().map(ToString::to_string).collect();

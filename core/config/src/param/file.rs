@@ -181,8 +181,8 @@ pub(crate) fn parse(
         let mut found = Vec::new();
         let checked = setting(line, &origin, &mut found).and_then(|setting| {
             // A value that cannot be read takes the place of none that can.
-            let second = setting.iter().filter(|setting| settings.get(&setting.name, "").is_some());
-            second.map(readable).collect::<Result<(), _>>().map(|()| setting)
+            let mut second = setting.iter().filter(|setting| settings.get(&setting.name, "").is_some());
+            second.try_for_each(readable).map(|()| setting)
         });
         match checked {
             Ok(setting) => {
