@@ -121,7 +121,7 @@ impl Cache {
     pub(crate) fn open(job: &mut Job) -> Result<Self, Error> {
         let sharing = Sharing::new(&*job.comm, &job.nodes)?;
         let (base, seen, control) = control::open(job, &sharing)?;
-        let stores = store::open_all(job, &sharing, (base, seen))?;
+        let stores = store::open_all(job, &sharing, &(base, seen))?;
         let dirs = stores.iter().map(|store| &store.root).chain([&control]);
         let unheld = Arc::clone(&job.env.files);
         job.env.files = dirs.fold(Arc::clone(&unheld), |files, dir| dir.held_in(&*files));

@@ -64,7 +64,7 @@ impl StoreInUse {
 pub(super) fn open_all(
     job: &Job,
     sharing: &Sharing<'_>,
-    control: (OwnedDir, Seen),
+    control: &(OwnedDir, Seen),
 ) -> Result<Vec<StoreInUse>, Error> {
     let stores = job.descriptors.enabled();
     let known = |store: &Store| (store.name == job.descriptors.control.name).then(|| control.clone());
