@@ -26,6 +26,7 @@ mod parts;
 mod prefix;
 mod process_death;
 mod redundancy;
+mod releases;
 mod run;
 mod scavenge;
 mod status;
