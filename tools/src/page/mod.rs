@@ -144,15 +144,15 @@ impl Chart<'_> {
         for part in 0..=4 {
             let value = highest - span * f64::from(part) / 4.0;
             let (y, text) = (y(value), (self.value)(value));
-            paths.push(path("g", format!("M{LEFT} {y:.1}H{}", WIDTH - RIGHT)));
+            paths.push(path("g", &format!("M{LEFT} {y:.1}H{}", WIDTH - RIGHT)));
             texts.push(json!({ "x": LEFT - 8.0, "y": y + 4.0, "anchor": "end", "text": text }));
         }
         let places = self.points.iter().map(|point| (x(point.0), y(point.1)));
         if self.is_line {
             let places: Vec<_> = places.map(|(x, y)| format!("{x:.1} {y:.1}")).collect();
-            paths.push(path("c", format!("M{}", places.join("L"))));
+            paths.push(path("c", &format!("M{}", places.join("L"))));
         } else {
-            paths.extend(places.map(|(x, y)| path("c", format!("M{x:.1} {GROUND}V{y:.1}"))));
+            paths.extend(places.map(|(x, y)| path("c", &format!("M{x:.1} {GROUND}V{y:.1}"))));
         }
         let (mut spots, mut taken) = (Vec::new(), Vec::new());
         for (place, value, text) in self.marked {
@@ -227,7 +227,7 @@ pub(crate) fn timeline(
         let (x, until) = (x(from), x(until));
         json!({ "colour": colour, "x": x, "y": TOP, "width": (until - x).max(0.3), "height": BAR })
     };
-    let moment = |x: f64| path("f", format!("M{x:.1} {}V{}", TOP - 14.0, TOP + BAR + 6.0));
+    let moment = |x: f64| path("f", &format!("M{x:.1} {}V{}", TOP - 14.0, TOP + BAR + 6.0));
     let height = TOP + BAR + BOTTOM;
     json!({
         "id": id,
@@ -240,7 +240,7 @@ pub(crate) fn timeline(
     })
 }
 
-fn path(class: &str, line: String) -> Value {
+fn path(class: &str, line: &str) -> Value {
     json!({ "class": class, "line": line })
 }
 
