@@ -90,3 +90,41 @@ fn machine(figures: &Figures) -> Option<Machine> {
     };
     Costs { cache, flush, hidden, fetch: restart, fatal: seen(fatal)? }.machine(Belief::rate).ok()
 }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use scr_core::log::jobs;
+    use scr_plugin_api::LogEntry;
+
+    #[test]
+    fn too_short_an_interval_loses_more_than_the_best_one() {
+        let mut entries = Vec::new();
+        let mut now = 0;
+        let mut add = |later: u64, name: &str, seconds: f64| {
+            now += later * 1_000_000;
+            let (name, job_id) = (name.to_owned(), "7".to_owned());
+            entries.push(LogEntry {
+                name,
+                job_id,
+                micros: now,
+                seconds: Some(seconds),
+                run: Some(1),
+                ..LogEntry::default()
+            });
+        };
+        add(0, "START", 0.0);
+        for _ in 0..100 {
+            add(0, "COMPUTE_START", 0.0);
+            add(60, "COMPUTE_END", 60.0);
+            add(6, "CHECKPOINT_END", 6.0);
+        }
+        let (figures, _) = jobs(entries).remove(0);
+        let choice = Choice::of(&figures).unwrap();
+        assert!((choice.present.0 - 60.0).abs() < 1e-6 && choice.present.1 > 0.09, "{:?}", choice.present);
+        assert!(choice.best.0 > 120.0 && choice.best.1 < choice.present.1, "{:?}", choice.best);
+        assert!(choice.in_words().contains("computing, at most 9."), "{}", choice.in_words());
+        let least = choice.curve.iter().map(|point| point.1).fold(1.0, f64::min);
+        assert!(least >= choice.best.1 - 1e-6);
+        assert!(Choice::of(&Figures::default()).is_none());
+    }
+}
