@@ -72,27 +72,34 @@ impl LogQuery {
 
 /// One thing that happened in a job. Numbers and texts that do not apply to it are `None` or empty.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(default)]
 pub struct LogEntry {
     /// Whether bytes were moved or something happened.
     pub kind: LogKind,
     /// The name of an event such as `CHECKPOINT_START`, or of a transfer such as `FLUSH_SYNC`.
+    #[serde(default)]
     pub name: String,
     /// When: microseconds since the epoch.
     pub micros: u64,
     /// The same as local time, as in `2026-11-21T03:28:24`.
+    #[serde(default)]
     pub local_time: String,
     /// Host that wrote the entry.
+    #[serde(default)]
     pub host: String,
     /// Name of the user.
+    #[serde(default)]
     pub user: String,
     /// Id of the allocation.
+    #[serde(default)]
     pub job_id: String,
     /// Name of the job.
+    #[serde(default)]
     pub job_name: String,
     /// Name of the cluster.
+    #[serde(default)]
     pub cluster: String,
     /// The prefix directory.
+    #[serde(default)]
     pub prefix: String,
     /// Further information.
     pub note: Option<String>,
@@ -169,9 +176,10 @@ mod tests {
 
     #[test]
     fn an_entry_of_a_newer_or_an_older_side_is_read_as_far_as_it_is_known() {
-        let of_newer = r#"{"kind": "Alarm", "name": "HALT", "colour": "red"}"#;
+        let of_newer = r#"{"kind": "Alarm", "name": "HALT", "micros": 0, "colour": "red"}"#;
         let known = LogEntry { name: "HALT".to_owned(), ..LogEntry::default() };
         assert_eq!(serde_json::from_str::<LogEntry>(of_newer).unwrap(), known);
+        assert!(serde_json::from_str::<LogEntry>("{}").is_err(), "it does not say what it is, nor when");
     }
 
     #[test]
