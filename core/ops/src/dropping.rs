@@ -79,7 +79,7 @@ pub(super) fn drop_named<E: From<PrefixError>>(
         match step {
             Leave::Record if seqs.is_empty() && listed.is_empty() => (),
             Leave::Record => {
-                ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which), alone: None })?;
+                ledger.transact(&Request::Withdraw { seqs: &seqs, which: Some(which) })?;
             }
             Leave::Index => {
                 let ids: Vec<u64> = listed.iter().map(|entry| entry.id).collect();

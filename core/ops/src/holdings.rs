@@ -99,7 +99,7 @@ pub fn holdings(
     }
     index.into_iter().for_each(|index| all.compare(files, prefix, index, None));
     let held = |entry: FlushEntry| {
-        let why = withdrawn.why(entry.seq(), entry.is_only_checkpoint());
+        let why = withdrawn.of(&entry);
         // One that is in the prefix directory has been listed again since.
         let copy = match why.filter(|_| !entry.is_at(Location::Prefix)) {
             Some(Withdrawal::Removed) => return None,

@@ -96,10 +96,7 @@ impl Inventory {
         let prefix_id = PrefixId::read(files, prefix)?;
         let withdrawn = LedgerDir::new(files, prefix).numbers()?.withdrawn();
         // No run restarts from what a user has dropped, and the next one removes it.
-        let withdrawn = |map: &Filemap| {
-            let dataset = map.record.as_ref().map(|record| &record.dataset);
-            dataset.and_then(|dataset| withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()))
-        };
+        let withdrawn = |map: &Filemap| map.record.as_ref().and_then(|record| withdrawn.of(&record.dataset));
         let mut inventory = Self { unread, ..Self::default() };
         for cache in caches {
             let places = node_dir::places(files, cache.path()).unwrap_or_else(|error| {

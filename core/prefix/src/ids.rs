@@ -9,6 +9,7 @@
 //! ATTEMPTS/<id of a checkpoint>/<its name>/<restarts from it since the last checkpoint was written>
 //! WITHDRAWN/<number of a run>/ID/<id of a dataset that was dropped or deleted> ...
 //! WITHDRAWN/<number of a run>/REFUSED/<id of a dataset that the application has refused> ...
+//! WITHDRAWN/NAME/<name that was dropped or deleted>/{RUN, ID}/<place of the newest dataset that had it; no older one counts>
 //! WITHDRAWN/BETWEEN/<n>/{RUN, ID}/<place of a checkpoint that somebody has gone back to>
 //! WITHDRAWN/BETWEEN/<n>/{NEXT_RUN, NEXT_ID}/<place of the first dataset written since; no checkpoint in between counts>
 //! WITHDRAWN/UP_TO/RUN/<number of a run>
@@ -26,7 +27,7 @@
 
 use super::fields::packed;
 use super::shared::{self, Shared};
-use super::{Between, FlushFile, Index, Prefix, PrefixError, Seq};
+use super::{Between, DatasetDescriptor, FlushFile, Index, Prefix, PrefixError, Seq};
 use scr_base::fs::{unique_number, At, Durability, File, Files, How, IsMeant, Kind};
 use scr_plugin_api::KvTree;
 use serde::{Deserialize, Serialize};
@@ -97,11 +98,6 @@ pub struct RunId {
 }
 
 impl RunId {
-    /// Its number, if no other run has it.
-    pub fn number_alone(&self) -> Option<u64> {
-        self.is_counted.then_some(self.number)
-    }
-
     /// Fails if this process does not see the prefix directory of the run: its file system may not be mounted on this node, and
     /// what is written there would be lost.
     ///
@@ -283,6 +279,13 @@ impl Ids {
         self.limit_withdrawn();
     }
 
+    /// Nor from an older dataset of this name, which nodes may have that nobody has seen since.
+    pub(crate) fn withdraw_name(&mut self, name: &[u8], newest: Seq) {
+        let of_name = self.tree.child(WITHDRAWN).child(NAME).child(name);
+        let newest = Withdrawn::place(of_name).max(Some(newest)).unwrap_or_default();
+        Withdrawn::put_place(of_name, newest);
+    }
+
     /// Nor from a checkpoint between these places.
     pub(crate) fn go_back(&mut self, over: Between) {
         let tree = self.tree.child(WITHDRAWN);
@@ -350,8 +353,13 @@ impl Withdrawal {
 pub struct Withdrawn(#[serde(with = "packed")] pub KvTree);
 
 impl Withdrawn {
-    /// Whether the dataset at this place is one, and why. Output is not given up where somebody goes back.
-    pub fn why(&self, seq: Seq, is_only_checkpoint: bool) -> Option<Withdrawal> {
+    /// Whether a dataset is one, and why.
+    pub fn of(&self, dataset: &DatasetDescriptor) -> Option<Withdrawal> {
+        self.why(dataset.seq(), &dataset.name, dataset.is_only_checkpoint())
+    }
+
+    /// The same for the one of this name at this place. Output is not given up where somebody goes back.
+    pub fn why(&self, seq: Seq, name: &[u8], is_only_checkpoint: bool) -> Option<Withdrawal> {
         let Self(tree) = self;
         let of_run = tree.get(seq.run.to_string());
         let has = |why: &Withdrawal| of_run.is_some_and(|run| run.find(why.key(), seq.id).is_some());
@@ -360,8 +368,10 @@ impl Withdrawn {
             // C SCR has written it, and it was withdrawn as one of the run that had found it.
             named = Self::named(tree).into_iter().find(|(known, _)| known.id == seq.id).map(|(_, why)| why);
         }
+        let newest = tree.get(NAME).and_then(|names| names.get(name)).and_then(Self::place);
+        let is_older = newest.is_some_and(|newest| seq < newest);
         let is_between = || is_only_checkpoint && Self::between(tree).iter().any(|between| between.has(seq));
-        let named = named.or_else(|| is_between().then_some(Withdrawal::Removed));
+        let named = named.or_else(|| (is_older || is_between()).then_some(Withdrawal::Removed));
         named.or_else(|| Self::up_to(tree).filter(|&last| seq <= last).map(|_| Withdrawal::Refused))
     }
 
@@ -396,8 +406,16 @@ impl Withdrawn {
     }
 
     fn up_to(tree: &KvTree) -> Option<Seq> {
-        let last = tree.get(UP_TO)?;
-        Some(Seq { run: last.require("RUN").ok()?, id: last.require("ID").ok()? })
+        Self::place(tree.get(UP_TO)?)
+    }
+
+    fn place(tree: &KvTree) -> Option<Seq> {
+        Some(Seq { run: tree.require("RUN").ok()?, id: tree.require("ID").ok()? })
+    }
+
+    fn put_place(tree: &mut KvTree, Seq { run, id }: Seq) {
+        tree.set("RUN", run);
+        tree.set("ID", id);
     }
 
     /// Those that are known by their place.
@@ -427,9 +445,12 @@ impl Withdrawn {
         let last_between = between.last().map(last_of);
         let last = named.last().map(|(seq, _)| *seq).max(last_between).max(Self::up_to(tree));
         let last = last.unwrap_or_default();
+        let names = tree.remove(NAME).unwrap_or_default();
         *tree = KvTree::new();
-        tree.child(UP_TO).set("RUN", last.run);
-        tree.child(UP_TO).set("ID", last.id);
+        Self::put_place(tree.child(UP_TO), last);
+        // A name stays with the place of its newest dataset.
+        let newer = names.iter().filter(|(_, newest)| Self::place(newest) > Some(last));
+        newer.for_each(|(name, newest)| tree.child(NAME).put(name, newest.clone()));
         newer_named.into_iter().for_each(|(seq, why)| why.record(tree, seq));
         Self::put_between(tree, &newer_between);
     }
@@ -449,6 +470,7 @@ const NEXT: &str = "NEXT";
 const PURGED: &str = "PURGED";
 const ATTEMPTS: &str = "ATTEMPTS";
 const WITHDRAWN: &str = "WITHDRAWN";
+const NAME: &str = "NAME";
 const UP_TO: &str = "UP_TO";
 const BETWEEN: &str = "BETWEEN";
 /// As many withdrawn datasets are known by their place.

@@ -430,7 +430,8 @@ impl Index {
             Event::Current(name) => _ = self.set_current(name),
             Event::NoCurrent => _ = self.tree.remove("CURRENT"),
             Event::RunBegan { .. } | Event::NextId { .. } | Event::Revoked(_) => (),
-            Event::Withdrawn { .. } | Event::WentBack(_) | Event::Purged(_) | Event::Attempted(_) => (),
+            Event::Withdrawn { .. } | Event::NameWithdrawn { .. } => (),
+            Event::WentBack(_) | Event::Purged(_) | Event::Attempted(_) => (),
         }
     }
 

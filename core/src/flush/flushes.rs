@@ -651,7 +651,7 @@ fn report_begin(site: &FlushSite<'_>, id: u64) -> Duration {
 /// left.
 fn was_dropped(job: &Job, cached: &CachedDataset) -> Result<bool, PrefixError> {
     let withdrawn = job.run.withdrawn_in(job.files(), &job.prefix)?;
-    let why = withdrawn.why(cached.seq(), cached.record.dataset.is_only_checkpoint());
+    let why = withdrawn.of(&cached.record.dataset);
     Ok(why == Some(Withdrawal::Removed))
 }
 

@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
             let left = format!("dataset {id} was deleted; remove what is left of it, {}", folder.display());
             return Ok(withdrawn.has_removed(id).then_some(left));
         };
-        let Some(why) = withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()) else { return Ok(None) };
+        let Some(why) = withdrawn.of(&dataset) else { return Ok(None) };
         let what = match why {
             Withdrawal::Removed => "was dropped, deleted or gone back over",
             Withdrawal::Refused => "is one that the application could not restart from",
@@ -202,7 +202,7 @@ impl<'a> Builder<'a> {
     }
 
     fn withdrawal(&self, dataset: &DatasetDescriptor) -> Result<Option<Withdrawal>, PrefixError> {
-        Ok(self.ledger().numbers()?.withdrawn().why(dataset.seq(), dataset.is_only_checkpoint()))
+        Ok(self.ledger().numbers()?.withdrawn().of(dataset))
     }
 
     /// What a build goes by that begins now: who builds a withdrawn dataset all the same has asked for it.
@@ -307,8 +307,8 @@ impl<'a> Builder<'a> {
         has_copies: bool,
     ) -> Result<Option<String>, BuildError> {
         let is_only_checkpoint = entry.dataset.as_ref().is_some_and(DatasetDescriptor::is_only_checkpoint);
-        let withdrawn = self.ledger().numbers()?.withdrawn().why(entry.seq(), is_only_checkpoint);
-        let (why, cure) = match withdrawn {
+        let withdrawn = self.ledger().numbers()?.withdrawn();
+        let (why, cure) = match withdrawn.why(entry.seq(), &entry.name, is_only_checkpoint) {
             Some(Withdrawal::Refused) => {
                 ("as the application could not restart from it".to_owned(), TO_TRY_AGAIN)
             }

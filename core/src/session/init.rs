@@ -212,7 +212,8 @@ impl Session {
         in_prefix.is_any_left = found.is_any_left;
         found.whole.into_iter().rev().for_each(|restored| self.insert(restored));
         self.withdraw(&in_prefix)?;
-        let is_wanted = |(seq, _): &(Seq, String)| in_prefix.withdrawn(*seq, true).is_none();
+        let is_wanted =
+            |(seq, name): &(Seq, String)| in_prefix.withdrawn_at(*seq, name.as_bytes(), true).is_none();
         let not_tried = std::mem::take(&mut found.not_tried).into_iter().filter(is_wanted);
         not_tried.for_each(|(_, name)| self.restart.add_unread(name));
         let newest = newest_cached(&self.job, &self.cache, |_| true).map(CachedDataset::seq);
@@ -230,7 +231,7 @@ impl Session {
         self.cache.keep_stale(&self.job, found.stale, found.left)?;
         let is_other_job = self.running.is_second();
         let is_gone = &|entry: &FlushEntry| {
-            let withdrawn = in_prefix.withdrawn(entry.seq(), entry.is_only_checkpoint());
+            let withdrawn = in_prefix.withdrawn(entry);
             let is_unwanted = |why| why == Withdrawal::Removed || entry.is_only_checkpoint();
             withdrawn.is_some_and(is_unwanted) || in_prefix.is_replaced(entry.seq())
         };
@@ -268,7 +269,7 @@ impl Session {
     fn withdraw(&mut self, in_prefix: &PrefixState) -> Result<(), Error> {
         let mut removed = Vec::new();
         for cached in self.cache.datasets_mut() {
-            match in_prefix.withdrawn(cached.seq(), cached.record.dataset.is_only_checkpoint()) {
+            match in_prefix.withdrawn(&cached.record.dataset) {
                 Some(Withdrawal::Removed) => removed.push(cached.id()),
                 Some(Withdrawal::Refused) if cached.record.dataset.checkpoint => {
                     cached.set_standing(Standing::Refused);

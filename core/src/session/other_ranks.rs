@@ -53,7 +53,7 @@ impl Session {
         let mut is_any_new = false;
         for other in &mut found.of_other_ranks {
             let (seq, dataset) = (other.record.seq(), &other.record.dataset);
-            let is_withdrawn = in_prefix.withdrawn(seq, dataset.is_only_checkpoint()).is_some();
+            let is_withdrawn = in_prefix.withdrawn(dataset).is_some();
             let counts = dataset.checkpoint && !other.refused && !is_withdrawn;
             other.has_copy = counts && in_prefix.has(seq, &dataset.name);
             let this = Holding { is_of_others: true, ..Holding::checkpoint(seq) };
@@ -282,7 +282,7 @@ pub(super) fn mend_copy(
         }
         let now = PrefixState::read(from.job)?;
         if now.has_failed(seq, &dataset.name)
-            && now.withdrawn(seq, dataset.is_only_checkpoint()).is_none()
+            && now.withdrawn(dataset).is_none()
             && save(from.job, from.cache, from.schemes, (other, restart))?
         {
             // Once is enough.

@@ -357,6 +357,42 @@ fn a_checkpoint_that_a_run_does_not_see_is_to_be_saved_until_one_completes_a_new
     }
 }
 
+/// Each way to drop reached the newer one only: a run on the first nodes restarted from what they had.
+#[test]
+fn a_dropped_name_does_not_come_back_from_nodes_that_have_an_older_dataset_of_it() {
+    type Drop = fn(&World);
+    let ways: [(&str, Drop); 3] = [
+        ("SCR_Drop", |world| {
+            world.run(|application| application.session().drop_dataset(b"ckpt.3").unwrap());
+        }),
+        ("SCR_Delete by the run that wrote it", |world| {
+            world.run(|application| {
+                application.checkpoint(3, some).unwrap();
+                application.session().delete(b"ckpt.3").unwrap();
+            });
+        }),
+        ("scr index --drop", |world| {
+            assert!(drop_dataset(&RealFiles, &Prefix::new(world.prefix()), b"ckpt.3").unwrap().found);
+        }),
+    ];
+    for by in [HiddenBy::Nodes, HiddenBy::Base, HiddenBy::Store] {
+        for (way, drop) in ways {
+            let mut world = World::new(4, 4).set("SCR_FLUSH", "0").set("SCR_CACHE_SIZE", "3");
+            hide(&mut world, by, false);
+            world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+            hide(&mut world, by, true);
+            world.run(|application| (1..=3).for_each(|step| application.checkpoint(step, some).unwrap()));
+            drop(&world);
+            hide(&mut world, by, false);
+            for current in ["", "ckpt.3"] {
+                world.put("SCR_CURRENT", current);
+                let outcome = world.run(|application| application.restart(some));
+                assert_eq!(outcome.ranks, [Some(2); 4], "{way}: {}", outcome.lines.join("\n"));
+            }
+        }
+    }
+}
+
 #[test]
 fn no_message_claims_that_refused_checkpoints_do_not_exist() {
     let refuse = |require: &str| {

@@ -59,9 +59,7 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             false => Verdict::Refused(Refusal::Ended { id }),
         },
         Request::Drop { which, run } => decision.drop(which, run),
-        Request::Withdraw { seqs, which, alone } => {
-            commit(withdraw(ledger, seqs, which, Withdrawal::Removed, alone))
-        }
+        Request::Withdraw { seqs, which } => commit(withdraw(index, seqs, which)),
         Request::GoBack(over) => commit([Event::WentBack(over)]),
         Request::Purge(ids) => commit(ids.iter().map(|&id| Event::Purged(id))),
         Request::Attempt(of) => commit([Event::Attempted(of.map(|(id, name)| (id, name.to_owned())))]),
@@ -75,7 +73,7 @@ pub(crate) fn decide(ledger: &Ledger, facts: &Facts, request: &Request<'_>) -> V
             true => commit(failed(index, id, now)),
             false => Verdict::Refused(Refusal::Ended { id }),
         },
-        Request::Refuse { seq, is_listed, alone, now } => refuse(ledger, seq, is_listed, alone, now),
+        Request::Refuse { seq, is_listed, now } => refuse(index, seq, is_listed, now),
         Request::MakeCurrent(name) => commit(index.id_of(name).map(|_| Event::Current(name.to_owned()))),
         Request::Confirm => commit(None),
     }
@@ -245,16 +243,14 @@ impl Decision<'_> {
             }
         }
         // One that was begun since they were withdrawn may be in a cache.
-        let withdrawn = meant.iter().filter(|_| by_name);
-        let withdrawn =
-            withdrawn.map(|entry| Event::Withdrawn { seq: entry.seq(), why: Withdrawal::Removed });
+        let withdrawn = by_name.then(|| withdraw(index, &[], Some(which))).unwrap_or_default();
         let ids: Vec<u64> = meant.iter().rev().map(|entry| entry.id).collect();
         let name = match which {
             // It may lead to a dataset that is not listed.
             Dropping::Named(name) => Some(name).filter(|name| index.id_of(name).is_some() || !ids.is_empty()),
             _ => None,
         };
-        commit(withdrawn.chain(left(index, &ids, name)))
+        commit(withdrawn.into_iter().chain(left(index, &ids, name)))
     }
 
     /// The datasets that lose a file to this one, if it is its turn. A run cannot read files in place any more that another one
@@ -333,7 +329,7 @@ impl Decision<'_> {
     /// Why a copy of it in a cache does not count.
     fn withdrawal(&self, dataset: &DatasetDescriptor) -> Option<Withdrawal> {
         let seq = self.ledger.index().seq_of(dataset);
-        self.ledger.withdrawn().why(seq, dataset.is_only_checkpoint())
+        self.ledger.withdrawn().why(seq, &dataset.name, dataset.is_only_checkpoint())
     }
 }
 
@@ -403,25 +399,24 @@ fn fetched(index: &Index, seq: Seq, name: &[u8], make_current: bool, now: &str) 
     commit([Event::Fetched { id: seq.id, at: now.to_owned() }].into_iter().chain(current))
 }
 
-fn withdraw(
-    ledger: &Ledger,
-    seqs: &[Seq],
-    which: Option<Dropping<'_>>,
-    why: Withdrawal,
-    alone: Option<u64>,
-) -> Vec<Event> {
-    let alone = alone.filter(|&run| ledger.ids.last_run() == run);
-    let listed = ledger.index().entries().into_iter();
-    let listed =
-        listed.filter(|entry| which.is_some_and(|which| which.means(entry))).map(|entry| entry.seq());
-    let all = seqs.iter().copied().chain(listed).filter(|seq| Some(seq.run) != alone);
-    all.map(|seq| Event::Withdrawn { seq, why }).collect()
+fn withdraw(index: &Index, seqs: &[Seq], which: Option<Dropping<'_>>) -> Vec<Event> {
+    let listed = index.entries().into_iter();
+    let listed = listed.filter(|entry| which.is_some_and(|which| which.means(entry)));
+    let all: Vec<Seq> = seqs.iter().copied().chain(listed.map(|entry| entry.seq())).collect();
+    let named = match (which, all.iter().max()) {
+        (Some(Dropping::Named(name)), Some(&newest)) => {
+            Some(Event::NameWithdrawn { name: name.to_owned(), newest })
+        }
+        _ => None,
+    };
+    let why = Withdrawal::Removed;
+    named.into_iter().chain(all.iter().map(|&seq| Event::Withdrawn { seq, why })).collect()
 }
 
-fn refuse(ledger: &Ledger, seq: Seq, is_listed: bool, alone: Option<u64>, now: &str) -> Verdict {
-    let failed = if is_listed { failed(ledger.index(), seq.id, now) } else { Vec::new() };
-    let withdrawn = withdraw(ledger, &[seq], None, Withdrawal::Refused, alone);
-    commit(withdrawn.into_iter().chain(failed))
+fn refuse(index: &Index, seq: Seq, is_listed: bool, now: &str) -> Verdict {
+    let failed = if is_listed { failed(index, seq.id, now) } else { Vec::new() };
+    let withdrawn = Event::Withdrawn { seq, why: Withdrawal::Refused };
+    commit([withdrawn].into_iter().chain(failed))
 }
 
 /// It is current no more.

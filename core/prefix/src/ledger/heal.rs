@@ -24,7 +24,7 @@ pub(super) fn rebuild(
     let mut ledger = Ledger { index: Index::new(), ids: ids.clone() };
     let withdrawn = ids.withdrawn();
     for Found { dataset, at } in found(files, prefix, None)? {
-        let why = withdrawn.why(dataset.seq(), dataset.is_only_checkpoint());
+        let why = withdrawn.of(&dataset);
         if why == Some(Withdrawal::Removed) {
             continue;
         }
@@ -86,9 +86,7 @@ pub(super) fn contradiction(
     }
     let Some(last) = index.last_listed() else { return Ok(None) };
     let withdrawn = ids.withdrawn();
-    let is_withdrawn = |dataset: &DatasetDescriptor| {
-        withdrawn.why(dataset.seq(), dataset.is_only_checkpoint()) == Some(Withdrawal::Removed)
-    };
+    let is_withdrawn = |dataset: &_| withdrawn.of(dataset) == Some(Withdrawal::Removed);
     let mut above = found(files, prefix, index.highest_id())?.into_iter().map(|found| found.dataset);
     Ok(above.rfind(|dataset| dataset.seq() > last && !is_withdrawn(dataset)).map(Fault::Older))
 }

@@ -42,9 +42,9 @@ pub enum Request<'a> {
     Hold { id: u64, name: &'a [u8], run: u64 },
     /// The datasets leave the index, and their files stay.
     Drop { which: Dropping<'a>, run: u64 },
-    /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Those of
-    /// the run `alone` are left out while no later run has begun: no other one can have copies of them.
-    Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>>, alone: Option<u64> },
+    /// No run may restart from these datasets, and those of the index that are meant, whatever any cache has of them. Where all of
+    /// a name are meant, nor from an older one of that name, of which nobody may know any more.
+    Withdraw { seqs: &'a [Seq], which: Option<Dropping<'a>> },
     /// Somebody has gone back over all checkpoints between two places.
     GoBack(Between),
     /// The datasets are about to be deleted, and copies of output in cache are not to come back.
@@ -60,7 +60,7 @@ pub enum Request<'a> {
     /// A dataset is damaged. With a name, only if it still has it.
     Fail { id: u64, name: Option<&'a [u8]>, now: &'a str },
     /// The application could not restart from a dataset; the index lists it, or another one under its number or name.
-    Refuse { seq: Seq, is_listed: bool, alone: Option<u64>, now: &'a str },
+    Refuse { seq: Seq, is_listed: bool, now: &'a str },
     /// The dataset of this name is the one to restart from first.
     MakeCurrent(&'a [u8]),
     /// The index may not be durable as it is.
@@ -212,6 +212,8 @@ pub enum Event {
     NoCurrent,
     /// No run may restart from the dataset at this place.
     Withdrawn { seq: Seq, why: Withdrawal },
+    /// Nor from one of this name that is older than the one at this place.
+    NameWithdrawn { name: Vec<u8>, newest: Seq },
     /// Nor from a checkpoint between these.
     WentBack(Between),
     /// Output of this id is not flushed again.

@@ -1,6 +1,7 @@
 //! Which prefix directory this is, which numbers are taken in it, and what is withdrawn.
 
-use super::super::{By, LedgerDir, MakeCurrent, Request};
+use super::super::decide::decide;
+use super::super::{By, Dropping, Facts, Ledger, LedgerDir, MakeCurrent, Request, Verdict};
 use crate::fixtures::{let_look_dead, scratch, scratch_copy, ChangeIndex as _};
 use crate::{
     Between, DatasetDescriptor, Index, Prefix, PrefixId, RunId, Seq, Withdrawal, Withdrawn, MOST_BETWEEN,
@@ -147,38 +148,58 @@ fn a_lost_or_damaged_counter_starts_above_the_index_with_the_id_of_the_index() {
 fn what_is_withdrawn_stays_so_and_takes_a_limited_room() {
     let (_dir, prefix) = scratch();
     begin(&prefix, 1);
-    let record = |seqs: &[Seq], why, alone| {
+    let record = |seqs: &[Seq], why| {
         let ledger = LedgerDir::new(&RealFiles, &prefix);
         if why == Withdrawal::Removed {
-            ledger.transact(&Request::Withdraw { seqs, which: None, alone }).unwrap();
+            ledger.transact(&Request::Withdraw { seqs, which: None }).unwrap();
             return;
         }
         for &seq in seqs {
-            ledger.transact(&Request::Refuse { seq, is_listed: false, alone, now: "" }).unwrap();
+            ledger.transact(&Request::Refuse { seq, is_listed: false, now: "" }).unwrap();
         }
     };
     let withdrawn = || LedgerDir::new(&RealFiles, &prefix).load().unwrap().withdrawn();
-    let why = |seq| withdrawn().why(seq, true);
+    let why = |seq| withdrawn().why(seq, b"", true);
     let (own, earlier) = (Seq { run: 2, id: 1 }, Seq { run: 1, id: 1 });
-    record(&[own, earlier], Withdrawal::Refused, Some(2));
+    record(&[earlier], Withdrawal::Refused);
     assert_eq!((why(own), why(earlier)), (None, Some(Withdrawal::Refused)));
-    record(&[earlier], Withdrawal::Removed, Some(2));
-    assert_eq!(why(earlier), Some(Withdrawal::Removed));
-    begin(&prefix, 0);
-    record(&[own], Withdrawal::Removed, Some(2));
-    assert_eq!(why(own), Some(Withdrawal::Removed), "another run may have a copy");
+    record(&[own, earlier], Withdrawal::Removed);
+    assert_eq!([why(own), why(earlier)], [Some(Withdrawal::Removed); 2]);
     let many: Vec<Seq> = (0..5000).map(|place| Seq { run: 3 + place / 100, id: 2 * place }).collect();
-    many.chunks(500).for_each(|some| record(some, Withdrawal::Removed, None));
+    many.chunks(500).for_each(|some| record(some, Withdrawal::Removed));
     let all = withdrawn();
     assert!(Withdrawn::named(&all.0).len() <= MOST_WITHDRAWN);
-    assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, true).is_some()));
+    assert!(many.iter().chain([&own, &earlier]).all(|seq| all.why(*seq, b"", true).is_some()));
     let newest = Seq { run: 52, id: 9997 };
-    assert_eq!(all.why(newest, true), None, "it was not withdrawn, and few are newer");
+    assert_eq!(all.why(newest, b"", true), None, "it was not withdrawn, and few are newer");
     assert_eq!(
-        all.why(Seq { run: 3, id: 7 }, true),
+        all.why(Seq { run: 3, id: 7 }, b"", true),
         Some(Withdrawal::Refused),
         "it is older than what is forgotten"
     );
+}
+
+/// Of those that lie on nodes that are away nobody may know the place.
+#[test]
+fn older_datasets_of_a_dropped_name_are_withdrawn_with_it() {
+    let seq = |run, id| Seq { run, id };
+    let mut ledger = Ledger::default();
+    let mut drop_named = |name: &[u8], seq| {
+        let request = Request::Withdraw { seqs: &[seq], which: Some(Dropping::Named(name)) };
+        let Verdict::Commit(events) = decide(&ledger, &Facts::default(), &request) else { panic!("refused") };
+        events.iter().for_each(|event| ledger.apply(event));
+        ledger.withdrawn()
+    };
+    drop_named(b"a", seq(4, 9));
+    let known = drop_named(b"a", seq(4, 7));
+    assert_eq!([seq(1, 3), seq(4, 8)].map(|seq| known.why(seq, b"a", false)), [Some(Withdrawal::Removed); 2]);
+    let others = [(seq(4, 10), b"a"), (seq(5, 2), b"a"), (seq(1, 3), b"b")];
+    assert_eq!(others.map(|(seq, name)| known.why(seq, name, false)), [None; 3]);
+    (10..5000).for_each(|id| _ = drop_named(format!("ckpt.{id}").as_bytes(), seq(5, id)));
+    let known = drop_named(b"last", seq(6, 5000));
+    assert_eq!(known.why(seq(5, 4999), b"last", false), Some(Withdrawal::Removed));
+    assert!(known.why(seq(1, 3), b"a", false).is_some(), "it is older than what is forgotten");
+    assert!(known.0.get("NAME").is_some_and(|names| names.keys().count() <= MOST_WITHDRAWN));
 }
 
 #[test]
@@ -191,11 +212,11 @@ fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limite
         LedgerDir::new(&RealFiles, &prefix).transact(&over).unwrap();
     };
     let withdrawn = || LedgerDir::new(&RealFiles, &prefix).load().unwrap().withdrawn();
-    let why = |seq| withdrawn().why(seq, true);
+    let why = |seq| withdrawn().why(seq, b"", true);
     go_back(seq(1, 2), seq(2, 5));
     assert_eq!([seq(1, 2), seq(2, 5)].map(why), [None; 2], "the one gone back to, and the next one");
     assert_eq!([seq(1, 3), seq(2, 4)].map(why), [Some(Withdrawal::Removed); 2]);
-    assert_eq!(withdrawn().why(seq(1, 3), false), None, "output is not given up");
+    assert_eq!(withdrawn().why(seq(1, 3), b"", false), None, "output is not given up");
     go_back(seq(1, 2), seq(4, 9));
     go_back(seq(1, 1), seq(3, 7));
     assert_eq!(Withdrawn::between(&withdrawn().0).len(), 2, "one of them was more than the first");
@@ -205,7 +226,7 @@ fn checkpoints_that_somebody_has_gone_back_over_stay_withdrawn_and_take_a_limite
     assert!((5..1000).all(|run| why(seq(run, 4)).is_some()));
     assert_eq!([seq(999, 3), seq(999, 5)].map(why), [None; 2]);
     LedgerDir::new(&RealFiles, &prefix)
-        .transact(&Request::Refuse { seq: seq(2000, 1), is_listed: false, alone: None, now: "" })
+        .transact(&Request::Refuse { seq: seq(2000, 1), is_listed: false, now: "" })
         .unwrap();
     assert!(why(seq(999, 4)) == Some(Withdrawal::Removed));
 }
@@ -226,7 +247,7 @@ fn a_refused_checkpoint_that_is_flushed_later_is_listed_as_failed() {
             output: true,
             ..DatasetDescriptor::default()
         };
-        let refuse = Request::Refuse { seq: dataset.seq(), is_listed: true, alone: None, now: "then" };
+        let refuse = Request::Refuse { seq: dataset.seq(), is_listed: true, now: "then" };
         ledger.transact(if is_refused { &refuse } else { &Request::Confirm }).unwrap();
         let (dataset, by, closer, make_current) = (&dataset, &By::Application, None, MakeCurrent::IfNewest);
         ledger.transact(&Request::TakeNames { dataset, by, closer }).unwrap();

@@ -580,11 +580,11 @@ impl World {
             Ask::ReleaseDeletion => Request::Release(Whose::Ended(&By::Deletion)),
             Ask::Hold(it) => Request::Hold { id: of(it).id, name: &of(it).name, run: 2 },
             Ask::Withdraw { named_a: by_name, .. } => {
-                Request::Withdraw { seqs: &seqs, which: by_name.then_some(named_a), alone: None }
+                Request::Withdraw { seqs: &seqs, which: by_name.then_some(named_a) }
             }
             Ask::Drop => Request::Drop { which: named_a, run: 0 },
             Ask::DropNewer => Request::Drop { which: newer, run: 2 },
-            Ask::WithdrawNewer => Request::Withdraw { seqs: &[], which: Some(newer), alone: None },
+            Ask::WithdrawNewer => Request::Withdraw { seqs: &[], which: Some(newer) },
             Ask::GoBack => Request::GoBack(Between { after: of(0).seq(), before }),
             Ask::MakeCurrent(it) => Request::MakeCurrent(&of(it).name),
             Ask::CScrBegan(it) => {
@@ -597,7 +597,7 @@ impl World {
                 Request::Fetched { seq: of(dataset).seq(), name: &of(dataset).name, make_current, now }
             }
             Ask::Fail(it) => Request::Fail { id: of(it).id, name: Some(&of(it).name), now },
-            Ask::Refuse(it) => Request::Refuse { seq: of(it).seq(), is_listed: true, alone: None, now },
+            Ask::Refuse(it) => Request::Refuse { seq: of(it).seq(), is_listed: true, now },
         };
         let knows_own = matches!(ask, Ask::TakeInPlace(_));
         let before = &self.ledgers[ledger as usize];
@@ -758,7 +758,7 @@ fn says(ledger: &Ledger, datasets: &[DatasetDescriptor]) -> Says {
         entries.iter().map(|entry| entry.as_ref().is_some_and(is_it)).collect()
     };
     let is_withdrawn = |dataset: &DatasetDescriptor| {
-        withdrawn.why(index.seq_of(dataset), dataset.is_only_checkpoint()).is_some()
+        withdrawn.why(index.seq_of(dataset), &dataset.name, dataset.is_only_checkpoint()).is_some()
     };
     Says {
         counts: each(&|entry| entry.is_valid()),
