@@ -22,8 +22,8 @@ use std::ptr;
 #[must_use]
 #[derive(Debug)]
 pub struct WritesFail {
-    ours: [Option<libc::c_int>; 2],
-    pending: [bool; 2],
+    blocked_before: [bool; 2],
+    pending_before: [bool; 2],
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -32,59 +32,47 @@ const SIGNALS: [libc::c_int; 2] = [libc::SIGXFSZ, libc::SIGPIPE];
 impl WritesFail {
     /// Blocks the signals.
     pub fn begin() -> Self {
-        let ours = SIGNALS.map(|signal| (!block(signal)).then_some(signal));
-        Self { ours, pending: SIGNALS.map(is_pending), _of_this_thread: PhantomData }
+        let both = set_of(SIGNALS.into_iter());
+        // SAFETY: both sets live until the call has ended; only the mask of this thread changes.
+        let block = |before| unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const both, before) };
+        Self { blocked_before: which(block), pending_before: pending(), _of_this_thread: PhantomData }
     }
 }
 
 impl Drop for WritesFail {
     fn drop(&mut self) {
-        for (signal, was_pending) in SIGNALS.into_iter().zip(self.pending) {
-            let set = only(signal);
-            if !was_pending && is_pending(signal) {
-                let at_once = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-                // SAFETY: the set and the time live until the call has ended; nothing is asked about the signal.
-                unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const at_once) };
-            }
-            if self.ours.contains(&Some(signal)) {
-                // SAFETY: the set lives until the call has ended; the former mask is not asked for.
-                unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) };
-            }
+        let sent = SIGNALS.into_iter().zip(pending()).zip(self.pending_before);
+        for ((signal, _), _) in sent.filter(|((_, is_pending), was_pending)| *is_pending && !was_pending) {
+            let (set, at_once) = (set_of([signal].into_iter()), libc::timespec { tv_sec: 0, tv_nsec: 0 });
+            // SAFETY: the set and the time live until the call has ended; nothing is asked about the signal.
+            unsafe { libc::sigtimedwait(&raw const set, ptr::null_mut(), &raw const at_once) };
         }
+        let ours = SIGNALS.into_iter().zip(self.blocked_before).filter(|(_, was_blocked)| !was_blocked);
+        let set = set_of(ours.map(|(signal, _)| signal));
+        // SAFETY: the set lives until the call has ended; the former mask is not asked for.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut()) };
     }
 }
 
-/// Gives whether it was blocked before.
-fn block(signal: libc::c_int) -> bool {
-    let set = only(signal);
-    // SAFETY: both sets live until the call has ended; only the mask of this thread changes.
-    fills_with(signal, |before| unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, before) })
-}
-
-fn is_pending(signal: libc::c_int) -> bool {
+fn pending() -> [bool; 2] {
     // SAFETY: the set lives until the call has ended.
-    fills_with(signal, |pending| unsafe { libc::sigpending(pending) })
+    which(|set| unsafe { libc::sigpending(set) })
 }
 
-/// Whether a signal is in the set that `fill` fills, which gives 0 if it has.
-fn fills_with(signal: libc::c_int, fill: impl FnOnce(*mut libc::sigset_t) -> libc::c_int) -> bool {
-    let mut set = no_signal();
+/// Which of the signals are in the set that `fill` fills, which gives 0 if it has.
+fn which(fill: impl FnOnce(*mut libc::sigset_t) -> libc::c_int) -> [bool; 2] {
+    let mut set = set_of(std::iter::empty());
+    let is_filled = fill(&raw mut set) == 0;
     // SAFETY: the set was initialised when it was made.
-    fill(&raw mut set) == 0 && unsafe { libc::sigismember(&raw const set, signal) } == 1
+    SIGNALS.map(|signal| is_filled && unsafe { libc::sigismember(&raw const set, signal) } == 1)
 }
 
-fn only(signal: libc::c_int) -> libc::sigset_t {
-    let mut set = no_signal();
-    // SAFETY: the set is initialised, and the number is that of a signal.
-    unsafe { libc::sigaddset(&raw mut set, signal) };
-    set
-}
-
-fn no_signal() -> libc::sigset_t {
+fn set_of(signals: impl Iterator<Item = libc::c_int>) -> libc::sigset_t {
     let mut set = MaybeUninit::uninit();
-    // SAFETY: the call initialises the set, and cannot fail.
+    // SAFETY: the first call initialises the set, and cannot fail; the numbers are those of signals.
     unsafe {
         libc::sigemptyset(set.as_mut_ptr());
+        signals.for_each(|signal| _ = libc::sigaddset(set.as_mut_ptr(), signal));
         set.assume_init()
     }
 }
@@ -145,18 +133,17 @@ mod tests {
             drop(Call::begin());
             too_large(&file);
             std::thread::scope(|scope| scope.spawn(|| too_large(&file)).join().unwrap());
-            assert!(is_pending(libc::SIGXFSZ));
+            assert!(pending()[0]);
         }
-        assert!(!is_pending(libc::SIGXFSZ), "the application gets a signal that is not its own");
-        assert!(!fills_with(libc::SIGXFSZ, |mask| unsafe {
-            // SAFETY: the set lives until the call has ended, and no mask is given.
-            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask)
-        }));
+        assert!(!pending()[0], "the application gets a signal that is not its own");
+        // SAFETY: the set lives until the call has ended, and no mask is given.
+        let blocked = which(|mask| unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), mask) });
+        assert_eq!(blocked, [false; 2]);
         {
             let _application = WritesFail::begin();
             too_large(&file);
             drop(Call::begin());
-            assert!(is_pending(libc::SIGXFSZ), "this one is its own");
+            assert!(pending()[0], "this one is its own");
         }
         std::fs::remove_file(path).unwrap();
     }
@@ -177,8 +164,8 @@ mod tests {
             let (reader, mut writer) = std::io::pipe().unwrap();
             drop(reader);
             assert_eq!(writer.write_all(b"a line").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
-            assert!(is_pending(libc::SIGPIPE));
+            assert!(pending()[1]);
         }
-        assert!(!is_pending(libc::SIGPIPE), "the application gets a signal that is not its own");
+        assert!(!pending()[1], "the application gets a signal that is not its own");
     }
 }

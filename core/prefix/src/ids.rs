@@ -154,7 +154,8 @@ impl RunId {
         prefix: &Prefix,
     ) -> Result<Arc<dyn Files>, PrefixError> {
         let (run, below, there) = (self.clone(), Arc::clone(files), Prefix::new(prefix.dir()));
-        let is_meant: IsMeant = Arc::new(move |held| match below.status(&there.scr_dir()) {
+        let scr_dir = there.scr_dir();
+        let is_meant: IsMeant = Arc::new(move |held| match below.status(&scr_dir) {
             Ok(found) if held == Some(found.identity) => Ok(None),
             Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
             Err(_) => Err(io::Error::other(there.elsewhere())),

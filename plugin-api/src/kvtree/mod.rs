@@ -24,6 +24,7 @@ pub use file::FileFormError;
 pub use packed::{UnpackError, MAX_DEPTH, MEMORY_FACTOR};
 
 use children::Children;
+use std::borrow::Cow;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -144,9 +145,10 @@ impl KvTree {
     /// [`FieldError::Malformed`] where there is a value that is no `T`.
     pub fn parse<T: FromStr>(&self, key: impl AsRef<[u8]>) -> Result<Option<T>, FieldError> {
         let Some(value) = self.value(key.as_ref()) else { return Ok(None) };
-        let text = String::from_utf8_lossy(value);
-        let key = String::from_utf8_lossy(key.as_ref());
-        text.parse().map(Some).map_err(|_| FieldError::malformed(key, text, std::any::type_name::<T>()))
+        let text = std::str::from_utf8(value).map_or_else(|_| String::from_utf8_lossy(value), Cow::Borrowed);
+        text.parse().map(Some).map_err(|_| {
+            FieldError::malformed(String::from_utf8_lossy(key.as_ref()), text, std::any::type_name::<T>())
+        })
     }
 
     /// The value of `key` read as a `T`.

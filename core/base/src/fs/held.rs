@@ -18,6 +18,7 @@ use scr_plugin_api::{held, uninterrupted, Handle};
 use std::ffi::OsStr;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 use std::ptr;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -29,7 +30,7 @@ pub(super) trait Holding: Send + Sync {
 
     /// The place of a path: below the innermost of them that it lies in.
     fn place<'a>(&'a self, path: &'a Path) -> io::Result<Place<'a>> {
-        let inside = self.held().iter().filter_map(|held| Some((held, path.strip_prefix(&held.path).ok()?)));
+        let inside = self.held().iter().filter_map(|held| Some((held, held.rest_of(path)?)));
         let Some((held, rest)) = inside.min_by_key(|(_, rest)| rest.as_os_str().len()) else {
             return Ok(Place { held: None, path });
         };
@@ -68,8 +69,8 @@ struct Opened {
     identity: Option<(u64, u64)>,
 }
 
-/// The name of the folders in which everything is ours.
-const HIDDEN: &str = ".scr";
+/// The folders in which everything is ours are called that.
+const HIDDEN: &[u8] = b"/.scr";
 
 /// This many folders stay open: those of the newest dataset and of the one before.
 const MOST_FOLDERS: usize = 8;
@@ -88,6 +89,17 @@ impl Opened {
 }
 
 impl HeldDir {
+    /// The rest of a path that begins with that of the directory. Most begin with the very bytes of it, and have no dot there.
+    fn rest_of<'p>(&self, path: &'p Path) -> Option<&'p Path> {
+        match path.as_os_str().as_bytes().strip_prefix(self.path.as_os_str().as_bytes()) {
+            Some([]) => Some(Path::new("")),
+            Some([b'/', rest @ ..]) if !matches!(rest, [b'/', ..] | [b'.'] | [b'.', b'/', ..]) => {
+                Some(Path::new(OsStr::from_bytes(rest)))
+            }
+            _ => path.strip_prefix(&self.path).ok(),
+        }
+    }
+
     fn dir(&self) -> io::Result<Arc<dyn File>> {
         let Opened { dir, identity } = self.dir.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(is_meant) = &self.is_meant else { return Ok(dir) };
@@ -106,7 +118,7 @@ impl HeldDir {
     /// A folder that has stayed open.
     fn known(&self, path: &Path) -> Option<Arc<Handle<OwnedFd>>> {
         let mut folders = held(&self.folders);
-        let at = folders.iter().position(|(known, _)| known == path)?;
+        let at = folders.iter().position(|(known, _)| known.as_os_str() == path.as_os_str())?;
         folders[at..].rotate_left(1);
         folders.last().map(|(_, folder)| Arc::clone(folder))
     }
@@ -115,7 +127,7 @@ impl HeldDir {
         let opened = open_with_room(|| open_below(dir.descriptor()?, path))?;
         let opened = Arc::new(Handle::new(opened)?);
         let mut folders = held(&self.folders);
-        folders.retain(|(known, _)| known != path);
+        folders.retain(|(known, _)| known.as_os_str() != path.as_os_str());
         if folders.len() == MOST_FOLDERS {
             folders.remove(0);
         }
@@ -142,7 +154,7 @@ impl Place<'_> {
     }
 
     fn is_held_itself(&self) -> bool {
-        self.held.is_some() && self.path == Path::new(".")
+        self.held.is_some() && self.path.as_os_str() == "."
     }
 
     /// Does `work` with the folder of the path and the name in it; without a held directory, the path is the name. A folder in
@@ -160,9 +172,15 @@ impl Place<'_> {
 
     /// The folder above the last hidden one of a path that lies in no held directory, and the rest of the path.
     fn hidden(&self) -> Option<(&Path, &Path)> {
-        let hidden = self.path.ancestors().find(|above| above.file_name() == Some(OsStr::new(HIDDEN)))?;
-        let above = hidden.parent().filter(|above| self.held.is_none() && above.is_absolute())?;
-        Some((above, self.path.strip_prefix(above).ok()?))
+        let path = self.path.as_os_str().as_bytes();
+        let begins_at = |at: &usize| match path[*at..].strip_prefix(HIDDEN) {
+            Some(rest) => rest.first().is_none_or(|&next| next == b'/'),
+            None => false,
+        };
+        let is_looked_for = self.held.is_none() && path.starts_with(b"/");
+        let at = (0..path.len()).rev().filter(|_| is_looked_for).find(begins_at)?;
+        let part = |bytes| Path::new(OsStr::from_bytes(bytes));
+        Some((part(&path[..at.max(1)]), part(&path[at + 1..])))
     }
 
     /// The same in the open directory, which has been looked at.
