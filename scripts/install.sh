@@ -29,6 +29,7 @@ done
 put 644 ffi/pkgconfig/scr.pc lib/pkgconfig
 put 644 ffi/pkgconfig/scrf.pc lib/pkgconfig
 for file in scr-config.cmake scr-config-version.cmake; do put 644 "ffi/cmake/$file" lib/cmake/scr; done
+sed -i "s/@MPI@/$mpi/" "$prefix/lib/cmake/scr/scr-config.cmake"
 for example in heat2d.c heat2d.cpp heat2d.f heat2d.f90 heat2d.py heat_recover.c test_api.c test_ckpt.cpp test_ckpt.F test_ckpt.F90 \
     Makefile README.md; do
     put 644 "examples/$example" share/scr/examples

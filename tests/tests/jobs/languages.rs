@@ -242,21 +242,30 @@ on_any_mpi! {
             let tree = Tree::new(mpi);
             let folder = tree.scratch.path().join("cmake");
             std::fs::create_dir(&folder).unwrap();
-            std::fs::write(folder.join("CMakeLists.txt"), CMAKE_LISTS).unwrap();
-            let source = tree.examples();
-            compile(
-                Command::new("cmake")
-                    .args(["-S", ".", "-B", "build"])
-                    .arg(format!("-DCMAKE_PREFIX_PATH={}", tree.path.display()))
-                    .arg(format!("-DEXAMPLES={}", source.display()))
-                    .arg(format!("-DCMAKE_C_COMPILER={}", mpi.compiler_of("cc")))
-                    .arg(format!("-DCMAKE_Fortran_COMPILER={}", mpi.compiler_of("f90")))
-                    .current_dir(&folder),
-            );
-            compile(Command::new("cmake").args(["--build", "build"]).current_dir(&folder));
-            for program in ["in_c", "in_fortran"] {
-                assert!(folder.join("build").join(program).is_file());
+            let configure = |project: &str| {
+                _ = std::fs::remove_dir_all(folder.join("build"));
+                std::fs::write(folder.join("CMakeLists.txt"), project).unwrap();
+                let mut cmake = Command::new("cmake");
+                cmake.args(["-S", ".", "-B", "build"]).current_dir(&folder);
+                cmake.arg(format!("-DCMAKE_PREFIX_PATH={}", tree.path.display()));
+                cmake.arg(format!("-DEXAMPLES={}", tree.examples().display()));
+                cmake
+            };
+            for (languages, body, programs) in CMAKE_PROJECTS {
+                let head = "cmake_minimum_required(VERSION 3.13)\nadd_compile_definitions(USE_SCR)\n";
+                compile(&mut configure(&format!("{head}project(app {languages})\n{body}")));
+                compile(Command::new("cmake").args(["--build", "build"]).current_dir(&folder));
+                for program in *programs {
+                    let linked = Command::new("ldd").arg(folder.join("build").join(program)).output().unwrap();
+                    let linked = String::from_utf8_lossy(&linked.stdout).into_owned();
+                    let (own, other) = if mpi == Mpi::OpenMpi { ("libmpi.so", "libmpich") } else { ("libmpich", "libmpi.so") };
+                    assert!(linked.contains(own) && !linked.contains(other), "{program}: {linked}");
+                }
             }
+            std::fs::remove_file(tree.path.join("lib/libscrf.so")).unwrap();
+            let missing = configure("project(app C)\nfind_package(scr REQUIRED)\n").output().unwrap();
+            let message = String::from_utf8_lossy(&missing.stderr).into_owned();
+            assert!(!missing.status.success() && message.contains("lib/libscrf.so is missing"), "{message}");
         });
     }
 }
@@ -346,12 +355,52 @@ for session in range(2):
     scr.finalize()
 "#;
 
-/// As the guide has it.
-const CMAKE_LISTS: &str =
-    "cmake_minimum_required(VERSION 3.13)\nproject(app C Fortran)\nfind_package(scr REQUIRED)\n\
-    add_executable(in_c ${EXAMPLES}/heat2d.c)\ntarget_compile_definitions(in_c PRIVATE USE_SCR)\n\
-    target_link_libraries(in_c scr::scr)\nadd_executable(in_fortran ${EXAMPLES}/heat2d.f)\n\
-    target_link_libraries(in_fortran scr::scrf)\n";
+/// The languages of a project, the rest of it, and what it makes.
+const CMAKE_PROJECTS: &[(&str, &str, &[&str])] = &[
+    (
+        "C CXX Fortran",
+        r#"
+foreach(asked scr "scr;3" "scr;3.0" "scr;3.1.0;EXACT" "scr;2...<4" SCR "SCR;3.0" "scr;1" "scr;1.0.0;EXACT")
+  unset(scr_FOUND)
+  unset(SCR_FOUND)
+  find_package(${asked} QUIET)
+  if(NOT scr_FOUND AND NOT SCR_FOUND)
+    message(FATAL_ERROR "not found: ${asked}")
+  endif()
+endforeach()
+foreach(asked "scr;4" "scr;3.2" "scr;2" "scr;1.1" "scr;3...<3.1" "scr;4...5" "scr;3.0;EXACT")
+  find_package(${asked} QUIET)
+  if(scr_FOUND)
+    message(FATAL_ERROR "found: ${asked} as ${scr_VERSION}")
+  endif()
+endforeach()
+find_package(scr 3.1 REQUIRED)
+add_executable(in_c ${EXAMPLES}/heat2d.c)
+target_link_libraries(in_c scr::scr)
+add_executable(in_c_by_scrf ${EXAMPLES}/heat2d.c)
+target_link_libraries(in_c_by_scrf scr::scrf)
+add_executable(in_cpp ${EXAMPLES}/heat2d.cpp)
+target_compile_features(in_cpp PRIVATE cxx_std_17)
+target_link_libraries(in_cpp scr::scr)
+add_executable(in_fortran ${EXAMPLES}/heat2d.f)
+target_link_libraries(in_fortran scr::scrf)
+"#,
+        &["in_c", "in_c_by_scrf", "in_cpp", "in_fortran"],
+    ),
+    (
+        "Fortran",
+        "find_package(scr REQUIRED)\nadd_executable(alone ${EXAMPLES}/heat2d.f)\n\
+         target_link_libraries(alone scr::scrf)\n",
+        &["alone"],
+    ),
+    (
+        "C",
+        "find_package(SCR REQUIRED)\nadd_executable(by_variables ${EXAMPLES}/heat2d.c)\n\
+         target_include_directories(by_variables PRIVATE ${SCR_INCLUDE_DIRS})\n\
+         target_link_libraries(by_variables ${SCR_LIBRARIES})\n",
+        &["by_variables"],
+    ),
+];
 
 fn built_survives(mpi: Mpi, program: &str) {
     let tree = Tree::new(mpi);
