@@ -13,6 +13,7 @@ SETTINGS = SCR_CNTL_BASE SCR_CACHE_BASE SCR_CONFIG_FILE SCR_FILE_LOCK SCR_LOG_EN
 	SCR_LOG_SYSLOG_ENABLE SCR_LOG_SYSLOG_FACILITY SCR_LOG_SYSLOG_LEVEL SCR_LOG_SYSLOG_PREFIX SCR_LOG_DB_ENABLE
 $(foreach name,$(SETTINGS),$(if $(filter command,$(origin $(name))),\
 	$(eval export $(name:SCR_%=SCR_BUILD_%) := $($(name)))))
+DIRS = $(foreach name,LIBDIR LIBEXECDIR SYSCONFDIR DATADIR,$(name)='$(if $(filter command,$(origin $(name))),$($(name)))')
 PROFILE ?= release
 BUILT = target/$(if $(filter dev,$(PROFILE)),debug,$(PROFILE))
 # One selection of packages for all that is built and tested: with another one Cargo compiles shared crates again.
@@ -38,7 +39,7 @@ stage: build          ## installs into target/stage for the tests and the benchm
 	@scripts/install.sh "$(MPI)" "target/stage/$(MPI)" "$(BUILT)"
 
 install: build        ## installs into PREFIX=/path: bin, lib, include, etc, share
-	@scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)" "$(BUILT)"
+	@$(DIRS) scripts/install.sh "$(MPI)" "$(DESTDIR)$(PREFIX)" "$(BUILT)"
 
 dist:                 ## packs sources and dependencies into target/dist, for builds without network
 	@packaging/dist.sh

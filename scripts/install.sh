@@ -1,22 +1,46 @@
 #!/bin/bash
 # install.sh MPI PREFIX [BUILT]: copies what was built with this MPI into a tree that may be moved as a whole. BUILT is the folder
-# that it was built in. What was not built is left out.
+# that it was built in. What was not built is left out. DESTDIR is the part of PREFIX that the tree will not lie in.
+#
+# LIBDIR, LIBEXECDIR, SYSCONFDIR and DATADIR name folders as GNU's standards do. The tree is found from bin/scr or libscr.so,
+# so only some can be had.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mpi=${1:?which MPI?} prefix=${2:?where to?} built=${3:-target/release}
+[[ $prefix = /* ]] || prefix=$PWD/$prefix
+root=${prefix#"${DESTDIR:-}"} # where it will lie
+folder() { # folder VARIABLE DEFAULT ALLOWED...: below the tree
+    local chosen=${!1:-$2} allowed=${*:2}
+    chosen=${chosen#"$root/"}
+    if [[ " $allowed " != *" $chosen "* ]]; then
+        echo "install.sh: $1 can be ${allowed// / or } for a tree in $root, and not $chosen: the tree would not be found" >&2
+        return 1
+    fi
+    echo "$chosen"
+}
+etc_of_root=etc
+if [ "$root" = /usr ]; then etc_of_root=/etc; fi
+lib=$(folder LIBDIR lib lib64)
+etc=$(folder SYSCONFDIR $etc_of_root)
+folder DATADIR share >/dev/null
+libexec=${LIBEXECDIR:-libexec} libexec=${libexec#"$root/"}
+if [[ $libexec = /* ]]; then echo "install.sh: LIBEXECDIR has to lie below $root, and not be $libexec" >&2 && exit 1; fi
 umask 022 # plugins that others may write are refused
 
 put() { # put MODE FILE FOLDER
-    install -d "$prefix/$3" && install -m "$1" "$2" "$prefix/$3/"
+    install -d "$(place "$3")" && install -m "$1" "$2" "$(place "$3")/"
 }
-put 755 "$built/$mpi/libscr.so" lib
+place() { # place FOLDER: below the tree, if it is not absolute
+    if [[ $1 = /* ]]; then echo "${DESTDIR:-}$1"; else echo "$prefix/$1"; fi
+}
+put 755 "$built/$mpi/libscr.so" $lib
 put 644 ffi/include/scr.h include
 put 644 ffi/include/scr.hpp include
 install_fortran() { # libscrf.so finds libscr.so beside itself, wherever the tree is moved
     # shellcheck disable=SC2086 # options of the compiler are several words
     ${CC:-cc} -std=c99 ${CFLAGS:--O2} -fPIC -shared -Wl,-soname,libscrf.so -Wl,-rpath,'$ORIGIN' ${LDFLAGS:-} -Iffi/include \
-        ffi/fortran/scrf.c -o "$prefix/lib/libscrf.so.new" -L"$prefix/lib" -lscr
-    chmod 755 "$prefix/lib/libscrf.so.new" && mv "$prefix/lib/libscrf.so.new" "$prefix/lib/libscrf.so"
+        ffi/fortran/scrf.c -o "$prefix/$lib/libscrf.so.new" -L"$prefix/$lib" -lscr
+    chmod 755 "$prefix/$lib/libscrf.so.new" && mv "$prefix/$lib/libscrf.so.new" "$prefix/$lib/libscrf.so"
     put 644 ffi/fortran/scrf.h include
     put 644 ffi/fortran/scr.f90 include # a module file belongs to one compiler; this is for all others
     if command -v gfortran >/dev/null; then gfortran -fsyntax-only -J "$prefix/include" ffi/fortran/scr.f90; fi
@@ -26,18 +50,18 @@ for file in scr.py setup.py pyproject.toml README.md; do put 644 "ffi/python/$fi
 for file in Cargo.toml build.rs README.md src/lib.rs src/raw.rs examples/heat2d.rs; do
     put 644 "ffi/rust/$file" "share/scr/rust/$(dirname "$file")"
 done
-put 644 ffi/pkgconfig/scr.pc lib/pkgconfig
-put 644 ffi/pkgconfig/scrf.pc lib/pkgconfig
-for file in scr-config.cmake scr-config-version.cmake; do put 644 "ffi/cmake/$file" lib/cmake/scr; done
-sed -i "s/@MPI@/$mpi/" "$prefix/lib/cmake/scr/scr-config.cmake"
+fill() { # fill FILE FOLDER: with what this tree is
+    install -d "$prefix/$2" && sed "s|@MPI@|$mpi|g; s|@LIB@|$lib|g; s|@SCR@|$root|g" "$1" >"$prefix/$2/$(basename "$1")"
+}
+for name in scr scrf; do fill ffi/pkgconfig/$name.pc $lib/pkgconfig; done
+for file in scr-config.cmake scr-config-version.cmake; do fill "ffi/cmake/$file" $lib/cmake/scr; done
 for example in heat2d.c heat2d.cpp heat2d.f heat2d.f90 heat2d.py heat_recover.c test_api.c test_ckpt.cpp test_ckpt.F test_ckpt.F90 \
     Makefile README.md; do
     put 644 "examples/$example" share/scr/examples
 done
-for example in run.py melt.create melt.settings; do put 644 "examples/lammps/$example" share/scr/examples/lammps; done
-# A copy of the examples finds the tree that they came from. DESTDIR is not part of its final place.
-installed=$(cd "$prefix" && pwd) && installed=${installed#"${DESTDIR:-}"}
-sed -i "s|^INSTALLED =.*|INSTALLED = $installed|" "$prefix/share/scr/examples/Makefile"
+for example in run.py melt.create melt.settings; do put 644 "examples/lammps/$example" share/scr/lammps; done
+# A copy of the examples finds the tree that they came from.
+sed -i "s|^INSTALLED =.*|INSTALLED = $root|" "$prefix/share/scr/examples/Makefile"
 if [ -x "$built/scr" ]; then
     put 755 "$built/scr" bin
     for classic in scr_check_node scr_ckpt_interval scr_copy scr_crc32 scr_env scr_flush_file scr_glob_hosts \
@@ -50,31 +74,26 @@ if [ -x "$built/scr" ]; then
     "$prefix/bin/scr" pages "$prefix" # manual pages and completions, also for the links
 fi
 # Pretend nodes, to try things with: the command in bin finds its helpers beside the file that it leads to.
-for file in run-on-nodes mpi-launcher pretend-mode pretend-node pretend-rank; do put 755 "scripts/$file" libexec/scr; done
-sed -i "s/^mpi=openmpi /mpi=$mpi /" "$prefix/libexec/scr/run-on-nodes"
-install -d "$prefix/bin" && ln -sf ../libexec/scr/run-on-nodes "$prefix/bin/run-on-nodes"
+for file in run-on-nodes mpi-launcher pretend-mode pretend-node pretend-rank; do put 755 "scripts/$file" $libexec/scr; done
+sed -i "s/^mpi=openmpi /mpi=$mpi /" "$prefix/$libexec/scr/run-on-nodes"
+install -d "$prefix/bin" && ln -sf ../$libexec/scr/run-on-nodes "$prefix/bin/run-on-nodes"
 # Every plugin of the project has a manifest here and a library of its own.
-install -d "$prefix/lib/scr/plugins" "$prefix/etc/scr/plugins.d"
+install -d "$prefix/$lib/scr/plugins"
 for manifest in etc/plugins.d/*.toml; do
     library=$built/libscr_$(basename "$manifest" .toml).so
     [ -e "$library" ] || continue
-    put 644 "$manifest" etc/scr/plugins.d
-    put 755 "$library" lib/scr/plugins
+    put 644 "$manifest" $etc/scr/plugins.d
+    put 755 "$library" $lib/scr/plugins
 done
 for kind in resource-managers launchers; do
     for manifest in etc/"$kind"/*.toml; do put 644 "$manifest" "share/doc/scr/etc/$kind"; done
 done
-if [ -e etc/scr.conf ] && [ ! -e "$prefix/etc/scr.conf" ]; then
-    put 644 etc/scr.conf etc # what the site has written there stays
-fi
+if [ ! -e "$(place $etc)/scr.conf" ]; then put 644 etc/scr.conf $etc; fi # what the site has written there stays
 for machine in etc/machines/*.toml; do put 644 "$machine" share/scr/machines; done
 put 644 etc/grafana/scr.json share/scr/grafana
 # An epilog has no PATH: the scripts name the tree, where it will lie.
-root=${prefix#"${DESTDIR:-}"}
-[[ $root = /* ]] || root=$PWD/$root
 for script in prolog epilog; do
-    install -d "$prefix/share/scr/slurm"
-    sed "s|@SCR@|$root|g" "etc/$script.sh" >"$prefix/share/scr/slurm/$script.sh"
+    fill "etc/$script.sh" share/scr/slurm
     chmod 755 "$prefix/share/scr/slurm/$script.sh"
 done
 # The pages keep their folders, so that their links to each other resolve.
@@ -82,7 +101,7 @@ for page in README.md CHANGELOG.md CONTRIBUTING.md LICENSE-* docs/*.md docs/*/*.
     [ ! -e "$page" ] || put 644 "$page" "share/doc/scr/$(dirname "$page")"
 done
 if command -v mdbook >/dev/null; then scripts/book.sh "$prefix/share/doc/scr/html"; fi # the same pages as a site
-put 644 etc/modulefiles/scr share/doc/scr/etc/modulefiles # finds the tree it lies in
+fill etc/modulefiles/scr share/doc/scr/etc/modulefiles # finds the tree it lies in
 scripts/plugin-crates.sh "$prefix/share/scr/crates"
 # The files that the pages link to: an unchanged sample, the header, example programs.
 put 644 etc/scr.conf share/doc/scr/etc

@@ -3,7 +3,7 @@
 #
 # Found from where this file lies, so that the tree can be moved.
 get_filename_component(_scr_prefix "${CMAKE_CURRENT_LIST_DIR}/../../.." ABSOLUTE)
-foreach(_scr_file lib/libscr.so lib/libscrf.so include/scr.h)
+foreach(_scr_file @LIB@/libscr.so @LIB@/libscrf.so include/scr.h)
   if(NOT EXISTS "${_scr_prefix}/${_scr_file}")
     set(${CMAKE_FIND_PACKAGE_NAME}_FOUND FALSE)
     set(${CMAKE_FIND_PACKAGE_NAME}_NOT_FOUND_MESSAGE "${_scr_prefix}/${_scr_file} is missing")
@@ -26,7 +26,7 @@ foreach(_scr_name scr scrf)
   if(NOT TARGET scr::${_scr_name})
     add_library(scr::${_scr_name} SHARED IMPORTED)
     set_target_properties(scr::${_scr_name} PROPERTIES
-      IMPORTED_LOCATION "${_scr_prefix}/lib/lib${_scr_name}.so"
+      IMPORTED_LOCATION "${_scr_prefix}/@LIB@/lib${_scr_name}.so"
       IMPORTED_SONAME "lib${_scr_name}.so"
       INTERFACE_INCLUDE_DIRECTORIES "${_scr_prefix}/include")
   endif()

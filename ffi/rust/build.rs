@@ -3,7 +3,8 @@
 fn main() {
     println!("cargo:rerun-if-env-changed=SCR_DIR");
     if let Some(tree) = std::env::var_os("SCR_DIR") {
-        let lib = std::path::Path::new(&tree).join("lib");
+        let of = |name: &str| std::path::Path::new(&tree).join(name);
+        let lib = if of("lib64/libscr.so").exists() { of("lib64") } else { of("lib") };
         println!("cargo:rustc-link-search=native={}", lib.display());
         println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
     }

@@ -94,7 +94,7 @@ fn run(cluster: &mut Cluster, ranks: u32, files: Files, left: Left, more: &[&str
 }
 
 fn example(name: &str) -> PathBuf {
-    stage(MPI).join("share/scr/examples/lammps").join(name)
+    stage(MPI).join("share/scr/lammps").join(name)
 }
 
 /// The results of LAMMPS without scr: its own program, its own input, its own restart files.

@@ -7,7 +7,7 @@ use super::check::read_all;
 use super::manifest::{Manifest, PluginKind, MAX_MANIFEST_BYTES};
 use super::trust;
 use scr_base::describe;
-use scr_base::env::{Env, Trusted};
+use scr_base::env::{Env, Trusted, LIBRARY_FOLDERS};
 use scr_base::fs::{File, Kind};
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -108,7 +108,7 @@ impl Discovery {
                 Err(error) => discovery.pass_over(Path::new(entry), &error),
             }
         }
-        discovery.places.extend(env.install_dir.as_deref().map(installed));
+        discovery.places.extend(installed(env));
         let trusted = Trusted::by(env);
         for place in discovery.places.clone() {
             discovery.look_into(env, &trusted, &place);
@@ -181,19 +181,23 @@ fn place_of(entry: &str) -> Result<PluginFolder, NotTaken> {
 fn place_at(folder: &Path) -> PluginFolder {
     let mut libraries = vec![folder.to_owned()];
     if folder.ends_with(MANIFESTS) {
-        libraries.extend(folder.ancestors().nth(3).map(|root| root.join(LIBRARIES)));
+        libraries.extend(folder.ancestors().nth(3).into_iter().flat_map(libraries_of));
     }
     PluginFolder { folder: folder.to_owned(), libraries }
 }
 
-/// The folders of an installation.
-fn installed(root: &Path) -> PluginFolder {
-    let folder = root.join(MANIFESTS);
-    PluginFolder { libraries: vec![root.join(LIBRARIES), folder.clone()], folder }
+/// The folders of the installation.
+fn installed(env: &Env) -> Option<PluginFolder> {
+    let folder = env.etc()?.join("scr/plugins.d");
+    let libraries = libraries_of(env.install_dir.as_deref()?).chain([folder.clone()]).collect();
+    Some(PluginFolder { folder, libraries })
+}
+
+fn libraries_of(root: &Path) -> impl Iterator<Item = PathBuf> + '_ {
+    LIBRARY_FOLDERS.iter().map(|folder| root.join(folder).join("scr/plugins"))
 }
 
 const MANIFESTS: &str = "etc/scr/plugins.d";
-const LIBRARIES: &str = "lib/scr/plugins";
 
 fn manifests_in(env: &Env, trusted: &Trusted, folder: &Path) -> Result<Vec<PathBuf>, NotTaken> {
     let files = &*env.files;

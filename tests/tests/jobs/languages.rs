@@ -237,6 +237,35 @@ on_any_mpi! {
         }
     }
 
+    fn a_tree_whose_libraries_lie_in_lib64_is_found_by_all_its_parts(mpi: Mpi) {
+        let scratch = tempfile::Builder::new().prefix("scr-tests.").tempdir().expect("a temporary folder");
+        let (made, path) = (scratch.path().join("made"), scratch.path().join("moved"));
+        let install = |variable: &str, value: &str| {
+            let mut script = Command::new(repository().join("scripts/install.sh"));
+            script.arg(mpi.name()).arg(&made).arg("target/debug").env(variable, value);
+            script.current_dir(repository()).output().unwrap()
+        };
+        for (variable, value) in [("LIBDIR", "lib32"), ("DATADIR", "/data"), ("SYSCONFDIR", "/etc"), ("LIBEXECDIR", "/x")] {
+            let refused = install(variable, value);
+            let message = String::from_utf8_lossy(&refused.stderr).into_owned();
+            assert!(!refused.status.success() && message.contains(variable) && message.contains(value), "{message}");
+        }
+        let installed = install("LIBDIR", "lib64");
+        assert!(installed.status.success(), "{installed:?}");
+        std::fs::rename(&made, &path).unwrap();
+        assert!(!path.join("lib").exists());
+        let tree = Tree { mpi, path, scratch };
+        tree.make("heat2d");
+        tree.expect_right_answer(&tree.examples().join("heat2d"), &options(true), &options(false));
+        let doctor = Command::new(tree.path.join("bin/scr")).arg("doctor").output().unwrap();
+        let checks = String::from_utf8_lossy(&doctor.stdout).into_owned();
+        assert!(checks.contains("lib64/libscr.so") && checks.contains("PARTNER"), "{checks}");
+        let mut linked = Command::new("pkg-config");
+        linked.env("PKG_CONFIG_PATH", tree.path.join("lib64/pkgconfig")).args(["--libs", "scrf"]);
+        let linked = linked.output().unwrap();
+        assert!(String::from_utf8_lossy(&linked.stdout).contains("lib64 -lscrf -lscr"), "{linked:?}");
+    }
+
     fn cmake_finds_an_installed_tree(mpi: Mpi) {
         with_compiler("cmake", "find_package(scr)", || {
             let tree = Tree::new(mpi);

@@ -5,6 +5,7 @@ use super::Verdict::{Bad, Good, Note};
 use crate::config::problems;
 use crate::machine::{process, Manifests};
 use crate::prelude::*;
+use scr_base::env::LIBRARY_FOLDERS;
 use scr_config::descriptor::NOTHING_ON_NODES;
 use scr_core::plugin::{check_library, Trusted};
 
@@ -28,18 +29,23 @@ pub(super) fn check(env: &Env, params: &Params, manifests: &Manifests) -> Vec<Ch
 
 /// The library of this installation, or those of the trees in it, where it has a tree for each MPI.
 pub(super) fn libraries(env: &Env) -> Result<Vec<PathBuf>> {
-    const LIBRARY: &str = "lib/libscr.so";
     let dir = env.install_dir.as_ref();
     let dir = dir.context(
         "this command is not part of an installation; run the one in the folder bin of an installation",
     )?;
-    let own = dir.join(LIBRARY);
-    if own.exists() {
+    let in_tree = |tree: &Path| {
+        let libraries = LIBRARY_FOLDERS.map(|folder| tree.join(folder).join("libscr.so"));
+        libraries.into_iter().find(|library| library.exists())
+    };
+    if let Some(own) = in_tree(dir) {
         return Ok(vec![own]);
     }
-    let trees = paths_in(dir).unwrap_or_default().into_iter();
-    let found: Vec<_> = trees.map(|tree| tree.join(LIBRARY)).filter(|library| library.exists()).collect();
-    ensure!(!found.is_empty(), "there is no library {}; install it with `make install'", own.display());
+    let found: Vec<_> = paths_in(dir).unwrap_or_default().iter().filter_map(|tree| in_tree(tree)).collect();
+    ensure!(
+        !found.is_empty(),
+        "there is no library {}/lib/libscr.so; install it with `make install'",
+        dir.display()
+    );
     Ok(found)
 }
 

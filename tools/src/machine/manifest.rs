@@ -177,7 +177,7 @@ impl Manifests {
     /// # Errors
     /// A file cannot be read, or is none of its kind; the error names it.
     pub(crate) fn load(env: &Env) -> Result<Self> {
-        let site = env.install_dir.as_ref().map(|dir| dir.join("etc/scr"));
+        let site = env.etc().map(|etc| etc.join("scr"));
         let site = site.as_deref();
         let nameless = |found: &ResourceManager| found.name.is_empty().then_some("name");
         let programless = |found: &Launcher| found.programs.is_empty().then_some("programs");

@@ -20,7 +20,7 @@ pub use watch::{WatchStatus, Watched};
 
 use crate::fs::Files;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -84,7 +84,16 @@ pub trait Output: Send + Sync {
     fn error(&self, line: &str);
 }
 
+/// The folders that libraries of an installation lie in, one of them.
+pub const LIBRARY_FOLDERS: [&str; 2] = ["lib", "lib64"];
+
 impl Env {
+    /// The folder of the installation's settings. Those of one in `/usr` lie in `/etc`.
+    pub fn etc(&self) -> Option<PathBuf> {
+        let tree = self.install_dir.as_deref()?;
+        Some(if tree == Path::new("/usr") { "/etc".into() } else { tree.join("etc") })
+    }
+
     /// A variable that is set and not empty.
     pub fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())

@@ -291,7 +291,7 @@ impl FoundPrefix {
 
 /// `etc/scr.conf` of the installation, or what the build says.
 fn system_file(env: &Env) -> Option<PathBuf> {
-    let of_installation = || Some(env.install_dir.as_ref()?.join("etc/scr.conf"));
+    let of_installation = || Some(env.etc()?.join("scr.conf"));
     SYSTEM_FILE.map(PathBuf::from).or_else(of_installation)
 }
 
@@ -342,6 +342,16 @@ mod tests {
         assert_eq!(settings.problems(), []);
         let packed = serde_json::to_vec(&settings).unwrap();
         assert_eq!(serde_json::from_slice::<Settings>(&packed).unwrap(), settings);
+    }
+
+    #[test]
+    fn the_system_file_of_an_installation_in_usr_lies_in_etc() {
+        for (tree, file) in [("/usr", "/etc/scr.conf"), ("/usr/local", "/usr/local/etc/scr.conf")] {
+            let env = world_of(&[(file, "SCR_DEBUG=7\n")]).with_install_dir(tree).env();
+            let settings = Settings::load(&env, &AppConfig::default());
+            let (params, _) = Params::resolve(&settings, &env);
+            assert_eq!(params.get(&table::DEBUG), 7, "{tree}");
+        }
     }
 
     #[test]
