@@ -12,7 +12,7 @@ use crate::job::Job;
 use scr_base::fs::{EntryName, OwnedDir};
 use scr_comm::collective::route;
 use scr_comm::placement::Placement;
-use scr_comm::{Collective, CollectiveError, CommError, Rank};
+use scr_comm::{AnyError, Collective, CollectiveError, CommError, Rank};
 use scr_config::descriptor::{Evict, Store, View, WORLD};
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -81,18 +81,17 @@ fn open(
     let doing = |error: CollectiveError| {
         error.doing(format!("making the cache folder on {} (SCR_CACHE_BASE, or a STORE line)", store.name))
     };
-    let group = job.agree(job.group_value(&store.group)).map_err(doing)?;
-    let (root, seen) = match known {
-        Some(known) => known,
-        None => {
-            let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
-            let made = make(job.files(), &store.path, &job.job_folder(), job.env.uid);
-            let root = job.agree(made).map_err(doing)?;
-            job.report_other_name(&store.path, &root);
-            let seen = sharing.of(&root, number).map_err(doing)?;
-            (root, seen)
-        }
+    let make = if store.mkdir { OwnedDir::make } else { OwnedDir::make_in };
+    let made = || make(job.files(), &store.path, &job.job_folder(), job.env.uid);
+    let (root, seen) = known.unzip();
+    let group = job.group_value(&store.group).map_err(AnyError::from);
+    let own = group.and_then(|group| Ok((group, root.map_or_else(made, Ok)?)));
+    let (group, root) = job.agree(own).map_err(doing)?;
+    let look = || {
+        job.report_other_name(&store.path, &root);
+        sharing.of(&root, number)
     };
+    let seen = seen.map_or_else(look, Ok).map_err(doing)?;
     let is_global = store.view == View::Global;
     let said = job.placement_in(if is_global { WORLD } else { &store.group }, &group)?;
     check(job, store, &said, &seen)?;
