@@ -18,7 +18,7 @@ use scr_config::descriptor::{cautions, passes_through, Descriptors, NODE, WORLD}
 use scr_config::param::{self, AppConfig, ConfigError, Param, Params, Problem, Settings};
 use scr_prefix::commit::Commit;
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, RunId};
+use scr_prefix::{DatasetDescriptor, Prefix, PrefixError, RunId, Seq};
 use serde::de::DeserializeOwned;
 use serde::Serialize;
 use std::cell::RefCell;
@@ -55,7 +55,28 @@ pub(crate) struct Job {
     /// Whether an operation has failed since the application has closed a file that scr keeps open.
     pub(crate) closed: AtomicBool,
     /// What this rank has said that it says once.
-    pub(crate) said: RefCell<BTreeSet<&'static str>>,
+    pub(crate) said: RefCell<BTreeSet<Said>>,
+}
+
+/// What is said once in a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Said {
+    /// A dataset has no files.
+    NoFiles,
+    /// A checkpoint takes the files of the only other one.
+    SameFiles,
+    /// Another process writes to a file of a complete dataset.
+    Writer,
+    /// The cache has no room for a checkpoint beside the protected one.
+    NoRoomBehind,
+    /// Checkpoints are protected more slowly than they are written.
+    ProtectionLags,
+    /// A transport copies only while the application waits.
+    Synchronous,
+    /// Nothing can be saved any more. It is news again once something could be.
+    Unsaved,
+    /// A store has no room for the files of a dataset that lie on other nodes.
+    NoRoomToLend(Seq),
 }
 
 impl Job {
@@ -340,7 +361,7 @@ impl Job {
     }
 
     /// Whether this has yet to be said, which is said once in a run.
-    pub(crate) fn is_news(&self, what: &'static str) -> bool {
+    pub(crate) fn is_news(&self, what: Said) -> bool {
         self.said.borrow_mut().insert(what)
     }
 

@@ -13,7 +13,7 @@ use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
 use crate::error::Error;
 use crate::holdings::InPrefix;
-use crate::job::Job;
+use crate::job::{Job, Said};
 use crate::log::{Event, Record, Transfer};
 use crate::redundancy::plugins::TransportInUse;
 use crate::redundancy::schemes::Schemes;
@@ -46,8 +46,6 @@ pub(crate) struct Flushes {
     flushed: Vec<u64>,
     /// Whether a checkpoint that was due could not be flushed, so that the next one is due.
     retry_pending: bool,
-    /// Whether the user knows that a transport copies only while the application waits.
-    warned_synchronous: bool,
     /// Which checkpoints are flushed where the run plans that itself.
     planned: Option<Planned>,
 }
@@ -96,7 +94,7 @@ impl Flushes {
         let number = cached.record.dataset.checkpoint_id;
         self.planned.iter_mut().for_each(|planned| planned.last = number.unwrap_or(planned.last));
         let must_arrive = policy::must_arrive(&cached.record);
-        let flushed = if self.is_async(site, id)? {
+        let flushed = if Self::is_async(site, id)? {
             self.copy(site, id, Transfer::FlushAsync)
         } else {
             self.flush(site, id)
@@ -120,7 +118,7 @@ impl Flushes {
     pub(crate) fn flush_restored(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         aggregate::remove_leftovers(site.job, site.cache);
         for id in policy::due_at_start(site.job, site.cache) {
-            if site.job.is_recovery && !policy::flushes_all_first(site.job) && self.is_async(site, id)? {
+            if site.job.is_recovery && !policy::flushes_all_first(site.job) && Self::is_async(site, id)? {
                 continue;
             }
             let flushed = self.flush(site, id);
@@ -135,7 +133,7 @@ impl Flushes {
     pub(crate) fn flush_recovered(&mut self, site: &mut FlushSite<'_>) -> Result<(), Error> {
         for id in policy::due_at_start(site.job, site.cache) {
             let is_wanted = site.cache.dataset(id).is_some_and(|cached| !cached.is_gone_back_over());
-            if site.job.is_recovery && is_wanted && self.is_async(site, id)? {
+            if site.job.is_recovery && is_wanted && Self::is_async(site, id)? {
                 let begun = self.copy(site, id, Transfer::FlushAsync);
                 report_only(site.job, begun)?;
             }
@@ -155,7 +153,7 @@ impl Flushes {
             if left.contains(&id) || site.cache.dataset(id).is_none() {
                 continue;
             }
-            let detaches = wanted && self.is_async(site, id)? && self.transport_of(site, id)?.survives_job;
+            let detaches = wanted && Self::is_async(site, id)? && self.transport_of(site, id)?.survives_job;
             let mut flushed = Ok(());
             if detaches {
                 flushed = self.copy(site, id, Transfer::FlushAsync);
@@ -360,7 +358,7 @@ impl Flushes {
     }
 
     /// Whether a dataset can be flushed while the application continues, and the user wants that.
-    fn is_async(&mut self, site: &FlushSite<'_>, id: u64) -> Result<bool, Error> {
+    fn is_async(site: &FlushSite<'_>, id: u64) -> Result<bool, Error> {
         let cached = dataset(site.cache, id);
         if !site.job.params.get(&param::FLUSH_ASYNC) || cached.record.protection.bypass {
             return Ok(false);
@@ -370,7 +368,7 @@ impl Flushes {
             Ok(transport) => transport,
             Err(error) => return Ok(error.agreed().map(|_| false)?),
         };
-        if !transport.asynchronous && !std::mem::replace(&mut self.warned_synchronous, true) {
+        if !transport.asynchronous && site.job.is_news(Said::Synchronous) {
             site.job.report.warn(&format!(
                 "SCR_FLUSH_ASYNC=1 has no effect with the transport {}, which copies only while the application \
                  waits; set SCR_FLUSH_TYPE to one that does not, such as PTHREAD",

@@ -9,6 +9,7 @@ use crate::cache::record::RankRecord;
 use crate::error::Doing as _;
 use crate::flush::Flushes;
 use crate::holdings::MOST_LOCAL;
+use crate::job::Said;
 use crate::log::{Event, Record};
 use crate::redundancy::background::{Failure, LocalPart, NotProtected, Protected};
 use crate::restart::record_refused;
@@ -47,7 +48,7 @@ impl Session {
     pub(super) fn let_protection_catch_up(&mut self) -> Result<(), Error> {
         while self.background.is_behind_time() {
             let oldest = self.background.first().and_then(|id| self.cache.dataset(id));
-            if let Some(oldest) = oldest.filter(|_| self.job.is_news("lag")) {
+            if let Some(oldest) = oldest.filter(|_| self.job.is_news(Said::ProtectionLags)) {
                 self.job.report.notice(&format!(
                     "checkpoints are written faster than they are protected: SCR_Start_output waits until {} is protected, as \
                      {MOST_LOCAL} of them are local",

@@ -83,8 +83,6 @@ pub struct Session {
     flushes: Flushes,
     background: Background,
     folders: Folders,
-    /// Whether the user knows that a checkpoint takes the files of the only other one.
-    has_warned_of_same_files: bool,
     halt: HaltConditions,
     /// When the application began to compute.
     computing_since: Duration,
@@ -94,8 +92,6 @@ pub struct Session {
     is_redundancy_unread: bool,
     /// The metrics, where this rank writes them.
     metrics: Option<Metrics>,
-    /// Whether rank 0 has said that nothing can be saved any more, and no dataset has begun since.
-    has_told_unsaved: bool,
     /// The dataset that this run has completed last, until this rank has said that the application has written to it since.
     last_completed: Option<u64>,
     /// The datasets of another number of ranks that it has found in cache, newest first; the same ones on all ranks.

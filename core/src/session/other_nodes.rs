@@ -10,7 +10,7 @@ use crate::cache::dataset::HeldParts;
 use crate::cache::filemap::Claim;
 use crate::cache::part::PartDir;
 use crate::cache::{Cache, CachedDataset, StoreInUse};
-use crate::job::Job;
+use crate::job::{Job, Said};
 use crate::rebuild::Stream;
 use scr_base::fs::verify::{compare, expect_bytes, open_whole, FileError};
 use scr_base::fs::{At, Durability, File, Files, FsError, How, LockAttempt};
@@ -39,8 +39,6 @@ pub(super) struct Lending {
     copies: PartDir,
     /// This rank's part of that kind, if it serves for nothing else.
     own: Option<(PartDir, Claim)>,
-    /// Whether the user knows that a cache has no room.
-    has_told_of_room: bool,
 }
 
 /// A file that lies in a cache of another node.
@@ -106,7 +104,7 @@ impl Lending {
             let thread = Some(thread.map_err(|error| error.to_string())?);
             let copies = copies.of_rank(job.nodes.leader(job.rank()));
             let comm = Asking(Ok(comm));
-            Ok(Self { seq, comm, is_over, thread, copies, own: None, has_told_of_room: false })
+            Ok(Self { seq, comm, is_over, thread, copies, own: None })
         });
         job.agree(started)
     }
@@ -134,7 +132,7 @@ impl Lending {
         if let Some(got) = self.get_into_cache(job, store, name, file) {
             return got;
         }
-        if !std::mem::replace(&mut self.has_told_of_room, true) {
+        if job.is_news(Said::NoRoomToLend(self.seq)) {
             job.report.warn_here(&format!(
                 "the store {} has no room for files of {} that lie on other nodes: they are read in the prefix directory",
                 store.name,

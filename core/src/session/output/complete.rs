@@ -8,6 +8,7 @@ use crate::cache::verify::Opened;
 use crate::cache::{Cache, CachedDataset, Crowded};
 use crate::flush::Flushes;
 use crate::holdings::{Holding, Limit};
+use crate::job::Said;
 use crate::session::{Error, OutputFlags, Phase, Session};
 use scr_base::message::throughput;
 use scr_comm::collective::{all_reduce, barrier, first_rank, Op};
@@ -105,7 +106,7 @@ impl Session {
     fn dataset_of(&mut self, output: Output, spent: &Spent) -> Result<CachedDataset, Error> {
         let Output { record, part, journal, flags, may_replace, survives, store, started, .. } = output;
         events::completed(&self.job, &self.cache, &record, spent);
-        if spent.files == 0 && self.job.is_news("no files") {
+        if spent.files == 0 && self.job.is_news(Said::NoFiles) {
             self.job.report.warn(&format!(
                 "{} has no files: scr protects those that a rank names with SCR_Route_file between SCR_Start_output and \
                  SCR_Complete_output",
@@ -179,16 +180,16 @@ impl Session {
 
     /// Warns once of a checkpoint that has taken the files of the only other one, unless the index knows one more: whenever the job
     /// dies while it writes such files, nothing is left.
-    fn warn_of_same_files(&mut self, output: &Output) {
+    fn warn_of_same_files(&self, output: &Output) {
         let (record, replaced) = (&output.record, &output.given.replaced);
         let is_other = |id: u64| id != record.dataset.id && !replaced.contains(&id);
         let is_listed =
             |index: &Index| index.entries().iter().any(|entry| entry.is_candidate() && is_other(entry.id));
-        let is_first = self.job.rank() == Rank(0) && !self.has_warned_of_same_files;
-        if !is_first || !record.dataset.checkpoint || self.job.ledger().look(is_listed).unwrap_or(true) {
+        let is_meant = self.job.rank() == Rank(0) && record.dataset.checkpoint;
+        let is_only = || !self.job.ledger().look(is_listed).unwrap_or(true);
+        if !is_meant || !is_only() || !self.job.is_news(Said::SameFiles) {
             return;
         }
-        self.has_warned_of_same_files = true;
         self.job.report.warn(&format!(
             "{} is written over files of the only older checkpoint: if the job dies while it writes one, none is left to restart \
              from. Give each checkpoint files of its own, such as in a folder with the number of the step, or write to two sets of \
@@ -199,7 +200,7 @@ impl Session {
 
     /// Warns once of another process that has a file open for writing which this process has closed.
     fn warn_of_writer(&self, found: Option<(PathBuf, String)>) {
-        let Some((path, process)) = found.filter(|_| self.job.is_news("writer")) else { return };
+        let Some((path, process)) = found.filter(|_| self.job.is_news(Said::Writer)) else { return };
         self.job.report.warn_here(&format!(
             "{} is closed here, and process {process} still has it open for writing; the file counts as complete: if that process \
              is to write some of it, let it end before SCR_Complete_output",

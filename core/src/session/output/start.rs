@@ -5,7 +5,7 @@ use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset, Crowded};
 use crate::error::Doing as _;
 use crate::flush::Flushes;
-use crate::job::Job;
+use crate::job::{Job, Said};
 use crate::redundancy::schemes::Schemes;
 use crate::session::init::warn_of_other_job;
 use crate::session::{Error, OutputFlags, Phase, Retry, Session, MAX_FILENAME};
@@ -74,7 +74,7 @@ impl Session {
         let output = Output::new(record, part, journal, &self.cache);
         let survives = self.schemes.survives(&descriptor);
         let wants_behind = descriptor.encode == Encode::Async && self.protects_behind(&output.record);
-        if wants_behind && !has_room && self.job.is_news("no room") {
+        if wants_behind && !has_room && self.job.is_news(Said::NoRoomBehind) {
             self.job.report.notice(
                 "ENCODE=ASYNC (SCR_ENCODE_ASYNC=1): the cache has no room for a new checkpoint beside the protected one, so \
                  SCR_Complete_output waits until the new one is protected",
@@ -159,7 +159,7 @@ impl Session {
         }
         self.end_flushes_before(record)?;
         self.flushes.wait_until_recorded(&self.job);
-        let taken = take_name(&self.job, record, &mut self.has_told_unsaved);
+        let taken = take_name(&self.job, record);
         if taken.is_err() {
             self.cache.remove_part(&self.job, &self.cache.part_of(record));
         }
@@ -255,12 +255,12 @@ impl Wanted<'_> {
 /// If the files of a dataset are written in the prefix directory itself, the index lists it as begun before the first path is
 /// given out, so that what it may have replaced is checked closely if it is cut short. Gives whether there are others that count,
 /// or that nobody has listed yet.
-fn take_name(job: &Job, record: &RankRecord, has_told: &mut bool) -> Collective<bool> {
+fn take_name(job: &Job, record: &RankRecord) -> Collective<bool> {
     let taken = match job.rank() {
         Rank(0) => job.commit().in_turn(None, || job.ledger().begin_in_place(&record.dataset)),
         _ => Ok(false),
     };
-    tell_unsaved(job, &taken, has_told);
+    tell_unsaved(job, &taken);
     let own = job.agree(taken)?;
     let [is_any_left] = any(&*job.comm, [own])?;
     Ok(is_any_left)
@@ -268,12 +268,12 @@ fn take_name(job: &Job, record: &RankRecord, has_told: &mut bool) -> Collective<
 
 /// Says once that nothing can be saved any more, until something can: an application may look at no code, and compute for
 /// nothing.
-fn tell_unsaved(job: &Job, taken: &Result<bool, PrefixError>, has_told: &mut bool) {
+fn tell_unsaved(job: &Job, taken: &Result<bool, PrefixError>) {
     let Err(error) = taken else {
-        *has_told = false;
+        job.said.borrow_mut().remove(&Said::Unsaved);
         return;
     };
-    if !error.is_refusal() && !std::mem::replace(has_told, true) {
+    if !error.is_refusal() && job.is_news(Said::Unsaved) {
         job.report.error(&format!(
             "this job can save nothing any more: each dataset is listed in the index of the prefix directory before the \
              application writes its files there, and the index cannot be changed: {}. Correct that while the job runs, or end \
