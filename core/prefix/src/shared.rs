@@ -198,7 +198,7 @@ pub(crate) fn locked<R>(
     prefix: &Prefix,
     work: impl FnOnce(&Locked<'_>) -> R,
 ) -> Result<Updated<R>, PrefixError> {
-    Ok(files.exclusively_fenced(&lock(prefix), |is_ours| work(&Locked { files, prefix, is_ours }))?)
+    Ok(files.exclusively(&lock(prefix), |is_ours| work(&Locked { files, prefix, is_ours }))?)
 }
 
 /// Does `work`. A process that was stopped until another one took its lock tries again: what it has read is not true any more.

@@ -69,51 +69,13 @@ pub enum FsError {
         /// Which field.
         source: Box<FieldError>,
     },
-    /// Something that is no folder stands where one is needed.
-    #[error("{} is needed as a folder and is {found}; move it away", path.display())]
-    NotAFolder {
-        /// The path.
-        path: PathBuf,
-        /// Its kind.
-        found: &'static str,
-    },
-    /// Something that is no file stands where a lock is needed.
-    #[error("{} is needed as a lock and is {found}; move it away", path.display())]
-    NotALock {
-        /// The path.
-        path: PathBuf,
-        /// Its kind.
-        found: &'static str,
-    },
-    /// A base folder that is not to be made is not there.
-    #[error("{} is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1", path.display())]
-    NoBase {
-        /// The path.
-        path: PathBuf,
-    },
-    /// A folder that must be private belongs to somebody else.
-    #[error(
-        "{} belongs to user {found}, and only user {expected} may own it; {}", path.display(),
-        if is_unmapped(*found) { UNMAPPED } else { "have it removed or choose another base folder" }
-    )]
-    NotOurs {
+    /// It is not as it must be.
+    #[error("{} {fault}", path.display())]
+    Refused {
         /// Which.
         path: PathBuf,
-        /// Its owner.
-        found: u32,
-        /// The user who should own it.
-        expected: u32,
-    },
-    /// A directory of the user that others can write to, so that they could have put anything there.
-    #[error(
-        "{} may be written by other users (mode {mode:04o}), so what is in it is not used; \
-         look at what is in it, then close it with chmod 700", path.display()
-    )]
-    OpenToOthers {
-        /// Which.
-        path: PathBuf,
-        /// Its permission bits.
-        mode: u32,
+        /// What is wrong with it, and what to do, as it follows the path.
+        fault: String,
     },
     /// A base in which anybody can replace what others have made.
     #[error(
@@ -132,20 +94,6 @@ pub enum FsError {
         /// The dataset, as messages name it.
         by: String,
     },
-    /// A path goes up, or begins at the root, where a path below a base folder is needed.
-    #[error("{} does not lie below {}", path.display(), base.display())]
-    NotBelow {
-        /// The path.
-        path: PathBuf,
-        /// The base folder.
-        base: PathBuf,
-    },
-    /// Another process keeps the lock on a file for longer than what is done under it can take.
-    #[error("{} is kept locked by another process; end that one, which may have been stopped", path.display())]
-    KeptLocked {
-        /// Which.
-        path: PathBuf,
-    },
     /// An earlier sync of a file, or of its name, has failed: the next one would succeed without what was lost.
     #[error(
         "{} could not be synced before, so less of it may be stored than is read; copy it under another name (cp -a) and \
@@ -161,14 +109,6 @@ pub enum FsError {
         /// The file to be changed.
         path: PathBuf,
     },
-    /// The file was replaced by another one, again and again, while a lock on it was waited for.
-    #[error("{} was replaced {tries} times while its lock was waited for; try again", path.display())]
-    KeepsChanging {
-        /// Which.
-        path: PathBuf,
-        /// How often.
-        tries: u32,
-    },
 }
 
 /// Whether a user stands for all whom this process cannot know.
@@ -182,6 +122,11 @@ pub const UNMAPPED: &str =
      use a folder on another file system, or start without that map";
 
 impl FsError {
+    /// `fault` follows the path.
+    pub fn refused(path: &Path, fault: impl Into<String>) -> Self {
+        Self::Refused { path: path.to_owned(), fault: fault.into() }
+    }
+
     /// Why a file was not changed under a lock that does not seem to be this process's any more: it has to open the lock to look.
     pub fn lock_lost(path: &Path) -> Self {
         match limit::exhausted() {
@@ -291,11 +236,10 @@ mod tests {
                 path: path(),
                 source: Box::new(FieldError::Missing { key: "VERSION".to_owned() }),
             },
-            FsError::NotAFolder { path: path(), found: "a symbolic link" },
-            FsError::NotOurs { path: path(), found: 0, expected: 1000 },
-            FsError::NotOurs { path: path(), found: 65_534, expected: 0 },
-            FsError::NotBelow { path: "../x".into(), base: path() },
-            FsError::KeepsChanging { path: path(), tries: 3 },
+            FsError::refused(&path(), "is needed as a folder and is a symbolic link; move it away"),
+            super::super::owned::not_ours(&path(), 0, 1000),
+            super::super::owned::not_ours(&path(), 65_534, 0),
+            super::super::trees::keeps_changing(&path(), 3),
             FsError::Unsynced { path: path() },
         ];
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
@@ -311,7 +255,6 @@ mod tests {
                 "/dev/shm/user1 belongs to user 65534, and only user 0 may own it; that is nobody: its file system, or a \
                  container, maps the users, and no owner can be given there; use a folder on another file system, or start \
                  without that map",
-                "../x does not lie below /dev/shm/user1",
                 "/dev/shm/user1 was replaced 3 times while its lock was waited for; try again",
                 "/dev/shm/user1 could not be synced before, so less of it may be stored than is read; \
                  copy it under another name (cp -a) and rename the copy",

@@ -7,7 +7,7 @@
 
 use super::error::At;
 use super::optional::is_refusal;
-use super::trees::PAUSE;
+use super::trees::{keeps_changing, kept_locked, PAUSE};
 use super::{
     keep_from_readers, retried, unique_number, File, Files, FsError, How, Kind, LockAttempt, Status, Updated,
     LOCKABLE,
@@ -30,54 +30,22 @@ const LOOKS_IN_SILENCE: u32 = 400;
 const MOST_LOOKS: u32 = 60_000;
 
 impl dyn Files + '_ {
-    /// Does `work` while nobody else does anything under the same lock file. `Updated::locked` is false where the file
-    /// system knows neither second names nor locks, and `Updated::everywhere` where it does not know second names.
+    /// Does `work` while nobody else does anything under the same lock file. It can ask whether the lock is still its own, or was
+    /// broken since this process seemed dead. `Updated::locked` is false where the file system knows neither second names nor
+    /// locks, and `Updated::everywhere` where it does not know second names.
     ///
     /// # Errors
     /// The lock file could not be made, or others kept it all the time.
-    pub fn exclusively<R>(&self, lock: &Path, work: impl FnOnce() -> R) -> Result<Updated<R>, FsError> {
-        self.exclusively_fenced(lock, |_| work())
-    }
-
-    /// As `exclusively`; `work` can ask whether the lock is still its own, or was broken since this process seemed dead.
-    ///
-    /// # Errors
-    /// As for `exclusively`.
-    pub fn exclusively_fenced<R>(
+    pub fn exclusively<R>(
         &self,
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
-        self.while_held(lock, |held| work(&|| held.is_still_ours()))
+        let held = self.wait_until_taken(lock)?;
+        Ok(held.updated(work(&|| held.is_still_ours())))
     }
 
-    /// Does `work` with the lock, which is one of the system where there are no second names.
-    fn while_held<R>(&self, lock: &Path, work: impl FnOnce(&Held<'_>) -> R) -> Result<Updated<R>, FsError> {
-        let mine = Mine::create(self, lock)?;
-        for look in 0..MOST_LOOKS {
-            match mine.try_take()? {
-                Taken::Yes => {
-                    mine.forget_own_name();
-                    let value = work(&Held::Name(&mine));
-                    mine.give_back();
-                    return Ok(Updated { value, locked: true, everywhere: true });
-                }
-                Taken::NoSecondNames => {
-                    mine.forget_own_name();
-                    return self.under_lock(lock, |file| work(&Held::OfSystem(file)));
-                }
-                Taken::No => {
-                    mine.break_if_dead().inspect_err(|_| mine.forget_own_name())?;
-                    self.pause_for(lock, look);
-                }
-            }
-        }
-        mine.forget_own_name();
-        Err(FsError::KeepsChanging { path: lock.to_owned(), tries: MOST_LOOKS })
-    }
-
-    /// As `exclusively_fenced`, for work that may take longer than what makes a holder look dead: meanwhile
-    /// the lock is kept young.
+    /// As `exclusively`, for work that may take longer than what makes a holder look dead: meanwhile the lock is kept young.
     ///
     /// # Errors
     /// As for `exclusively`, or there is no thread that keeps it young; then nothing was done.
@@ -86,9 +54,8 @@ impl dyn Files + '_ {
         lock: &Path,
         work: impl FnOnce(&dyn Fn() -> bool) -> R,
     ) -> Result<Updated<R>, FsError> {
-        let Updated { value, locked, everywhere } =
-            self.while_held(lock, |held| refreshed(|| held.refresh(), || work(&|| held.is_still_ours())))?;
-        Ok(Updated { value: value.at("keep", lock)?, locked, everywhere })
+        let held = self.wait_until_taken(lock)?;
+        Ok(held.updated(held.refreshed(work).at("keep", lock)?))
     }
 
     /// Does `work`, which may take long, if the lock is free at this moment, and returns whether it did. Breaks the lock of a
@@ -97,26 +64,46 @@ impl dyn Files + '_ {
     /// # Errors
     /// The lock file could not be created or read, or there is no thread that keeps it young; then nothing was done.
     pub fn if_free(&self, lock: &Path, work: &mut dyn FnMut(&dyn Fn() -> bool)) -> Result<bool, FsError> {
+        let Some(held) = self.take(lock, 1)? else { return Ok(false) };
+        held.refreshed(work).at("keep", lock)?;
+        Ok(true)
+    }
+
+    fn wait_until_taken<'a>(&'a self, lock: &'a Path) -> Result<Held<'a>, FsError> {
+        self.take(lock, MOST_LOOKS)?.ok_or_else(|| keeps_changing(lock, MOST_LOOKS))
+    }
+
+    /// The lock, which is one of the system where there are no second names. `None` if others have it at each of so many looks.
+    fn take<'a>(&'a self, lock: &'a Path, most_looks: u32) -> Result<Option<Held<'a>>, FsError> {
         let mine = Mine::create(self, lock)?;
-        let taken = mine.try_take()?;
-        if matches!(taken, Taken::No) {
-            let broken = mine.break_if_dead();
+        for look in 1..=most_looks {
+            let taken = mine.try_take()?;
+            if matches!(taken, Taken::No) {
+                mine.break_if_dead().inspect_err(|_| mine.forget_own_name())?;
+                if look < most_looks {
+                    self.pause_for(lock, look);
+                }
+                continue;
+            }
             mine.forget_own_name();
-            return broken.map(|()| false);
+            return match taken {
+                Taken::NoSecondNames => self.take_of_system(lock, most_looks),
+                _ => Ok(Some(Held::Name(mine))),
+            };
         }
         mine.forget_own_name();
-        if matches!(taken, Taken::NoSecondNames) {
-            let (_, file) = self.open_system_lock(lock)?;
-            let free = file.try_lock() != LockAttempt::Held;
-            if free {
-                work(&|| Held::OfSystem(&*file).is_still_ours());
-            }
-            return Ok(free);
+        Ok(None)
+    }
+
+    /// The lock of the system that stands for `lock` where there are no second names.
+    fn take_of_system(&self, lock: &Path, most_looks: u32) -> Result<Option<Held<'_>>, FsError> {
+        let path = named(lock, "flock");
+        let file = self.open(&path, How::Ensure(LOCKABLE)).at("open", &path)?;
+        keep_from_readers(&*file, &file.status().at("look at", &path)?);
+        match self.wait_for_lock(&path, &*file, most_looks) {
+            None if most_looks > 1 => Err(kept_locked(&path)),
+            taken => Ok(taken.map(|locked| Held::OfSystem { file, locked })),
         }
-        let done = refreshed(|| mine.refresh(), || work(&|| mine.is_still_ours()));
-        mine.give_back();
-        done.at("keep", lock)?;
-        Ok(true)
     }
 
     /// A pause between two looks at a lock. Says once what it waits for, if that takes long.
@@ -130,47 +117,12 @@ impl dyn Files + '_ {
         }
         self.pause(PAUSE);
     }
-
-    fn under_lock<R>(&self, lock: &Path, work: impl FnOnce(&dyn File) -> R) -> Result<Updated<R>, FsError> {
-        let (path, file) = self.open_system_lock(lock)?;
-        match self.wait_for_lock(&path, &*file, MOST_LOOKS) {
-            None => Err(FsError::KeptLocked { path }),
-            Some(locked) => Ok(Updated { value: work(&*file), locked, everywhere: false }),
-        }
-    }
-
-    /// The file whose lock of the system stands for `lock` where there are no second names.
-    fn open_system_lock(&self, lock: &Path) -> Result<(PathBuf, Box<dyn File>), FsError> {
-        let path = named(lock, "flock");
-        let file = self.open(&path, How::Ensure(LOCKABLE)).at("open", &path)?;
-        keep_from_readers(&*file, &file.status().at("look at", &path)?);
-        Ok((path, file))
-    }
 }
 
-/// Does `work`, and meanwhile calls `refresh` again and again, in another thread. Without one it does nothing.
-fn refreshed<R>(refresh: impl Fn() + Send, work: impl FnOnce() -> R) -> io::Result<R> {
-    let (done, end) = mpsc::channel::<()>();
-    std::thread::scope(|scope| {
-        // The thread ends with it, also if the work panics.
-        let done = done;
-        let thread = parallel::beside(scope, move || {
-            while end.recv_timeout(REFRESHED) == Err(RecvTimeoutError::Timeout) {
-                refresh();
-            }
-        })?;
-        let value = work();
-        drop(done);
-        // If it has panicked, the lock is old, and the work has been told if somebody has broken it.
-        let _ = thread.join();
-        Ok(value)
-    })
-}
-
-/// A lock that is held.
+/// A lock, until it is dropped.
 enum Held<'a> {
-    Name(&'a Mine<'a>),
-    OfSystem(&'a dyn File),
+    Name(Mine<'a>),
+    OfSystem { file: Box<dyn File>, locked: bool },
 }
 
 impl Held<'_> {
@@ -178,13 +130,44 @@ impl Held<'_> {
     fn is_still_ours(&self) -> bool {
         match self {
             Self::Name(mine) => mine.is_still_ours(),
-            Self::OfSystem(file) => file.descriptor().is_ok(),
+            Self::OfSystem { file, .. } => file.descriptor().is_ok(),
         }
     }
 
-    fn refresh(&self) {
+    /// Does `work`, and meanwhile keeps the lock young, in another thread. Without one it does nothing.
+    fn refreshed<R>(&self, work: impl FnOnce(&dyn Fn() -> bool) -> R) -> io::Result<R> {
+        let (done, end) = mpsc::channel::<()>();
+        std::thread::scope(|scope| {
+            // The thread ends with it, also if the work panics.
+            let done = done;
+            let thread = parallel::beside(scope, move || {
+                while end.recv_timeout(REFRESHED) == Err(RecvTimeoutError::Timeout) {
+                    if let Self::Name(mine) = self {
+                        mine.refresh();
+                    }
+                }
+            })?;
+            let value = work(&|| self.is_still_ours());
+            drop(done);
+            // If it has panicked, the lock is old, and the work has been told if somebody has broken it.
+            let _ = thread.join();
+            Ok(value)
+        })
+    }
+
+    /// What was done under it.
+    fn updated<R>(&self, value: R) -> Updated<R> {
+        match self {
+            Self::Name(_) => Updated { value, locked: true, everywhere: true },
+            Self::OfSystem { locked, .. } => Updated { value, locked: *locked, everywhere: false },
+        }
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
         if let Self::Name(mine) = self {
-            mine.refresh();
+            mine.give_back();
         }
     }
 }
@@ -309,7 +292,8 @@ impl<'a> Mine<'a> {
         };
         // This is the lock of no process, and no link is followed to a file that is not below the prefix directory.
         if named.kind != Kind::File {
-            return Err(FsError::NotALock { path: self.lock.to_owned(), found: named.kind.name() });
+            let fault = format!("is needed as a lock and is {}; move it away", named.kind.name());
+            return Err(FsError::refused(self.lock, fault));
         }
         let file = match self.files.open(self.lock, How::Update) {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::PermissionDenied) => {
@@ -369,7 +353,7 @@ mod tests {
         faulty.number_names();
         let files: &dyn Files = &faulty;
         for _ in 0..2 {
-            let done = files.exclusively_fenced(&lock, |is_ours| {
+            let done = files.exclusively(&lock, |is_ours| {
                 let others = REAL.open(&lock.with_file_name("lock.flock"), How::Update).unwrap();
                 (is_ours(), others.try_lock() == LockAttempt::Held)
             });
@@ -406,7 +390,7 @@ mod tests {
             for _ in 0..6 {
                 scope.spawn(|| {
                     for _ in 0..20 {
-                        let outcome = REAL.exclusively(&lock, || {
+                        let outcome = REAL.exclusively(&lock, |_| {
                             assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
                             std::thread::yield_now();
                             inside.fetch_sub(1, Ordering::SeqCst);
@@ -426,7 +410,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("lock");
         fs::write(&lock, RealFiles.machine()).unwrap();
-        assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+        assert_eq!(REAL.exclusively(&lock, |_| 7).unwrap().value, 7);
         assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new());
     }
 
@@ -436,7 +420,7 @@ mod tests {
         let lock = dir.path().join("lock");
         fs::write(&lock, "another machine").unwrap();
         REAL.open(&lock, How::Update).unwrap().set_times((1000, 0), (1000, 0)).unwrap();
-        assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+        assert_eq!(REAL.exclusively(&lock, |_| 7).unwrap().value, 7);
     }
 
     /// Somebody had stopped a command on the terminal, and the job and all other commands waited for it.
@@ -448,7 +432,7 @@ mod tests {
         let stopped = REAL.open(&lock, How::Update).unwrap();
         assert_eq!(stopped.try_lock(), LockAttempt::Taken);
         stopped.set_times((1000, 0), (1000, 0)).unwrap();
-        assert_eq!(REAL.exclusively(&lock, || 7).unwrap().value, 7);
+        assert_eq!(REAL.exclusively(&lock, |_| 7).unwrap().value, 7);
     }
 
     /// A job or a command said nothing for half a minute.
@@ -466,7 +450,7 @@ mod tests {
                 wait_until(|| !until_said.notices().is_empty());
                 fs::remove_file(held).unwrap();
             });
-            assert_eq!((&files as &dyn Files).exclusively(&lock, || 7).unwrap().value, 7);
+            assert_eq!((&files as &dyn Files).exclusively(&lock, |_| 7).unwrap().value, 7);
         });
         let said = files.notices();
         assert!(said.len() == 1 && said[0].contains(&format!("waiting for {}", lock.display())), "{said:?}");
@@ -488,7 +472,7 @@ mod tests {
         ];
         for (found, plant) in planted {
             plant(&lock);
-            let error = REAL.exclusively(&lock, || ()).unwrap_err().to_string();
+            let error = REAL.exclusively(&lock, |_| ()).unwrap_err().to_string();
             assert_eq!(error, format!("{} is needed as a lock and is {found}; move it away", lock.display()));
             assert_eq!(fs::read(&elsewhere).unwrap(), b"mine");
             let _ = fs::remove_file(&lock).or_else(|_| fs::remove_dir(&lock));
@@ -535,7 +519,7 @@ mod tests {
                 faulty.never_pause();
                 faulty.only(move |what, _| what != What::Lock);
                 faulty.fail_once(at, ErrorKind::TimedOut);
-                assert_eq!(files.exclusively(&lock, || at).unwrap().value, at);
+                assert_eq!(files.exclusively(&lock, |_| at).unwrap().value, at);
                 assert_eq!(left_in(dir.path()), Vec::<PathBuf>::new(), "{:?}", faulty.first_failed());
                 if faulty.first_failed().is_none() {
                     break;
@@ -551,12 +535,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let lock = dir.path().join("lock");
         let files = FaultyFiles::new(RealFiles);
-        (&files as &dyn Files).exclusively(&lock, || ()).unwrap();
+        (&files as &dyn Files).exclusively(&lock, |_| ()).unwrap();
         for at in 1..=files.mutations() {
             let files = FaultyFiles::new(RealFiles);
             files.stop_at(at);
-            let _ = (&files as &dyn Files).exclusively(&lock, || ());
-            assert_eq!(REAL.exclusively(&lock, || at).unwrap().value, at);
+            let _ = (&files as &dyn Files).exclusively(&lock, |_| ());
+            assert_eq!(REAL.exclusively(&lock, |_| at).unwrap().value, at);
             assert!(!lock.exists());
         }
     }
@@ -568,7 +552,7 @@ mod tests {
         let times = AtomicU32::new(0);
         let if_free = || REAL.if_free(&lock, &mut |_| _ = times.fetch_add(1, Ordering::SeqCst)).unwrap();
         assert!(if_free());
-        assert!(!REAL.exclusively(&lock, if_free).unwrap().value);
+        assert!(!REAL.exclusively(&lock, |_| if_free()).unwrap().value);
         assert!(REAL.if_free(&lock, &mut |_| assert!(!if_free())).unwrap());
         fs::write(&lock, RealFiles.machine()).unwrap();
         assert!(!if_free() && if_free());
@@ -589,7 +573,7 @@ mod tests {
     fn without_second_names_a_lock_of_the_system_does() {
         let dir = tempfile::tempdir().unwrap();
         let files = FaultyFiles::new(RealFiles);
-        let outcome = || (&files as &dyn Files).exclusively(&dir.path().join("lock"), || 7).unwrap();
+        let outcome = || (&files as &dyn Files).exclusively(&dir.path().join("lock"), |_| 7).unwrap();
         files.lack(What::Link);
         assert_eq!(outcome(), Updated { value: 7, locked: true, everywhere: false });
         files.lack(What::Lock);
@@ -612,7 +596,7 @@ mod tests {
             give_away(given[0], fs::File::create(&theirs).unwrap());
             !is_ours()
         };
-        assert!(files.exclusively_fenced(&lock, &mut lose).unwrap().value);
+        assert!(files.exclusively(&lock, &mut lose).unwrap().value);
         assert!(closes(given[0], &theirs));
         let mut given = Vec::new();
         let done = files.if_free(&lock, &mut |is_ours| {

@@ -15,7 +15,7 @@ impl dyn Files + '_ {
     /// folders count as folders.
     ///
     /// # Errors
-    /// [`FsError::Io`], or [`FsError::NotAFolder`] if something else is in its place.
+    /// [`FsError::Io`], or [`FsError::Refused`] if something else is in its place.
     pub fn make_dirs(&self, path: &Path, mode: u32, wait: Durability) -> Result<(), FsError> {
         let mut missing = vec![path];
         // A parent that we have seen may have been removed again. But in a place like /proc nobody can make anything, and the
@@ -130,8 +130,8 @@ fn has_parent(path: &Path) -> bool {
     path.parent().is_some_and(|parent| !parent.as_os_str().is_empty())
 }
 
-fn in_the_way(path: &Path, status: &Status) -> FsError {
-    FsError::NotAFolder { path: path.to_owned(), found: status.kind.name() }
+pub(super) fn in_the_way(path: &Path, status: &Status) -> FsError {
+    FsError::refused(path, format!("is needed as a folder and is {}; move it away", status.kind.name()))
 }
 
 #[cfg(test)]

@@ -146,7 +146,7 @@ mod tests {
             assert!(text.contains(&format!("this process may have {SOFT} files open at once")), "{text}");
             assert!(text.contains("ulimit -n") && !text.contains("stopped"), "{text}");
         };
-        let changed = files.exclusively_fenced(&lock, |is_ours| {
+        let changed = files.exclusively(&lock, |is_ours| {
             let target = dir.path().join("index");
             let mut open = Vec::new();
             let full = loop {

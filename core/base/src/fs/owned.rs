@@ -5,7 +5,8 @@
 //! the user and be closed to other users. If another user has created the name first, the user gets a directory of another name.
 //! From then on everything in it is reached through its descriptor, whatever happens to its path.
 
-use super::error::{unless_missing, At};
+use super::error::{is_unmapped, unless_missing, At, UNMAPPED};
+use super::folders::in_the_way;
 use super::{retried, Durability, File, Files, FsError, How, Kind, Status};
 use std::ffi::OsStr;
 use std::io;
@@ -49,8 +50,8 @@ impl OwnedDir {
     /// Makes `base` with its parents for everybody to read, then each part of `below` for the user `uid` alone.
     ///
     /// # Errors
-    /// [`FsError::NotAFolder`], [`FsError::NotOurs`] and [`FsError::Unprotected`] for what is in the way;
-    /// [`FsError::NotBelow`] where `below` has a part other than a plain name; [`FsError::Io`].
+    /// [`FsError::Refused`] and [`FsError::Unprotected`] for what is in the way, or where `below` has a part other than a plain
+    /// name; [`FsError::Io`].
     pub fn make(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Self, FsError> {
         files.make_dirs(base, 0o755, Durability::Unsynced)?;
         Self::descend(files, base, below, uid, Parts::Make)
@@ -59,10 +60,12 @@ impl OwnedDir {
     /// As [`make`](Self::make), below a base that must be there already.
     ///
     /// # Errors
-    /// As there, and [`FsError::NoBase`].
+    /// As there, and where the base is not there.
     pub fn make_in(files: &dyn Files, base: &Path, below: &Path, uid: u32) -> Result<Self, FsError> {
         if !files.status(&base.join(".")).is_ok_and(|status| status.kind == Kind::Dir) {
-            return Err(FsError::NoBase { path: base.to_owned() });
+            let fault =
+                "is not there, and MKDIR=0 says that SCR does not make it; make or mount it, or set MKDIR=1";
+            return Err(FsError::refused(base, fault));
         }
         Self::descend(files, base, below, uid, Parts::Make)
     }
@@ -179,7 +182,7 @@ impl OwnedDir {
         let mut at = Self::hold(files, base.to_owned(), dir)?;
         for (depth, part) in below.components().enumerate() {
             let Component::Normal(name) = part else {
-                return Err(FsError::NotBelow { path: below.to_owned(), base: base.to_owned() });
+                return Err(FsError::refused(below, format!("does not lie below {}", base.display())));
             };
             let is_shared = depth == 0 && status.mode & WORLD_WRITES != 0;
             let name = if is_shared { at.free_name(name, uid, parts) } else { name.into() };
@@ -254,19 +257,29 @@ impl std::fmt::Debug for OwnedDir {
 
 fn expect_owned(path: &Path, status: &Status, uid: u32) -> Result<(), FsError> {
     if status.kind != Kind::Dir {
-        return Err(FsError::NotAFolder { path: path.to_owned(), found: status.kind.name() });
+        return Err(in_the_way(path, status));
     }
     if status.uid != uid {
-        return Err(FsError::NotOurs { path: path.to_owned(), found: status.uid, expected: uid });
+        return Err(not_ours(path, status.uid, uid));
     }
     Ok(())
 }
 
+pub(super) fn not_ours(path: &Path, found: u32, expected: u32) -> FsError {
+    let remedy = if is_unmapped(found) { UNMAPPED } else { "have it removed or choose another base folder" };
+    FsError::refused(path, format!("belongs to user {found}, and only user {expected} may own it; {remedy}"))
+}
+
 fn expect_closed(path: &Path, status: &Status) -> Result<(), FsError> {
-    match status.mode & OTHERS_WRITE {
-        0 => Ok(()),
-        _ => Err(FsError::OpenToOthers { path: path.to_owned(), mode: status.mode & 0o7777 }),
+    if status.mode & OTHERS_WRITE == 0 {
+        return Ok(());
     }
+    let fault = format!(
+        "may be written by other users (mode {:04o}), so what is in it is not used; look at what is in it, then close it with \
+         chmod 700",
+        status.mode & 0o7777
+    );
+    Err(FsError::refused(path, fault))
 }
 
 #[cfg(test)]
@@ -313,6 +326,11 @@ mod tests {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }
 
+    /// Whether a folder is refused that belongs to this user.
+    fn is_of(error: &FsError, user: u32) -> bool {
+        error.to_string().contains(&format!(" belongs to user {user}, and only user "))
+    }
+
     fn make(base: &Path, below: &str) -> Result<OwnedDir, FsError> {
         OwnedDir::make(REAL, base, Path::new(below), uid())
     }
@@ -337,7 +355,7 @@ mod tests {
         fs::create_dir(&user).unwrap();
         set_mode(&user, 0o777);
         let error = OwnedDir::find(REAL, dir.path(), Path::new("user1"), uid()).unwrap_err();
-        assert!(matches!(error, FsError::OpenToOthers { mode: 0o777, .. }), "{error}");
+        assert!(error.to_string().contains("may be written by other users (mode 0777), so"), "{error}");
         assert!(OwnedDir::at(REAL, &user, uid()).is_err());
         make(dir.path(), "user1").unwrap();
         assert_eq!(mode(&user), 0o700);
@@ -349,10 +367,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("user1")).unwrap();
         let error = OwnedDir::make(REAL, dir.path(), Path::new("user1"), uid() + 1).unwrap_err();
-        assert!(matches!(error, FsError::NotOurs { found, .. } if found == uid()), "{error}");
+        assert!(is_of(&error, uid()), "{error}");
         symlink("user1", dir.path().join("link")).unwrap();
         let error = make(dir.path(), "link/a").unwrap_err();
-        assert!(matches!(error, FsError::NotAFolder { found: "a symbolic link", .. }), "{error}");
+        assert!(
+            error.to_string().ends_with("is needed as a folder and is a symbolic link; move it away"),
+            "{error}"
+        );
         assert!(!dir.path().join("user1/a").exists());
     }
 
@@ -370,7 +391,7 @@ mod tests {
             fs::create_dir(dir.path().join(format!("user1.{number}"))).unwrap();
         }
         let error = ask("user1/scr.1", uid() + 1).unwrap_err();
-        assert!(matches!(error, FsError::NotOurs { found, .. } if found == uid()), "{error}");
+        assert!(is_of(&error, uid()), "{error}");
         set_mode(dir.path(), 0o777);
         assert!(matches!(ask("user1/scr.1", uid()), Err(FsError::Unprotected { .. })));
     }
@@ -395,9 +416,9 @@ mod tests {
         fs::create_dir_all(ours.join("scr.5132")).unwrap();
         chown(ours.join("scr.5132"), Some(4711), None).unwrap();
         let error = make(dir.path(), "user2/scr.5132").unwrap_err();
-        assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+        assert!(is_of(&error, 4711), "{error}");
         let error = OwnedDir::find(REAL, dir.path(), Path::new("user2/scr.5132"), uid()).unwrap_err();
-        assert!(matches!(error, FsError::NotOurs { found: 4711, .. }), "{error}");
+        assert!(is_of(&error, 4711), "{error}");
     }
 
     /// The second one took the name of the first for that of another user, and the ranks of one node had two directories.
@@ -435,10 +456,7 @@ mod tests {
         };
         let find = || OwnedDir::find(REAL, dir.path(), Path::new("user1/scr.1"), uid());
         take("user1");
-        assert!(
-            matches!(find(), Err(FsError::NotOurs { found: 4711, .. })),
-            "a command says why there is nothing"
-        );
+        assert!(is_of(&find().unwrap_err(), 4711), "a command says why there is nothing");
         symlink("/", dir.path().join("user1.1")).unwrap();
         let other = dir.path().join("user1.2/scr.1");
         assert_eq!(make(dir.path(), "user1/scr.1").unwrap().path(), other);
@@ -450,10 +468,10 @@ mod tests {
         assert_eq!(find().unwrap().unwrap().path(), other);
         take("user2");
         (1..=MOST_TAKEN).for_each(|number| take(&format!("user2.{number}")));
-        assert!(matches!(make(dir.path(), "user2"), Err(FsError::NotOurs { found: 4711, .. })));
+        assert!(is_of(&make(dir.path(), "user2").unwrap_err(), 4711));
         // In a directory that only some may write to, nobody plants anything.
         set_mode(dir.path(), 0o755);
-        assert!(matches!(make(dir.path(), "user2"), Err(FsError::NotOurs { .. })));
+        assert!(is_of(&make(dir.path(), "user2").unwrap_err(), 4711));
     }
 
     #[test]
@@ -470,7 +488,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for below in ["../a", "/a", "a/../../b"] {
             let error = make(dir.path(), below).unwrap_err();
-            assert!(matches!(error, FsError::NotBelow { .. }), "{below}: {error}");
+            assert!(error.to_string().starts_with(&format!("{below} does not lie below /")), "{error}");
         }
     }
 

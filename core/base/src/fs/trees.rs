@@ -119,7 +119,7 @@ impl dyn Files + '_ {
             let locked = match self.wait_for_lock(path, &*file, most_looks) {
                 Some(locked) => locked,
                 None if to_read => false,
-                None => return Err(FsError::KeptLocked { path: path.to_owned() }),
+                None => return Err(kept_locked(path)),
             };
             match self.status(path) {
                 Ok(now) if now.identity == opened.identity => {
@@ -133,7 +133,7 @@ impl dyn Files + '_ {
                 Err(error) => return Err(error).at("look at", path),
             }
         }
-        Err(FsError::KeepsChanging { path: path.to_owned(), tries: MAX_REOPENS })
+        Err(keeps_changing(path, MAX_REOPENS))
     }
 
     /// Waits for the lock of an open file, but not forever: a job must not hang because a holder of the lock was stopped. Returns
@@ -143,12 +143,21 @@ impl dyn Files + '_ {
         for look in 0..most_looks {
             match file.try_lock() {
                 LockAttempt::Taken => return Some(true),
-                LockAttempt::Held => self.pause_for(path, look),
+                LockAttempt::Held if look + 1 < most_looks => self.pause_for(path, look),
+                LockAttempt::Held => (),
                 LockAttempt::NoLocks => return Some(false),
             }
         }
         None
     }
+}
+
+pub(super) fn kept_locked(path: &Path) -> FsError {
+    FsError::refused(path, "is kept locked by another process; end that one, which may have been stopped")
+}
+
+pub(super) fn keeps_changing(path: &Path, tries: u32) -> FsError {
+    FsError::refused(path, format!("was replaced {tries} times while its lock was waited for; try again"))
 }
 
 fn may_not_write(error: &FsError) -> bool {
