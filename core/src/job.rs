@@ -91,9 +91,9 @@ impl Job {
         recovers: bool,
     ) -> Result<Self, Error> {
         // Ranks that were started later than others are of another launch, and have no session to recover.
-        let mut most = [u64::from(comm.launch_size()), u64::from(recovers)];
-        all_reduce(&*comm, &mut most, Op::Max)?;
-        let (launched, is_recovery) = (u32::try_from(most[0]).unwrap_or(u32::MAX), most[1] != 0);
+        let own = [u64::from(comm.launch_size()), u64::from(recovers)];
+        let [launched, recover] = all_reduce(&*comm, own, Op::Max)?;
+        let (launched, is_recovery) = (u32::try_from(launched).unwrap_or(u32::MAX), recover != 0);
         let raw = load_settings(&*comm, &env, app)?;
         let (params, mut problems) = Params::resolve(&raw, &env);
         let is_used = params.get(&param::ENABLE) || passes_through(&params);
@@ -345,9 +345,8 @@ impl Job {
 
     /// The number that rank 0 finds, on all ranks. Collective.
     pub(crate) fn number_of_first(&self, find: impl FnOnce() -> u64) -> Result<u64, CommError> {
-        let mut found = [if self.rank() == Rank(0) { find() } else { 0 }];
-        all_reduce(&*self.comm, &mut found, Op::Max)?;
-        Ok(found[0])
+        let own = if self.rank() == Rank(0) { find() } else { 0 };
+        all_reduce(&*self.comm, [own], Op::Max).map(|[found]| found)
     }
 
     /// Remembers that an operation has failed as the application has closed files of scr, if that is why.

@@ -5,7 +5,7 @@
 //! each other, and a member that does not return within the limit is abandoned and reported.
 
 use super::member::{Member, Record};
-use scr_comm::thread::{Job, ThreadComm};
+use scr_comm::thread::{run_with_stack, ThreadComm};
 use scr_comm::Comm;
 use scr_plugin_api::{held, Level, PluginError, Scheme, SetShape, MESSAGE_BYTES};
 use std::sync::{mpsc, Arc, Mutex};
@@ -200,7 +200,7 @@ impl SetUp {
         // A thread of its own, since it does not return either where a member never does.
         std::thread::spawn(move || {
             let size = u32::try_from(ours.len()).unwrap_or(u32::MAX);
-            let job = Job::new(size).with_stack(STACK_BYTES).run(|comm: ThreadComm| {
+            let job = run_with_stack(size, STACK_BYTES, |comm: ThreadComm| {
                 let place = comm.rank().index();
                 let scheme = schemes.get(place).and_then(|scheme| held(scheme).take());
                 scheme.map(|scheme| ours[place].run(&comm, scheme, call))

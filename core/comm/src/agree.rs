@@ -80,10 +80,9 @@ fn agree_as<T, E: Into<AnyError>>(
     node: Option<&str>,
     result: Result<T, E>,
 ) -> Collective<T> {
-    let mut failed = [u64::from(result.is_err())];
-    all_reduce(comm, &mut failed, Op::Sum)?;
+    let [failed] = all_reduce(comm, [u64::from(result.is_err())], Op::Sum)?;
     let own = match result {
-        Ok(value) if failed[0] == 0 => return Ok(value),
+        Ok(value) if failed == 0 => return Ok(value),
         Ok(_) => None,
         Err(error) => Some(RankError {
             rank: comm.own_rank(),
@@ -91,7 +90,7 @@ fn agree_as<T, E: Into<AnyError>>(
             text: cut(&scr_base::describe(&*error.into()), TEXT_BYTES),
         }),
     };
-    Err(RankErrors { what: None, failed: failed[0], first: collect(comm, own)? }.into())
+    Err(RankErrors { what: None, failed, first: collect(comm, own)? }.into())
 }
 
 /// The errors of the first ranks that have one, on all ranks.

@@ -1,4 +1,4 @@
-//! The messages that the exchanges of a rank wait for while they call `check_cancel`, so that `take` leaves them alone.
+//! The messages that the exchanges of a rank wait for while they `ask`, so that `take` leaves them alone.
 
 use std::cell::RefCell;
 

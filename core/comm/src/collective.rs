@@ -63,14 +63,14 @@ fn pass_down(comm: &dyn Comm, tree: &Tree, bytes: Vec<u8>) -> Result<Vec<u8>, Co
     Ok(bytes)
 }
 
-/// Combines the values of all ranks, place by place; afterwards all have the result.
+/// Combines the values of all ranks, place by place. All get the result.
 ///
 /// # Errors
 /// [`CommError`] of the communicator; [`CommError::WrongLength`] where ranks give different numbers of values.
-pub fn all_reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
-    reduce(comm, values, op)?;
+pub fn all_reduce<V: AsMut<[u64]>>(comm: &dyn Comm, mut values: V, op: Op) -> Result<V, CommError> {
+    reduce(comm, values.as_mut(), op)?;
     comm.watch().into_iter().for_each(Watch::all_have_come);
-    Ok(())
+    Ok(values)
 }
 
 fn reduce(comm: &dyn Comm, values: &mut [u64], op: Op) -> Result<(), CommError> {
@@ -129,9 +129,7 @@ pub fn in_turn<T>(comm: &dyn Comm, turn: Turn, work: impl FnOnce() -> T) -> Resu
 /// # Errors
 /// As for [`all_reduce`].
 pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N], CommError> {
-    let mut words = mine.map(u64::from);
-    all_reduce(comm, &mut words, Op::Max)?;
-    Ok(words.map(|word| word != 0))
+    Ok(all_reduce(comm, mine.map(u64::from), Op::Max)?.map(|word| word != 0))
 }
 
 /// The first rank of which this is so; the same on all.
@@ -139,9 +137,9 @@ pub fn any<const N: usize>(comm: &dyn Comm, mine: [bool; N]) -> Result<[bool; N]
 /// # Errors
 /// As for [`all_reduce`].
 pub fn first_rank(comm: &dyn Comm, mine: bool) -> Result<Option<Rank>, CommError> {
-    let mut first = [if mine { u64::from(comm.rank().0) } else { u64::MAX }];
-    all_reduce(comm, &mut first, Op::Min)?;
-    Ok(u32::try_from(first[0]).ok().map(Rank))
+    let own = if mine { u64::from(comm.rank().0) } else { u64::MAX };
+    let [first] = all_reduce(comm, [own], Op::Min)?;
+    Ok(u32::try_from(first).ok().map(Rank))
 }
 
 /// Gives `root` the bytes of all ranks, by rank; the others get `None`.

@@ -1,6 +1,6 @@
 //! A communicator of a thread beside the application's, which limits what that thread does, and may end it.
 
-use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, WaitControl};
+use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Sends, Tag};
 use scr_plugin_api::pace::{Account, Limits, Pace};
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -65,17 +65,11 @@ impl Comm for Controlled {
         self.comm.size()
     }
 
-    fn exchange(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    fn exchange(&self, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged {
         self.control.expect_wanted()?;
         let ended = self.comm.exchange(tag, sends, receives, &mut |come| {
             self.control.expect_wanted()?;
-            check_cancel(come)
+            ask(come)
         })?;
         self.pay(sends);
         Ok(ended)

@@ -188,7 +188,7 @@ mod tests {
             let len = [0, ROOM, ROOM + 1, ROOM + PIECE, ROOM + 2 * PIECE + 1][rank as usize];
             (0..len).map(|at| (at % 251) as u8 ^ rank as u8).collect()
         };
-        let came = thread::Job::new(5).buffering_at_most(0).run(|comm| {
+        let came = thread::run(5, |comm| {
             let (after, before) = (Rank((comm.rank().0 + 1) % 5), Rank((comm.rank().0 + 4) % 5));
             swap(&comm, Tag(7), &[(after, &long(comm.rank().0))], &[before]).unwrap().remove(0)
                 == long(before.0)

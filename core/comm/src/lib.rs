@@ -94,6 +94,15 @@ pub enum ExchangeEnd {
     GivenUp,
 }
 
+/// The messages that an exchange sends.
+pub type Sends<'a> = &'a [Outgoing<'a>];
+/// Those that it receives.
+pub type Incomings<'a, 'b> = &'a mut [Incoming<'b>];
+/// What it asks while it waits, with one flag per receive that is set once it is complete.
+pub type Ask<'a> = &'a mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>;
+/// How it has ended.
+pub type Exchanged = Result<ExchangeEnd, CommError>;
+
 /// The traffic of a communicator so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Traffic {
@@ -213,12 +222,11 @@ pub trait Comm {
     /// Number of ranks.
     fn size(&self) -> u32;
 
-    /// Sends and receives a batch. While it waits it calls `check_cancel` repeatedly, with one flag per receive that is set
-    /// once it is complete; it may skip the call if it need not wait. It returns when the sends are done: that may be when
+    /// Sends and receives a batch. While it waits it calls `ask` repeatedly; it may skip the call if it need not wait. It returns when the sends are done: that may be when
     /// they are received, but sends to this rank itself are done at once.
     ///
     /// After [`WaitControl::GiveUp`] no more receives match, but it continues to ask until the sends are done, so that
-    /// `check_cancel` can take what others send meanwhile; then it asks a last time with the final flags. `check_cancel`
+    /// `ask` can take what others send meanwhile; then it asks a last time with the final flags. `ask`
     /// may call [`take`](Self::take), and `exchange` with another tag. It should take all there is: it may
     /// be asked again only when something more has come.
     ///
@@ -226,13 +234,7 @@ pub trait Comm {
     /// [`CommError`]; the communicator is useless after it, except after [`CommError::WrongLength`]: then the
     /// message counts as received, and the rest of the batch was done as usual. Invalid ranks and tags are
     /// errors before anything is sent.
-    fn exchange(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError>;
+    fn exchange(&self, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged;
 
     /// Takes a message with this tag from any rank that has arrived and that no receive waits for.
     ///
@@ -313,12 +315,7 @@ pub fn exchange_all(
 }
 
 /// The checks of every communicator before it sends anything.
-pub fn check(
-    size: u32,
-    tag: Tag,
-    sends: &[Outgoing<'_>],
-    receives: &[Incoming<'_>],
-) -> Result<(), CommError> {
+pub fn check(size: u32, tag: Tag, sends: Sends<'_>, receives: &[Incoming<'_>]) -> Result<(), CommError> {
     if tag.0 > Tag::MAX.0 {
         return Err(CommError::NoSuchTag { tag: tag.0 });
     }

@@ -1,6 +1,6 @@
 //! The receives of an exchange: which have come, and which are missing.
 
-use super::{CommError, ExchangeEnd, Incoming, Rank, Tag, WaitControl};
+use super::{Ask, CommError, ExchangeEnd, Exchanged, Incoming, Rank, Tag};
 use std::collections::{BTreeMap, VecDeque};
 
 pub(super) struct Receives<'a, 'b> {
@@ -81,12 +81,9 @@ impl<'a, 'b> Receives<'a, 'b> {
     }
 
     /// The end of the exchange. Who has given up is asked a last time.
-    pub(super) fn end(
-        &mut self,
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    pub(super) fn end(&mut self, ask: Ask<'_>) -> Exchanged {
         if self.given_up {
-            check_cancel(&self.come)?;
+            ask(&self.come)?;
         }
         let ended = if self.all_have_come() { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
         self.wrong.take().map_or(Ok(ended), Err)

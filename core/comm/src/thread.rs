@@ -11,28 +11,62 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::awaited::Awaited;
 use super::receives::Receives;
 use super::world::{Waiting, World};
-use super::{check, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl};
+use super::{check, Ask, Comm, CommError, Exchanged, Incomings, Rank, Sends, Tag, Traffic, WaitControl};
+use scr_plugin_api::held;
 
 /// Runs `body` once per rank, each in its own thread, and gives what they returned, by rank.
 ///
 /// # Errors
 /// [`RunError`] where a rank panicked or its thread could not be started.
 pub fn run<T: Send>(ranks: u32, body: impl Fn(ThreadComm) -> T + Sync) -> Result<Vec<T>, RunError> {
-    Job::new(ranks).run(body)
+    run_with_stack(ranks, 1 << 20, body)
+}
+
+/// The same with threads that have a stack of so many bytes, where 1 MiB is usual.
+///
+/// # Errors
+/// As for [`run`].
+#[expect(clippy::disallowed_methods, reason = "ranks take the signals that their caller does")]
+pub fn run_with_stack<T: Send>(
+    ranks: u32,
+    stack_bytes: usize,
+    body: impl Fn(ThreadComm) -> T + Sync,
+) -> Result<Vec<T>, RunError> {
+    let world = Arc::new(World::new(ranks));
+    let panics = Mutex::new(Vec::new());
+    let rank_body = |rank: Rank| {
+        let comm = ThreadComm::new(&world, rank);
+        let result = catch_unwind(AssertUnwindSafe(|| body(comm)));
+        let result = result.map_err(|panic| record_panic(&panics, rank, &*panic)).ok();
+        // Only now: what others say about a rank that has ended must come after its own panic.
+        world.end(rank);
+        result
+    };
+    let results = std::thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for rank in (0..ranks).map(Rank) {
+            let builder = std::thread::Builder::new().name(format!("rank {rank}"));
+            let rank_body = &rank_body;
+            match builder.stack_size(stack_bytes).spawn_scoped(scope, move || rank_body(rank)) {
+                Ok(thread) => threads.push(thread),
+                Err(error) => {
+                    (rank.0..ranks).for_each(|missing| world.end(Rank(missing)));
+                    let why = format!("cannot start a thread for rank {rank} of {ranks}: {error}");
+                    return Err(RunError(why));
+                }
+            }
+        }
+        let results = threads.into_iter().map(|thread| thread.join().ok().flatten());
+        Ok(results.collect::<Option<Vec<T>>>())
+    })?;
+    let panics = panics.into_inner().unwrap_or_else(PoisonError::into_inner);
+    results.ok_or_else(|| panicked(panics))
 }
 
 /// The ends of a communicator, by rank, for threads of the caller's own. A rank has ended when its end is dropped.
 pub fn ends(ranks: u32) -> Vec<ThreadComm> {
     let world = Arc::new(World::new(ranks));
-    (0..ranks).map(|rank| ThreadComm::new(&world, Rank(rank), usize::MAX)).collect()
-}
-
-/// A run with settings of its own.
-#[derive(Debug, Clone)]
-pub struct Job {
-    ranks: u32,
-    buffered_bytes: usize,
-    stack_bytes: usize,
+    (0..ranks).map(|rank| ThreadComm::new(&world, Rank(rank))).collect()
 }
 
 /// Why a run gave no results.
@@ -44,7 +78,6 @@ pub struct RunError(String);
 pub struct ThreadComm {
     world: Arc<World>,
     rank: Rank,
-    buffered_bytes: usize,
     traffic: Cell<Traffic>,
     /// The messages that exchanges under way wait for, so that nothing else takes them.
     awaited: Awaited,
@@ -52,70 +85,10 @@ pub struct ThreadComm {
     stands_for: Option<Arc<[Rank]>>,
 }
 
-impl Job {
-    /// A run of this many ranks.
-    pub fn new(ranks: u32) -> Self {
-        Self { ranks, buffered_bytes: usize::MAX, stack_bytes: 1 << 20 }
-    }
-
-    /// Makes a message of more bytes than this keep its sender waiting until it is received, as MPI does
-    /// with long messages. Without this call all are buffered.
-    #[must_use]
-    pub fn buffering_at_most(mut self, bytes: usize) -> Self {
-        self.buffered_bytes = bytes;
-        self
-    }
-
-    /// The stack of each rank's thread, 1 MiB by default.
-    #[must_use]
-    pub fn with_stack(mut self, bytes: usize) -> Self {
-        self.stack_bytes = bytes;
-        self
-    }
-
-    /// Runs `body` once per rank.
-    ///
-    /// # Errors
-    /// As for [`run`].
-    #[expect(clippy::disallowed_methods, reason = "ranks take the signals that their caller does")]
-    pub fn run<T: Send>(&self, body: impl Fn(ThreadComm) -> T + Sync) -> Result<Vec<T>, RunError> {
-        let world = Arc::new(World::new(self.ranks));
-        let panics = Mutex::new(Vec::new());
-        let rank_body = |rank: Rank| {
-            let comm = ThreadComm::new(&world, rank, self.buffered_bytes);
-            let result = catch_unwind(AssertUnwindSafe(|| body(comm)));
-            let result = result.map_err(|panic| record_panic(&panics, rank, &*panic)).ok();
-            // Only now: what others say about a rank that has ended must come after its own panic.
-            world.end(rank);
-            result
-        };
-        let results = std::thread::scope(|scope| {
-            let mut threads = Vec::new();
-            for rank in (0..self.ranks).map(Rank) {
-                let builder = std::thread::Builder::new().name(format!("rank {rank}"));
-                let rank_body = &rank_body;
-                match builder.stack_size(self.stack_bytes).spawn_scoped(scope, move || rank_body(rank)) {
-                    Ok(thread) => threads.push(thread),
-                    Err(error) => {
-                        (rank.0..self.ranks).for_each(|missing| world.end(Rank(missing)));
-                        let ranks = self.ranks;
-                        let why = format!("cannot start a thread for rank {rank} of {ranks}: {error}");
-                        return Err(RunError(why));
-                    }
-                }
-            }
-            let results = threads.into_iter().map(|thread| thread.join().ok().flatten());
-            Ok(results.collect::<Option<Vec<T>>>())
-        })?;
-        let panics = panics.into_inner().unwrap_or_else(PoisonError::into_inner);
-        results.ok_or_else(|| panicked(panics))
-    }
-}
-
 impl ThreadComm {
-    fn new(world: &Arc<World>, rank: Rank, buffered_bytes: usize) -> Self {
+    fn new(world: &Arc<World>, rank: Rank) -> Self {
         let (world, traffic, awaited) = (Arc::clone(world), Cell::default(), Awaited::default());
-        Self { world, rank, buffered_bytes, traffic, awaited, stands_for: None }
+        Self { world, rank, traffic, awaited, stands_for: None }
     }
 
     /// Each rank stands for the rank at its place in `ranks`, which are some ranks of a run in ascending order: for a command that
@@ -141,28 +114,25 @@ impl Comm for ThreadComm {
         u32::try_from(self.world.size()).unwrap_or(u32::MAX)
     }
 
-    fn exchange(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    fn exchange(&self, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged {
         check(self.size(), tag, sends, receives)?;
-        let posted = self.world.post(self.rank, tag, self.letters(sends))?;
+        self.traffic.set(self.traffic.get().with(sends));
+        // What is sent is copied before any lock is taken.
+        let letters = sends.iter().map(|send| (send.to, send.bytes.to_vec())).collect();
+        self.world.post(self.rank, tag, letters)?;
         let mut receives = Receives::new(tag, receives);
         loop {
-            let found = self.world.collect(self.rank, tag, receives.wanted(), posted)?;
+            let found = self.world.collect(self.rank, tag, receives.wanted())?;
             for (place, letter) in found.letters {
                 receives.take(place, letter.from, &letter.bytes);
             }
-            if found.sent && receives.is_over() {
-                return receives.end(check_cancel);
+            if receives.is_over() {
+                return receives.end(ask);
             }
             let awaited: Vec<Rank> = receives.awaited().collect();
-            let ask = || check_cancel(&receives.come);
-            let asked = self.awaited.while_waiting_for(tag, awaited.iter().copied(), ask)?;
-            if asked == WaitControl::GiveUp && !receives.given_up {
+            let wait = || ask(&receives.come);
+            let asked = self.awaited.while_waiting_for(tag, awaited.iter().copied(), wait)?;
+            if asked == WaitControl::GiveUp {
                 receives.given_up = true;
                 continue;
             }
@@ -191,21 +161,9 @@ impl Comm for ThreadComm {
     }
 }
 
-impl ThreadComm {
-    /// Copies what is sent, before any lock is taken.
-    fn letters(&self, sends: &[Outgoing<'_>]) -> Vec<(Rank, Vec<u8>, bool)> {
-        self.traffic.set(self.traffic.get().with(sends));
-        let letter = |send: &Outgoing<'_>| {
-            let waits = send.bytes.len() > self.buffered_bytes && send.to != self.rank;
-            (send.to, send.bytes.to_vec(), waits)
-        };
-        sends.iter().map(letter).collect()
-    }
-}
-
 impl Drop for ThreadComm {
     fn drop(&mut self) {
-        // A rank that panics is ended by `Job::run`, once the panic is on record.
+        // A rank that panics is ended by [`run`], once the panic is on record.
         if !std::thread::panicking() {
             self.world.end(self.rank);
         }
@@ -216,7 +174,7 @@ fn record_panic(panics: &Mutex<Vec<(Rank, String)>>, rank: Rank, panic: &(dyn An
     let text = panic.downcast_ref::<&str>().map(ToString::to_string);
     let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
     let text = text.unwrap_or_else(|| "no text".to_owned());
-    panics.lock().unwrap_or_else(PoisonError::into_inner).push((rank, text));
+    held(panics).push((rank, text));
 }
 
 fn panicked(panics: Vec<(Rank, String)>) -> RunError {

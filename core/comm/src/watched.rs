@@ -5,7 +5,7 @@
 //! minute (`SCR_LATE_SECS`) rank 0 asks all others; those that wait as well answer, and the rest has not come. If rank 0 itself
 //! does not, the last rank asks. No other rank is disturbed: a rank that comes later takes the old questions then.
 
-use super::{Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, WaitControl};
+use super::{Ask, Comm, CommError, Exchanged, Incomings, Outgoing, Rank, Sends, Tag, WaitControl};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -243,20 +243,14 @@ impl Comm for Watched {
         self.comm.size()
     }
 
-    fn exchange(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    fn exchange(&self, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged {
         if self.watch.call.borrow().have_come {
-            return self.comm.exchange(tag, sends, receives, check_cancel);
+            return self.comm.exchange(tag, sends, receives, ask);
         }
         let began = (self.watch.elapsed)();
         self.comm.exchange(tag, sends, receives, &mut |come| {
             self.look(began)?;
-            check_cancel(come)
+            ask(come)
         })
     }
 
@@ -282,6 +276,7 @@ const SHOWN: usize = 12;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ExchangeEnd;
     use std::collections::VecDeque;
 
     /// A rank that waits for others: time passes whenever its exchange asks, and messages come at set times.
@@ -303,13 +298,7 @@ mod tests {
             4
         }
 
-        fn exchange(
-            &self,
-            tag: Tag,
-            sends: &[Outgoing<'_>],
-            _: &mut [Incoming<'_>],
-            check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-        ) -> Result<ExchangeEnd, CommError> {
+        fn exchange(&self, tag: Tag, sends: Sends<'_>, _: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged {
             if tag == TAG {
                 let sent = sends.iter().map(|send| (self.seconds.get(), send.to, send.bytes[0]));
                 self.sent.borrow_mut().extend(sent);
@@ -317,7 +306,7 @@ mod tests {
             }
             while self.seconds.get() < self.until {
                 self.seconds.set(self.seconds.get() + 1);
-                check_cancel(&[])?;
+                ask(&[])?;
             }
             Ok(ExchangeEnd::Done)
         }

@@ -4,7 +4,6 @@
 //! event for it unblocks it at once, under the same lock. So when all living ranks are blocked, none can ever continue.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Write as _;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use super::{CommError, Rank, Tag};
@@ -20,20 +19,12 @@ pub(super) struct World {
 pub(super) struct Letter {
     pub(super) from: Rank,
     pub(super) bytes: Vec<u8>,
-    /// The exchange whose sender waits until this is taken.
-    ticket: Option<u64>,
 }
-
-/// One exchange's sends that are still to be taken.
-#[derive(Clone, Copy)]
-pub(super) struct Posted(Option<u64>);
 
 /// The result of a look into a rank's mailbox.
 pub(super) struct Received {
     /// Which receive each letter is for.
     pub(super) letters: Vec<(usize, Letter)>,
-    /// Whether all that this exchange posted has been taken.
-    pub(super) sent: bool,
     /// How often anything had changed for this rank.
     pub(super) changes: u64,
 }
@@ -58,9 +49,6 @@ struct RankState {
     ended: bool,
     /// Set while the rank is blocked.
     waiting: Option<Waiting>,
-    /// Per exchange, how many of its letters have not been taken.
-    posted: HashMap<u64, usize>,
-    tickets: u64,
 }
 
 impl World {
@@ -77,26 +65,20 @@ impl World {
         self.wake.len()
     }
 
-    /// Puts messages into mailboxes. Those marked `true` keep their sender waiting until they are taken.
-    pub(super) fn post(
-        &self,
-        me: Rank,
-        tag: Tag,
-        letters: Vec<(Rank, Vec<u8>, bool)>,
-    ) -> Result<Posted, CommError> {
+    /// Puts messages into mailboxes.
+    pub(super) fn post(&self, me: Rank, tag: Tag, letters: Vec<(Rank, Vec<u8>)>) -> Result<(), CommError> {
         let mut state = held(&self.state);
         state.alive()?;
-        let tracked = letters.iter().filter(|(.., tracked)| *tracked).count();
-        let ticket = (tracked > 0).then(|| state.places[me.index()].new_ticket(tracked));
         let mut woken = Vec::new();
-        for (to, bytes, tracked) in letters {
-            let letter = Letter { from: me, bytes, ticket: ticket.filter(|_| tracked) };
+        for (to, bytes) in letters {
+            let letter = Letter { from: me, bytes };
             state.places[to.index()].mailbox.entry(tag.0).or_default().push_back(letter);
             woken.extend(state.touch(to));
         }
         drop(state);
-        self.wake(woken);
-        Ok(Posted(ticket))
+        // The lock is free, so none of them waits for it at once.
+        woken.into_iter().for_each(|rank: Rank| self.wake[rank.index()].notify_one());
+        Ok(())
     }
 
     /// Takes, for each rank in `wanted`, its oldest message with this tag.
@@ -105,28 +87,21 @@ impl World {
         me: Rank,
         tag: Tag,
         wanted: impl Iterator<Item = (usize, Rank)>,
-        posted: Posted,
     ) -> Result<Received, CommError> {
         let mut state = held(&self.state);
         state.alive()?;
+        let place = &mut state.places[me.index()];
         let mut letters = Vec::new();
-        if let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) {
+        if let Some(queue) = place.mailbox.get_mut(&tag.0) {
             for (place, from) in wanted {
                 if queue.is_empty() {
                     break;
                 }
-                if let Some(letter) = remove_first(queue, |letter| letter.from == from) {
-                    letters.push((place, letter));
-                }
+                letters
+                    .extend(remove_first(queue, |letter| letter.from == from).map(|letter| (place, letter)));
             }
         }
-        let woken: Vec<Rank> = letters.iter().filter_map(|(_, letter)| state.taken(letter)).collect();
-        let place = &state.places[me.index()];
-        let sent = posted.0.is_none_or(|ticket| !place.posted.contains_key(&ticket));
-        let changes = place.changes;
-        drop(state);
-        self.wake(woken);
-        Ok(Received { letters, sent, changes })
+        Ok(Received { letters, changes: place.changes })
     }
 
     /// Takes the oldest message with this tag whose sender is not one of those excluded.
@@ -139,11 +114,7 @@ impl World {
         let mut state = held(&self.state);
         state.alive()?;
         let Some(queue) = state.places[me.index()].mailbox.get_mut(&tag.0) else { return Ok(None) };
-        let letter = remove_first(queue, |letter| !excluded(letter.from));
-        let woken = letter.as_ref().and_then(|letter| state.taken(letter));
-        drop(state);
-        self.wake(woken);
-        Ok(letter)
+        Ok(remove_first(queue, |letter| !excluded(letter.from)))
     }
 
     /// Blocks until something has changed for `me` since it had changed `seen` times.
@@ -183,11 +154,6 @@ impl World {
         boxes.flat_map(|(&tag, queue)| queue.iter().map(move |letter| (letter.from, Tag(tag)))).collect()
     }
 
-    /// Lets ranks continue that [`WorldState::touch`] has given. The lock is free, so none of them waits for it at once.
-    fn wake(&self, ranks: impl IntoIterator<Item = Rank>) {
-        ranks.into_iter().for_each(|rank| self.wake[rank.index()].notify_one());
-    }
-
     fn look_for_deadlock(&self, state: &mut WorldState) {
         if state.blocked == state.living && state.living > 0 && state.deadlock.is_none() {
             state.deadlock = Some(state.who_waits_for_whom());
@@ -197,19 +163,6 @@ impl World {
 }
 
 impl WorldState {
-    /// Counts a letter as taken. Gives its sender if that can continue.
-    fn taken(&mut self, letter: &Letter) -> Option<Rank> {
-        let ticket = letter.ticket?;
-        let posted = &mut self.places[letter.from.index()].posted;
-        let left = posted.get(&ticket).map_or(0, |left| left.saturating_sub(1));
-        if left == 0 {
-            posted.remove(&ticket);
-        } else {
-            posted.insert(ticket, left);
-        }
-        self.touch(letter.from)
-    }
-
     /// Something has changed for this rank. Gives it if it was blocked.
     fn touch(&mut self, rank: Rank) -> Option<Rank> {
         let place = &mut self.places[rank.index()];
@@ -243,15 +196,9 @@ impl WorldState {
     }
 
     fn describe(&self, rank: usize, waiting: &Waiting) -> (bool, String) {
-        let mut line = format!("rank {rank} waits for ");
-        let ended = |other: &Rank| self.places[other.index()].ended;
-        if waiting.from.is_empty() {
-            let others = self.holders_of_letters_from(rank);
-            let _ = write!(line, "{} to take what it sent (tag {})", self.list(&others), waiting.tag.0);
-            return (others.iter().any(ended), line);
-        }
-        let _ = write!(line, "a message from {} (tag {})", self.list(&waiting.from), waiting.tag.0);
-        (waiting.from.iter().any(ended), line)
+        let Waiting { tag, from } = waiting;
+        let line = format!("rank {rank} waits for a message from {} (tag {})", self.list(from), tag.0);
+        (from.iter().any(|other| self.places[other.index()].ended), line)
     }
 
     fn list(&self, ranks: &[Rank]) -> String {
@@ -264,22 +211,6 @@ impl WorldState {
             names.push(format!("{} more", ranks.len() - SHOWN));
         }
         names.join(" and ")
-    }
-
-    fn holders_of_letters_from(&self, rank: usize) -> Vec<Rank> {
-        let holds = |place: &RankState| {
-            let mut letters = place.mailbox.values().flatten();
-            letters.any(|letter| letter.ticket.is_some() && letter.from.index() == rank)
-        };
-        (0u32..).zip(&self.places).filter(|(_, place)| holds(place)).map(|(other, _)| Rank(other)).collect()
-    }
-}
-
-impl RankState {
-    fn new_ticket(&mut self, letters: usize) -> u64 {
-        self.tickets += 1;
-        self.posted.insert(self.tickets, letters);
-        self.tickets
     }
 }
 

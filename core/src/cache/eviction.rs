@@ -270,9 +270,7 @@ impl Cache {
     pub(crate) fn record_bytes(&mut self, job: &Job, store: usize, own: u64) -> Result<(), CommError> {
         let here = &mut self.stores[store];
         if here.placement.count() == 1 {
-            let mut sum = [own];
-            all_reduce(&*job.comm, &mut sum, Op::Sum)?;
-            [here.last_bytes] = sum;
+            [here.last_bytes] = all_reduce(&*job.comm, [own], Op::Sum)?;
             return Ok(());
         }
         let mates = here.placement.mates(job.rank());

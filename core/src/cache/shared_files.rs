@@ -142,8 +142,8 @@ pub(crate) fn with_names_of<'a>(
         |wanted: u64| asked.iter().filter(move |(number, _)| *number == wanted).map(|(_, digest)| *digest);
     let routed: HashSet<u128> = of(0).collect();
     let has_one = |number| u64::from(of(number).any(|digest| routed.contains(&digest)));
-    let mut found: Vec<u64> = (1..=older.len() as u64).map(has_one).collect();
-    all_reduce(comm, &mut found, Op::Max)?;
+    let found: Vec<u64> = (1..=older.len() as u64).map(has_one).collect();
+    let found = all_reduce(comm, found, Op::Max)?;
     Ok((0..found.len()).filter(|&place| found[place] > 0).collect())
 }
 

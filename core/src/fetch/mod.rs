@@ -479,9 +479,8 @@ impl Fetch<'_> {
     ) -> Result<Result<Vec<FileRecord>, FileError>, CommError> {
         let files = outcome.as_deref().unwrap_or_default();
         let bytes = files.iter().fold(0_u64, |sum, file| sum.saturating_add(file.bytes));
-        let mut sums = [files.len() as u64, bytes, u64::from(outcome.is_err())];
-        all_reduce(self.comm, &mut sums, Op::Sum)?;
-        let [files, bytes, failed] = sums;
+        let own = [files.len() as u64, bytes, u64::from(outcome.is_err())];
+        let [files, bytes, failed] = all_reduce(self.comm, own, Op::Sum)?;
         let differs = dataset.files.is_some_and(|expected| expected != files)
             || dataset.bytes.is_some_and(|expected| expected != bytes);
         if failed == 0 && differs && self.comm.rank() == Rank(0) {

@@ -81,9 +81,8 @@ fn wait_for_transfers(job: &Job, control: &Path, host: &PluginHost) -> Result<()
         polled.notices.iter().for_each(|line| job.report.notice_here(line));
         // A flush that cannot be polled is not waited for.
         let goes_on = polled.unfinished && polled.errors.is_empty();
-        let mut sums = [u64::from(goes_on), polled.bytes_moved];
-        all_reduce(&*job.comm, &mut sums, Op::Sum)?;
-        let [going_on, moved] = sums;
+        let own = [u64::from(goes_on), polled.bytes_moved];
+        let [going_on, moved] = all_reduce(&*job.comm, own, Op::Sum)?;
         if going_on == 0 {
             return Ok(());
         }

@@ -81,8 +81,8 @@ pub(crate) fn overlapping<'a>(
     let questions = route_values(comm, &questions(comm.size(), mine))?;
     let files = || questions.iter().flat_map(|(_, question)| &question.files);
     let shares = |asked: &HashSet<FileName>| files().any(|file| asked.contains(&file.name));
-    let mut shared: Vec<u64> = earlier.iter().map(|asked| u64::from(shares(asked))).collect();
-    all_reduce(comm, &mut shared, Op::Max)?;
+    let shared: Vec<u64> = earlier.iter().map(|asked| u64::from(shares(asked))).collect();
+    let shared = all_reduce(comm, shared, Op::Max)?;
     Ok((0..shared.len()).filter(|&place| shared[place] > 0).collect())
 }
 

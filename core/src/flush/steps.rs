@@ -229,8 +229,7 @@ impl Flush<'_> {
 
     pub(super) fn report(&self, copies: &[FileCopy]) -> Result<FlushReport, FlushError> {
         let bytes = copies.iter().fold(0_u64, |sum, copy| sum.saturating_add(copy.file.bytes));
-        let mut sums = [copies.len() as u64, bytes];
-        all_reduce(&*self.job.comm, &mut sums, Op::Sum)?;
-        Ok(FlushReport { files: sums[0], bytes: sums[1], sums: None })
+        let [files, bytes] = all_reduce(&*self.job.comm, [copies.len() as u64, bytes], Op::Sum)?;
+        Ok(FlushReport { files, bytes, sums: None })
     }
 }

@@ -194,9 +194,7 @@ pub(crate) fn all(on: Rebuild<'_>) -> Result<FoundDatasets, CommError> {
         damaged.iter().filter(|part| !is_whole_again(&found, &part.part)).map(LocalPart::stale).collect();
     found.stale.extend(lost);
     let run = ours.iter().filter_map(LocalPart::key).map(|key| key.run).max().unwrap_or(0);
-    let mut highest = [found.highest, run];
-    all_reduce(&*job.comm, &mut highest, Op::Max)?;
-    [found.highest, found.highest_run] = highest;
+    [found.highest, found.highest_run] = all_reduce(&*job.comm, [found.highest, run], Op::Max)?;
     Ok(found)
 }
 
@@ -365,8 +363,8 @@ fn next_key(
     let keys =
         || local.iter().filter_map(LocalPart::key).filter(|key| below.is_none_or(|below| *key < below));
     let highest = |values: &mut dyn Iterator<Item = u64>| {
-        let mut highest = [values.map(|value| value.saturating_add(1)).max().unwrap_or(0)];
-        all_reduce(&*job.comm, &mut highest, Op::Max).map(|()| highest[0].checked_sub(1))
+        let own = values.map(|value| value.saturating_add(1)).max().unwrap_or(0);
+        all_reduce(&*job.comm, [own], Op::Max).map(|[highest]| highest.checked_sub(1))
     };
     let Some(run) = highest(&mut keys().map(|key| key.run))? else { return Ok(None) };
     let Some(id) = highest(&mut keys().filter(|key| key.run == run).map(|key| key.id))? else {

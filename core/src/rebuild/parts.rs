@@ -241,9 +241,7 @@ impl DatasetState {
     /// As all ranks together know it. Collective.
     pub(super) fn take(job: &Job, local: &[&LocalPart]) -> Result<Self, CommError> {
         let parts: Vec<_> = local.iter().map(|part| (counted_state(&part.map), part.ranks())).collect();
-        let mut facts = facts(&parts);
-        all_reduce(&*job.comm, &mut facts, Op::Max)?;
-        Ok(Self::from_facts(facts))
+        Ok(Self::from_facts(all_reduce(&*job.comm, facts(&parts), Op::Max)?))
     }
 
     /// The state of these parts: how far each has come, and how many ranks wrote it.

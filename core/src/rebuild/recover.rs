@@ -186,14 +186,13 @@ fn rebuild(
 /// A dataset in place that any rank has found damaged fails for all runs: where the file lists have no checksums, a fetch would
 /// hand out the same bytes. Collective.
 fn mark_failed(job: &Job, damaged: Option<u64>) -> Result<(), CommError> {
-    let mut id = [damaged.unwrap_or(0)];
-    all_reduce(&*job.comm, &mut id, Op::Max)?;
-    if id == [0] || job.rank() != Rank(0) {
+    let [id] = all_reduce(&*job.comm, [damaged.unwrap_or(0)], Op::Max)?;
+    if id == 0 || job.rank() != Rank(0) {
         return Ok(());
     }
     let now = job.local_time();
-    if let Err(error) = job.ledger().transact(&Request::Fail { id: id[0], name: None, now: &now }) {
-        job.report.error(&format!("dataset {} is damaged, and the index cannot say so: {error}", id[0]));
+    if let Err(error) = job.ledger().transact(&Request::Fail { id, name: None, now: &now }) {
+        job.report.error(&format!("dataset {id} is damaged, and the index cannot say so: {error}"));
     }
     Ok(())
 }
@@ -326,12 +325,11 @@ impl<'a> Recovery<'a> {
             let from = self.copy.filter(|_| !is_here);
             let request = from.map(|copy| (copy.holder, (copy.record.clone(), copy.loss.is_some())));
             let wanted = route_values(&*job.comm, request.as_slice())?;
-            let mut count = [wanted.len() as u64];
-            all_reduce(&*job.comm, &mut count, Op::Sum)?;
-            if count == [0] {
+            let [count] = all_reduce(&*job.comm, [wanted.len() as u64], Op::Sum)?;
+            if count == 0 {
                 break;
             }
-            moved = moved.max(count[0]);
+            moved = moved.max(count);
             tries += 1;
             let departing = wanted.into_iter().map(|(owner, request)| self.asked(owner, request));
             let departing: Vec<_> = departing.collect();

@@ -59,10 +59,9 @@ pub(crate) fn bring_back(on: Rebuild<'_>, other: &OfOtherRanks) -> Collective<(P
     let restored = restored.and_then(|all| all.into_iter().collect::<Result<Vec<_>, String>>());
     let (parts, survives): (Vec<_>, Vec<_>) = job.agree(restored)?.into_iter().unzip();
     let least = survives.into_iter().min().unwrap_or(Survives::All);
-    let mut least = [least.to_number()];
-    all_reduce(&*job.comm, &mut least, Op::Min)?;
+    let [least] = all_reduce(&*job.comm, [least.to_number()], Op::Min)?;
     let here = parts.into_iter().map(|restored| (restored.record, restored.part)).collect();
-    Ok((PartsOfOthers::claim(job.files(), hosts, here), Survives::of_number(least[0])))
+    Ok((PartsOfOthers::claim(job.files(), hosts, here), Survives::of_number(least)))
 }
 
 /// Which rank has which part, by the rank that wrote it: the best copy counts. A part of which there is none is to come to a node

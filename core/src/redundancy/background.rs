@@ -166,9 +166,8 @@ impl Background {
             Mode::Threads(worker) => worker.take(id),
             Mode::InCalls | Mode::Off => Some(Err(NotProtected::default())),
         };
-        let mut words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Ok(_))))];
-        all_reduce(&*job.comm, &mut words, Op::Min)?;
-        let [have_ended, are_protected] = words;
+        let words = [u64::from(own.is_some()), u64::from(matches!(own, Some(Ok(_))))];
+        let [have_ended, are_protected] = all_reduce(&*job.comm, words, Op::Min)?;
         let Some(own) = own else { return Ok(None) };
         if have_ended == 0 {
             if let Mode::Threads(worker) = &mut self.mode {

@@ -58,8 +58,8 @@ impl Repair<'_> {
         own: Option<Lost>,
     ) -> Collective<&'r RankRecord> {
         let comm = &*self.job.comm;
-        let mut sums = record.map_or([1, 0, 0], |record| fit::share(comm, record));
-        all_reduce(comm, &mut sums, Op::Sum)?;
+        let share = record.map_or([1, 0, 0], |record| fit::share(comm, record));
+        let sums = all_reduce(comm, share, Op::Sum)?;
         match record {
             Some(record) if fit::is_whole(sums) => Ok(record),
             Some(record) if sums[0] == 0 => {
@@ -120,10 +120,10 @@ impl Repair<'_> {
             let damage = self.find_damage(&outcome, remedy, loss.as_ref(), record, place);
             let is_damaged = damage.as_ref().is_some_and(|damage| damage.lost == Lost::Data);
             let own_bytes = if is_damaged { record.data_bytes() } else { 0 };
-            let mut sums = [u64::from(damage.is_some()), u64::from(outcome.is_err()), own_bytes];
-            all_reduce(&*job.comm, &mut sums, Op::Sum)?;
-            let (more, has_failed) = (sums[0] > 0, sums[1] > 0);
-            damaged_bytes += sums[2];
+            let own = [u64::from(damage.is_some()), u64::from(outcome.is_err()), own_bytes];
+            let [damaged, failed, bytes] = all_reduce(&*job.comm, own, Op::Sum)?;
+            let (more, has_failed) = (damaged > 0, failed > 0);
+            damaged_bytes += bytes;
             loss = damage.or(loss);
             extent = Extent::All;
             rounds += 1;

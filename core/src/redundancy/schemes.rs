@@ -315,8 +315,8 @@ fn prepare(
 
 /// The losses that all ranks survive. Collective.
 fn least<V: AsRef<[Survives]> + AsMut<[Survives]>>(job: &Job, mut own: V) -> Result<V, CommError> {
-    let mut numbers: Vec<u64> = own.as_ref().iter().map(|survives| survives.to_number()).collect();
-    all_reduce(&*job.comm, &mut numbers, Op::Min)?;
+    let numbers: Vec<u64> = own.as_ref().iter().map(|survives| survives.to_number()).collect();
+    let numbers = all_reduce(&*job.comm, numbers, Op::Min)?;
     own.as_mut().iter_mut().zip(numbers).for_each(|(own, all)| *own = Survives::of_number(all));
     Ok(own)
 }

@@ -276,15 +276,13 @@ impl MeantPaths {
             return Ok((Ok(()), 0));
         }
         let own = self.differing(job)?;
-        let mut failed = [u64::from(own.is_err())];
-        all_reduce(&*job.comm, &mut failed, Op::Sum)?;
-        Ok((own, failed[0]))
+        let [failed] = all_reduce(&*job.comm, [u64::from(own.is_err())], Op::Sum)?;
+        Ok((own, failed))
     }
 
     /// As [`compare`](Self::compare), where the kinds are still to be summed up.
     pub(super) fn compare_all(&self, job: &Job) -> Result<Result<(), ApartError>, CommError> {
-        let mut kinds = self.kinds(job);
-        all_reduce(&*job.comm, &mut kinds, Op::Sum)?;
+        let kinds = all_reduce(&*job.comm, self.kinds(job), Op::Sum)?;
         Ok(self.compare(job, kinds)?.0)
     }
 

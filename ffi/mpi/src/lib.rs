@@ -21,7 +21,8 @@ use self::calls::{Arrived, Handle, Requests};
 use mpi::ffi;
 use scr_comm::collective::COLLECTIVE;
 use scr_comm::{
-    check, Awaited, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl,
+    check, Ask, Awaited, Comm, CommError, ExchangeEnd, Exchanged, Incoming, Incomings, Outgoing, Rank, Sends,
+    Tag, Traffic, WaitControl,
 };
 
 /// One rank's end of a communicator over MPI. It belongs to the thread that made it.
@@ -132,13 +133,7 @@ impl Comm for MpiComm {
         self.handle.size()
     }
 
-    fn exchange(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    fn exchange(&self, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged {
         check(self.size(), tag, sends, receives)?;
         self.handle.expect_usable()?;
         self.traffic.set(self.traffic.get().with(sends));
@@ -149,7 +144,7 @@ impl Comm for MpiComm {
             let moved = batch.move_on()?;
             if batch.is_quiet() {
                 if given_up {
-                    check_cancel(&batch.come)?;
+                    ask(&batch.come)?;
                 }
                 let done = batch.come.iter().all(|&come| come);
                 let ended = if done { ExchangeEnd::Done } else { ExchangeEnd::GivenUp };
@@ -168,8 +163,7 @@ impl Comm for MpiComm {
                 self.handle.look_for_deaths()?;
             }
             if given_up || patience.is_long() {
-                let asked =
-                    self.awaited.while_waiting_for(tag, batch.awaited(), || check_cancel(&batch.come))?;
+                let asked = self.awaited.while_waiting_for(tag, batch.awaited(), || ask(&batch.come))?;
                 if asked == WaitControl::GiveUp && !given_up {
                     given_up = true;
                     batch.give_up();

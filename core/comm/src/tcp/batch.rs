@@ -1,7 +1,7 @@
 //! The sends and receives of an exchange, and the messages that no receive has taken.
 
 use crate::receives::Receives;
-use crate::{Incoming, Outgoing, Rank, Tag};
+use crate::{Incomings, Rank, Sends, Tag};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Messages that have come, by tag and sender.
@@ -68,12 +68,7 @@ pub(super) enum Sent {
 }
 
 impl<'a, 'b> Batch<'a, 'b> {
-    pub(super) fn new(
-        me: Rank,
-        tag: Tag,
-        sends: &'a [Outgoing<'_>],
-        receives: &'a mut [Incoming<'b>],
-    ) -> Self {
+    pub(super) fn new(me: Rank, tag: Tag, sends: Sends<'a>, receives: Incomings<'a, 'b>) -> Self {
         let others = sends.iter().filter(|send| send.to != me);
         let sends = others.map(|send| Send { to: send.to, bytes: send.bytes, is: Sent::Partly(0) }).collect();
         Self { sends, receives: Receives::new(tag, receives) }

@@ -31,7 +31,7 @@ use super::agree::agree;
 use super::awaited::Awaited;
 use super::collective::{all_gather, barrier, broadcast};
 use super::{
-    check, Collective, Comm, CommError, ExchangeEnd, Incoming, Outgoing, Rank, Tag, Traffic, WaitControl,
+    check, Ask, Collective, Comm, CommError, Exchanged, Incomings, Rank, Sends, Tag, Traffic, WaitControl,
 };
 use batch::{Batch, Inbox, Mail, Sent};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -208,13 +208,7 @@ impl Comm for TcpComm {
         u32::try_from(self.addresses.len()).unwrap_or(u32::MAX)
     }
 
-    fn exchange(
-        &self,
-        tag: Tag,
-        sends: &[Outgoing<'_>],
-        receives: &mut [Incoming<'_>],
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    fn exchange(&self, tag: Tag, sends: Sends<'_>, receives: Incomings<'_, '_>, ask: Ask<'_>) -> Exchanged {
         check(self.size(), tag, sends, receives)?;
         self.ended.borrow().as_ref().map_or(Ok(()), |error| Err(error.clone()))?;
         self.traffic.set(self.traffic.get().with(sends));
@@ -222,7 +216,7 @@ impl Comm for TcpComm {
             self.state.borrow_mut().mail.deliver(self.rank, tag, own.bytes.to_vec());
         }
         let mut batch = Batch::new(self.rank, tag, sends, receives);
-        let ended = self.run(&mut batch, check_cancel);
+        let ended = self.run(&mut batch, ask);
         // Nothing uses the buffers any more, even after an error.
         self.let_go(&mut batch);
         if let Err(error @ (CommError::Lost { .. } | CommError::Socket { .. })) = &ended {
@@ -247,11 +241,7 @@ impl TcpComm {
         self.limits.clock.elapsed()
     }
 
-    fn run(
-        &self,
-        batch: &mut Batch<'_, '_>,
-        check_cancel: &mut dyn FnMut(&[bool]) -> Result<WaitControl, CommError>,
-    ) -> Result<ExchangeEnd, CommError> {
+    fn run(&self, batch: &mut Batch<'_, '_>, ask: Ask<'_>) -> Exchanged {
         let (mut asked, mut probed) = (self.now(), self.now());
         let mut seen = self.state.borrow().news().filter(|_| self.state.borrow().mail.is_empty());
         let (mut is_quiet, mut has_asked) = (false, false);
@@ -259,7 +249,7 @@ impl TcpComm {
             self.progress(Some(batch));
             batch.collect(&mut self.state.borrow_mut().mail);
             if batch.sends.is_empty() && batch.receives.is_over() {
-                return batch.receives.end(check_cancel);
+                return batch.receives.end(ask);
             }
             self.expect_reachable(batch)?;
             self.expect_room()?;
@@ -277,8 +267,8 @@ impl TcpComm {
             (asked, seen, is_quiet, has_asked) = (now, news, false, true);
             self.let_go(batch);
             let receives = &mut batch.receives;
-            let ask = || check_cancel(&receives.come);
-            let wait = self.awaited.while_waiting_for(receives.tag, receives.awaited(), ask)?;
+            let wait = || ask(&receives.come);
+            let wait = self.awaited.while_waiting_for(receives.tag, receives.awaited(), wait)?;
             receives.given_up |= wait == WaitControl::GiveUp;
         }
     }

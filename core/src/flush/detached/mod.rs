@@ -65,9 +65,8 @@ impl Flush<'_> {
         let (mut limit, mut is_said): (Option<WaitLimit>, bool) = (None, false);
         let arrived = loop {
             let (running, failed, moved) = self.detached_progress(run);
-            let mut sums = [u64::from(running), u64::from(failed), moved];
-            all_reduce(&*self.job.comm, &mut sums, Op::Sum)?;
-            let [all_running, all_failed, all_moved] = sums;
+            let own = [u64::from(running), u64::from(failed), moved];
+            let [all_running, all_failed, all_moved] = all_reduce(&*self.job.comm, own, Op::Sum)?;
             if all_failed > 0 || all_running == 0 {
                 // If another rank has failed, transfers under way are useless, and are stopped.
                 break self.detached_arrived(run, all_failed > 0);

@@ -92,10 +92,9 @@ impl Flush<'_> {
         outcome: Result<(), (Step, StepError)>,
     ) -> Result<(), FlushError> {
         let own = outcome.as_ref().map_or_else(|(step, _)| *step as u64, |()| u64::MAX);
-        let mut first = [own];
-        all_reduce(&*self.job.comm, &mut first, Op::Min)?;
+        let [first] = all_reduce(&*self.job.comm, [own], Op::Min)?;
         let steps = [Step::Folders, Step::Recording, Step::Copying];
-        let Some(step) = steps.into_iter().find(|&step| step as u64 == first[0]) else { return Ok(()) };
+        let Some(step) = steps.into_iter().find(|&step| step as u64 == first) else { return Ok(()) };
         let outcome = match outcome {
             Err((at, error)) if at == step => Err(error),
             _ => Ok(()),

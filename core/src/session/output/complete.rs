@@ -148,18 +148,17 @@ impl Session {
         };
         let [failed, files, bytes] = sums(output, measured.is_err());
         let [inside, common, elsewhere] = output.meant.kinds(&self.job);
-        let mut totals =
+        let own =
             [failed, files, bytes, u64::from(renamed), output.shared.count(), inside, common, elsewhere];
-        all_reduce(comm, &mut totals, Op::Sum)?;
-        let [failed, files, bytes, renamed, shared, inside, common, elsewhere] = totals;
+        let [failed, files, bytes, renamed, shared, inside, common, elsewhere] =
+            all_reduce(comm, own, Op::Sum)?;
         let (compared, apart) = output.meant.compare(&self.job, [inside, common, elsewhere])?;
         if apart > 0 {
             return Ok((compared.map(|()| Opened::new()).map_err(InvalidError::from), [apart, files, bytes]));
         }
         let mut clashes = [0];
         if renamed > 0 {
-            clashes = [shared_files::clashes(comm, output.claimed())?];
-            all_reduce(comm, &mut clashes, Op::Sum)?;
+            clashes = all_reduce(comm, [shared_files::clashes(comm, output.claimed())?], Op::Sum)?;
         }
         let clash = clashes != [0];
         if !clash {
@@ -173,9 +172,8 @@ impl Session {
         // Only now is every rank done with the files that several have written.
         let taken = named.and_then(|()| output.take_shared(&self.job));
         let measured = taken.and_then(|()| output.measure(&self.job, valid));
-        let mut totals = sums(output, measured.is_err());
-        all_reduce(comm, &mut totals, Op::Sum)?;
-        Ok((measured, totals))
+        let own = sums(output, measured.is_err());
+        Ok((measured, all_reduce(comm, own, Op::Sum)?))
     }
 
     /// Warns once of a checkpoint that has taken the files of the only other one, unless the index knows one more: whenever the job

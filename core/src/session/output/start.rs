@@ -209,9 +209,8 @@ impl Wanted<'_> {
         let created = if job.rank() == Rank(0) { job.micros() } else { 0 };
         // The largest of these words is that of the first rank.
         let crowded = if crowded { !u64::from(job.rank().0) } else { 0 };
-        let mut words = [hash, !hash, crowded, created];
-        all_reduce(&*job.comm, &mut words, Op::Max)?;
-        let [most, least, crowded, created] = words;
+        let words = [hash, !hash, crowded, created];
+        let [most, least, crowded, created] = all_reduce(&*job.comm, words, Op::Max)?;
         if most != !least {
             let what = "the ranks gave different names or flags to SCR_Start_output; all must give the same";
             return Err(Error::Argument { what: what.to_owned() });
