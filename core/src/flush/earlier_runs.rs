@@ -6,8 +6,7 @@
 
 use super::detached::{poll_some, Here, PollResult, Transports, Which};
 use super::pauses::WaitLimit;
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use crate::plugin::PluginHost;
 use scr_comm::collective::{all_reduce, any, broadcast, Op};

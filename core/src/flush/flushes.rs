@@ -5,13 +5,12 @@
 //! dataset has a file of the same name, or when the run ends.
 
 use super::running::RunningFlush;
-use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport};
+use super::{aggregate, new_token, policy, step, Flush, FlushError, FlushReport, ToFlush};
 use crate::cache::flush_file::News;
 use crate::cache::loss::{visible_loss, Lost};
 use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::holdings::InPrefix;
 use crate::job::{Job, Said};
 use crate::log::{Event, Record, Transfer};
@@ -69,6 +68,16 @@ struct Copying {
     run: RunningFlush,
     transport: TransportInUse,
     began: Duration,
+}
+
+/// A flush that has ended.
+#[derive(Clone, Copy)]
+struct Ended<'a> {
+    /// The dataset in cache.
+    id: u64,
+    record: &'a PendingFlush,
+    took: Duration,
+    kind: Transfer,
 }
 
 impl Flushes {
@@ -220,9 +229,10 @@ impl Flushes {
     pub(crate) fn finish(&mut self, site: &mut FlushSite<'_>, id: u64) -> Result<(), Error> {
         let Some(place) = self.running.iter().position(|copying| copying.id == id) else { return Ok(()) };
         let Copying { run, transport, began, .. } = self.running.remove(place);
-        let pending = run.record.clone();
+        let record = run.record.clone();
         let outcome = flush_of(site, id, &transport).finish(run);
-        let outcome = self.record_end(site, id, &pending, began, outcome, Transfer::FlushAsync);
+        let (took, kind) = (site.job.elapsed() - began, Transfer::FlushAsync);
+        let outcome = self.record_end(site, Ended { id, record: &record, took, kind }, outcome);
         report_only(site.job, outcome)
     }
 
@@ -301,10 +311,11 @@ impl Flushes {
         let mut dataset = cached.record.dataset_in_prefix();
         let (mine, detaches) = (policy::files_of(cached), is_async && transport.survives_job);
         let mine = aggregate::sources(site.job, site.cache, cached, &mut dataset, mine, detaches)?;
-        let flush = flush_of(site, id, &transport);
+        let (flush, what) =
+            (flush_of(site, id, &transport), ToFlush { token: &token, dataset: &dataset, mine: &mine });
         let outcome = match is_async {
-            false => flush.sync(&token, &dataset, &mine, &|| _ = cached.record_refused(site.job)),
-            true => match flush.begin(&token, &dataset, &mine) {
+            false => flush.sync(what, &|| _ = cached.record_refused(site.job)),
+            true => match flush.begin(what) {
                 Ok(run) => {
                     set_copy(site.cache, id, InPrefix::begin);
                     site.cache.list(site.job, News::None);
@@ -314,8 +325,8 @@ impl Flushes {
                 Err(error) => Err(error),
             },
         };
-        let pending = flush.pending(&token, &dataset, 1);
-        self.record_end(site, id, &pending, began, outcome, kind)
+        let (record, took) = (flush.pending(what, 1), site.job.elapsed() - began);
+        self.record_end(site, Ended { id, record: &record, took, kind }, outcome)
     }
 
     /// Waits for the flushes under way that write a file of this dataset, or have its name: the newer one has to come last.
@@ -431,7 +442,8 @@ impl Flushes {
                     bytes: record.dataset.bytes.unwrap_or(0),
                     sums: None,
                 };
-                self.record_success(site, id, &record, Duration::ZERO, &report, Transfer::FlushSync);
+                let (took, kind) = (Duration::ZERO, Transfer::FlushSync);
+                self.record_success(site, Ended { id, record: &record, took, kind }, &report);
             }
         }
         if !matches!(outcome, CloseOutcome::Unfinished(_)) {
@@ -445,26 +457,23 @@ impl Flushes {
     fn record_end(
         &mut self,
         site: &mut FlushSite<'_>,
-        id: u64,
-        record: &PendingFlush,
-        began: Duration,
+        flush: Ended<'_>,
         outcome: Result<FlushReport, FlushError>,
-        kind: Transfer,
     ) -> Result<(), Error> {
-        let took = site.job.elapsed() - began;
+        let Ended { id, record, .. } = flush;
         set_copy(site.cache, id, |copy| copy.end(InPrefix::Missing));
         if let Some(cached) = site.cache.dataset(id).filter(|_| record.dataset.aggregated) {
             let _ = site.job.files().remove_if_there(&cached.part.container());
         }
         let ended = match outcome {
             Ok(report) => {
-                self.record_success(site, id, record, took, &report, kind);
+                self.record_success(site, flush, &report);
                 record_sums(site, id, report.sums)?;
                 Ok(())
             }
             Err(error) => {
                 let is_dropped = was_dropped_meanwhile(site, id, &error)?;
-                self.record_failure(site, id, record, took, &error, kind);
+                self.record_failure(site, flush, &error);
                 if is_dropped {
                     self.unfinished.retain(|(other, _)| *other != id);
                     remove_dropped(site, id);
@@ -495,16 +504,8 @@ impl Flushes {
         ended
     }
 
-    fn record_failure(
-        &mut self,
-        site: &mut FlushSite<'_>,
-        id: u64,
-        record: &PendingFlush,
-        took: Duration,
-        error: &FlushError,
-        kind: Transfer,
-    ) {
-        let job = site.job;
+    fn record_failure(&mut self, site: &mut FlushSite<'_>, flush: Ended<'_>, error: &FlushError) {
+        let (job, Ended { id, record, took, kind }) = (site.job, flush);
         let why = scr_base::describe(error);
         let failed = Record::event(Event::FlushFail).dataset(&record.dataset).took(took).note(why);
         job.log.add_entry(failed);
@@ -518,15 +519,8 @@ impl Flushes {
         }
     }
 
-    fn record_success(
-        &mut self,
-        site: &mut FlushSite<'_>,
-        id: u64,
-        record: &PendingFlush,
-        took: Duration,
-        report: &FlushReport,
-        kind: Transfer,
-    ) {
+    fn record_success(&mut self, site: &mut FlushSite<'_>, flush: Ended<'_>, report: &FlushReport) {
+        let Ended { id, record, took, kind } = flush;
         let (job, dataset) = (site.job, &record.dataset);
         job.log.add_entry(Record::event(Event::FlushSuccess).dataset(dataset).took(took));
         if let Some(cached) = site.cache.dataset(id) {

@@ -66,7 +66,7 @@ use scr_base::fs::{unique_number, Files};
 use scr_comm::CommError;
 use scr_config::param::as_os_str;
 use scr_plugin_api::Transport;
-use scr_prefix::FileName;
+use scr_prefix::{DatasetDescriptor, FileName};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -91,6 +91,16 @@ impl Flush<'_> {
     fn transport(&self) -> &Arc<dyn Transport> {
         self.transport.transport.as_ref().expect("nothing is copied where the files are in place")
     }
+}
+
+/// A dataset that is to be flushed.
+#[derive(Clone, Copy)]
+pub(crate) struct ToFlush<'a> {
+    /// The name of its flush.
+    pub(crate) token: &'a str,
+    pub(crate) dataset: &'a DatasetDescriptor,
+    /// The files of this rank.
+    pub(crate) mine: &'a [SourceFile],
 }
 
 /// One file of this rank.

@@ -6,7 +6,7 @@ use super::folder_owners::{self, FolderOwners};
 use super::lists;
 use super::running::{Running, RunningFlush};
 use super::step::{Step, StepError};
-use super::{Flush, FlushError, SourceFile};
+use super::{Flush, FlushError, ToFlush};
 use scr_base::fs::{At, Kind, Status};
 use scr_comm::collective::any;
 use scr_comm::Rank;
@@ -29,17 +29,12 @@ pub(super) struct Plan {
 
 impl Flush<'_> {
     /// Makes the plan, before step 1. The flush can be closed once there are this many marks.
-    pub(super) fn plan(
-        &self,
-        token: &str,
-        dataset: &DatasetDescriptor,
-        mine: &[SourceFile],
-        marks: u32,
-    ) -> Result<Plan, FlushError> {
+    pub(super) fn plan(&self, what: ToFlush<'_>, marks: u32) -> Result<Plan, FlushError> {
+        let ToFlush { token, dataset, mine } = what;
         let mut copies = file_copy::plan(self.job.prefix.dir(), mine, token);
         let owners = self.assign_folders(dataset, &mut copies)?;
         let may_replace = self.may_replace(dataset, &copies, &owners)?;
-        let record = self.pending(token, dataset, marks);
+        let record = self.pending(what, marks);
         let lists = self.record_lists(dataset, &lists::of(copies.iter()), may_replace)?;
         // If several ranks have written one file, the first copies it. In place each has bytes of its own to sync.
         let (copies, listed): (Vec<_>, Vec<_>) =
@@ -93,10 +88,10 @@ impl Flush<'_> {
     }
 
     /// The record of a flush.
-    pub(super) fn pending(&self, token: &str, dataset: &DatasetDescriptor, marks: u32) -> PendingFlush {
+    pub(super) fn pending(&self, what: ToFlush<'_>, marks: u32) -> PendingFlush {
         PendingFlush {
-            token: token.to_owned(),
-            dataset: dataset.clone(),
+            token: what.token.to_owned(),
+            dataset: what.dataset.clone(),
             ranks: self.job.comm.size(),
             marks,
             make_current: self.options.make_current,

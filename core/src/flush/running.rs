@@ -4,7 +4,7 @@ use super::file_copy::FileCopy;
 use super::folder_owners;
 use super::step::StepError;
 use super::worker::RunningWorker;
-use super::{Flush, FlushError, FlushReport, SourceFile};
+use super::{Flush, FlushError, FlushReport, ToFlush};
 use scr_base::fs::Files;
 use scr_comm::collective::any;
 use scr_comm::{Comm, CommError};
@@ -68,18 +68,13 @@ impl Flush<'_> {
     ///
     /// # Errors
     /// [`FlushError`], the same on all ranks.
-    pub(crate) fn begin(
-        &self,
-        token: &str,
-        dataset: &DatasetDescriptor,
-        mine: &[SourceFile],
-    ) -> Result<RunningFlush, FlushError> {
+    pub(crate) fn begin(&self, what: ToFlush<'_>) -> Result<RunningFlush, FlushError> {
         if !self.transport.survives_job {
-            return self.begin_threads(token, dataset, mine);
+            return self.begin_threads(what);
         }
         // It must be on record when the application ends right after.
         let marks = u32::try_from(self.job.nodes.count()).unwrap_or(u32::MAX);
-        let run = self.record(token, dataset, mine, marks)?;
+        let run = self.record(what, marks)?;
         Ok(RunningFlush { running: Running::Detached(None), ..run })
     }
 

@@ -8,14 +8,14 @@ use super::plan::Plan;
 use super::running::RunningFlush;
 use super::step::{label, Step, StepError};
 use super::throttle::Throttle;
-use super::{Flush, FlushError, FlushReport, SourceFile};
+use super::{Flush, FlushError, FlushReport, ToFlush};
 use crate::typed::broadcast_value;
 use scr_comm::collective::{all_reduce, any, barrier, Op};
 use scr_comm::{CommError, Rank};
 use scr_plugin_api::KvTree;
 use scr_prefix::commit::{make_folders, sync_folders, CloseOutcome, Share};
 use scr_prefix::ledger::Refusal;
-use scr_prefix::{DatasetDescriptor, Index, Overwritten, PrefixError};
+use scr_prefix::{Index, Overwritten, PrefixError};
 use std::path::PathBuf;
 
 impl Flush<'_> {
@@ -24,32 +24,21 @@ impl Flush<'_> {
     ///
     /// # Errors
     /// [`FlushError`], the same on all ranks.
-    pub(crate) fn sync(
-        &self,
-        token: &str,
-        dataset: &DatasetDescriptor,
-        mine: &[SourceFile],
-        refuse: &dyn Fn(),
-    ) -> Result<FlushReport, FlushError> {
-        let mut run = self.record(token, dataset, mine, 1)?;
+    pub(crate) fn sync(&self, what: ToFlush<'_>, refuse: &dyn Fn()) -> Result<FlushReport, FlushError> {
+        let mut run = self.record(what, 1)?;
         if self.options.in_place {
             let arrived = self.sync_in_place(&mut run, refuse);
             return self.close(&mut run, arrived);
         }
         let copied = self.throttled(|| self.copy(&mut run)).unwrap_or(Err(StepError::Cancelled));
-        let arrived = self.agreed(dataset, Step::Copying, copied);
+        let arrived = self.agreed(what.dataset, Step::Copying, copied);
         self.close(&mut run, arrived)
     }
 
     /// Step 1: from here on the flush is on record, to be closed once there are this many marks. All ranks call it.
-    pub(super) fn record(
-        &self,
-        token: &str,
-        dataset: &DatasetDescriptor,
-        mine: &[SourceFile],
-        marks: u32,
-    ) -> Result<RunningFlush, FlushError> {
-        let Plan { mut run, folders_to_make, lists } = self.plan(token, dataset, mine, marks)?;
+    pub(super) fn record(&self, what: ToFlush<'_>, marks: u32) -> Result<RunningFlush, FlushError> {
+        let dataset = what.dataset;
+        let Plan { mut run, folders_to_make, lists } = self.plan(what, marks)?;
         self.agreed(dataset, Step::Folders, make_folders(self.files(), &folders_to_make))?;
         let in_place = self.options.in_place;
         let ledger = self.job.ledger();

@@ -45,7 +45,7 @@ impl Nodes {
     /// The application begins a flush, and is gone.
     fn begin(&self, cached: &Cached, options: Options) {
         let begun = self.on_all(options, |flush, rank| {
-            let started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]);
+            let started = flush.begin(cached.to_flush(TOKEN, rank));
             started.map(|mut started| flush.start_copying(&mut started))
         });
         assert!(begun.iter().all(Result::is_ok), "{begun:?}");
@@ -547,7 +547,7 @@ fn an_application_that_stays_ends_its_flush_or_finds_it_ended() {
         let nodes = Nodes::new();
         let cached = nodes.stage.cache(1, "a");
         let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
-            let mut started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+            let mut started = flush.begin(cached.to_flush(TOKEN, rank)).unwrap();
             flush.start_copying(&mut started);
             if looked_after && rank == 0 {
                 // An agent that is quicker.
@@ -602,7 +602,7 @@ fn nobody_waits_for_the_others_once_one_node_has_failed() {
     let nodes = Nodes { transport: Arc::<Endless>::clone(&transport), ..Nodes::new() };
     let cached = nodes.stage.cache(1, "a");
     let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
-        let mut started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        let mut started = flush.begin(cached.to_flush(TOKEN, rank)).unwrap();
         flush.start_copying(&mut started);
         while flush.is_running(&started).unwrap() {}
         flush.finish(started).unwrap_err().to_string()
@@ -625,7 +625,7 @@ fn a_transfer_that_does_not_get_on_is_given_up() {
     files.never_pause();
     let in_use = in_use(&nodes.transport, true);
     let outcomes = nodes.stage.on_all_with(&files, &in_use, OPTIONS, |flush, rank| {
-        let started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        let started = flush.begin(cached.to_flush(TOKEN, rank)).unwrap();
         flush.finish(started).unwrap_err().to_string()
     });
     assert!(outcomes.iter().all(|text| text.contains("nothing has been copied for 300 s")), "{outcomes:?}");
@@ -666,7 +666,7 @@ fn an_error_on_one_rank_reaches_all_ranks_and_leaves_no_files() {
     let gone = cached.by_rank[3].iter().find(|file| file.bytes > 0).unwrap();
     (&RealFiles as &dyn Files).remove_tree(&gone.source).unwrap();
     let outcomes = nodes.on_all(OPTIONS, |flush, rank| {
-        let started = flush.begin(TOKEN, &cached.dataset, &cached.by_rank[rank]).unwrap();
+        let started = flush.begin(cached.to_flush(TOKEN, rank)).unwrap();
         flush.finish(started).unwrap_err().to_string()
     });
     assert!(outcomes.iter().all(|text| text.contains("rank 3") && *text == outcomes[0]), "{outcomes:?}");

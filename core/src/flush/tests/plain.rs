@@ -102,7 +102,7 @@ fn a_flush_writes_no_list_of_another_dataset_that_has_the_same_number() {
         let flush = |files: &FaultyFiles, token, cached: &Cached| {
             let transport = in_use(&through(&RealFiles), false);
             let outcomes = stage.on_all_with(files, &transport, OPTIONS, |flush, rank| {
-                let flushed = flush.sync(token, &cached.dataset, &cached.by_rank[rank], &|| ());
+                let flushed = flush.sync(cached.to_flush(token, rank), &|| ());
                 flushed.err().map(|error| error.to_string())
             });
             outcomes.into_iter().next().unwrap()
@@ -132,11 +132,11 @@ fn each_leaf_of_the_file_lists_is_written_by_its_first_rank() {
         let files_of = |rank: Rank| -> Arc<dyn Files> { Arc::new(of_rank[rank.index()].clone()) };
         let transport = in_use(&through(&RealFiles), false);
         let flushed = stage.on_all_over(files_of, &transport, OPTIONS, |flush, rank| {
-            let (dataset, mine) = (&cached.dataset, &cached.by_rank[rank]);
+            let what = cached.to_flush("1.a", rank);
             if begin {
-                flush.finish(flush.begin("1.a", dataset, mine).unwrap())
+                flush.finish(flush.begin(what).unwrap())
             } else {
-                flush.sync("1.a", dataset, mine, &|| ())
+                flush.sync(what, &|| ())
             }
         });
         assert!(flushed.iter().all(Result::is_ok), "{flushed:?}");
@@ -175,7 +175,7 @@ fn a_file_takes_four_calls_and_one_more_in_a_folder_that_was_there_before() {
         let of_rank: Vec<_> = (0..3).map(|_| FaultyFiles::new(RealFiles)).collect();
         let files_of = |rank: Rank| -> Arc<dyn Files> { Arc::new(of_rank[rank.index()].clone()) };
         let flushed = stage.on_all_over(files_of, &transport, OPTIONS, |flush, rank| {
-            flush.sync(&format!("{id}.a"), &cached.dataset, &cached.by_rank[rank], &|| ())
+            flush.sync(cached.to_flush(&format!("{id}.a"), rank), &|| ())
         });
         assert!(flushed.iter().all(Result::is_ok), "{flushed:?}");
         for (rank, files) in of_rank.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! A run in one process: a cache per rank, a prefix directory, and a transport that goes through the file layer.
 
 use crate::cache::record::FileRecord;
-use crate::flush::{Flush, FlushError, FlushReport, MakeCurrent, Options, SourceFile};
+use crate::flush::{Flush, FlushError, FlushReport, MakeCurrent, Options, SourceFile, ToFlush};
 use crate::job::Job;
 use crate::redundancy::plugins::TransportInUse;
 use scr_base::fs::{Files, How, RealFiles};
@@ -147,6 +147,13 @@ pub(crate) struct Cached {
     pub(crate) bytes: HashMap<FileName, Vec<u8>>,
 }
 
+impl Cached {
+    /// What a rank flushes of it.
+    pub(crate) fn to_flush<'a>(&'a self, token: &'a str, rank: usize) -> ToFlush<'a> {
+        ToFlush { token, dataset: &self.dataset, mine: &self.by_rank[rank] }
+    }
+}
+
 impl Stage {
     pub(crate) fn new(ranks: u32) -> Self {
         let dir = scratch();
@@ -290,7 +297,7 @@ impl Stage {
         options: Options,
     ) -> Result<FlushReport, FlushError> {
         one_report(self.on_all(files, transport, options, |flush, rank| {
-            flush.sync(token, &cached.dataset, &cached.by_rank[rank], &|| ())
+            flush.sync(cached.to_flush(token, rank), &|| ())
         }))
     }
 
@@ -302,7 +309,7 @@ impl Stage {
         cached: &Cached,
     ) -> Result<FlushReport, FlushError> {
         one_report(self.on_all(files, &through(files), OPTIONS, |flush, rank| {
-            flush.finish(flush.begin(token, &cached.dataset, &cached.by_rank[rank])?)
+            flush.finish(flush.begin(cached.to_flush(token, rank))?)
         }))
     }
 

@@ -82,7 +82,7 @@ fn a_flush_may_go_on_while_the_ranks_compute() {
     let cached = stage.cache(1, "a");
     let transport = Arc::new(Gated::default());
     stage.on_all(&RealFiles, &shared(&transport), OPTIONS, |flush, rank| {
-        let begun = flush.begin("1", &cached.dataset, &cached.by_rank[rank]);
+        let begun = flush.begin(cached.to_flush("1", rank));
         let mut started = begun.unwrap();
         assert!(flush.is_running(&started).unwrap(), "it is still to be set off");
         assert!(stage.leftovers().is_empty(), "nothing is changed before");
@@ -107,7 +107,7 @@ fn never_are_more_ranks_copying_than_allowed_and_all_get_their_turn_without_a_ca
         let transport = Arc::new(Gated::open());
         let options = Options { width, ..OPTIONS };
         stage.on_all(&RealFiles, &shared(&transport), options, |flush, rank| {
-            let begun = flush.begin("1", &cached.dataset, &cached.by_rank[rank]);
+            let begun = flush.begin(cached.to_flush("1", rank));
             let mut started = begun.unwrap();
             flush.start_copying(&mut started);
             while transport.begun.load(Ordering::SeqCst) < ranks {
@@ -129,7 +129,7 @@ fn no_file_is_created_before_the_flush_record_is_synced() {
         let cached = stage.cache(1, "a");
         let files = FaultyFiles::new(RealFiles);
         stage.on_all(&files, &through(&files), Options { width, ..OPTIONS }, |flush, rank| {
-            let begun = flush.begin("1.x", &cached.dataset, &cached.by_rank[rank]);
+            let begun = flush.begin(cached.to_flush("1.x", rank));
             let mut started = begun.unwrap();
             flush.start_copying(&mut started);
             flush.finish(started).unwrap();
@@ -177,7 +177,7 @@ fn nobody_waits_for_a_rank_whose_thread_panics() {
     let transport = Arc::new(Gated { panics: true, ..Gated::open() });
     let options = Options { width: 1, ..OPTIONS };
     stage.on_all(&RealFiles, &shared(&transport), options, |flush, rank| {
-        let begun = flush.begin("1.x", &cached.dataset, &cached.by_rank[rank]);
+        let begun = flush.begin(cached.to_flush("1.x", rank));
         let mut started = begun.unwrap();
         flush.start_copying(&mut started);
         // The others wait for their turn, which never comes.
@@ -194,7 +194,7 @@ fn a_half_finished_flush_of_a_dead_application_is_removed() {
     let cached = stage.cache(1, "a");
     let transport = Arc::new(Gated::default());
     stage.on_all(&RealFiles, &shared(&transport), OPTIONS, |flush, rank| {
-        let begun = flush.begin("1.x", &cached.dataset, &cached.by_rank[rank]);
+        let begun = flush.begin(cached.to_flush("1.x", rank));
         let mut started = begun.unwrap();
         flush.start_copying(&mut started);
         while transport.begun.load(Ordering::SeqCst) < 4 {

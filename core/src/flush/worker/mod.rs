@@ -20,7 +20,7 @@ use super::plan::Plan;
 use super::running::{Running, RunningFlush};
 use super::step::{Step, StepError};
 use super::throttle::Throttle;
-use super::{Flush, FlushError, FlushReport, SourceFile};
+use super::{Flush, FlushError, FlushReport, ToFlush};
 use scr_base::fs::Pauses;
 use scr_comm::collective::{all_reduce, Op};
 use scr_prefix::DatasetDescriptor;
@@ -30,13 +30,8 @@ use task::{sign, Task};
 
 impl Flush<'_> {
     /// Begins a flush. A thread of each rank does everything but the agreement.
-    pub(super) fn begin_threads(
-        &self,
-        token: &str,
-        dataset: &DatasetDescriptor,
-        mine: &[SourceFile],
-    ) -> Result<RunningFlush, FlushError> {
-        let Plan { run, folders_to_make, lists } = self.plan(token, dataset, mine, 1)?;
+    pub(super) fn begin_threads(&self, what: ToFlush<'_>) -> Result<RunningFlush, FlushError> {
+        let Plan { run, folders_to_make, lists } = self.plan(what, 1)?;
         let job = self.job;
         let task = Task {
             files: Arc::clone(&job.env.files),
