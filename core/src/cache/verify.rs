@@ -74,37 +74,56 @@ pub(crate) enum Verified {
     Files,
 }
 
-/// Reads a part, with this many threads, and compares it with its record.
-pub(crate) fn verify(
-    files: &dyn Files,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-    threads: u32,
-    extent: Extent,
-) -> Result<Verified, Damage> {
-    if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
-        return Ok(Verified::All);
-    }
-    let data = open_data(files, part, record, Opened::new(), true);
-    let data = data.map_err(|error| Damage::Data(error.into()))?;
-    // The data is compared first: without it, nobody asks for the redundancy.
-    compare_data(record, &data, threads)?;
-    match extent {
-        Extent::Used if record.redundancy.is_some() => Ok(Verified::Files),
-        _ => verify_redundancy(files, part, record, threads).map(|()| Verified::All),
-    }
+/// The files of a rank's part, wherever they lie.
+#[derive(Clone, Copy)]
+pub(crate) struct PartFiles<'a> {
+    pub(crate) files: &'a dyn Files,
+    pub(crate) part: &'a dyn PartPlace,
+    pub(crate) record: &'a RankRecord,
 }
 
-/// Reads the redundancy of a part from end to end, with this many threads, and compares it with its record.
-pub(crate) fn verify_redundancy(
-    files: &dyn Files,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-    threads: u32,
-) -> Result<(), Damage> {
-    let redundancy = open_redundancy(files, part, record);
-    let redundancy = redundancy.map_err(|error| Damage::Redundancy(error.into()))?;
-    compare_redundancy(record, &redundancy, threads)
+impl PartFiles<'_> {
+    /// Reads all, with this many threads, and compares it with the record.
+    pub(crate) fn verify(self, threads: u32, extent: Extent) -> Result<Verified, Damage> {
+        let record = self.record;
+        if record.files.iter().all(|file| file.crc.is_none()) && record.redundancy.is_none() {
+            return Ok(Verified::All);
+        }
+        let data = self.open_data(Opened::new(), true).map_err(|error| Damage::Data(error.into()))?;
+        // The data is compared first: without it, nobody asks for the redundancy.
+        compare_data(record, &data, threads)?;
+        match extent {
+            Extent::Used if record.redundancy.is_some() => Ok(Verified::Files),
+            _ => self.verify_redundancy(threads).map(|()| Verified::All),
+        }
+    }
+
+    /// Reads the redundancy from end to end, with this many threads, and compares it with the record.
+    pub(crate) fn verify_redundancy(self, threads: u32) -> Result<(), Damage> {
+        let redundancy = self.open_redundancy().map_err(|error| Damage::Redundancy(error.into()))?;
+        compare_redundancy(self.record, &redundancy, threads)
+    }
+
+    /// The files of the record as one logical file. Opens those that are not open yet.
+    pub(crate) fn open_data(self, opened: Opened, summed: bool) -> Result<LogicalFile, FsError> {
+        let opened = opened.into_iter().chain(std::iter::repeat_with(|| None));
+        let open = self.record.files.iter().zip(opened).map(|(file, open)| {
+            let path = self.part.file(self.record, file);
+            let open = open.map_or_else(|| self.files.open(&path, How::Read), Ok).at("open", &path)?;
+            Ok((path, open, file.bytes))
+        });
+        Ok(LogicalFile::new(open.collect::<Result<_, FsError>>()?, summed))
+    }
+
+    /// Opens the redundancy file of the record; a part without one has an empty logical file.
+    pub(crate) fn open_redundancy(self) -> Result<LogicalFile, FsError> {
+        let open = self.record.redundancy.map(|redundancy| {
+            let path = self.part.redundancy();
+            let open = self.files.open(&path, How::Read).at("open", &path)?;
+            Ok((path, open, redundancy.bytes))
+        });
+        Ok(LogicalFile::new(open.transpose()?.into_iter().collect(), true))
+    }
 }
 
 /// Compares the checksums of what passed through with the recorded ones. Reads what did not pass through, up to this extent.
@@ -150,34 +169,3 @@ fn expect_sums(
 
 /// A rank's files that are open already, by their place in its record.
 pub(crate) type Opened = Vec<Option<Box<dyn File>>>;
-
-/// The files of a record as one logical file, wherever they lie. Opens those that are not open yet.
-pub(crate) fn open_data(
-    files: &dyn Files,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-    opened: Opened,
-    summed: bool,
-) -> Result<LogicalFile, FsError> {
-    let opened = opened.into_iter().chain(std::iter::repeat_with(|| None));
-    let open = record.files.iter().zip(opened).map(|(file, open)| {
-        let path = part.file(record, file);
-        let open = open.map_or_else(|| files.open(&path, How::Read), Ok).at("open", &path)?;
-        Ok((path, open, file.bytes))
-    });
-    Ok(LogicalFile::new(open.collect::<Result<_, FsError>>()?, summed))
-}
-
-/// Opens the redundancy file of a record; a part without one has an empty logical file.
-pub(crate) fn open_redundancy(
-    files: &dyn Files,
-    part: &dyn PartPlace,
-    record: &RankRecord,
-) -> Result<LogicalFile, FsError> {
-    let open = record.redundancy.map(|redundancy| {
-        let path = part.redundancy();
-        let open = files.open(&path, How::Read).at("open", &path)?;
-        Ok((path, open, redundancy.bytes))
-    });
-    Ok(LogicalFile::new(open.transpose()?.into_iter().collect(), true))
-}

@@ -23,7 +23,7 @@ use crate::cache::owner::Owner;
 use crate::cache::part::PartDir;
 use crate::cache::record::{DatasetKey, RankRecord};
 use crate::cache::stale::StalePart;
-use crate::cache::verify::{verify_redundancy, Verified};
+use crate::cache::verify::{PartFiles, Verified};
 use crate::cache::Cache;
 use crate::job::Job;
 use crate::redundancy::schemes::Schemes;
@@ -204,7 +204,7 @@ pub(crate) fn damaged_redundancy(job: &Job, cache: &Cache) -> Result<Option<BTre
     let unread = cache.datasets().iter().filter(|cached| cached.verified == Verified::Files);
     let damage = unread.filter_map(|cached| {
         let (part, record) = (&cached.part, &cached.record);
-        let error = verify_redundancy(job.files(), part, record, job.processors).err()?;
+        let error = PartFiles { files: job.files(), part, record }.verify_redundancy(job.processors).err()?;
         let loss = error.loss();
         job.report.error_here(&format!("{}: {}; its redundancy counts as lost", record.label(), loss.why));
         Some((cached.id(), loss))

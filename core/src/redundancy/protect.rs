@@ -9,7 +9,7 @@ use crate::cache::kept_open::KeptOpen;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::part::PartDir;
 use crate::cache::record::{RankRecord, RedundancyRecord};
-use crate::cache::verify::{compare_data, open_data, Opened};
+use crate::cache::verify::{compare_data, Opened, PartFiles};
 use crate::job::Job;
 use scr_base::fs::{At, FsError};
 use scr_comm::set::{SetComm, SetError};
@@ -62,7 +62,7 @@ impl Protect<'_> {
         let length = self.phase.call("redundancy_len", || self.scheme.redundancy_len(&wanted))?;
         // Even a scheme without other members promises that a restart detects damage.
         let summed = length > 0 || record.protection.scheme != SINGLE || always_sums(self.job);
-        let data = open_data(self.job.files(), part, record, opened, summed)?;
+        let data = PartFiles { files: self.job.files(), part, record }.open_data(opened, summed)?;
         let redundancy = self.create_redundancy(part, length)?;
         let host = HostSet { job: self.job, set, shape: &shape, data, redundancy, phase: self.phase };
         self.phase.call("protect", || self.scheme.protect(&host))?;
@@ -91,7 +91,7 @@ pub(super) fn sum_if_wanted(
     record: &mut RankRecord,
 ) -> Result<(), RedundancyError> {
     if always_sums(job) {
-        let data = open_data(job.files(), part, record, Opened::new(), true)?;
+        let data = PartFiles { files: job.files(), part, record }.open_data(Opened::new(), true)?;
         let sums = data.checksums(job.processors)?;
         record.files.iter_mut().zip(sums).for_each(|(file, sum)| file.crc = sum);
     }

@@ -12,7 +12,7 @@ use super::sets::in_set;
 use crate::cache::logical_file::LogicalFile;
 use crate::cache::part::PartPlace;
 use crate::cache::record::RankRecord;
-use crate::cache::verify::{compare, open_data, open_redundancy, Damage, Extent, Opened, Verified};
+use crate::cache::verify::{compare, Damage, Extent, Opened, PartFiles, Verified};
 use crate::job::Job;
 use scr_base::fs::{permissions, At, File, Files, FsError, How};
 use scr_comm::set::SetComm;
@@ -69,7 +69,8 @@ impl SetRepair<'_> {
             let length = record.redundancy.map(|kept| kept.bytes);
             (create_data(files, part, record)?, create_redundancy(files, part, length)?)
         } else {
-            (open_data(files, part, record, Opened::new(), true)?, open_redundancy(files, part, record)?)
+            let kept = PartFiles { files, part, record };
+            (kept.open_data(Opened::new(), true)?, kept.open_redundancy()?)
         };
         let host = HostSet { job, set, shape: &shape, data, redundancy, phase };
         phase.call("rebuild", || scheme.rebuild(&host, record.protection.format))?;
@@ -80,7 +81,7 @@ impl SetRepair<'_> {
     fn encode(&self, set: &SetComm<'_>) -> Result<(Verified, Option<RankRecord>), RedundancyError> {
         let Self { job, scheme, part, record, phase, .. } = *self;
         let shape = self.shape(set, vec![false; record.members.len()])?;
-        let data = open_data(job.files(), part, record, Opened::new(), true)?;
+        let data = PartFiles { files: job.files(), part, record }.open_data(Opened::new(), true)?;
         let length = match record.local {
             Some(_) => {
                 let shape = SetShape { rank: set.member(), data_lens: &shape.data_lens };

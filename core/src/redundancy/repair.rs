@@ -11,7 +11,7 @@ use super::rebuild::SetRepair;
 use crate::cache::loss::{Loss, Lost};
 use crate::cache::part::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::{verify, Damage, Extent, Verified};
+use crate::cache::verify::{Damage, Extent, PartFiles, Verified};
 use crate::job::Job;
 use crate::log::{Event, Record};
 use crate::typed::{first_value, pack, unpack};
@@ -218,8 +218,8 @@ impl Repair<'_> {
         Verified::Files
     }
 
-    fn verify(&self, place: &dyn PartPlace, record: &RankRecord, extent: Extent) -> Result<Verified, Damage> {
-        verify(self.job.files(), place, record, self.job.processors, extent)
+    fn verify(&self, part: &dyn PartPlace, record: &RankRecord, extent: Extent) -> Result<Verified, Damage> {
+        PartFiles { files: self.job.files(), part, record }.verify(self.job.processors, extent)
     }
 
     /// The scheme that repairs what is lost, where every set can do without it; `None` where nothing is lost. Collective.

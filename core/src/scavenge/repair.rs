@@ -7,7 +7,7 @@ use super::scan::Scan;
 use crate::cache::loss::{visible_loss, Loss, Lost};
 use crate::cache::part::PartPlace;
 use crate::cache::record::{Protection, RankRecord};
-use crate::cache::verify::{verify, Extent};
+use crate::cache::verify::{Extent, PartFiles};
 use crate::job::Job;
 use crate::plugin::PluginKind;
 use crate::redundancy::plugins::readable_scheme;
@@ -170,7 +170,8 @@ impl ScavengedRepair<'_> {
     fn is_verified(&self, rank: Rank) -> bool {
         let record = self.scan.record(rank);
         record.is_some_and(|record| {
-            verify(&*self.builder.env.files, &self.part(rank), record, 1, Extent::All).is_ok()
+            let (files, part) = (&*self.builder.env.files, &self.part(rank));
+            PartFiles { files, part, record }.verify(1, Extent::All).is_ok()
         })
     }
 
