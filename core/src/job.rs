@@ -1,8 +1,7 @@
 //! Data that all modules need and none changes: the ranks, the outside world, the settings, the prefix directory, the log. Made
 //! once, when a session begins, and the same on all ranks except for a rank's own data.
 
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::launcher;
 use crate::log::{Counts, Log};
 use crate::typed::broadcast_value;

@@ -56,23 +56,19 @@ mod tidy;
 mod unsynced;
 
 pub use container::{Contents, Member};
-pub use descriptor::{Between, RANKS};
-pub use descriptor::{DatasetDescriptor, RestartPoint, Seq};
+pub use descriptor::{Between, DatasetDescriptor, RestartPoint, Seq, RANKS};
 pub use error::PrefixError;
 pub use fields::{as_text, json, packed, set_crc, set_json};
-pub use file_name::staging_file;
-pub use file_name::{FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
+pub use file_name::{staging_file, FileName, FileNameError, FileNameFault, MAX_NAME_BYTES};
 pub use flush_file::{FlushEntry, FlushFile, InCache, Location};
 pub use halt::{Begun, ChangedEnd, Halt, HaltDue, HaltReason, KnownEnd};
-pub use ids::PrefixId;
-pub use ids::{Ids, RunId, Withdrawal, Withdrawn};
+pub use ids::{Ids, PrefixId, RunId, Withdrawal, Withdrawn};
 #[cfg(test)]
 pub(crate) use ids::{MOST_BETWEEN, MOST_WITHDRAWN};
 pub use index::{FlushProgress, Index, IndexEntry};
 pub use nodes::{LastRun, Nodes};
 pub use overwritten::Overwritten;
-pub use paths::{real, Followed};
-pub use paths::{Prefix, DIR_MODE, FILE_MODE};
+pub use paths::{real, Followed, Prefix, DIR_MODE, FILE_MODE};
 pub use rank2file::{PrefixFile, Rank2File};
 pub use restarted::Restarted;
 pub use running::{lives_on, OtherRun, RunState, Running};

@@ -7,8 +7,7 @@
 use super::node_dir;
 use super::sharing::{Seen, Sharing};
 use super::store::own_folder;
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::job::{job_folder, Job};
 use scr_base::env::Env;
 use scr_base::fs::{FsError, OwnedDir};

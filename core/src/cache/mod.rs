@@ -52,8 +52,7 @@ pub(crate) use dataset::{CachedDataset, CheckpointId};
 pub(crate) use eviction::{Crowded, FilesGiven};
 pub(crate) use store::StoreInUse;
 
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use crate::typed::gather_values;
 use begin::DatasetIds;

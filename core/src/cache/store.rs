@@ -6,8 +6,7 @@
 use super::node_dir;
 use super::room::MemoryLimits;
 use super::sharing::{Seen, Sharing};
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use scr_base::fs::{EntryName, OwnedDir};
 use scr_comm::collective::route;

@@ -2,8 +2,7 @@
 
 use super::Deleting;
 use crate::cache::Cache;
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::job::Job;
 use scr_comm::collective::any;
 use scr_comm::{CommError, Rank};

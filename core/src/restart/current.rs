@@ -2,8 +2,7 @@
 
 use super::{newest_cached, PrefixState, WentBack};
 use crate::cache::{CachedDataset, CheckpointId};
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::fetch::{Fetcher, Search, Wanted};
 use crate::job::Job;
 use scr_config::param;

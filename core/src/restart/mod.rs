@@ -6,14 +6,13 @@
 mod current;
 mod prefix_state;
 
-use crate::error::Doing as _;
 pub(crate) use current::Chosen;
 use current::{GivenUp, Wish};
 pub(crate) use prefix_state::{compare_flushed, PrefixState};
 
 use crate::cache::flush_file::News;
 use crate::cache::{Cache, CachedDataset, CheckpointId};
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::fetch::{Fetcher, Search};
 use crate::holdings::{self, Goal, Holding, Standing};
 use crate::job::Job;

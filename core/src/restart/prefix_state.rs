@@ -11,8 +11,7 @@
 use super::Restart;
 use crate::cache::record::{FileRecord, RankRecord};
 use crate::cache::{Cache, CachedDataset};
-use crate::error::Doing as _;
-use crate::error::Error;
+use crate::error::{Doing as _, Error};
 use crate::holdings::InPrefix;
 use crate::job::Job;
 use scr_base::fs::verify::{expect_bytes, FileError};

@@ -11,8 +11,7 @@ use crate::log::{Event, Record};
 use crate::restart::Restart;
 use scr_comm::collective::first_differing;
 use scr_comm::CollectiveError;
-use scr_prefix::ledger::{self, Candidate};
-use scr_prefix::ledger::{Dropping, Leave, Request};
+use scr_prefix::ledger::{self, Candidate, Dropping, Leave, Request};
 use scr_prefix::{DatasetDescriptor, Index, IndexEntry, Seq};
 use serde::{Deserialize, Serialize};
 

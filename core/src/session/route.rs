@@ -20,7 +20,7 @@ use scr_prefix::{FileName, Followed, PrefixError};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 impl Session {
     /// Gives the path at which to access a file. Local. See the guide's `SCR_Route_file`.

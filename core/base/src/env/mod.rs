@@ -18,8 +18,7 @@ mod watch;
 pub use local_time::local_time;
 pub use standard::{print, to_stderr};
 pub use trust::{Distrust, Trusted};
-pub use watch::Watch;
-pub use watch::{WatchStatus, Watched};
+pub use watch::{Watch, WatchStatus, Watched};
 
 use crate::fs::Files;
 use std::collections::BTreeMap;

@@ -12,8 +12,7 @@
 mod read;
 mod write;
 
-pub use read::{leaves, ranks, Leaf, LeafMessage};
-pub use read::{lists_in, parts_in};
+pub use read::{leaves, lists_in, parts_in, ranks, Leaf, LeafMessage};
 pub(crate) use write::write_maps;
 pub use write::FAN_OUT;
 
