@@ -119,7 +119,7 @@ pub(crate) struct Outlook {
 /// Why the job should halt, after `completed` more checkpoints, and how long its allocation lasts; on rank 0 only. A halt file that
 /// cannot be read halts nothing.
 pub(crate) fn outlook(job: &Job, completed: u64) -> Outlook {
-    let now = i64::try_from(job.micros() / 1_000_000).unwrap_or(i64::MAX);
+    let now = i64::try_from(job.env.seconds()).unwrap_or(i64::MAX);
     let (job_id, time) = (job.params.get(&param::JOB_ID), job.params.get(&param::END_TIME));
     let allocation = KnownEnd { job_id: &job_id, time: time.and_then(|time| i64::try_from(time).ok()) };
     let halt = read(job, completed > 0).unwrap_or_else(|error| {

@@ -72,6 +72,8 @@ pub(crate) enum Said {
     ProtectionLags,
     /// A transport copies only while the application waits.
     Synchronous,
+    /// No ids can be reserved for new datasets.
+    NoIds,
     /// Nothing can be saved any more. It is news again once something could be.
     Unsaved,
     /// A store has no room for the files of a dataset that lie on other nodes.
@@ -219,7 +221,7 @@ impl Job {
     }
 
     fn begin_run(&self, seen: u64) -> Result<RunId, UnpreparedError> {
-        let seen = seen.max(self.env.least_run());
+        let seen = seen.max(self.env.seconds());
         match self.ledger().begin_run(seen) {
             Ok((run, damage)) => {
                 if let Some(damage) = damage {
@@ -392,7 +394,7 @@ impl Job {
 
     /// Microseconds since the epoch.
     pub(crate) fn micros(&self) -> u64 {
-        self.env.micros()
+        self.env.clock.micros()
     }
 
     /// The time of day as the files under the prefix directory give it: local, to the second.

@@ -134,8 +134,8 @@ impl Import<'_> {
     }
 
     fn refuse_claimed(&self, names: &[Vec<FileName>]) -> Result<(), OpsError> {
-        let unread = |name: &FileName| PrefixFile { name: name.clone(), bytes: None, crc: None };
-        let lists: Vec<Vec<_>> = names.iter().map(|names| names.iter().map(unread).collect()).collect();
+        let unread = |names: &Vec<FileName>| names.iter().map(PrefixFile::from).collect();
+        let lists: Vec<Vec<_>> = names.iter().map(unread).collect();
         let sharing = self.ledger().sharing(&self.descriptor(0), &lists)?;
         let Some(&id) = sharing.first() else { return self.refuse_scavenged(names) };
         let entry = self.ledger().index()?.entry(id);
@@ -223,7 +223,7 @@ impl Import<'_> {
             names.iter().filter_map(|name| read.get(name).map(|(file, _)| file.clone())).collect()
         };
         let lists: Vec<Vec<PrefixFile>> = names.iter().map(list).collect();
-        let (run, _) = self.ledger().begin_run(self.env.least_run())?;
+        let (run, _) = self.ledger().begin_run(self.env.seconds())?;
         let mut dataset = DatasetDescriptor { run: run.number, ..self.descriptor(self.new_id()?) };
         let count = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = lists.iter().flatten().filter_map(|file| file.bytes).fold(0, u64::saturating_add);
@@ -274,7 +274,7 @@ impl Import<'_> {
             checkpoint: self.checkpoint,
             // The files do not belong to scr: as output, SCR_PREFIX_SIZE never deletes them.
             output: true,
-            created: self.env.micros(),
+            created: self.env.clock.micros(),
             user: self.env.user.clone(),
             ranks: u32::try_from(self.ranks.len()).ok(),
             ..DatasetDescriptor::default()

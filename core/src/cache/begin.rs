@@ -4,7 +4,7 @@ use super::filemap::{Entry, Journal};
 use super::part::PartDir;
 use super::record::RankRecord;
 use super::Cache;
-use crate::job::Job;
+use crate::job::{Job, Said};
 use crate::typed::broadcast_value;
 use scr_base::fs::{retried, At, Files, FsError};
 use scr_comm::collective::any;
@@ -124,12 +124,11 @@ pub(super) struct DatasetIds {
     end: u64,
     /// On rank 0, where they are reserved, if they are.
     given_by: Option<(Arc<dyn Files>, Prefix)>,
-    warned: bool,
 }
 
 impl Default for DatasetIds {
     fn default() -> Self {
-        Self { next: 1, end: 1, given_by: None, warned: false }
+        Self { next: 1, end: 1, given_by: None }
     }
 }
 
@@ -156,7 +155,7 @@ impl DatasetIds {
                 (first, BLOCK)
             }
             Err(error) => {
-                if !std::mem::replace(&mut self.warned, true) {
+                if job.is_news(Said::NoIds) {
                     job.report.warn(&format!(
                         "no ids can be reserved for new datasets: {}; if a later run does not have the nodes of this one, it \
                          may use the same ids, and of two datasets with one id only the one is flushed that comes first",

@@ -7,7 +7,7 @@
 //! are. It only leads a node back to its folder.
 
 use crate::job::Job;
-use scr_base::fs::{At, Durability, Files, FsError, OwnedDir};
+use scr_base::fs::{At, Durability, Files, FsError, MayPass, OwnedDir};
 use scr_plugin_api::KvTree;
 use scr_prefix::PrefixId;
 use std::collections::BTreeMap;

@@ -8,7 +8,8 @@ use scr_comm::Rank;
 use scr_plugin_api::kvtree::FieldError;
 use scr_plugin_api::KvTree;
 use scr_prefix::{
-    as_text, json, packed, set_json, DatasetDescriptor, FileName, PrefixId, RestartPoint, Seq, RANKS,
+    as_text, json, packed, set_json, DatasetDescriptor, FileName, PrefixFile, PrefixId, RestartPoint, Seq,
+    RANKS,
 };
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
@@ -183,6 +184,13 @@ impl RankRecord {
     /// The sum of the lengths of the rank's files.
     pub(crate) fn data_bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum()
+    }
+
+    /// Its files as the file lists of the prefix directory have them.
+    pub(crate) fn listed(&self) -> Vec<PrefixFile> {
+        let listed =
+            |file: &FileRecord| PrefixFile { bytes: Some(file.bytes), crc: file.crc, ..(&file.name).into() };
+        self.files.iter().map(listed).collect()
     }
 
     /// The place of a file of it in the prefix directory.

@@ -50,7 +50,7 @@ use scr_prefix::Prefix;
 use std::cell::RefCell;
 use std::fmt::Display;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 /// The log of a session or a command. Without sinks it does nothing.
 pub struct Log {
@@ -107,7 +107,7 @@ impl Log {
 
     /// The cost of the job so far. `None` if it is not added up.
     pub(crate) fn figures(&self) -> Option<Figures> {
-        let now = micros_of(self.clock.now());
+        let now = self.clock.micros();
         self.account.borrow().as_ref().map(|account| account.figures_at(now))
     }
 
@@ -189,16 +189,10 @@ impl Log {
 
     /// With all but the local time.
     fn complete(&self, entry: LogEntry) -> LogEntry {
-        let micros = if entry.micros == 0 { micros_of(self.clock.now()) } else { entry.micros };
+        let micros = if entry.micros == 0 { self.clock.micros() } else { entry.micros };
         let LogEntry { host, user, job_id, job_name, cluster, prefix, run, .. } = self.common.clone();
         LogEntry { micros, host, user, job_id, job_name, cluster, prefix, run, ..entry }
     }
-}
-
-/// Microseconds since the epoch.
-fn micros_of(time: SystemTime) -> u64 {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
 }
 
 impl Drop for Log {

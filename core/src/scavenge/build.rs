@@ -5,6 +5,7 @@ use super::place::{copying, token, ScavengedPart};
 use super::repair::ScavengedRepair;
 use super::scan::Scan;
 use crate::cache::part::PartPlace;
+use crate::cache::record::RankRecord;
 use crate::plugin::PluginHost;
 use scr_base::env::Env;
 use scr_base::fs::copy::copy_anew;
@@ -365,17 +366,7 @@ impl<'a> Builder<'a> {
         rebuilt: &[Rank],
         accepted: Option<Withdrawal>,
     ) -> Result<Outcome, BuildError> {
-        let lists: Vec<Vec<PrefixFile>> = scan
-            .records()
-            .map(|record| {
-                let file = |file: &crate::cache::record::FileRecord| PrefixFile {
-                    name: file.name.clone(),
-                    bytes: Some(file.bytes),
-                    crc: file.crc,
-                };
-                record.files.iter().map(file).collect()
-            })
-            .collect();
+        let lists: Vec<Vec<PrefixFile>> = scan.records().map(RankRecord::listed).collect();
         let mut dataset = scan.any.dataset_in_prefix();
         let files = lists.iter().map(Vec::len).sum::<usize>() as u64;
         let bytes = scan.records().fold(0_u64, |sum, record| sum.saturating_add(record.data_bytes()));

@@ -510,7 +510,7 @@ fn run_of(job: &Job) -> LastRun {
         nodes: leaders.map(|rank| job.nodes.name(rank).to_owned()).collect(),
         ranks: job.comm.size(),
         any_ranks: job.params.get(&param::RESTART_OTHER_RANKS),
-        began: seconds(job.micros() / 1_000_000),
+        began: seconds(job.env.seconds()),
         flush_every: job.params.get(&param::FLUSH),
         end: job.params.get(&param::END_TIME).map(seconds),
     }

@@ -13,7 +13,7 @@ use scr_comm::Rank;
 use scr_config::param::{self, AppConfig, Params, Settings};
 use scr_prefix::{Prefix, PrefixError, FILE_MODE};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 /// One rank's wait for the others.
 pub struct LateRanks<'a> {
@@ -93,7 +93,7 @@ impl<'a> LateRanks<'a> {
         prefix.make(files)?;
         let path = prefix.scr_file(&format!("arrived.{}", params.get(&param::JOB_ID)));
         let place = u64::from(self.rank.0) * BYTES as u64;
-        let time = self.now().to_be_bytes();
+        let time = self.env.seconds().to_be_bytes();
         let written = files.open(&path, How::Ensure(FILE_MODE)).and_then(|file| file.write_at(place, &time));
         written.at("write", &path)?;
         Ok(path)
@@ -120,32 +120,15 @@ impl<'a> LateRanks<'a> {
         let mut bytes = vec![0; self.size as usize * BYTES];
         self.env.files.open(path, How::Read).and_then(|file| file.read_at(0, &mut bytes)).at("read", path)?;
         let (times, _) = bytes.as_chunks::<BYTES>();
-        let start = self.now().saturating_sub(self.age().saturating_add(SKEW)).max(1);
+        let began = self.env.began.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let start = began.saturating_sub(SKEW).max(1);
         let is_here = |rank: &Rank| *rank == self.rank || u64::from_be_bytes(times[rank.index()]) >= start;
         Ok((0..self.size).map(Rank).filter(|rank| !is_here(rank)).collect())
-    }
-
-    fn now(&self) -> u64 {
-        self.env.least_run()
-    }
-
-    /// How long this process runs, in seconds. If the system does not say, no file is too old.
-    fn age(&self) -> u64 {
-        let read = |path: &str| self.env.files.read_about_system(path);
-        let uptime = read("/proc/uptime").and_then(|text| text.split('.').next()?.parse::<u64>().ok());
-        // The name of the program comes before, in parentheses.
-        let start = read("/proc/self/stat")
-            .and_then(|stat| stat.rsplit_once(") ")?.1.split(' ').nth(START)?.parse::<u64>().ok());
-        let age = uptime.zip(start).map_or(u64::MAX, |(uptime, start)| uptime.saturating_sub(start / TICKS));
-        age.max(self.env.clock.elapsed().saturating_sub(self.began).as_secs())
     }
 }
 
 /// The seconds since the epoch of one rank.
 const BYTES: usize = 8;
-/// The place of the start time in `/proc/<pid>/stat`, after the name, and its unit: a hundredth of a second.
-const START: usize = 19;
-const TICKS: u64 = 100;
 /// The clocks of two nodes may differ by so many seconds.
 const SKEW: u64 = 60;
 
@@ -160,7 +143,7 @@ mod tests {
     /// A job of four ranks.
     fn job(settings: &[(&str, &str)]) -> (TempDir, TestEnv) {
         let dir = tempfile::tempdir().unwrap();
-        let env = TestEnv::new(Arc::new(RealFiles), dir.path());
+        let env = TestEnv::new(Arc::new(RealFiles), dir.path()).with_beginning(Duration::from_secs(1 << 30));
         env.clock().set_since_epoch(Duration::from_secs(1 << 30));
         let env = settings.iter().fold(env, |env, (name, value)| env.with_variable(name, value));
         (dir, env)

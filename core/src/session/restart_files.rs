@@ -5,12 +5,12 @@
 //! them, or reads those of another number of ranks in the prefix directory. The calls themselves are local.
 
 use super::other_nodes::{Away, Lending};
-use super::route::{below_prefix, path_bytes, without_dots};
+use super::route::{below_prefix, path_bytes};
 use super::{Error, Phase, Session};
 use crate::cache::filemap::Filemap;
 use crate::cache::node_dir;
 use crate::cache::part::{look_through, PartDir};
-use crate::cache::record::{FileRecord, RankRecord};
+use crate::cache::record::RankRecord;
 use crate::cache::{Cache, CachedDataset};
 use crate::error::Doing as _;
 use crate::job::Job;
@@ -18,7 +18,7 @@ use crate::typed::{broadcast_value, gather_values};
 use scr_base::fs::verify::{expect_bytes, FileError};
 use scr_base::fs::{How, Kind};
 use scr_comm::{CommError, Rank};
-use scr_config::param;
+use scr_config::param::{self, normalise};
 use scr_prefix::{FileName, PrefixFile, Rank2File};
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -124,7 +124,7 @@ impl Listed {
 /// Gives rank 0 the lists of the parts of all ranks. Collective.
 fn gather_lists(job: &Job, parts: &[(RankRecord, PartDir)]) -> Result<Lists, CommError> {
     let own = |(record, part): &(RankRecord, PartDir)| {
-        (record.rank, (own_list(record), part.dataset().as_os_str().to_owned()))
+        (record.rank, (record.listed(), part.dataset().as_os_str().to_owned()))
     };
     let all = gather_values(&*job.comm, &parts.iter().map(own).collect::<Vec<_>>())?;
     Ok(all.into_iter().flatten().flatten().collect())
@@ -165,12 +165,6 @@ fn files_of(
     let data = part.clone();
     let files = record.into_iter().flat_map(|record| record.files);
     files.map(move |file| (file.name.clone(), data.file(&file.name)))
-}
-
-fn own_list(record: &RankRecord) -> Vec<PrefixFile> {
-    let listed =
-        |file: &FileRecord| PrefixFile { name: file.name.clone(), bytes: Some(file.bytes), crc: file.crc };
-    record.files.iter().map(listed).collect()
 }
 
 /// The list of the files of each rank, and the folder of the dataset in which its part lies.
@@ -366,8 +360,8 @@ fn stands_for<'a>(
 
 /// A relative name as if the current folder were the prefix directory, and its end that no folder can change.
 fn given_name(name: &[u8]) -> Option<FileName> {
-    let given = (!name.starts_with(b"/")).then(|| without_dots(Path::new(OsStr::from_bytes(name))))?;
-    FileName::parse(given.as_os_str().as_bytes()).ok()
+    let given = (!name.starts_with(b"/")).then(|| normalise(Path::new(OsStr::from_bytes(name))))?;
+    FileName::parse(given.strip_prefix("/").ok()?.as_os_str().as_bytes()).ok()
 }
 
 /// As [`stands_for`], without a guess from the end of the name.

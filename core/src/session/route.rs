@@ -14,7 +14,7 @@ use crate::job::Job;
 use crate::typed::route_values;
 use scr_comm::collective::{all_reduce, Op};
 use scr_comm::{CommError, Rank};
-use scr_config::param;
+use scr_config::param::{self, normalise};
 use scr_plugin_api::Call;
 use scr_prefix::{FileName, Followed, PrefixError};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -115,7 +115,7 @@ pub(super) fn below_prefix(
     let path = absolute(job, name);
     // The prefix directory does not matter for an absolute name.
     let below = match inside(&path)? {
-        None => inside(&without_dots(&prefix.join(OsStr::from_bytes(name))))?,
+        None => inside(&normalise(&prefix.join(OsStr::from_bytes(name))))?,
         found => found,
     };
     let below = below.ok_or_else(|| Error::Argument {
@@ -137,19 +137,7 @@ pub(super) fn below_prefix(
 
 /// A name from the application as an absolute path.
 fn absolute(job: &Job, name: &[u8]) -> PathBuf {
-    without_dots(&job.env.current_dir.join(OsStr::from_bytes(name)))
-}
-
-/// Without `.` and `..`.
-pub(super) fn without_dots(path: &Path) -> PathBuf {
-    path.components().fold(PathBuf::new(), |mut done, part| {
-        match part {
-            Component::ParentDir => _ = done.pop(),
-            Component::CurDir => (),
-            other => done.push(other),
-        }
-        done
-    })
+    normalise(&job.env.current_dir.join(OsStr::from_bytes(name)))
 }
 
 /// The knowledge about the folders below the prefix directory.

@@ -76,6 +76,11 @@ pub trait Clock: Send + Sync {
     fn now(&self) -> SystemTime;
     /// Time since some fixed moment; never goes back.
     fn elapsed(&self) -> Duration;
+    /// The time in microseconds since the epoch.
+    fn micros(&self) -> u64 {
+        let since = self.now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
+    }
 }
 
 /// The output for lines to the user. A line comes without its line end.
@@ -106,19 +111,8 @@ impl Env {
         local_time(self.clock.now())
     }
 
-    /// The time in microseconds since the epoch.
-    pub fn micros(&self) -> u64 {
-        let since = self.clock.now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_micros()).unwrap_or(u64::MAX)
-    }
-
-    /// The time in seconds since the epoch.
+    /// The time in seconds since the epoch. The number of a run that begins now is higher, or the same if it cannot be recorded.
     pub fn seconds(&self) -> u64 {
-        self.micros() / 1_000_000
-    }
-
-    /// The number of a run that begins now is higher, or the same if it cannot be recorded: the time in seconds.
-    pub fn least_run(&self) -> u64 {
-        self.seconds()
+        self.clock.micros() / 1_000_000
     }
 }

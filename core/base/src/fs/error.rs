@@ -24,7 +24,7 @@ impl MayPass for io::Error {
 
 impl MayPass for FsError {
     fn may_pass(&self) -> bool {
-        FsError::may_pass(self)
+        matches!(self, FsError::Io { source, .. } if source.may_pass())
     }
 }
 
@@ -151,11 +151,6 @@ impl FsError {
     /// Whether the thing asked for is not there.
     pub fn is_not_found(&self) -> bool {
         self.kind() == Some(io::ErrorKind::NotFound)
-    }
-
-    /// Whether the same may succeed a moment later.
-    pub fn may_pass(&self) -> bool {
-        matches!(self, FsError::Io { source, .. } if MayPass::may_pass(source))
     }
 
     /// Whether it says something of what was asked for, and not of this process or of the way there.

@@ -47,11 +47,9 @@ pub mod verify;
 mod whole;
 
 pub use entry_name::EntryName;
-pub use error::FsError;
-pub use error::{is_unmapped, unless_missing, At, MayPass, UNMAPPED};
+pub use error::{is_unmapped, unless_missing, At, FsError, MayPass, UNMAPPED};
 pub use limit::{expect_inodes, is_of_closed_file};
-pub use lock::LockAttempt;
-pub use lock::{keep_from_readers, LOCKABLE};
+pub use lock::{keep_from_readers, LockAttempt, LOCKABLE};
 pub use mapped::{Mapped, MappedRange};
 pub use owned::OwnedDir;
 pub use pauses::{Pauses, LEAST_PAUSE};
