@@ -11,7 +11,7 @@ use scr_base::fs::{At, Durability, FileRange, How};
 use scr_prefix::commit::{sync_folders, unused_name};
 use scr_prefix::container::read_all;
 use scr_prefix::ledger::LedgerDir;
-use scr_prefix::{FileName, IndexEntry, Member, Prefix, PrefixError, Rank2File, Summary, DIR_MODE};
+use scr_prefix::{FileName, IndexEntry, Member, Prefix, Rank2File, Summary, DIR_MODE};
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -39,8 +39,7 @@ pub fn extract(env: &Env, prefix: &Prefix, name: &[u8]) -> Result<Extracted, Ops
     let entry = index.id_of(name).and_then(|id| index.entry(id)).filter(IndexEntry::is_valid);
     let missing = || OpsError::NoDataset(String::from_utf8_lossy(name).into_owned());
     let id = entry.ok_or_else(missing)?.id;
-    let summary = Summary::read(files, prefix, id)?
-        .ok_or_else(|| PrefixError::Missing { path: prefix.summary_file(id) })?;
+    let summary = Summary::require(files, prefix, id)?;
     let lists = Rank2File::read(files, prefix, id)?;
     let mut extracted = Extracted { id, ..Extracted::default() };
     if !summary.dataset.aggregated {

@@ -84,7 +84,7 @@ impl Contents {
         file: &PrefixFile,
     ) -> Result<Self, PrefixError> {
         let path = prefix.file(&file.name);
-        let fault = |reason| PrefixError::Container { path: path.clone(), reason };
+        let fault = |reason| damaged(&path, reason);
         if !file.name.is_container() {
             return Err(fault("it is listed as a container and has no name of one"));
         }
@@ -138,7 +138,7 @@ pub fn read_all(
     dataset: &DatasetDescriptor,
     lists: &Rank2File,
 ) -> Result<Vec<(FileName, Contents)>, PrefixError> {
-    let fault = |reason| PrefixError::Container { path: prefix.rank2file(dataset.id), reason };
+    let fault = |reason| damaged(&prefix.rank2file(dataset.id), reason);
     let (mut ranks, mut names) = (HashSet::new(), HashSet::new());
     let mut all = Vec::new();
     for file in lists.by_rank().iter().flatten() {
@@ -220,6 +220,11 @@ fn members_from_tree(tree: &KvTree) -> Result<Option<Vec<Member>>, FieldError> {
 
 const MAGIC: &[u8; 8] = b"SCRCONT1";
 const FOOTER: usize = 16;
+
+/// A container, or what leads to one, is not what was written.
+pub fn damaged(path: &Path, reason: &str) -> PrefixError {
+    PrefixError::unusable(path, format!("is damaged: {reason}"))
+}
 
 #[cfg(test)]
 mod tests {

@@ -50,16 +50,6 @@ pub enum PrefixError {
         /// The only one that is read.
         expected: u64,
     },
-    /// The file belongs to another dataset.
-    #[error("{} describes dataset {found}, and dataset {expected} should be there", path.display())]
-    WrongDataset {
-        /// Which file.
-        path: PathBuf,
-        /// The dataset it describes.
-        found: u64,
-        /// The dataset it should describe.
-        expected: u64,
-    },
     /// A file that must be there is missing.
     #[error("{} is missing", path.display())]
     Missing {
@@ -90,33 +80,22 @@ pub enum PrefixError {
         /// The obstacle.
         why: String,
     },
-    /// A folder below the prefix directory is a symbolic link.
-    #[error("{} is a symbolic link{fault}", path.display())]
-    Linked {
-        /// The folder.
+    /// A folder, or a file, is not as it must be.
+    #[error("{} {fault}", path.display())]
+    Unusable {
+        /// Which.
         path: PathBuf,
-        /// Why it cannot be used, and what to do.
+        /// What is wrong with it, and what to do, as it follows the path.
         fault: String,
-    },
-    /// A container, or a summary that leads to containers, is not what was written.
-    #[error("{} is damaged: {reason}", path.display())]
-    Container {
-        /// Which file.
-        path: PathBuf,
-        /// The fault.
-        reason: &'static str,
-    },
-    /// The lists of files do not fit together.
-    #[error("{} cannot be used: {reason}", path.display())]
-    Rank2File {
-        /// Which file.
-        path: PathBuf,
-        /// The fault.
-        reason: String,
     },
 }
 
 impl PrefixError {
+    /// `fault` follows the path.
+    pub fn unusable(path: impl Into<PathBuf>, fault: impl Into<String>) -> Self {
+        Self::Unusable { path: path.into(), fault: fault.into() }
+    }
+
     /// The same with what to do where the file is damaged.
     pub(super) fn of_file(fault: FsError, advice: &'static str) -> Self {
         match fault {
@@ -183,9 +162,9 @@ mod tests {
         let path = || PathBuf::from("/p/.scr/index.scr");
         let errors = [
             PrefixError::Version { path: path(), found: 3, expected: 2 },
-            PrefixError::WrongDataset { path: path(), found: 3, expected: 2 },
+            PrefixError::unusable(path(), "describes dataset 3, and dataset 2 should be there"),
             PrefixError::Missing { path: path() },
-            PrefixError::Rank2File { path: path(), reason: crate::rank2file::rank_twice(scr_comm::Rank(7)) },
+            crate::rank2file::fault(&path(), crate::rank2file::rank_twice(scr_comm::Rank(7))),
         ];
         let texts: Vec<_> = errors.iter().map(ToString::to_string).collect();
         assert_eq!(

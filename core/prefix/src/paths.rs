@@ -52,15 +52,16 @@ impl Prefix {
     /// on the way is below it, by whatever path the directory is reached here.
     ///
     /// # Errors
-    /// [`PrefixError::Linked`] for a link that leads to nothing.
+    /// [`PrefixError::Unusable`] for a link that leads to nothing.
     pub fn follow(&self, files: &dyn Files, path: &Path) -> Result<Option<Followed>, PrefixError> {
         let mut whole = None;
         for above in path.ancestors() {
             let Ok(real) = files.real_path(above) else {
                 if files.status(above).is_ok_and(|status| status.kind == Kind::Link) {
-                    let fault = " that leads to nothing; make the folder that it names, or remove the link"
-                        .to_owned();
-                    return Err(PrefixError::Linked { path: above.to_owned(), fault });
+                    let fault =
+                        "is a symbolic link that leads to nothing; make the folder that it names, or \
+                                 remove the link";
+                    return Err(PrefixError::unusable(above, fault));
                 }
                 continue;
             };
@@ -188,7 +189,7 @@ impl Prefix {
     /// Refuses files of which a folder is a symbolic link: what is there may have been moved away to be kept.
     ///
     /// # Errors
-    /// [`PrefixError::Linked`], or what the system reports. A folder that is not there is none.
+    /// [`PrefixError::Unusable`], or what the system reports. A folder that is not there is none.
     pub fn refuse_links<'n>(
         &self,
         files: &dyn Files,
@@ -196,9 +197,9 @@ impl Prefix {
     ) -> Result<(), PrefixError> {
         each_folder(names, |folder| match self.link_at(files, folder.below(&self.dir))? {
             Some((path, _)) => {
-                let fault = ", and scr removes nothing through one: its files may have been moved there to be kept; remove them \
-                             yourself";
-                Err(PrefixError::Linked { path, fault: fault.to_owned() })
+                let fault = "is a symbolic link, and scr removes nothing through one: its files may have been moved there to \
+                             be kept; remove them yourself";
+                Err(PrefixError::unusable(path, fault))
             }
             None => Ok(()),
         })
@@ -208,15 +209,15 @@ impl Prefix {
     /// outside. Within the prefix directory it would give a file a second name, so that one file would belong to two datasets.
     ///
     /// # Errors
-    /// [`PrefixError::Linked`], or what the system reports. A folder that is not there is no link.
+    /// [`PrefixError::Unusable`], or what the system reports. A folder that is not there is no link.
     pub fn expect_unlinked(&self, files: &dyn Files, uid: u32, folder: &FileName) -> Result<(), PrefixError> {
         let path = self.file(folder);
         if self.is_own_link(files, uid, &path)? {
             let followed = self.follow(files, &path)?;
             if followed.is_none_or(|found| found.below.as_os_str().as_bytes() != folder.as_bytes()) {
-                let fault = " that leads to a folder with another name under the prefix directory, and one file could belong to two \
-                             datasets; use the names that the files have without the link";
-                return Err(PrefixError::Linked { path, fault: fault.to_owned() });
+                let fault = "is a symbolic link that leads to a folder with another name under the prefix directory, and one \
+                             file could belong to two datasets; use the names that the files have without the link";
+                return Err(PrefixError::unusable(path, fault));
             }
         }
         Ok(())
@@ -238,15 +239,15 @@ impl Prefix {
     /// Whether a path is a symbolic link, which belongs to this user or to root.
     ///
     /// # Errors
-    /// [`PrefixError::Linked`] for a link of somebody else, or what the system reports.
+    /// [`PrefixError::Unusable`] for a link of somebody else, or what the system reports.
     pub fn is_own_link(&self, files: &dyn Files, uid: u32, path: &Path) -> Result<bool, PrefixError> {
         match self.link_at(files, path.to_owned())? {
             Some((path, owner)) if owner != uid && owner != 0 => {
                 let fault = format!(
-                    " of user {owner}, and scr follows only links of yours and of root; make a link or a folder of your own in its \
-                     place"
+                    "is a symbolic link of user {owner}, and scr follows only links of yours and of root; make a link or \
+                     a folder of your own in its place"
                 );
-                Err(PrefixError::Linked { path, fault })
+                Err(PrefixError::unusable(path, fault))
             }
             found => Ok(found.is_some()),
         }
@@ -287,13 +288,14 @@ impl Prefix {
     /// Expects that the hidden folder is none that a symbolic link leads to.
     ///
     /// # Errors
-    /// [`PrefixError::Linked`].
+    /// [`PrefixError::Unusable`].
     pub fn expect_no_hidden_link(&self, files: &dyn Files) -> Result<(), PrefixError> {
         let path = self.scr_dir();
         match files.status(&path) {
             Ok(status) if status.kind == Kind::Link => {
-                let fault = ", and scr keeps its own files in a folder; put a folder in its place".to_owned();
-                Err(PrefixError::Linked { path, fault })
+                let fault =
+                    "is a symbolic link, and scr keeps its own files in a folder; put a folder in its place";
+                Err(PrefixError::unusable(path, fault))
             }
             _ => Ok(()),
         }
@@ -303,7 +305,7 @@ impl Prefix {
     /// and is not made again: what is written there would be taken for the original.
     ///
     /// # Errors
-    /// It cannot be made, [`PrefixError::Linked`], and [`PrefixError::Missing`].
+    /// It cannot be made, [`PrefixError::Unusable`], and [`PrefixError::Missing`].
     pub fn make_scr_dir(&self, files: &dyn Files) -> Result<(), PrefixError> {
         self.expect_no_hidden_link(files)?;
         let path = self.scr_dir();
@@ -472,7 +474,8 @@ mod tests {
         std::os::unix::fs::symlink("elsewhere", dir.path().join(".scr")).unwrap();
         for _ in ["to nothing", "to a folder"] {
             let refused = Prefix::new(dir.path()).make_scr_dir(&RealFiles);
-            assert!(matches!(refused, Err(PrefixError::Linked { .. })), "{refused:?}");
+            let why = refused.unwrap_err().to_string();
+            assert!(why.contains("/.scr is a symbolic link, and scr keeps"), "{why}");
             std::fs::create_dir_all(dir.path().join("elsewhere")).unwrap();
         }
         assert_eq!(std::fs::read_dir(dir.path().join("elsewhere")).unwrap().count(), 0);

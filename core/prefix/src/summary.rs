@@ -6,6 +6,7 @@
 //! VERSION/6
 //! ```
 
+use super::container::damaged;
 use super::fields::{flag, set_flag};
 use super::{DatasetDescriptor, Prefix, PrefixError, FILE_MODE};
 use scr_base::fs::{At, Durability, Files};
@@ -37,7 +38,8 @@ impl Summary {
         let Some(tree) = files.read_tree(&path)? else { return Ok(None) };
         let summary = Self::from_tree(&tree, &path)?;
         if summary.dataset.id != id {
-            return Err(PrefixError::WrongDataset { path, found: summary.dataset.id, expected: id });
+            let fault = format!("describes dataset {}, and dataset {id} should be there", summary.dataset.id);
+            return Err(PrefixError::unusable(path, fault));
         }
         Ok(Some(summary))
     }
@@ -91,10 +93,7 @@ impl Summary {
         let complete = flag(tree, "COMPLETE").and_then(|flag| flag.ok_or_else(|| missing("COMPLETE")));
         let dataset = DatasetDescriptor::from_tree(dataset).at("use", path)?;
         if found != version_of(&dataset) {
-            return Err(PrefixError::Container {
-                path: path.to_owned(),
-                reason: "its version does not fit it",
-            });
+            return Err(damaged(path, "its version does not fit it"));
         }
         Ok(Self { dataset, complete: complete.at("use", path)? })
     }

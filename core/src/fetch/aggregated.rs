@@ -8,7 +8,8 @@ use crate::cache::record::FileRecord;
 use scr_base::fs::copy::{Attributes, Copy};
 use scr_base::fs::verify::{compare, open_whole, FileError};
 use scr_base::fs::{retried, File, FileRange};
-use scr_prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixError, PrefixFile};
+use scr_prefix::container::damaged;
+use scr_prefix::{Contents, DatasetDescriptor, FileName, Member, PrefixFile};
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
@@ -39,9 +40,8 @@ impl Fetch<'_> {
         for Mine { file, .. } in &listed {
             match Contents::read(self.files, self.prefix, dataset, file) {
                 Ok(contents) if contents.ranks != self.comm.size() => {
-                    let path = self.prefix.file(&file.name);
                     let reason = "it was written by another number of ranks than the file lists say";
-                    read = Err(PrefixError::Container { path, reason });
+                    read = Err(damaged(&self.prefix.file(&file.name), reason));
                 }
                 Ok(contents) => lists.extend(
                     contents.by_rank.iter().map(|(&rank, members)| (rank, of_container(&file.name, members))),

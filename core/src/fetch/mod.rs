@@ -356,15 +356,14 @@ impl Fetch<'_> {
             Some(first) => rank2file::ranks_missing(1, ranks, first),
             None => rank2file::rank_twice(twice()),
         };
-        PrefixError::Rank2File { path: self.prefix.rank2file(id), reason }
+        rank2file::fault(&self.prefix.rank2file(id), reason)
     }
 
     /// The descriptor, the leaves of the file lists, and when the dataset was recorded as complete.
     fn read(&self, candidate: &Candidate) -> Result<Read, Refusal> {
         let id = candidate.seq.id;
+        let summary = Summary::require(self.files, self.prefix, id)?;
         let path = self.prefix.summary_file(id);
-        let summary = Summary::read(self.files, self.prefix, id)?
-            .ok_or_else(|| PrefixError::Missing { path: path.clone() })?;
         if !summary.complete {
             return Err(Refusal::Damage(format!("{} says that it is not complete", path.display())));
         }

@@ -154,7 +154,7 @@ impl Folders {
     /// if it leads outside.
     ///
     /// # Errors
-    /// [`PrefixError::Linked`], or what the system reports.
+    /// [`PrefixError::Unusable`], or what the system reports.
     pub(super) fn name_of(
         &mut self,
         job: &Job,
@@ -195,9 +195,9 @@ impl Folders {
         }
         let first = self.outside.entry(found.real.clone()).or_insert_with(|| found.below.clone());
         if *first != found.below {
-            let fault = " that leads to the same folder as another one, and one file could belong to two datasets; use the same \
-                         link for both";
-            return Err(PrefixError::Linked { path: dir.join(&found.below), fault: fault.to_owned() });
+            let fault = "is a symbolic link that leads to the same folder as another one, and one file could belong to two \
+                         datasets; use the same link for both";
+            return Err(PrefixError::unusable(dir.join(&found.below), fault));
         }
         Ok(())
     }

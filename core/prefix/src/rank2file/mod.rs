@@ -136,8 +136,9 @@ impl Rank2File {
 /// More at a time from each of many nodes make a file system no faster.
 const LOOKS_AT_A_TIME: u32 = 8;
 
-fn fault(path: &Path, reason: String) -> PrefixError {
-    PrefixError::Rank2File { path: path.to_owned(), reason }
+/// The lists of files do not fit together.
+pub fn fault(path: &Path, reason: String) -> PrefixError {
+    PrefixError::unusable(path, format!("cannot be used: {reason}"))
 }
 
 /// Checks that a name refers to one file only.

@@ -28,7 +28,7 @@ fn dataset() -> (tempfile::TempDir, Prefix) {
 
 fn read(prefix: &Prefix, id: u64) -> Result<Rank2File, String> {
     Rank2File::read(&RealFiles, prefix, id).map_err(|error| match error {
-        PrefixError::Rank2File { reason, .. } => reason,
+        PrefixError::Unusable { fault, .. } => fault.strip_prefix("cannot be used: ").unwrap().to_owned(),
         other => panic!("{other}"),
     })
 }
