@@ -137,7 +137,10 @@ fn check_mixed(descriptors: &Descriptors, store: &Store) -> Option<Problem> {
 
 /// The problem of settings for the cache, if every dataset bypasses it and nobody has asked for that.
 fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Problem> {
-    if !descriptors.all_bypass() || params.origin(&param::CACHE_BYPASS).is_set() || passes_through(params) {
+    let is_of_lines = params.get(&param::COPY_TYPE) == param::FROM_LINES;
+    let is_wanted = params.origin(&param::CACHE_BYPASS).is_set()
+        || is_of_lines && params.lines("CKPT").any(|line| line.item("BYPASS").is_some());
+    if !descriptors.all_bypass() || is_wanted || passes_through(params) {
         return None;
     }
     let for_cache = [
@@ -153,10 +156,8 @@ fn check_cache_in_use(params: &Params, descriptors: &Descriptors) -> Option<Prob
     let flushes = flushes.filter(|one| !matches!(one.origin, Origin::SystemFile(_)));
     let parameters = for_cache.into_iter().filter_map(named).chain(flushes);
     let parameters = parameters.map(|one| (&one.origin, one.info.name.to_owned()));
-    let lines = ["STORE", "CKPT"].into_iter().flat_map(|name| params.lines(name));
-    let lines = lines.filter(|line| line.item("BYPASS").is_none());
-    let lines = lines.map(|line| (&line.origin, format!("{}={}", line.name, line.value)));
-    let (origin, name) = parameters.chain(lines).find(|(origin, _)| origin.is_set())?;
+    let stores = params.lines("STORE").map(|line| (&line.origin, format!("STORE={}", line.value)));
+    let (origin, name) = parameters.chain(stores).find(|(origin, _)| origin.is_set())?;
     let why = "it has no effect while SCR_CACHE_BYPASS is not 0, because every dataset goes straight to the prefix \
                directory; set SCR_CACHE_BYPASS=0 to use the cache, or SCR_CACHE_BYPASS=1 to say that you do not";
     Some(Problem::new(origin, format!("{name}: {why}")))

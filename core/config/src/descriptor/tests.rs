@@ -383,6 +383,8 @@ fn settings_for_a_cache_that_nothing_goes_to_are_reported_once() {
     }
     assert!(unused_cache("SCR_FLUSH=1").unwrap().contains(": SCR_FLUSH: it has no effect"));
     assert_eq!(unused_cache("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR BYPASS=0"), None);
+    assert_eq!(unused_cache("SCR_COPY_TYPE=FILE\nCKPT=0 TYPE=XOR BYPASS=1"), None, "its own line says so");
+    assert_eq!(unused_cache("CKPT=0 TYPE=XOR"), None, "another message says why it is not used");
 }
 
 #[test]
