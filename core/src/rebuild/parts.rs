@@ -85,7 +85,9 @@ fn read(job: &Job, cache: &Cache, (store, folder, id, owner): Dealt) -> Option<L
     let flaw = match &map {
         Err(error) => Some(scr_base::describe(error)),
         Ok(map) if map.damaged => {
-            Some(format!("{} is damaged, or another release of scr wrote it", part.filemap().display()))
+            let path = part.filemap().display().to_string();
+            let cure = "whose `scr postrun' can save it until this job has completed a newer checkpoint";
+            Some(format!("{path} is damaged, or another release of scr wrote it, {cure}"))
         }
         Ok(_) => None,
     };

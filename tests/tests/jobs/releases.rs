@@ -4,7 +4,8 @@ use scr_tests::{has_namespaces, on_any_mpi, repository, Cluster, Mpi, Outcome, P
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const REFUSED: &str = "is damaged, or another release of scr wrote it: what it records counts as lost";
+const REFUSED: &str = "is damaged, or another release of scr wrote it, whose `scr postrun' can save it until this job has completed a \
+    newer checkpoint: what it records counts as lost";
 
 on_any_mpi! {
     fn a_checkpoint_in_the_cache_of_an_older_release_is_lost_and_named_and_a_dropped_one_stays_away(mpi: Mpi) {
