@@ -12,6 +12,11 @@ pub(super) fn by_rank(
     is_there: impl Fn(&Path) -> bool,
 ) -> Result<Vec<Vec<PathBuf>>> {
     let count = ranks.map_or(given.len(), |ranks| ranks as usize);
+    // The first one ends it: there may be a million names, and behind them files that take hours to be read.
+    let present = |path: PathBuf| -> Result<PathBuf> {
+        ensure!(is_there(&path), "{} is missing", path.display());
+        Ok(path)
+    };
     // The files of a rank that there is not: ranks count from 0.
     let one_more = given.iter().map(|name| Ok(with_rank(name, count)?.filter(|_| ranks.is_some())));
     let one_more: Vec<Option<PathBuf>> = one_more.collect::<Result<_>>()?;
@@ -20,9 +25,7 @@ pub(super) fn by_rank(
         if let Some(path) = one_more.iter().flatten().find(|path| is_there(path)) {
             bail!("{} is there too, and --ranks {count} leaves it out: ranks count from 0", path.display());
         }
-        let file_of = |rank, name: &OsString| -> Result<PathBuf> {
-            Ok(with_rank(name, rank)?.unwrap_or_else(|| name.into()))
-        };
+        let file_of = |rank, name: &OsString| present(with_rank(name, rank)?.unwrap_or_else(|| name.into()));
         let of_rank = |rank| given.iter().map(|name| file_of(rank, name)).collect();
         return (0..count).map(of_rank).collect();
     }
@@ -32,8 +35,7 @@ pub(super) fn by_rank(
     }
     let groups: Vec<&[OsString]> = given.chunks(each).collect();
     refuse_disordered(&groups)?;
-    let of_rank = |names: &&[OsString]| names.iter().map(PathBuf::from).collect();
-    Ok(groups.iter().map(of_rank).collect())
+    groups.iter().map(|names| names.iter().map(|name| present(name.into())).collect()).collect()
 }
 
 /// A shell puts `rank_10` before `rank_2`, and all of `a_*` before all of `b_*`.
@@ -112,14 +114,32 @@ mod tests {
     fn of(given: &[&str], ranks: Option<u32>) -> Result<Vec<Vec<String>>, String> {
         let given: Vec<OsString> = given.iter().map(OsString::from).collect();
         let ranks =
-            by_rank(&given, ranks, |path| path.ends_with("more4")).map_err(|error| error.to_string())?;
+            by_rank(&given, ranks, |path| is_there(path, ranks)).map_err(|error| error.to_string())?;
         Ok(ranks.iter().map(|files| files.iter().map(|file| file.display().to_string()).collect()).collect())
+    }
+
+    /// There are those of all ranks, and four more.
+    fn is_there(path: &Path, ranks: Option<u32>) -> bool {
+        let name = path.to_str().unwrap();
+        name.starts_with("more") || ranks.is_none_or(|ranks| !name.contains(&ranks.to_string()))
+    }
+
+    /// It made a hundred million names before it looked at any, and ran out of memory.
+    #[test]
+    fn the_first_file_that_is_missing_ends_an_import() {
+        for (given, missing) in [("%d", "7"), ("%03d.h5", "007.h5"), ("one", "one")] {
+            let one_more = 100_000_000.to_string();
+            let is_there =
+                |path: &Path| path != Path::new(missing) && !path.to_str().unwrap().contains(&one_more);
+            let error = by_rank(&[given.into()], Some(100_000_000), is_there).unwrap_err();
+            assert_eq!(error.to_string(), format!("{missing} is missing"));
+        }
     }
 
     #[test]
     fn files_belong_to_ranks_by_pattern_or_by_their_order() {
         assert_eq!(of(&["b", "a"], None).unwrap(), [["b"], ["a"]]);
-        assert_eq!(of(&["b1", "a1", "b2", "a2"], Some(2)).unwrap(), [["b1", "a1"], ["b2", "a2"]]);
+        assert_eq!(of(&["b0", "a0", "b1", "a1"], Some(2)).unwrap(), [["b0", "a0"], ["b1", "a1"]]);
         assert_eq!(of(&["f8", "f9", "f10", "f11"], Some(2)).unwrap(), [["f8", "f9"], ["f10", "f11"]]);
         assert_eq!(of(&["x/%d", "r%03d.%d.h"], Some(2)).unwrap(), [["x/0", "r000.0.h"], ["x/1", "r001.1.h"]]);
         assert_eq!(of(&["all", "%d"], Some(2)).unwrap(), [["all", "0"], ["all", "1"]]);
