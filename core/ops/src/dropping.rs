@@ -29,28 +29,27 @@ pub fn drop_dataset(files: &dyn Files, prefix: &Prefix, name: &[u8]) -> Result<D
     drop_named(files, prefix, name, None, |_| Ok(Vec::new()))
 }
 
-/// The same for every dataset newer than the one of this name, the newest first: checkpoints and output, as C SCR does it. Gives
-/// what was known of each; `None` if the index has no dataset of this name.
+/// The same for every dataset, or for those newer than the one of this name, the newest first: checkpoints and output, as C SCR
+/// does it. Gives what was known of each; `None` if the index has no dataset of this name.
 ///
 /// # Errors
 /// As for [`drop_dataset`]. Newer datasets have been dropped by then.
 pub fn drop_later(
     files: &dyn Files,
     prefix: &Prefix,
-    name: &[u8],
+    name: Option<&[u8]>,
 ) -> Result<Option<Vec<Dropped>>, PrefixError> {
     let index = LedgerDir { files, prefix }.index()?;
-    let Some(chosen) = index.id_of(name).and_then(|id| index.entry(id)) else { return Ok(None) };
+    let place = |name: &[u8]| Some(index.entry(index.id_of(name)?)?.seq());
+    let Ok(after) = name.map(|name| place(name).ok_or(())).transpose() else { return Ok(None) };
     let listed = index.entries().into_iter().map(|entry| (entry.seq(), entry.name));
     let known = known(files, prefix)?.into_iter().map(|entry| (entry.seq(), entry.dataset.name));
-    let mut later: Vec<(Seq, Vec<u8>)> = listed.chain(known).filter(|(seq, _)| *seq > chosen.seq()).collect();
+    let mut later: Vec<(Seq, Vec<u8>)> = listed.chain(known).filter(|(seq, _)| Some(*seq) > after).collect();
     later.sort_unstable_by(|one, other| other.cmp(one));
     let mut dropped: Vec<Dropped> = Vec::new();
     for (_, name) in later {
         if !dropped.iter().any(|other| other.name == name) {
-            dropped.push(drop_named(files, prefix, &name, Some(chosen.seq()), |_| {
-                Ok::<_, PrefixError>(Vec::new())
-            })?);
+            dropped.push(drop_named(files, prefix, &name, after, |_| Ok::<_, PrefixError>(Vec::new()))?);
         }
     }
     Ok(Some(dropped))

@@ -732,7 +732,7 @@ fn all_that_is_newer_is_dropped_at_once_and_an_older_one_whose_name_came_again_s
     world.put("SCR_FLUSH", "0");
     write(&world, b"ckpt.1", 4);
     let prefix = Prefix::new(world.prefix());
-    let drop_after = |name: &[u8]| drop_later(&RealFiles, &prefix, name).unwrap();
+    let drop_after = |name: &[u8]| drop_later(&RealFiles, &prefix, Some(name)).unwrap();
     assert_eq!(drop_after(b"ckpt.4"), None);
     assert_eq!(listed(&world).0, [1, 2, 3], "nothing is dropped");
     let dropped = |name: &[u8], id| {

@@ -16,7 +16,7 @@ use scr_ops::{
     delete_dataset, drop_dataset, drop_later, extract, holdings, may_lack_entries, Copy, Dropped, Extracted,
     Held, Import, Imported, OpsError, Plan, Saving,
 };
-use scr_prefix::PrefixError;
+use scr_prefix::{Index, Location, PrefixError};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 
@@ -99,11 +99,11 @@ pub(crate) fn run(args: &IndexArgs) -> Result<Answer> {
     match &args.action {
         Action { current: Some(name), .. } => {
             let ledger = LedgerDir::new(&*env.files, &prefix);
-            let answer = change(&prefix, name, args.json, || ledger.make_current(name.as_bytes()))?;
+            let answer = change(&env, &prefix, name, args.json, || ledger.make_current(name.as_bytes()))?;
             warn_if_passed_over(&env, &prefix, name)?;
             Ok(answer)
         }
-        Action { drop: Some(name), .. } => change(&prefix, name, args.json, || {
+        Action { drop: Some(name), .. } => change(&env, &prefix, name, args.json, || {
             let dropped = drop_dataset(&*env.files, &prefix, name.as_bytes())?;
             dropped.in_cache.iter().for_each(|&id| warn(also_in_cache(id, name)));
             Ok((dropped.found, dropped.caution))
@@ -149,12 +149,7 @@ fn stray_word(word: &OsStr) -> String {
 }
 
 fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
-    let index = LedgerDir::new(&*env.files, prefix).index().or_cannot("read the index of", prefix.dir())?;
-    let flush = FlushFile::read(&*env.files, prefix).unwrap_or_else(|error| {
-        warn(format_args!("datasets in cache are not listed: {error}"));
-        FlushFile::default()
-    });
-    let holdings = holdings(&*env.files, prefix, &flush, Some(&index), None);
+    let (index, holdings) = known(env, prefix)?;
     let rows = show::rows(&index, &holdings);
     if rows.is_empty() {
         warn(match environment::was_used(prefix) {
@@ -166,42 +161,54 @@ fn list(env: &Env, prefix: &Prefix, json: bool) -> Result<Answer> {
         false if rows.is_empty() => Answer::Yes,
         _ => show(json, show::json(&rows), show::table(&rows), true)?,
     };
-    for copy in rows.iter().filter_map(show::Row::only_copy) {
-        let job_id = copy.entry.allocation().unwrap_or_default();
-        let may_lack = may_lack_entries(&*env.files, prefix, job_id);
-        warn(only_in_cache(copy, Saving::of(&holdings, job_id, may_lack).fate(copy.entry.id)));
-    }
+    let unsaved = rows.iter().filter_map(show::Row::only_copy);
+    unsaved.for_each(|copy| warn(only_in_cache(env, prefix, &holdings, copy)));
     Ok(shown)
 }
 
-/// The warning about the fate of a dataset that is only in cache. Does not ask the nodes.
-fn only_in_cache(Held { entry: dataset, copy, .. }: &Held, fate: Option<Plan>) -> String {
-    let (name, allocation) = (dataset.name_text(), dataset.allocation().unwrap_or_default());
+/// The index, and all datasets, as far as the prefix directory knows them.
+fn known(env: &Env, prefix: &Prefix) -> Result<(Index, Vec<Held>)> {
+    let index = LedgerDir::new(&*env.files, prefix).index().or_cannot("read the index of", prefix.dir())?;
+    let flush = FlushFile::read(&*env.files, prefix).unwrap_or_else(|error| {
+        warn(format_args!("datasets in cache are not listed: {error}"));
+        FlushFile::default()
+    });
+    let holdings = holdings(&*env.files, prefix, &flush, Some(&index), None);
+    Ok((index, holdings))
+}
+
+/// The warning about the fate of one of the datasets that the index does not list yet. Does not ask the nodes.
+fn only_in_cache(env: &Env, prefix: &Prefix, all: &[Held], held: &Held) -> String {
+    let Held { entry: dataset, copy, .. } = held;
+    let (name, allocation) = (on_one_line(&dataset.name_text()), dataset.allocation().unwrap_or_default());
+    if !dataset.is_on_nodes() {
+        let place = dataset.where_unlisted();
+        return format!("`{name}' {place}; `scr postrun' in allocation {allocation} lists it");
+    }
+    let lies = format!("`{name}' lies only in the cache of allocation {allocation}");
+    if *copy != Copy::Whole {
+        return format!("{lies}, and no run restarts from it: {}", copy.in_words().1);
+    }
     let point = dataset.restart_point();
     let size = point.ranks.filter(|_| !point.any_ranks);
     let size = size.map(|ranks| format!(" of {}", count(ranks.into(), "rank"))).unwrap_or_default();
-    let job = format!("a job{size} there");
-    let where_it_lies = format!("`{}' lies only in the cache of allocation {allocation}", on_one_line(&name));
-    if *copy != Copy::Whole {
-        return format!("{where_it_lies}, and no run restarts from it: {}", copy.in_words().1);
-    }
-    let what = match fate {
-        Some(Plan::Output) => "`scr postrun' there copies it to the prefix directory".to_owned(),
-        Some(Plan::Newest) => {
-            format!("{job} restarts from it, and `scr postrun' there copies it to the prefix directory")
+    let saving = Saving::of(all, allocation, may_lack_entries(&*env.files, prefix, allocation));
+    let else_what = match saving.fate(dataset.id) {
+        Some(Plan::Output) => String::new(),
+        Some(Plan::Newest) => format!("a job{size} there restarts from it, and "),
+        Some(Plan::PassedOver) => "a run of another allocation has gone on without it, and ".to_owned(),
+        Some(Plan::Elsewhere) | None => {
+            return format!("{lies}, and `scr postrun' saves it only if it can save no newer one")
         }
-        Some(Plan::PassedOver) => {
-            "a run of another allocation has gone on without it, and `scr postrun' there copies it to the prefix directory"
-                .to_owned()
-        }
-        Some(Plan::Elsewhere) | None => return format!("{where_it_lies}, and `scr postrun' saves it only if it can save no newer one"),
     };
     format!(
-        "{where_it_lies}: unless too many of the nodes are lost, which `scr inspect' there finds out, {what}"
+        "{lies}: unless too many of the nodes are lost, which `scr inspect' there finds out, {else_what}`scr postrun' there \
+         copies it to the prefix directory"
     )
 }
 
 fn change(
+    env: &Env,
     prefix: &Prefix,
     name: &OsStr,
     as_json: bool,
@@ -210,7 +217,7 @@ fn change(
     let changed = if_used(prefix, || change().map(|(found, caution)| found.then_some(caution)))?;
     changed.flatten().iter().for_each(warn);
     let json = json!({ "name": name.to_string_lossy(), "found": changed.is_some() });
-    warn_if_missing(prefix, name, changed.is_some());
+    warn_if_missing(env, prefix, name, changed.is_some());
     show(as_json, json, "", changed.is_some())
 }
 
@@ -224,18 +231,12 @@ fn delete(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Ans
     dropped.in_cache.iter().for_each(|&id| warn(left_in_cache(id, name)));
     let text = dropped.found.then(|| format!("deleted `{}' with its files\n", on_one_line(&shown)));
     let json = json!({ "name": shown, "found": dropped.found });
-    warn_if_missing(prefix, name, dropped.found);
+    warn_if_missing(env, prefix, name, dropped.found);
     show(as_json, json, text.unwrap_or_default(), dropped.found)
 }
 
 fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
-    let (index, flush) =
-        (LedgerDir::new(&*env.files, prefix).index()?, FlushFile::read_undamaged(&*env.files, prefix)?);
-    let listed = index.entries().into_iter().map(|entry| entry.name);
-    let names: BTreeSet<_> =
-        listed.chain(flush.entries().into_iter().map(|entry| entry.dataset.name)).collect();
-    let dropped = names.into_iter().map(|name| drop_dataset(&*env.files, prefix, &name));
-    let dropped = if_used(prefix, || dropped.collect::<Result<Vec<_>, _>>().map(Some))?;
+    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, None))?;
     let (names, mut text) = report_dropped(dropped.unwrap_or_default());
     if names.is_empty() {
         text = format!("the index of {} has no dataset\n", prefix.dir().display());
@@ -244,11 +245,11 @@ fn forget_all(env: &Env, prefix: &Prefix, as_json: bool) -> Result<Answer> {
 }
 
 fn drop_after(env: &Env, prefix: &Prefix, name: &OsStr, as_json: bool) -> Result<Answer> {
-    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, name.as_bytes()))?;
+    let dropped = if_used(prefix, || drop_later(&*env.files, prefix, Some(name.as_bytes())))?;
     let is_known = dropped.is_some();
     let (names, text) = report_dropped(dropped.unwrap_or_default());
     let json = json!({ "name": name.to_string_lossy(), "found": is_known, "dropped": names });
-    warn_if_missing(prefix, name, is_known);
+    warn_if_missing(env, prefix, name, is_known);
     show(as_json, json, text, is_known)
 }
 
@@ -271,14 +272,20 @@ fn if_used<R>(prefix: &Prefix, change: impl FnOnce() -> Result<Option<R>, Prefix
     changed.map(Option::flatten).or_cannot("change the index of", prefix.dir())
 }
 
-/// Says it if the index has no dataset of this name.
-fn warn_if_missing(prefix: &Prefix, name: &OsStr, is_there: bool) {
-    let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
-    if !is_there {
-        warn(format_args!(
-            "the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"
-        ));
+/// Says it if the index has no dataset of this name, and where else there is one.
+fn warn_if_missing(env: &Env, prefix: &Prefix, name: &OsStr, is_there: bool) {
+    if is_there {
+        return;
     }
+    let all = known(env, prefix).map(|(_, all)| all).unwrap_or_default();
+    let is_it = |held: &&Held| held.entry.is_at(Location::Cache) && held.entry.name == name.as_bytes();
+    let (name, dir) = (name.to_string_lossy(), prefix.dir().display());
+    warn(match all.iter().find(is_it) {
+        Some(held) => {
+            format!("the index of {dir} does not list it yet: {}", only_in_cache(env, prefix, &all, held))
+        }
+        None => format!("the index of {dir} has no dataset named `{name}'; `scr index` lists what there is"),
+    });
 }
 
 /// The fate of the copy in cache of a dataset that was dropped.
@@ -377,7 +384,7 @@ fn named(env: &Env, prefix: &Prefix, given: &OsStr) -> Vec<u8> {
     below.map_or(given.as_bytes(), |below| below.as_os_str().as_bytes()).to_vec()
 }
 
-/// What became of each dataset: for people, where it is complete, and for programs.
+/// Tells what became of each dataset: people, where it is complete, and programs.
 #[derive(Default)]
 struct BuildReport {
     /// Whether no job may use one of them.
